@@ -1,0 +1,153 @@
+"""The innermost loop of the float64 tiles, written in LLVM's vector instructions for this processor.
+
+One call adds `count` terms to a block of C: PIXELS source positions times LANES rows. The row values stand packed, LANES
+to a term; a source value is read where it lies and spread over the lanes, so nothing is copied per tap. All registers of
+the widest vector unit hold partial sums. Each sum is a chain of fused multiply-adds in term order, started from zero and
+added to C once; where the processor has no fused multiply-add, product and sum are rounded separately.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """How many doubles a vector holds, how many vectors make LANES, and how many source positions share a call."""
+
+    width: int
+    vectors: int
+    pixels: int
+    has_fma: bool
+
+
+def choose_blocking() -> Blocking:
+    """The blocking that fills this processor's vector registers: vectors * pixels sums, operands in the rest."""
+    features = llvm.get_host_cpu_features()
+    has_fma = bool(features.get("fma")) or "neon" in features
+    if features.get("avx512f"):
+        return Blocking(width=8, vectors=2, pixels=10, has_fma=has_fma)
+    if features.get("avx2"):
+        return Blocking(width=4, vectors=3, pixels=4, has_fma=has_fma)
+    return Blocking(width=2, vectors=2, pixels=4, has_fma=has_fma)
+
+
+BLOCKING = choose_blocking()
+LANES = BLOCKING.width * BLOCKING.vectors
+PIXELS = BLOCKING.pixels
+
+_DOUBLE = ir.DoubleType()
+_INT = ir.IntType(64)
+_VECTOR = ir.VectorType(_DOUBLE, BLOCKING.width)
+
+
+@intrinsic
+def add_terms(typingctx: Any, rows: Any, source: Any, bases: Any, offsets: Any, count: Any, sums: Any, sums_stride: Any):
+    """C[p, l] += sum over t of source[bases[p] + offsets[t]] * rows[t * LANES + l]; all pointers as int64 addresses.
+
+    `sums` is the address of C[0, 0], `sums_stride` the distance in doubles between C[p] and C[p + 1].
+    """
+    signature = types.void(*(types.int64,) * 7)
+    return signature, _generate
+
+
+def _generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+    rows, source, bases, offsets, count, sums, sums_stride = args
+    doubles = _DOUBLE.as_pointer()
+    source_pointer = builder.inttoptr(source, doubles)
+    rows_pointer = builder.inttoptr(rows, doubles)
+    offsets_pointer = builder.inttoptr(offsets, _INT.as_pointer())
+    bases_pointer = builder.inttoptr(bases, _INT.as_pointer())
+    pixels = [
+        builder.gep(source_pointer, [builder.load(builder.gep(bases_pointer, [_INT(p)]))]) for p in range(PIXELS)
+    ]
+    chains = _term_loop(builder, pixels, rows_pointer, offsets_pointer, count)
+    sums_pointer = builder.inttoptr(sums, doubles)
+    for p in range(PIXELS):
+        row = builder.gep(sums_pointer, [builder.mul(sums_stride, _INT(p))])
+        for v in range(BLOCKING.vectors):
+            cell = builder.bitcast(builder.gep(row, [_INT(v * BLOCKING.width)]), _VECTOR.as_pointer())
+            total = builder.fadd(builder.load(cell, align=8), chains[p][v])
+            builder.store(total, cell, align=8)
+    return context.get_dummy_value()
+
+
+def _term_loop(builder: ir.IRBuilder, pixels: list, rows: ir.Value, offsets: ir.Value, count: ir.Value) -> list[list]:
+    before = builder.block
+    body = builder.append_basic_block("terms")
+    after = builder.append_basic_block("done")
+    zero = ir.Constant(_VECTOR, [0.0] * BLOCKING.width)
+    has_terms = builder.icmp_signed(">", count, _INT(0))
+    builder.cbranch(has_terms, body, after)
+
+    builder.position_at_end(body)
+    term = builder.phi(_INT)
+    term.add_incoming(_INT(0), before)
+    chains = [[builder.phi(_VECTOR) for _ in range(BLOCKING.vectors)] for _ in pixels]
+    row_base = builder.mul(term, _INT(LANES))
+    lanes = [_load_vector(builder, rows, builder.add(row_base, _INT(v * BLOCKING.width))) for v in range(BLOCKING.vectors)]
+    offset = builder.load(builder.gep(offsets, [term]))
+    updated = []
+    for p, pixel in enumerate(pixels):
+        spread = _spread(builder, builder.load(builder.gep(pixel, [offset])))
+        _fence_loads(builder)
+        updated.append([_multiply_add(builder, spread, lanes[v], chains[p][v]) for v in range(BLOCKING.vectors)])
+    following = builder.add(term, _INT(1))
+    term.add_incoming(following, builder.block)
+    last = builder.block
+    builder.cbranch(builder.icmp_signed("<", following, count), body, after)
+
+    builder.position_at_end(after)
+    results = []
+    for p in range(len(pixels)):
+        row = []
+        for v in range(BLOCKING.vectors):
+            chains[p][v].add_incoming(zero, before)
+            chains[p][v].add_incoming(updated[p][v], last)
+            result = builder.phi(_VECTOR)
+            result.add_incoming(zero, before)
+            result.add_incoming(updated[p][v], last)
+            row.append(result)
+        results.append(row)
+    return results
+
+
+def _fence_loads(builder: ir.IRBuilder) -> None:
+    """Keeps the compiler from loading later source values early: held in registers they would push the sums out."""
+    fence = ir.InlineAsm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", side_effect=True)
+    builder.call(fence, [])
+
+
+def _load_vector(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value) -> ir.Value:
+    return builder.load(builder.bitcast(builder.gep(pointer, [index]), _VECTOR.as_pointer()), align=8)
+
+
+def _spread(builder: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
+    vector = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), scalar, ir.IntType(32)(0))
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), BLOCKING.width), [0] * BLOCKING.width)
+    return builder.shuffle_vector(vector, ir.Constant(_VECTOR, ir.Undefined), mask)
+
+
+def _multiply_add(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+    if BLOCKING.has_fma:
+        name = f"llvm.fma.v{BLOCKING.width}f64"
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), name)
+        return builder.call(function, [a, b, c])
+    return builder.fadd(builder.fmul(a, b), c)
+
+
+@intrinsic
+def fused_multiply_add(typingctx: Any, a: Any, b: Any, c: Any):
+    """a * b + c rounded once, in float64."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        return builder.fma(*args)
+
+    return types.float64(types.float64, types.float64, types.float64), generate

@@ -1,0 +1,194 @@
+"""From a problem to sums of products: out[g, m, b, i] = sum over c, r of rows[g, m, c, r] * source[g, b, c, at(i, r)].
+
+All kinds and directions are one of three forms. With S the tensor on the side that the stride divides, L the one on the
+other side and W the weights [S channels, L channels per group, taps]:
+
+    gather   S = sum W L      convolution forward, transposed convolution's grad_input
+    scatter  L = sum W S      convolution's grad_input, transposed convolution forward
+    filter   W = sum S L      grad_weight of both
+
+A scatter splits into one contraction per residue of the output index modulo the stride, each with the taps that reach
+it, so that no product with an inserted zero is ever formed. Spatial axes are always three; missing ones have size 1.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from samebits.problems import Axis, Problem
+
+Three = tuple[int, int, int]
+Six = tuple[int, int, int, int, int, int]
+
+
+class Contraction(NamedTuple):
+    """One family of sums, all integers, in elements (not bytes); a NamedTuple because compiled code reads it.
+
+    at(i, r) = source_start + i * source_output_step + r * source_term_step per axis; a term whose source lies outside
+    [0, source_size) on any axis does not exist. Strides are (g, m, c, r0, r1, r2) for rows, (g, b, c, s0, s1, s2) for
+    the source and (g, m, b, i0, i1, i2) for the result.
+    """
+
+    groups: int
+    rows: int
+    batch: int
+    depth: int
+    outputs: Three
+    terms: Three
+    source_size: Three
+    source_start: Three
+    source_output_step: Three
+    source_term_step: Three
+    rows_offset: int
+    rows_strides: Six
+    source_strides: Six
+    out_offset: int
+    out_strides: Six
+
+    @property
+    def reduction_length(self) -> int:
+        return self.depth * math.prod(self.terms)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The contractions of a problem, and which operand plays which part in them."""
+
+    rows_operand: str
+    source_operand: str
+    contractions: tuple[Contraction, ...]
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """One axis of one contraction, with the steps of the result's and the rows' own indices."""
+
+    outputs: int
+    terms: int
+    source_size: int
+    source_start: int
+    source_output_step: int
+    source_term_step: int
+    out_start: int = 0
+    out_step: int = 1
+    rows_start: int = 0
+    rows_step: int = 1
+
+
+def plan_contractions(problem: Problem) -> Plan:
+    """The plan of a problem; every output element belongs to exactly one contraction."""
+    axes = (Axis(1, 1, 1, 1, 1, 0, 0),) * (3 - problem.rank) + problem.axes
+    names = {"small": "x", "large": "dy"} if problem.is_transposed else {"small": "dy", "large": "x"}
+    if problem.direction == "grad_weight":
+        return Plan(names["small"], names["large"], (_filter(problem, axes),))
+    if (problem.direction == "forward") != problem.is_transposed:
+        source = "x" if problem.direction == "forward" else "dy"
+        return Plan("w", source, (_gather(problem, axes),))
+    source = "x" if problem.direction == "forward" else "dy"
+    return Plan("w", source, tuple(_scatter(problem, axes)))
+
+
+def _gather(problem: Problem, axes: tuple[Axis, ...]) -> Contraction:
+    sweeps = [_Sweep(a.size_small, a.kernel, a.size_large, -a.pad_begin, a.stride, a.dilation) for a in axes]
+    n, small, per_group, g = problem.x[0], problem.w[0], problem.w[1], problem.groups
+    taps, in_size, out_size = _volumes(axes)
+    rows = small // g
+    return _contraction(
+        (g, rows, n, per_group),
+        sweeps,
+        rows=(rows * per_group * taps, per_group * taps, taps, *_spatial([a.kernel for a in axes])),
+        source=(per_group * in_size, g * per_group * in_size, in_size, *_spatial([a.size_large for a in axes])),
+        out=(rows * out_size, out_size, small * out_size, *_spatial([a.size_small for a in axes])),
+    )
+
+
+def _scatter(problem: Problem, axes: tuple[Axis, ...]) -> Iterator[Contraction]:
+    n, small, per_group, g = problem.x[0], problem.w[0], problem.w[1], problem.groups
+    taps, large_size, small_size = _volumes(axes)
+    depth = small // g
+    for sweeps in itertools.product(*(list(_phases(a)) for a in axes)):
+        yield _contraction(
+            (g, per_group, n, depth),
+            list(sweeps),
+            rows=(depth * per_group * taps, taps, per_group * taps, *_spatial([a.kernel for a in axes])),
+            source=(depth * small_size, small * small_size, small_size, *_spatial([a.size_small for a in axes])),
+            out=(per_group * large_size, large_size, g * per_group * large_size, *_spatial([a.size_large for a in axes])),
+        )
+
+
+def _filter(problem: Problem, axes: tuple[Axis, ...]) -> Contraction:
+    sweeps = [_Sweep(a.kernel, a.size_small, a.size_large, -a.pad_begin, a.dilation, a.stride) for a in axes]
+    n, small, per_group, g = problem.x[0], problem.w[0], problem.w[1], problem.groups
+    taps, large_size, small_size = _volumes(axes)
+    rows = small // g
+    return _contraction(
+        (g, rows, per_group, n),
+        sweeps,
+        rows=(rows * small_size, small_size, small * small_size, *_spatial([a.size_small for a in axes])),
+        source=(
+            per_group * large_size,
+            large_size,
+            g * per_group * large_size,
+            *_spatial([a.size_large for a in axes]),
+        ),
+        out=(rows * per_group * taps, per_group * taps, taps, *_spatial([a.kernel for a in axes])),
+    )
+
+
+def _phases(axis: Axis) -> Iterator[_Sweep]:
+    """The output indices q of a scatter, split by residue; q is reached by tap k where stride divides q + pad - k*d."""
+    step = axis.stride // math.gcd(axis.stride, axis.dilation)
+    for start in range(min(axis.stride, axis.size_large)):
+        count = -(-(axis.size_large - start) // axis.stride)
+        reach = start + axis.pad_begin
+        tap = next((k for k in range(min(step, axis.kernel)) if (reach - k * axis.dilation) % axis.stride == 0), None)
+        terms = 0 if tap is None else -(-(axis.kernel - tap) // step)
+        first = tap or 0
+        yield _Sweep(
+            outputs=count,
+            terms=terms,
+            source_size=axis.size_small,
+            source_start=(reach - first * axis.dilation) // axis.stride,
+            source_output_step=1,
+            source_term_step=-(step * axis.dilation) // axis.stride,
+            out_start=start,
+            out_step=axis.stride,
+            rows_start=first,
+            rows_step=step,
+        )
+
+
+def _volumes(axes: tuple[Axis, ...]) -> tuple[int, int, int]:
+    return tuple(math.prod(getattr(a, name) for a in axes) for name in ("kernel", "size_large", "size_small"))  # type: ignore[return-value]
+
+
+def _spatial(sizes: list[int]) -> Three:
+    """Row-major strides of the three spatial axes."""
+    return sizes[1] * sizes[2], sizes[2], 1
+
+
+def _contraction(
+    counts: tuple[int, int, int, int], sweeps: list[_Sweep], rows: Six, source: Six, out: Six
+) -> Contraction:
+    def three(name: str) -> Three:
+        a, b, c = (getattr(s, name) for s in sweeps)
+        return a, b, c
+
+    def stepped(strides: Six, name: str) -> tuple[int, Six]:
+        starts, steps = three(f"{name}_start"), three(f"{name}_step")
+        offset = sum(s * t for s, t in zip(starts, strides[3:], strict=True))
+        return offset, (*strides[:3], *(s * t for s, t in zip(steps, strides[3:], strict=True)))  # type: ignore[return-value]
+
+    rows_offset, rows_strides = stepped(rows, "rows")
+    out_offset, out_strides = stepped(out, "out")
+    groups, count, batch, depth = counts
+    return Contraction(
+        groups, count, batch, depth,
+        three("outputs"), three("terms"), three("source_size"), three("source_start"),
+        three("source_output_step"), three("source_term_step"),
+        rows_offset, rows_strides, source, out_offset, out_strides,
+    )  # fmt: skip

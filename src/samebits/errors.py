@@ -1,0 +1,77 @@
+"""What can go wrong for a person, as typed errors whose message is one clear line: what, where, what to do."""
+
+from __future__ import annotations
+
+
+class SamebitsError(Exception):
+    """Base of every error a person may see; the command line prints its message and exits with status 2."""
+
+
+class ProblemTextError(SamebitsError):
+    """A problem's text cannot be read. `position` is the 0-based column of the offending character, or None."""
+
+    def __init__(self, says: str, text: str, position: int | None = None):
+        self.position = position
+        where = "" if position is None else f" at column {position + 1}"
+        shown = text if len(text) <= 200 else text[:197] + "..."
+        super().__init__(f"problem text{where}: {says} (in {shown!r})")
+
+
+class ProblemShapeError(SamebitsError):
+    """The shapes and attributes of a problem do not fit each other."""
+
+
+class OperandError(SamebitsError):
+    """Arrays do not fit their problem: missing, of another shape, of another dtype."""
+
+
+class CaseFileError(SamebitsError):
+    """A case file cannot be read safely or does not hold what it must."""
+
+
+class RunnerTextError(SamebitsError):
+    """The text naming an engine cannot be read, names no known engine, or gives a setting it does not have."""
+
+
+class EngineMissingError(SamebitsError):
+    """A known engine is not installed here."""
+
+
+class ResourceLimitError(SamebitsError):
+    """The problem needs more memory than this machine can give."""
+
+
+class EngineFailure(SamebitsError):
+    """An engine did not return a result: base of the ways it can fail, each of which becomes a finding of its side."""
+
+    kind = "error"
+
+
+class EngineUnsupported(EngineFailure):
+    """The engine declares that it cannot run this problem."""
+
+    kind = "unsupported"
+
+
+class EngineCrashed(EngineFailure):
+    """The engine's process ended without an answer."""
+
+    kind = "crash"
+
+
+class EngineTimedOut(EngineFailure):
+    """The engine's process gave no answer in its time limit and was stopped."""
+
+    kind = "timeout"
+
+
+class EngineOutOfMemory(EngineFailure):
+    """The engine reported that memory ran out."""
+
+    kind = "out-of-memory"
+
+
+class EngineRaised(EngineFailure):
+    """The engine raised an error of its own, or returned something that is not the result."""
+
+    kind = "error"

@@ -1,0 +1,46 @@
+"""Distance between numbers of one format, counted in representable numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.formats.format import TF32, Format, code_dtype, numpy_dtype
+
+
+def count_ulps(a: np.ndarray, b: np.ndarray, format_: Format) -> npt.NDArray[np.float64]:
+    """How many steps from one representable number to the next lie between a and b, elementwise.
+
+    Arrays of the format's dtype and one shape. Zeros of both signs are one number, the count runs on through zero and
+    the subnormals, and infinity is the step after the largest number. Two NaNs are 0 apart; a NaN and a number are
+    infinitely far apart. Exact below 2^53 steps. Raises ValueError for arrays of another dtype or shape.
+    """
+    dtype = numpy_dtype(format_.name)
+    if a.dtype != dtype or b.dtype != dtype:
+        raise ValueError(f"{format_.name} arrays have dtype {dtype}, not {a.dtype} and {b.dtype}")
+    if a.shape != b.shape:
+        raise ValueError(f"arrays of one shape are needed, not {a.shape} and {b.shape}")
+    first, second = _ordinals(a, format_), _ordinals(b, format_)
+    # The difference of two int64 fits an uint64, where subtraction wraps to just that.
+    distance = (np.maximum(first, second).view(np.uint64) - np.minimum(first, second).view(np.uint64)).astype(np.float64)
+    nan_a, nan_b = _is_nan(a), _is_nan(b)
+    distance[nan_a != nan_b] = np.inf
+    distance[nan_a & nan_b] = 0.0
+    return distance
+
+
+def _codes(array: np.ndarray, format_: Format) -> npt.NDArray[np.int64]:
+    return np.ascontiguousarray(array).view(code_dtype(format_)).astype(np.int64)
+
+
+def _ordinals(array: np.ndarray, format_: Format) -> npt.NDArray[np.int64]:
+    """Integers in the order of the values, one apart for neighbours, 0 for both zeros."""
+    codes = _codes(array, format_)
+    magnitude = codes & (2 ** (format_.width_bits - 1) - 1)
+    ordinals = np.where(np.signbit(array.astype(np.float64)), -magnitude, magnitude)
+    # TF32 numbers stand in float32 with 13 unused low bits.
+    return ordinals // 2**13 if format_ is TF32 else ordinals
+
+
+def _is_nan(array: np.ndarray) -> npt.NDArray[np.bool_]:
+    return np.isnan(array.astype(np.float64))

@@ -1,0 +1,181 @@
+"""The one-line text of a problem, both ways: `parse_problem_text(format_problem(p)) == p` for every problem."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from samebits.errors import ProblemShapeError, ProblemTextError
+from samebits.problems.problem import DIRECTIONS, DTYPES, KINDS, Direction, Epilogue, Kind, Padding, Problem, Shape
+
+KEYS = ("x", "w", "bias", "stride", "padding", "dilation", "output_padding", "groups", "dtype", "out", "then")
+_CLIP = re.compile(r"clip\(([^,()]+),([^,()]+)\)")
+
+
+@dataclass(frozen=True)
+class _Token:
+    text: str
+    position: int
+
+
+def format_problem(problem: Problem) -> str:
+    """The canonical text: keys in a fixed order, what equals its default left out, the dtype always named."""
+    kind = problem.kind if problem.direction == "forward" else f"{problem.kind}.{problem.direction}"
+    parts = [kind, f"x={_join(problem.x)}", f"w={_join(problem.w)}"]
+    if problem.bias:
+        parts.append("bias")
+    if any(s != 1 for s in problem.stride):
+        parts.append(f"stride={_shorten(problem.stride)}")
+    padding = _format_padding(problem.padding)
+    if padding != "0":
+        parts.append(f"padding={padding}")
+    if any(d != 1 for d in problem.dilation):
+        parts.append(f"dilation={_shorten(problem.dilation)}")
+    if any(problem.output_padding):
+        parts.append(f"output_padding={_shorten(problem.output_padding)}")
+    if problem.groups != 1:
+        parts.append(f"groups={problem.groups}")
+    parts.append(f"dtype={problem.dtype}")
+    if problem.out != problem.dtype:
+        parts.append(f"out={problem.out}")
+    if problem.then:
+        parts.append(f"then={_format_epilogue(problem.then)}")
+    return " ".join(parts)
+
+
+def parse_problem_text(text: str) -> Problem:
+    """The problem that a samebits text names; raises ProblemTextError with the position of what cannot be read."""
+    tokens = list(_split_tokens(text))
+    if not tokens:
+        raise ProblemTextError("nothing there; expected e.g. conv2d x=1x3x8x8 w=4x3x3x3", text, 0)
+    kind, direction = _parse_kind(tokens[0], text)
+    rank = int(kind[-2])
+    values = _parse_values(tokens[1:], rank, text)
+    for name in ("x", "w"):
+        if name not in values:
+            raise ProblemTextError(f"{name}= is missing", text, len(text.rstrip()))
+    try:
+        return Problem(kind=kind, direction=direction, **values)
+    except ProblemShapeError as error:
+        raise ProblemShapeError(f"{error} (in {text.strip()!r})") from None
+
+
+def _split_tokens(text: str) -> Iterator[_Token]:
+    return (_Token(m.group(), m.start()) for m in re.finditer(r"\S+", text))
+
+
+def _parse_kind(token: _Token, text: str) -> tuple[Kind, Direction]:
+    kind, dot, direction = token.text.partition(".")
+    if kind not in KINDS:
+        raise ProblemTextError(f"unknown kind {kind!r}; one of {', '.join(KINDS)}", text, token.position)
+    if dot and direction not in DIRECTIONS:
+        raise ProblemTextError(
+            f"unknown direction {direction!r}; grad_input or grad_weight", text, token.position + len(kind) + 1
+        )
+    return cast(Kind, kind), cast(Direction, direction or "forward")
+
+
+def _parse_values(tokens: list[_Token], rank: int, text: str) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for token in tokens:
+        key, equals, value = token.text.partition("=")
+        if key not in KEYS:
+            raise ProblemTextError(f"unknown key {key!r}; one of {', '.join(KEYS)}", text, token.position)
+        if key in values:
+            raise ProblemTextError(f"{key} is given twice", text, token.position)
+        if bool(equals) == (key == "bias") or (equals and not value):
+            raise ProblemTextError("bias takes no value" if key == "bias" else f"{key} needs a value", text, token.position)
+        values[key] = _parse_value(key, value, rank, text, token.position + len(key) + 1)
+    return values
+
+
+def _parse_value(key: str, value: str, rank: int, text: str, position: int) -> Any:
+    if key == "bias":
+        return True
+    if key in ("x", "w"):
+        return _parse_sizes(value, text, position)
+    if key in ("stride", "dilation", "output_padding"):
+        return _spread(_parse_sizes(value, text, position), rank)
+    if key == "padding":
+        return _parse_padding(value, rank, text, position)
+    if key == "groups":
+        return _parse_size(value, text, position)
+    if key == "then":
+        return _parse_epilogue(value, text, position)
+    if value not in DTYPES:
+        raise ProblemTextError(f"unknown dtype {value!r}; one of {', '.join(DTYPES)}", text, position)
+    return value
+
+
+def _parse_size(value: str, text: str, position: int) -> int:
+    if not (value.isascii() and value.isdigit()) or len(value) > 18:
+        raise ProblemTextError(f"expected a whole number, not {value!r}", text, position)
+    return int(value)
+
+
+def _parse_sizes(value: str, text: str, position: int) -> Shape:
+    sizes: list[int] = []
+    for part in value.split("x"):
+        sizes.append(_parse_size(part, text, position))
+        position += len(part) + 1
+    return tuple(sizes)
+
+
+def _spread(values: Shape, rank: int) -> Shape:
+    return values * rank if len(values) == 1 else values
+
+
+def _parse_padding(value: str, rank: int, text: str, position: int) -> Padding:
+    if value == "valid":
+        return ((0, 0),) * rank
+    if value == "same_upper" or value == "same_lower":
+        return value
+    pairs: list[tuple[int, int]] = []
+    for part in value.split("x"):
+        begin, colon, end = part.partition(":")
+        first = _parse_size(begin, text, position)
+        pairs.append((first, _parse_size(end, text, position + len(begin) + 1) if colon else first))
+        position += len(part) + 1
+    return tuple(pairs * rank if len(pairs) == 1 else pairs)
+
+
+def _parse_epilogue(value: str, text: str, position: int) -> Epilogue:
+    if value == "relu":
+        return Epilogue("relu")
+    match = _CLIP.fullmatch(value)
+    if not match:
+        raise ProblemTextError(f"then= takes relu or clip(low,high), not {value!r}", text, position)
+    try:
+        low, high = (float(g) for g in match.groups())
+    except ValueError:
+        raise ProblemTextError("clip needs two numbers", text, position + 5) from None
+    if math.isnan(low) or math.isnan(high) or low > high:
+        raise ProblemTextError("clip needs low <= high", text, position + 5)
+    return Epilogue("clip", low, high)
+
+
+def _format_epilogue(then: Epilogue) -> str:
+    return "relu" if then.name == "relu" else f"clip({_number(then.low)},{_number(then.high)})"
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+
+
+def _format_padding(padding: Padding) -> str:
+    if isinstance(padding, str):
+        return padding
+    if all(begin == end for begin, end in padding):
+        return _shorten(tuple(begin for begin, _ in padding))
+    return "x".join(f"{begin}:{end}" for begin, end in padding)
+
+
+def _shorten(values: Shape) -> str:
+    return str(values[0]) if len(set(values)) == 1 else _join(values)
+
+
+def _join(values: Shape) -> str:
+    return "x".join(str(v) for v in values)

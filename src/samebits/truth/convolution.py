@@ -1,0 +1,125 @@
+"""The truth of a problem: every output correctly rounded, and how each came to be settled."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.contraction.plan import Contraction, plan_contractions
+from samebits.contraction.tiles import allocate_buffers, choose_blocks
+from samebits.formats.format import FLOAT64, code_dtype, find_format, numpy_dtype
+from samebits.problems import Problem
+from samebits.problems.operands import check_operands
+from samebits.truth.kernel import settle_tiles
+from samebits.truth.rounding import codes_of_format, encode_pair
+from samebits.truth.settling import WAYS
+
+Progress = Callable[[float], None]
+JOBS_PER_THREAD = 6
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The correctly rounded result, and how many outputs were settled in which way (the ways of `settling.WAYS`)."""
+
+    values: np.ndarray
+    settled: dict[str, int]
+
+
+def compute_truth(
+    problem: Problem, operands: Mapping[str, np.ndarray], *, threads: int | None = None, progress: Progress | None = None
+) -> Truth:
+    """Every output of the problem, rounded once to nearest even from the exact sum of exact products.
+
+    Arrays of shape and dtype as the problem says; the result has shape `problem.out_shape` and dtype `problem.out`.
+    Exact always: no error bound is needed. Padding contributes nothing (not 0 * w, so infinite weights do no harm
+    there); a non-finite sum is what IEEE 754 gives in any order; an exact zero is +0. `then` is applied after rounding,
+    with its bounds rounded to the result's format, and keeps NaN. Raises OperandError.
+    """
+    arrays = check_operands(problem, operands)
+    out_format = find_format(problem.out)
+    values = np.empty(problem.out_shape, numpy_dtype(problem.out))
+    counts = _settle(problem, arrays, values.reshape(-1).view(code_dtype(out_format)), threads, progress)
+    if problem.then:
+        _apply_epilogue(problem, values)
+    return Truth(values, dict(zip(WAYS, (int(n) for n in counts), strict=True)))
+
+
+def _settle(
+    problem: Problem, arrays: dict[str, np.ndarray], out: np.ndarray, threads: int | None, progress: Progress | None
+) -> npt.NDArray[np.int64]:
+    plan = plan_contractions(problem)
+    rows, rows_table = _as_codes(arrays[plan.rows_operand])
+    source, source_table = _as_codes(arrays[plan.source_operand])
+    codes = codes_of_format(find_format(problem.out))
+    wide = problem.dtype == FLOAT64.name
+    threads = threads or len(os.sched_getaffinity(0))
+    counts = np.zeros(len(WAYS), np.int64)
+    jobs = [(c, choose_blocks(c)) for c in plan.contractions]
+    total = sum(b.tasks for _, b in jobs)
+
+    def run(c: Contraction, blocks, first: int, last: int) -> tuple[int, np.ndarray]:
+        counted = np.zeros(len(WAYS), np.int64)
+        start = _start_values(arrays, c)
+        settle_tiles(
+            first, last, c, blocks, rows, rows_table, source, source_table, start, codes, wide, out, counted,
+            allocate_buffers(blocks),
+        )  # fmt: skip
+        return last - first, counted
+
+    done = 0
+    with ThreadPoolExecutor(threads) as pool:
+        futures = []
+        for c, blocks in jobs:
+            step = max(1, -(-blocks.tasks // (threads * JOBS_PER_THREAD)))
+            futures += [
+                pool.submit(run, c, blocks, first, min(first + step, blocks.tasks))
+                for first in range(0, blocks.tasks, step)
+            ]
+        for future in as_completed(futures):
+            tasks, counted = future.result()
+            counts += counted
+            done += tasks
+            if progress:
+                progress(done / total)
+    return counts
+
+
+def _as_codes(array: np.ndarray) -> tuple[np.ndarray, npt.NDArray[np.float32]]:
+    """The array as compiled code reads it: float32 and float64 flat as they are, others as codes with a value table."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if flat.dtype in (np.float32, np.float64):
+        return flat, np.zeros(1, np.float32)
+    codes = np.dtype(f"uint{8 * flat.dtype.itemsize}")
+    every_code = np.arange(2 ** (8 * flat.dtype.itemsize), dtype=codes)
+    return flat.view(codes), every_code.view(flat.dtype).astype(np.float32)
+
+
+def _start_values(arrays: dict[str, np.ndarray], c: Contraction) -> npt.NDArray[np.float64]:
+    """What each row's sum starts from: the bias, or +0 (a bias of -0 counts as +0, as an exact zero does)."""
+    if "bias" in arrays:
+        return arrays["bias"].astype(np.float64) + 0.0
+    return np.zeros(c.groups * c.rows)
+
+
+def _apply_epilogue(problem: Problem, values: np.ndarray) -> None:
+    assert problem.then is not None
+    low, high = (round_to_nearest(v, problem.out) for v in (problem.then.low, problem.then.high))
+    np.maximum(values, low, out=values)
+    np.minimum(values, high, out=values)
+
+
+def round_to_nearest(value: float, format_name: str) -> np.ndarray:
+    """`value` rounded to the nearest number of a format, ties to even, as a 0-d array of its dtype; infinities stay."""
+    format_ = find_format(format_name)
+    if np.isfinite(value):
+        code = encode_pair(value, 0.0, codes_of_format(format_), np.empty(1))
+        return np.array([code], code_dtype(format_)).view(numpy_dtype(format_name))[0]
+    return np.array([value], np.float32 if format_name != FLOAT64.name else np.float64).astype(numpy_dtype(format_name))[0]
+
+

@@ -1,0 +1,133 @@
+"""Correctly rounded outputs, a run of tiles at a time: float64 sums, a rounding test for each, the rest one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from samebits.contraction.tiles import locate_tile, sum_tile
+from samebits.truth.rounding import encode_pair
+from samebits.truth.settling import BY_ROUNDING_TEST, settle_output
+
+
+@njit(nogil=True, cache=True)
+def settle_tiles(first, last, c, blocks, rows, rows_table, source, source_table, start, f, wide, out, counts, buffers):
+    """Writes the codes of all outputs of tiles first..last-1 to `out`.
+
+    `wide` tells that operands are float64, whose products may underflow. Where the result is float64 the rounding test
+    could never decide, and every output is settled one by one.
+    """
+    sums = buffers.sums
+    errors = np.empty(sums.shape[1])
+    codes = np.empty(sums.shape, np.uint32)
+    cell = np.empty(1)
+    for task in range(first, last):
+        tile = locate_tile(c, blocks, task)
+        if f.precision == 53:
+            _settle_each(c, tile, rows, rows_table, source, source_table, start, f, out, counts)
+            continue
+        largest = sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buffers)
+        # Bound: roundings * u * sum |row||source| <= roundings * u * max|source| * sum|row|; the factor covers the
+        # rounding of this computation and of the magnitudes' own sums.
+        unit = blocks.roundings * 2.0**-53 * (1.0 + 2.0**-10)
+        for m in range(tile.rows):
+            offset = abs(start[tile.group * c.rows + tile.row + m])
+            errors[m] = unit * (largest * buffers.magnitudes[m] + offset) + (2.0**-1000 if wide else 0.0)
+        if f.sign == 31 and f.precision == 24:
+            undecided = _test_float32(tile, sums, errors, codes)
+        else:
+            undecided = _test_narrow(tile, sums, errors, codes, f, cell)
+        counts[BY_ROUNDING_TEST] += tile.rows * tile.items * tile.count[0] * tile.count[1] * tile.count[2] - undecided
+        if undecided:
+            _settle_undecided(c, tile, sums, errors, rows, rows_table, source, source_table, start, f, codes, counts)
+        _write_codes(c, tile, codes, out)
+
+
+@njit(nogil=True, cache=True)
+def _settle_each(c, tile, rows, rows_table, source, source_table, start, f, out, counts):
+    o = c.out_strides
+    for m in range(tile.row, tile.row + tile.rows):
+        offset = start[tile.group * c.rows + m]
+        for b in range(tile.item, tile.item + tile.items):
+            for i0 in range(tile.start[0], tile.start[0] + tile.count[0]):
+                for i1 in range(tile.start[1], tile.start[1] + tile.count[1]):
+                    at = c.out_offset + tile.group * o[0] + m * o[1] + b * o[2] + i0 * o[3] + i1 * o[4]
+                    for i2 in range(tile.start[2], tile.start[2] + tile.count[2]):
+                        where = (tile.group, m, b, i0, i1, i2)
+                        code = settle_output(c, where, rows, rows_table, source, source_table, offset, f, counts)
+                        out[at + i2 * o[5]] = code
+
+
+@njit(nogil=True, cache=True)
+def _test_float32(tile, sums, errors, codes):
+    """Rounds sum - error and sum + error in hardware; marks with the error's sign what they do not agree on."""
+    positions = tile.items * tile.count[0] * tile.count[1] * tile.count[2]
+    nearest = codes.view(np.float32)
+    upper = np.empty(sums.shape[1], np.float32)
+    upper_codes = upper.view(np.uint32)
+    undecided = 0
+    for p in range(positions):
+        for m in range(tile.rows):
+            nearest[p, m] = np.float32(sums[p, m] - errors[m])
+            upper[m] = np.float32(sums[p, m] + errors[m])
+        differing = 0
+        for m in range(tile.rows):
+            # Bits, not values: zeros of two signs are not settled, nor is anything infinite or NaN.
+            same = codes[p, m] == upper_codes[m] and (codes[p, m] & 0x7FFFFFFF) < 0x7F800000
+            differing += 0 if same else 1
+        if differing:
+            undecided += differing
+            for m in range(tile.rows):
+                if not (codes[p, m] == upper_codes[m] and (codes[p, m] & 0x7FFFFFFF) < 0x7F800000):
+                    sums[p, m] = np.nan
+    return undecided
+
+
+@njit(nogil=True, cache=True)
+def _test_narrow(tile, sums, errors, codes, f, cell):
+    positions = tile.items * tile.count[0] * tile.count[1] * tile.count[2]
+    undecided = 0
+    for p in range(positions):
+        for m in range(tile.rows):
+            value = sums[p, m]
+            if abs(value) < np.inf:
+                # Rounding these two to float64 first is safe: they bound the sum, and the error allows for it.
+                lower = encode_pair(value - errors[m], 0.0, f, cell)
+                if lower == encode_pair(value + errors[m], 0.0, f, cell):
+                    codes[p, m] = lower
+                    continue
+            sums[p, m] = np.nan
+            undecided += 1
+    return undecided
+
+
+@njit(nogil=True, cache=True)
+def _settle_undecided(c, tile, sums, errors, rows, rows_table, source, source_table, start, f, codes, counts):
+    p = 0
+    for b in range(tile.item, tile.item + tile.items):
+        for i0 in range(tile.start[0], tile.start[0] + tile.count[0]):
+            for i1 in range(tile.start[1], tile.start[1] + tile.count[1]):
+                for i2 in range(tile.start[2], tile.start[2] + tile.count[2]):
+                    for m in range(tile.rows):
+                        if np.isnan(sums[p, m]):
+                            where = (tile.group, tile.row + m, b, i0, i1, i2)
+                            offset = start[tile.group * c.rows + tile.row + m]
+                            codes[p, m] = settle_output(
+                                c, where, rows, rows_table, source, source_table, offset, f, counts
+                            )
+                    p += 1
+
+
+@njit(nogil=True, cache=True)
+def _write_codes(c, tile, codes, out):
+    o = c.out_strides
+    for m in range(tile.rows):
+        p = 0
+        for b in range(tile.items):
+            for i0 in range(tile.count[0]):
+                for i1 in range(tile.count[1]):
+                    at = c.out_offset + tile.group * o[0] + (tile.row + m) * o[1] + (tile.item + b) * o[2]
+                    at += (tile.start[0] + i0) * o[3] + (tile.start[1] + i1) * o[4] + tile.start[2] * o[5]
+                    for i2 in range(tile.count[2]):
+                        out[at + i2 * o[5]] = codes[p, m]
+                        p += 1
