@@ -1,1 +1,56 @@
-"""samebits."""
+"""samebits: two convolutions disagree; which is right, does it matter, what causes it, which setting makes them agree.
+
+Everything public is loaded on first use, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from samebits.diagnosis import compare
+    from samebits.problems import Problem, parse_problem_text
+    from samebits.truth import Truth, compute_truth
+    from samebits.truth.functional import (
+        conv1d,
+        conv2d,
+        conv3d,
+        conv_transpose1d,
+        conv_transpose2d,
+        conv_transpose3d,
+    )
+
+__version__ = "0.1.0"
+__all__ = [
+    "Problem",
+    "Truth",
+    "compare",
+    "compute_truth",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "parse_problem_text",
+]
+
+_FUNCTIONAL = {name: "samebits.truth.functional" for name in __all__ if name.startswith("conv")}
+_HOMES = _FUNCTIONAL | {
+    "Problem": "samebits.problems",
+    "parse_problem_text": "samebits.problems",
+    "Truth": "samebits.truth",
+    "compute_truth": "samebits.truth",
+    "compare": "samebits.diagnosis",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'samebits' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,5 +1,6 @@
 """The catalog: enough problems, all different, small enough to run, and shaped as torch and the papers say."""
 
+import itertools
 import math
 from typing import Any
 
@@ -20,19 +21,23 @@ def count_bytes(problem: Problem) -> int:
 
 
 def shape_by_torch(problem: Problem) -> tuple[int, ...]:
-    """The forward result's shape from torch on meta tensors; what torch cannot pad or crop is padded or cropped here."""
+    """The forward result's shape from torch on meta tensors; uneven padding is padded or cropped here."""
     torch = pytest.importorskip("torch")
     x, w = (torch.empty(shape, device="meta") for shape in (problem.x, problem.w))
     convolve = getattr(torch.nn.functional, problem.kind)
     shared: dict[str, Any] = {"stride": problem.stride, "dilation": problem.dilation, "groups": problem.groups}
     if problem.is_transposed:
-        return crop(tuple(convolve(x, w, output_padding=transposed_extra(problem), **shared).shape), problem)
+        shared["output_padding"] = transposed_extra(problem)
+    if not isinstance(problem.padding, str) and all(begin == end for begin, end in problem.padding):
+        return tuple(convolve(x, w, padding=[begin for begin, _ in problem.padding], **shared).shape)
+    if problem.is_transposed:
+        return crop(tuple(convolve(x, w, **shared).shape), problem)
     pads = [pad for begin, end in reversed(expected_padding(problem)) for pad in (begin, end)]
     return tuple(convolve(torch.nn.functional.pad(x, pads), w, **shared).shape)
 
 
 def same_total(problem: Problem, a: int) -> int:
-    """All padding of one axis under SAME: TensorFlow's rule forward; for transposed kinds ONNX's, negative where it adds."""
+    """All padding of one axis under SAME: TensorFlow's rule; for transposed kinds ONNX's, negative where it adds."""
     size, stride = problem.x[2 + a], problem.stride[a]
     reach = (problem.w[2 + a] - 1) * problem.dilation[a] + 1
     if problem.is_transposed:
@@ -208,7 +213,7 @@ def test_the_layers_of_a_chain_fit_each_other():
         "demucs": [f"encoder.{i}" for i in range(4)] + ["decoder.0"],
     }
     for family, layers in chains.items():
-        for first, second in zip(layers, layers[1:], strict=False):
+        for first, second in itertools.pairwise(layers):
             assert find(f"{family}/{first}").y_shape == find(f"{family}/{second}").x, (family, first)
 
 

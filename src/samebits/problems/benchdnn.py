@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from samebits.errors import ProblemShapeError, ProblemTextError
+from samebits.errors import ProblemTextError
+from samebits.problems.implied_padding import find_padding_end, split_transposed_end
 from samebits.problems.problem import Direction, Epilogue, Problem, as_kind
 
 # Fields of a descriptor; every one but n (the name, which ends it) is followed by a number.
@@ -34,11 +35,11 @@ _DIRECTIONS: dict[str, tuple[Direction, bool]] = {
 }
 _READ = ("dir", "dt", "cfg", "bia-dt", "mb", "attr-post-ops")
 # Options that choose layouts, the implementation, the device, the timing or the checking; never what is computed.
-_IGNORED = frozenset(
-    """stag wtag dtag strides alg match engine impl skip-impl mode mode-modifier verbose canonical mem-check memory-kind
-    allow-enum-tags-only cpu-isa-hints ctx-init ctx-exe stream-kind repeats-per-prb start summary execution-mode
-    attr-same-pd-check attr-scratchpad attr-deterministic check-ref-impl fast-ref cold-cache fix-times-per-prb
-    max-ms-per-prb num-streams perf-template""".split()
+_IGNORED = re.compile(
+    r"[swd]tag|strides|alg|match|engine|(?:skip-)?impl|mode(?:-modifier)?|execution-mode|v[0-9]*|verbose|canonical|summary"
+    r"|mem-check|memory-kind|allow-enum-tags-only|cpu-isa-hints|ctx-(?:init|exe)|stream-kind|num-streams|start|fast-ref"
+    r"|attr-(?:same-pd-check|scratchpad|deterministic)|check-ref-impl|cold-cache|perf-template"
+    r"|repeats-per-prb|fix-times-per-prb|max-ms-per-prb"
 )
 # Attributes that change the values computed, unless they have these values.
 _HARMLESS = {"attr-fpmath": ("", "strict"), "attr-acc-mode": ("", "strict"), "attr-rounding-mode": ("", "environment")}
@@ -100,34 +101,6 @@ def parse_benchdnn(text: str) -> Problem:
     )
 
 
-def find_padding_end(size_small: int, size_large: int, reach: int, stride: int, begin: int) -> int:
-    """The end padding with which a convolution over `size_large` has `size_small` outputs.
-
-    size_small = (size_large + begin + end - reach) // stride + 1 leaves `stride` candidates: `begin` if it is one of
-    them (every engine can pad symmetrically), else the smallest. Raises ProblemShapeError where all are negative.
-    """
-    least = (size_small - 1) * stride + reach - size_large - begin
-    if least <= begin < least + stride:
-        return begin
-    if least + stride <= 0:
-        raise ProblemShapeError(
-            f"{size_small} outputs at stride {stride} leave over more than a stride of the {size_large} inputs: "
-            "that is a negative padding, which a problem does not have"
-        )
-    return max(least, 0)
-
-
-def split_transposed_end(begin: int, difference: int, stride: int, dilation: int) -> tuple[int, int]:
-    """(end padding, output padding) of a transposed convolution whose end minus output padding is `difference`.
-
-    Only the difference matters to the result; the symmetric split is taken where output padding allows it.
-    """
-    extra = begin - difference
-    if 0 <= extra < max(stride, dilation):
-        return begin, extra
-    return max(difference, 0), max(-difference, 0)
-
-
 def _split_line(text: str) -> _Line:
     try:
         tokens = shlex.split(text.rpartition("__REPRO:")[2])
@@ -146,29 +119,25 @@ def _split_line(text: str) -> _Line:
 def _take_descriptor(line: _Line, token: str) -> _Line:
     if line.descriptor:
         raise line.refuse("a second problem descriptor; give one at a time", token)
-    return _Line(line.text, token, line.driver, line.options, line.is_bare)
+    return replace(line, descriptor=token)
 
 
 def _take_option(line: _Line, token: str) -> _Line:
     name, _, value = token.lstrip("-").partition("=")
-    options, driver = line.options, line.driver
     if name in ("conv", "deconv"):
-        driver = name
-    elif name == "reset":
-        options = {}
-    elif name in _READ:
-        if "," in value:
-            raise line.refuse(f"--{name} lists several values; give one problem at a time", token)
-        options = {**options, name: value}
-    elif not (re.fullmatch(r"-v[0-9]*", token) or name in _IGNORED):
+        return replace(line, driver=name)
+    if name == "reset":
+        return replace(line, options={})
+    if name not in _READ:
         _check_harmless(line, name, value, token)
-    return _Line(line.text, line.descriptor, driver, options, line.is_bare)
+        return line
+    if "," in value:
+        raise line.refuse(f"--{name} lists several values; give one problem at a time", token)
+    return replace(line, options={**line.options, name: value})
 
 
 def _check_harmless(line: _Line, name: str, value: str, token: str) -> None:
-    if name in _HARMLESS and value in _HARMLESS[name]:
-        return
-    if name in _CHANGING and not value:
+    if _IGNORED.fullmatch(name) or value in _HARMLESS.get(name, ()) or (name in _CHANGING and not value):
         return
     if name in _HARMLESS:
         raise line.refuse(f"--{name}={value} is a setting of the engine, not of the problem; leave it out", token)
@@ -230,7 +199,9 @@ def _read_axis(fields: dict[str, int], letter: str, line: _Line) -> _SpatialAxis
         begin = _halve((small - 1) * stride - large + reach)
     begin = begin or 0
     if begin < 0:
-        raise line.refuse(f"o{letter}={result} needs a negative padding, which a problem does not have", line.descriptor)
+        raise line.refuse(
+            f"o{letter}={result} needs a negative padding, which a problem does not have", line.descriptor
+        )
     end, extra = begin, 0
     if result and line.driver == "deconv":
         end, extra = split_transposed_end(begin, (small - 1) * stride + reach - begin - large, stride, dilation)

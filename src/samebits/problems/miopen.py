@@ -43,7 +43,7 @@ _SHAPE_OPTIONS = (
     ("group_count", "g", 1),
     ("bias", "b", 0),
 )
-_CHOICES = {"mode": ("conv", "trans"), "pad_mode": ("default", "same", "valid")}
+_CHOICES: dict[str, tuple[str, ...]] = {"mode": ("conv", "trans"), "pad_mode": ("default", "same", "valid")}
 # Values, layouts, timing, verification, solver choice, allocation: they do not change which convolution is computed.
 _IGNORED = {
     "in_layout": "I",

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from samebits.contraction.plan import Contraction, plan_contractions
-from samebits.contraction.tiles import allocate_buffers, choose_blocks
+from samebits.contraction.running import Progress, as_codes, run_tiles
+from samebits.contraction.tiles import Blocks, allocate_buffers
 from samebits.formats.format import FLOAT64, code_dtype, find_format, numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.operands import check_operands
 from samebits.truth.kernel import settle_tiles
 from samebits.truth.rounding import codes_of_format, encode_pair
 from samebits.truth.settling import WAYS
-
-Progress = Callable[[float], None]
-JOBS_PER_THREAD = 6
 
 
 @dataclass(frozen=True)
@@ -53,51 +49,25 @@ def compute_truth(
 def _settle(
     problem: Problem, arrays: dict[str, np.ndarray], out: np.ndarray, threads: int | None, progress: Progress | None
 ) -> npt.NDArray[np.int64]:
+    """Writes all codes to `out`; returns how many outputs were settled in each way."""
     plan = plan_contractions(problem)
-    rows, rows_table = _as_codes(arrays[plan.rows_operand])
-    source, source_table = _as_codes(arrays[plan.source_operand])
+    rows, rows_table = as_codes(arrays[plan.rows_operand])
+    source, source_table = as_codes(arrays[plan.source_operand])
     codes = codes_of_format(find_format(problem.out))
     wide = problem.dtype == FLOAT64.name
-    threads = threads or len(os.sched_getaffinity(0))
-    counts = np.zeros(len(WAYS), np.int64)
-    jobs = [(c, choose_blocks(c)) for c in plan.contractions]
-    total = sum(b.tasks for _, b in jobs)
+    counts: list[npt.NDArray[np.int64]] = []
 
-    def run(c: Contraction, blocks, first: int, last: int) -> tuple[int, np.ndarray]:
+    def work(c: Contraction, blocks: Blocks, first: int, last: int) -> None:
         counted = np.zeros(len(WAYS), np.int64)
         start = _start_values(arrays, c)
         settle_tiles(
             first, last, c, blocks, rows, rows_table, source, source_table, start, codes, wide, out, counted,
             allocate_buffers(blocks),
         )  # fmt: skip
-        return last - first, counted
+        counts.append(counted)
 
-    done = 0
-    with ThreadPoolExecutor(threads) as pool:
-        futures = []
-        for c, blocks in jobs:
-            step = max(1, -(-blocks.tasks // (threads * JOBS_PER_THREAD)))
-            futures += [
-                pool.submit(run, c, blocks, first, min(first + step, blocks.tasks))
-                for first in range(0, blocks.tasks, step)
-            ]
-        for future in as_completed(futures):
-            tasks, counted = future.result()
-            counts += counted
-            done += tasks
-            if progress:
-                progress(done / total)
-    return counts
-
-
-def _as_codes(array: np.ndarray) -> tuple[np.ndarray, npt.NDArray[np.float32]]:
-    """The array as compiled code reads it: float32 and float64 flat as they are, others as codes with a value table."""
-    flat = np.ascontiguousarray(array).reshape(-1)
-    if flat.dtype in (np.float32, np.float64):
-        return flat, np.zeros(1, np.float32)
-    codes = np.dtype(f"uint{8 * flat.dtype.itemsize}")
-    every_code = np.arange(2 ** (8 * flat.dtype.itemsize), dtype=codes)
-    return flat.view(codes), every_code.view(flat.dtype).astype(np.float32)
+    run_tiles(plan, work, threads=threads, progress=progress)
+    return np.sum(counts, axis=0)
 
 
 def _start_values(arrays: dict[str, np.ndarray], c: Contraction) -> npt.NDArray[np.float64]:

@@ -1,0 +1,5 @@
+"""How far from the truth a result may be without being at fault, derived and not guessed."""
+
+from samebits.bounds.any_order import accumulator_format, bound_errors
+
+__all__ = ["accumulator_format", "bound_errors"]

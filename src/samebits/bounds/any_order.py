@@ -1,0 +1,53 @@
+"""The error bound of the declared formats: any summation order, with or without fused multiply-adds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.contraction.magnitudes import sum_magnitudes
+from samebits.contraction.running import Progress
+from samebits.formats.format import FLOAT32, Format, find_format
+from samebits.problems import Problem
+
+
+def accumulator_format(problem: Problem) -> Format:
+    """What a problem's declared formats promise to add in: float64 for float64 operands, else at least float32."""
+    operands = find_format(problem.dtype)
+    return operands if operands.precision > FLOAT32.precision else FLOAT32
+
+
+def bound_errors(
+    problem: Problem,
+    operands: Mapping[str, np.ndarray],
+    truth: np.ndarray,
+    *,
+    magnitudes: npt.NDArray[np.float64] | None = None,
+    rounds_result: bool = True,
+    progress: Progress | None = None,
+) -> npt.NDArray[np.float64]:
+    """The largest |result - truth| that adding in the declared accumulator and rounding once can cause, per output.
+
+    n u S + u_out (|y| + n u S) + underflow, with S = sum |x| |w| + |bias|, n = K + 1 terms where there is a bias, u and
+    u_out the unit roundoffs of accumulator and result (u_out = 0 where both are one format), plus half a unit of y
+    itself, because y is the rounded truth. The inner product's bound n u S holds for every order of summation, products
+    rounded or fused (Jeannerod and Rump, Improved error bounds for inner products in floating-point arithmetic, SIAM J.
+    Matrix Anal. Appl. 34(2), 2013, theorem 3.1; the sum alone: Rump, BIT Numer. Math. 52(1), 2012).
+    `truth` has the result's dtype; `magnitudes` is S if already known. With `rounds_result=False` the last rounding is
+    left out: the bound for data whose exact result needs none.
+    """
+    if magnitudes is None:
+        magnitudes = sum_magnitudes(problem, operands, progress=progress)
+    accumulator, result = accumulator_format(problem), find_format(problem.out)
+    terms = problem.reduction_length + (1 if problem.bias else 0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        summed = terms * float(accumulator.unit_roundoff) * magnitudes + terms * float(accumulator.smallest_subnormal)
+        if not rounds_result:
+            return summed
+        value = np.abs(truth.astype(np.float64))
+        unit = float(result.unit_roundoff)
+        of_truth = unit * value + float(result.smallest_subnormal)
+        converted = unit * (value + summed) + float(result.smallest_subnormal) if result is not accumulator else 0.0
+        return summed + of_truth + converted

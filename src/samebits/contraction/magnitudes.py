@@ -1,0 +1,55 @@
+"""Sums of magnitudes, sum over |row| |source| per output, from above: what every rounding error bound is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from samebits.contraction.plan import Contraction, plan_contractions
+from samebits.contraction.running import Progress, as_codes, run_tiles
+from samebits.contraction.tiles import Blocks, allocate_buffers, locate_tile, sum_tile
+from samebits.problems import Problem
+
+
+def sum_magnitudes(
+    problem: Problem, operands: Mapping[str, np.ndarray], *, threads: int | None = None, progress: Progress | None = None
+) -> npt.NDArray[np.float64]:
+    """Upper bounds of the sums of |x| |w| (and |bias|), float64 of shape `problem.out_shape`.
+
+    At most 1 + 2^-30 times the exact sums. Non-finite operands give non-finite sums.
+    """
+    plan = plan_contractions(problem)
+    rows, rows_table = as_codes(np.abs(operands[plan.rows_operand]))
+    source, source_table = as_codes(np.abs(operands[plan.source_operand]))
+    out = np.empty(problem.out_shape)
+
+    def work(c: Contraction, blocks: Blocks, first: int, last: int) -> None:
+        start = np.abs(operands["bias"]).astype(np.float64) if problem.bias else np.zeros(c.groups * c.rows)
+        flat = out.reshape(-1)
+        _write_sums(first, last, c, blocks, rows, rows_table, source, source_table, start, flat, allocate_buffers(blocks))
+
+    run_tiles(plan, work, threads=threads, progress=progress)
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _write_sums(first, last, c, blocks, rows, rows_table, source, source_table, start, out, buffers):
+    # All terms are non-negative: rounding loses at most this share of a sum. Products of float64 may also underflow.
+    up = 1.0 + blocks.roundings * 2.0**-52
+    o = c.out_strides
+    for task in range(first, last):
+        tile = locate_tile(c, blocks, task)
+        sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buffers)
+        for m in range(tile.rows):
+            p = 0
+            for b in range(tile.items):
+                for i0 in range(tile.count[0]):
+                    for i1 in range(tile.count[1]):
+                        at = c.out_offset + tile.group * o[0] + (tile.row + m) * o[1] + (tile.item + b) * o[2]
+                        at += (tile.start[0] + i0) * o[3] + (tile.start[1] + i1) * o[4] + tile.start[2] * o[5]
+                        for i2 in range(tile.count[2]):
+                            out[at + i2 * o[5]] = buffers.sums[p, m] * up + 2.0**-1000
+                            p += 1

@@ -1,0 +1,223 @@
+"""Correctly rounded convolutions on anybody's arrays, named and ordered as in torch.nn.functional."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar
+
+import array_api_compat
+import numpy as np
+
+from samebits.errors import OperandError, ProblemShapeError
+from samebits.formats.format import numpy_dtype
+from samebits.problems.problem import DTYPES, Kind, Problem, Shape
+from samebits.truth.convolution import compute_truth
+
+ArrayT = TypeVar("ArrayT")
+Size = int | Sequence[int]
+
+
+def conv1d(
+    x: ArrayT,
+    w: Any,
+    bias: Any = None,
+    *,
+    stride: Size = 1,
+    padding: Size | Literal["valid", "same"] = 0,
+    dilation: Size = 1,
+    groups: int = 1,
+    dtype: Any = None,
+) -> ArrayT:
+    """The correctly rounded 1-D convolution: y[n, o, i] = bias[o] + sum of x * w over channels and taps, rounded once.
+
+    x (N, C_in, L) or (C_in, L), w (C_out, C_in/groups, k), bias (C_out); all of one dtype among float64, float32,
+    bfloat16, float16, float8_e4m3fn, float8_e5m2. Returns an array of the same kind as x, in its dtype or `dtype`.
+    Exact: each output is the number nearest to the exact sum, ties to even, so it does not depend on batch size,
+    padding, position, threads or machine. Raises OperandError and ProblemShapeError.
+    """
+    return _convolve("conv1d", x, w, bias, stride, padding, dilation, groups, dtype)
+
+
+def conv2d(
+    x: ArrayT,
+    w: Any,
+    bias: Any = None,
+    *,
+    stride: Size = 1,
+    padding: Size | Literal["valid", "same"] = 0,
+    dilation: Size = 1,
+    groups: int = 1,
+    dtype: Any = None,
+) -> ArrayT:
+    """The correctly rounded 2-D convolution; as `conv1d`, with x (N, C_in, H, W) and w (C_out, C_in/groups, kh, kw)."""
+    return _convolve("conv2d", x, w, bias, stride, padding, dilation, groups, dtype)
+
+
+def conv3d(
+    x: ArrayT,
+    w: Any,
+    bias: Any = None,
+    *,
+    stride: Size = 1,
+    padding: Size | Literal["valid", "same"] = 0,
+    dilation: Size = 1,
+    groups: int = 1,
+    dtype: Any = None,
+) -> ArrayT:
+    """The correctly rounded 3-D convolution; as `conv1d`, with three spatial axes."""
+    return _convolve("conv3d", x, w, bias, stride, padding, dilation, groups, dtype)
+
+
+def conv_transpose1d(
+    x: ArrayT,
+    w: Any,
+    bias: Any = None,
+    *,
+    stride: Size = 1,
+    padding: Size = 0,
+    output_padding: Size = 0,
+    groups: int = 1,
+    dilation: Size = 1,
+    dtype: Any = None,
+) -> ArrayT:
+    """The correctly rounded transposed 1-D convolution; as `conv1d`, with w (C_in, C_out/groups, k)."""
+    return _convolve("conv_transpose1d", x, w, bias, stride, padding, dilation, groups, dtype, output_padding)
+
+
+def conv_transpose2d(
+    x: ArrayT,
+    w: Any,
+    bias: Any = None,
+    *,
+    stride: Size = 1,
+    padding: Size = 0,
+    output_padding: Size = 0,
+    groups: int = 1,
+    dilation: Size = 1,
+    dtype: Any = None,
+) -> ArrayT:
+    """The correctly rounded transposed 2-D convolution; as `conv1d`, with w (C_in, C_out/groups, kh, kw)."""
+    return _convolve("conv_transpose2d", x, w, bias, stride, padding, dilation, groups, dtype, output_padding)
+
+
+def conv_transpose3d(
+    x: ArrayT,
+    w: Any,
+    bias: Any = None,
+    *,
+    stride: Size = 1,
+    padding: Size = 0,
+    output_padding: Size = 0,
+    groups: int = 1,
+    dilation: Size = 1,
+    dtype: Any = None,
+) -> ArrayT:
+    """The correctly rounded transposed 3-D convolution; as `conv1d`, with three spatial axes."""
+    return _convolve("conv_transpose3d", x, w, bias, stride, padding, dilation, groups, dtype, output_padding)
+
+
+def _convolve(
+    kind: Kind,
+    x: Any,
+    w: Any,
+    bias: Any,
+    stride: Size,
+    padding: Size | str,
+    dilation: Size,
+    groups: int,
+    dtype: Any,
+    output_padding: Size = 0,
+) -> Any:
+    rank = int(kind[-2])
+    operands = {"x": _to_numpy(x, "x"), "w": _to_numpy(w, "w")}
+    if bias is not None:
+        operands["bias"] = _to_numpy(bias, "bias")
+    unbatched = operands["x"].ndim == rank + 1
+    if unbatched:
+        operands["x"] = operands["x"][None]
+    dilations = _per_axis(dilation, rank, "dilation")
+    problem = Problem(
+        kind=kind,
+        x=operands["x"].shape,
+        w=operands["w"].shape,
+        bias=bias is not None,
+        stride=_per_axis(stride, rank, "stride"),
+        padding=_pad_pairs(padding, rank, operands["w"].shape[2:], dilations, _per_axis(stride, rank, "stride")),
+        dilation=dilations,
+        output_padding=_per_axis(output_padding, rank, "output_padding"),
+        groups=groups,
+        dtype=_dtype_name(operands["x"].dtype),
+        out=_dtype_name(dtype) if dtype is not None else "",
+    )
+    values = compute_truth(problem, operands).values
+    return _like(values[0] if unbatched else values, x)
+
+
+def _per_axis(value: Size, rank: int, name: str) -> Shape:
+    values = (value,) * rank if isinstance(value, int) else tuple(value)
+    if len(values) != rank or not all(isinstance(v, int) for v in values):
+        raise ProblemShapeError(f"{name} must be a whole number or {rank} of them, not {value!r}")
+    return values
+
+
+def _pad_pairs(
+    padding: Size | str, rank: int, kernel: Shape, dilation: Shape, stride: Shape
+) -> tuple[tuple[int, int], ...]:
+    if padding == "valid":
+        return ((0, 0),) * rank
+    if padding == "same":
+        if any(s != 1 for s in stride):
+            raise ProblemShapeError("padding='same' needs stride 1, as in torch; give the padding as numbers")
+        totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+        return tuple((total // 2, total - total // 2) for total in totals)
+    if isinstance(padding, str):
+        raise ProblemShapeError(f"padding must be numbers, 'valid' or 'same', not {padding!r}")
+    return tuple((p, p) for p in _per_axis(padding, rank, "padding"))
+
+
+def _to_numpy(array: Any, name: str) -> np.ndarray:
+    """The array's values as NumPy's; torch's bfloat16, which NumPy cannot take, travels through float32 unchanged."""
+    if hasattr(array, "detach") and hasattr(array, "numel"):
+        array = array.detach().cpu()
+        if str(array.dtype) == "torch.bfloat16":
+            return array.float().numpy().astype(numpy_dtype("bfloat16"))
+        return array.numpy()
+    try:
+        converted = np.asarray(array)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise OperandError(f"{name} is no array that NumPy can read: {error}") from None
+    if converted.dtype == object:
+        raise OperandError(f"{name} is no numeric array: {type(array).__name__}")
+    return converted
+
+
+def _dtype_name(dtype: Any) -> str:
+    text = getattr(dtype, "name", None) or str(dtype)
+    name = dtype if isinstance(dtype, str) else text
+    name = name.removeprefix("torch.").removeprefix("tf.")
+    if name not in DTYPES:
+        try:
+            name = np.dtype(dtype).name
+        except TypeError:
+            pass
+    if name not in DTYPES:
+        raise OperandError(f"dtype {name} is not supported; one of {', '.join(DTYPES)}")
+    return name
+
+
+def _like(values: np.ndarray, example: Any) -> Any:
+    """`values` as the kind of array that `example` is."""
+    if isinstance(example, np.ndarray) or np.isscalar(example) or isinstance(example, (list, tuple)):
+        return values
+    library = type(example).__module__.partition(".")[0]
+    if library == "tensorflow":
+        return sys.modules[library].convert_to_tensor(values)
+    if array_api_compat.is_torch_array(example):
+        torch = sys.modules["torch"]
+        wide = values.astype(np.float32) if values.dtype.kind == "V" or values.dtype.name not in _NUMPYS_OWN else values
+        return torch.from_numpy(wide).to(getattr(torch, values.dtype.name)).to(example.device)
+    return array_api_compat.array_namespace(example).asarray(values)
+
+
+_NUMPYS_OWN = ("float64", "float32", "float16")

@@ -1,0 +1,416 @@
+"""XLA HLO lines: published and hand-worked ones, what JAX prints, and the same numbers from PyTorch."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from samebits.errors import ProblemShapeError, ProblemTextError
+from samebits.problems.hlo import parse_hlo
+from samebits.problems.problem import Problem
+from samebits.problems.text import format_problem, parse_problem_text
+
+# The line of shared/seeds/xla_mismatch.log (tensorflow, RTX 3070, cuDNN 8.1.1).
+SEED = (
+    "%custom-call.20 = (f16[1,5,24,24]{2,1,0,3}, u8[0]{0}) custom-call(f16[3778,1,50,24]{3,2,1,0} %bitcast.237, "
+    "f16[3778,1,10,24]{3,2,1,0} %arg45.46), window={size=1x5 stride=1x5}, dim_labels=b01f_01io->b01f, "
+    'custom_call_target="__cudnn$convBackwardFilter", metadata={op_type="Conv2DBackpropFilter" '
+    'op_name="gradient_tape/model/de_conv1dtranspose_2/conv1d_transpose/Conv2DBackpropFilter"}, '
+    r'backend_config="{\"algorithm\":\"0\",\"tensor_ops_enabled\":false,\"conv_result_scale\":1,'
+    r'\"activation_mode\":\"0\",\"side_input_scale\":0}" for 1+TC vs 0+TC'
+)
+# github.com/pytorch/xla/issues/2997
+TORCH_XLA = (
+    "%custom-call.7 = (f32[128,20,8,8]{3,2,1,0}, u8[0]{0}) custom-call(f32[128,10,12,12]{3,2,1,0} %fusion.11, "
+    "f32[20,10,5,5]{3,2,1,0} %p10.13), window={size=5x5}, dim_labels=bf01_oi01->bf01, "
+    'custom_call_target="__cudnn$convForward", metadata={op_type="aten__convolution_overrideable"}, '
+    r'backend_config="{\"algorithm\":\"1\",\"conv_result_scale\":1,\"activation_mode\":\"0\",\"side_input_scale\":0}"'
+)
+PLAIN = (
+    "ROOT %c.1 = f32[2,6,5,5]{3,2,1,0} convolution(f32[2,4,9,8]{3,2,1,0} %x.1, f32[6,2,3,3]{3,2,1,0} %w.1), "
+    "window={size=3x3 stride=2x1 pad=1_2x0_1 rhs_dilate=1x2}, dim_labels=bf01_oi01->bf01, feature_group_count=2"
+)
+# y = (5 - 1) * 2 + 3 - 1 - 1 + 1 = 10: torch's k=3, s=2, p=1, output_padding=1 has pads 3-1-1=1 and 1+1=2.
+TRANSPOSED = (
+    "%t = bf16[1,4,10]{2,1,0} convolution(bf16[1,3,5]{2,1,0} %x, bf16[4,3,3]{2,1,0} %w), "
+    "window={size=3 pad=1_2 lhs_dilate=2 rhs_reversal=1}, dim_labels=bf0_oi0->bf0"
+)
+# What JAX prints for the gradient of w of PLAIN.
+GROUPED_GRADIENT = (
+    "%g = f32[6,2,3,3]{3,2,1,0} convolution(f32[2,4,9,8]{3,2,1,0} %x.1, f32[2,6,5,5]{3,2,1,0} %dy.1), "
+    "window={size=5x5 stride=1x2 pad=1_1x0_1 rhs_dilate=2x1}, dim_labels=fb01_io01->fb01, batch_group_count=2"
+)
+LINES = (SEED, TORCH_XLA, PLAIN, TRANSPOSED, GROUPED_GRADIENT)
+
+
+def read(line: str) -> str:
+    return format_problem(parse_hlo(line))
+
+
+def refusal(line: str) -> str:
+    with pytest.raises((ProblemTextError, ProblemShapeError)) as caught:
+        parse_hlo(line)
+    return str(caught.value)
+
+
+def test_the_seed_line_is_the_weight_gradient_of_a_strided_convolution() -> None:
+    assert read(SEED) == "conv2d.grad_weight x=3778x24x1x50 w=24x24x1x5 stride=1x5 dtype=float16"
+
+
+def test_the_whole_log_around_the_line_is_read_like_the_line() -> None:
+    log = Path("/work/shared/seeds/xla_mismatch.log")
+    text = log.read_text() if log.exists() else f"2021-06-05 21:28:17: E picker.cc:545] Mismatch.\n{SEED}\nDriver: 11020"
+    assert parse_hlo(text) == parse_hlo(SEED)
+
+
+def test_a_published_cudnn_forward_line() -> None:
+    assert read(TORCH_XLA) == "conv2d x=128x10x12x12 w=20x10x5x5 dtype=float32"
+
+
+def test_unequal_pads_are_kept_as_they_stand() -> None:
+    assert read(PLAIN) == (
+        "conv2d x=2x4x9x8 w=6x2x3x3 stride=2x1 padding=1:2x0:1 dilation=1x2 groups=2 dtype=float32"
+    )
+
+
+def test_any_order_of_axes_is_read_by_its_labels() -> None:
+    line = (
+        "c = f32[7,5,4,1] convolution(f32[9,3,6,1] a, f32[3,2,3,4] k), window={size=2x3}, dim_labels=1f0b_i01o->10fb"
+    )
+    # height 6 - 2 + 1 = 5, width 9 - 3 + 1 = 7; the result 10fb has w=7, h=5, f=4, b=1.
+    assert read(line) == "conv2d x=1x3x6x9 w=4x3x2x3 dtype=float32"
+
+
+def test_a_one_dimensional_and_a_three_dimensional_line() -> None:
+    one = "c = bf16[1,4,4] convolution(bf16[1,3,5] x, bf16[4,3,2] w), window={size=2}, dim_labels=bf0_oi0->bf0"
+    three = (
+        "c = f64[1,2,2,2,4] convolution(f64[1,4,4,4,3] x, f64[3,3,3,3,4] w), "
+        "window={size=3x3x3}, dim_labels=b012f_012io->b012f"
+    )
+    assert read(one) == "conv1d x=1x3x5 w=4x3x2 dtype=bfloat16"
+    assert read(three) == "conv3d x=1x3x4x4x4 w=4x3x3x3x3 dtype=float64"
+
+
+def test_a_tiled_layout_is_ignored() -> None:
+    tiled = PLAIN.replace("{3,2,1,0}", "{3,2,1,0:T(8,128)(2,1)S(1)}")
+    assert parse_hlo(tiled) == parse_hlo(PLAIN)
+
+
+def test_a_wider_result_type_becomes_out() -> None:
+    line = "c = f32[1,4,4] convolution(f8e4m3fn[1,3,5] x, f8e4m3fn[4,3,2] w), window={size=2}, dim_labels=bf0_oi0->bf0"
+    assert read(line) == "conv1d x=1x3x5 w=4x3x2 dtype=float8_e4m3fn out=float32"
+
+
+def test_backward_input_reads_dy_and_w() -> None:
+    # forward: 50 -> (50 - 5) // 5 + 1 = 10.
+    line = (
+        "%c = (f16[8,1,50,24]{3,2,1,0}, u8[1024]{0}) custom-call(f16[8,1,10,16] %dy, f16[1,5,24,16] %w), "
+        'window={size=1x5 stride=1x5}, dim_labels=b01f_01io->b01f, custom_call_target="__cudnn$convBackwardInput"'
+    )
+    assert read(line) == "conv2d.grad_input x=8x24x1x50 w=16x24x1x5 stride=1x5 dtype=float16"
+
+
+def test_bias_and_activation_of_the_fused_call() -> None:
+    line = (
+        "%c = (f16[1,4,4,2], u8[0]) custom-call(f16[1,6,6,3] %x, f16[2,3,3,3] %w, f16[2] %b), window={size=3x3}, "
+        'dim_labels=b01f_o01i->b01f, custom_call_target="__cudnn$convBiasActivationForward", backend_config='
+        '{"cudnn_conv_backend_config":{"activation_mode":"MODE","conv_result_scale":1,"side_input_scale":0}}'
+    )
+    assert read(line.replace("MODE", "kNone")) == "conv2d x=1x3x6x6 w=2x3x3x3 bias dtype=float16"
+    assert read(line.replace("MODE", "kRelu")).endswith("bias dtype=float16 then=relu")
+    assert read(line.replace("MODE", "3")).endswith("bias dtype=float16 then=clip(0,6)")
+    assert "activation_mode kElu" in refusal(line.replace("MODE", "kElu"))
+    assert "side_input_scale" in refusal(line.replace('scale":0', 'scale":0.5'))
+    assert "expected 3 operands, found 4" in refusal(line.replace("%b)", "%b, f16[1,4,4,2] %side)"))
+
+
+def test_lhs_dilation_is_a_transposed_convolution_in_torchs_symmetric_form() -> None:
+    assert read(TRANSPOSED) == "conv_transpose1d x=1x3x5 w=3x4x3 stride=2 padding=1 output_padding=1 dtype=bfloat16"
+
+
+def test_batch_groups_are_a_grouped_weight_gradient() -> None:
+    # forward of axis 0: (9 + 1 + 1 - 3) // 2 + 1 = 5, so an end padding of 1 does; axis 1: 8 + 0 + 1 - 5 + 1 = 5.
+    assert read(GROUPED_GRADIENT) == (
+        "conv2d.grad_weight x=2x4x9x8 w=6x2x3x3 stride=2x1 padding=1:1x0:1 dilation=1x2 groups=2 dtype=float32"
+    )
+
+
+def test_a_weight_gradient_that_leaves_input_over_is_not_refused_for_its_negative_pad() -> None:
+    # forward: 8 -> (8 - 3) // 2 + 1 = 3; the last input is never read, hence pad 0_-1.
+    line = (
+        "g = f32[4,3,3] convolution(f32[2,3,8] x, f32[2,4,3] dy), window={size=3 pad=0_-1 rhs_dilate=2}, "
+        "dim_labels=fb0_io0->fb0"
+    )
+    assert read(line) == "conv1d.grad_weight x=2x3x8 w=4x3x3 stride=2 dtype=float32"
+
+
+def test_operands_defined_on_other_lines_are_looked_up() -> None:
+    text = (
+        "ENTRY main.3 {\n  x.1 = f32[1,3,5]{2,1,0} parameter(0)\n  w.1 = f32[4,3,2]{2,1,0} parameter(1)\n"
+        "  ROOT c = f32[1,4,4]{2,1,0} convolution(x.1, /*index=1*/w.1), window={size=2}, dim_labels=bf0_oi0->bf0\n}"
+    )
+    assert read(text) == "conv1d x=1x3x5 w=4x3x2 dtype=float32"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("f32[2,4,9,8]{3,2,1,0} %x.1", "%x.1", "operand 'x.1' has no shape"),
+        ("= f32[2,6,5,5]{3,2,1,0}", "=", "result's shape is needed"),
+        ("f32[2,6,5,5]", "f32[2,6,5,6]", "gives"),
+        ("f32[2,6,5,5]", "f32[2,7,5,5]", "disagree"),
+        ("f32[6,2,3,3]", "f32[6,2,3,4]", "window"),
+        ("f32[6,2,3,3]", "bf16[6,2,3,3]", "several types"),
+        ("f32[", "s8[", "element type s8"),
+        ("f32[2,4,9,8]", "f32[2,4,9,<=8]", "expected a whole number"),
+        ("f32[2,4,9,8]", f"f32[2,4,9,{'9' * 19}]", "expected a whole number"),
+        ("pad=1_2x0_1", "pad=1_2x0_1 lhs_dilate=2x1", "gives"),
+        ("size=3x3", "size=3", "needs 2 values each"),
+        ("size=3x3 ", "", "needs size="),
+        ("stride=2x1", "stride=0x1", "at least 1"),
+        ("dim_labels=bf01_oi01->bf01", "", "dim_labels"),
+        ("dim_labels=bf01_oi01", "dim_labels=bf02_oi02", "dim_labels must name"),
+        ("dim_labels=bf01_oi01", "dim_labels=bf?1_oi01", "dim_labels must name"),
+        ("feature_group_count=2", "feature_group_count=0", "at least 1"),
+        ("feature_group_count=2", "feature_group_count=3", "x has 4 channels"),
+        (" convolution(", " dot(", "no HLO line"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_its_reason(old: str, new: str, says: str) -> None:
+    assert old in PLAIN
+    assert says in refusal(PLAIN.replace(old, new))
+
+
+def test_two_convolutions_in_one_text_are_refused() -> None:
+    assert "2 convolutions" in refusal(f"{PLAIN}\n{TRANSPOSED}")
+
+
+def test_stride_and_lhs_dilation_together_are_refused() -> None:
+    # ((5 - 1) * 2 + 1 + 1 + 2 - 3) // 2 + 1 = 5
+    line = TRANSPOSED.replace("size=3 ", "size=3 stride=2 ").replace("[1,4,10]", "[1,4,5]")
+    assert "stride together with lhs_dilate" in refusal(line)
+
+
+def test_a_strided_convolution_that_cuts_off_input_is_refused() -> None:
+    # (9 - 2 - 2) // 2 + 1 = 3
+    line = (
+        "c = f32[1,4,3] convolution(f32[1,3,9] x, f32[4,3,2] w), window={size=2 stride=2 pad=-2_0}, dim_labels=bf0_oi0->bf0"
+    )
+    assert "negative pad" in refusal(line)
+
+
+def test_an_unknown_custom_call_names_those_that_are_read() -> None:
+    assert "__cudnn$convBackwardInput" in refusal(SEED.replace("convBackwardFilter", "convForwardGraph"))
+
+
+def test_very_long_lines_are_answered_quickly() -> None:
+    for text in ("a" * 200_000, "a[" * 100_000, "convolution(" * 20_000, "custom-call(" * 20_000, "f32[1] x = " * 20_000):
+        refusal(text + " convolution(f32[1,1] x, y)")
+
+
+# ---- JAX as the second library ------------------------------------------------------------------------------------
+
+
+def lower(function: Any, *arrays: Any) -> str:
+    jax = pytest.importorskip("jax")
+    return jax.jit(function).lower(*arrays).as_text(dialect="hlo")
+
+
+def result_sizes(module: str) -> list[int]:
+    line = next(line for line in module.splitlines() if " convolution(" in line)
+    sizes = re.search(r"= \w+\[([\d,]+)\]", line)
+    assert sizes
+    return sorted(int(s) for s in sizes[1].split(","))
+
+
+@st.composite
+def forward_problems(draw: st.DrawFn) -> Problem:
+    rank, groups = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+
+    def each(low: int, high: int) -> tuple[int, ...]:
+        return tuple(draw(st.integers(low, high)) for _ in range(rank))
+
+    c_in, c_out = groups * draw(st.integers(1, 3)), groups * draw(st.integers(1, 3))
+    return Problem(
+        kind=("conv1d", "conv2d", "conv3d")[rank - 1],
+        x=(draw(st.integers(1, 3)), c_in, *each(7, 9)),
+        w=(c_out, c_in // groups, *each(1, 3)),
+        stride=each(1, 3),
+        dilation=each(1, 3),
+        padding=tuple(zip(each(0, 3), each(0, 3), strict=True)),
+        groups=groups,
+        dtype=draw(st.sampled_from(["float32", "bfloat16", "float16"])),
+        out=draw(st.sampled_from(["", "float32"])),
+    )
+
+
+def convolve_with(problem: Problem, labels: tuple[str, str, str] | None = None) -> Any:
+    from jax import lax
+
+    def convolve(x: Any, w: Any) -> Any:
+        return lax.conv_general_dilated(
+            x,
+            w,
+            problem.stride,
+            problem.padding,
+            rhs_dilation=problem.dilation,
+            dimension_numbers=labels,
+            feature_group_count=problem.groups,
+            preferred_element_type=problem.out,
+        )
+
+    return convolve
+
+
+@settings(deadline=None, max_examples=40)
+@given(problem=forward_problems(), data=st.data())
+def test_jax_prints_the_problem_that_was_put_in(problem: Problem, data: st.DataObject) -> None:
+    jax = pytest.importorskip("jax")
+    spatial = "DHW"[3 - problem.rank :]
+    labels, shapes = [], []
+    for letters, shape in (("NC", problem.x), ("OI", problem.w)):
+        names = letters + spatial
+        order = data.draw(st.permutations(names))
+        if letters == "OI":
+            # JAX numbers the spatial axes as the filter's label orders them.
+            in_order = iter(spatial)
+            order = [next(in_order) if name in spatial else name for name in order]
+        labels.append("".join(order))
+        shapes.append(tuple(shape[names.index(name)] for name in order))
+    labels.append("".join(data.draw(st.permutations("NC" + spatial))))
+    arrays = [jax.ShapeDtypeStruct(shape, problem.dtype) for shape in shapes]
+    module = lower(convolve_with(problem, (labels[0], labels[1], labels[2])), *arrays)
+    assert parse_hlo(module) == problem
+
+
+@settings(deadline=None, max_examples=40)
+@given(problem=forward_problems())
+def test_both_gradients_that_jax_prints_have_the_shape_of_what_they_differentiate(problem: Problem) -> None:
+    jax = pytest.importorskip("jax")
+    convolve = convolve_with(parse_problem_text(format_problem(problem).partition(" out=")[0]))
+    x, w = (jax.ShapeDtypeStruct(shape, problem.dtype) for shape in (problem.x, problem.w))
+    dy = jax.ShapeDtypeStruct(problem.y_shape, problem.dtype)
+    for number, shape in ((0, problem.x), (1, problem.w)):
+        module = lower(lambda x, w, dy, number=number: jax.vjp(convolve, x, w)[1](dy)[number], x, w, dy)
+        if module.count(" convolution(") != 1:
+            continue
+        gradient = parse_hlo(module)
+        assert sorted(gradient.out_shape) == result_sizes(module) == sorted(shape)
+
+
+def test_jaxs_grouped_weight_gradient_is_the_problem_differentiated() -> None:
+    jax = pytest.importorskip("jax")
+    text = "conv2d x=2x4x9x8 w=6x2x3x3 stride=2x1 padding=1:1x0:1 dilation=1x2 groups=2"
+    problem = parse_problem_text(text)
+    x, w = np.zeros(problem.x, np.float32), np.zeros(problem.w, np.float32)
+    dy = np.zeros(problem.y_shape, np.float32)
+    module = lower(lambda x, w, dy: jax.vjp(lambda w: convolve_with(problem)(x, w), w)[1](dy), x, w, dy)
+    assert parse_hlo(module) == parse_problem_text(text.replace("conv2d", "conv2d.grad_weight"))
+
+
+def test_jaxs_same_transposed_convolution() -> None:
+    jax = pytest.importorskip("jax")
+    x, w = np.zeros((1, 5, 5, 3), np.float32), np.zeros((3, 3, 3, 4), np.float32)
+    module = lower(lambda x, w: jax.lax.conv_transpose(x, w, (2, 2), "SAME"), x, w)
+    # (5 - 1) * 2 + 3 = 11 rows, of which SAME keeps 10.
+    assert read(module) == "conv_transpose2d x=1x3x5x5 w=3x4x3x3 stride=2 padding=0:1x0:1 dtype=float32"
+
+
+# ---- PyTorch computes what the line says ----------------------------------------------------------------------------
+
+
+def evaluate(problem: Problem, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+    """`problem` by PyTorch, on the operands of a convolution with labels bf0_oi0->bf0, in that order of axes."""
+    torch = pytest.importorskip("torch")
+    x, w, axis = torch.from_numpy(lhs.copy()), torch.from_numpy(rhs.copy()), problem.axes[0]
+    options = {"stride": problem.stride, "dilation": problem.dilation, "groups": problem.groups}
+    if problem.is_transposed:
+        groups = problem.groups
+        taps = rhs[:, :, ::-1].reshape(groups, -1, rhs.shape[1], rhs.shape[2]).transpose(0, 2, 1, 3)
+        taps = torch.from_numpy(taps.reshape(-1, taps.shape[2], taps.shape[3]).copy())
+        full = torch.nn.functional.conv_transpose1d(x, taps, **options)
+        full = torch.nn.functional.pad(full, (0, axis.size_large))
+        return full[:, :, axis.pad_begin : axis.pad_begin + axis.size_large].numpy()
+    if problem.direction == "grad_weight":
+        padded = torch.nn.functional.pad(x.swapaxes(0, 1), (axis.pad_begin, axis.pad_end))
+        dy = w.swapaxes(0, 1)
+        return torch.nn.grad.conv1d_weight(padded, problem.w, dy, **options).swapaxes(0, 1).numpy()
+    padded = torch.nn.functional.pad(x, (axis.pad_begin, axis.pad_end))
+    return torch.nn.functional.conv1d(padded, w, **options).numpy()
+
+
+@settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    sizes=st.tuples(st.integers(3, 7), st.integers(1, 3)),
+    features=st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(1, 2)),
+    groups=st.sampled_from([(1, 1), (1, 1), (2, 1), (1, 2)]),
+    pads=st.tuples(st.integers(-2, 4), st.integers(-2, 4)),
+    steps=st.tuples(st.integers(1, 3), st.integers(1, 3), st.sampled_from([1, 1, 2, 3])),
+)
+def test_every_accepted_line_means_what_xla_computes(
+    sizes: tuple[int, int],
+    features: tuple[int, int, int],
+    groups: tuple[int, int],
+    pads: tuple[int, int],
+    steps: tuple[int, int, int],
+) -> None:
+    lax = pytest.importorskip("jax").lax
+    size, kernel = sizes
+    n, c, o = features
+    stride, rhs_dilation, lhs_dilation = steps
+    if (size - 1) * lhs_dilation + 1 + sum(pads) < (kernel - 1) * rhs_dilation + 1:
+        return
+    rng = np.random.default_rng(size * 1000 + kernel)
+    lhs = rng.integers(-4, 5, (n * groups[1], c * groups[0], size)).astype(np.float32)
+    rhs = rng.integers(-4, 5, (o * groups[0] * groups[1], c, kernel)).astype(np.float32)
+
+    def convolve(lhs: Any, rhs: Any) -> Any:
+        return lax.conv_general_dilated(
+            lhs,
+            rhs,
+            (stride,),
+            (pads,),
+            lhs_dilation=(lhs_dilation,),
+            rhs_dilation=(rhs_dilation,),
+            feature_group_count=groups[0],
+            batch_group_count=groups[1],
+        )
+
+    try:
+        problem = parse_hlo(lower(convolve, lhs, rhs))
+    except (ProblemTextError, ProblemShapeError):
+        assert lhs_dilation > 1 or groups[1] > 1 or min(pads) < 0
+        return
+    np.testing.assert_array_equal(evaluate(problem, lhs, rhs), np.asarray(convolve(lhs, rhs)))
+
+
+# ---- garbage ----------------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=400)
+@given(line=st.sampled_from(LINES), data=st.data())
+def test_a_mutated_line_is_read_or_refused_and_nothing_else(line: str, data: st.DataObject) -> None:
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(line)))
+        end = min(len(line), start + data.draw(st.integers(0, 6)))
+        junk = data.draw(st.sampled_from(["", "-1", "0", "9" * 18, "9" * 30, "x", "_", "{", "[", ")", "=", "\n", "٣", '"']))
+        line = line[:start] + junk + line[end:]
+    try:
+        parse_hlo(line)
+    except (ProblemTextError, ProblemShapeError):
+        pass
+
+
+@given(st.text(max_size=60))
+def test_any_text_after_the_operation_is_read_or_refused_and_nothing_else(text: str) -> None:
+    for line in (text, f"c = f32[1,1,1] convolution({text}", PLAIN.replace("size=3x3", text)):
+        try:
+            parse_hlo(line)
+        except (ProblemTextError, ProblemShapeError):
+            pass

@@ -1,0 +1,78 @@
+"""The public convolutions on several libraries' arrays, judged by exact data and by torch's float64."""
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import samebits
+from samebits.errors import OperandError, ProblemShapeError
+
+
+def integers(shape, seed=0):
+    return np.random.default_rng(seed).integers(-8, 9, shape).astype(np.float32)
+
+
+CASES = [
+    ("conv1d", (2, 4, 19), (6, 2, 3), {"stride": 2, "padding": 1, "dilation": 2, "groups": 2}),
+    ("conv2d", (2, 4, 9, 8), (6, 4, 3, 2), {"stride": (2, 1), "padding": (1, 0)}),
+    ("conv2d", (2, 4, 9, 8), (6, 4, 3, 2), {"padding": "same"}),
+    ("conv3d", (1, 2, 5, 6, 7), (3, 2, 2, 3, 3), {"padding": 1}),
+    ("conv_transpose1d", (2, 4, 9), (4, 3, 4), {"stride": 2, "padding": 1, "output_padding": 1, "groups": 2}),
+    ("conv_transpose2d", (2, 4, 5, 6), (4, 3, 3, 3), {"stride": 2, "padding": 1, "output_padding": 1}),
+    ("conv_transpose3d", (1, 2, 3, 4, 5), (2, 3, 2, 2, 2), {"stride": (1, 2, 3), "dilation": 2}),
+]
+
+
+@pytest.mark.parametrize(("name", "x_shape", "w_shape", "attributes"), CASES)
+def test_arguments_mean_what_they_mean_in_torch(name, x_shape, w_shape, attributes):
+    x, w = integers(x_shape), integers(w_shape, 1)
+    expected = getattr(F, name)(torch.from_numpy(x).double(), torch.from_numpy(w).double(), **attributes)
+    np.testing.assert_array_equal(getattr(samebits, name)(x, w, **attributes), expected.float().numpy())
+
+
+def test_a_bias_is_added_before_the_one_rounding():
+    got = samebits.conv1d(np.float32([[[1.0]]]), np.float32([[[1.0]]]), np.float32([2.0**-24]))
+    assert got[0, 0, 0] == 1.0
+    got = samebits.conv1d(np.float32([[[1.0, 2.0**-24]]]), np.float32([[[1.0, 1.0]]]), np.float32([2.0**-24]))
+    assert got[0, 0, 0] == np.float32(1 + 2.0**-23)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_torch_tensors_come_back_as_torch_tensors(dtype):
+    x, w = torch.from_numpy(integers((1, 2, 5, 5))).to(dtype), torch.from_numpy(integers((3, 2, 3, 3))).to(dtype)
+    got = samebits.conv2d(x, w)
+    assert isinstance(got, torch.Tensor)
+    assert got.dtype == dtype
+    assert torch.equal(got.double(), F.conv2d(x.double(), w.double()).to(dtype).double())
+
+
+def test_jax_arrays_come_back_as_jax_arrays():
+    got = samebits.conv2d(jnp.asarray(integers((1, 2, 5, 5))), jnp.asarray(integers((3, 2, 3, 3))))
+    assert isinstance(got, jnp.ndarray)
+
+
+def test_another_result_dtype_is_rounded_to_directly():
+    # 1 + 2^-11 + 2^-40 lies just above a tie of float16; rounding to float32 first would make it the tie.
+    x = np.float32([[[1.0, 2.0**-11, 2.0**-40]]])
+    got = samebits.conv1d(x, np.ones((1, 1, 3), np.float32), dtype=np.float16)
+    assert got.dtype == np.float16
+    assert got[0, 0, 0] == np.float16(1 + 2.0**-10)
+    assert samebits.conv1d(x, np.ones((1, 1, 3), np.float32), dtype="bfloat16").dtype == ml_dtypes.bfloat16
+
+
+def test_an_unbatched_input_gives_an_unbatched_result():
+    assert samebits.conv2d(integers((2, 5, 5)), integers((3, 2, 3, 3))).shape == (3, 3, 3)
+
+
+def test_what_does_not_fit_is_said():
+    with pytest.raises(ProblemShapeError, match="channels"):
+        samebits.conv2d(integers((1, 3, 5, 5)), integers((3, 2, 3, 3)))
+    with pytest.raises(OperandError, match="int64"):
+        samebits.conv1d(np.ones((1, 1, 3), np.int64), np.ones((1, 1, 3), np.int64))
+    with pytest.raises(OperandError, match="dtype float64"):
+        samebits.conv1d(np.ones((1, 1, 3), np.float32), np.ones((1, 1, 3)))
+    with pytest.raises(ProblemShapeError, match="stride"):
+        samebits.conv1d(integers((1, 1, 9)), integers((1, 1, 3)), stride=(1, 2))

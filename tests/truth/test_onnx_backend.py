@@ -1,0 +1,75 @@
+"""Every convolution with stored data in ONNX's own backend test suite, judged against the truth by the derived bound."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from samebits.bounds import bound_errors
+from samebits.problems.onnx_node import problem_from_onnx_node
+from samebits.truth import compute_truth
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from onnx.backend.test.loader import load_model_tests
+
+    SUITE = [c for kind in ("node", "pytorch-operator", "pytorch-converted") for c in load_model_tests(kind=kind)]
+
+
+def convolution_of(model: onnx.ModelProto) -> onnx.NodeProto | None:
+    """The model's only node, if that is a convolution."""
+    nodes = [n for n in model.graph.node if n.op_type != "Constant"]
+    return nodes[0] if len(nodes) == 1 and nodes[0].op_type in ("Conv", "ConvTranspose") else None
+
+
+def is_convolution(case) -> bool:
+    model = case.model or onnx.load(Path(case.model_dir) / "model.onnx")
+    return convolution_of(model) is not None
+
+
+CASES = [c for c in SUITE if "conv" in c.name.lower() and is_convolution(c)]
+
+
+def data_sets(case):
+    """The model and its (inputs, outputs), from the files of the suite or as it made them in memory."""
+    if case.model is not None:
+        return case.model, list(case.data_sets)
+    model = onnx.load(Path(case.model_dir) / "model.onnx")
+    sets = []
+    for folder in sorted(Path(case.model_dir).glob("test_data_set_*")):
+        arrays = [
+            [numpy_helper.to_array(onnx.load_tensor(folder / f"{part}_{i}.pb")) for i in range(count)]
+            for part, count in (("input", len(list(folder.glob("input_*.pb")))), ("output", 1))
+        ]
+        sets.append(arrays)
+    return model, sets
+
+
+def test_the_suite_has_the_convolutions_we_think_it_has():
+    assert len(CASES) >= 45
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_the_suite_agrees_with_the_truth_within_the_bound(case):
+    model, sets = data_sets(case)
+    node = convolution_of(model)
+    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    attributes = {k: v.decode() if isinstance(v, bytes) else v for k, v in attributes.items()}
+    initializers = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+    feeds = [i.name for i in model.graph.input if i.name not in initializers]
+    assert sets
+    for inputs, outputs in sets:
+        values = initializers | dict(zip(feeds, map(np.asarray, inputs), strict=True))
+        operands = dict(zip(("x", "w", "bias"), (values[name] for name in node.input if name), strict=False))
+        x, w = operands["x"], operands["w"]
+        problem = problem_from_onnx_node(
+            node.op_type, attributes, x.shape, w.shape, bias="bias" in operands, dtype=x.dtype.name
+        )
+        truth = compute_truth(problem, operands).values
+        expected = np.asarray(outputs[0])
+        assert truth.shape == expected.shape
+        error = np.abs(truth.astype(np.float64) - expected)
+        assert (error <= bound_errors(problem, operands, truth)).all()
