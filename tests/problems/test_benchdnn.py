@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -249,9 +251,8 @@ def test_the_output_size_that_is_given_is_the_problems(
     line = f"--{driver} ic1iw{size}oc1ow{result}kw{kernel}sw{stride}dw{dilation}pw{begin}"
     try:
         problem = parse_benchdnn(line)
-    except ProblemTextError:
-        raise
     except ProblemShapeError:
+        # Beyond what padding and output padding below a stride can reach.
         return
     assert problem.y_shape == (2, 1, result)
     assert problem.axes[0].pad_begin == begin
@@ -263,21 +264,19 @@ def test_a_mutated_line_is_read_or_refused_and_nothing_else(line: str, data: st.
     for _ in range(data.draw(st.integers(1, 4))):
         start = data.draw(st.integers(0, len(line)))
         end = min(len(line), start + data.draw(st.integers(0, 6)))
-        junk = data.draw(st.sampled_from(["", "-1", "0", "9" * 18, "9" * 30, "_", "'", '"', "--", " ", ":", "\\", "٣", "\0"]))
+        junk = data.draw(
+            st.sampled_from(["", "-1", "0", "9" * 18, "9" * 30, "_", "'", '"', "--", " ", ":", "\\", "٣", "\0"])
+        )
         line = line[:start] + junk + line[end:]
-    try:
+    with contextlib.suppress(ProblemTextError, ProblemShapeError):
         parse_benchdnn(line)
-    except (ProblemTextError, ProblemShapeError):
-        pass
 
 
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused_and_nothing_else(text: str) -> None:
     for line in (text, f"--attr-post-ops={text} ic2iw8oc3kw3", f"--dt={text} ic2iw8oc3kw3", f"ic2iw8oc3kw3{text}"):
-        try:
+        with contextlib.suppress(ProblemTextError, ProblemShapeError):
             parse_benchdnn(line)
-        except (ProblemTextError, ProblemShapeError):
-            pass
 
 
 def test_very_long_lines_are_answered_quickly() -> None:

@@ -1,6 +1,7 @@
 """oneDNN's benchdnn convolution lines as problems: `--conv --dir=FWD_D --dt=f16 ic3ih227oc96oh55kh11sh4ph0`.
 
-Rules and defaults: oneDNN tests/benchdnn/conv/conv_aux.cpp, deconv/deconv_aux.cpp, doc/driver_conv.md, doc/knobs_attr.md.
+Rules and defaults, in oneDNN's tests/benchdnn: conv/conv_aux.cpp, deconv/deconv_aux.cpp,
+doc/driver_conv.md, doc/knobs_attr.md.
 """
 
 from __future__ import annotations

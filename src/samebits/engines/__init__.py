@@ -1,0 +1,1 @@
+"""Somebody else's libraries as runners, each in a process of its own."""

@@ -1,0 +1,71 @@
+"""What every engine declares and does. Engine files import nothing of each other, and their framework only in `load`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from samebits.errors import RunnerTextError
+from samebits.problems import Problem
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of an engine. `choices` empty means any whole number where `is_number`, else any text."""
+
+    says: str
+    default: str = ""
+    choices: tuple[str, ...] = ()
+    is_number: bool = False
+
+    def check(self, name: str, value: str) -> None:
+        """Raises RunnerTextError if `value` is none that this setting takes."""
+        if self.choices and value not in self.choices:
+            raise RunnerTextError(f"setting {name} takes {' or '.join(self.choices)}, not {value!r}")
+        if self.is_number and not (value.isascii() and value.isdigit() and 0 < int(value) < 10**6):
+            raise RunnerTextError(f"setting {name} takes a whole number from 1, not {value!r}")
+
+
+ON_OFF = ("on", "off")
+THREADS = Setting("threads of the engine's own pool", is_number=True)
+
+
+@dataclass(frozen=True)
+class InForce:
+    """What a loaded engine reports: version, device, settings as read back from it, and remarks a person should see."""
+
+    version: str
+    device: str
+    settings: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+
+class Engine(ABC):
+    """A library that computes convolutions. Lives in a worker; its class attributes are read without loading it."""
+
+    name: ClassVar[str]
+    settings: ClassVar[dict[str, Setting]]
+    # Environment variables known to change bits or kernels, with what they do; for doctor.
+    variables: ClassVar[dict[str, str]]
+
+    @abstractmethod
+    def load(self, settings: Mapping[str, str]) -> None:
+        """Imports the framework and puts the settings in force; the environment is already set."""
+
+    @abstractmethod
+    def report(self) -> InForce:
+        """Version, device and the settings really in force, read back where the library lets one read them."""
+
+    @abstractmethod
+    def explain_unsupported(self, problem: Problem) -> str | None:
+        """Why this engine cannot run the problem, or None if it can."""
+
+    @abstractmethod
+    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The engine's result, of `problem.out_shape` and dtype `problem.out`; may raise anything."""
+
+

@@ -1,0 +1,107 @@
+"""JAX on the CPU, compiled by XLA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from samebits.engines.engine import Engine, InForce, Setting
+from samebits.formats.format import numpy_dtype
+from samebits.problems import Problem
+
+
+class JaxEngine(Engine):
+    """lax.conv_general_dilated under jit; gradients through vjp, transposed ones with a dilated input."""
+
+    name = "jax"
+    settings: ClassVar[dict[str, Setting]] = {
+        "precision": Setting("jax_default_matmul_precision", "", ("default", "high", "highest")),
+        "jit": Setting("compile the call as one program", "on", ("on", "off")),
+    }
+    variables: ClassVar[dict[str, str]] = {
+        "XLA_FLAGS": "options of the compiler, fast-math and the kernel library among them",
+        "JAX_PLATFORMS": "which devices are tried, in order",
+        "JAX_ENABLE_X64": "lets float64 arrays exist",
+        "JAX_DEFAULT_MATMUL_PRECISION": "precision of products on accelerators",
+        "NVIDIA_TF32_OVERRIDE": "0 forbids TF32 in every NVIDIA library",
+    }
+
+    def load(self, settings: Mapping[str, str]) -> None:
+        import jax
+
+        self.jax = jax
+        jax.config.update("jax_enable_x64", True)
+        jax.config.update("jax_platforms", "cpu")
+        if "precision" in settings:
+            jax.config.update("jax_default_matmul_precision", settings["precision"])
+        self.compiles = settings.get("jit", "on") == "on"
+
+    def report(self) -> InForce:
+        config = self.jax.config
+        in_force = {
+            "precision": str(config.jax_default_matmul_precision or "default"),
+            "jit": "on" if self.compiles else "off",
+            "x64": "on" if config.jax_enable_x64 else "off",
+        }
+        return InForce(self.jax.__version__, self.jax.devices()[0].platform.upper(), in_force)
+
+    def explain_unsupported(self, problem: Problem) -> str | None:
+        if problem.direction != "forward" and problem.out != problem.dtype:
+            return "jax's gradients have their operands' dtype"
+        return None
+
+    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        jax = self.jax
+        arrays = {name: jax.numpy.asarray(array) for name, array in operands.items()}
+
+        def compute(given: dict[str, Any]) -> Any:
+            if problem.direction == "forward":
+                return self._forward(problem, given["x"], given["w"], given.get("bias"))
+            zeros = {n: jax.numpy.zeros(s, given["dy"].dtype) for n, s in (("x", problem.x), ("w", problem.w))}
+            inputs = {**zeros, **given}
+            if problem.direction == "grad_input":
+                _, pull = jax.vjp(lambda x: self._forward(problem, x, inputs["w"], None), inputs["x"])
+            else:
+                _, pull = jax.vjp(lambda w: self._forward(problem, inputs["x"], w, None), inputs["w"])
+            return pull(given["dy"])[0]
+
+        result = (jax.jit(compute) if self.compiles else compute)(arrays)
+        return np.asarray(result.block_until_ready())
+
+    def _forward(self, problem: Problem, x: Any, w: Any, bias: Any) -> Any:
+        jax = self.jax
+        pads = [(a.pad_begin, a.pad_end) for a in problem.axes]
+        strides, inner = problem.stride, (1,) * problem.rank
+        if problem.is_transposed:
+            w = self._turn_weights(problem, w)
+            pads = [self._transposed_pads(a) for a in problem.axes]
+            strides, inner = inner, strides
+        spatial = "DHW"[-problem.rank :]
+        y = jax.lax.conv_general_dilated(
+            x, w, strides, pads, lhs_dilation=inner, rhs_dilation=problem.dilation, feature_group_count=problem.groups,
+            dimension_numbers=(f"NC{spatial}", f"OI{spatial}", f"NC{spatial}"),
+            preferred_element_type=numpy_dtype(problem.out),
+        )  # fmt: skip
+        if bias is not None:
+            y = y + bias.astype(y.dtype).reshape((1, -1) + (1,) * problem.rank)
+        if problem.then:
+            low, high = problem.then.low, problem.then.high
+            y = jax.nn.relu(y) if problem.then.name == "relu" else jax.numpy.clip(y, low, high)
+        return y
+
+    def _turn_weights(self, problem: Problem, w: Any) -> Any:
+        """(C_in, C_out/g, taps) as the flipped (C_out, C_in/g, taps) of the equivalent convolution."""
+        g, rest = problem.groups, w.shape[1:]
+        grouped = w.reshape(g, w.shape[0] // g, *rest)
+        swapped = self.jax.numpy.swapaxes(grouped, 1, 2)
+        flat = swapped.reshape(g * rest[0], w.shape[0] // g, *rest[1:])
+        return self.jax.numpy.flip(flat, tuple(range(2, 2 + problem.rank)))
+
+    @staticmethod
+    def _transposed_pads(axis: Any) -> tuple[int, int]:
+        reach = (axis.kernel - 1) * axis.dilation
+        before = reach - axis.pad_begin
+        dilated = (axis.size_small - 1) * axis.stride + 1
+        return before, axis.size_large + reach - dilated - before

@@ -1,0 +1,127 @@
+"""ONNX Runtime on the CPU: each problem as a model of one convolution and its epilogue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from samebits.engines.engine import ON_OFF, THREADS, Engine, InForce, Setting
+from samebits.problems import Problem
+
+_LEVELS = {
+    "disable": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "layout": "ORT_ENABLE_LAYOUT",
+    "all": "ORT_ENABLE_ALL",
+}
+_OPSET = 17
+
+
+class OnnxruntimeEngine(Engine):
+    """An inference session of Conv or ConvTranspose on the CPU execution provider."""
+
+    name = "onnxruntime"
+    settings: ClassVar[dict[str, Setting]] = {
+        "threads": THREADS,
+        "optimization": Setting("graph optimization level", "all", tuple(_LEVELS)),
+        "weights": Setting("weights stand in the model or arrive with each run", "constant", ("constant", "runtime")),
+        "flush_denormal": Setting("session.set_denormal_as_zero", "off", ON_OFF),
+    }
+    variables: ClassVar[dict[str, str]] = {
+        "OMP_NUM_THREADS": "threads, in builds with OpenMP",
+        "ORT_MLAS_DISABLE_KLEIDIAI": "forbids KleidiAI kernels on Arm",
+        "NVIDIA_TF32_OVERRIDE": "0 forbids TF32 in every NVIDIA library",
+    }
+
+    def load(self, settings: Mapping[str, str]) -> None:
+        import onnx
+        import onnxruntime
+
+        self.onnx, self.runtime = onnx, onnxruntime
+        self.given = dict(settings)
+        onnxruntime.set_default_logger_severity(3)
+
+    def report(self) -> InForce:
+        options = self._options()
+        in_force = {
+            "threads": str(options.intra_op_num_threads or "all cores"),
+            "optimization": self.given.get("optimization", "all"),
+            "weights": self.given.get("weights", "constant"),
+            "flush_denormal": self.given.get("flush_denormal", "off"),
+            "provider": "CPUExecutionProvider",
+        }
+        return InForce(self.runtime.__version__, "CPU", in_force)
+
+    def explain_unsupported(self, problem: Problem) -> str | None:
+        if problem.direction != "forward":
+            return "onnxruntime's inference package has no gradients"
+        if problem.out != problem.dtype:
+            return "ONNX's Conv returns its operands' dtype"
+        if problem.dtype not in ("float32", "float16"):
+            return f"onnxruntime's CPU Conv takes no {problem.dtype}"
+        return None
+
+    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        runtime_weights = self.given.get("weights") == "runtime"
+        constants = {} if runtime_weights else {n: a for n, a in operands.items() if n != "x"}
+        model = self._build_model(problem, constants)
+        session = self.runtime.InferenceSession(
+            model.SerializeToString(), self._options(), providers=["CPUExecutionProvider"]
+        )
+        feeds = {name: array for name, array in operands.items() if name not in constants}
+        return session.run(["y"], feeds)[0]
+
+    def _options(self) -> Any:
+        options = self.runtime.SessionOptions()
+        level = _LEVELS[self.given.get("optimization", "all")]
+        options.graph_optimization_level = getattr(self.runtime.GraphOptimizationLevel, level)
+        if "threads" in self.given:
+            options.intra_op_num_threads = int(self.given["threads"])
+        if self.given.get("flush_denormal") == "on":
+            options.add_session_config_entry("session.set_denormal_as_zero", "1")
+        return options
+
+    def _build_model(self, problem: Problem, constants: Mapping[str, np.ndarray]) -> Any:
+        helper, numpy_helper = self.onnx.helper, self.onnx.numpy_helper
+        element = helper.np_dtype_to_tensor_dtype(np.dtype(problem.dtype))
+        inputs = [
+            helper.make_tensor_value_info(name, element, shape)
+            for name, shape in problem.operand_shapes.items()
+            if name not in constants
+        ]
+        tensors = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+        nodes = [self._convolution(problem)]
+        if problem.then:
+            nodes.append(self._epilogue(problem, tensors))
+        graph = helper.make_graph(
+            nodes, "samebits", inputs, [helper.make_tensor_value_info("y", element, problem.y_shape)], tensors
+        )
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=8)
+
+    def _convolution(self, problem: Problem) -> Any:
+        pads = [a.pad_begin for a in problem.axes] + [a.pad_end for a in problem.axes]
+        attributes: dict[str, Any] = {
+            "pads": pads, "strides": problem.stride, "dilations": problem.dilation, "group": problem.groups,
+            "kernel_shape": problem.w[2:],
+        }  # fmt: skip
+        if problem.is_transposed:
+            attributes["output_padding"] = [
+                a.size_large
+                - ((a.size_small - 1) * a.stride + (a.kernel - 1) * a.dilation + 1 - a.pad_begin - a.pad_end)
+                for a in problem.axes
+            ]
+        operator = "ConvTranspose" if problem.is_transposed else "Conv"
+        output = "sum" if problem.then else "y"
+        return self.onnx.helper.make_node(operator, list(problem.operand_shapes), [output], **attributes)
+
+    def _epilogue(self, problem: Problem, tensors: list[Any]) -> Any:
+        assert problem.then is not None
+        helper = self.onnx.helper
+        if problem.then.name == "relu":
+            return helper.make_node("Relu", ["sum"], ["y"])
+        for name, bound in (("low", problem.then.low), ("high", problem.then.high)):
+            tensors.append(self.onnx.numpy_helper.from_array(np.array(bound, np.dtype(problem.dtype)), name))
+        return helper.make_node("Clip", ["sum", "low", "high"], ["y"])

@@ -1,0 +1,140 @@
+"""OpenVINO on the CPU: each problem as a compiled model of one convolution and its epilogue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from samebits.engines.engine import Engine, InForce, Setting
+from samebits.problems import Problem
+
+_YES_NO = ("YES", "NO")
+_TYPES = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+
+
+class OpenvinoEngine(Engine):
+    """Convolution, GroupConvolution and their BackpropData operators on the CPU plugin.
+
+    Its default precision is the hardware's: bfloat16 where the processor multiplies that, whatever the model's dtype.
+    """
+
+    name = "openvino"
+    settings: ClassVar[dict[str, Setting]] = {
+        "INFERENCE_PRECISION_HINT": Setting("format the plugin computes in", "", ("f32", "bf16", "f16", "dynamic")),
+        "EXECUTION_MODE_HINT": Setting("speed, or the model's own precision", "", ("PERFORMANCE", "ACCURACY")),
+        "INFERENCE_NUM_THREADS": Setting("threads", is_number=True),
+        "PERFORMANCE_HINT": Setting("what scheduling aims at", "", ("LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT")),
+        "ENABLE_CPU_PINNING": Setting("bind threads to cores", "", _YES_NO),
+        "ENABLE_HYPER_THREADING": Setting("use both threads of a core", "", _YES_NO),
+        "CPU_DENORMALS_OPTIMIZATION": Setting("flush subnormals to zero", "", _YES_NO),
+        "weights": Setting("weights stand in the model or arrive with each run", "constant", ("constant", "runtime")),
+    }
+    variables: ClassVar[dict[str, str]] = {
+        "ONEDNN_MAX_CPU_ISA": "caps the instruction set of oneDNN's kernels",
+        "OV_CPU_DISABLE": "switches optimisations of the CPU plugin off",
+    }
+
+    def load(self, settings: Mapping[str, str]) -> None:
+        import openvino
+
+        self.openvino = openvino
+        self.core = openvino.Core()
+        self.constant_weights = settings.get("weights", "constant") == "constant"
+        self.properties = {name: value for name, value in settings.items() if name != "weights"}
+        self.core.set_property("CPU", self.properties)
+
+    def report(self) -> InForce:
+        precision = self._property("INFERENCE_PRECISION_HINT")
+        in_force = {
+            "INFERENCE_PRECISION_HINT": precision,
+            "EXECUTION_MODE_HINT": self._property("EXECUTION_MODE_HINT"),
+            "INFERENCE_NUM_THREADS": self._property("INFERENCE_NUM_THREADS").replace("0", "all cores"),
+            "CPU_DENORMALS_OPTIMIZATION": self._property("CPU_DENORMALS_OPTIMIZATION"),
+            "weights": "constant" if self.constant_weights else "runtime",
+        }
+        notes = ()
+        if precision not in ("f32", "dynamic") and "INFERENCE_PRECISION_HINT" not in self.properties:
+            notes = (
+                f"openvino computes in {precision} by default on this processor; "
+                "openvino:INFERENCE_PRECISION_HINT=f32 asks for float32",
+            )
+        version = self.openvino.__version__.partition("-")[0]
+        return InForce(version, "CPU", in_force, notes)
+
+    def _property(self, name: str) -> str:
+        """A property as text: 'bf16' rather than "<Type: 'bfloat16'>", 'PERFORMANCE' rather than its enumeration."""
+        value = self.core.get_property("CPU", name)
+        if isinstance(value, self.openvino.Type):
+            return "dynamic" if value == self.openvino.Type.dynamic else value.to_string()
+        return str(value).rpartition(".")[2]
+
+    def explain_unsupported(self, problem: Problem) -> str | None:
+        if problem.direction != "forward":
+            return "openvino has no gradients"
+        if problem.out != problem.dtype:
+            return "openvino's convolutions return their operands' dtype"
+        if problem.dtype not in _TYPES:
+            return f"openvino's CPU convolutions take no {problem.dtype}"
+        return None
+
+    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        parameters: dict[str, Any] = {}
+        nodes = {}
+        for name, array in operands.items():
+            constant = self.constant_weights and name != "x"
+            node = self._constant(array, problem) if constant else self._parameter(array, problem)
+            nodes[name] = node
+            if not constant:
+                parameters[name] = node
+        result = self._graph(problem, nodes)
+        model = self.openvino.Model([result], list(parameters.values()), "samebits")
+        request = self.core.compile_model(model, "CPU").create_infer_request()
+        for name, node in parameters.items():
+            tensor = self.openvino.Tensor(node.get_element_type(), self.openvino.Shape(operands[name].shape))
+            tensor.data.view(np.uint8)[...] = operands[name].view(np.uint8)
+            request.set_tensor(node.output(0), tensor)
+        request.infer()
+        output = request.get_output_tensor(0)
+        return np.array(output.data).view(operands["x"].dtype).reshape(output.shape)
+
+    def _type(self, problem: Problem) -> Any:
+        return getattr(self.openvino.Type, _TYPES[problem.dtype])
+
+    def _parameter(self, array: np.ndarray, problem: Problem) -> Any:
+        return self.openvino.opset13.parameter(list(array.shape), self._type(problem))
+
+    def _constant(self, array: np.ndarray, problem: Problem) -> Any:
+        tensor = self.openvino.Tensor(self._type(problem), self.openvino.Shape(array.shape))
+        tensor.data.view(np.uint8)[...] = np.ascontiguousarray(array).view(np.uint8)
+        return self.openvino.opset13.constant(tensor)
+
+    def _graph(self, problem: Problem, nodes: Mapping[str, Any]) -> Any:
+        opset = self.openvino.opset13
+        begin, end = [a.pad_begin for a in problem.axes], [a.pad_end for a in problem.axes]
+        stride, dilation = list(problem.stride), list(problem.dilation)
+        x, w = nodes["x"], nodes["w"]
+        if problem.groups > 1:
+            shape = [problem.groups, problem.w[0] // problem.groups, *problem.w[1:]]
+            w = opset.reshape(w, np.array(shape, np.int64), False)
+        if problem.is_transposed:
+            operator = opset.convolution_backprop_data if problem.groups == 1 else opset.group_convolution_backprop_data
+            extra = [
+                a.size_large
+                - ((a.size_small - 1) * a.stride + (a.kernel - 1) * a.dilation + 1 - a.pad_begin - a.pad_end)
+                for a in problem.axes
+            ]
+            y = operator(
+                x, w, stride, pads_begin=begin, pads_end=end, dilations=dilation, auto_pad="explicit",
+                output_padding=extra,
+            )  # fmt: skip
+        else:
+            operator = opset.convolution if problem.groups == 1 else opset.group_convolution
+            y = operator(x, w, stride, begin, end, dilation)
+        if "bias" in nodes:
+            shape = np.array([1, -1] + [1] * problem.rank, np.int64)
+            y = opset.add(y, opset.reshape(nodes["bias"], shape, False))
+        if problem.then:
+            y = opset.relu(y) if problem.then.name == "relu" else opset.clamp(y, problem.then.low, problem.then.high)
+        return y

@@ -1,0 +1,173 @@
+"""An engine as a runner: a worker process with its own environment, a time limit, and failures that are findings."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from typing import IO, Any, BinaryIO, cast
+
+import numpy as np
+
+from samebits.engines.transport import TransportError, receive_message, send_message
+from samebits.errors import (
+    EngineCrashed,
+    EngineFailure,
+    EngineOutOfMemory,
+    EngineRaised,
+    EngineTimedOut,
+    EngineUnsupported,
+)
+from samebits.problems import Problem, format_problem
+from samebits.runner import Identity, check_result
+
+_FAILURES: dict[str, type[EngineFailure]] = {
+    "unsupported": EngineUnsupported,
+    "out-of-memory": EngineOutOfMemory,
+    "error": EngineRaised,
+}
+DEFAULT_TIME_LIMIT_S = 300.0
+
+
+class WorkerRunner:
+    """Runs problems in a process that holds one engine with its settings; the process starts with the object.
+
+    A crash or a missed time limit ends the process; later calls then raise the same failure. `time_limit_s` holds for
+    the start and for each run.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        name: str,
+        module: str,
+        class_name: str,
+        settings: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+        time_limit_s: float = DEFAULT_TIME_LIMIT_S,
+    ):
+        self.text = text
+        self.name = name
+        self.time_limit_s = time_limit_s
+        self._start_header = {"module": module, "class": class_name, "settings": dict(settings or {})}
+        self._identity: Identity | None = None
+        self._failure: EngineFailure | None = None
+        self._log: IO[bytes] = tempfile.TemporaryFile()
+        self._process, self._replies = self._spawn({**os.environ, **(environment or {})})
+
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
+    def identify(self) -> Identity:
+        """The worker's own report; waits for the engine to be loaded. Raises EngineFailure."""
+        if self._identity is None:
+            header, _ = self._exchange(self._start_header, {}, 0)
+            report = header["report"]
+            self._identity = Identity(
+                self.text, self.name, report["version"], report["device"], report["settings"], tuple(report["notes"])
+            )
+        return self._identity
+
+    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The engine's result, checked for shape and dtype. Raises EngineFailure."""
+        self.identify()
+        largest = 64 + 16 * math.prod(problem.out_shape)
+        _, arrays = self._exchange({"problem": format_problem(problem)}, operands, largest)
+        if "result" not in arrays:
+            raise EngineRaised("returned no result")
+        return check_result(problem, arrays["result"])
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._replies, self._log):
+            if stream:
+                try:
+                    stream.close()
+                except BrokenPipeError:
+                    continue
+
+    def __enter__(self) -> WorkerRunner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _spawn(self, environment: dict[str, str]) -> tuple[subprocess.Popen[bytes], BinaryIO]:
+        read_end, write_end = os.pipe()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "samebits.engines.worker", str(write_end)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._log,
+            env=environment,
+            pass_fds=(write_end,),
+        )
+        os.close(write_end)
+        return process, os.fdopen(read_end, "rb", buffering=0)  # type: ignore[return-value]
+
+    def _exchange(
+        self, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], largest_bytes: int
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        if self._failure:
+            raise self._failure
+        expired = threading.Event()
+
+        def stop() -> None:
+            expired.set()
+            self._process.kill()
+
+        timer = threading.Timer(self.time_limit_s, stop)
+        timer.start()
+        try:
+            send_message(cast(BinaryIO, self._process.stdin), header, arrays)
+            answer, results = receive_message(self._replies, largest_bytes)
+        except (TransportError, BrokenPipeError) as error:
+            self._failure = self._explain_end(error, expired.is_set())
+            raise self._failure from None
+        finally:
+            timer.cancel()
+        if "failure" in answer:
+            failure = _FAILURES.get(answer["failure"]["kind"], EngineRaised)(answer["failure"]["says"])
+            if self._identity is None:
+                self._failure = failure
+            raise failure
+        return answer, results
+
+    def _explain_end(self, error: Exception, expired: bool) -> EngineFailure:
+        """The process ended, or spoke nonsense and is ended here."""
+        if expired:
+            self._process.wait()
+            return EngineTimedOut(f"gave no answer in {self.time_limit_s:g} s and was stopped")
+        try:
+            code = self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return EngineRaised(f"answered nonsense: {error}")
+        if code == 0 and "ended" not in str(error):
+            return EngineRaised(f"answered nonsense: {error}")
+        return EngineCrashed(_describe_exit(code) + self._last_words())
+
+    def _last_words(self) -> str:
+        """The last line the process wrote before it ended."""
+        self._log.seek(max(self._log.seek(0, os.SEEK_END) - 4096, 0))
+        lines = [line.strip() for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
+        return f"; last words: {lines[-1][:200]}" if lines else ""
+
+
+def _describe_exit(code: int) -> str:
+    if code >= 0:
+        return f"its process ended by itself with status {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    hint = " (as when memory runs out)" if name == "SIGKILL" else ""
+    return f"its process was ended by {name}{hint}"

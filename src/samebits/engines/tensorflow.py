@@ -1,0 +1,149 @@
+"""TensorFlow on the CPU, eagerly, with its own layout: channels last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from samebits.engines.engine import ON_OFF, THREADS, Engine, InForce, Setting
+from samebits.problems import Axis, Problem
+
+
+class TensorflowEngine(Engine):
+    """tf.nn.conv2d and conv3d and their transposes; one-dimensional problems as tf.nn.conv1d makes them, in 2-D.
+
+    Uneven padding is an argument in 2-D and tf.pad before a VALID convolution in 3-D; gradients come from the tape.
+    """
+
+    name = "tensorflow"
+    settings: ClassVar[dict[str, Setting]] = {
+        "threads": THREADS,
+        "deterministic": Setting("tf.config.experimental.enable_op_determinism", "off", ON_OFF),
+    }
+    variables: ClassVar[dict[str, str]] = {
+        "TF_ENABLE_ONEDNN_OPTS": "0 takes Eigen's kernels instead of oneDNN's",
+        "ONEDNN_MAX_CPU_ISA": "caps the instruction set of oneDNN's kernels",
+        "ONEDNN_DEFAULT_FPMATH_MODE": "lets oneDNN compute float32 in a narrower format",
+        "TF_DETERMINISTIC_OPS": "asks for deterministic kernels",
+        "TF_CUDNN_USE_AUTOTUNE": "whether cuDNN's algorithms are timed and chosen",
+        "TF_FP16_CONV_USE_FP32_COMPUTE": "0 lets cuDNN add float16 convolutions in float16",
+        "NVIDIA_TF32_OVERRIDE": "0 forbids TF32 in every NVIDIA library",
+    }
+
+    def load(self, settings: Mapping[str, str]) -> None:
+        import os
+
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        import tensorflow
+
+        self.tf = tensorflow
+        tensorflow.config.set_visible_devices([], "GPU")
+        if "threads" in settings:
+            tensorflow.config.threading.set_intra_op_parallelism_threads(int(settings["threads"]))
+        self.deterministic = settings.get("deterministic") == "on"
+        if self.deterministic:
+            tensorflow.keras.utils.set_random_seed(0)
+            tensorflow.config.experimental.enable_op_determinism()
+
+    def report(self) -> InForce:
+        in_force = {
+            "threads": str(self.tf.config.threading.get_intra_op_parallelism_threads() or "all cores"),
+            "deterministic": "on" if self.deterministic else "off",
+            "onednn": self._onednn(),
+        }
+        return InForce(self.tf.__version__, "CPU", in_force)
+
+    def _onednn(self) -> str:
+        try:
+            from tensorflow.python.util import _pywrap_util_port
+        except ImportError:
+            return "unknown"
+        return "on" if _pywrap_util_port.IsMklEnabled() else "off"
+
+    def explain_unsupported(self, problem: Problem) -> str | None:
+        if problem.out != problem.dtype:
+            return "tensorflow's convolutions return their operands' dtype"
+        if problem.dtype.startswith("float8"):
+            return "tensorflow's convolutions take no float8"
+        if problem.rank == 3 and problem.groups > 1:
+            return "tensorflow's 3-D convolutions have no groups"
+        return None
+
+    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        tf = self.tf
+        given = {name: self._tensor(problem, name, array) for name, array in operands.items()}
+        if problem.direction == "forward":
+            return self._result(problem, self._forward(problem, given["x"], given["w"], given.get("bias")))
+        shapes = {"x": self._activation_shape(problem, problem.x), "w": self._weight_shape(problem)}
+        inputs = {n: given.get(n, tf.zeros(shape, given["dy"].dtype)) for n, shape in shapes.items()}
+        wanted = "x" if problem.direction == "grad_input" else "w"
+        with tf.GradientTape() as tape:
+            tape.watch(inputs[wanted])
+            y = self._forward(problem, inputs["x"], inputs["w"], None)
+        return self._result(problem, tape.gradient(y, inputs[wanted], given["dy"]))
+
+    def _forward(self, problem: Problem, x: Any, w: Any, bias: Any) -> Any:
+        tf = self.tf
+        axes = _flat_axes(problem)
+        pads = [[0, 0], *([a.pad_begin, a.pad_end] for a in axes), [0, 0]]
+        strides = [1, *(a.stride for a in axes), 1]
+        dilations = [1, *(a.dilation for a in axes), 1]
+        if problem.is_transposed:
+            y = self._transposed(problem, x, w, strides, pads, dilations)
+        elif problem.rank == 3:
+            x = tf.pad(x, pads) if any(map(any, pads)) else x
+            y = tf.nn.conv3d(x, w, strides, "VALID", dilations=dilations)
+        else:
+            y = tf.nn.conv2d(x, w, strides, pads if any(map(any, pads)) else "VALID", dilations=dilations)
+        if bias is not None:
+            y = tf.nn.bias_add(y, bias)
+        if problem.then:
+            low, high = problem.then.low, problem.then.high
+            y = tf.nn.relu(y) if problem.then.name == "relu" else tf.clip_by_value(y, low, high)
+        return y
+
+    def _transposed(
+        self, problem: Problem, x: Any, w: Any, strides: list[int], pads: list[list[int]], dilations: list[int]
+    ) -> Any:
+        tf = self.tf
+        shape = self._activation_shape(problem, problem.y_shape)
+        if problem.rank < 3:
+            padding = pads if any(map(any, pads)) else "VALID"
+            return tf.nn.conv2d_transpose(x, w, shape, strides, padding, dilations=dilations)
+        padded = [size + begin + end for size, (begin, end) in zip(shape, pads, strict=True)]
+        y = tf.nn.conv3d_transpose(x, w, padded, strides, "VALID", dilations=dilations)
+        return tf.slice(y, [begin for begin, _ in pads], shape)
+
+    def _tensor(self, problem: Problem, name: str, array: np.ndarray) -> Any:
+        if name == "bias":
+            return self.tf.constant(array)
+        if problem.rank == 1:
+            array = array[:, :, None, :]
+        order = (*range(2, array.ndim), 1, 0) if name == "w" else (0, *range(2, array.ndim), 1)
+        return self.tf.constant(np.ascontiguousarray(array.transpose(order)))
+
+    def _result(self, problem: Problem, tensor: Any) -> np.ndarray:
+        if tensor is None:
+            raise NotImplementedError("tensorflow has no gradient here")
+        array = tensor.numpy()
+        last = array.ndim - 1
+        if problem.direction == "grad_weight":
+            array = array.transpose(last, last - 1, *range(last - 1))
+        else:
+            array = array.transpose(0, last, *range(1, last))
+        return np.ascontiguousarray(array).reshape(problem.out_shape)
+
+    def _activation_shape(self, problem: Problem, shape: tuple[int, ...]) -> list[int]:
+        spatial = [1, *shape[2:]] if problem.rank == 1 else list(shape[2:])
+        return [shape[0], *spatial, shape[1]]
+
+    def _weight_shape(self, problem: Problem) -> list[int]:
+        spatial = [1, *problem.w[2:]] if problem.rank == 1 else list(problem.w[2:])
+        return [*spatial, problem.w[1], problem.w[0]]
+
+
+def _flat_axes(problem: Problem) -> tuple[Axis, ...]:
+    """The problem's axes, with one of size 1 before the only one of a 1-D problem."""
+    return (Axis(1, 1, 1, 1, 1, 0, 0), *problem.axes) if problem.rank == 1 else problem.axes

@@ -1,0 +1,141 @@
+"""PyTorch on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from samebits.engines.engine import ON_OFF, THREADS, Engine, InForce, Setting
+from samebits.formats.format import numpy_dtype
+from samebits.problems import Problem
+
+
+class TorchEngine(Engine):
+    """torch.nn.functional's convolutions; gradients through autograd.
+
+    Padding that differs between begin and end is what its users write: F.pad before the convolution, or a crop after
+    the transposed one.
+    """
+
+    name = "torch"
+    settings: ClassVar[dict[str, Setting]] = {
+        "threads": THREADS,
+        "mkldnn": Setting("use oneDNN's kernels", "on", ON_OFF),
+        "layout": Setting("memory format of x and w", "contiguous", ("contiguous", "channels_last")),
+        "deterministic": Setting("torch.use_deterministic_algorithms", "off", ON_OFF),
+        "flush_denormal": Setting("torch.set_flush_denormal", "off", ON_OFF),
+        "fp32_precision": Setting("precision oneDNN may compute float32 convolutions in", "", ("ieee", "tf32", "bf16")),
+    }
+    variables: ClassVar[dict[str, str]] = {
+        "ONEDNN_MAX_CPU_ISA": "caps the instruction set of oneDNN's kernels",
+        "DNNL_MAX_CPU_ISA": "older name of ONEDNN_MAX_CPU_ISA",
+        "ONEDNN_DEFAULT_FPMATH_MODE": "lets oneDNN compute float32 in a narrower format",
+        "ATEN_CPU_CAPABILITY": "caps the instruction set of torch's own kernels",
+        "OMP_NUM_THREADS": "threads of torch's pool",
+        "MKL_NUM_THREADS": "threads of MKL",
+        "MKL_CBWR": "conditional numerical reproducibility of MKL",
+        "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "forces TF32 in cuBLAS",
+        "NVIDIA_TF32_OVERRIDE": "0 forbids TF32 in every NVIDIA library",
+        "CUBLAS_WORKSPACE_CONFIG": "needed for deterministic cuBLAS",
+    }
+
+    def load(self, settings: Mapping[str, str]) -> None:
+        import torch
+
+        self.torch = torch
+        if "threads" in settings:
+            torch.set_num_threads(int(settings["threads"]))
+        torch.backends.mkldnn.enabled = settings.get("mkldnn", "on") == "on"  # type: ignore[assignment]
+        torch.use_deterministic_algorithms(settings.get("deterministic") == "on")
+        torch.set_flush_denormal(settings.get("flush_denormal") == "on")
+        if "fp32_precision" in settings:
+            torch.backends.mkldnn.conv.fp32_precision = settings["fp32_precision"]  # type: ignore[attr-defined]
+        self.channels_last = settings.get("layout") == "channels_last"
+        self.flushes = settings.get("flush_denormal") == "on"
+
+    def report(self) -> InForce:
+        torch = self.torch
+        mkldnn = torch.backends.mkldnn
+        in_force = {
+            "threads": str(torch.get_num_threads()),
+            "mkldnn": "on" if mkldnn.is_available() and mkldnn.enabled else "off",
+            "layout": "channels_last" if self.channels_last else "contiguous",
+            "deterministic": "on" if torch.are_deterministic_algorithms_enabled() else "off",
+            "flush_denormal": "on" if self.flushes else "off",
+            "isa": torch.backends.cpu.get_cpu_capability(),
+        }
+        precision = getattr(getattr(mkldnn, "conv", None), "fp32_precision", None)
+        if precision:
+            in_force["fp32_precision"] = str(precision)
+        return InForce(torch.__version__, "CPU", in_force)
+
+    def explain_unsupported(self, problem: Problem) -> str | None:
+        if problem.dtype.startswith("float8"):
+            return "torch's CPU convolutions take no float8"
+        if problem.out != problem.dtype:
+            return "torch's convolutions return their operands' dtype"
+        return None
+
+    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        torch = self.torch
+        tensors = {name: self._tensor(array) for name, array in operands.items()}
+        if problem.direction == "forward":
+            with torch.no_grad():
+                return self._array(self._forward(problem, tensors["x"], tensors["w"], tensors.get("bias")))
+        wanted = "x" if problem.direction == "grad_input" else "w"
+        shapes = {"x": problem.x, "w": problem.w}
+        inputs = {n: tensors.get(n, torch.zeros(shapes[n], dtype=tensors["dy"].dtype)) for n in shapes}
+        inputs[wanted].requires_grad_()
+        result = self._forward(problem, inputs["x"], inputs["w"], None)
+        (gradient,) = torch.autograd.grad(result, inputs[wanted], tensors["dy"])
+        return self._array(gradient)
+
+    def _forward(self, problem: Problem, x: Any, w: Any, bias: Any) -> Any:
+        functional = self.torch.nn.functional
+        operation = getattr(functional, problem.kind)
+        pads = [(a.pad_begin, a.pad_end) for a in problem.axes]
+        even = [min(pair) for pair in pads]
+        if problem.is_transposed:
+            extra = [self._extra(problem, i) for i in range(problem.rank)]
+            y = operation(x, w, bias, problem.stride, even, extra, problem.groups, problem.dilation)
+            crop = [slice(b - e, size) for (b, _), e, size in zip(pads, even, self._ends(problem, even), strict=True)]
+            y = y[(slice(None), slice(None), *crop)]
+        else:
+            if any(begin != end for begin, end in pads):
+                x = functional.pad(x, [p for pair in reversed(pads) for p in pair])
+                even = [0] * problem.rank
+            y = operation(x, w, bias, problem.stride, even, problem.dilation, problem.groups)
+        if problem.then:
+            y = functional.relu(y) if problem.then.name == "relu" else y.clamp(problem.then.low, problem.then.high)
+        return y
+
+    @staticmethod
+    def _extra(problem: Problem, i: int) -> int:
+        """output_padding, with what SAME padding adds where the kernel is shorter than the stride."""
+        a = problem.axes[i]
+        reach = (a.size_small - 1) * a.stride + (a.kernel - 1) * a.dilation + 1
+        return max(a.size_large - (reach - a.pad_begin - a.pad_end), 0)
+
+    @staticmethod
+    def _ends(problem: Problem, even: list[int]) -> list[int]:
+        """Where each axis of the evenly cropped result must end so that the size is the problem's."""
+        return [a.pad_begin - e + a.size_large for a, e in zip(problem.axes, even, strict=True)]
+
+    def _tensor(self, array: np.ndarray) -> Any:
+        torch = self.torch
+        if array.dtype == numpy_dtype("bfloat16"):
+            tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        else:
+            tensor = torch.from_numpy(np.ascontiguousarray(array))
+        if self.channels_last and tensor.dim() in (4, 5):
+            formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+            tensor = tensor.contiguous(memory_format=formats[tensor.dim()])
+        return tensor
+
+    def _array(self, tensor: Any) -> np.ndarray:
+        tensor = tensor.detach().contiguous()
+        if tensor.dtype == self.torch.bfloat16:
+            return tensor.view(self.torch.int16).numpy().view(numpy_dtype("bfloat16"))
+        return tensor.numpy()

@@ -1,0 +1,70 @@
+"""Messages between a runner and its worker: a JSON header and raw array bytes. Nothing is pickled.
+
+    8 bytes length of the header, big endian | header, JSON | the arrays' bytes, in the header's order
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from samebits.formats.format import FORMATS, numpy_dtype
+
+LARGEST_HEADER = 2**24
+_CHUNK = 2**24
+
+
+class TransportError(Exception):
+    """The stream ended or what came is no message."""
+
+
+def send_message(stream: BinaryIO, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> None:
+    """Writes one message; arrays must have a dtype of `samebits.formats`."""
+    contiguous = {name: np.ascontiguousarray(array) for name, array in (arrays or {}).items()}
+    described = [[name, array.dtype.name, list(array.shape)] for name, array in contiguous.items()]
+    text = json.dumps({"header": header, "arrays": described}).encode()
+    stream.write(len(text).to_bytes(8, "big") + text)
+    for array in contiguous.values():
+        view = memoryview(array.reshape(-1).view(np.uint8))
+        for start in range(0, len(view), _CHUNK):
+            stream.write(view[start : start + _CHUNK])
+    stream.flush()
+
+
+def receive_message(stream: BinaryIO, largest_bytes: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Reads one message; raises TransportError at the end of the stream, for nonsense, or for more than allowed."""
+    length = int.from_bytes(_read_exactly(stream, 8), "big")
+    if length > LARGEST_HEADER:
+        raise TransportError(f"a header of {length} bytes is no header")
+    try:
+        message = json.loads(_read_exactly(stream, length))
+        header, described = message["header"], message["arrays"]
+        arrays = {str(name): _read_array(stream, dtype, shape, largest_bytes) for name, dtype, shape in described}
+    except (ValueError, KeyError, TypeError) as error:
+        raise TransportError(f"what came is no message: {error}") from None
+    return header, arrays
+
+
+def _read_array(stream: BinaryIO, dtype_name: str, shape: list[int], largest_bytes: int) -> np.ndarray:
+    if dtype_name not in FORMATS or any(not isinstance(s, int) or s < 0 for s in shape):
+        raise ValueError(f"an array of dtype {dtype_name!r} and shape {shape}")
+    dtype = numpy_dtype(dtype_name)
+    size = math.prod(shape) * dtype.itemsize
+    if size > largest_bytes:
+        raise ValueError(f"an array of {size} bytes where at most {largest_bytes} were expected")
+    return np.frombuffer(_read_exactly(stream, size), np.uint8).view(dtype).reshape(shape)
+
+
+def _read_exactly(stream: BinaryIO, size: int) -> bytearray:
+    data = bytearray(size)
+    view, filled = memoryview(data), 0
+    while filled < size:
+        count = stream.readinto(view[filled : filled + _CHUNK])  # type: ignore[attr-defined]
+        if not count:
+            raise TransportError("the stream ended")
+        filled += count
+    return data

@@ -1,0 +1,101 @@
+"""The process an engine lives in: `python -m samebits.engines.worker REPLY_FD`, spoken to through `transport`.
+
+The first message names the engine's class and its settings; then one message per run. Standard output belongs to the
+framework and goes where standard error goes; answers have a descriptor of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import os
+import signal
+import sys
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from samebits.engines.engine import Engine
+from samebits.engines.transport import TransportError, receive_message, send_message
+from samebits.problems import parse_problem_text
+
+_PR_SET_PDEATHSIG = 1
+_SIGNS_OF_MEMORY = ("bad_alloc", "out of memory", "not enough memory", "resource_exhausted", "failed to allocate", "oom")
+
+
+def main() -> int:
+    requests, replies = _take_streams(int(sys.argv[1]))
+    _die_with_parent()
+    engine: Engine | None = None
+    while True:
+        try:
+            header, arrays = receive_message(requests, 2**48)
+        except TransportError:
+            return 0
+        try:
+            if engine is None:
+                engine = _load_engine(header)
+                send_message(replies, {"report": _report(engine)})
+            else:
+                send_message(replies, {"ok": True}, {"result": _run(engine, header, arrays)})
+        except Exception as error:
+            send_message(replies, {"failure": _describe(error)})
+
+
+def _take_streams(reply_descriptor: int) -> tuple[BinaryIO, BinaryIO]:
+    requests = os.fdopen(os.dup(0), "rb", buffering=0)
+    replies = os.fdopen(reply_descriptor, "wb")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    return requests, replies
+
+
+def _die_with_parent() -> None:
+    """No orphans, and if memory runs out this process goes first (both Linux only; elsewhere nothing happens)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write("1000")
+
+
+def _load_engine(header: dict[str, Any]) -> Engine:
+    engine_class = getattr(importlib.import_module(header["module"]), header["class"])
+    engine = engine_class()
+    engine.load(header["settings"])
+    return engine
+
+
+def _report(engine: Engine) -> dict[str, Any]:
+    report = engine.report()
+    return {
+        "version": report.version,
+        "device": report.device,
+        "settings": report.settings,
+        "notes": list(report.notes),
+    }
+
+
+def _run(engine: Engine, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> np.ndarray:
+    problem = parse_problem_text(header["problem"])
+    reason = engine.explain_unsupported(problem)
+    if reason:
+        raise NotImplementedError(reason)
+    return np.asarray(engine.run(problem, arrays))
+
+
+def _describe(error: Exception) -> dict[str, str]:
+    """The failure as a finding's words: its kind and one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    says = (lines[0] if lines else "")[:400]
+    if isinstance(error, NotImplementedError):
+        return {"kind": "unsupported", "says": says or "not implemented"}
+    text = f"{type(error).__name__} {error}".lower()
+    if isinstance(error, MemoryError) or any(sign in text for sign in _SIGNS_OF_MEMORY):
+        return {"kind": "out-of-memory", "says": f"{type(error).__name__}: {says}"}
+    return {"kind": "error", "says": f"{type(error).__name__}: {says}"}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""Frozen, versioned values from which everything a person sees is made."""
+
+from samebits.findings.comparison import (
+    Comparison,
+    Difference,
+    Error,
+    Evidence,
+    ExactData,
+    Failure,
+    Fix,
+    Replay,
+    Side,
+    WorstElement,
+)
+from samebits.findings.inventory import EngineState, Inventory, Variable
+from samebits.findings.json_text import finding_from_json, json_from_finding
+from samebits.findings.verdicts import AGREEING, VERDICTS, Verdict, is_agreement, worst_verdict
+
+__all__ = [
+    "AGREEING",
+    "VERDICTS",
+    "Comparison",
+    "Difference",
+    "EngineState",
+    "Error",
+    "Evidence",
+    "ExactData",
+    "Failure",
+    "Fix",
+    "Inventory",
+    "Replay",
+    "Side",
+    "Variable",
+    "Verdict",
+    "WorstElement",
+    "finding_from_json",
+    "is_agreement",
+    "json_from_finding",
+    "worst_verdict",
+]

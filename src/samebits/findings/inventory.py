@@ -1,0 +1,42 @@
+"""What is on this machine (schema samebits.inventory/1)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Variable(msgspec.Struct, frozen=True):
+    """A setting that decides bits: its value here, where that comes from, and what it does."""
+
+    name: str
+    value: str
+    origin: Literal["environment", "default"]
+    says: str
+
+
+class EngineState(msgspec.Struct, frozen=True):
+    """One engine: its version if installed, how to get it if not, and the settings it would run with."""
+
+    name: str
+    version: str | None
+    install: str
+    settings: list[str]
+    variables: list[Variable]
+
+
+class Inventory(msgspec.Struct, frozen=True, kw_only=True):
+    """Engines, versions, processor features and threads."""
+
+    schema: Literal["samebits.inventory/1"] = "samebits.inventory/1"
+    samebits_version: str
+    python: str
+    platform: str
+    processor: str
+    features: list[str]
+    cores: int
+    memory_gib: float
+    packages: dict[str, str]
+    engines: list[EngineState]
+    variables: list[Variable]

@@ -1,0 +1,21 @@
+"""The five verdicts, from best to worst."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+Verdict = Literal["identical", "rounding", "downgrade", "wrong", "undecided"]
+VERDICTS: tuple[Verdict, ...] = ("identical", "rounding", "downgrade", "wrong", "undecided")
+AGREEING: tuple[Verdict, ...] = ("identical", "rounding")
+# What several sides come to: a proven fault outweighs an open question, and that a proven loss of precision.
+_GRAVITY: tuple[Verdict, ...] = ("identical", "rounding", "downgrade", "undecided", "wrong")
+
+
+def is_agreement(verdict: Verdict) -> bool:
+    return verdict in AGREEING
+
+
+def worst_verdict(verdicts: Iterable[Verdict]) -> Verdict:
+    """The gravest of some verdicts; `undecided` where there are none."""
+    return max(verdicts, key=_GRAVITY.index, default="undecided")

@@ -1,0 +1,47 @@
+"""The one protocol: whatever computes a problem from its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from samebits.errors import EngineRaised
+from samebits.formats.format import numpy_dtype
+from samebits.problems import Problem
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a runner says of itself: its text, the library's version, where it runs, the settings really in force."""
+
+    text: str
+    name: str
+    version: str
+    device: str
+    settings: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Runner(Protocol):
+    """Anything that runs a problem. `run` raises an EngineFailure where it cannot; `close` frees what it holds."""
+
+    text: str
+
+    def identify(self) -> Identity: ...
+
+    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray: ...
+
+    def close(self) -> None: ...
+
+
+def check_result(problem: Problem, result: np.ndarray) -> np.ndarray:
+    """The result, if it has the shape and dtype the problem says; raises EngineRaised."""
+    if result.shape != problem.out_shape:
+        raise EngineRaised(f"returned shape {result.shape} where the problem says {problem.out_shape}")
+    if result.dtype != numpy_dtype(problem.out):
+        raise EngineRaised(f"returned dtype {result.dtype} where the problem says {problem.out}")
+    return result
