@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,6 +30,11 @@ class OnnxruntimeEngine(Engine):
         "optimization": Setting("graph optimization level", "all", tuple(_LEVELS)),
         "weights": Setting("weights stand in the model or arrive with each run", "constant", ("constant", "runtime")),
         "flush_denormal": Setting("session.set_denormal_as_zero", "off", ON_OFF),
+        "conv1d_as": Setting(
+            "run 1-D problems as they are, or as tf2onnx exports them: in 2-D with a first axis of size 1",
+            "conv1d",
+            ("conv1d", "conv2d"),
+        ),
     }
     variables: ClassVar[dict[str, str]] = {
         "OMP_NUM_THREADS": "threads, in builds with OpenMP",
@@ -51,6 +57,7 @@ class OnnxruntimeEngine(Engine):
             "optimization": self.given.get("optimization", "all"),
             "weights": self.given.get("weights", "constant"),
             "flush_denormal": self.given.get("flush_denormal", "off"),
+            "conv1d_as": self.given.get("conv1d_as", "conv1d"),
             "provider": "CPUExecutionProvider",
         }
         return InForce(self.runtime.__version__, "CPU", in_force)
@@ -65,6 +72,12 @@ class OnnxruntimeEngine(Engine):
         return None
 
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        if problem.rank == 1 and self.given.get("conv1d_as") == "conv2d":
+            flat = {n: a if n == "bias" else a[:, :, None, :] for n, a in operands.items()}
+            return self._run_model(_in_two_dimensions(problem), flat).reshape(problem.out_shape)
+        return self._run_model(problem, operands)
+
+    def _run_model(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         runtime_weights = self.given.get("weights") == "runtime"
         constants = {} if runtime_weights else {n: a for n, a in operands.items() if n != "x"}
         model = self._build_model(problem, constants)
@@ -125,3 +138,18 @@ class OnnxruntimeEngine(Engine):
         for name, bound in (("low", problem.then.low), ("high", problem.then.high)):
             tensors.append(self.onnx.numpy_helper.from_array(np.array(bound, np.dtype(problem.dtype)), name))
         return helper.make_node("Clip", ["sum", "low", "high"], ["y"])
+
+
+def _in_two_dimensions(problem: Problem) -> Problem:
+    """The 2-D problem with a first spatial axis of size 1 that computes a 1-D one."""
+    (axis,) = problem.axes
+    return replace(
+        problem,
+        kind="conv_transpose2d" if problem.is_transposed else "conv2d",
+        x=(*problem.x[:2], 1, problem.x[2]),
+        w=(*problem.w[:2], 1, problem.w[2]),
+        stride=(1, axis.stride),
+        padding=((0, 0), (axis.pad_begin, axis.pad_end)),
+        dilation=(1, axis.dilation),
+        output_padding=(0, *problem.output_padding),
+    )

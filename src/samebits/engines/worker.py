@@ -21,7 +21,16 @@ from samebits.engines.transport import TransportError, receive_message, send_mes
 from samebits.problems import parse_problem_text
 
 _PR_SET_PDEATHSIG = 1
-_SIGNS_OF_MEMORY = ("bad_alloc", "out of memory", "not enough memory", "resource_exhausted", "failed to allocate", "oom")
+# How the five frameworks word it, read off their messages.
+_SIGNS_OF_MEMORY = (
+    "bad_alloc", "out of memory", "not enough memory", "can't allocate memory", "resource_exhausted",
+    "resourceexhausted", "failed to allocate", "could not allocate", "oom when allocating",
+)  # fmt: skip
+_SIGNS_OF_UNSUPPORTED = (
+    "not_implemented", "not implemented", "not yet support", "not supported", "only supports",
+    "could not create a primitive descriptor", "must be less than max(stride, dilation)",
+    "input and filter must have the same depth",
+)  # fmt: skip
 
 
 def main() -> int:
@@ -88,13 +97,15 @@ def _run(engine: Engine, header: dict[str, Any], arrays: dict[str, np.ndarray]) 
 def _describe(error: Exception) -> dict[str, str]:
     """The failure as a finding's words: its kind and one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    says = (lines[0] if lines else "")[:400]
+    # OpenVINO begins with where it was thrown and ends with what is the matter.
+    says = (lines[-1 if lines[0].startswith("Exception from") else 0] if lines else "")[:300]
     if isinstance(error, NotImplementedError):
         return {"kind": "unsupported", "says": says or "not implemented"}
     text = f"{type(error).__name__} {error}".lower()
     if isinstance(error, MemoryError) or any(sign in text for sign in _SIGNS_OF_MEMORY):
         return {"kind": "out-of-memory", "says": f"{type(error).__name__}: {says}"}
-    return {"kind": "error", "says": f"{type(error).__name__}: {says}"}
+    kind = "unsupported" if any(sign in text for sign in _SIGNS_OF_UNSUPPORTED) else "error"
+    return {"kind": kind, "says": f"{type(error).__name__}: {says}"}
 
 
 if __name__ == "__main__":

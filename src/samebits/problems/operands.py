@@ -8,13 +8,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from samebits.errors import OperandError
-from samebits.formats.format import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT16, FLOAT32, find_format, numpy_dtype
+from samebits.formats.format import BFLOAT16, find_format, numpy_dtype
 from samebits.problems.problem import Problem
 
-# Largest magnitudes of exact data. Small enough that the formats hold them exactly and sums stay small; at least 2, so
-# that swapped or doubled terms show.
-_LARGEST_INTEGER = {FLOAT8_E4M3FN.name: 2, FLOAT8_E5M2.name: 2, BFLOAT16.name: 4, FLOAT16.name: 4}
-_DEFAULT_LARGEST_INTEGER = 8
+# Every partial sum of exact data fits the significand of bfloat16, the narrowest format that engines compute float32 or
+# float16 convolutions in: an engine that only computes in less than it was asked for is still exact on it.
+NARROWEST_PRECISION = BFLOAT16.precision
+_LARGEST_INTEGER = 8
 
 
 def check_operands(problem: Problem, operands: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -55,16 +55,15 @@ def make_uniform(problem: Problem, seed: int = 0, low: float = 0.0, high: float 
 
 
 def make_exact(problem: Problem, seed: int = 0) -> dict[str, np.ndarray]:
-    """Small integers of both signs whose every partial sum, in any order, is exact in every accumulator in question.
+    """Small integers of both signs whose every partial sum, in any order, is exact even in bfloat16.
 
-    Exact when (number of non-zero products) * max|x| * max|w| + |bias| <= 2^p, with p the precision of the narrowest
-    format that may hold a partial sum: the result's, or the operands'. The density of non-zeros is lowered until that
-    holds (the idea of benchdnn's fill): the operand with the longer reduction per output gets at most `budget`
-    non-zeros per reduction, by construction and not only on average.
+    Exact when (number of non-zero products) * max|x| * max|w| + |bias| <= 2^p, with p the precision of bfloat16 or of
+    the result if that is less. The integers are as large as a full reduction allows, at least 2 where the formats can;
+    where even those are too many, all but `budget` of the values in each reduction are zero, by construction and not
+    only on average (benchdnn lowers the density of its data for the same reason).
     """
     rng = np.random.default_rng(seed)
-    budget = _nonzero_budget(problem)
-    largest = _largest_integer(problem)
+    largest, budget = _exact_limits(problem)
     operands = {name: _signed_integers(rng, shape, largest) for name, shape in problem.operand_shapes.items()}
     if problem.reduction_length > budget:
         _thin_out(problem, operands, budget, rng)
@@ -72,19 +71,19 @@ def make_exact(problem: Problem, seed: int = 0) -> dict[str, np.ndarray]:
     return {name: values.astype(np.float32).astype(dtype) for name, values in operands.items()}
 
 
-def _largest_integer(problem: Problem) -> int:
-    return _LARGEST_INTEGER.get(problem.dtype, _DEFAULT_LARGEST_INTEGER)
-
-
-def _nonzero_budget(problem: Problem) -> int:
-    """How many products of the largest integers fit below 2^precision, one place kept for the bias."""
-    precision = min(find_format(problem.dtype).precision, find_format(problem.out).precision, FLOAT32.precision)
-    return max(2**precision // _largest_integer(problem) ** 2 - 1, 1)
+def _exact_limits(problem: Problem) -> tuple[int, int]:
+    """The largest integer, and how many products of it fit beside a bias."""
+    limit = 2 ** min(NARROWEST_PRECISION, find_format(problem.out).precision)
+    largest = min(max(math.isqrt((limit - 1) // problem.reduction_length), 2), _LARGEST_INTEGER)
+    if largest * largest + largest > limit:
+        largest = 1
+    return largest, (limit - largest) // (largest * largest)
 
 
 def _signed_integers(rng: np.random.Generator, shape: tuple[int, ...], largest: int) -> np.ndarray:
-    """Integers in -largest..largest without zero."""
-    return (rng.integers(1, largest + 1, shape) * rng.choice([-1, 1], shape)).astype(np.int8)
+    """Integers in -largest..largest without zero, half of them negative."""
+    signs = rng.permutation(np.resize(np.array([1, -1], np.int8), math.prod(shape))).reshape(shape)
+    return rng.integers(1, largest + 1, shape, np.int8) * signs
 
 
 def _thin_out(problem: Problem, operands: dict[str, np.ndarray], budget: int, rng: np.random.Generator) -> None:

@@ -1,0 +1,144 @@
+"""The commands and their exit status: 0 agree, 1 differ, 2 trouble (one line on standard error, never a traceback)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import click
+import typer
+
+from samebits.errors import SamebitsError
+
+AGREE, DIFFER, TROUBLE = 0, 1, 2
+app = typer.Typer(
+    name="samebits",
+    help="Two convolutions disagree: which is right, does it matter, and where do they differ.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+class DataChoice(StrEnum):
+    """What random operands are drawn from."""
+
+    NORMAL = "normal"
+    UNIFORM = "uniform"
+    EXACT = "exact"
+
+
+@app.command("compare")
+def compare_command(
+    subject: Annotated[list[str], typer.Argument(help="a problem's text, or a case file (.npz)", metavar="PROBLEM|CASE")],
+    on: Annotated[
+        list[str] | None,
+        typer.Option("--on", help="an engine, e.g. torch or torch:threads=1; repeat it. Default: all installed ones"),
+    ] = None,
+    data: Annotated[DataChoice, typer.Option(help="operands of a problem: random ones, or exact integers")] = (
+        DataChoice.NORMAL
+    ),
+    seed: Annotated[int, typer.Option(help="seed of the random operands", min=0)] = 0,
+    time_limit: Annotated[float, typer.Option(help="seconds each engine has for loading and for each run", min=0.1)] = 300,
+    as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
+) -> int:
+    """Run one convolution on every engine and say which results are right.
+
+    Each result is judged on exact integers, where any difference is a fault, and against the correctly rounded result.
+    """
+    from samebits.cli.progress import Narrator
+    from samebits.cli.show_comparison import show_comparison
+    from samebits.diagnosis import compare, is_case_path
+    from samebits.findings import is_agreement, json_from_finding
+    from samebits.problems.case_file import load_case
+
+    text = " ".join(subject)
+    chosen = list(on or [])
+    case = load_case(text) if is_case_path(text) else None
+    if not chosen and not (case and case.results):
+        chosen = _installed_engines()
+    with Narrator() as narrator:
+        found = compare(
+            case or text, chosen, data=data.value, seed=seed, time_limit_s=time_limit, report=narrator.report
+        )
+    if as_json:
+        print(json_from_finding(found))
+    else:
+        show_comparison(found)
+    broken = [s for s in found.sides if s.failure and s.failure.kind != "unsupported"]
+    for side in broken:
+        assert side.failure is not None
+        print(f"samebits: {side.name} {side.failure.kind}: {side.failure.says}", file=sys.stderr)
+    ran = [s for s in found.sides if s.failure is None]
+    if not ran:
+        return TROUBLE
+    if not is_agreement(found.verdict):
+        return DIFFER
+    return TROUBLE if broken else AGREE
+
+
+@app.command("doctor")
+def doctor_command(
+    as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
+) -> int:
+    """Say which engines are here, which settings decide their bits, and how to get what is missing."""
+    from samebits.cli.show_inventory import show_inventory
+    from samebits.findings import json_from_finding
+    from samebits.registry.inventory import take_inventory
+
+    found = take_inventory()
+    if as_json:
+        print(json_from_finding(found))
+    else:
+        show_inventory(found)
+    return AGREE
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
+) -> None:
+    if version:
+        import samebits
+
+        print(f"samebits {samebits.__version__}")
+        context.exit(AGREE)
+
+
+def _installed_engines() -> list[str]:
+    from samebits.engines.catalog import ENGINES
+
+    return [name for name, spec in ENGINES.items() if spec.find_version() is not None]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit status."""
+    try:
+        status = app(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else AGREE
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message())
+        return AGREE
+    except click.ClickException as error:
+        return _complain(error.format_message())
+    except SamebitsError as error:
+        return _complain(str(error))
+    except (KeyboardInterrupt, click.Abort):
+        return _complain("interrupted")
+    except BrokenPipeError:
+        # Whoever read our output has gone; leave nothing for the interpreter to flush into the closed pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return TROUBLE
+    except MemoryError:
+        return _complain("memory ran out; make the batch or the spatial size smaller")
+
+
+def _complain(says: str) -> int:
+    print(f"samebits: {' '.join(says.split())}", file=sys.stderr)
+    return TROUBLE

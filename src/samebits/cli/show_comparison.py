@@ -1,0 +1,156 @@
+"""A comparison for people: the answer, the table, the evidence, what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from samebits.findings import Comparison, Side
+
+VERDICT_STYLES = {
+    "identical": "bold green",
+    "rounding": "bold yellow",
+    "downgrade": "bold red",
+    "wrong": "bold red",
+    "undecided": "bold magenta",
+}
+
+
+def show_comparison(found: Comparison, console: Console | None = None) -> None:
+    """Prints a comparison to the console (standard output by default)."""
+    console = console or Console(highlight=False)
+    outputs = f"{found.outputs:,} output{'s' if found.outputs != 1 else ''}"
+    console.print(Text(found.problem, style="bold"), Text(f"  {outputs}, {found.reduction_length:,} products each"))
+    console.print(Text(f"operands: {found.data}"))
+    console.print()
+    console.print(Text(f"{found.verdict.upper():<11}", style=VERDICT_STYLES[found.verdict]), Text(found.summary), sep="")
+    console.print()
+    console.print(Padding(_table(found), (0, 0, 0, 2)))
+    if found.truth is not None:
+        console.print()
+        console.print(Padding(_values(found), (0, 0, 0, 2)))
+    for line in _notes(found):
+        console.print(Padding(line, (0, 0, 0, 2)))
+
+
+def _table(found: Comparison) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("engine", overflow="fold", min_width=18)
+    for heading in ("verdict", "from the truth", "of its bound", "on exact data"):
+        table.add_column(heading, no_wrap=True)
+    for side in found.sides:
+        verdict = Text(side.verdict, style=VERDICT_STYLES[side.verdict])
+        table.add_row(_format_name(side), verdict, *_format_numbers(side))
+    return table
+
+
+def _values(found: Comparison) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column("engine", overflow="fold", min_width=18)
+    table.add_column("values", overflow="fold")
+    table.add_row("the truth", _format_values(found.truth))
+    for side in found.sides:
+        if side.values:
+            table.add_row(side.name, _format_values(side.values))
+    return table
+
+
+def _format_name(side: Side) -> str:
+    if not side.engine:
+        return f"{side.name} (recorded)"
+    name, _, settings = side.name.partition(":")
+    version = f" {side.version}" if side.version and name != "truth" else ""
+    return f"{name}{version}\n  {settings}" if settings else f"{name}{version}"
+
+
+def _format_numbers(side: Side) -> tuple[str, str, str]:
+    if side.failure:
+        return side.failure.kind, "", ""
+    error = side.error
+    assert error is not None
+    ulp = "not comparable" if error.max_ulp is None or error.max_ulp == float("inf") else f"{error.max_ulp:,.0f} ulp"
+    share = "beyond any" if error.max_over_bound in (None, float("inf")) else f"{error.max_over_bound:.2g}"
+    exact = side.exact_data
+    if not exact:
+        said = ""
+    elif exact.differing:
+        said = f"{exact.differing:,} wrong" if side.verdict == "wrong" else f"{exact.differing:,} differ"
+    else:
+        said = "right"
+    return "0 ulp, the truth" if error.max_ulp == 0 else ulp, share, said
+
+
+def _format_values(values: list[float | None] | None) -> str:
+    return " ".join("nan/inf" if v is None else f"{v:.9g}" for v in values or [])
+
+
+def _notes(found: Comparison) -> Iterator[Text]:
+    yield Text()
+    if len(found.differences) > 0:
+        for number, group in enumerate(_group_sides(found)):
+            yield _line("same bits" if number == 0 else "", " = ".join(group))
+    for side in found.sides:
+        if side.failure:
+            yield _line(side.failure.kind, f"{side.name}: {side.failure.says}")
+        elif side.verdict in ("wrong", "undecided"):
+            yield from (_line("why", f"{side.name}: {e.says}") for e in side.evidence if e.kind in ("structure", "statistic"))
+    worst = _worst_side(found)
+    if worst:
+        yield _line("worst", _say_worst(worst))
+    for side in found.sides:
+        yield from (_line("setting", e.says) for e in side.evidence if e.kind == "setting")
+    yield _line("truth", _say_settled(found))
+
+
+def _line(label: str, says: str) -> Text:
+    return Text(f"{label:<12}", style="dim").append(Text(says, style="default not dim"))
+
+
+def _group_sides(found: Comparison) -> list[list[str]]:
+    """The sides in groups of equal bits."""
+    same = {(d.a, d.b) for d in found.differences if d.differing == 0}
+    groups: list[list[str]] = []
+    for side in found.sides:
+        if side.failure:
+            continue
+        home = next((g for g in groups if (g[0], side.name) in same), None)
+        if home:
+            home.append(side.name)
+        else:
+            groups.append([side.name])
+    return groups
+
+
+def _worst_side(found: Comparison) -> Side | None:
+    candidates = [s for s in found.sides if s.worst and s.error]
+    return max(candidates, key=lambda s: _or_infinity(s.worst.over_bound if s.worst else 0.0), default=None)
+
+
+def _or_infinity(value: float | None) -> float:
+    return float("inf") if value is None else value
+
+
+def _say_worst(side: Side) -> str:
+    worst = side.worst
+    assert worst is not None
+    windows = "; ".join(
+        f"{name}[{', '.join(f'{a}:{b}' for a, b in ranges)}]" for name, ranges in worst.window.items()
+    )
+    value, truth = ("nan/inf" if v is None else f"{v:.9g}" for v in (worst.value, worst.truth))
+    return f"{side.name} at {worst.index}: {value} where the truth is {truth}; it reads {windows}"
+
+
+def _say_settled(found: Comparison) -> str:
+    names = {
+        "rounding_test": "by one float64 sum",
+        "exactness": "because the sum is exact",
+        "double_double": "in double-double",
+        "exactly": "in exact arithmetic",
+        "special": "as infinities or NaN",
+    }
+    parts = [f"{count:,} {names[way]}" for way, count in found.settled.items() if count]
+    return "outputs settled: " + ", ".join(parts)

@@ -1,0 +1,257 @@
+"""Comparing the sides of one problem: run all, judge each against the truth, and each against the others."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+import samebits
+from samebits.bounds import bound_errors
+from samebits.contraction.magnitudes import sum_magnitudes
+from samebits.diagnosis.judging import judge_all, judge_side, summarize
+from samebits.diagnosis.measuring import (
+    Distances,
+    compare_results,
+    find_worst,
+    mark_differing_bits,
+    measure_distances,
+    summarize_error,
+)
+from samebits.diagnosis.places import describe_places
+from samebits.errors import EngineFailure, ResourceLimitError, SamebitsError
+from samebits.findings import Comparison, Evidence, ExactData, Failure, Side
+from samebits.problems import Problem, format_problem
+from samebits.problems.case_file import Case, load_case
+from samebits.problems.operands import make_exact, make_normal, make_uniform
+from samebits.problems.reading import read_problem
+from samebits.registry import open_runner
+from samebits.runner import Identity, Runner
+from samebits.truth import Truth, compute_truth
+
+Data = Literal["normal", "uniform", "exact"]
+MAKERS: dict[str, Callable[[Problem, int], dict[str, np.ndarray]]] = {
+    "normal": make_normal,
+    "uniform": make_uniform,
+    "exact": make_exact,
+}
+# Results of up to this many outputs are shown value by value.
+FEW_OUTPUTS = 16
+Report = Callable[[str, float], None]
+
+
+@dataclass
+class _Bench:
+    """What is known about one data set of a problem before any side is judged on it."""
+
+    problem: Problem
+    operands: dict[str, np.ndarray]
+    truth: Truth
+    bound: np.ndarray
+
+
+@dataclass
+class _Ran:
+    """What one runner did."""
+
+    name: str
+    engine: str | None
+    identity: Identity | None = None
+    result: np.ndarray | None = None
+    on_exact: np.ndarray | None = None
+    failure: Failure | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def compare(
+    subject: str | Path | Problem | Case,
+    on: Sequence[str | Runner] = (),
+    *,
+    data: Data = "normal",
+    seed: int = 0,
+    time_limit_s: float = 300.0,
+    report: Report | None = None,
+) -> Comparison:
+    """Puts one problem to every runner in `on` and judges each result against the truth and against the others.
+
+    `subject` is a problem, its text (ours, XLA HLO, benchdnn, MIOpenDriver), or a case (file), whose recorded results
+    become sides too. Runners are texts such as "torch:threads=1" or objects with the Runner protocol. Every runner is
+    tried on exact integers, where any difference is a fault, and on `data` (the case's own operands, if it has any).
+    A runner that fails is a finding of its side. `report` hears what is being done and the share done. Raises
+    SamebitsError for a subject, a runner's text or a size that cannot be dealt with.
+    """
+    case = _as_case(subject)
+    problem = case.problem if isinstance(case, Case) else case
+    say = report or (lambda what, share: None)
+    _check_memory(problem, len(on) + 2)
+    runners = _open_all(on, time_limit_s)
+    try:
+        exact = _prepare(problem, make_exact(problem, seed), "exact integers", say)
+        operands = case.operands if isinstance(case, Case) else MAKERS[data](problem, seed)
+        bench = _prepare(problem, operands, "the truth", say)
+        recorded = case.results if isinstance(case, Case) else {}
+        ran = [_Ran(name, None, result=result) for name, result in recorded.items()]
+        for i, runner in enumerate(runners):
+            say(f"running {runner.text}", i / len(runners))
+            ran.append(_run(runner, exact, bench))
+    finally:
+        for runner in runners:
+            runner.close()
+    described = "given" if isinstance(case, Case) else f"{data}, seed {seed}"
+    return _conclude(bench, exact, _distinct_names(ran), described)
+
+
+def _as_case(subject: str | Path | Problem | Case) -> Problem | Case:
+    if isinstance(subject, (Problem, Case)):
+        return subject
+    if isinstance(subject, Path) or is_case_path(subject):
+        return load_case(subject)
+    return read_problem(subject)
+
+
+def is_case_path(text: str) -> bool:
+    """Whether a subject's text is a case file's path rather than a problem."""
+    return text.endswith(".npz") or (len(text) < 4096 and "\0" not in text and Path(text).is_file())
+
+
+def _open_all(on: Sequence[str | Runner], time_limit_s: float) -> list[Runner]:
+    """All runners, opened together so that their processes load side by side; none is left open if one text is bad."""
+    opened: list[Runner] = []
+    try:
+        for runner in on:
+            opened.append(open_runner(runner, time_limit_s=time_limit_s) if isinstance(runner, str) else runner)
+    except SamebitsError:
+        for runner in opened:
+            runner.close()
+        raise
+    return opened
+
+
+def _check_memory(problem: Problem, sides: int) -> None:
+    """Raises ResourceLimitError if operands, truth, bound and results would not fit in what is free now."""
+    operands = sum(math.prod(s) for s in problem.operand_shapes.values()) * 8 * 3
+    results = math.prod(problem.out_shape) * 8 * (4 + sides)
+    needed = operands + results
+    available = _available_bytes()
+    if needed > 0.8 * available:
+        raise ResourceLimitError(
+            f"{format_problem(problem)} needs about {needed / 2**30:.1f} GiB to compare, and {available / 2**30:.1f} GiB"
+            " are free; make the batch or the spatial size smaller"
+        )
+
+
+def _available_bytes() -> float:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return 2**33
+    return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+
+
+def _prepare(problem: Problem, operands: dict[str, np.ndarray], what: str, say: Report) -> _Bench:
+    truth = compute_truth(problem, operands, progress=lambda share: say(f"computing {what}", share))
+    magnitudes = sum_magnitudes(problem, operands, progress=lambda share: say(f"bounding errors on {what}", share))
+    rounds = what != "exact integers"
+    bound = bound_errors(problem, operands, truth.values, magnitudes=magnitudes, rounds_result=rounds)
+    return _Bench(problem, operands, truth, bound)
+
+
+def _run(runner: Runner, exact: _Bench, bench: _Bench) -> _Ran:
+    ran = _Ran(runner.text, runner.text)
+    try:
+        ran.identity = runner.identify()
+        ran.notes = list(ran.identity.notes)
+        ran.on_exact = runner.run(exact.problem, exact.operands)
+        ran.result = runner.run(bench.problem, bench.operands)
+    except EngineFailure as error:
+        ran.failure = Failure(error.kind, str(error))  # type: ignore[arg-type]
+    return ran
+
+
+def _distinct_names(ran: list[_Ran]) -> list[_Ran]:
+    """The same runner asked twice gets two names, so that differences can be told apart."""
+    seen: dict[str, int] = {}
+    for r in ran:
+        seen[r.name] = seen.get(r.name, 0) + 1
+        if seen[r.name] > 1:
+            r.name = f"{r.name} #{seen[r.name]}"
+    return ran
+
+
+def _conclude(bench: _Bench, exact: _Bench, ran: list[_Ran], data: str) -> Comparison:
+    problem = bench.problem
+    sides = [_judge(bench, exact, r) for r in ran]
+    results = [(r.name, r.result) for r in ran if r.result is not None]
+    differences = [compare_results(problem, a, b) for a, b in itertools.combinations(results, 2)]
+    verdict = judge_all(sides, differences)
+    return Comparison(
+        problem=format_problem(problem),
+        verdict=verdict,
+        summary=summarize(verdict, sides),
+        data=data,
+        outputs=bench.truth.values.size,
+        reduction_length=problem.reduction_length,
+        truth=_few_values(bench.truth.values),
+        settled=bench.truth.settled,
+        sides=sides,
+        differences=differences,
+        samebits_version=samebits.__version__,
+    )
+
+
+def _judge(bench: _Bench, exact: _Bench, ran: _Ran) -> Side:
+    on_exact, beyond = _judge_exact(exact, ran.on_exact) if ran.on_exact is not None else (None, False)
+    distances: Distances | None = None
+    differ = True
+    if ran.result is not None:
+        distances = measure_distances(bench.problem, ran.result, bench.truth.values, bench.bound)
+        differ = bool(mark_differing_bits(ran.result, bench.truth.values).any())
+    verdict, evidence = judge_side(bench.problem, on_exact, beyond, distances, differ)
+    if ran.failure and verdict != "wrong":
+        verdict = "undecided"
+    identity = ran.identity
+    return Side(
+        name=ran.name,
+        engine=ran.engine,
+        version=identity.version if identity else None,
+        device=identity.device if identity else None,
+        settings=identity.settings if identity else {},
+        verdict=verdict,
+        error=summarize_error(distances, bench.truth.values) if distances else None,
+        values=_few_values(ran.result),
+        worst=find_worst(bench.problem, ran.result, bench.truth.values, distances)
+        if distances is not None and ran.result is not None
+        else None,
+        exact_data=on_exact,
+        failure=ran.failure,
+        evidence=evidence + [Evidence("setting", note) for note in ran.notes],
+    )
+
+
+def _judge_exact(exact: _Bench, result: np.ndarray) -> tuple[ExactData, bool]:
+    """What happened on exact integers, and whether any difference is beyond what rounding could make."""
+    truth = exact.truth.values
+    distances = measure_distances(exact.problem, result, truth, exact.bound)
+    differing = distances.absolute > 0
+    places = np.argwhere(differing)
+    first = tuple(int(i) for i in places[0]) if len(places) else None
+    found = ExactData(
+        differing=int(differing.sum()),
+        elements=result.size,
+        where=describe_places(exact.problem, differing),
+        first_index=list(first) if first else None,
+        first_value=float(result[first]) if first else None,
+        first_truth=float(truth[first]) if first else None,
+    )
+    return found, not distances.within_bound
+
+
+def _few_values(values: np.ndarray | None) -> list[float | None] | None:
+    if values is None or values.size > FEW_OUTPUTS:
+        return None
+    return [float(v) for v in values.ravel()]

@@ -1,0 +1,66 @@
+"""Where results differ, in words: at the borders, in one group, in a tail, everywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.problems import Problem
+from samebits.problems.windows import mark_border, name_axes
+
+
+def describe_places(problem: Problem, differing: npt.NDArray[np.bool_]) -> str | None:
+    """One phrase for the set of differing outputs (a mask of `problem.out_shape`), or None where there are none."""
+    count = int(differing.sum())
+    if count == 0:
+        return None
+    if count == differing.size:
+        return "everywhere"
+    phrases = [p for p in (_at_borders(problem, differing), _in_group(problem, differing)) if p]
+    axes = [_along(name, differing, i) for i, name in enumerate(name_axes(problem)) if not (phrases and i >= 2)]
+    grouped = any(p.startswith("group") for p in phrases)
+    phrases += [p for i, p in enumerate(axes) if p and not (grouped and i == 1)]
+    if not phrases:
+        share = count / differing.size
+        return f"scattered over {count} of {differing.size} outputs ({share:.1%})"
+    return "only in " + ", ".join(phrases)
+
+
+def _at_borders(problem: Problem, differing: npt.NDArray[np.bool_]) -> str | None:
+    border = mark_border(problem)
+    if border.all() or not border.any() or differing.any(axis=(0, 1))[~border].any():
+        return None
+    return "borders, where the window reaches outside"
+
+
+def _in_group(problem: Problem, differing: npt.NDArray[np.bool_]) -> str | None:
+    if problem.groups == 1:
+        return None
+    axis = 0 if problem.direction == "grad_weight" else 1
+    others = tuple(i for i in range(differing.ndim) if i != axis)
+    channels = np.flatnonzero(differing.any(axis=others))
+    size = differing.shape[axis] // problem.groups
+    groups = np.unique(channels // size)
+    if size == 1 or len(groups) == problem.groups or len(groups) != 1:
+        return None
+    return f"group {groups[0]} of {problem.groups} (channels {groups[0] * size}..{(groups[0] + 1) * size - 1})"
+
+
+def _along(name: str, differing: npt.NDArray[np.bool_], axis: int) -> str | None:
+    """How the differing indices of one axis are restricted, or None if all of them occur."""
+    others = tuple(i for i in range(differing.ndim) if i != axis)
+    present = np.flatnonzero(differing.any(axis=others))
+    size = differing.shape[axis]
+    if len(present) == size or size == 1:
+        return None
+    first, last = int(present[0]), int(present[-1])
+    if len(present) == 1:
+        return f"{name} = {first}"
+    if len(present) == last - first + 1:
+        if last == size - 1:
+            return f"{name} from {first} on (the tail)"
+        return f"{name} up to {last}" if first == 0 else f"{name} {first}..{last}"
+    steps = np.diff(present)
+    if len(present) > 2 and (steps == steps[0]).all():
+        return f"{name} {first}..{last}, every {int(steps[0])}"
+    return None

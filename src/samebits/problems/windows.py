@@ -1,0 +1,88 @@
+"""Which operand elements one output reads, and which outputs read padding."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.problems.problem import Axis, Problem
+
+_SPATIAL = {1: ("w",), 2: ("h", "w"), 3: ("d", "h", "w")}
+Range = list[int]
+
+
+def name_axes(problem: Problem) -> tuple[str, ...]:
+    """Names of the result's axes: n c_out oh ow, n c_in h w, or c_out c_per_group kh kw."""
+    spatial = _SPATIAL[problem.rank]
+    if problem.direction == "grad_weight":
+        first = ("c_in", "c_per_group") if problem.is_transposed else ("c_out", "c_per_group")
+        return (*first, *(f"k{s}" for s in spatial))
+    if problem.direction == "grad_input":
+        return ("n", "c_in", *spatial)
+    return ("n", "c_out", *(f"o{s}" for s in spatial))
+
+
+def locate_window(problem: Problem, index: tuple[int, ...]) -> dict[str, list[Range]]:
+    """Half-open index ranges, per axis, of what the output at `index` gathers from: x or dy, clipped to what exists."""
+    if problem.direction == "grad_weight":
+        return _filter_window(problem, index)
+    gathers = (problem.direction == "forward") != problem.is_transposed
+    source = "x" if problem.direction == "forward" else "dy"
+    spatial = [
+        _gathered(a, i) if gathers else _scattered(a, i) for a, i in zip(problem.axes, index[2:], strict=True)
+    ]
+    per_group = problem.w[1] if gathers else problem.w[0] // problem.groups
+    own_per_group = problem.w[0] // problem.groups if gathers else problem.w[1]
+    group = index[1] // own_per_group
+    return {source: [[index[0], index[0] + 1], [group * per_group, (group + 1) * per_group], *spatial]}
+
+
+def mark_border(problem: Problem) -> npt.NDArray[np.bool_]:
+    """True, over the result's spatial axes, where an output misses terms because they would lie outside."""
+    marks = np.zeros(problem.out_shape[2:], bool)
+    for position, (axis, size) in enumerate(zip(problem.axes, problem.out_shape[2:], strict=True)):
+        counts = np.array([_count_terms(problem, axis, i) for i in range(size)])
+        full = counts.max()
+        shape = [1] * problem.rank
+        shape[position] = size
+        marks |= (counts < full).reshape(shape)
+    return marks
+
+
+def _gathered(a: Axis, i: int) -> Range:
+    begin = i * a.stride - a.pad_begin
+    return _clip(begin, begin + (a.kernel - 1) * a.dilation + 1, a.size_large)
+
+
+def _scattered(a: Axis, i: int) -> Range:
+    first = -((-(i + a.pad_begin - (a.kernel - 1) * a.dilation)) // a.stride)
+    return _clip(first, (i + a.pad_begin) // a.stride + 1, a.size_small)
+
+
+def _filter_window(problem: Problem, index: tuple[int, ...]) -> dict[str, list[Range]]:
+    source = "dy" if problem.is_transposed else "x"
+    spatial = []
+    for a, tap in zip(problem.axes, index[2:], strict=True):
+        begin = tap * a.dilation - a.pad_begin
+        spatial.append(_clip(begin, begin + (a.size_small - 1) * a.stride + 1, a.size_large))
+    group = index[0] // (problem.w[0] // problem.groups)
+    channel = group * problem.w[1] + index[1]
+    return {source: [[0, problem.x[0]], [channel, channel + 1], *spatial]}
+
+
+def _count_terms(problem: Problem, a: Axis, i: int) -> int:
+    if problem.direction == "grad_weight":
+        at = i * a.dilation - a.pad_begin + np.arange(a.size_small) * a.stride
+        return int(((at >= 0) & (at < a.size_large)).sum())
+    at = np.arange(a.kernel) * a.dilation
+    if (problem.direction == "forward") != problem.is_transposed:
+        at = i * a.stride - a.pad_begin + at
+        return int(((at >= 0) & (at < a.size_large)).sum())
+    # Where stride exceeds the kernel some outputs have no tap at all; only a missing position makes a border.
+    reached = i + a.pad_begin - at
+    missing = (reached % a.stride == 0) & ((reached < 0) | (reached >= a.size_small * a.stride))
+    return -int(missing.sum())
+
+
+def _clip(begin: int, end: int, size: int) -> Range:
+    return [min(max(begin, 0), size), max(min(end, size), 0)]

@@ -1,0 +1,87 @@
+"""The text that names a runner: `torch`, `torch:mkldnn=off,threads=1`, `tensorflow:env.TF_ENABLE_ONEDNN_OPTS=0`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from samebits.engines.catalog import ENGINES
+from samebits.errors import RunnerTextError
+
+TRUTH = "truth"
+_ENVIRONMENT = "env."
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class RunnerText:
+    """A runner's name, its settings and the environment variables of its process."""
+
+    name: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_runner_text(text: str) -> RunnerText:
+    """Reads and checks a runner's text without loading anything; raises RunnerTextError, which says what is known.
+
+    `name[:key=value[,key=value...]]`; a comma inside a value is written `\\,`. `env.NAME=value` sets an environment
+    variable before the engine is imported.
+    """
+    name, colon, rest = text.partition(":")
+    known = [TRUTH, *ENGINES]
+    if name not in known:
+        raise RunnerTextError(f"unknown engine {name!r}{_suggest(name, known)}; known: {', '.join(known)}")
+    if colon and not rest:
+        raise RunnerTextError(f"engine text {text!r} ends after the colon; expected name:key=value,key=value")
+    settings: dict[str, str] = {}
+    environment: dict[str, str] = {}
+    for part in _split_commas(rest) if rest else ():
+        key, equals, value = part.partition("=")
+        if not equals or not key:
+            raise RunnerTextError(f"engine text {text!r}: {part!r} is no key=value")
+        if key in settings or key in environment:
+            raise RunnerTextError(f"engine text {text!r}: {key} is given twice")
+        if key.startswith(_ENVIRONMENT):
+            environment[_check_variable(key.removeprefix(_ENVIRONMENT), value)] = value
+        else:
+            _check_setting(name, key, value)
+            settings[key] = value
+    return RunnerText(name, settings, environment)
+
+
+def format_runner_text(runner: RunnerText) -> str:
+    """The text that `parse_runner_text` reads back."""
+    pairs = [*runner.settings.items(), *((_ENVIRONMENT + k, v) for k, v in runner.environment.items())]
+    joined = ",".join(f"{key}={value.replace(',', chr(92) + ',')}" for key, value in pairs)
+    return f"{runner.name}:{joined}" if joined else runner.name
+
+
+def _split_commas(text: str) -> list[str]:
+    return [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", text)]
+
+
+def _check_variable(name: str, value: str) -> str:
+    if not _VARIABLE.fullmatch(name):
+        raise RunnerTextError(f"env.{name} names no environment variable")
+    if "\0" in value:
+        raise RunnerTextError(f"env.{name} holds a NUL character")
+    return name
+
+
+def _check_setting(engine: str, key: str, value: str) -> None:
+    settings = ENGINES[engine].load_class().settings if engine in ENGINES else {}
+    if key not in settings:
+        known = ", ".join([*settings, "env.NAME"]) if engine in ENGINES else "none"
+        raise RunnerTextError(f"{engine} has no setting {key!r}{_suggest(key, list(settings))}; it has: {known}")
+    try:
+        settings[key].check(key, value)
+    except RunnerTextError as error:
+        raise RunnerTextError(f"{engine}: {error}") from None
+
+
+def _suggest(word: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(word, known, 1)
+    return f" (did you mean {close[0]}?)" if close else ""

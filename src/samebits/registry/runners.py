@@ -1,0 +1,50 @@
+"""Opening runners: engines in worker processes, and the truth, which needs none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from samebits.engines.catalog import ENGINES
+from samebits.engines.process import DEFAULT_TIME_LIMIT_S, WorkerRunner
+from samebits.errors import EngineMissingError, RunnerTextError
+from samebits.problems import Problem
+from samebits.registry.runner_text import TRUTH, parse_runner_text
+from samebits.runner import Identity, Runner
+from samebits.truth import compute_truth
+
+
+class TruthRunner:
+    """The correctly rounded result as a runner."""
+
+    text = TRUTH
+
+    def identify(self) -> Identity:
+        import samebits
+
+        return Identity(self.text, "truth", samebits.__version__, "CPU")
+
+    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        return compute_truth(problem, operands).values
+
+    def close(self) -> None:
+        return
+
+
+def open_runner(text: str, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -> Runner:
+    """The runner a text names; an engine's process begins to load at once, in the background.
+
+    Raises RunnerTextError for a text that names nothing, EngineMissingError for an engine that is not installed.
+    """
+    runner = parse_runner_text(text)
+    if runner.name == TRUTH:
+        if runner.environment:
+            raise RunnerTextError("truth runs in this process and takes no settings")
+        return TruthRunner()
+    spec = ENGINES[runner.name]
+    if spec.find_version() is None:
+        raise EngineMissingError(f"engine {spec.name} is not installed; {spec.install}")
+    return WorkerRunner(
+        text, spec.name, spec.module, spec.class_name, runner.settings, runner.environment, time_limit_s
+    )
