@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
-import click
 import typer
+from typer.exceptions import TyperException
 
 from samebits.errors import SamebitsError
 
@@ -18,7 +18,6 @@ app = typer.Typer(
     name="samebits",
     help="Two convolutions disagree: which is right, does it matter, and where do they differ.",
     add_completion=False,
-    no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -107,7 +106,8 @@ def _options(
         import samebits
 
         print(f"samebits {samebits.__version__}")
-        context.exit(AGREE)
+    elif context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 def _installed_engines() -> list[str]:
@@ -122,14 +122,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = app(args=list(arguments) if arguments is not None else None, standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else AGREE
-    except click.exceptions.NoArgsIsHelpError as error:
-        print(error.format_message())
-        return AGREE
-    except click.ClickException as error:
+    except typer.Exit as error:
+        return error.exit_code
+    except TyperException as error:
         return _complain(error.format_message())
     except SamebitsError as error:
         return _complain(str(error))
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         return _complain("interrupted")
     except BrokenPipeError:
         # Whoever read our output has gone; leave nothing for the interpreter to flush into the closed pipe.

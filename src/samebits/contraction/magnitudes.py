@@ -10,7 +10,7 @@ from numba import njit
 
 from samebits.contraction.plan import Contraction, plan_contractions
 from samebits.contraction.running import Progress, as_codes, run_tiles
-from samebits.contraction.tiles import Blocks, allocate_buffers, locate_tile, sum_tile
+from samebits.contraction.tiles import Blocks, Buffers, locate_tile, sum_tile
 from samebits.problems import Problem
 
 
@@ -26,10 +26,9 @@ def sum_magnitudes(
     source, source_table = as_codes(np.abs(operands[plan.source_operand]))
     out = np.empty(problem.out_shape)
 
-    def work(c: Contraction, blocks: Blocks, first: int, last: int) -> None:
+    def work(c: Contraction, blocks: Blocks, first: int, last: int, buffers: Buffers) -> None:
         start = np.abs(operands["bias"]).astype(np.float64) if problem.bias else np.zeros(c.groups * c.rows)
-        flat = out.reshape(-1)
-        _write_sums(first, last, c, blocks, rows, rows_table, source, source_table, start, flat, allocate_buffers(blocks))
+        _write_sums(first, last, c, blocks, rows, rows_table, source, source_table, start, out.reshape(-1), buffers)
 
     run_tiles(plan, work, threads=threads, progress=progress)
     return out

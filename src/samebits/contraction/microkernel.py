@@ -151,3 +151,18 @@ def fused_multiply_add(typingctx: Any, a: Any, b: Any, c: Any):
         return builder.fma(*args)
 
     return types.float64(types.float64, types.float64, types.float64), generate
+
+
+@intrinsic
+def prefetch(typingctx: Any, address: Any):
+    """Asks for the cache line at an address (an int64; any value is harmless)."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function_type = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0i8")
+        # Operands: address, 0 = read, 3 = keep in all levels, 1 = data cache.
+        builder.call(function, [builder.inttoptr(args[0], byte), flag(0), flag(3), flag(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
@@ -10,33 +11,51 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.contraction.plan import Contraction, Plan
-from samebits.contraction.tiles import Blocks, choose_blocks
+from samebits.contraction.tiles import Blocks, Buffers, choose_blocks, count_doubles, place_buffers
 
 Progress = Callable[[float], None]
-# work(contraction, its blocks, first tile, last tile + 1); must release the interpreter lock while it computes.
-Work = Callable[[Contraction, Blocks, int, int], None]
+# work(contraction, its blocks, first tile, last tile + 1, buffers); must release the interpreter lock to compute.
+Work = Callable[[Contraction, Blocks, int, int, Buffers], None]
 # Enough for the threads to finish together, few enough that starting them costs nothing.
 JOBS_PER_THREAD = 6
+# Working memory of threads that have finished, for the next ones: fresh pages cost more than some layers take.
+_arenas: queue.SimpleQueue[np.ndarray] = queue.SimpleQueue()
+_LARGEST_KEPT_DOUBLES = 2**21
 
 
 def run_tiles(plan: Plan, work: Work, *, threads: int | None = None, progress: Progress | None = None) -> None:
     """Calls `work` on runs of tiles until all are done; `progress` hears the share done after each run."""
     threads = threads or len(os.sched_getaffinity(0))
-    jobs = [(c, choose_blocks(c)) for c in plan.contractions]
+    jobs = [(c, choose_blocks(c, threads)) for c in plan.contractions]
     total = sum(blocks.tasks for _, blocks in jobs)
     done = 0
+
+    def run(c: Contraction, blocks: Blocks, first: int, last: int) -> int:
+        arena = _take_arena(count_doubles(blocks))
+        work(c, blocks, first, last, place_buffers(blocks, arena))
+        if arena.size <= _LARGEST_KEPT_DOUBLES:
+            _arenas.put(arena)
+        return last - first
+
     with ThreadPoolExecutor(threads) as pool:
-        futures = {}
+        futures = []
         for c, blocks in jobs:
             step = max(1, -(-blocks.tasks // (threads * JOBS_PER_THREAD)))
             for first in range(0, blocks.tasks, step):
-                last = min(first + step, blocks.tasks)
-                futures[pool.submit(work, c, blocks, first, last)] = last - first
+                futures.append(pool.submit(run, c, blocks, first, min(first + step, blocks.tasks)))
         for future in as_completed(futures):
-            future.result()
-            done += futures[future]
+            done += future.result()
             if progress:
                 progress(done / total)
+
+
+def _take_arena(size: int) -> npt.NDArray[np.float64]:
+    """An array of at least `size` doubles with any content; one too small is dropped."""
+    try:
+        arena = _arenas.get_nowait()
+    except queue.Empty:
+        return np.empty(size)
+    return arena if arena.size >= size else np.empty(size)
 
 
 def as_codes(array: np.ndarray) -> tuple[np.ndarray, npt.NDArray[np.float32]]:

@@ -18,18 +18,25 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from samebits.contraction.microkernel import LANES, PIXELS, add_terms
+from samebits.contraction.microkernel import LANES, PIXELS, add_terms, prefetch
 from samebits.contraction.plan import Contraction, Three
 
 # Measured on ResNet-50's layers: shorter chunks load C too often, longer ones fall out of the first-level cache.
 TERMS_PER_CHUNK = 144
 OUTPUTS_PER_TILE = 360
 ROWS_PER_TILE = 512
+# Rows are divided further until every thread has this many tiles.
+TASKS_PER_THREAD = 2
 WINDOW_DOUBLES = 96 * 1024
+# Rows of a buffer are this much longer than they need to be: a power of two between them maps all to few cache sets.
+SPARE = 16
 
 
 class Blocks(NamedTuple):
-    """The box of one tile and of one chunk, and the sizes of the buffers they need (in doubles)."""
+    """The box of one tile and of one chunk, and the sizes of the buffers they need (in doubles).
+
+    Along each axis a window holds every `grid`-th source position: those that no output and no term reaches are left out.
+    """
 
     rows: int
     batch: int
@@ -37,6 +44,7 @@ class Blocks(NamedTuple):
     depth: int
     terms: Three
     window: Three
+    grid: Three
     tasks: int
     chain: int
     roundings: int
@@ -47,9 +55,8 @@ class Blocks(NamedTuple):
         return -(-self.batch * math.prod(self.outputs) // PIXELS) * PIXELS
 
 
-def choose_blocks(c: Contraction) -> Blocks:
+def choose_blocks(c: Contraction, threads: int) -> Blocks:
     """Boxes for a contraction: innermost axes first, then shrunk until the source window fits its buffer."""
-    rows = min(_even_part(c.rows, ROWS_PER_TILE), -(-c.rows // LANES) * LANES)
     *outputs, batch = _fill((*c.outputs[::-1], c.batch), OUTPUTS_PER_TILE)
     *terms, depth = _fill((*c.terms[::-1], c.depth), TERMS_PER_CHUNK)
     box = [*outputs[::-1], batch, *terms[::-1], depth]
@@ -63,12 +70,19 @@ def choose_blocks(c: Contraction) -> Blocks:
             box[largest] = -(-box[largest] // 2)
     outputs3, terms3 = (box[0], box[1], box[2]), (box[4], box[5], box[6])
     chunks = math.prod(-(-n // b) for n, b in zip((*c.terms, c.depth), (*terms3, box[7]), strict=True) if b)
-    tiles = math.prod(-(-n // b) for n, b in zip((*c.outputs, c.batch), box[:4], strict=True))
+    tiles = c.groups * math.prod(-(-n // b) for n, b in zip((*c.outputs, c.batch), box[:4], strict=True))
+    rows = _choose_rows(c.rows, tiles, TASKS_PER_THREAD * threads)
     chain = math.prod(terms3) * box[7]
     return Blocks(
-        rows, box[3], outputs3, box[7], terms3, _window(c, box),
-        c.groups * -(-c.rows // rows) * tiles, chain, chain + chunks + 2,
+        rows, box[3], outputs3, box[7], terms3, _window(c, box), _grid(c),
+        -(-c.rows // rows) * tiles, chain, chain + chunks + 2,
     )  # fmt: skip
+
+
+def _choose_rows(rows: int, tiles: int, fewest: int) -> int:
+    """Rows of one tile: whole vectors of them, few enough for `fewest` tiles in all."""
+    pieces = max(-(-rows // ROWS_PER_TILE), -(-fewest // tiles))
+    return -(-rows // pieces // LANES) * LANES if rows // pieces >= LANES else LANES
 
 
 def _fill(sizes: tuple[int, ...], target: int) -> list[int]:
@@ -87,10 +101,20 @@ def _even_part(size: int, most: int) -> int:
     return -(-size // pieces)
 
 
-def _window(c: Contraction, box: list[int]) -> Three:
-    spans = [
-        (box[a] - 1) * c.source_output_step[a] + max(box[4 + a] - 1, 0) * abs(c.source_term_step[a]) + 1 for a in range(3)
+def _grid(c: Contraction) -> Three:
+    """The greatest common divisor of an axis's steps; a single term has no step."""
+    steps = [
+        math.gcd(c.source_output_step[a] if c.outputs[a] > 1 else 0, c.source_term_step[a] if c.terms[a] > 1 else 0) or 1
+        for a in range(3)
     ]
+    return steps[0], steps[1], steps[2]
+
+
+def _window(c: Contraction, box: list[int]) -> Three:
+    reaches = [
+        (box[a] - 1) * c.source_output_step[a] + max(box[4 + a] - 1, 0) * abs(c.source_term_step[a]) for a in range(3)
+    ]
+    spans = [reach // step + 1 for reach, step in zip(reaches, _grid(c), strict=True)]
     return spans[0], spans[1], spans[2]
 
 
@@ -158,22 +182,38 @@ def _digit(number, size, block):
 class Buffers(NamedTuple):
     """One thread's working memory."""
 
-    sums: np.ndarray  # float64 [positions, rows rounded up to LANES]
+    sums: np.ndarray  # float64 [positions, rows and some to spare]
     window: np.ndarray  # float64, the chunk's source
     packed: np.ndarray  # float64, LANES rows of the chunk
     bases: np.ndarray  # int64 [positions], where in the window each output's source begins
     offsets: np.ndarray  # int64 [chain], how far from there each term lies
     magnitudes: np.ndarray  # float64 [rows], sum of |row| over all terms so far
+    codes: np.ndarray  # uint32 [as sums], for whoever turns sums into results
 
 
-def allocate_buffers(blocks: Blocks) -> Buffers:
-    """Buffers for any tile of these blocks; about 2 MiB for ordinary problems."""
-    lanes = -(-blocks.rows // LANES) * LANES
+def count_doubles(blocks: Blocks) -> int:
+    """How many doubles the buffers of these blocks take; about 250,000 (2 MiB) for ordinary problems."""
+    return sum(_buffer_sizes(blocks))
+
+
+def _buffer_sizes(blocks: Blocks) -> tuple[int, ...]:
+    sums = blocks.positions * (blocks.rows + SPARE)
     window = blocks.batch * max(blocks.depth, 1) * math.prod(blocks.window)
+    chain = max(blocks.chain, 1)
+    return sums, window, chain * LANES, blocks.positions, chain, blocks.rows, -(-sums // 2)
+
+
+def place_buffers(blocks: Blocks, arena: np.ndarray) -> Buffers:
+    """Buffers for any tile of these blocks inside `arena`, a float64 array of at least `count_doubles` elements."""
+    parts, start = [], 0
+    for size in _buffer_sizes(blocks):
+        parts.append(arena[start : start + size])
+        start += size
+    shape = (blocks.positions, blocks.rows + SPARE)
+    codes = parts[6].view(np.uint32)[: math.prod(shape)].reshape(shape)
     return Buffers(
-        np.empty((blocks.positions, lanes)), np.empty(window), np.empty(max(blocks.chain, 1) * LANES),
-        np.empty(blocks.positions, np.int64), np.empty(max(blocks.chain, 1), np.int64), np.empty(lanes),
-    )  # fmt: skip
+        parts[0].reshape(shape), parts[1], parts[2], parts[3].view(np.int64), parts[4].view(np.int64), parts[5], codes
+    )
 
 
 @njit(nogil=True, cache=True)
@@ -183,10 +223,13 @@ def sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buf
     `buffers.magnitudes` receives, per row, the sum of |row value| over all finite terms.
     """
     lanes = (tile.rows + LANES - 1) // LANES * LANES
-    for p in range(buffers.sums.shape[0]):
-        for m in range(lanes):
-            buffers.sums[p, m] = start[tile.group * c.rows + tile.row + m] if m < tile.rows else 0.0
-    buffers.magnitudes[:lanes] = 0.0
+    first = buffers.sums[0]
+    first[:lanes] = 0.0
+    first[: tile.rows] = start[tile.group * c.rows + tile.row : tile.group * c.rows + tile.row + tile.rows]
+    for p in range(1, buffers.sums.shape[0]):
+        buffers.sums[p, :lanes] = first[:lanes]
+    for m in range(tile.rows):
+        buffers.magnitudes[m] = _sum_row_magnitudes(c, tile.group, tile.row + m, rows, rows_table)
     positions = _place_outputs(c, blocks, tile, buffers.bases)
     largest = np.int64(0)
     if blocks.chain > 0:
@@ -214,9 +257,11 @@ def _place_outputs(c, blocks, tile, bases):
     for b in range(tile.items):
         for i0 in range(tile.count[0]):
             for i1 in range(tile.count[1]):
-                line = ((b * size0 + i0 * c.source_output_step[0]) * size1 + i1 * c.source_output_step[1]) * size2
+                at0 = i0 * c.source_output_step[0] // blocks.grid[0]
+                at1 = i1 * c.source_output_step[1] // blocks.grid[1]
+                line = ((b * size0 + at0) * size1 + at1) * size2
                 for i2 in range(tile.count[2]):
-                    bases[n] = line + i2 * c.source_output_step[2]
+                    bases[n] = line + i2 * c.source_output_step[2] // blocks.grid[2]
                     n += 1
     whole = (n + PIXELS - 1) // PIXELS * PIXELS
     for p in range(n, whole):
@@ -235,11 +280,11 @@ def _place_terms(c, blocks, count, offsets):
     n = 0
     for d in range(count[0]):
         for r0 in range(count[1]):
-            at0 = r0 * c.source_term_step[0] - _first(c.source_term_step[0], count[1])
+            at0 = (r0 * c.source_term_step[0] - _first(c.source_term_step[0], count[1])) // blocks.grid[0]
             for r1 in range(count[2]):
-                at1 = r1 * c.source_term_step[1] - _first(c.source_term_step[1], count[2])
+                at1 = (r1 * c.source_term_step[1] - _first(c.source_term_step[1], count[2])) // blocks.grid[1]
                 for r2 in range(count[3]):
-                    at2 = r2 * c.source_term_step[2] - _first(c.source_term_step[2], count[3])
+                    at2 = (r2 * c.source_term_step[2] - _first(c.source_term_step[2], count[3])) // blocks.grid[2]
                     offsets[n] = ((d * blocks.batch * size0 + at0) * size1 + at1) * size2 + at2
                     n += 1
 
@@ -254,8 +299,14 @@ def _copy_window(c, blocks, tile, chunk, count, source, table, window):
     low0 += _first(c.source_term_step[0], count[1])
     low1 += _first(c.source_term_step[1], count[2])
     low2 += _first(c.source_term_step[2], count[3])
-    begin = min(max(-low2, 0), size2)
-    end = max(min(size2, c.source_size[2] - low2), begin)
+    grid0, grid1, grid2 = blocks.grid
+    begin = min(max((-low2 + grid2 - 1) // grid2, 0), size2)
+    end = max(min(size2, (c.source_size[2] - low2 + grid2 - 1) // grid2), begin)
+    top = min(max((-low1 + grid1 - 1) // grid1, 0), size1)
+    bottom = max(min(size1, (c.source_size[1] - low1 + grid1 - 1) // grid1), top)
+    # Whole lines that follow each other in memory are one run.
+    is_whole = begin == 0 and end == size2 and grid1 == 1 and grid2 == 1 and c.source_strides[4] == size2
+    volume = size0 * size1 * size2
     largest = np.int64(0)
     for d in range(count[0]):
         for b in range(tile.items):
@@ -264,19 +315,42 @@ def _copy_window(c, blocks, tile, chunk, count, source, table, window):
                 + (tile.item + b) * c.source_strides[1]
                 + (chunk[0] + d) * c.source_strides[2]
             )
+            line = (d * blocks.batch + b) * volume
             for s0 in range(size0):
-                for s1 in range(size1):
-                    line = (((d * blocks.batch + b) * size0 + s0) * size1 + s1) * size2
-                    if 0 <= low0 + s0 < c.source_size[0] and 0 <= low1 + s1 < c.source_size[1]:
-                        at = plane + (low0 + s0) * c.source_strides[3] + (low1 + s1) * c.source_strides[4] + low2
-                        window[line : line + begin] = 0.0
-                        for s2 in range(begin, end):
-                            window[line + s2] = load(source, at + s2, table)
-                        window[line + end : line + size2] = 0.0
-                        largest = max(largest, _largest_bits(window[line + begin : line + end]))
+                at0 = low0 + s0 * grid0
+                if 0 <= at0 < c.source_size[0]:
+                    window[line : line + top * size2] = 0.0
+                    window[line + bottom * size2 : line + size1 * size2] = 0.0
+                    at = plane + at0 * c.source_strides[3] + (low1 + top * grid1) * c.source_strides[4] + low2
+                    if is_whole:
+                        _copy_run(source, at, 1, table, window, line + top * size2, (bottom - top) * size2)
                     else:
-                        window[line : line + size2] = 0.0
+                        for s1 in range(top, bottom):
+                            n = line + s1 * size2
+                            window[n : n + begin] = 0.0
+                            _copy_run(source, at + begin * grid2, grid2, table, window, n + begin, end - begin)
+                            window[n + end : n + size2] = 0.0
+                            at += grid1 * c.source_strides[4]
+                else:
+                    window[line : line + size1 * size2] = 0.0
+                line += size1 * size2
+        first = d * blocks.batch * volume
+        largest = max(largest, _largest_bits(window[first : first + tile.items * volume]))
     return largest
+
+
+@njit(inline="always")
+def _copy_run(source, at, step, table, window, n, count):
+    """window[n + i] = source[at + i * step]; through slices, whose indices are known not to be negative."""
+    target = window[n : n + count]
+    if step == 1:
+        run = source[at : at + count]
+        for i in range(count):
+            target[i] = load(run, i, table)
+    else:
+        run = source[at : at + count * step]
+        for i in range(count):
+            target[i] = load(run, i * step, table)
 
 
 @njit(inline="always")
@@ -303,10 +377,6 @@ def _add_chunk(c, tile, chunk, count, rows, table, positions, buffers):
     stride = buffers.sums.shape[1]
     for m in range(0, tile.rows, LANES):
         _pack_rows(c, tile, chunk, count, m, rows, table, buffers.packed)
-        for t in range(terms):
-            for lane in range(LANES):
-                value = abs(buffers.packed[t * LANES + lane])
-                buffers.magnitudes[m + lane] += value if value < np.inf else 0.0
         for p in range(0, positions, PIXELS):
             add_terms(
                 buffers.packed.ctypes.data, buffers.window.ctypes.data, buffers.bases.ctypes.data + 8 * p,
@@ -314,22 +384,86 @@ def _add_chunk(c, tile, chunk, count, rows, table, positions, buffers):
             )  # fmt: skip
 
 
+@njit(nogil=True, cache=True, fastmath={"reassoc"})
+def _sum_row_magnitudes(c, group, row, rows, table):
+    """Sum of the finite |values| of one row, in any order (the bound it enters allows for that)."""
+    strides = c.rows_strides
+    at = c.rows_offset + group * strides[0] + row * strides[1]
+    length, step, depth, planes, lines = _merge_runs(strides, (c.depth, c.terms[0], c.terms[1], c.terms[2]))
+    total = 0.0
+    for d in range(depth):
+        for r0 in range(planes):
+            for r1 in range(lines):
+                line = at + d * strides[2] + r0 * strides[3] + r1 * strides[4]
+                run = rows[line : line + (length - 1) * step + 1]
+                if step == 1:
+                    for r2 in range(length):
+                        value = abs(load(run, r2, table))
+                        total += value if value < np.inf else 0.0
+                else:
+                    for r2 in range(length):
+                        value = abs(load(run, r2 * step, table))
+                        total += value if value < np.inf else 0.0
+    return total
+
+
+@njit(inline="always")
+def _merge_runs(strides, count):
+    """The four loops over a row's terms as (length, step, depth, planes, lines), inner ones merged where they can be."""
+    length, step, lines = _merge_run(count[3], strides[5], count[2], strides[4])
+    planes, depth = count[1], count[0]
+    if lines == 1:
+        length, step, planes = _merge_run(length, step, count[1], strides[3])
+        if planes == 1:
+            length, step, depth = _merge_run(length, step, count[0], strides[2])
+    return length, step, depth, planes, lines
+
+
+@njit(inline="always")
+def _merge_run(length, step, count, stride):
+    """One loop out of an inner loop (length, step) and the loop around it (count, stride): (length, step, outer count)."""
+    if length == 1:
+        return count, stride, 1
+    if stride == length * step:
+        return length * count, step, 1
+    return length, step, count
+
+
 @njit(inline="always")
 def _pack_rows(c, tile, chunk, count, first, rows, table, packed):
+    """Packs the chunk of LANES rows, term by term; rows beyond the tile's last are zero."""
     strides = c.rows_strides
-    base = c.rows_offset + tile.group * strides[0] + chunk[0] * strides[2]
-    base += chunk[1] * strides[3] + chunk[2] * strides[4] + chunk[3] * strides[5]
-    for lane in range(LANES):
-        if first + lane < tile.rows:
-            row = base + (tile.row + first + lane) * strides[1]
-            n = lane
-            for d in range(count[0]):
-                for r0 in range(count[1]):
-                    for r1 in range(count[2]):
-                        at = row + d * strides[2] + r0 * strides[3] + r1 * strides[4]
-                        for r2 in range(count[3]):
-                            packed[n] = load(rows, at + r2 * strides[5], table)
-                            n += LANES
-        else:
-            for t in range(count[0] * count[1] * count[2] * count[3]):
-                packed[t * LANES + lane] = 0.0
+    at = c.rows_offset + tile.group * strides[0] + (tile.row + first) * strides[1]
+    at += chunk[0] * strides[2] + chunk[1] * strides[3] + chunk[2] * strides[4] + chunk[3] * strides[5]
+    length, step, depth, planes, lines = _merge_runs(strides, count)
+    present = min(LANES, tile.rows - first)
+    n = 0
+    for d in range(depth):
+        for r0 in range(planes):
+            for r1 in range(lines):
+                line = at + d * strides[2] + r0 * strides[3] + r1 * strides[4]
+                _pack_run(rows, line, step, strides[1], length, present, table, packed, n)
+                n += length * LANES
+
+
+@njit(inline="always")
+def _pack_run(rows, at, step, row_stride, length, present, table, packed, n):
+    """Transposes a run of terms, a few at a time, row by row: rows often lie a power of two apart, in one cache set."""
+    for first in range(0, length, LANES):
+        count = min(LANES, length - first)
+        block = packed[n + first * LANES : n + (first + count) * LANES]
+        for lane in range(present):
+            row = at + lane * row_stride + first * step
+            run = rows[row : row + (count - 1) * step + 1]
+            # The next LANES rows' part of this run is wanted soon.
+            prefetch(rows.ctypes.data + (row + LANES * row_stride) * rows.itemsize)
+            target = block[lane:]
+            if step == 1:
+                for r in range(count):
+                    target[r * LANES] = load(run, r, table)
+            else:
+                for r in range(count):
+                    target[r * LANES] = load(run, r * step, table)
+        for lane in range(present, LANES):
+            for r in range(count):
+                block[r * LANES + lane] = 0.0

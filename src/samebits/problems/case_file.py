@@ -72,10 +72,11 @@ def save_case(
 
 def _read_entries(path: Path) -> dict[str, np.ndarray]:
     try:
+        with path.open("rb") as file:
+            if file.read(4) != b"PK\x03\x04":
+                raise CaseFileError(f"case file {path} is no .npz archive")
+        _check_sizes(path)
         with np.load(path, allow_pickle=False) as archive:
-            if not hasattr(archive, "files"):
-                raise CaseFileError(f"case file {path} is a single array, not an .npz archive")
-            _check_sizes(path)
             return {name: archive[name] for name in archive.files if name in _KNOWN}
     except FileNotFoundError:
         raise CaseFileError(f"case file {path} does not exist") from None

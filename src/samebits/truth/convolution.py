@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from samebits.contraction.plan import Contraction, plan_contractions
 from samebits.contraction.running import Progress, as_codes, run_tiles
-from samebits.contraction.tiles import Blocks, allocate_buffers
+from samebits.contraction.tiles import Blocks, Buffers
 from samebits.formats.format import FLOAT64, code_dtype, find_format, numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.operands import check_operands
@@ -57,12 +57,11 @@ def _settle(
     wide = problem.dtype == FLOAT64.name
     counts: list[npt.NDArray[np.int64]] = []
 
-    def work(c: Contraction, blocks: Blocks, first: int, last: int) -> None:
+    def work(c: Contraction, blocks: Blocks, first: int, last: int, buffers: Buffers) -> None:
         counted = np.zeros(len(WAYS), np.int64)
         start = _start_values(arrays, c)
         settle_tiles(
-            first, last, c, blocks, rows, rows_table, source, source_table, start, codes, wide, out, counted,
-            allocate_buffers(blocks),
+            first, last, c, blocks, rows, rows_table, source, source_table, start, codes, wide, out, counted, buffers
         )  # fmt: skip
         counts.append(counted)
 

@@ -9,6 +9,9 @@ from samebits.contraction.tiles import locate_tile, sum_tile
 from samebits.truth.rounding import encode_pair
 from samebits.truth.settling import BY_ROUNDING_TEST, settle_output
 
+# As many 32-bit codes as a cache line holds.
+_ROWS_AT_ONCE = 16
+
 
 @njit(nogil=True, cache=True)
 def settle_tiles(first, last, c, blocks, rows, rows_table, source, source_table, start, f, wide, out, counts, buffers):
@@ -19,12 +22,12 @@ def settle_tiles(first, last, c, blocks, rows, rows_table, source, source_table,
     """
     sums = buffers.sums
     errors = np.empty(sums.shape[1])
-    codes = np.empty(sums.shape, np.uint32)
+    codes = buffers.codes
     cell = np.empty(1)
     for task in range(first, last):
         tile = locate_tile(c, blocks, task)
         if f.precision == 53:
-            _settle_each(c, tile, rows, rows_table, source, source_table, start, f, out, counts)
+            _settle_each(c, tile, rows, rows_table, source, source_table, start, f, wide, out, counts)
             continue
         largest = sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buffers)
         # Bound: roundings * u * sum |row||source| <= roundings * u * max|source| * sum|row|; the factor covers the
@@ -39,12 +42,12 @@ def settle_tiles(first, last, c, blocks, rows, rows_table, source, source_table,
             undecided = _test_narrow(tile, sums, errors, codes, f, cell)
         counts[BY_ROUNDING_TEST] += tile.rows * tile.items * tile.count[0] * tile.count[1] * tile.count[2] - undecided
         if undecided:
-            _settle_undecided(c, tile, sums, errors, rows, rows_table, source, source_table, start, f, codes, counts)
+            _settle_undecided(c, tile, sums, errors, rows, rows_table, source, source_table, start, f, wide, codes, counts)
         _write_codes(c, tile, codes, out)
 
 
 @njit(nogil=True, cache=True)
-def _settle_each(c, tile, rows, rows_table, source, source_table, start, f, out, counts):
+def _settle_each(c, tile, rows, rows_table, source, source_table, start, f, wide, out, counts):
     o = c.out_strides
     for m in range(tile.row, tile.row + tile.rows):
         offset = start[tile.group * c.rows + m]
@@ -54,7 +57,7 @@ def _settle_each(c, tile, rows, rows_table, source, source_table, start, f, out,
                     at = c.out_offset + tile.group * o[0] + m * o[1] + b * o[2] + i0 * o[3] + i1 * o[4]
                     for i2 in range(tile.start[2], tile.start[2] + tile.count[2]):
                         where = (tile.group, m, b, i0, i1, i2)
-                        code = settle_output(c, where, rows, rows_table, source, source_table, offset, f, counts)
+                        code = settle_output(c, where, rows, rows_table, source, source_table, offset, f, wide, counts)
                         out[at + i2 * o[5]] = code
 
 
@@ -102,7 +105,7 @@ def _test_narrow(tile, sums, errors, codes, f, cell):
 
 
 @njit(nogil=True, cache=True)
-def _settle_undecided(c, tile, sums, errors, rows, rows_table, source, source_table, start, f, codes, counts):
+def _settle_undecided(c, tile, sums, errors, rows, rows_table, source, source_table, start, f, wide, codes, counts):
     p = 0
     for b in range(tile.item, tile.item + tile.items):
         for i0 in range(tile.start[0], tile.start[0] + tile.count[0]):
@@ -113,21 +116,34 @@ def _settle_undecided(c, tile, sums, errors, rows, rows_table, source, source_ta
                             where = (tile.group, tile.row + m, b, i0, i1, i2)
                             offset = start[tile.group * c.rows + tile.row + m]
                             codes[p, m] = settle_output(
-                                c, where, rows, rows_table, source, source_table, offset, f, counts
+                                c, where, rows, rows_table, source, source_table, offset, f, wide, counts
                             )
                     p += 1
 
 
 @njit(nogil=True, cache=True)
 def _write_codes(c, tile, codes, out):
+    """From [position, row] to the result's layout, in blocks of rows, so that each cache line is read once."""
     o = c.out_strides
-    for m in range(tile.rows):
+    for first in range(0, tile.rows, _ROWS_AT_ONCE):
+        last = min(first + _ROWS_AT_ONCE, tile.rows)
         p = 0
         for b in range(tile.items):
             for i0 in range(tile.count[0]):
                 for i1 in range(tile.count[1]):
-                    at = c.out_offset + tile.group * o[0] + (tile.row + m) * o[1] + (tile.item + b) * o[2]
-                    at += (tile.start[0] + i0) * o[3] + (tile.start[1] + i1) * o[4] + tile.start[2] * o[5]
-                    for i2 in range(tile.count[2]):
-                        out[at + i2 * o[5]] = codes[p, m]
-                        p += 1
+                    line = c.out_offset + tile.group * o[0] + tile.row * o[1] + (tile.item + b) * o[2]
+                    line += (tile.start[0] + i0) * o[3] + (tile.start[1] + i1) * o[4] + tile.start[2] * o[5]
+                    for m in range(first, last):
+                        _write_run(codes[p : p + tile.count[2], m], out, line + m * o[1], o[5])
+                    p += tile.count[2]
+
+
+@njit(inline="always")
+def _write_run(codes, out, at, step):
+    target = out[at : at + (codes.size - 1) * step + 1]
+    if step == 1:
+        for i in range(codes.size):
+            target[i] = codes[i]
+    else:
+        for i in range(codes.size):
+            target[i * step] = codes[i]

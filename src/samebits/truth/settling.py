@@ -18,6 +18,45 @@ _SMALLEST_SPLIT = 2.0**-968
 
 
 @njit(nogil=True, cache=True)
+def _sum_plainly(c, where, rows, rows_table, source, source_table, start):
+    """Sum2 of products that are exact in float64: high, low, sum of magnitudes, number of terms, whether low is exact.
+
+    Non-finite terms make the sum of magnitudes non-finite; the other numbers then mean nothing.
+    """
+    group, row, item, i0, i1, i2 = where
+    high, low, magnitude, spilled = start, 0.0, abs(start), 0.0
+    terms = 1
+    rows_base = c.rows_offset + group * c.rows_strides[0] + row * c.rows_strides[1]
+    source_base = group * c.source_strides[0] + item * c.source_strides[1]
+    first0 = c.source_start[0] + i0 * c.source_output_step[0]
+    first1 = c.source_start[1] + i1 * c.source_output_step[1]
+    first2 = c.source_start[2] + i2 * c.source_output_step[2]
+    for d in range(c.depth):
+        for r0 in range(c.terms[0]):
+            at0 = first0 + r0 * c.source_term_step[0]
+            if at0 < 0 or at0 >= c.source_size[0]:
+                continue
+            for r1 in range(c.terms[1]):
+                at1 = first1 + r1 * c.source_term_step[1]
+                if at1 < 0 or at1 >= c.source_size[1]:
+                    continue
+                r_at = rows_base + d * c.rows_strides[2] + r0 * c.rows_strides[3] + r1 * c.rows_strides[4]
+                s_at = source_base + d * c.source_strides[2] + at0 * c.source_strides[3] + at1 * c.source_strides[4]
+                for r2 in range(c.terms[2]):
+                    at2 = first2 + r2 * c.source_term_step[2]
+                    if at2 < 0 or at2 >= c.source_size[2]:
+                        continue
+                    a = load(rows, r_at + r2 * c.rows_strides[5], rows_table)
+                    product = a * load(source, s_at + at2 * c.source_strides[5], source_table)
+                    terms += 1
+                    magnitude += abs(product)
+                    high, error = two_sum(high, product)
+                    low += error
+                    spilled += abs(error)
+    return high, low, magnitude, terms, spilled == 0.0
+
+
+@njit(nogil=True, cache=True)
 def _sum_twice(c, where, rows, rows_table, source, source_table, start):
     """Sum2 of all terms: high, low, sum of magnitudes, number of terms, and flags of what happened.
 
@@ -109,20 +148,26 @@ def _sum_exactly(c, where, rows, rows_table, source, source_table, start, f, lim
 
 
 @njit(nogil=True, cache=True)
-def settle_output(c, where, rows, rows_table, source, source_table, start, f, counts):
+def settle_output(c, where, rows, rows_table, source, source_table, start, f, wide, counts):
     """The code of one output, correctly rounded; `where` is (group, row, batch item, i0, i1, i2).
 
-    Non-finite terms give what IEEE 754 addition must give in any order: NaN if any term is NaN or infinities of both
-    signs meet, else the infinity. Terms that padding leaves out do not exist. An exact zero is +0.
+    `wide` tells that operands are float64, whose products are not exact. Non-finite terms give what IEEE 754 addition
+    must give in any order: NaN if any term is NaN or infinities of both signs meet, else the infinity. Terms that
+    padding leaves out do not exist. An exact zero is +0.
     """
     cell = np.empty(1)
-    high, low, magnitude, terms, exact, extreme, not_a_number, up, down = _sum_twice(
-        c, where, rows, rows_table, source, source_table, start
-    )
-    if not_a_number or up or down:
-        counts[AS_SPECIAL] += 1
-        sign = np.uint64(1 if down else 0) << np.uint64(f.sign)
-        return np.uint64(f.nan) if not_a_number else np.uint64(f.overflow) | sign
+    extreme = False
+    magnitude = np.inf
+    if not wide:
+        high, low, magnitude, terms, exact = _sum_plainly(c, where, rows, rows_table, source, source_table, start)
+    if not magnitude < np.inf:
+        high, low, magnitude, terms, exact, extreme, not_a_number, up, down = _sum_twice(
+            c, where, rows, rows_table, source, source_table, start
+        )
+        if not_a_number or up or down:
+            counts[AS_SPECIAL] += 1
+            sign = np.uint64(1 if down else 0) << np.uint64(f.sign)
+            return np.uint64(f.nan) if not_a_number else np.uint64(f.overflow) | sign
     if not extreme and abs(high) < np.inf:
         if exact:
             counts[BY_EXACTNESS] += 1
