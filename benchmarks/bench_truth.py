@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 
-
 from samebits.problems import Problem
 from samebits.problems.catalog import catalog
 from samebits.problems.operands import make_normal
@@ -59,6 +58,7 @@ def serve(threads: int) -> None:
 
     torch.set_num_threads(threads)
     layer: dict = {}
+    operands: dict = {}
     for line in sys.stdin:
         request = json.loads(line)
         if "x" in request:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from samebits.version import VERSION
+
 if TYPE_CHECKING:
     from samebits.diagnosis import compare
     from samebits.problems import Problem, parse_problem_text
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
         conv_transpose3d,
     )
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "Problem",
     "Truth",

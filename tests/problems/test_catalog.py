@@ -220,7 +220,9 @@ def test_the_layers_of_a_chain_fit_each_other():
 def test_a_gradient_variant_keeps_the_shapes_and_drops_bias_and_epilogue():
     forward, backward = find("vgg16-cifar/conv1_2"), find("vgg16-cifar/conv1_2.grad_weight")
     assert (backward.x, backward.w, backward.padding) == (forward.x, forward.w, forward.padding)
-    assert forward.bias and not backward.bias and backward.then is None
+    assert forward.bias
+    assert not backward.bias
+    assert backward.then is None
 
 
 def test_an_unknown_name_is_answered_with_the_nearest_ones():

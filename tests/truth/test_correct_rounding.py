@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
-from exact_arithmetic import correctly_rounded
 
+from exact_arithmetic import correctly_rounded
 from samebits.formats import numpy_dtype
 from samebits.problems import Problem, parse_problem_text
 from samebits.problems.problem import DTYPES, KINDS
@@ -100,7 +100,9 @@ def test_exact_ties_go_to_the_even_neighbour(dtype, out):
     assert settled[way] >= 64 * 8 * 32 // 4
 
 
-@pytest.mark.parametrize(("dtype", "exponent"), [("float32", -74), ("float16", -11), ("bfloat16", -65), ("float64", -536)])
+@pytest.mark.parametrize(
+    ("dtype", "exponent"), [("float32", -74), ("float16", -11), ("bfloat16", -65), ("float64", -536)]
+)
 def test_subnormal_results(dtype, exponent):
     problem = parse_problem_text(f"conv2d x=2x4x12x12 w=8x4x3x3 dtype={dtype}")
     rng = np.random.default_rng(1)

@@ -1,4 +1,4 @@
-"""Every convolution with stored data in ONNX's own backend test suite, judged against the truth by the derived bound."""
+"""Every convolution with stored data in ONNX's own backend test suite, judged by the derived bound."""
 
 import warnings
 from pathlib import Path

@@ -57,7 +57,11 @@ def test_an_exact_zero_is_positive_and_an_underflow_keeps_its_sign():
 
 @pytest.mark.parametrize(
     ("then", "expected"),
-    [("relu", [0, 0, 2, NAN, INF]), ("clip(-1,1.5)", [-1, 0, 1.5, NAN, 1.5]), ("clip(0.1,inf)", [0.1, 0.1, 2, NAN, INF])],
+    [
+        ("relu", [0, 0, 2, NAN, INF]),
+        ("clip(-1,1.5)", [-1, 0, 1.5, NAN, 1.5]),
+        ("clip(0.1,inf)", [0.1, 0.1, 2, NAN, INF]),
+    ],
 )
 def test_an_epilogue_follows_the_rounding_and_keeps_nan(then, expected):
     got = run_1d([-3, 0, 2, NAN, INF], [1], f"then={then}")

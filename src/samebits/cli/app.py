@@ -12,6 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from samebits.errors import SamebitsError
+from samebits.version import VERSION
 
 AGREE, DIFFER, TROUBLE = 0, 1, 2
 app = typer.Typer(
@@ -33,7 +34,9 @@ class DataChoice(StrEnum):
 
 @app.command("compare")
 def compare_command(
-    subject: Annotated[list[str], typer.Argument(help="a problem's text, or a case file (.npz)", metavar="PROBLEM|CASE")],
+    subject: Annotated[
+        list[str], typer.Argument(help="a problem's text, or a case file (.npz)", metavar="PROBLEM|CASE")
+    ],
     on: Annotated[
         list[str] | None,
         typer.Option("--on", help="an engine, e.g. torch or torch:threads=1; repeat it. Default: all installed ones"),
@@ -42,7 +45,9 @@ def compare_command(
         DataChoice.NORMAL
     ),
     seed: Annotated[int, typer.Option(help="seed of the random operands", min=0)] = 0,
-    time_limit: Annotated[float, typer.Option(help="seconds each engine has for loading and for each run", min=0.1)] = 300,
+    time_limit: Annotated[
+        float, typer.Option(help="seconds each engine has for loading and for each run", min=0.1)
+    ] = 300,
     as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
 ) -> int:
     """Run one convolution on every engine and say which results are right.
@@ -103,9 +108,7 @@ def _options(
     version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
 ) -> None:
     if version:
-        import samebits
-
-        print(f"samebits {samebits.__version__}")
+        print(f"samebits {VERSION}")
     elif context.invoked_subcommand is None:
         print(context.get_help())
 

@@ -27,7 +27,9 @@ def show_comparison(found: Comparison, console: Console | None = None) -> None:
     console.print(Text(found.problem, style="bold"), Text(f"  {outputs}, {found.reduction_length:,} products each"))
     console.print(Text(f"operands: {found.data}"))
     console.print()
-    console.print(Text(f"{found.verdict.upper():<11}", style=VERDICT_STYLES[found.verdict]), Text(found.summary), sep="")
+    console.print(
+        Text(f"{found.verdict.upper():<11}", style=VERDICT_STYLES[found.verdict]), Text(found.summary), sep=""
+    )
     console.print()
     console.print(Padding(_table(found), (0, 0, 0, 2)))
     if found.truth is not None:
@@ -97,7 +99,9 @@ def _notes(found: Comparison) -> Iterator[Text]:
         if side.failure:
             yield _line(side.failure.kind, f"{side.name}: {side.failure.says}")
         elif side.verdict in ("wrong", "undecided"):
-            yield from (_line("why", f"{side.name}: {e.says}") for e in side.evidence if e.kind in ("structure", "statistic"))
+            yield from (
+                _line("why", f"{side.name}: {e.says}") for e in side.evidence if e.kind in ("structure", "statistic")
+            )
     worst = _worst_side(found)
     if worst:
         yield _line("worst", _say_worst(worst))
@@ -137,9 +141,7 @@ def _or_infinity(value: float | None) -> float:
 def _say_worst(side: Side) -> str:
     worst = side.worst
     assert worst is not None
-    windows = "; ".join(
-        f"{name}[{', '.join(f'{a}:{b}' for a, b in ranges)}]" for name, ranges in worst.window.items()
-    )
+    windows = "; ".join(f"{name}[{', '.join(f'{a}:{b}' for a, b in ranges)}]" for name, ranges in worst.window.items())
     value, truth = ("nan/inf" if v is None else f"{v:.9g}" for v in (worst.value, worst.truth))
     return f"{side.name} at {worst.index}: {value} where the truth is {truth}; it reads {windows}"
 

@@ -8,14 +8,19 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from samebits.contraction.blocks import Blocks, Buffers
 from samebits.contraction.plan import Contraction, plan_contractions
 from samebits.contraction.running import Progress, as_codes, run_tiles
-from samebits.contraction.tiles import Blocks, Buffers, locate_tile, sum_tile
+from samebits.contraction.tiles import locate_tile, sum_tile
 from samebits.problems import Problem
 
 
 def sum_magnitudes(
-    problem: Problem, operands: Mapping[str, np.ndarray], *, threads: int | None = None, progress: Progress | None = None
+    problem: Problem,
+    operands: Mapping[str, np.ndarray],
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
 ) -> npt.NDArray[np.float64]:
     """Upper bounds of the sums of |x| |w| (and |bias|), float64 of shape `problem.out_shape`.
 
@@ -45,10 +50,10 @@ def _write_sums(first, last, c, blocks, rows, rows_table, source, source_table, 
         for m in range(tile.rows):
             p = 0
             for b in range(tile.items):
-                for i0 in range(tile.count[0]):
-                    for i1 in range(tile.count[1]):
+                for i0 in range(tile.size[0]):
+                    for i1 in range(tile.size[1]):
                         at = c.out_offset + tile.group * o[0] + (tile.row + m) * o[1] + (tile.item + b) * o[2]
                         at += (tile.start[0] + i0) * o[3] + (tile.start[1] + i1) * o[4] + tile.start[2] * o[5]
-                        for i2 in range(tile.count[2]):
+                        for i2 in range(tile.size[2]):
                             out[at + i2 * o[5]] = buffers.sums[p, m] * up + 2.0**-1000
                             p += 1

@@ -1,9 +1,9 @@
 """The innermost loop of the float64 tiles, written in LLVM's vector instructions for this processor.
 
-One call adds `count` terms to a block of C: PIXELS source positions times LANES rows. The row values stand packed, LANES
-to a term; a source value is read where it lies and spread over the lanes, so nothing is copied per tap. All registers of
-the widest vector unit hold partial sums. Each sum is a chain of fused multiply-adds in term order, started from zero and
-added to C once; where the processor has no fused multiply-add, product and sum are rounded separately.
+One call adds `count` terms to a block of C: PIXELS source positions times LANES rows. The row values stand packed,
+LANES to a term; a source value is read where it lies and spread over the lanes, so nothing is copied per tap. All
+registers of the widest vector unit hold partial sums. Each sum is a chain of fused multiply-adds in term order, started
+from zero and added to C once; where the processor has no fused multiply-add, product and sum are rounded separately.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ _INT = ir.IntType(64)
 _VECTOR = ir.VectorType(_DOUBLE, BLOCKING.width)
 
 
-@intrinsic
-def add_terms(typingctx: Any, rows: Any, source: Any, bases: Any, offsets: Any, count: Any, sums: Any, sums_stride: Any):
+def _add_terms(
+    typingctx: Any, rows: Any, source: Any, bases: Any, offsets: Any, count: Any, sums: Any, sums_stride: Any
+):
     """C[p, l] += sum over t of source[bases[p] + offsets[t]] * rows[t * LANES + l]; all pointers as int64 addresses.
 
     `sums` is the address of C[0, 0], `sums_stride` the distance in doubles between C[p] and C[p + 1].
@@ -58,16 +59,14 @@ def add_terms(typingctx: Any, rows: Any, source: Any, bases: Any, offsets: Any, 
     return signature, _generate
 
 
-def _generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+def _generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     rows, source, bases, offsets, count, sums, sums_stride = args
     doubles = _DOUBLE.as_pointer()
     source_pointer = builder.inttoptr(source, doubles)
     rows_pointer = builder.inttoptr(rows, doubles)
     offsets_pointer = builder.inttoptr(offsets, _INT.as_pointer())
     bases_pointer = builder.inttoptr(bases, _INT.as_pointer())
-    pixels = [
-        builder.gep(source_pointer, [builder.load(builder.gep(bases_pointer, [_INT(p)]))]) for p in range(PIXELS)
-    ]
+    pixels = [builder.gep(source_pointer, [builder.load(builder.gep(bases_pointer, [_INT(p)]))]) for p in range(PIXELS)]
     chains = _term_loop(builder, pixels, rows_pointer, offsets_pointer, count)
     sums_pointer = builder.inttoptr(sums, doubles)
     for p in range(PIXELS):
@@ -79,7 +78,7 @@ def _generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) ->
     return context.get_dummy_value()
 
 
-def _term_loop(builder: ir.IRBuilder, pixels: list, rows: ir.Value, offsets: ir.Value, count: ir.Value) -> list[list]:
+def _term_loop(builder: Any, pixels: list, rows: Any, offsets: Any, count: Any) -> list[list]:
     before = builder.block
     body = builder.append_basic_block("terms")
     after = builder.append_basic_block("done")
@@ -92,7 +91,9 @@ def _term_loop(builder: ir.IRBuilder, pixels: list, rows: ir.Value, offsets: ir.
     term.add_incoming(_INT(0), before)
     chains = [[builder.phi(_VECTOR) for _ in range(BLOCKING.vectors)] for _ in pixels]
     row_base = builder.mul(term, _INT(LANES))
-    lanes = [_load_vector(builder, rows, builder.add(row_base, _INT(v * BLOCKING.width))) for v in range(BLOCKING.vectors)]
+    lanes = [
+        _load_vector(builder, rows, builder.add(row_base, _INT(v * BLOCKING.width))) for v in range(BLOCKING.vectors)
+    ]
     offset = builder.load(builder.gep(offsets, [term]))
     updated = []
     for p, pixel in enumerate(pixels):
@@ -119,23 +120,23 @@ def _term_loop(builder: ir.IRBuilder, pixels: list, rows: ir.Value, offsets: ir.
     return results
 
 
-def _fence_loads(builder: ir.IRBuilder) -> None:
+def _fence_loads(builder: Any) -> None:
     """Keeps the compiler from loading later source values early: held in registers they would push the sums out."""
     fence = ir.InlineAsm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", side_effect=True)
     builder.call(fence, [])
 
 
-def _load_vector(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value) -> ir.Value:
+def _load_vector(builder: Any, pointer: Any, index: Any) -> Any:
     return builder.load(builder.bitcast(builder.gep(pointer, [index]), _VECTOR.as_pointer()), align=8)
 
 
-def _spread(builder: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
+def _spread(builder: Any, scalar: Any) -> Any:
     vector = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), scalar, ir.IntType(32)(0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), BLOCKING.width), [0] * BLOCKING.width)
     return builder.shuffle_vector(vector, ir.Constant(_VECTOR, ir.Undefined), mask)
 
 
-def _multiply_add(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+def _multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
     if BLOCKING.has_fma:
         name = f"llvm.fma.v{BLOCKING.width}f64"
         function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), name)
@@ -143,21 +144,19 @@ def _multiply_add(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) 
     return builder.fadd(builder.fmul(a, b), c)
 
 
-@intrinsic
-def fused_multiply_add(typingctx: Any, a: Any, b: Any, c: Any):
+def _fused_multiply_add(typingctx: Any, a: Any, b: Any, c: Any):
     """a * b + c rounded once, in float64."""
 
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.fma(*args)
 
     return types.float64(types.float64, types.float64, types.float64), generate
 
 
-@intrinsic
-def prefetch(typingctx: Any, address: Any):
+def _prefetch(typingctx: Any, address: Any):
     """Asks for the cache line at an address (an int64; any value is harmless)."""
 
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
         function_type = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
         function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0i8")
@@ -166,3 +165,9 @@ def prefetch(typingctx: Any, address: Any):
         return context.get_dummy_value()
 
     return types.void(types.int64), generate
+
+
+# Typed as anything: pyright cannot see that numba calls these without their first parameter.
+add_terms: Any = intrinsic(_add_terms)
+fused_multiply_add: Any = intrinsic(_fused_multiply_add)
+prefetch: Any = intrinsic(_prefetch)

@@ -116,7 +116,12 @@ def _scatter(problem: Problem, axes: tuple[Axis, ...]) -> Iterator[Contraction]:
             list(sweeps),
             rows=(depth * per_group * taps, taps, per_group * taps, *_spatial([a.kernel for a in axes])),
             source=(depth * small_size, small * small_size, small_size, *_spatial([a.size_small for a in axes])),
-            out=(per_group * large_size, large_size, g * per_group * large_size, *_spatial([a.size_large for a in axes])),
+            out=(
+                per_group * large_size,
+                large_size,
+                g * per_group * large_size,
+                *_spatial([a.size_large for a in axes]),
+            ),
         )
 
 

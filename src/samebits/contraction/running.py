@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 import numpy as np
 import numpy.typing as npt
 
+from samebits.contraction.blocks import Blocks, Buffers, choose_blocks, count_doubles, place_buffers
 from samebits.contraction.plan import Contraction, Plan
-from samebits.contraction.tiles import Blocks, Buffers, choose_blocks, count_doubles, place_buffers
 
 Progress = Callable[[float], None]
 # work(contraction, its blocks, first tile, last tile + 1, buffers); must release the interpreter lock to compute.

@@ -11,7 +11,6 @@ from typing import Literal
 
 import numpy as np
 
-import samebits
 from samebits.bounds import bound_errors
 from samebits.contraction.magnitudes import sum_magnitudes
 from samebits.diagnosis.judging import judge_all, judge_side, summarize
@@ -33,6 +32,7 @@ from samebits.problems.reading import read_problem
 from samebits.registry import open_runner
 from samebits.runner import Identity, Runner
 from samebits.truth import Truth, compute_truth
+from samebits.version import VERSION
 
 Data = Literal["normal", "uniform", "exact"]
 MAKERS: dict[str, Callable[[Problem, int], dict[str, np.ndarray]]] = {
@@ -140,8 +140,8 @@ def _check_memory(problem: Problem, sides: int) -> None:
     available = _available_bytes()
     if needed > 0.8 * available:
         raise ResourceLimitError(
-            f"{format_problem(problem)} needs about {needed / 2**30:.1f} GiB to compare, and {available / 2**30:.1f} GiB"
-            " are free; make the batch or the spatial size smaller"
+            f"{format_problem(problem)} needs about {needed / 2**30:.1f} GiB to compare, and"
+            f" {available / 2**30:.1f} GiB are free; make the batch or the spatial size smaller"
         )
 
 
@@ -200,7 +200,7 @@ def _conclude(bench: _Bench, exact: _Bench, ran: list[_Ran], data: str) -> Compa
         settled=bench.truth.settled,
         sides=sides,
         differences=differences,
-        samebits_version=samebits.__version__,
+        samebits_version=VERSION,
     )
 
 

@@ -12,7 +12,11 @@ from samebits.problems import Problem
 
 
 def judge_side(
-    problem: Problem, exact: ExactData | None, exact_beyond_rounding: bool, distances: Distances | None, bits_differ: bool
+    problem: Problem,
+    exact: ExactData | None,
+    exact_beyond_rounding: bool,
+    distances: Distances | None,
+    bits_differ: bool,
 ) -> tuple[Verdict, list[Evidence]]:
     """The verdict of one side and its evidence.
 
@@ -49,7 +53,9 @@ def summarize(verdict: Verdict, sides: list[Side]) -> str:
     """One sentence a person can repeat."""
     ran = [s for s in sides if s.failure is None]
     if not ran:
-        return f"No side returned a result: {sides[0].failure.says if sides and sides[0].failure else 'none was asked'}."
+        return (
+            f"No side returned a result: {sides[0].failure.says if sides and sides[0].failure else 'none was asked'}."
+        )
     wrong = [s for s in ran if s.verdict == "wrong"]
     if wrong:
         return " ".join(_summarize_wrong(s) for s in wrong)

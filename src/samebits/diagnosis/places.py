@@ -28,7 +28,8 @@ def describe_places(problem: Problem, differing: npt.NDArray[np.bool_]) -> str |
 
 def _at_borders(problem: Problem, differing: npt.NDArray[np.bool_]) -> str | None:
     border = mark_border(problem)
-    if border.all() or not border.any() or differing.any(axis=(0, 1))[~border].any():
+    spatial = np.any(differing, axis=(0, 1), keepdims=True)[0, 0]
+    if border.all() or not border.any() or spatial[~border].any():
         return None
     return "borders, where the window reaches outside"
 

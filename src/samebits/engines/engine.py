@@ -1,4 +1,4 @@
-"""What every engine declares and does. Engine files import nothing of each other, and their framework only in `load`."""
+"""What every engine declares and does; engine files know nothing of each other."""
 
 from __future__ import annotations
 
@@ -67,5 +67,3 @@ class Engine(ABC):
     @abstractmethod
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         """The engine's result, of `problem.out_shape` and dtype `problem.out`; may raise anything."""
-
-

@@ -31,7 +31,7 @@ class JaxEngine(Engine):
     def load(self, settings: Mapping[str, str]) -> None:
         import jax
 
-        self.jax = jax
+        self.jax: Any = jax
         jax.config.update("jax_enable_x64", True)
         jax.config.update("jax_platforms", "cpu")
         if "precision" in settings:

@@ -46,7 +46,8 @@ class OnnxruntimeEngine(Engine):
         import onnx
         import onnxruntime
 
-        self.onnx, self.runtime = onnx, onnxruntime
+        self.onnx: Any = onnx
+        self.runtime: Any = onnxruntime
         self.given = dict(settings)
         onnxruntime.set_default_logger_severity(3)
 

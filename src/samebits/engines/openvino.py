@@ -39,8 +39,8 @@ class OpenvinoEngine(Engine):
     def load(self, settings: Mapping[str, str]) -> None:
         import openvino
 
-        self.openvino = openvino
-        self.core = openvino.Core()
+        self.openvino: Any = openvino
+        self.core: Any = openvino.Core()
         self.constant_weights = settings.get("weights", "constant") == "constant"
         self.properties = {name: value for name, value in settings.items() if name != "weights"}
         self.core.set_property("CPU", self.properties)

@@ -57,7 +57,7 @@ class WorkerRunner:
         self._start_header = {"module": module, "class": class_name, "settings": dict(settings or {})}
         self._identity: Identity | None = None
         self._failure: EngineFailure | None = None
-        self._log: IO[bytes] = tempfile.TemporaryFile()
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close())
         self._process, self._replies = self._spawn({**os.environ, **(environment or {})})
 
     @property

@@ -38,7 +38,7 @@ class TensorflowEngine(Engine):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         import tensorflow
 
-        self.tf = tensorflow
+        self.tf: Any = tensorflow
         tensorflow.config.set_visible_devices([], "GPU")
         if "threads" in settings:
             tensorflow.config.threading.set_intra_op_parallelism_threads(int(settings["threads"]))

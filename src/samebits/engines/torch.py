@@ -42,16 +42,17 @@ class TorchEngine(Engine):
     }
 
     def load(self, settings: Mapping[str, str]) -> None:
-        import torch
+        import torch as imported
 
-        self.torch = torch
+        torch: Any = imported
+        self.torch: Any = torch
         if "threads" in settings:
             torch.set_num_threads(int(settings["threads"]))
-        torch.backends.mkldnn.enabled = settings.get("mkldnn", "on") == "on"  # type: ignore[assignment]
+        torch.backends.mkldnn.enabled = settings.get("mkldnn", "on") == "on"
         torch.use_deterministic_algorithms(settings.get("deterministic") == "on")
         torch.set_flush_denormal(settings.get("flush_denormal") == "on")
         if "fp32_precision" in settings:
-            torch.backends.mkldnn.conv.fp32_precision = settings["fp32_precision"]  # type: ignore[attr-defined]
+            torch.backends.mkldnn.conv.fp32_precision = settings["fp32_precision"]
         self.channels_last = settings.get("layout") == "channels_last"
         self.flushes = settings.get("flush_denormal") == "on"
 

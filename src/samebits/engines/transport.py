@@ -1,6 +1,6 @@
 """Messages between a runner and its worker: a JSON header and raw array bytes. Nothing is pickled.
 
-    8 bytes length of the header, big endian | header, JSON | the arrays' bytes, in the header's order
+8 bytes length of the header, big endian | header, JSON | the arrays' bytes, in the header's order
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def send_message(stream: BinaryIO, header: Mapping[str, Any], arrays: Mapping[st
     text = json.dumps({"header": header, "arrays": described}).encode()
     stream.write(len(text).to_bytes(8, "big") + text)
     for array in contiguous.values():
-        view = memoryview(array.reshape(-1).view(np.uint8))
+        view = array.reshape(-1).view(np.uint8).data
         for start in range(0, len(view), _CHUNK):
             stream.write(view[start : start + _CHUNK])
     stream.flush()

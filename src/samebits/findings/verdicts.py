@@ -18,4 +18,6 @@ def is_agreement(verdict: Verdict) -> bool:
 
 def worst_verdict(verdicts: Iterable[Verdict]) -> Verdict:
     """The gravest of some verdicts; `undecided` where there are none."""
-    return max(verdicts, key=_GRAVITY.index, default="undecided")
+    found = set(verdicts)
+    gravest: list[Verdict] = [v for v in _GRAVITY if v in found]
+    return gravest[-1] if gravest else "undecided"

@@ -19,9 +19,9 @@ NEAREST_EVEN, NEAREST_AWAY, TOWARD_ZERO, UPWARD, DOWNWARD = MODES = (
 def round_to_format(value: Fraction | float, format_: Format, mode: str = NEAREST_EVEN) -> float:
     """The number of `format_` that `value` rounds to, as a float (which holds every format's numbers exactly).
 
-    IEEE 754-2019, section 4.3; overflow as its section 7.4 (nearest: infinity; directed: infinity or the largest number,
-    whichever the direction says), and NaN in place of infinity where the format has none. A value that rounds to zero
-    keeps its sign. NaN and infinities pass through. Raises ValueError for an unknown mode.
+    IEEE 754-2019, section 4.3; overflow as its section 7.4 (nearest: infinity; directed: infinity or the largest
+    number, whichever the direction says), and NaN in place of infinity where the format has none. A value that rounds
+    to zero keeps its sign. NaN and infinities pass through. Raises ValueError for an unknown mode.
     """
     if mode not in MODES:
         raise ValueError(f"unknown rounding mode {mode!r}; one of {', '.join(MODES)}")

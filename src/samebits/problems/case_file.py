@@ -52,13 +52,18 @@ def load_case(path: str | Path) -> Case:
             result = _decode(path, key, entries[key], problem.out)
             if result.shape != problem.out_shape:
                 shapes = "x".join(map(str, result.shape)), "x".join(map(str, problem.out_shape))
-                raise CaseFileError(f"case file {path}: result {key} has shape {shapes[0]}, the problem says {shapes[1]}")
+                raise CaseFileError(
+                    f"case file {path}: result {key} has shape {shapes[0]}, the problem says {shapes[1]}"
+                )
             results[name if name not in results else f"{name} ({key})"] = result
     return Case(problem, operands, results)
 
 
 def save_case(
-    path: str | Path, problem: Problem, operands: Mapping[str, np.ndarray], results: Mapping[str, np.ndarray] | None = None
+    path: str | Path,
+    problem: Problem,
+    operands: Mapping[str, np.ndarray],
+    results: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Writes a case file that `load_case` reads back bit for bit; at most two results, with their names."""
     checked = check_operands(problem, operands)
@@ -94,7 +99,9 @@ def _check_sizes(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         size = sum(entry.file_size for entry in archive.infolist())
     if size > LARGEST_BYTES:
-        raise CaseFileError(f"case file {path} unpacks to {size / 2**30:.0f} GiB; at most {LARGEST_BYTES // 2**30} are read")
+        raise CaseFileError(
+            f"case file {path} unpacks to {size / 2**30:.0f} GiB; at most {LARGEST_BYTES // 2**30} are read"
+        )
 
 
 def _read_problem(path: Path, entries: Mapping[str, np.ndarray]) -> Problem:

@@ -53,7 +53,7 @@ def _padding_for(
 ) -> tuple[Padding, Shape]:
     """Padding and output_padding that give `target`; the odd one goes to the end for SAME_UPPER, else to the beginning.
 
-    That is the formula in ConvTranspose's documentation; what is missing rather than superfluous becomes output_padding.
+    That is the formula in ConvTranspose's documentation; what is missing, not superfluous, becomes output_padding.
     """
     pads: list[tuple[int, int]] = []
     extras: list[int] = []

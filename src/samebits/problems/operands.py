@@ -38,7 +38,9 @@ def make_normal(problem: Problem, seed: int = 0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     scales = {"w": 1 / math.sqrt(problem.w[1] * math.prod(problem.w[2:]))}
     return {
-        name: (rng.standard_normal(shape, np.float32) * np.float32(scales.get(name, 1.0))).astype(numpy_dtype(problem.dtype))
+        name: (rng.standard_normal(shape, np.float32) * np.float32(scales.get(name, 1.0))).astype(
+            numpy_dtype(problem.dtype)
+        )
         if problem.dtype != "float64"
         else rng.standard_normal(shape) * scales.get(name, 1.0)
         for name, shape in problem.operand_shapes.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Literal
 
 from samebits.errors import ProblemShapeError
 
@@ -213,9 +213,13 @@ class Problem:
             result = (size + begin + end - reach) // stride + 1
             sizes = (result, size)
         if result < 1:
-            raise ProblemShapeError(f"spatial axis {a} has no output: size {size}, kernel reach {reach}, padding {begin}:{end}")
+            raise ProblemShapeError(
+                f"spatial axis {a} has no output: size {size}, kernel reach {reach}, padding {begin}:{end}"
+            )
         if not isinstance(self.padding, str) and self.output_padding[a] >= max(stride, dilation):
-            raise ProblemShapeError(f"output_padding {self.output_padding[a]} must be below stride or dilation on axis {a}")
+            raise ProblemShapeError(
+                f"output_padding {self.output_padding[a]} must be below stride or dilation on axis {a}"
+            )
         return Axis(*sizes, kernel, stride, dilation, begin, end)
 
     def _padding(self, a: int, reach: int) -> tuple[int, int]:
@@ -242,4 +246,4 @@ def as_kind(name: str) -> Kind:
     """`name` as a Kind; raises ProblemShapeError for any other text."""
     if name not in KINDS:
         raise ProblemShapeError(f"unknown kind {name!r}; one of {', '.join(KINDS)}")
-    return cast(Kind, name)
+    return name

@@ -75,7 +75,7 @@ def _parse_kind(token: _Token, text: str) -> tuple[Kind, Direction]:
         raise ProblemTextError(
             f"unknown direction {direction!r}; grad_input or grad_weight", text, token.position + len(kind) + 1
         )
-    return cast(Kind, kind), cast(Direction, direction or "forward")
+    return kind, cast(Direction, direction or "forward")
 
 
 def _parse_values(tokens: list[_Token], rank: int, text: str) -> dict[str, Any]:
@@ -87,7 +87,9 @@ def _parse_values(tokens: list[_Token], rank: int, text: str) -> dict[str, Any]:
         if key in values:
             raise ProblemTextError(f"{key} is given twice", text, token.position)
         if bool(equals) == (key == "bias") or (equals and not value):
-            raise ProblemTextError("bias takes no value" if key == "bias" else f"{key} needs a value", text, token.position)
+            raise ProblemTextError(
+                "bias takes no value" if key == "bias" else f"{key} needs a value", text, token.position
+            )
         values[key] = _parse_value(key, value, rank, text, token.position + len(key) + 1)
     return values
 

@@ -28,9 +28,7 @@ def locate_window(problem: Problem, index: tuple[int, ...]) -> dict[str, list[Ra
         return _filter_window(problem, index)
     gathers = (problem.direction == "forward") != problem.is_transposed
     source = "x" if problem.direction == "forward" else "dy"
-    spatial = [
-        _gathered(a, i) if gathers else _scattered(a, i) for a, i in zip(problem.axes, index[2:], strict=True)
-    ]
+    spatial = [_gathered(a, i) if gathers else _scattered(a, i) for a, i in zip(problem.axes, index[2:], strict=True)]
     per_group = problem.w[1] if gathers else problem.w[0] // problem.groups
     own_per_group = problem.w[0] // problem.groups if gathers else problem.w[1]
     group = index[1] // own_per_group

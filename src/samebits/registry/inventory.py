@@ -8,9 +8,9 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-import samebits
 from samebits.engines.catalog import ENGINES, EngineSpec
 from samebits.findings import EngineState, Inventory, Variable
+from samebits.version import VERSION
 
 # Processor features that decide which kernels engines choose.
 _TELLING_FEATURES = (
@@ -31,7 +31,7 @@ def take_inventory() -> Inventory:
     """Engines, versions, processor features, threads, and the settings that decide bits, with where they come from."""
     features = _processor_features()
     return Inventory(
-        samebits_version=samebits.__version__,
+        samebits_version=VERSION,
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.machine()}",
         processor=_processor_name(),

@@ -20,8 +20,8 @@ class RunnerText:
     """A runner's name, its settings and the environment variables of its process."""
 
     name: str
-    settings: Mapping[str, str] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def parse_runner_text(text: str) -> RunnerText:

@@ -13,6 +13,7 @@ from samebits.problems import Problem
 from samebits.registry.runner_text import TRUTH, parse_runner_text
 from samebits.runner import Identity, Runner
 from samebits.truth import compute_truth
+from samebits.version import VERSION
 
 
 class TruthRunner:
@@ -21,9 +22,7 @@ class TruthRunner:
     text = TRUTH
 
     def identify(self) -> Identity:
-        import samebits
-
-        return Identity(self.text, "truth", samebits.__version__, "CPU")
+        return Identity(self.text, "truth", VERSION, "CPU")
 
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         return compute_truth(problem, operands).values

@@ -21,7 +21,7 @@ class Identity:
     name: str
     version: str
     device: str
-    settings: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict[str, str])
     notes: tuple[str, ...] = ()
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from samebits.contraction.blocks import Blocks, Buffers
 from samebits.contraction.plan import Contraction, plan_contractions
 from samebits.contraction.running import Progress, as_codes, run_tiles
-from samebits.contraction.tiles import Blocks, Buffers
 from samebits.formats.format import FLOAT64, code_dtype, find_format, numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.operands import check_operands
@@ -28,7 +28,11 @@ class Truth:
 
 
 def compute_truth(
-    problem: Problem, operands: Mapping[str, np.ndarray], *, threads: int | None = None, progress: Progress | None = None
+    problem: Problem,
+    operands: Mapping[str, np.ndarray],
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
 ) -> Truth:
     """Every output of the problem, rounded once to nearest even from the exact sum of exact products.
 
@@ -89,6 +93,6 @@ def round_to_nearest(value: float, format_name: str) -> np.ndarray:
     if np.isfinite(value):
         code = encode_pair(value, 0.0, codes_of_format(format_), np.empty(1))
         return np.array([code], code_dtype(format_)).view(numpy_dtype(format_name))[0]
-    return np.array([value], np.float32 if format_name != FLOAT64.name else np.float64).astype(numpy_dtype(format_name))[0]
-
-
+    return np.array([value], np.float32 if format_name != FLOAT64.name else np.float64).astype(
+        numpy_dtype(format_name)
+    )[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from typing import Any, Literal, TypeVar
@@ -197,10 +198,8 @@ def _dtype_name(dtype: Any) -> str:
     name = dtype if isinstance(dtype, str) else text
     name = name.removeprefix("torch.").removeprefix("tf.")
     if name not in DTYPES:
-        try:
+        with contextlib.suppress(TypeError):
             name = np.dtype(dtype).name
-        except TypeError:
-            pass
     if name not in DTYPES:
         raise OperandError(f"dtype {name} is not supported; one of {', '.join(DTYPES)}")
     return name

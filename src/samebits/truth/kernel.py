@@ -40,9 +40,11 @@ def settle_tiles(first, last, c, blocks, rows, rows_table, source, source_table,
             undecided = _test_float32(tile, sums, errors, codes)
         else:
             undecided = _test_narrow(tile, sums, errors, codes, f, cell)
-        counts[BY_ROUNDING_TEST] += tile.rows * tile.items * tile.count[0] * tile.count[1] * tile.count[2] - undecided
+        counts[BY_ROUNDING_TEST] += tile.rows * tile.items * tile.size[0] * tile.size[1] * tile.size[2] - undecided
         if undecided:
-            _settle_undecided(c, tile, sums, errors, rows, rows_table, source, source_table, start, f, wide, codes, counts)
+            _settle_undecided(
+                c, tile, sums, errors, rows, rows_table, source, source_table, start, f, wide, codes, counts
+            )
         _write_codes(c, tile, codes, out)
 
 
@@ -52,10 +54,10 @@ def _settle_each(c, tile, rows, rows_table, source, source_table, start, f, wide
     for m in range(tile.row, tile.row + tile.rows):
         offset = start[tile.group * c.rows + m]
         for b in range(tile.item, tile.item + tile.items):
-            for i0 in range(tile.start[0], tile.start[0] + tile.count[0]):
-                for i1 in range(tile.start[1], tile.start[1] + tile.count[1]):
+            for i0 in range(tile.start[0], tile.start[0] + tile.size[0]):
+                for i1 in range(tile.start[1], tile.start[1] + tile.size[1]):
                     at = c.out_offset + tile.group * o[0] + m * o[1] + b * o[2] + i0 * o[3] + i1 * o[4]
-                    for i2 in range(tile.start[2], tile.start[2] + tile.count[2]):
+                    for i2 in range(tile.start[2], tile.start[2] + tile.size[2]):
                         where = (tile.group, m, b, i0, i1, i2)
                         code = settle_output(c, where, rows, rows_table, source, source_table, offset, f, wide, counts)
                         out[at + i2 * o[5]] = code
@@ -64,7 +66,7 @@ def _settle_each(c, tile, rows, rows_table, source, source_table, start, f, wide
 @njit(nogil=True, cache=True)
 def _test_float32(tile, sums, errors, codes):
     """Rounds sum - error and sum + error in hardware; marks with the error's sign what they do not agree on."""
-    positions = tile.items * tile.count[0] * tile.count[1] * tile.count[2]
+    positions = tile.items * tile.size[0] * tile.size[1] * tile.size[2]
     nearest = codes.view(np.float32)
     upper = np.empty(sums.shape[1], np.float32)
     upper_codes = upper.view(np.uint32)
@@ -88,7 +90,7 @@ def _test_float32(tile, sums, errors, codes):
 
 @njit(nogil=True, cache=True)
 def _test_narrow(tile, sums, errors, codes, f, cell):
-    positions = tile.items * tile.count[0] * tile.count[1] * tile.count[2]
+    positions = tile.items * tile.size[0] * tile.size[1] * tile.size[2]
     undecided = 0
     for p in range(positions):
         for m in range(tile.rows):
@@ -108,9 +110,9 @@ def _test_narrow(tile, sums, errors, codes, f, cell):
 def _settle_undecided(c, tile, sums, errors, rows, rows_table, source, source_table, start, f, wide, codes, counts):
     p = 0
     for b in range(tile.item, tile.item + tile.items):
-        for i0 in range(tile.start[0], tile.start[0] + tile.count[0]):
-            for i1 in range(tile.start[1], tile.start[1] + tile.count[1]):
-                for i2 in range(tile.start[2], tile.start[2] + tile.count[2]):
+        for i0 in range(tile.start[0], tile.start[0] + tile.size[0]):
+            for i1 in range(tile.start[1], tile.start[1] + tile.size[1]):
+                for i2 in range(tile.start[2], tile.start[2] + tile.size[2]):
                     for m in range(tile.rows):
                         if np.isnan(sums[p, m]):
                             where = (tile.group, tile.row + m, b, i0, i1, i2)
@@ -129,13 +131,13 @@ def _write_codes(c, tile, codes, out):
         last = min(first + _ROWS_AT_ONCE, tile.rows)
         p = 0
         for b in range(tile.items):
-            for i0 in range(tile.count[0]):
-                for i1 in range(tile.count[1]):
+            for i0 in range(tile.size[0]):
+                for i1 in range(tile.size[1]):
                     line = c.out_offset + tile.group * o[0] + tile.row * o[1] + (tile.item + b) * o[2]
                     line += (tile.start[0] + i0) * o[3] + (tile.start[1] + i1) * o[4] + tile.start[2] * o[5]
                     for m in range(first, last):
-                        _write_run(codes[p : p + tile.count[2], m], out, line + m * o[1], o[5])
-                    p += tile.count[2]
+                        _write_run(codes[p : p + tile.size[2], m], out, line + m * o[1], o[5])
+                    p += tile.size[2]
 
 
 @njit(inline="always")

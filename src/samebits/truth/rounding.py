@@ -57,10 +57,8 @@ def encode(negative, significand, exponent, sticky, f):
         if rest > half or (rest == half and (sticky or kept & 1)):
             kept += 1
     steps = quantum - f.quantum
-    if steps > f.largest >> (f.precision - 1):
-        code = f.overflow
-    else:
-        code = min((steps << (f.precision - 1)) + kept, f.overflow)
+    beyond = steps > f.largest >> (f.precision - 1)
+    code = f.overflow if beyond else min((steps << (f.precision - 1)) + kept, f.overflow)
     return np.uint64(code) | (np.uint64(1 if negative else 0) << np.uint64(f.sign))
 
 

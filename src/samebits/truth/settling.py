@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from samebits.contraction.microkernel import fused_multiply_add
-from samebits.contraction.tiles import load
+from samebits.contraction.rows import load
 from samebits.truth.accumulator import LIMBS, PRODUCTS_BETWEEN_CARRIES, add_product, carry, encode_sum
 from samebits.truth.rounding import encode_pair, two_sum
 
@@ -156,8 +156,9 @@ def settle_output(c, where, rows, rows_table, source, source_table, start, f, wi
     padding leaves out do not exist. An exact zero is +0.
     """
     cell = np.empty(1)
-    extreme = False
-    magnitude = np.inf
+    extreme = exact = False
+    high = low = 0.0
+    magnitude, terms = np.inf, 0
     if not wide:
         high, low, magnitude, terms, exact = _sum_plainly(c, where, rows, rows_table, source, source_table, start)
     if not magnitude < np.inf:

@@ -1,0 +1,55 @@
+# Each target sets up what it needs and works as the first command after a clone, on a machine with Python >= 3.11.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Tests run this many processes; compiled code and engines bring threads of their own.
+JOBS ?= 2
+
+.PHONY: help demo test check bench survey examples format clean
+
+help:
+	@echo "make demo    what samebits says of one convolution on the light engines"
+	@echo "make test    every test"
+	@echo "make check   ruff, pyright, import contracts"
+	@echo "make bench   timings of the truth over torch"
+	@echo "make survey  every engine on every problem of the catalog"
+
+$(VENV)/.light: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable ".[engines]"
+	@touch $@
+
+# Torch comes first and by itself: its version is the one whose CPU build is at hand, and nothing may replace it.
+$(VENV)/.dev: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet "torch==2.13.0"
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	@touch $@ $(VENV)/.light
+
+demo: $(VENV)/.light
+	@$(BIN)/python examples/demo.py
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/bench_truth.py
+
+survey: $(VENV)/.dev
+	$(BIN)/python benchmarks/survey.py --write docs/survey.md
+
+examples: $(VENV)/.light
+	$(BIN)/python examples/make_cases.py
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info
