@@ -91,8 +91,8 @@ def doctor_command(
 ) -> int:
     """Say which engines are here, which settings decide their bits, and how to get what is missing."""
     from samebits.cli.show_inventory import show_inventory
+    from samebits.engines.inventory import take_inventory
     from samebits.findings import json_from_finding
-    from samebits.registry.inventory import take_inventory
 
     found = take_inventory()
     if as_json:

@@ -1,0 +1,88 @@
+"""A worker's failures become typed failures of its own runner, quickly, and leave no process behind."""
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import faulty_engines
+from samebits.engines.process import WorkerRunner
+from samebits.errors import (
+    EngineCrashed,
+    EngineOutOfMemory,
+    EngineRaised,
+    EngineTimedOut,
+    EngineUnsupported,
+)
+from samebits.problems import parse_problem_text
+from samebits.problems.operands import make_normal
+
+PROBLEM = parse_problem_text("conv1d x=1x1x7 w=1x1x5")
+OPERANDS = make_normal(PROBLEM)
+TESTS = str(Path(faulty_engines.__file__).parent)
+
+
+def start(class_name: str, time_limit_s: float = 60, **environment: str) -> WorkerRunner:
+    path = os.pathsep.join([TESTS, os.environ.get("PYTHONPATH", "")])
+    return WorkerRunner(
+        class_name, class_name, "faulty_engines", class_name, {}, {"PYTHONPATH": path, **environment}, time_limit_s
+    )
+
+
+def test_a_healthy_engine_answers_again_and_again_and_sees_its_environment():
+    with start("HealthyEngine", SAMEBITS_TEST="here") as runner:
+        assert runner.identify().settings == {"environment": "here"}
+        for _ in range(3):
+            np.testing.assert_array_equal(runner.run(PROBLEM, OPERANDS), np.zeros((1, 1, 3), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("class_name", "failure", "says"),
+    [
+        ("KilledEngine", EngineCrashed, "SIGKILL"),
+        ("SegfaultEngine", EngineCrashed, "SIGSEGV.*about to fall"),
+        ("ExitingEngine", EngineCrashed, "status 3.*licence expired"),
+        ("HungryEngine", EngineOutOfMemory, "cannot have that much"),
+        ("RaisingEngine", EngineRaised, "^ValueError: first line$"),
+        ("WrongShapeEngine", EngineRaised, "shape"),
+        ("WrongDtypeEngine", EngineRaised, "float64"),
+        ("HugeResultEngine", EngineRaised, "nonsense"),
+        ("NoSuchEngine", EngineRaised, "NoSuchEngine"),
+    ],
+)
+def test_every_way_to_fail_is_told_apart(class_name, failure, says):
+    with start(class_name) as runner, pytest.raises(failure, match=says):
+        runner.run(PROBLEM, OPERANDS)
+
+
+@pytest.mark.parametrize("class_name", ["SleepingEngine", "SleepingLoadEngine"])
+def test_an_engine_that_sleeps_forever_is_stopped_at_its_time_limit(class_name):
+    begun = time.monotonic()
+    with start(class_name, time_limit_s=3) as runner:
+        with pytest.raises(EngineTimedOut, match="3 s"):
+            runner.run(PROBLEM, OPERANDS)
+        with pytest.raises(EngineTimedOut):
+            runner.run(PROBLEM, OPERANDS)
+        assert time.monotonic() - begun < 30
+
+
+def test_an_unsupported_problem_leaves_the_engine_running():
+    problem = parse_problem_text("conv3d x=1x1x3x3x3 w=1x1x1x1x1")
+    with start("HealthyEngine") as runner:
+        with pytest.raises(EngineUnsupported, match="no 3-D here"):
+            runner.run(problem, make_normal(problem))
+        assert runner.run(PROBLEM, OPERANDS).shape == (1, 1, 3)
+
+
+def test_what_an_engine_prints_does_not_disturb_its_answers():
+    with start("ChattyEngine") as runner:
+        assert runner.run(PROBLEM, OPERANDS).shape == (1, 1, 3)
+
+
+def test_closing_ends_the_process():
+    runner = start("HealthyEngine")
+    runner.identify()
+    runner.close()
+    assert runner._process.poll() is not None

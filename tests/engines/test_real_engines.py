@@ -1,0 +1,96 @@
+"""The five engines on exact data, every kind and direction: what they return is the truth or a declared refusal."""
+
+import numpy as np
+import pytest
+
+from samebits.engines.catalog import ENGINES
+from samebits.errors import EngineUnsupported
+from samebits.problems import parse_problem_text
+from samebits.problems.operands import make_exact
+from samebits.registry import open_runner
+from samebits.truth import compute_truth
+
+TEXTS = [
+    "conv1d x=2x4x19 w=6x2x3 bias stride=2 padding=1:3 dilation=2 groups=2",
+    "conv2d x=2x4x9x11 w=8x4x3x2 bias stride=2x1 padding=1:2x0:1 then=relu",
+    "conv2d x=2x6x9x9 w=6x1x3x3 padding=1 groups=6 then=clip(-2,3.5)",
+    "conv2d x=1x4x12x12 w=8x4x3x3 padding=same_upper stride=2 dtype=float16",
+    "conv2d x=1x4x12x12 w=8x4x3x3 padding=1 dtype=bfloat16",
+    "conv2d x=1x4x12x12 w=8x4x3x3 padding=1 dtype=float64",
+    "conv3d x=1x3x5x6x7 w=4x3x2x3x3 bias padding=1",
+    "conv_transpose1d x=2x4x9 w=4x3x4 stride=2 padding=1",
+    "conv_transpose2d x=2x4x5x6 w=4x3x3x3 bias stride=2 padding=1 output_padding=1",
+    "conv_transpose2d x=2x4x5x6 w=4x3x2x2 stride=3 padding=same_upper",
+    "conv_transpose3d x=1x2x3x4x3 w=2x3x2x2x2 stride=2",
+    "conv2d.grad_input x=2x4x9x11 w=8x4x3x3 stride=2 padding=1",
+    "conv2d.grad_weight x=2x4x9x11 w=8x4x3x3 stride=2 padding=1",
+    "conv1d.grad_weight x=2x4x19 w=6x4x3 padding=1",
+    "conv_transpose2d.grad_input x=2x4x5x6 w=4x3x3x3 stride=2 padding=1",
+    "conv_transpose2d.grad_weight x=2x4x5x6 w=4x3x3x3 stride=2 padding=1",
+    "conv2d.grad_input x=2x4x9x11 w=8x2x3x3 padding=1 groups=2",
+]
+INFERENCE_ONLY = ("onnxruntime", "openvino")
+
+
+@pytest.fixture(
+    scope="module", params=[*ENGINES, "torch:mkldnn=off,layout=channels_last", "onnxruntime:conv1d_as=conv2d"]
+)
+def runner(request):
+    opened = open_runner(request.param)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_exact_integers_come_out_exact(runner, text):
+    problem = parse_problem_text(text)
+    operands = make_exact(problem, seed=3)
+    try:
+        result = runner.run(problem, operands)
+    except EngineUnsupported as error:
+        refusal = str(error)
+    else:
+        truth = compute_truth(problem, operands).values
+        np.testing.assert_array_equal(result.astype(np.float64), truth.astype(np.float64))
+        return
+    inference = runner.text.partition(":")[0] in INFERENCE_ONLY and problem.direction != "forward"
+    grouped_gradient = problem.groups > 1 and problem.direction != "forward"
+    assert inference or grouped_gradient or problem.dtype != "float32", f"{runner.text} refuses {text}: {refusal}"
+
+
+def test_an_engine_reports_its_version_device_and_settings(runner):
+    identity = runner.identify()
+    assert identity.version[0].isdigit()
+    assert identity.device == "CPU"
+    assert identity.settings
+
+
+@pytest.mark.parametrize(
+    ("text", "setting", "value"),
+    [
+        ("torch:threads=1", "threads", "1"),
+        ("torch:mkldnn=off", "mkldnn", "off"),
+        ("torch:deterministic=on", "deterministic", "on"),
+        ("tensorflow:env.TF_ENABLE_ONEDNN_OPTS=0", "onednn", "off"),
+        ("tensorflow:threads=1", "threads", "1"),
+        ("openvino:INFERENCE_PRECISION_HINT=f32", "INFERENCE_PRECISION_HINT", "f32"),
+        ("jax:precision=highest", "precision", "highest"),
+        ("onnxruntime:threads=1,optimization=basic", "optimization", "basic"),
+    ],
+)
+def test_a_setting_asked_for_is_read_back_in_force(text, setting, value):
+    opened = open_runner(text)
+    try:
+        assert opened.identify().settings[setting] == value
+    finally:
+        opened.close()
+
+
+def test_openvino_says_when_it_computes_in_less_than_float32():
+    opened = open_runner("openvino")
+    try:
+        identity = opened.identify()
+        hint = identity.settings["INFERENCE_PRECISION_HINT"]
+        assert (hint == "f32") == (not identity.notes)
+    finally:
+        opened.close()

@@ -1,0 +1,110 @@
+"""Case files: bit for bit there and back, and every way one can be broken gives one line."""
+
+import contextlib
+import io
+import zipfile
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from samebits.errors import CaseFileError
+from samebits.problems import parse_problem_text
+from samebits.problems.case_file import load_case, save_case
+from samebits.problems.operands import make_normal
+from samebits.problems.problem import DTYPES
+
+TEXT = "conv1d x=1x1x7 w=1x1x5"
+
+
+def write(path, **entries):
+    good = {"problem": np.array(TEXT), "x": np.ones((1, 1, 7), np.float32), "w": np.ones((1, 1, 5), np.float32)}
+    np.savez(path, **{k: v for k, v in (good | entries).items() if v is not None})
+    return path
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_format_travels_bit_for_bit(tmp_path, dtype):
+    problem = parse_problem_text(f"conv2d x=1x2x5x5 w=3x2x3x3 bias dtype={dtype}")
+    operands = make_normal(problem)
+    result = np.zeros(problem.out_shape, operands["x"].dtype)
+    save_case(tmp_path / "c.npz", problem, operands, {"left": result, "right": result})
+    case = load_case(tmp_path / "c.npz")
+    assert case.problem == problem
+    assert {n: a.tobytes() for n, a in case.operands.items()} == {n: a.tobytes() for n, a in operands.items()}
+    assert list(case.results) == ["left", "right"]
+
+
+def test_bfloat16_travels_as_uint16_bit_patterns(tmp_path):
+    problem = parse_problem_text(TEXT + " dtype=bfloat16")
+    save_case(tmp_path / "c.npz", problem, make_normal(problem))
+    with np.load(tmp_path / "c.npz") as stored:
+        assert stored["x"].dtype == np.uint16
+    assert load_case(tmp_path / "c.npz").operands["x"].dtype == ml_dtypes.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("entries", "says"),
+    [
+        ({"problem": None}, "no entry 'problem'"),
+        ({"problem": np.array(["a", "b"])}, "must be one text"),
+        ({"problem": np.array("conv1d x=1x1x7")}, "w= is missing"),
+        ({"x": None}, "operand x is missing"),
+        ({"x": np.ones((1, 1, 7))}, "x has dtype float64"),
+        ({"x": np.ones((1, 1, 8), np.float32)}, "operand x has shape 1x1x8"),
+        ({"a": np.ones((1, 1, 2), np.float32)}, "result a has shape 1x1x2"),
+        ({"a": np.ones((1, 1, 3), np.float16)}, "a has dtype float16"),
+        ({"x": np.array([{}], object)}, "pickled"),
+        (
+            {"problem": np.array(TEXT + " dtype=bfloat16"), "x": np.ones((1, 1, 7), np.float16)},
+            "bit patterns of bfloat16",
+        ),
+    ],
+)
+def test_a_case_that_lies_is_refused_in_one_line(tmp_path, entries, says):
+    path = write(tmp_path / "c.npz", **entries)
+    with pytest.raises(CaseFileError, match=says) as caught:
+        load_case(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_truncation_is_refused_in_one_line(tmp_path):
+    whole = write(tmp_path / "c.npz").read_bytes()
+    path = tmp_path / "short.npz"
+    for size in range(0, len(whole), 7):
+        path.write_bytes(whole[:size])
+        with pytest.raises(CaseFileError):
+            load_case(path)
+
+
+def test_flipped_bytes_are_refused_or_read_but_never_a_traceback(tmp_path):
+    whole = bytearray(write(tmp_path / "c.npz").read_bytes())
+    path = tmp_path / "flipped.npz"
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        spoiled = bytearray(whole)
+        for at in rng.integers(0, len(whole), 3):
+            spoiled[at] = rng.integers(256)
+        path.write_bytes(spoiled)
+        with contextlib.suppress(CaseFileError):
+            load_case(path)
+
+
+def test_an_array_that_claims_to_be_huge_is_refused(tmp_path):
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (10**12,)})
+    write(tmp_path / "c.npz", x=None)
+    with zipfile.ZipFile(tmp_path / "c.npz", "a") as archive:
+        archive.writestr("x.npy", header.getvalue() + b"\0" * 28)
+    with pytest.raises(CaseFileError):
+        load_case(tmp_path / "c.npz")
+
+
+def test_paths_that_are_no_case_are_said(tmp_path):
+    with pytest.raises(CaseFileError, match="does not exist"):
+        load_case(tmp_path / "none.npz")
+    with pytest.raises(CaseFileError, match="cannot be read"):
+        load_case(tmp_path)
+    (tmp_path / "text.npz").write_text("hello")
+    with pytest.raises(CaseFileError, match=r"no \.npz archive"):
+        load_case(tmp_path / "text.npz")

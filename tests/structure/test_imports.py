@@ -1,0 +1,58 @@
+"""Importing the package costs next to nothing and loads nobody's library."""
+
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import samebits
+
+SOURCE = Path(samebits.__file__).parent.parent
+FRAMEWORKS = ("torch", "tensorflow", "jax", "openvino", "onnxruntime")
+COMPILERS = ("numba", "llvmlite")
+
+
+def run_python(code: str, *flags: str) -> str:
+    command = [sys.executable, *flags, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_package_imports_in_a_bare_environment():
+    code = f"import sys; sys.path.insert(0, {str(SOURCE)!r}); import samebits; print(samebits.__version__)"
+    assert run_python(code, "-I", "-S").strip() == samebits.__version__
+
+
+def test_importing_loads_no_framework_no_compiler_and_no_array_library():
+    loaded = run_python("import samebits, sys; print(*sys.modules)").split()
+    assert not {*FRAMEWORKS, *COMPILERS, "numpy", "onnx"} & set(loaded)
+
+
+def test_importing_takes_less_than_three_tenths_of_a_second():
+    code = "import time; t = time.perf_counter(); import samebits; print(time.perf_counter() - t)"
+    assert statistics.median(float(run_python(code)) for _ in range(5)) < 0.3
+
+
+def test_the_library_without_its_engines_loads_no_framework():
+    code = "import samebits, sys; samebits.compare, samebits.conv2d; print(*sys.modules)"
+    assert not set(FRAMEWORKS) & set(run_python(code).split())
+
+
+def test_reading_all_engine_files_loads_no_framework():
+    code = (
+        "import sys; from samebits.engines.catalog import ENGINES\n"
+        "for spec in ENGINES.values(): spec.load_class(); spec.find_version()\n"
+        "print(*sys.modules)"
+    )
+    assert not set(FRAMEWORKS) & set(run_python(code).split())
+
+
+def test_doctor_loads_no_framework_and_takes_less_than_a_second_and_a_half():
+    code = "import sys; from samebits.cli import main; main(['doctor', '--json']); print(*sys.modules, file=sys.stderr)"
+    times = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        times.append(time.perf_counter() - begun)
+        assert not {*FRAMEWORKS, *COMPILERS} & set(done.stderr.split())
+    assert min(times) < 1.5
