@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from samebits.findings import Comparison, Side
+from samebits.findings import Comparison, Side, is_agreement
 
 VERDICT_STYLES = {
     "identical": "bold green",
@@ -35,8 +35,8 @@ def show_comparison(found: Comparison, console: Console | None = None) -> None:
     if found.truth is not None:
         console.print()
         console.print(Padding(_values(found), (0, 0, 0, 2)))
-    for line in _notes(found):
-        console.print(Padding(line, (0, 0, 0, 2)))
+    console.print()
+    console.print(Padding(_notes(found), (0, 0, 0, 2)))
 
 
 def _table(found: Comparison) -> Table:
@@ -90,28 +90,36 @@ def _format_values(values: list[float | None] | None) -> str:
     return " ".join("nan/inf" if v is None else f"{v:.9g}" for v in values or [])
 
 
-def _notes(found: Comparison) -> Iterator[Text]:
-    yield Text()
-    if len(found.differences) > 0:
+def _notes(found: Comparison) -> Table:
+    """Labelled remarks: which sides agree, why, the worst element, the settings in force."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column("about", style="dim", no_wrap=True)
+    table.add_column("says", overflow="fold")
+    for about, says in _remarks(found):
+        table.add_row(about, says)
+    return table
+
+
+def _remarks(found: Comparison) -> Iterator[tuple[str, str]]:
+    if found.differences:
         for number, group in enumerate(_group_sides(found)):
-            yield _line("same bits" if number == 0 else "", " = ".join(group))
+            yield ("" if number else "same bits"), " = ".join(group)
     for side in found.sides:
         if side.failure:
-            yield _line(side.failure.kind, f"{side.name}: {side.failure.says}")
-        elif side.verdict in ("wrong", "undecided"):
+            yield side.failure.kind, f"{side.name}: {side.failure.says}"
+        if side.verdict in ("wrong", "undecided"):
             yield from (
-                _line("why", f"{side.name}: {e.says}") for e in side.evidence if e.kind in ("structure", "statistic")
+                ("why", f"{side.name}: {e.says}") for e in side.evidence if e.kind in ("structure", "statistic")
             )
     worst = _worst_side(found)
     if worst:
-        yield _line("worst", _say_worst(worst))
+        yield "worst", _say_worst(worst)
     for side in found.sides:
-        yield from (_line("setting", e.says) for e in side.evidence if e.kind == "setting")
-    yield _line("truth", _say_settled(found))
-
-
-def _line(label: str, says: str) -> Text:
-    return Text(f"{label:<12}", style="dim").append(Text(says, style="default not dim"))
+        if side.settings:
+            yield "in force", f"{side.name.partition(':')[0]}: {_format_settings(side)}"
+        yield from (("note", e.says) for e in side.evidence if e.kind == "setting")
+    yield "truth", _say_settled(found)
+    yield "next", _say_next(found)
 
 
 def _group_sides(found: Comparison) -> list[list[str]]:
@@ -129,6 +137,10 @@ def _group_sides(found: Comparison) -> list[list[str]]:
     return groups
 
 
+def _format_settings(side: Side) -> str:
+    return ", ".join(f"{name}={value}" for name, value in side.settings.items())
+
+
 def _worst_side(found: Comparison) -> Side | None:
     candidates = [s for s in found.sides if s.worst and s.error]
     return max(candidates, key=lambda s: _or_infinity(s.worst.over_bound if s.worst else 0.0), default=None)
@@ -144,6 +156,16 @@ def _say_worst(side: Side) -> str:
     windows = "; ".join(f"{name}[{', '.join(f'{a}:{b}' for a, b in ranges)}]" for name, ranges in worst.window.items())
     value, truth = ("nan/inf" if v is None else f"{v:.9g}" for v in (worst.value, worst.truth))
     return f"{side.name} at {worst.index}: {value} where the truth is {truth}; it reads {windows}"
+
+
+def _say_next(found: Comparison) -> str:
+    kind = found.problem.split()[0].partition(".")[0]
+    if is_agreement(found.verdict):
+        return f"samebits.{kind}(x, w, ...) returns the truth itself, the same bits for any batch, padding or machine"
+    culprits = [s.name for s in found.sides if not is_agreement(s.verdict) and s.engine and not s.failure]
+    if not culprits:
+        return "samebits doctor shows the engines that are here; put the same case to them with --on ENGINE"
+    return f"ask {culprits[0].partition(':')[0]} again under another setting; samebits doctor lists what it takes"
 
 
 def _say_settled(found: Comparison) -> str:

@@ -15,7 +15,7 @@ _COMPILED_PARTS = ("contraction", "truth")
 
 
 def discard_stale_code() -> None:
-    """Deletes our compiled functions unless they were made from the present sources; harmless where it may not write."""
+    """Deletes our compiled functions unless made from the present sources; harmless where it may not write."""
     folder = Path(__file__).parent / "__pycache__"
     stamp = folder / "sources.sha256"
     digest = _digest_sources()

@@ -25,7 +25,7 @@ _LARGEST_KEPT_DOUBLES = 2**21
 
 def run_tiles(plan: Plan, work: Work, *, threads: int | None = None, progress: Progress | None = None) -> None:
     """Calls `work` on runs of tiles until all are done; `progress` hears the share done after each run."""
-    threads = threads or len(os.sched_getaffinity(0))
+    threads = threads or count_cores()
     jobs = [(c, choose_blocks(c, threads)) for c in plan.contractions]
     total = sum(blocks.tasks for _, blocks in jobs)
     done = 0
@@ -47,6 +47,13 @@ def run_tiles(plan: Plan, work: Work, *, threads: int | None = None, progress: P
             done += future.result()
             if progress:
                 progress(done / total)
+
+
+def count_cores() -> int:
+    """The cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _take_arena(size: int) -> npt.NDArray[np.float64]:

@@ -48,6 +48,8 @@ class JaxEngine(Engine):
         return InForce(self.jax.__version__, self.jax.devices()[0].platform.upper(), in_force)
 
     def explain_unsupported(self, problem: Problem) -> str | None:
+        if numpy_dtype(problem.out).itemsize < numpy_dtype(problem.dtype).itemsize:
+            return "jax's preferred_element_type may not be narrower than the operands"
         if problem.direction != "forward" and problem.out != problem.dtype:
             return "jax's gradients have their operands' dtype"
         return None

@@ -103,7 +103,8 @@ class WorkerRunner:
     def _spawn(self, environment: dict[str, str]) -> tuple[subprocess.Popen[bytes], BinaryIO]:
         read_end, write_end = os.pipe()
         process = subprocess.Popen(
-            [sys.executable, "-m", "samebits.engines.worker", str(write_end)],
+            # -P: what happens to lie in the current directory must not be taken for a library.
+            [sys.executable, "-P", "-m", "samebits.engines.worker", str(write_end)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._log,

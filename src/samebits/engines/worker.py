@@ -29,7 +29,7 @@ _SIGNS_OF_MEMORY = (
 _SIGNS_OF_UNSUPPORTED = (
     "not_implemented", "not implemented", "not yet support", "not supported", "only supports",
     "could not create a primitive descriptor", "must be less than max(stride, dilation)",
-    "input and filter must have the same depth",
+    "input and filter must have the same depth", "is inconsistent with input spatial dimensions",
 )  # fmt: skip
 
 

@@ -12,6 +12,10 @@ one-row              conv2d x=1x5x1x31 w=5x5x1x3 padding=0x1
 single-channel       conv2d x=1x1x29x31 w=1x1x3x3 padding=1
 single-channel-out   conv2d x=1x17x23x19 w=1x17x3x3 padding=1
 scalar-transposed    conv_transpose1d x=1x1x1 w=1x1x1
+one-channel-one-column     conv2d x=3x1x7x3 w=16x1x2x2 stride=1x3
+one-channel-one-column-2   conv2d x=3x1x7x6 w=1x1x5x4 stride=1x3
+one-channel-one-column-3d  conv3d x=3x1x3x5x6 w=4x1x3x3x4 stride=2x1x3
+one-channel-two-columns    conv2d x=3x1x7x6 w=16x1x2x2 stride=1x3
 """
 
 # Kernel, stride, padding and size out of their usual proportion.

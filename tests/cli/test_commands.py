@@ -1,0 +1,146 @@
+"""The command line: what is printed where, and the exit status."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from samebits.cli import main
+from samebits.findings import Comparison, Inventory, finding_from_json
+from samebits.problems import parse_problem_text
+from samebits.problems.case_file import save_case
+from samebits.problems.operands import make_normal
+from samebits.truth import compute_truth
+
+ROOT = Path(__file__).parent.parent.parent
+TEXT = "conv2d x=1x3x8x8 w=4x3x3x3"
+
+
+def run(capsys, *arguments):
+    status = main(arguments)
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def make_case(path, **results):
+    problem = parse_problem_text(TEXT)
+    operands = make_normal(problem)
+    true = compute_truth(problem, operands).values
+    save_case(path, problem, operands, {name: spoil(true.copy()) for name, spoil in results.items()})
+    return str(path)
+
+
+def test_agreement_exits_with_0(capsys):
+    status, out, _ = run(capsys, "compare", TEXT, "--on", "truth", "--on", "onnxruntime")
+    assert status == 0
+    assert out.startswith(f"{TEXT} dtype=float32")
+    assert re.search(r"^(IDENTICAL|ROUNDING)", out, re.MULTILINE)
+
+
+def test_a_problem_needs_no_quotes(capsys):
+    assert run(capsys, "compare", *TEXT.split(), "--on", "truth")[0] == 0
+
+
+def test_disagreement_exits_with_1(capsys, tmp_path):
+    path = make_case(tmp_path / "c.npz", good=lambda y: y, bad=lambda y: y + np.float32(1))
+    status, out, _ = run(capsys, "compare", path)
+    assert status == 1
+    assert "UNDECIDED" in out
+    assert "bad (recorded)" in out
+
+
+def test_json_is_the_whole_of_standard_output(capsys):
+    status, out, _ = run(capsys, "compare", TEXT, "--on", "truth", "--json")
+    found = finding_from_json(out, Comparison)
+    assert status == 0
+    assert found.schema == "samebits.comparison/1"
+    required = {"problem", "verdict", "cause", "summary", "sides", "fixes"}
+    assert required <= json.loads(out).keys()
+    side = {"name", "engine", "verdict", "cause", "recipe", "replay", "error", "evidence"}
+    assert side <= json.loads(out)["sides"][0].keys()
+    assert json.loads(out)["sides"][0]["error"].keys() >= {"max_abs", "max_ulp", "rel_l2", "max_over_bound"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("compare", "conv2d x=1x3x8x8 w=4x3x3xq"), "column 26"),
+        (("compare", "conv2d x=1x3x8x8 w=4x2x3x3"), "3 channels"),
+        (("compare", TEXT, "--on", "torhc"), "did you mean torch"),
+        (("compare", TEXT, "--on", "torch:thread=1"), "did you mean threads"),
+        (("compare", "none.npz", "--on", "truth"), "does not exist"),
+        (("compare", "conv2d x=1x3x99999x99999 w=64x3x3x3", "--on", "truth"), "GiB"),
+        (("compare", TEXT, "--seed", "x"), "--seed"),
+        (("compare", TEXT, "--data", "nonsense"), "nonsense"),
+        (("compare",), "Missing argument"),
+        (("frobnicate",), "No such command"),
+        (("compare", TEXT, "--frobnicate"), "No such option"),
+    ],
+)
+def test_trouble_is_one_line_on_standard_error_and_status_2(capsys, arguments, says):
+    status, out, err = run(capsys, *arguments)
+    assert status == 2
+    assert out == ""
+    assert says in err
+    assert re.fullmatch(r"samebits: [^\n]+\n", err)
+
+
+def test_an_engine_that_fails_alone_is_trouble_and_the_others_are_shown(capsys, tmp_path):
+    """An engine killed by its time limit: its own column says so, the others stand, the status is 2."""
+    status, out, err = run(capsys, "compare", TEXT, "--on", "truth", "--on", "tensorflow", "--time-limit", "0.1")
+    assert status == 2
+    assert "timeout" in out
+    assert "identical" in out
+    assert re.search(r"^samebits: tensorflow timeout: gave no answer in 0\.1 s", err, re.MULTILINE)
+
+
+def test_an_unsupported_problem_is_no_trouble_while_others_run(capsys):
+    status, out, _ = run(capsys, "compare", "conv1d.grad_input x=1x1x7 w=1x1x3", "--on", "truth", "--on", "onnxruntime")
+    assert status == 0
+    assert "unsupported" in out
+
+
+def test_doctor_lists_engines_and_settings(capsys):
+    status, out, _ = run(capsys, "doctor", "--json")
+    assert status == 0
+    found = finding_from_json(out, Inventory)
+    assert [e.name for e in found.engines] == ["onnxruntime", "torch", "tensorflow", "jax", "openvino"]
+    assert run(capsys, "doctor")[1].startswith("samebits")
+
+
+def test_doctor_says_how_to_get_a_missing_engine(capsys, monkeypatch):
+    monkeypatch.setattr("samebits.engines.catalog.EngineSpec.find_version", lambda self: None)
+    _, out, _ = run(capsys, "doctor")
+    assert "pip install 'samebits[openvino]'" in out
+
+
+def test_a_set_variable_is_shown_in_force(capsys, monkeypatch):
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    found = finding_from_json(run(capsys, "doctor", "--json")[1], Inventory)
+    torch = next(e for e in found.engines if e.name == "torch")
+    assert [(v.name, v.value, v.origin) for v in torch.variables] == [("ONEDNN_MAX_CPU_ISA", "AVX2", "environment")]
+
+
+def test_progress_goes_to_standard_error_and_a_closed_pipe_is_no_traceback():
+    command = f"{sys.executable} -m samebits compare {TEXT} --on truth | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, env={**os.environ, "COLUMNS": "80"})
+    assert done.stdout.startswith("conv2d")
+    assert "Traceback" not in done.stderr
+
+
+def test_the_four_languages_of_problems_are_accepted(capsys):
+    texts = [
+        "g1mb1ic3ih8oc4oh6kh3ph0n",
+        "MIOpenDriver conv -n 1 -c 3 -H 8 -W 8 -k 4 -y 3 -x 3 -p 0 -q 0",
+        "%c = f32[1,4,6,6] convolution(f32[1,3,8,8] %x, f32[4,3,3,3] %w), "
+        "window={size=3x3}, dim_labels=bf01_oi01->bf01",
+    ]
+    for text in texts:
+        status, out, _ = run(capsys, "compare", text, "--on", "truth")
+        assert status == 0
+        assert out.startswith(f"{TEXT} ")
