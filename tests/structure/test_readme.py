@@ -13,9 +13,10 @@ from samebits.problems import format_problem, parse_problem_text
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text()
-PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-CONSOLE = re.findall(r"```console\n\$ (.*?(?<!\\)\n)(.*?)```", README, re.DOTALL)
-PLAIN = [line for block in re.findall(r"```\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+PYTHON = [text for language, text in BLOCKS if language == "python"]
+CONSOLE = [re.match(r"\$ (.*?(?<!\\)\n)(.*)", text, re.DOTALL).groups() for lang, text in BLOCKS if lang == "console"]
+PLAIN = [line for language, text in BLOCKS if not language for line in text.splitlines()]
 COMMANDS = [line for line in PLAIN if line.startswith("samebits ")]
 PROBLEMS = [line for line in PLAIN if line.startswith("conv")]
 

@@ -30,14 +30,15 @@ def bound_errors(
 ) -> npt.NDArray[np.float64]:
     """The largest |result - truth| that adding in the declared accumulator and rounding once can cause, per output.
 
-    n u S + u_out (|y| + n u S) [+ u_out (|y| + |bias| + n u S)] + underflow, with S = sum |x| |w| + |bias|, n = K + 1 terms where there is a bias, u and
-    u_out the unit roundoffs of accumulator and result (u_out = 0 where both are one format), plus half a unit of y
-    itself, because y is the rounded truth. The bracket stands where there is a bias and the result's format is narrower
-    than the accumulator: frameworks round the convolution to its own dtype before they add the bias. The inner product's bound n u S holds for every order of summation, products
-    rounded or fused (Jeannerod and Rump, Improved error bounds for inner products in floating-point arithmetic, SIAM J.
-    Matrix Anal. Appl. 34(2), 2013, theorem 3.1; the sum alone: Rump, BIT Numer. Math. 52(1), 2012).
-    `truth` has the result's dtype; `magnitudes` is S if already known. With `rounds_result=False` the last rounding is
-    left out: the bound for data whose exact result needs none.
+    n u S + u_out (|y| + n u S) [+ u_out (|y| + |bias| + n u S)] + underflow, with S = sum |x| |w| + |bias|, n = K + 1
+    terms where there is a bias, u and u_out the unit roundoffs of accumulator and result (u_out = 0 where both are one
+    format), plus half a unit of y itself, because y is the rounded truth. The bracket stands where there is a bias and
+    the result's format is narrower than the accumulator: frameworks round the convolution to its own dtype before they
+    add the bias. The inner product's bound n u S holds for every order of summation, products rounded or fused
+    (Jeannerod and Rump, Improved error bounds for inner products in floating-point arithmetic, SIAM J. Matrix Anal.
+    Appl. 34(2), 2013, theorem 3.1; the sum alone: Rump, BIT Numer. Math. 52(1), 2012). `truth` has the result's dtype;
+    `magnitudes` is S if already known. With `rounds_result=False` the last rounding is left out: the bound for data
+    whose exact result needs none.
     """
     if magnitudes is None:
         magnitudes = sum_magnitudes(problem, operands, progress=progress)
