@@ -1,6 +1,7 @@
 """The truth against exact integer arithmetic: all kinds, directions and formats, on data made to be hard."""
 
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -144,3 +145,21 @@ def test_long_reductions():
     rng = np.random.default_rng(4)
     operands = {n: rng.uniform(0, 0.1, s).astype(np.float16) for n, s in problem.operand_shapes.items()}
     assert_correctly_rounded(problem, operands)
+
+
+@pytest.mark.parametrize("attributes", ["stride=7", "stride=7 dilation=3 output_padding=4", "stride=5x9 bias"])
+def test_outputs_that_no_tap_reaches_are_empty_sums(attributes):
+    problem = parse_problem_text(f"conv_transpose2d x=2x4x3x4 w=4x3x2x3 {attributes} groups=2")
+    operands = random_operands(problem, np.random.default_rng(6))
+    settled = assert_correctly_rounded(problem, operands)
+    assert settled["exactness"] > 0
+
+
+def test_a_stride_far_beyond_the_kernel_costs_no_more_than_its_outputs():
+    problem = parse_problem_text("conv_transpose1d x=1x2x3 w=2x2x3 stride=100000 bias")
+    operands = random_operands(problem, np.random.default_rng(6))
+    begun = time.perf_counter()
+    values = compute_truth(problem, operands).values
+    assert time.perf_counter() - begun < 20
+    assert (values[0, 0, 5:100000] == operands["bias"][0]).all()
+    assert_correctly_rounded(parse_problem_text("conv_transpose1d x=1x2x3 w=2x2x3 stride=1000 bias"), operands)

@@ -2,11 +2,14 @@
 
 import warnings
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 
 from samebits.bounds import bound_errors
 from samebits.problems.onnx_node import problem_from_onnx_node
@@ -73,3 +76,54 @@ def test_the_suite_agrees_with_the_truth_within_the_bound(case):
         assert truth.shape == expected.shape
         error = np.abs(truth.astype(np.float64) - expected)
         assert (error <= bound_errors(problem, operands, truth)).all()
+
+
+class CorrectlyRoundedConv(OpRun):
+    """ONNX's Conv for its reference evaluator; remembers how far its result may be from anybody's."""
+
+    op_domain = ""
+    bounds: ClassVar[list[np.ndarray]] = []
+
+    def _run(self, x, w, bias=None, **attributes):
+        given = {name: value for name, value in attributes.items() if value is not None}
+        operands = {"x": x, "w": w} | ({} if bias is None else {"bias": bias})
+        problem = problem_from_onnx_node("Conv", given, x.shape, w.shape, bias=bias is not None, dtype=x.dtype.name)
+        truth = compute_truth(problem, operands).values
+        self.bounds.append(bound_errors(problem, operands, truth))
+        return (truth,)
+
+
+CorrectlyRoundedConv.__name__ = "Conv"
+
+
+def ends_in_its_convolution(case) -> bool:
+    """Whether a model of several nodes returns its only Conv's result unchanged."""
+    if case.model is None:
+        return False
+    nodes = case.model.graph.node
+    convolutions = [n for n in nodes if n.op_type == "Conv"]
+    last = [n for n in nodes if n.output[0] == case.model.graph.output[0].name]
+    return (
+        len(convolutions) == 1
+        and len(nodes) > 1
+        and last[0].op_type == "Identity"
+        and last[0].input[0] == convolutions[0].output[0]
+    )
+
+
+COMPOSED = [c for c in SUITE if ends_in_its_convolution(c)]
+
+
+def test_the_suite_has_convolutions_inside_of_larger_models():
+    assert len(COMPOSED) >= 8
+
+
+@pytest.mark.parametrize("case", COMPOSED, ids=lambda c: c.name)
+def test_a_convolution_inside_a_model_agrees_with_the_truth_within_the_bound(case):
+    evaluator = ReferenceEvaluator(case.model, new_ops=[CorrectlyRoundedConv])
+    for inputs, outputs in case.data_sets:
+        CorrectlyRoundedConv.bounds.clear()
+        names = [i.name for i in case.model.graph.input]
+        result = evaluator.run(None, dict(zip(names, map(np.asarray, inputs), strict=True)))[0]
+        (bound,) = CorrectlyRoundedConv.bounds
+        assert (np.abs(result.astype(np.float64) - np.asarray(outputs[0])) <= bound).all()

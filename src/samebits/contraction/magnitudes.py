@@ -35,6 +35,9 @@ def sum_magnitudes(
         start = np.abs(operands["bias"]).astype(np.float64) if problem.bias else np.zeros(c.groups * c.rows)
         _write_sums(first, last, c, blocks, rows, rows_table, source, source_table, start, out.reshape(-1), buffers)
 
+    if plan.count_gaps():
+        channels = (1, -1) + (1,) * problem.rank
+        out[:] = np.abs(operands["bias"]).astype(np.float64).reshape(channels) if problem.bias else 0.0
     run_tiles(plan, work, threads=threads, progress=progress)
     return out
 

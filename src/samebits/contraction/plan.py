@@ -8,7 +8,8 @@ other side and W the weights [S channels, L channels per group, taps]:
     filter   W = sum S L      grad_weight of both
 
 A scatter splits into one contraction per residue of the output index modulo the stride, each with the taps that reach
-it, so that no product with an inserted zero is ever formed. Spatial axes are always three; missing ones have size 1.
+it, so that no product with an inserted zero is ever formed; outputs that no tap reaches are in none of them.
+Spatial axes are always three; missing ones have size 1.
 """
 
 from __future__ import annotations
@@ -56,11 +57,19 @@ class Contraction(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """The contractions of a problem, and which operand plays which part in them."""
+    """The contractions of a problem, and which operand plays which part in them.
+
+    Each output element belongs to one contraction, or, if no term reaches it (`count_gaps` of them), to none.
+    """
 
     rows_operand: str
     source_operand: str
     contractions: tuple[Contraction, ...]
+    outputs: int
+
+    def count_gaps(self) -> int:
+        """How many outputs are empty sums; only transposed forms with a stride beyond their kernel have any."""
+        return self.outputs - sum(c.groups * c.rows * c.batch * math.prod(c.outputs) for c in self.contractions)
 
 
 @dataclass(frozen=True)
@@ -80,16 +89,17 @@ class _Sweep:
 
 
 def plan_contractions(problem: Problem) -> Plan:
-    """The plan of a problem; every output element belongs to exactly one contraction."""
+    """The plan of a problem."""
     axes = (Axis(1, 1, 1, 1, 1, 0, 0),) * (3 - problem.rank) + problem.axes
     names = {"small": "x", "large": "dy"} if problem.is_transposed else {"small": "dy", "large": "x"}
+    outputs = math.prod(problem.out_shape)
     if problem.direction == "grad_weight":
-        return Plan(names["small"], names["large"], (_filter(problem, axes),))
+        return Plan(names["small"], names["large"], (_filter(problem, axes),), outputs)
     if (problem.direction == "forward") != problem.is_transposed:
         source = "x" if problem.direction == "forward" else "dy"
-        return Plan("w", source, (_gather(problem, axes),))
+        return Plan("w", source, (_gather(problem, axes),), outputs)
     source = "x" if problem.direction == "forward" else "dy"
-    return Plan("w", source, tuple(_scatter(problem, axes)))
+    return Plan("w", source, tuple(_scatter(problem, axes)), outputs)
 
 
 def _gather(problem: Problem, axes: tuple[Axis, ...]) -> Contraction:
@@ -145,24 +155,25 @@ def _filter(problem: Problem, axes: tuple[Axis, ...]) -> Contraction:
 
 
 def _phases(axis: Axis) -> Iterator[_Sweep]:
-    """The output indices q of a scatter, split by residue; q is reached by tap k where stride divides q + pad - k*d."""
+    """Output indices q of a scatter, by residue: tap k reaches q where stride divides q + pad_begin - k * dilation.
+
+    Only residues that some tap reaches; they are found from the first taps, which meet each of them once.
+    """
     step = axis.stride // math.gcd(axis.stride, axis.dilation)
-    for start in range(min(axis.stride, axis.size_large)):
-        count = -(-(axis.size_large - start) // axis.stride)
-        reach = start + axis.pad_begin
-        tap = next((k for k in range(min(step, axis.kernel)) if (reach - k * axis.dilation) % axis.stride == 0), None)
-        terms = 0 if tap is None else -(-(axis.kernel - tap) // step)
-        first = tap or 0
+    for tap in range(min(step, axis.kernel)):
+        start = (tap * axis.dilation - axis.pad_begin) % axis.stride
+        if start >= axis.size_large:
+            continue
         yield _Sweep(
-            outputs=count,
-            terms=terms,
+            outputs=-(-(axis.size_large - start) // axis.stride),
+            terms=-(-(axis.kernel - tap) // step),
             source_size=axis.size_small,
-            source_start=(reach - first * axis.dilation) // axis.stride,
+            source_start=(start + axis.pad_begin - tap * axis.dilation) // axis.stride,
             source_output_step=1,
             source_term_step=-(step * axis.dilation) // axis.stride,
             out_start=start,
             out_step=axis.stride,
-            rows_start=first,
+            rows_start=tap,
             rows_step=step,
         )
 

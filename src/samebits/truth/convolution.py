@@ -16,7 +16,7 @@ from samebits.problems import Problem
 from samebits.problems.operands import check_operands
 from samebits.truth.kernel import settle_tiles
 from samebits.truth.rounding import codes_of_format, encode_pair
-from samebits.truth.settling import WAYS
+from samebits.truth.settling import BY_EXACTNESS, WAYS
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,22 @@ def _settle(
         )  # fmt: skip
         counts.append(counted)
 
+    gaps = plan.count_gaps()
+    if gaps:
+        _fill_empty_sums(problem, arrays, out)
     run_tiles(plan, work, threads=threads, progress=progress)
+    counts.append(np.array([gaps if way == WAYS[BY_EXACTNESS] else 0 for way in WAYS]))
     return np.sum(counts, axis=0)
+
+
+def _fill_empty_sums(problem: Problem, arrays: dict[str, np.ndarray], out: np.ndarray) -> None:
+    """Sets every output to what an empty sum gives: its bias, or +0; sums with terms are written over it."""
+    by_channel = out.reshape(problem.out_shape).swapaxes(0, 1)
+    by_channel[:] = 0
+    if problem.bias:
+        dtype = code_dtype(find_format(problem.out))
+        for channel, bias in zip(by_channel, arrays["bias"].astype(np.float64), strict=True):
+            channel[:] = np.asarray(round_to_nearest(float(bias) + 0.0, problem.out)).reshape(1).view(dtype)[0]
 
 
 def _start_values(arrays: dict[str, np.ndarray], c: Contraction) -> npt.NDArray[np.float64]:
