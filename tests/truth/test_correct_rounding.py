@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from exact_arithmetic import correctly_rounded
-from samebits.formats import numpy_dtype
+from samebits.formats import FORMATS, numpy_dtype
 from samebits.problems import Problem, parse_problem_text
 from samebits.problems.problem import DTYPES, KINDS
 from samebits.truth import compute_truth
@@ -163,3 +163,27 @@ def test_a_stride_far_beyond_the_kernel_costs_no_more_than_its_outputs():
     assert time.perf_counter() - begun < 20
     assert (values[0, 0, 5:100000] == operands["bias"][0]).all()
     assert_correctly_rounded(parse_problem_text("conv_transpose1d x=1x2x3 w=2x2x3 stride=1000 bias"), operands)
+
+
+@pytest.mark.parametrize("out", DTYPES)
+def test_a_sum_of_zeros_under_weights_whose_magnitudes_overflow(out):
+    """The bound of such a sum is no number (0 times infinity) and must not settle anything."""
+    problem = parse_problem_text(f"conv1d x=1x4x9 w=3x4x3 padding=2 dtype=float64 out={out}")
+    rng = np.random.default_rng(9)
+    operands = {"x": np.zeros(problem.x), "w": rng.choice([-1.0, 1.0], problem.w) * 1.7e308}
+    assert_correctly_rounded(problem, operands)
+    operands["x"][0, 1, 4] = 1e-300
+    assert_correctly_rounded(problem, operands)
+
+
+@pytest.mark.parametrize("out", ["float64", "float32", "float16", "bfloat16"])
+def test_sums_just_below_and_just_beyond_the_largest_number(out):
+    """Sums largest + k * (half a unit of it): the tie goes to the even side, which is infinity."""
+    f = FORMATS[out]
+    problem = parse_problem_text(f"conv1d x=1x2x5 w=1x2x1 dtype=float64 out={out}")
+    halves = float((f.largest - f.value_of_code(f.largest_code - 1)) / 2)
+    x = np.array([[[float(f.largest)] * 5, [halves * k for k in (-1.0, 0.5, 1 - 2.0**-50, 1.0, 1.5)]]])
+    operands = {"x": x, "w": np.ones(problem.w)}
+    assert_correctly_rounded(problem, operands)
+    values = compute_truth(problem, operands).values.ravel()
+    np.testing.assert_array_equal(np.isinf(values), [False, False, False, True, True])

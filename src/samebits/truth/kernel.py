@@ -94,11 +94,11 @@ def _test_narrow(tile, sums, errors, codes, f, cell):
     undecided = 0
     for p in range(positions):
         for m in range(tile.rows):
-            value = sums[p, m]
-            if abs(value) < np.inf:
-                # Rounding these two to float64 first is safe: they bound the sum, and the error allows for it.
-                lower = encode_pair(value - errors[m], 0.0, f, cell)
-                if lower == encode_pair(value + errors[m], 0.0, f, cell):
+            # Rounding these two to float64 first is safe: they bound the sum, and the error allows for it.
+            below, above = sums[p, m] - errors[m], sums[p, m] + errors[m]
+            if abs(below) < np.inf and abs(above) < np.inf:
+                lower = encode_pair(below, 0.0, f, cell)
+                if lower == encode_pair(above, 0.0, f, cell):
                     codes[p, m] = lower
                     continue
             sums[p, m] = np.nan

@@ -57,7 +57,9 @@ def encode(negative, significand, exponent, sticky, f):
         if rest > half or (rest == half and (sticky or kept & 1)):
             kept += 1
     steps = quantum - f.quantum
-    beyond = steps > f.largest >> (f.precision - 1)
+    # kept is at least 2^(precision - 1) here unless quantum is the smallest, so the largest number has one step less
+    # than its exponent field says.
+    beyond = steps >= f.largest >> (f.precision - 1)
     code = f.overflow if beyond else min((steps << (f.precision - 1)) + kept, f.overflow)
     return np.uint64(code) | (np.uint64(1 if negative else 0) << np.uint64(f.sign))
 
