@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from samebits.cli import main as run_samebits
+from samebits.diagnosis import compare
 from samebits.engines.catalog import ENGINES
 from samebits.problems import format_problem
 from samebits.problems.operands import make_uniform
@@ -33,13 +34,17 @@ def answer_length_report() -> int:
     engines = [name for name, spec in ENGINES.items() if spec.find_version()]
     # OpenVINO's default precision is the hardware's; the report is about float32.
     engines = ["openvino:INFERENCE_PRECISION_HINT=f32" if e == "openvino" else e for e in engines]
-    status = 0
+    arguments = [argument for engine in engines for argument in ("--on", engine)]
+    print("$ samebits compare examples/length7.npz " + " ".join(arguments))
+    status = run_samebits(["compare", str(HERE / "length7.npz"), *arguments])
+    firsts: dict[str, set[tuple[float | None, ...]]] = {engine: set() for engine in engines}
     for length in LENGTHS:
-        arguments = ["compare", str(HERE / f"length{length}.npz")]
-        arguments += [argument for engine in engines for argument in ("--on", engine)]
-        print("$ samebits " + " ".join(arguments).replace(f"{HERE}/", "examples/"))
-        status = max(status, run_samebits(arguments))
-        print()
+        for side in compare(HERE / f"length{length}.npz", engines).sides:
+            firsts[side.name].add(tuple((side.values or [])[:3]))
+    steady = [engine for engine, answers in firsts.items() if len(answers) == 1]
+    print(f"\nThe first three outputs have the same bits at lengths 7, 8 and 9 on: {', '.join(steady) or 'none'}.")
+    changing = [engine for engine in engines if engine not in steady]
+    print(f"They change with the length on: {', '.join(changing) or 'none of them'}.\n")
     return status
 
 
@@ -51,9 +56,9 @@ def answer_autotuner_report() -> None:
     truth = compute_truth(problem, make_uniform(problem, seed=0, low=0.0, high=0.1)).values.astype(np.float64)
     print(f"Correctly rounded, such data give {truth.min():g} to {truth.max():g} in all {truth.size:,} outputs.")
     for side, value in LOGGED.items():
-        inside = truth.min() <= value <= truth.max()
-        away = f"{value / truth.mean() - 1:+.1%} from their mean"
-        print(f"  {side}  logged {value:g}: {'among them' if inside else 'far outside'}, {away}")
+        share = value / truth.mean() - 1
+        verdict = "right: among them" if truth.min() <= value <= truth.max() else f"not: {share:+.1%} from their mean"
+        print(f"  {side}  logged {value:g}: {verdict}")
 
 
 if __name__ == "__main__":

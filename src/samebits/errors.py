@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+_LONGEST_QUOTE = 200
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 3] + "..."
+
 
 class SamebitsError(Exception):
     """Base of every error a person may see; the command line prints its message and exits with status 2."""
@@ -13,12 +19,15 @@ class ProblemTextError(SamebitsError):
     def __init__(self, says: str, text: str, position: int | None = None):
         self.position = position
         where = "" if position is None else f" at column {position + 1}"
-        shown = text if len(text) <= 200 else text[:197] + "..."
-        super().__init__(f"problem text{where}: {says} (in {shown!r})")
+        super().__init__(f"problem text{where}: {_shorten(says)} (in {_shorten(text)!r})")
 
 
 class ProblemShapeError(SamebitsError):
     """The shapes and attributes of a problem do not fit each other."""
+
+
+class ArgumentError(SamebitsError):
+    """An argument of a Python call is none that it takes."""
 
 
 class OperandError(SamebitsError):

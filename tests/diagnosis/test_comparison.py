@@ -1,5 +1,6 @@
 """Verdicts on planted faults and on their healthy twins."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -173,3 +174,114 @@ def test_two_runners_of_one_text_get_two_names():
 def test_a_bad_runner_among_good_ones_opens_nothing():
     with pytest.raises(SamebitsError):
         samebits.compare(TEXT, ["truth", "nonsense"])
+
+
+@pytest.mark.parametrize(
+    "result", [np.zeros((1, 2), np.float32), np.zeros((3, 16, 10, 12)), np.zeros((3, 16, 10, 12), ">f4"), None, "text"]
+)
+def test_a_runner_that_returns_something_else_is_a_finding_of_its_side(result):
+    runner = PlantedRunner("odd")
+    runner.run = lambda problem, operands: result
+    odd, healthy = samebits.compare(TEXT, [runner, PlantedRunner("healthy")]).sides
+    assert odd.failure.kind == "error"
+    assert healthy.verdict == "identical"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"seed": -1},
+        {"seed": 0.5},
+        {"data": "bogus"},
+        {"on": "torch"},
+        {"on": [3]},
+        {"on": None},
+        {"time_limit_s": float("nan")},
+        {"time_limit_s": "a"},
+        {"subject": 3},
+    ],
+)
+def test_arguments_that_are_none_are_refused(arguments):
+    with pytest.raises(SamebitsError):
+        samebits.compare(**{"subject": TEXT, "on": ["truth"], **arguments})
+
+
+def drop_padding(problem, operands):
+    bare = parse_problem_text("conv2d x=3x8x12x14 w=16x8x3x3")
+    x = np.pad(operands["x"], ((0, 0), (0, 0), (1, 1), (1, 1)), mode="edge")
+    return samebits.compute_truth(bare, {"x": x, "w": operands["w"]}).values
+
+
+RECORDED_FAULTS = [
+    ("padded by the edge", drop_padding, "borders"),
+    ("shifted", lambda p, o: np.roll(samebits.compute_truth(p, o).values, 1, -1), ""),
+    (
+        "batch item zero",
+        lambda p, o: samebits.compute_truth(p, o).values * np.float32([1, 0, 1]).reshape(3, 1, 1, 1),
+        "n = 1",
+    ),
+    ("flipped kernel", lambda p, o: samebits.compute_truth(p, {**o, "w": o["w"][:, :, ::-1, ::-1]}).values, ""),
+]
+
+
+@pytest.mark.parametrize(("name", "compute", "where"), RECORDED_FAULTS)
+def test_a_recorded_result_of_another_function_is_wrong_and_located(name, compute, where):
+    problem = parse_problem_text(TEXT)
+    operands = make_normal(problem)
+    (side,) = samebits.compare(Case(problem, operands, {name: compute(problem, operands)})).sides
+    assert side.verdict == "wrong"
+    assert side.exact_data is None
+    assert where in side.where
+
+
+def test_nothing_is_said_of_exact_integers_where_none_were_run():
+    problem = parse_problem_text(TEXT)
+    operands = make_normal(problem)
+    recorded = {"bfloat16": round_operands_to_bfloat16(problem, operands)}
+    found = samebits.compare(Case(problem, operands, recorded))
+    assert found.verdict == "undecided"
+    assert "right on exact integers" not in found.summary
+    assert "recorded" in found.summary
+
+
+def test_bfloat16_throughout_is_not_taken_for_another_function():
+    """The narrowest arithmetic there is, added one by one: far from the truth, but never called wrong."""
+
+    def compute(problem, operands):
+        x, w = (operands[n].astype(ml_dtypes.bfloat16) for n in ("x", "w"))
+        total = np.zeros(problem.out_shape, ml_dtypes.bfloat16)
+        x = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+        for c in range(8):
+            for i in range(3):
+                for j in range(3):
+                    window = x[:, None, c, i : i + 10, j : j + 12]
+                    total = total + window * w[None, :, c, i, j, None, None]
+        return total.astype(np.float32)
+
+    for seed in range(5):
+        (side,) = samebits.compare(TEXT, [PlantedRunner("bfloat16", compute=compute)], seed=seed).sides
+        assert side.verdict == "undecided"
+
+
+def test_overflow_at_the_edge_of_the_format_is_within_the_bound():
+    problem = parse_problem_text("conv1d x=1x3x1 w=1x3x1 dtype=float16")
+    operands = {
+        "x": np.array([65504, 16, -(2.0**-12)], np.float16).reshape(1, 3, 1),
+        "w": np.ones((1, 3, 1), np.float16),
+    }
+    (side,) = samebits.compare(Case(problem, operands, {"float32": np.full((1, 1, 1), np.inf, np.float16)})).sides
+    assert side.verdict == "rounding"
+    (side,) = samebits.compare(Case(problem, operands, {"lower": np.full((1, 1, 1), -np.inf, np.float16)})).sides
+    assert side.verdict == "undecided"
+
+
+def test_an_infinite_weight_over_padding_leaves_a_bound():
+    problem = parse_problem_text("conv1d x=1x1x4 w=1x1x3 padding=1")
+    operands = {
+        "x": np.float32([1, 0.1, 0.3, 0.7]).reshape(1, 1, 4),
+        "w": np.float32([np.inf, 0.1, 0.3]).reshape(1, 1, 3),
+    }
+    result = samebits.compute_truth(problem, operands).values
+    result[0, 0, 0] = np.nextafter(result[0, 0, 0], np.float32(1))
+    (side,) = samebits.compare(Case(problem, operands, {"near": result})).sides
+    assert side.verdict == "rounding"

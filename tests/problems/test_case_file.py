@@ -2,6 +2,8 @@
 
 import contextlib
 import io
+import os
+import pickle
 import zipfile
 
 import ml_dtypes
@@ -108,3 +110,36 @@ def test_paths_that_are_no_case_are_said(tmp_path):
     (tmp_path / "text.npz").write_text("hello")
     with pytest.raises(CaseFileError, match=r"no \.npz archive"):
         load_case(tmp_path / "text.npz")
+    os.mkfifo(tmp_path / "fifo.npz")
+    with pytest.raises(CaseFileError, match="no regular file"):
+        load_case(tmp_path / "fifo.npz")
+    with pytest.raises(CaseFileError):
+        load_case("x" * 5000 + ".npz")
+
+
+@pytest.mark.parametrize(
+    "content", [b"hello", pickle.dumps([1]), b"\x93NUMPY\x09\x00", b"\x93NUMPY\x01\x00\x06\x00{'a':("]
+)
+@pytest.mark.parametrize("name", ["problem", "x"])
+def test_an_entry_that_is_no_array_is_refused(tmp_path, name, content):
+    write(tmp_path / "c.npz", **{name: None})
+    with zipfile.ZipFile(tmp_path / "c.npz", "a") as archive:
+        archive.writestr(f"{name}.npy", content)
+    with pytest.raises(CaseFileError) as caught:
+        load_case(tmp_path / "c.npz")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_entry_larger_than_its_problem_needs_is_not_read(tmp_path):
+    path = write(tmp_path / "c.npz", x=np.zeros((1, 1, 10**6), np.float32))
+    with pytest.raises(CaseFileError, match="x has 4,000,1"):
+        load_case(path)
+
+
+def test_names_are_made_printable(tmp_path):
+    path = write(
+        tmp_path / "c.npz", a=np.zeros((1, 1, 3), np.float32), name_a=np.array("\x1b]0;owned\x07 [bold]" + "y" * 200)
+    )
+    (name,) = load_case(path).results
+    assert name.isprintable()
+    assert len(name) == 80

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 import samebits
-from samebits.errors import OperandError, ProblemShapeError
+from samebits.errors import OperandError, ProblemShapeError, ResourceLimitError, SamebitsError
 
 
 def integers(shape, seed=0):
@@ -76,3 +76,42 @@ def test_what_does_not_fit_is_said():
         samebits.conv1d(np.ones((1, 1, 3), np.float32), np.ones((1, 1, 3)))
     with pytest.raises(ProblemShapeError, match="stride"):
         samebits.conv1d(integers((1, 1, 9)), integers((1, 1, 3)), stride=(1, 2))
+
+
+def test_views_of_every_kind_give_the_same_as_their_copies():
+    x, w = integers((2, 4, 9, 8)), integers((6, 4, 3, 2), 1)
+    expected = samebits.conv2d(x, w)
+    padded = np.zeros((2, 4, 18, 24), np.float32)
+    padded[:, :, ::2, ::3] = x
+    read_only = x.copy()
+    read_only.flags.writeable = False
+    unaligned = np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(x.shape)
+    views = {
+        "Fortran order": np.asfortranarray(x),
+        "strided": padded[:, :, ::2, ::3],
+        "negative strides": np.ascontiguousarray(x[:, :, ::-1, ::-1])[:, :, ::-1, ::-1],
+        "read-only": read_only,
+        "big-endian": x.astype(">f4"),
+        "unaligned": unaligned,
+        "transposed torch": torch.from_numpy(np.ascontiguousarray(x.transpose(0, 2, 3, 1))).permute(0, 3, 1, 2),
+    }
+    for name, view in views.items():
+        np.testing.assert_array_equal(np.asarray(samebits.conv2d(view, w)), expected, err_msg=name)
+
+
+def test_numpy_integers_are_numbers_and_other_things_are_refused():
+    x, w = integers((1, 2, 9)), integers((3, 2, 3))
+    assert samebits.conv1d(x, w, stride=np.int64(2)).shape == (1, 3, 4)
+    for wrong in ({"stride": None}, {"stride": 1.0}, {"groups": "1"}, {"padding": None}, {"padding": "full"}):
+        with pytest.raises(ProblemShapeError):
+            samebits.conv1d(x, w, **wrong)
+    with pytest.raises(SamebitsError):
+        samebits.conv1d(x, w[0], padding="same")
+    with pytest.raises(ResourceLimitError):
+        samebits.conv_transpose1d(x, integers((2, 3, 3)), stride=2**39)
+
+
+def test_torch_float8_comes_back_as_torch_float8():
+    x = torch.from_numpy(integers((1, 2, 5))).to(torch.float8_e4m3fn)
+    got = samebits.conv1d(x, torch.ones((1, 2, 1)).to(torch.float8_e4m3fn))
+    assert got.dtype == torch.float8_e4m3fn

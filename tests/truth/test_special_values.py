@@ -1,5 +1,9 @@
 """Infinities, NaN, padding and signed zeros: what IEEE 754 must give, worked out by hand."""
 
+import subprocess
+import sys
+
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -12,7 +16,8 @@ INF, NAN = np.inf, np.nan
 def run_1d(x, w, attributes="", bias=None, dtype="float32"):
     x, w = np.array(x, dtype).reshape(1, 1, -1), np.array(w, dtype).reshape(1, 1, -1)
     flag = "" if bias is None else "bias"
-    problem = parse_problem_text(f"conv1d x=1x1x{x.size} w=1x1x{w.size} {flag} {attributes} dtype={dtype}")
+    name = np.dtype(dtype).name
+    problem = parse_problem_text(f"conv1d x=1x1x{x.size} w=1x1x{w.size} {flag} {attributes} dtype={name}")
     operands = {"x": x, "w": w} | ({} if bias is None else {"bias": np.array([bias], dtype)})
     return compute_truth(problem, operands).values.ravel()
 
@@ -81,3 +86,34 @@ def test_many_non_finite_operands_leave_finite_outputs_correct():
     window[1, :, 4:7, 6:9] = True
     assert np.isnan(got[window]).all()
     np.testing.assert_array_equal(got[~window], clean[~window])
+
+
+def test_an_addition_whose_error_term_overflows_is_not_lost():
+    largest = np.finfo(np.float64).max
+    got = run_1d([-1.5 * 2.0**971, largest], [1, 1], dtype="float64")
+    np.testing.assert_array_equal(got, [largest - 2.0**971])
+    got = run_1d([-1.5 * 2.0**971, largest, -largest, 1.5 * 2.0**971, 1], [1] * 5, dtype="float64")
+    np.testing.assert_array_equal(got, [1])
+
+
+@pytest.mark.parametrize("then", ["relu", "clip(-1000,1000)", "clip(-inf,inf)"])
+def test_a_bound_beyond_a_format_without_infinity_does_not_bind(then):
+    got = run_1d([1, -2, 3, 4], [1], f"then={then}", dtype=ml_dtypes.float8_e4m3fn)
+    expected = [1, 0, 3, 4] if then == "relu" else [1, -2, 3, 4]
+    np.testing.assert_array_equal(got.astype(np.float64), expected)
+
+
+def test_a_program_that_flushes_subnormals_does_not_change_the_truth():
+    code = (
+        "import torch, numpy as np, samebits\n"
+        "x = np.array([1e-40, 1e-30], np.float32).reshape(1, 1, 2)\n"
+        "assert torch.set_flush_denormal(True)\n"
+        "y = samebits.conv1d(x, np.array([[[1.0]]], np.float32))\n"
+        "z = samebits.conv1d(x, np.array([[[1e-10]]], np.float32))\n"
+        "print(y.view(np.uint32).ravel(), z.view(np.uint32).ravel())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    x = np.float32([1e-40, 1e-30])
+    # Products of two float32 are exact in float64, so one cast rounds them correctly.
+    products = (x.astype(np.float64) * np.float64(np.float32(1e-10))).astype(np.float32)
+    assert done.stdout.split() == f"{x.view(np.uint32)} {products.view(np.uint32)}".split()

@@ -1,5 +1,5 @@
 """How far from the truth a result may be without being at fault, derived and not guessed."""
 
-from samebits.bounds.any_order import accumulator_format, bound_errors
+from samebits.bounds.any_order import accumulator_format, bound_errors, bound_narrowest_errors
 
-__all__ = ["accumulator_format", "bound_errors"]
+__all__ = ["accumulator_format", "bound_errors", "bound_narrowest_errors"]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from samebits.contraction.magnitudes import sum_magnitudes
 from samebits.contraction.running import Progress
-from samebits.formats.format import FLOAT32, Format, find_format
+from samebits.formats.format import BFLOAT16, FLOAT16, FLOAT32, Format, find_format
 from samebits.problems import Problem
 
 
@@ -58,3 +58,24 @@ def bound_errors(
             bias = np.abs(operands["bias"].astype(np.float64)).reshape((1, -1) + (1,) * problem.rank)
             converted = 2 * converted + unit * bias
         return summed + of_truth + converted
+
+
+def bound_narrowest_errors(
+    problem: Problem, truth: np.ndarray, magnitudes: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """The largest error of the same function computed wholly in bfloat16: a result beyond it is another function.
+
+    Operands, products and all partial sums rounded with u = 2^-8: every term passes n + 3 roundings, so the error is at
+    most g S with g = (n + 3) u / (1 - (n + 3) u) (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed.,
+    lemma 3.1), n the number of terms; infinite from n + 3 = 256 on, where nothing can be said. Each term may besides be
+    lost below float16's smallest normal number, 2^-14, and the result is rounded to its own format and to bfloat16.
+    """
+    unit = float(BFLOAT16.unit_roundoff)
+    roundings = (problem.reduction_length + (1 if problem.bias else 0) + 3) * unit
+    if roundings >= 1.0:
+        return np.full(problem.out_shape, np.inf)
+    growth = roundings / (1.0 - roundings)
+    lost = (problem.reduction_length + 1) * 2.0**FLOAT16.smallest_normal_exponent
+    with np.errstate(over="ignore", invalid="ignore"):
+        summed = growth * magnitudes + lost
+        return summed + 4 * unit * (np.abs(truth.astype(np.float64)) + summed)

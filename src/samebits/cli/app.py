@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,10 @@ from samebits.errors import SamebitsError
 from samebits.version import VERSION
 
 AGREE, DIFFER, TROUBLE = 0, 1, 2
+# The status of a process that SIGINT ended, by shell convention.
+_INTERRUPTED = 130
+_LONGEST_LINE = 2000
+_OPTIONS = ("--on", "--data", "--seed", "--time-limit")
 app = typer.Typer(
     name="samebits",
     help="Two convolutions disagree: which is right, does it matter, and where do they differ.",
@@ -46,7 +51,7 @@ def compare_command(
     ),
     seed: Annotated[int, typer.Option(help="seed of the random operands", min=0)] = 0,
     time_limit: Annotated[
-        float, typer.Option(help="seconds each engine has for loading and for each run", min=0.1)
+        float, typer.Option(help="seconds each engine has for loading and for each run", min=0.1, max=1e6)
     ] = 300,
     as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
 ) -> int:
@@ -121,12 +126,22 @@ def _installed_engines() -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
+    if sys.stdout is None or sys.stderr is None:
+        return TROUBLE
+    for stream in (sys.stdout, sys.stderr):
+        # What a terminal cannot show must not end the answer.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
-        status = app(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+        given = sys.argv[1:] if arguments is None else arguments
+        status = app(args=[_protect_problem(a) for a in given], standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else AGREE
     except typer.Exit as error:
-        return error.exit_code
+        return _complain("interrupted") if error.exit_code == _INTERRUPTED else error.exit_code
+    except SystemExit:
+        # So rich ends a program whose output nobody reads any more.
+        return _end_output()
     except TyperException as error:
         return _complain(error.format_message())
     except SamebitsError as error:
@@ -134,13 +149,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _complain("interrupted")
     except BrokenPipeError:
-        # Whoever read our output has gone; leave nothing for the interpreter to flush into the closed pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return TROUBLE
+        return _end_output()
     except MemoryError:
         return _complain("memory ran out; make the batch or the spatial size smaller")
+    except OSError as error:
+        _end_output()
+        return _complain(f"output could not be written: {error.strerror}")
+
+
+def _protect_problem(argument: str) -> str:
+    """A quoted benchdnn line may begin with its own options; a space before it keeps it from being taken for ours."""
+    name = argument.partition(" ")[0].partition("=")[0]
+    return f" {argument}" if argument.startswith("--") and " " in argument and name not in _OPTIONS else argument
+
+
+def _end_output() -> int:
+    """Whoever read our output has gone; leaves nothing for the interpreter to flush into a closed pipe."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return TROUBLE
 
 
 def _complain(says: str) -> int:
-    print(f"samebits: {' '.join(says.split())}", file=sys.stderr)
+    print(f"samebits: {' '.join(says.split())[:_LONGEST_LINE]}", file=sys.stderr)
     return TROUBLE

@@ -19,7 +19,7 @@ class Narrator:
     def __init__(self) -> None:
         self._console = Console(stderr=True)
         self._status: Status | None = None
-        self._what = "starting (the first run of a kind compiles for a few seconds)"
+        self._what = "starting (a new installation compiles once, for half a minute)"
         self._said = ""
         self._said_at = 0.0
         self._lock = threading.Lock()

@@ -20,16 +20,19 @@ VERDICT_STYLES = {
 }
 
 
+# Beyond this a count of representable numbers says that the sum is small, not that the error is large.
+MANY_ULPS = 1000
+
+
 def show_comparison(found: Comparison, console: Console | None = None) -> None:
     """Prints a comparison to the console (standard output by default)."""
     console = console or Console(highlight=False)
     outputs = f"{found.outputs:,} output{'s' if found.outputs != 1 else ''}"
-    console.print(Text(found.problem, style="bold"), Text(f"  {outputs}, {found.reduction_length:,} products each"))
-    console.print(Text(f"operands: {found.data}"))
+    console.print(Text(found.problem, style="bold"))
+    console.print(Text(f"{outputs}, {found.reduction_length:,} products each; operands: {found.data}", style="dim"))
     console.print()
-    console.print(
-        Text(f"{found.verdict.upper():<11}", style=VERDICT_STYLES[found.verdict]), Text(found.summary), sep=""
-    )
+    verdict = Text(f"{found.verdict.upper():<11}", style=VERDICT_STYLES[found.verdict])
+    console.print(verdict.append(Text(found.summary, style="not bold default")))
     console.print()
     console.print(Padding(_table(found), (0, 0, 0, 2)))
     if found.truth is not None:
@@ -41,23 +44,23 @@ def show_comparison(found: Comparison, console: Console | None = None) -> None:
 
 def _table(found: Comparison) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("engine", overflow="fold", min_width=18)
-    for heading in ("verdict", "from the truth", "of its bound", "on exact data"):
+    table.add_column("engine", overflow="fold")
+    for heading in ("verdict", "from truth", "of bound", "exact data"):
         table.add_column(heading, no_wrap=True)
     for side in found.sides:
-        verdict = Text(side.verdict, style=VERDICT_STYLES[side.verdict])
-        table.add_row(_format_name(side), verdict, *_format_numbers(side))
+        verdict = Text("-") if side.failure else Text(side.verdict, style=VERDICT_STYLES[side.verdict])
+        table.add_row(Text(_format_name(side)), verdict, *_format_numbers(side))
     return table
 
 
 def _values(found: Comparison) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column("engine", overflow="fold", min_width=18)
+    table.add_column("engine", no_wrap=True)
     table.add_column("values", overflow="fold")
     table.add_row("the truth", _format_values(found.truth))
     for side in found.sides:
         if side.values:
-            table.add_row(side.name, _format_values(side.values))
+            table.add_row(Text(side.name), _format_values(side.values))
     return table
 
 
@@ -66,7 +69,8 @@ def _format_name(side: Side) -> str:
         return f"{side.name} (recorded)"
     name, _, settings = side.name.partition(":")
     version = f" {side.version}" if side.version and name != "truth" else ""
-    return f"{name}{version}\n  {settings}" if settings else f"{name}{version}"
+    lines = [f"{name}{version}", *(f"  {part}" for part in settings.split(",") if part)]
+    return "\n".join(lines)
 
 
 def _format_numbers(side: Side) -> tuple[str, str, str]:
@@ -74,7 +78,7 @@ def _format_numbers(side: Side) -> tuple[str, str, str]:
         return side.failure.kind, "", ""
     error = side.error
     assert error is not None
-    ulp = "not comparable" if error.max_ulp is None or error.max_ulp == float("inf") else f"{error.max_ulp:,.0f} ulp"
+    ulp = "no number" if error.max_ulp is None or error.max_ulp == float("inf") else _format_ulps(error.max_ulp)
     share = "beyond any" if error.max_over_bound in (None, float("inf")) else f"{error.max_over_bound:.2g}"
     exact = side.exact_data
     if not exact:
@@ -83,7 +87,11 @@ def _format_numbers(side: Side) -> tuple[str, str, str]:
         said = f"{exact.differing:,} wrong" if side.verdict == "wrong" else f"{exact.differing:,} differ"
     else:
         said = "right"
-    return "0 ulp, the truth" if error.max_ulp == 0 else ulp, share, said
+    return "0 ulp" if error.max_ulp == 0 else ulp, share, said
+
+
+def _format_ulps(count: float) -> str:
+    return f"{count:,.0f} ulp" if count < MANY_ULPS else f"{count:.1e} ulp"
 
 
 def _format_values(values: list[float | None] | None) -> str:
@@ -96,7 +104,7 @@ def _notes(found: Comparison) -> Table:
     table.add_column("about", style="dim", no_wrap=True)
     table.add_column("says", overflow="fold")
     for about, says in _remarks(found):
-        table.add_row(about, says)
+        table.add_row(about, Text(says))
     return table
 
 
@@ -111,6 +119,8 @@ def _remarks(found: Comparison) -> Iterator[tuple[str, str]]:
             yield from (
                 ("why", f"{side.name}: {e.says}") for e in side.evidence if e.kind in ("structure", "statistic")
             )
+    if any(s.verdict == "rounding" and s.error and (s.error.max_ulp or 0) >= MANY_ULPS for s in found.sides):
+        yield "ulp", "many ulp within the bound stand beside a small sum of large terms, which cancel"
     worst = _worst_side(found)
     if worst:
         yield "worst", _say_worst(worst)
@@ -165,6 +175,9 @@ def _say_next(found: Comparison) -> str:
     culprits = [s.name for s in found.sides if not is_agreement(s.verdict) and s.engine and not s.failure]
     if not culprits:
         return "samebits doctor shows the engines that are here; put the same case to them with --on ENGINE"
+    noted = [s for s in found.sides if s.name in culprits and any(e.kind == "setting" for e in s.evidence)]
+    if noted:
+        return "ask again with the setting named in the note"
     return f"ask {culprits[0].partition(':')[0]} again under another setting; samebits doctor lists what it takes"
 
 

@@ -48,6 +48,6 @@ def _variables(found: Inventory, console: Console) -> None:
     for heading in ("in force", "value", "from", "what it does"):
         table.add_column(heading, overflow="fold")
     for engine, variable in rows:
-        table.add_row(f"{engine} {variable.name}", variable.value, variable.origin, variable.says)
+        table.add_row(f"{engine} {variable.name}", Text(variable.value), variable.origin, variable.says)
     console.print()
     console.print(Padding(table, (0, 0, 0, 2)))

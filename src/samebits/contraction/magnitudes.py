@@ -24,15 +24,16 @@ def sum_magnitudes(
 ) -> npt.NDArray[np.float64]:
     """Upper bounds of the sums of |x| |w| (and |bias|), float64 of shape `problem.out_shape`.
 
-    At most 1 + 2^-30 times the exact sums. Non-finite operands give non-finite sums.
+    At most 1 + 2^-30 times the exact sums. Non-finite operands count as 0: a sum that really has such a term is not
+    finite itself, and over padding an infinite weight has no term.
     """
     plan = plan_contractions(problem)
-    rows, rows_table = as_codes(np.abs(operands[plan.rows_operand]))
-    source, source_table = as_codes(np.abs(operands[plan.source_operand]))
+    rows, rows_table = as_codes(_finite_magnitudes(operands[plan.rows_operand]))
+    source, source_table = as_codes(_finite_magnitudes(operands[plan.source_operand]))
     out = np.empty(problem.out_shape)
 
     def work(c: Contraction, blocks: Blocks, first: int, last: int, buffers: Buffers) -> None:
-        start = np.abs(operands["bias"]).astype(np.float64) if problem.bias else np.zeros(c.groups * c.rows)
+        start = _finite_magnitudes(operands["bias"]).astype(np.float64) if problem.bias else np.zeros(c.groups * c.rows)
         _write_sums(first, last, c, blocks, rows, rows_table, source, source_table, start, out.reshape(-1), buffers)
 
     if plan.count_gaps():
@@ -40,6 +41,10 @@ def sum_magnitudes(
         out[:] = np.abs(operands["bias"]).astype(np.float64).reshape(channels) if problem.bias else 0.0
     run_tiles(plan, work, threads=threads, progress=progress)
     return out
+
+
+def _finite_magnitudes(array: np.ndarray) -> np.ndarray:
+    return np.abs(np.where(np.isfinite(array), array, np.zeros(1, array.dtype)))
 
 
 @njit(nogil=True, cache=True)

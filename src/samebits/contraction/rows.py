@@ -45,7 +45,7 @@ def sum_row_magnitudes(c, group, row, rows, table):
     return total
 
 
-@njit(inline="always")
+@njit(nogil=True, cache=True)
 def _merge_runs(strides, count):
     """The four loops over a row's terms, inner ones merged where possible: (length, step, depth, planes, lines)."""
     length, step, lines = _merge_run(count[3], strides[5], count[2], strides[4])
@@ -57,7 +57,7 @@ def _merge_runs(strides, count):
     return length, step, depth, planes, lines
 
 
-@njit(inline="always")
+@njit(nogil=True, cache=True)
 def _merge_run(length, step, count, stride):
     """An inner loop (length, step) and the one around it (count, stride) as one: (length, step, outer count)."""
     if length == 1:
@@ -67,7 +67,7 @@ def _merge_run(length, step, count, stride):
     return length, step, count
 
 
-@njit(inline="always")
+@njit(nogil=True, cache=True)
 def pack_rows(c, tile, chunk, count, first, rows, table, packed):
     """Packs the chunk of LANES rows, term by term; rows beyond the tile's last are zero."""
     strides = c.rows_strides
@@ -84,7 +84,7 @@ def pack_rows(c, tile, chunk, count, first, rows, table, packed):
                 n += length * LANES
 
 
-@njit(inline="always")
+@njit(nogil=True, cache=True)
 def _pack_run(rows, at, step, row_stride, length, present, table, packed, n):
     """Transposes a run of terms, a few at a time, row by row: rows often lie a power of two apart, in one cache set."""
     for first in range(0, length, LANES):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import queue
 from collections.abc import Callable
@@ -21,6 +23,8 @@ JOBS_PER_THREAD = 6
 # Working memory of threads that have finished, for the next ones: fresh pages cost more than some layers take.
 _arenas: queue.SimpleQueue[np.ndarray] = queue.SimpleQueue()
 _LARGEST_KEPT_DOUBLES = 2**21
+# FE_DFL_ENV of the C library: the environment a program starts with.
+_DEFAULT_ENVIRONMENT = ctypes.c_void_p(-1)
 
 
 def run_tiles(plan: Plan, work: Work, *, threads: int | None = None, progress: Progress | None = None) -> None:
@@ -37,7 +41,7 @@ def run_tiles(plan: Plan, work: Work, *, threads: int | None = None, progress: P
             _arenas.put(arena)
         return last - first
 
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(threads, initializer=_reset_float_environment) as pool:
         futures = []
         for c, blocks in jobs:
             step = max(1, -(-blocks.tasks // (threads * JOBS_PER_THREAD)))
@@ -47,6 +51,15 @@ def run_tiles(plan: Plan, work: Work, *, threads: int | None = None, progress: P
             done += future.result()
             if progress:
                 progress(done / total)
+
+
+def _reset_float_environment() -> None:
+    """Round to nearest and keep subnormals in this thread, whatever the program around us has set in its own.
+
+    A thread inherits the processor's modes from the one that starts it, and frameworks flush subnormals to zero.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).fesetenv(_DEFAULT_ENVIRONMENT)
 
 
 def count_cores() -> int:
@@ -67,7 +80,9 @@ def _take_arena(size: int) -> npt.NDArray[np.float64]:
 
 def as_codes(array: np.ndarray) -> tuple[np.ndarray, npt.NDArray[np.float32]]:
     """The array as tiles read it: float32 and float64 flat as they are, narrower ones as codes with a value table."""
-    flat = np.ascontiguousarray(array).reshape(-1)
+    # Compiled code is made for one type of array: read-only, as a view of any array can be.
+    flat = np.require(array, requirements=["C", "A"]).reshape(-1).view()
+    flat.flags.writeable = False
     if flat.dtype in (np.float32, np.float64):
         return flat, np.zeros(1, np.float32)
     codes = np.dtype(f"uint{8 * flat.dtype.itemsize}")

@@ -52,7 +52,7 @@ def locate_tile(c, blocks, task):
     )  # fmt: skip
 
 
-@njit(inline="always")
+@njit(nogil=True, cache=True)
 def _digit(number, size, block):
     pieces = (size + block - 1) // block
     return number % pieces * block, number // pieces
@@ -66,10 +66,12 @@ def sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buf
     """
     lanes = (tile.rows + LANES - 1) // LANES * LANES
     first = buffers.sums[0]
-    first[:lanes] = 0.0
-    first[: tile.rows] = start[tile.group * c.rows + tile.row : tile.group * c.rows + tile.row + tile.rows]
+    for m in range(lanes):
+        first[m] = start[tile.group * c.rows + tile.row + m] if m < tile.rows else 0.0
     for p in range(1, buffers.sums.shape[0]):
-        buffers.sums[p, :lanes] = first[:lanes]
+        sums = buffers.sums[p]
+        for m in range(lanes):
+            sums[m] = first[m]
     for m in range(tile.rows):
         buffers.magnitudes[m] = sum_row_magnitudes(c, tile.group, tile.row + m, rows, rows_table)
     positions = _place_outputs(c, blocks, tile, buffers.bases)
@@ -91,7 +93,7 @@ def sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buf
     return _float_from_bits(largest)
 
 
-@njit(inline="always")
+@njit(nogil=True, cache=True)
 def _place_outputs(c, blocks, tile, bases):
     """The window offset of every output of the tile; the tail of the last microkernel call repeats the first."""
     n = 0
@@ -111,12 +113,12 @@ def _place_outputs(c, blocks, tile, bases):
     return whole
 
 
-@njit(inline="always")
+@njit(nogil=True, cache=True)
 def _first(steps, count):
     return min(steps * (count - 1), 0)
 
 
-@njit(inline="always")
+@njit(nogil=True, cache=True)
 def _place_terms(c, blocks, count, offsets):
     size0, size1, size2 = blocks.window
     n = 0
@@ -131,7 +133,7 @@ def _place_terms(c, blocks, count, offsets):
                     n += 1
 
 
-@njit(inline="always")
+@njit(nogil=True, cache=True)
 def _copy_window(c, blocks, tile, chunk, count, source, table, window):
     """Copies the chunk's source as float64 with zeros where there is none; returns the bits of the largest |value|."""
     size0, size1, size2 = blocks.window
@@ -161,27 +163,33 @@ def _copy_window(c, blocks, tile, chunk, count, source, table, window):
             for s0 in range(size0):
                 at0 = low0 + s0 * grid0
                 if 0 <= at0 < c.source_size[0]:
-                    window[line : line + top * size2] = 0.0
-                    window[line + bottom * size2 : line + size1 * size2] = 0.0
+                    _clear(window[line : line + top * size2])
+                    _clear(window[line + bottom * size2 : line + size1 * size2])
                     at = plane + at0 * c.source_strides[3] + (low1 + top * grid1) * c.source_strides[4] + low2
                     if is_whole:
                         _copy_run(source, at, 1, table, window, line + top * size2, (bottom - top) * size2)
                     else:
                         for s1 in range(top, bottom):
                             n = line + s1 * size2
-                            window[n : n + begin] = 0.0
+                            _clear(window[n : n + begin])
                             _copy_run(source, at + begin * grid2, grid2, table, window, n + begin, end - begin)
-                            window[n + end : n + size2] = 0.0
+                            _clear(window[n + end : n + size2])
                             at += grid1 * c.source_strides[4]
                 else:
-                    window[line : line + size1 * size2] = 0.0
+                    _clear(window[line : line + size1 * size2])
                 line += size1 * size2
         first = d * blocks.batch * volume
         largest = max(largest, _largest_bits(window[first : first + tile.items * volume]))
     return largest
 
 
-@njit(inline="always")
+@njit(nogil=True, cache=True)
+def _clear(run):
+    for i in range(run.size):
+        run[i] = 0.0
+
+
+@njit(nogil=True, cache=True)
 def _copy_run(source, at, step, table, window, n, count):
     """window[n + i] = source[at + i * step]; through slices, whose indices are known not to be negative."""
     target = window[n : n + count]
@@ -195,7 +203,7 @@ def _copy_run(source, at, step, table, window, n, count):
             target[i] = load(run, i * step, table)
 
 
-@njit(inline="always")
+@njit(nogil=True, cache=True)
 def _largest_bits(values):
     """The bits of the largest finite magnitude: for floats of one sign, order of bits is order of values."""
     bits = values.view(np.int64)
@@ -206,14 +214,14 @@ def _largest_bits(values):
     return largest
 
 
-@njit(inline="always")
+@njit(nogil=True, cache=True)
 def _float_from_bits(bits):
     cell = np.empty(1, np.int64)
     cell[0] = bits
     return cell.view(np.float64)[0]
 
 
-@njit(inline="always")
+@njit(nogil=True, cache=True)
 def _add_chunk(c, tile, chunk, count, rows, table, positions, buffers):
     terms = count[0] * count[1] * count[2] * count[3]
     stride = buffers.sums.shape[1]

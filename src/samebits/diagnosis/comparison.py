@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -11,11 +12,11 @@ from typing import Literal
 
 import numpy as np
 
-from samebits.bounds import bound_errors
+from samebits.bounds import bound_errors, bound_narrowest_errors
 from samebits.contraction.magnitudes import sum_magnitudes
-from samebits.diagnosis.judging import judge_all, judge_side, summarize
+from samebits.contraction.memory import count_available_bytes
+from samebits.diagnosis.judging import Measured, judge_all, judge_side
 from samebits.diagnosis.measuring import (
-    Distances,
     compare_results,
     find_worst,
     mark_differing_bits,
@@ -23,14 +24,15 @@ from samebits.diagnosis.measuring import (
     summarize_error,
 )
 from samebits.diagnosis.places import describe_places
-from samebits.errors import EngineFailure, ResourceLimitError, SamebitsError
+from samebits.diagnosis.summary import summarize
+from samebits.errors import ArgumentError, EngineFailure, ResourceLimitError, SamebitsError
 from samebits.findings import Comparison, Evidence, ExactData, Failure, Side
 from samebits.problems import Problem, format_problem
 from samebits.problems.case_file import Case, load_case
 from samebits.problems.operands import make_exact, make_normal, make_uniform
 from samebits.problems.reading import read_problem
 from samebits.registry import open_runner
-from samebits.runner import Identity, Runner
+from samebits.runner import Identity, Runner, check_result
 from samebits.truth import Truth, compute_truth
 from samebits.version import VERSION
 
@@ -42,6 +44,7 @@ MAKERS: dict[str, Callable[[Problem, int], dict[str, np.ndarray]]] = {
 }
 # Results of up to this many outputs are shown value by value.
 FEW_OUTPUTS = 16
+LONGEST_TIME_LIMIT_S = 1e6
 Report = Callable[[str, float], None]
 
 
@@ -53,6 +56,7 @@ class _Bench:
     operands: dict[str, np.ndarray]
     truth: Truth
     bound: np.ndarray
+    narrowest: np.ndarray
 
 
 @dataclass
@@ -85,6 +89,7 @@ def compare(
     A runner that fails is a finding of its side. `report` hears what is being done and the share done. Raises
     SamebitsError for a subject, a runner's text or a size that cannot be dealt with.
     """
+    _check_arguments(on, data, seed, time_limit_s)
     case = _as_case(subject)
     problem = case.problem if isinstance(case, Case) else case
     say = report or (lambda what, share: None)
@@ -109,6 +114,8 @@ def compare(
 def _as_case(subject: str | Path | Problem | Case) -> Problem | Case:
     if isinstance(subject, (Problem, Case)):
         return subject
+    if not isinstance(subject, (str, Path)):
+        raise ArgumentError(f"a problem, its text, a case or its path is needed, not {type(subject).__name__}")
     if isinstance(subject, Path) or is_case_path(subject):
         return load_case(subject)
     return read_problem(subject)
@@ -116,7 +123,12 @@ def _as_case(subject: str | Path | Problem | Case) -> Problem | Case:
 
 def is_case_path(text: str) -> bool:
     """Whether a subject's text is a case file's path rather than a problem."""
-    return text.endswith(".npz") or (len(text) < 4096 and "\0" not in text and Path(text).is_file())
+    if text.endswith(".npz"):
+        return True
+    # A text too long or too odd for a path is none.
+    with contextlib.suppress(OSError, ValueError):
+        return Path(text).is_file()
+    return False
 
 
 def _open_all(on: Sequence[str | Runner], time_limit_s: float) -> list[Runner]:
@@ -132,12 +144,26 @@ def _open_all(on: Sequence[str | Runner], time_limit_s: float) -> list[Runner]:
     return opened
 
 
+def _check_arguments(on: Sequence[str | Runner], data: str, seed: int, time_limit_s: float) -> None:
+    """Raises ArgumentError for what `compare` does not take."""
+    if data not in MAKERS:
+        raise ArgumentError(f"data must be one of {', '.join(MAKERS)}, not {data!r}")
+    if not isinstance(seed, int) or seed < 0:
+        raise ArgumentError(f"seed must be a whole number from 0, not {seed!r}")
+    if not isinstance(time_limit_s, (int, float)) or not 0 < time_limit_s <= LONGEST_TIME_LIMIT_S:
+        raise ArgumentError(f"time_limit_s must be above 0 and at most {LONGEST_TIME_LIMIT_S:g}, not {time_limit_s!r}")
+    if isinstance(on, str) or not isinstance(on, Sequence):
+        raise ArgumentError(f"on must be a list of engine texts or runners, not {on!r}")
+    for runner in on:
+        if not isinstance(runner, (str, Runner)):
+            raise ArgumentError(f"{runner!r} is neither an engine's text nor a runner")
+
+
 def _check_memory(problem: Problem, sides: int) -> None:
     """Raises ResourceLimitError if operands, truth, bound and results would not fit in what is free now."""
     operands = sum(math.prod(s) for s in problem.operand_shapes.values()) * 8 * 3
     results = math.prod(problem.out_shape) * 8 * (4 + sides)
-    needed = operands + results
-    available = _available_bytes()
+    needed, available = operands + results, count_available_bytes()
     if needed > 0.8 * available:
         raise ResourceLimitError(
             f"{format_problem(problem)} needs about {needed / 2**30:.1f} GiB to compare, and"
@@ -145,31 +171,27 @@ def _check_memory(problem: Problem, sides: int) -> None:
         )
 
 
-def _available_bytes() -> float:
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return 2**33
-    return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-
-
 def _prepare(problem: Problem, operands: dict[str, np.ndarray], what: str, say: Report) -> _Bench:
     truth = compute_truth(problem, operands, progress=lambda share: say(f"computing {what}", share))
     magnitudes = sum_magnitudes(problem, operands, progress=lambda share: say(f"bounding errors on {what}", share))
     rounds = what != "exact integers"
     bound = bound_errors(problem, operands, truth.values, magnitudes=magnitudes, rounds_result=rounds)
-    return _Bench(problem, operands, truth, bound)
+    narrowest = bound_narrowest_errors(problem, truth.values, magnitudes)
+    return _Bench(problem, operands, truth, bound, narrowest)
 
 
 def _run(runner: Runner, exact: _Bench, bench: _Bench) -> _Ran:
     ran = _Ran(runner.text, runner.text)
+    problem = bench.problem
     try:
         ran.identity = runner.identify()
         ran.notes = list(ran.identity.notes)
-        ran.on_exact = runner.run(exact.problem, exact.operands)
-        ran.result = runner.run(bench.problem, bench.operands)
+        ran.on_exact = check_result(problem, runner.run(problem, exact.operands))
+        ran.result = check_result(problem, runner.run(problem, bench.operands))
     except EngineFailure as error:
         ran.failure = Failure(error.kind, str(error))  # type: ignore[arg-type]
+    except Exception as error:  # A runner is anybody's code: whatever it raises is a finding of its side.
+        ran.failure = Failure("error", f"{type(error).__name__}: {error}")
     return ran
 
 
@@ -188,7 +210,7 @@ def _conclude(bench: _Bench, exact: _Bench, ran: list[_Ran], data: str) -> Compa
     sides = [_judge(bench, exact, r) for r in ran]
     results = [(r.name, r.result) for r in ran if r.result is not None]
     differences = [compare_results(problem, a, b) for a, b in itertools.combinations(results, 2)]
-    verdict = judge_all(sides, differences)
+    verdict = judge_all([s.verdict for s in sides if s.failure is None or s.verdict == "wrong"], differences)
     return Comparison(
         problem=format_problem(problem),
         verdict=verdict,
@@ -205,16 +227,17 @@ def _conclude(bench: _Bench, exact: _Bench, ran: list[_Ran], data: str) -> Compa
 
 
 def _judge(bench: _Bench, exact: _Bench, ran: _Ran) -> Side:
+    problem, truth, result = bench.problem, bench.truth.values, ran.result
     on_exact, beyond = _judge_exact(exact, ran.on_exact) if ran.on_exact is not None else (None, False)
-    distances: Distances | None = None
-    differ = True
-    if ran.result is not None:
-        distances = measure_distances(bench.problem, ran.result, bench.truth.values, bench.bound)
-        differ = bool(mark_differing_bits(ran.result, bench.truth.values).any())
-    verdict, evidence = judge_side(bench.problem, on_exact, beyond, distances, differ)
+    measured = Measured(on_exact, beyond)
+    if result is not None:
+        distances = measure_distances(problem, result, truth, bench.bound)
+        differs = bool(mark_differing_bits(result, truth).any())
+        measured = Measured(on_exact, beyond, distances, differs, distances.mark_beyond(bench.narrowest))
+    verdict, evidence = judge_side(problem, measured)
     if ran.failure and verdict != "wrong":
         verdict = "undecided"
-    identity = ran.identity
+    identity, distances = ran.identity, measured.distances
     return Side(
         name=ran.name,
         engine=ran.engine,
@@ -222,11 +245,10 @@ def _judge(bench: _Bench, exact: _Bench, ran: _Ran) -> Side:
         device=identity.device if identity else None,
         settings=identity.settings if identity else {},
         verdict=verdict,
-        error=summarize_error(distances, bench.truth.values) if distances else None,
-        values=_few_values(ran.result),
-        worst=find_worst(bench.problem, ran.result, bench.truth.values, distances)
-        if distances is not None and ran.result is not None
-        else None,
+        error=summarize_error(distances, truth) if distances else None,
+        values=_few_values(result),
+        worst=find_worst(problem, result, truth, distances) if distances and result is not None else None,
+        where=describe_places(problem, distances.over_bound > 1.0) if distances else None,
         exact_data=on_exact,
         failure=ran.failure,
         evidence=evidence + [Evidence("setting", note) for note in ran.notes],

@@ -27,17 +27,37 @@ class Distances:
     def within_bound(self) -> bool:
         return bool((self.over_bound <= 1.0).all())
 
+    def mark_beyond(self, bound: Floats) -> npt.NDArray[np.bool_]:
+        """Finite errors beyond another bound; infinite ones may be overflow and are left out."""
+        return np.isfinite(self.absolute) & (self.absolute > bound)
+
 
 def measure_distances(problem: Problem, result: np.ndarray, truth: np.ndarray, bound: Floats) -> Distances:
     """Distances of `result` from `truth`; equal infinities and NaN against NaN are 0, other non-finite ones infinite.
 
-    Where no finite bound exists (non-finite operands) anything but the true value is infinitely beyond it.
+    Where no finite bound exists anything but the true value is infinitely beyond it. Where the bound reaches past the
+    largest number, overflow on one side only is just within it.
     """
     absolute = _absolute_distances(result, truth)
     with np.errstate(divide="ignore", invalid="ignore"):
         over = np.where(absolute == 0, 0.0, absolute / bound)
     over[(absolute > 0) & ~np.isfinite(bound)] = np.inf
+    over[_mark_overflow(problem, result, truth, bound)] = 1.0
     return Distances(absolute, count_ulps(result, truth, find_format(problem.out)), over)
+
+
+def _mark_overflow(problem: Problem, result: np.ndarray, truth: np.ndarray, bound: Floats) -> npt.NDArray[np.bool_]:
+    """True where just one of the two is finite, and is so large that its bound allows for the other's overflow."""
+    format_ = find_format(problem.out)
+    largest = float(format_.largest)
+    a, b = result.astype(np.float64), truth.astype(np.float64)
+    finite = np.where(np.isfinite(a), a, b)
+    other = np.where(np.isfinite(a), b, a)
+    overflowed = (
+        np.isinf(other) & (np.signbit(other) == np.signbit(finite)) if format_.has_infinity else np.isnan(other)
+    )
+    reaches = np.abs(finite) + np.where(np.isfinite(bound), bound, 0.0) >= largest
+    return (np.isfinite(a) != np.isfinite(b)) & overflowed & reaches
 
 
 def summarize_error(distances: Distances, truth: np.ndarray) -> Error:

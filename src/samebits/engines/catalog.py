@@ -34,8 +34,8 @@ class EngineSpec:
 
 
 def _spec(name: str, class_name: str, *distributions: str) -> EngineSpec:
-    extra = "pip install samebits" if name == "onnxruntime" else f"pip install 'samebits[{name}]'"
-    return EngineSpec(name, f"samebits.engines.{name}", class_name, distributions, extra)
+    install = f"pip install {distributions[0]}"
+    return EngineSpec(name, f"samebits.engines.{name}", class_name, distributions, install)
 
 
 ENGINES: dict[str, EngineSpec] = {

@@ -12,6 +12,9 @@ import numpy as np
 from samebits.errors import RunnerTextError
 from samebits.problems import Problem
 
+# More threads than this take the machine down with the engine.
+LARGEST_NUMBER = 1024
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -26,8 +29,8 @@ class Setting:
         """Raises RunnerTextError if `value` is none that this setting takes."""
         if self.choices and value not in self.choices:
             raise RunnerTextError(f"setting {name} takes {' or '.join(self.choices)}, not {value!r}")
-        if self.is_number and not (value.isascii() and value.isdigit() and 0 < int(value) < 10**6):
-            raise RunnerTextError(f"setting {name} takes a whole number from 1, not {value!r}")
+        if self.is_number and not (value.isascii() and value.isdigit() and 1 <= int(value[:9]) <= LARGEST_NUMBER):
+            raise RunnerTextError(f"setting {name} takes a whole number from 1 to {LARGEST_NUMBER}, not {value!r}")
 
 
 ON_OFF = ("on", "off")

@@ -71,7 +71,10 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the results that are compared, an engine's or a recorded one."""
+    """One of the results that are compared, an engine's or a recorded one.
+
+    `where` says in words which outputs are beyond their bound.
+    """
 
     name: str
     engine: str | None
@@ -85,6 +88,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     error: Error | None = None
     values: list[float | None] | None = None
     worst: WorstElement | None = None
+    where: str | None = None
     exact_data: ExactData | None = None
     failure: Failure | None = None
     evidence: list[Evidence] = []

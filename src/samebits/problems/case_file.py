@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,8 +20,8 @@ from samebits.problems.text import format_problem
 RESULTS = ("a", "b")
 _KNOWN = ("problem", "x", "w", "bias", "dy", "a", "b", "name_a", "name_b")
 _NATIVE = ("float64", "float32", "float16")
-# A case that would not fit in memory is refused before anything is read.
-LARGEST_BYTES = 2**34
+LARGEST_TEXT_BYTES = 2**20
+LONGEST_NAME = 80
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def load_case(path: str | Path) -> Case:
     results: dict[str, np.ndarray] = {}
     for key in RESULTS:
         if key in entries:
-            name = _read_text(path, entries, f"name_{key}") if f"name_{key}" in entries else key
+            name = _printable(_read_text(path, entries, f"name_{key}")) if f"name_{key}" in entries else key
             result = _decode(path, key, entries[key], problem.out)
             if result.shape != problem.out_shape:
                 shapes = "x".join(map(str, result.shape)), "x".join(map(str, problem.out_shape))
@@ -65,48 +66,86 @@ def save_case(
     operands: Mapping[str, np.ndarray],
     results: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """Writes a case file that `load_case` reads back bit for bit; at most two results, with their names."""
+    """Writes a case file that `load_case` reads back bit for bit; at most two results, with their names.
+
+    Raises OperandError for operands or results that are not the problem's.
+    """
     checked = check_operands(problem, operands)
     entries: dict[str, np.ndarray] = {"problem": np.array(format_problem(problem))}
     entries |= {name: _encode(array) for name, array in checked.items()}
     for key, (name, array) in zip(RESULTS, (results or {}).items(), strict=False):
+        if array.shape != problem.out_shape or array.dtype != numpy_dtype(problem.out):
+            wanted = f"{'x'.join(map(str, problem.out_shape))} {problem.out}"
+            raise OperandError(f"result {name!r} is {'x'.join(map(str, array.shape))} {array.dtype}, not {wanted}")
         entries |= {key: _encode(array), f"name_{key}": np.array(name)}
     with Path(path).open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **entries)  # type: ignore[arg-type]
 
 
 def _read_entries(path: Path) -> dict[str, np.ndarray]:
+    """The entries a case may have; none is read that is larger than the problem, which is read first, lets it be."""
+    _check_is_file(path)
     try:
         with path.open("rb") as file:
             if file.read(4) != b"PK\x03\x04":
                 raise CaseFileError(f"case file {path} is no .npz archive")
-        _check_sizes(path)
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files if name in _KNOWN}
-    except FileNotFoundError:
-        raise CaseFileError(f"case file {path} does not exist") from None
-    except (IsADirectoryError, PermissionError) as error:
-        raise CaseFileError(f"case file {path} cannot be read: {error.strerror}") from None
-    except (zipfile.BadZipFile, EOFError, OSError, ValueError, KeyError, NotImplementedError, RuntimeError) as error:
-        if "pickle" in str(error).lower():
-            raise CaseFileError(f"case file {path} holds pickled objects, which samebits never loads") from None
-        raise CaseFileError(f"case file {path} is no readable .npz: {_first_line(error)}") from None
-    except (SyntaxError, TypeError, MemoryError, OverflowError, zipfile.zlib.error) as error:  # type: ignore[attr-defined]
-        raise CaseFileError(f"case file {path} is no readable .npz: {_first_line(error)}") from None
+        with zipfile.ZipFile(path) as archive:
+            sizes = {entry.filename.removesuffix(".npy"): entry.file_size for entry in archive.infolist()}
+        with np.load(path, allow_pickle=False) as arrays:
+            return _read_arrays(path, arrays, sizes)
+    except CaseFileError:
+        raise
+    except Exception as error:  # Readers of zip and npy raise whatever hostile bytes make them raise.
+        raise CaseFileError(f"case file {path} {_explain_unreadable(error)}") from None
 
 
-def _check_sizes(path: Path) -> None:
-    with zipfile.ZipFile(path) as archive:
-        size = sum(entry.file_size for entry in archive.infolist())
-    if size > LARGEST_BYTES:
-        raise CaseFileError(
-            f"case file {path} unpacks to {size / 2**30:.0f} GiB; at most {LARGEST_BYTES // 2**30} are read"
-        )
+def _check_is_file(path: Path) -> None:
+    try:
+        if not path.exists():
+            raise CaseFileError(f"case file {path} does not exist")
+        if not path.is_file():
+            raise CaseFileError(f"case file {path} cannot be read: it is no regular file")
+    except (OSError, ValueError) as error:
+        raise CaseFileError(f"case file {str(path)[:100]!r} cannot be read: {_first_line(error)}") from None
+
+
+def _read_arrays(path: Path, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+    if "problem" not in sizes:
+        raise CaseFileError(f"case file {path} has no entry 'problem' with the problem's text")
+    entries: dict[str, np.ndarray] = {}
+    limits: dict[str, int] = dict.fromkeys(("problem", "name_a", "name_b"), LARGEST_TEXT_BYTES)
+    for name in _KNOWN:
+        if name not in sizes:
+            continue
+        if sizes[name] > limits[name]:
+            says = f"{name} has {sizes[name]:,} bytes, at most {limits[name]:,} are needed"
+            raise CaseFileError(f"case file {path}: {says}")
+        array = arrays[name]
+        if not isinstance(array, np.ndarray):
+            raise CaseFileError(f"case file {path}: entry {name!r} is no .npy array")
+        entries[name] = array
+        if name == "problem":
+            limits |= _limit_sizes(_read_problem(path, entries))
+    return entries
+
+
+def _limit_sizes(problem: Problem) -> dict[str, int]:
+    """The most bytes each array may have: its shape in the widest dtype, and a header."""
+    shapes = {**problem.operand_shapes, "a": problem.out_shape, "b": problem.out_shape}
+    return {
+        name: math.prod(shapes.get(name, ())) * 16 + LARGEST_TEXT_BYTES for name in ("x", "w", "bias", "dy", "a", "b")
+    }
+
+
+def _explain_unreadable(error: Exception) -> str:
+    if isinstance(error, PermissionError):
+        return f"cannot be read: {error.strerror}"
+    if isinstance(error, ValueError) and "allow_pickle" in str(error):
+        return "holds pickled objects, which samebits never loads"
+    return f"is no readable .npz: {_first_line(error)}"
 
 
 def _read_problem(path: Path, entries: Mapping[str, np.ndarray]) -> Problem:
-    if "problem" not in entries:
-        raise CaseFileError(f"case file {path} has no entry 'problem' with the problem's text")
     try:
         return read_problem(_read_text(path, entries, "problem"))
     except (ProblemTextError, ProblemShapeError) as error:
@@ -119,6 +158,11 @@ def _read_text(path: Path, entries: Mapping[str, np.ndarray], name: str) -> str:
         value = array.item()
         return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
     raise CaseFileError(f"case file {path}: entry {name!r} must be one text, not {array.dtype} of shape {array.shape}")
+
+
+def _printable(name: str) -> str:
+    """A recorded result's name without what a terminal would obey or cannot show, and not too long."""
+    return "".join(c if c.isprintable() else "?" for c in name)[:LONGEST_NAME] or "unnamed"
 
 
 def _decode(path: Path, name: str, array: np.ndarray, dtype: str) -> np.ndarray:

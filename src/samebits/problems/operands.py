@@ -25,6 +25,8 @@ def check_operands(problem: Problem, operands: Mapping[str, np.ndarray]) -> dict
         if name not in operands:
             raise OperandError(f"operand {name} is missing; {problem.kind}.{problem.direction} reads {_names(problem)}")
         array = operands[name]
+        if array.dtype != expected and array.dtype.newbyteorder("=") == expected:
+            array = array.astype(expected)
         if array.shape != shape:
             raise OperandError(f"operand {name} has shape {_join(array.shape)}, but the problem says {_join(shape)}")
         if array.dtype != expected:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from samebits.errors import EngineRaised
 from samebits.formats.format import numpy_dtype
@@ -38,10 +39,13 @@ class Runner(Protocol):
     def close(self) -> None: ...
 
 
-def check_result(problem: Problem, result: np.ndarray) -> np.ndarray:
+def check_result(problem: Problem, result: Any) -> npt.NDArray[Any]:
     """The result, if it has the shape and dtype the problem says; raises EngineRaised."""
-    if result.shape != problem.out_shape:
-        raise EngineRaised(f"returned shape {result.shape} where the problem says {problem.out_shape}")
-    if result.dtype != numpy_dtype(problem.out):
-        raise EngineRaised(f"returned dtype {result.dtype} where the problem says {problem.out}")
-    return result
+    if not isinstance(result, np.ndarray):
+        raise EngineRaised(f"returned a {type(result).__name__} where an array was asked for")
+    array = cast("npt.NDArray[Any]", result)
+    if array.shape != problem.out_shape:
+        raise EngineRaised(f"returned shape {array.shape} where the problem says {problem.out_shape}")
+    if array.dtype != numpy_dtype(problem.out):
+        raise EngineRaised(f"returned dtype {array.dtype} where the problem says {problem.out}")
+    return array

@@ -1,7 +1,7 @@
 """An exact sum of float64 products: one long fixed-point number that every product fits into (Kulisch's accumulator).
 
 Products of float64 numbers are multiples of 2^-2148 and smaller than 2^2048; 136 limbs of 32 bits hold 2^64 of them. A
-limb is a signed 64-bit integer, so that carries may wait: each product adds less than 2^34 to a limb, so they are
+limb is a signed 64-bit integer, so that carries may wait: each product adds less than 2^35 to a limb, so they are
 settled every 2^28 products.
 """
 
@@ -18,7 +18,7 @@ PRODUCTS_BETWEEN_CARRIES = 2**28
 _MASK = np.int64(0xFFFFFFFF)
 
 
-@njit(inline="always")
+@njit(nogil=True, cache=True)
 def _split_float(value, cell):
     """(negative, significand, exponent) of a finite float64."""
     bits = bits_of_float(value, cell)
@@ -28,7 +28,7 @@ def _split_float(value, cell):
     return bits < 0, significand, max(field, 1) - 1075
 
 
-@njit(inline="always")
+@njit(nogil=True, cache=True)
 def _add_piece(limbs, position, piece, sign):
     """Adds sign * piece * 2^position, for 0 <= piece < 2^54, in two halves of 27 bits."""
     for half in range(2):

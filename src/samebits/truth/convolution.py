@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.contraction.blocks import Blocks, Buffers
+from samebits.contraction.memory import count_available_bytes
 from samebits.contraction.plan import Contraction, plan_contractions
 from samebits.contraction.running import Progress, as_codes, run_tiles
+from samebits.errors import ResourceLimitError
 from samebits.formats.format import FLOAT64, code_dtype, find_format, numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.operands import check_operands
@@ -39,10 +42,13 @@ def compute_truth(
     Arrays of shape and dtype as the problem says; the result has shape `problem.out_shape` and dtype `problem.out`.
     Exact always: no error bound is needed. Padding contributes nothing (not 0 * w, so infinite weights do no harm
     there); a non-finite sum is what IEEE 754 gives in any order; an exact zero is +0. `then` is applied after rounding,
-    with its bounds rounded to the result's format, and keeps NaN. Raises OperandError.
+    with its bounds rounded to the result's format, and keeps NaN. Raises OperandError and ResourceLimitError.
     """
     arrays = check_operands(problem, operands)
     out_format = find_format(problem.out)
+    needed = math.prod(problem.out_shape) * out_format.width_bits // 8
+    if needed > 0.9 * count_available_bytes():
+        raise ResourceLimitError(f"a result of {needed / 2**30:.1f} GiB does not fit in the memory that is free")
     values = np.empty(problem.out_shape, numpy_dtype(problem.out))
     counts = _settle(problem, arrays, values.reshape(-1).view(code_dtype(out_format)), threads, progress)
     if problem.then:
@@ -90,15 +96,19 @@ def _fill_empty_sums(problem: Problem, arrays: dict[str, np.ndarray], out: np.nd
 def _start_values(arrays: dict[str, np.ndarray], c: Contraction) -> npt.NDArray[np.float64]:
     """What each row's sum starts from: the bias, or +0 (a bias of -0 counts as +0, as an exact zero does)."""
     if "bias" in arrays:
-        return arrays["bias"].astype(np.float64) + 0.0
+        with np.errstate(invalid="ignore"):
+            return arrays["bias"].astype(np.float64) + 0.0
     return np.zeros(c.groups * c.rows)
 
 
 def _apply_epilogue(problem: Problem, values: np.ndarray) -> None:
+    """Clips in place. A bound beyond the format's range does not bind; rounded, it might even be NaN."""
     assert problem.then is not None
     low, high = (round_to_nearest(v, problem.out) for v in (problem.then.low, problem.then.high))
-    np.maximum(values, low, out=values)
-    np.minimum(values, high, out=values)
+    if np.isfinite(low) or problem.then.low > 0:
+        np.maximum(values, low, out=values)
+    if np.isfinite(high) or problem.then.high < 0:
+        np.minimum(values, high, out=values)
 
 
 def round_to_nearest(value: float, format_name: str) -> np.ndarray:

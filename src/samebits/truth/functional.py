@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import sys
 from collections.abc import Sequence
 from typing import Any, Literal, TypeVar
@@ -17,6 +18,7 @@ from samebits.truth.convolution import compute_truth
 
 ArrayT = TypeVar("ArrayT")
 Size = int | Sequence[int]
+_NUMPYS_OWN = ("float64", "float32", "float16")
 
 
 def conv1d(
@@ -147,7 +149,7 @@ def _convolve(
         padding=_pad_pairs(padding, rank, operands["w"].shape[2:], dilations, _per_axis(stride, rank, "stride")),
         dilation=dilations,
         output_padding=_per_axis(output_padding, rank, "output_padding"),
-        groups=groups,
+        groups=_whole_number(groups, "groups"),
         dtype=_dtype_name(operands["x"].dtype),
         out=_dtype_name(dtype) if dtype is not None else "",
     )
@@ -155,22 +157,28 @@ def _convolve(
     return _like(values[0] if unbatched else values, x)
 
 
-def _per_axis(value: Size, rank: int, name: str) -> Shape:
-    values = (value,) * rank if isinstance(value, int) else tuple(value)
-    if len(values) != rank or not all(isinstance(v, int) for v in values):
+def _whole_number(value: Any, name: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ProblemShapeError(f"{name} must be whole numbers, not {value!r}") from None
+
+
+def _per_axis(value: Any, rank: int, name: str) -> Shape:
+    """One number per axis from a number or a sequence of them."""
+    values = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,) * rank
+    if len(values) != rank:
         raise ProblemShapeError(f"{name} must be a whole number or {rank} of them, not {value!r}")
-    return values
+    return tuple(_whole_number(v, name) for v in values)
 
 
-def _pad_pairs(
-    padding: Size | str, rank: int, kernel: Shape, dilation: Shape, stride: Shape
-) -> tuple[tuple[int, int], ...]:
+def _pad_pairs(padding: Any, rank: int, kernel: Shape, dilation: Shape, stride: Shape) -> tuple[tuple[int, int], ...]:
     if padding == "valid":
         return ((0, 0),) * rank
     if padding == "same":
         if any(s != 1 for s in stride):
             raise ProblemShapeError("padding='same' needs stride 1, as in torch; give the padding as numbers")
-        totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+        totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=False)]
         return tuple((total // 2, total - total // 2) for total in totals)
     if isinstance(padding, str):
         raise ProblemShapeError(f"padding must be numbers, 'valid' or 'same', not {padding!r}")
@@ -178,13 +186,14 @@ def _pad_pairs(
 
 
 def _to_numpy(array: Any, name: str) -> np.ndarray:
-    """The array's values as NumPy's; torch's bfloat16, which NumPy cannot take, travels through float32 unchanged."""
-    if hasattr(array, "detach") and hasattr(array, "numel"):
-        array = array.detach().cpu()
-        if str(array.dtype) == "torch.bfloat16":
-            return array.float().numpy().astype(numpy_dtype("bfloat16"))
-        return array.numpy()
+    """The array's values as NumPy's; torch's formats that NumPy lacks travel through float32 unchanged."""
     try:
+        if hasattr(array, "detach") and hasattr(array, "resolve_neg"):
+            tensor = array.detach().cpu().resolve_conj().resolve_neg()
+            own_name = str(tensor.dtype).removeprefix("torch.")
+            if own_name in DTYPES and own_name not in _NUMPYS_OWN:
+                return tensor.float().numpy().astype(numpy_dtype(own_name))
+            return tensor.numpy()
         converted = np.asarray(array)
     except (TypeError, ValueError, RuntimeError) as error:
         raise OperandError(f"{name} is no array that NumPy can read: {error}") from None
@@ -214,9 +223,6 @@ def _like(values: np.ndarray, example: Any) -> Any:
         return sys.modules[library].convert_to_tensor(values)
     if array_api_compat.is_torch_array(example):
         torch = sys.modules["torch"]
-        wide = values.astype(np.float32) if values.dtype.kind == "V" or values.dtype.name not in _NUMPYS_OWN else values
+        wide = values if values.dtype.name in _NUMPYS_OWN else values.astype(np.float32)
         return torch.from_numpy(wide).to(getattr(torch, values.dtype.name)).to(example.device)
     return array_api_compat.array_namespace(example).asarray(values)
-
-
-_NUMPYS_OWN = ("float64", "float32", "float16")

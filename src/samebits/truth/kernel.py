@@ -140,7 +140,7 @@ def _write_codes(c, tile, codes, out):
                     p += tile.size[2]
 
 
-@njit(inline="always")
+@njit(nogil=True, cache=True)
 def _write_run(codes, out, at, step):
     target = out[at : at + (codes.size - 1) * step + 1]
     if step == 1:

@@ -64,14 +64,14 @@ def encode(negative, significand, exponent, sticky, f):
     return np.uint64(code) | (np.uint64(1 if negative else 0) << np.uint64(f.sign))
 
 
-@njit(inline="always")
+@njit(nogil=True, cache=True)
 def bits_of_float(value, cell):
     """The bits of a float64; `cell` is a one-element float64 scratch array."""
     cell[0] = value
     return cell.view(np.int64)[0]
 
 
-@njit(inline="always")
+@njit(nogil=True, cache=True)
 def two_sum(a, b):
     """a + b as a rounded sum and its exact error (Knuth, TAOCP volume 2, section 4.2.2, theorem B)."""
     total = a + b

@@ -169,7 +169,8 @@ def settle_output(c, where, rows, rows_table, source, source_table, start, f, wi
             counts[AS_SPECIAL] += 1
             sign = np.uint64(1 if down else 0) << np.uint64(f.sign)
             return np.uint64(f.nan) if not_a_number else np.uint64(f.overflow) | sign
-    if not extreme and abs(high) < np.inf:
+    # Near the largest number an error term may overflow though its sum does not.
+    if not extreme and abs(high) < np.inf and abs(low) < np.inf:
         if exact:
             counts[BY_EXACTNESS] += 1
             return encode_pair(high, 0.0, f, cell)
