@@ -16,7 +16,7 @@ from samebits.errors import SamebitsError
 from samebits.version import VERSION
 
 AGREE, DIFFER, TROUBLE = 0, 1, 2
-# The status of a process that SIGINT ended, by shell convention.
+# What the command line's library makes of an interrupt.
 _INTERRUPTED = 130
 _LONGEST_LINE = 2000
 _OPTIONS = ("--on", "--data", "--seed", "--time-limit")
@@ -136,9 +136,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = sys.argv[1:] if arguments is None else arguments
         status = app(args=[_protect_problem(a) for a in given], standalone_mode=False)
         sys.stdout.flush()
+        if status == _INTERRUPTED:
+            return _complain("interrupted")
         return status if isinstance(status, int) else AGREE
-    except typer.Exit as error:
-        return _complain("interrupted") if error.exit_code == _INTERRUPTED else error.exit_code
     except SystemExit:
         # So rich ends a program whose output nobody reads any more.
         return _end_output()
