@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samebits.errors import ProblemShapeError, ProblemTextError
+from problem_lines import mutated_lines, read_with, refusal_of, try_to_read
 from samebits.problems.hlo import parse_hlo
-from samebits.problems.text import format_problem
 
 # The line of shared/seeds/xla_mismatch.log (tensorflow, RTX 3070, cuDNN 8.1.1).
 SEED = (
@@ -46,13 +43,11 @@ LINES = (SEED, TORCH_XLA, PLAIN, TRANSPOSED, GROUPED_GRADIENT)
 
 
 def read(line: str) -> str:
-    return format_problem(parse_hlo(line))
+    return read_with(parse_hlo, line)
 
 
 def refusal(line: str) -> str:
-    with pytest.raises((ProblemTextError, ProblemShapeError)) as caught:
-        parse_hlo(line)
-    return str(caught.value)
+    return refusal_of(parse_hlo, line)
 
 
 def test_the_seed_line_is_the_weight_gradient_of_a_strided_convolution() -> None:
@@ -211,21 +206,12 @@ def test_very_long_lines_are_answered_quickly() -> None:
 
 
 @settings(deadline=None, max_examples=400)
-@given(line=st.sampled_from(LINES), data=st.data())
-def test_a_mutated_line_is_read_or_refused_and_nothing_else(line: str, data: st.DataObject) -> None:
-    for _ in range(data.draw(st.integers(1, 4))):
-        start = data.draw(st.integers(0, len(line)))
-        end = min(len(line), start + data.draw(st.integers(0, 6)))
-        junk = data.draw(
-            st.sampled_from(["", "-1", "0", "9" * 18, "9" * 30, "x", "_", "{", "[", ")", "=", "\n", "٣", '"'])
-        )
-        line = line[:start] + junk + line[end:]
-    with contextlib.suppress(ProblemTextError, ProblemShapeError):
-        parse_hlo(line)
+@given(line=mutated_lines(tuple(LINES)))
+def test_a_mutated_line_is_read_or_refused_and_nothing_else(line: str) -> None:
+    try_to_read(parse_hlo, line)
 
 
 @given(st.text(max_size=60))
 def test_any_text_after_the_operation_is_read_or_refused_and_nothing_else(text: str) -> None:
     for line in (text, f"c = f32[1,1,1] convolution({text}", PLAIN.replace("size=3x3", text)):
-        with contextlib.suppress(ProblemTextError, ProblemShapeError):
-            parse_hlo(line)
+        try_to_read(parse_hlo, line)
