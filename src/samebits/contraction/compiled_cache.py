@@ -1,4 +1,4 @@
-"""Compiled code on disk is thrown away when any of our sources changed.
+"""How our functions are compiled, and when compiled code on disk is thrown away: when any of our sources changed.
 
 Numba keeps compiled functions beside their source and notices a change of that one file only; but a function is
 compiled together with all it calls, from other files too. So a digest of all sources is kept beside the code.
@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from numba import njit
 
 _PACKAGE = Path(__file__).parent.parent
 _COMPILED_PARTS = ("contraction", "truth")
@@ -35,3 +39,15 @@ def _digest_sources() -> str:
         for path in sorted((_PACKAGE / part).glob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Compiles a function so that it releases the interpreter lock, kept on disk where there is a place to write."""
+
+    def compile_function(source: Callable[..., Any]) -> Any:
+        try:
+            return njit(nogil=True, cache=True, **options)(source)
+        except RuntimeError:  # Numba found no writable place for the code: neither beside the source nor in a home.
+            return njit(nogil=True, **options)(source)
+
+    return compile_function if function is None else compile_function(function)

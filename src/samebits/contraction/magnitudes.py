@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from samebits.contraction.blocks import Blocks, Buffers
+from samebits.contraction.compiled_cache import compiled
 from samebits.contraction.plan import Contraction, plan_contractions
 from samebits.contraction.running import Progress, as_codes, run_tiles
 from samebits.contraction.tiles import locate_tile, sum_tile
@@ -47,7 +47,7 @@ def _finite_magnitudes(array: np.ndarray) -> np.ndarray:
     return np.abs(np.where(np.isfinite(array), array, np.zeros(1, array.dtype)))
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _write_sums(first, last, c, blocks, rows, rows_table, source, source_table, start, out, buffers):
     # All terms are non-negative: rounding loses at most this share of a sum. Products of float64 may also underflow.
     up = 1.0 + blocks.roundings * 2.0**-52

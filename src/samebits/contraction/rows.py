@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numba.extending import overload
 
+from samebits.contraction.compiled_cache import compiled
 from samebits.contraction.microkernel import LANES, prefetch
 
 
@@ -22,7 +22,7 @@ def _compile_load(array, index, table):
     return lambda array, index, table: np.float64(array[index])
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc"})
+@compiled(fastmath={"reassoc"})
 def sum_row_magnitudes(c, group, row, rows, table):
     """Sum of the finite |values| of one row, in any order (the bound it enters allows for that)."""
     strides = c.rows_strides
@@ -45,7 +45,7 @@ def sum_row_magnitudes(c, group, row, rows, table):
     return total
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _merge_runs(strides, count):
     """The four loops over a row's terms, inner ones merged where possible: (length, step, depth, planes, lines)."""
     length, step, lines = _merge_run(count[3], strides[5], count[2], strides[4])
@@ -57,7 +57,7 @@ def _merge_runs(strides, count):
     return length, step, depth, planes, lines
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _merge_run(length, step, count, stride):
     """An inner loop (length, step) and the one around it (count, stride) as one: (length, step, outer count)."""
     if length == 1:
@@ -67,7 +67,7 @@ def _merge_run(length, step, count, stride):
     return length, step, count
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def pack_rows(c, tile, chunk, count, first, rows, table, packed):
     """Packs the chunk of LANES rows, term by term; rows beyond the tile's last are zero."""
     strides = c.rows_strides
@@ -84,7 +84,7 @@ def pack_rows(c, tile, chunk, count, first, rows, table, packed):
                 n += length * LANES
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _pack_run(rows, at, step, row_stride, length, present, table, packed, n):
     """Transposes a run of terms, a few at a time, row by row: rows often lie a power of two apart, in one cache set."""
     for first in range(0, length, LANES):

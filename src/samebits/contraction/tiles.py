@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from samebits.contraction.compiled_cache import compiled
 from samebits.contraction.microkernel import LANES, PIXELS, add_terms
 from samebits.contraction.plan import Three
 from samebits.contraction.rows import load, pack_rows, sum_row_magnitudes
@@ -33,7 +33,7 @@ class Tile(NamedTuple):
     size: Three
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def locate_tile(c, blocks, task):
     """The tile with number `task`, outputs innermost, groups outermost."""
     start2, task = _digit(task, c.outputs[2], blocks.outputs[2])
@@ -52,13 +52,13 @@ def locate_tile(c, blocks, task):
     )  # fmt: skip
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _digit(number, size, block):
     pieces = (size + block - 1) // block
     return number % pieces * block, number // pieces
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buffers):
     """Fills buffers.sums with start[row] + the sums of the tile; returns the largest finite |source| that was read.
 
@@ -93,7 +93,7 @@ def sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buf
     return _float_from_bits(largest)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _place_outputs(c, blocks, tile, bases):
     """The window offset of every output of the tile; the tail of the last microkernel call repeats the first."""
     n = 0
@@ -113,12 +113,12 @@ def _place_outputs(c, blocks, tile, bases):
     return whole
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _first(steps, count):
     return min(steps * (count - 1), 0)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _place_terms(c, blocks, count, offsets):
     size0, size1, size2 = blocks.window
     n = 0
@@ -133,7 +133,7 @@ def _place_terms(c, blocks, count, offsets):
                     n += 1
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _copy_window(c, blocks, tile, chunk, count, source, table, window):
     """Copies the chunk's source as float64 with zeros where there is none; returns the bits of the largest |value|."""
     size0, size1, size2 = blocks.window
@@ -183,13 +183,13 @@ def _copy_window(c, blocks, tile, chunk, count, source, table, window):
     return largest
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _clear(run):
     for i in range(run.size):
         run[i] = 0.0
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _copy_run(source, at, step, table, window, n, count):
     """window[n + i] = source[at + i * step]; through slices, whose indices are known not to be negative."""
     target = window[n : n + count]
@@ -203,7 +203,7 @@ def _copy_run(source, at, step, table, window, n, count):
             target[i] = load(run, i * step, table)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _largest_bits(values):
     """The bits of the largest finite magnitude: for floats of one sign, order of bits is order of values."""
     bits = values.view(np.int64)
@@ -214,14 +214,14 @@ def _largest_bits(values):
     return largest
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _float_from_bits(bits):
     cell = np.empty(1, np.int64)
     cell[0] = bits
     return cell.view(np.float64)[0]
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _add_chunk(c, tile, chunk, count, rows, table, positions, buffers):
     terms = count[0] * count[1] * count[2] * count[3]
     stride = buffers.sums.shape[1]

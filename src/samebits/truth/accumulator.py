@@ -8,8 +8,8 @@ settled every 2^28 products.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from samebits.contraction.compiled_cache import compiled
 from samebits.truth.rounding import bits_of_float, encode
 
 LIMBS = 140
@@ -18,7 +18,7 @@ PRODUCTS_BETWEEN_CARRIES = 2**28
 _MASK = np.int64(0xFFFFFFFF)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _split_float(value, cell):
     """(negative, significand, exponent) of a finite float64."""
     bits = bits_of_float(value, cell)
@@ -28,7 +28,7 @@ def _split_float(value, cell):
     return bits < 0, significand, max(field, 1) - 1075
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _add_piece(limbs, position, piece, sign):
     """Adds sign * piece * 2^position, for 0 <= piece < 2^54, in two halves of 27 bits."""
     for half in range(2):
@@ -40,7 +40,7 @@ def _add_piece(limbs, position, piece, sign):
         limbs[limb + 1] += sign * (part >> 32)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def add_product(limbs, a, b, cell):
     """limbs += a * b, exactly, for finite a and b."""
     negative_a, ma, ea = _split_float(a, cell)
@@ -57,7 +57,7 @@ def add_product(limbs, a, b, cell):
     _add_piece(limbs, position + 54, high_a * high_b, sign)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def carry(limbs):
     """Brings every limb but the last into [0, 2^32); the last keeps the sign of the whole."""
     for i in range(LIMBS - 1):
@@ -65,7 +65,7 @@ def carry(limbs):
         limbs[i] &= _MASK
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def encode_sum(limbs, f):
     """The code nearest to the accumulated sum; leaves the limbs carried and non-negative."""
     carry(limbs)

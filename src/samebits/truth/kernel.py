@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from samebits.contraction.compiled_cache import compiled
 from samebits.contraction.tiles import locate_tile, sum_tile
 from samebits.truth.rounding import encode_pair
 from samebits.truth.settling import BY_ROUNDING_TEST, settle_output
@@ -13,7 +13,7 @@ from samebits.truth.settling import BY_ROUNDING_TEST, settle_output
 _ROWS_AT_ONCE = 16
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def settle_tiles(first, last, c, blocks, rows, rows_table, source, source_table, start, f, wide, out, counts, buffers):
     """Writes the codes of all outputs of tiles first..last-1 to `out`.
 
@@ -48,7 +48,7 @@ def settle_tiles(first, last, c, blocks, rows, rows_table, source, source_table,
         _write_codes(c, tile, codes, out)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _settle_each(c, tile, rows, rows_table, source, source_table, start, f, wide, out, counts):
     o = c.out_strides
     for m in range(tile.row, tile.row + tile.rows):
@@ -63,7 +63,7 @@ def _settle_each(c, tile, rows, rows_table, source, source_table, start, f, wide
                         out[at + i2 * o[5]] = code
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _test_float32(tile, sums, errors, codes):
     """Rounds sum - error and sum + error in hardware; marks with the error's sign what they do not agree on."""
     positions = tile.items * tile.size[0] * tile.size[1] * tile.size[2]
@@ -88,7 +88,7 @@ def _test_float32(tile, sums, errors, codes):
     return undecided
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _test_narrow(tile, sums, errors, codes, f, cell):
     positions = tile.items * tile.size[0] * tile.size[1] * tile.size[2]
     undecided = 0
@@ -106,7 +106,7 @@ def _test_narrow(tile, sums, errors, codes, f, cell):
     return undecided
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _settle_undecided(c, tile, sums, errors, rows, rows_table, source, source_table, start, f, wide, codes, counts):
     p = 0
     for b in range(tile.item, tile.item + tile.items):
@@ -123,7 +123,7 @@ def _settle_undecided(c, tile, sums, errors, rows, rows_table, source, source_ta
                     p += 1
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _write_codes(c, tile, codes, out):
     """From [position, row] to the result's layout, in blocks of rows, so that each cache line is read once."""
     o = c.out_strides
@@ -140,7 +140,7 @@ def _write_codes(c, tile, codes, out):
                     p += tile.size[2]
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _write_run(codes, out, at, step):
     target = out[at : at + (codes.size - 1) * step + 1]
     if step == 1:

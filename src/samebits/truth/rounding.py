@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from samebits.contraction.compiled_cache import compiled
 from samebits.formats.format import Format
 
 
@@ -32,7 +32,7 @@ def codes_of_format(format_: Format) -> Codes:
     )  # fmt: skip
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def encode(negative, significand, exponent, sticky, f):
     """The code nearest to significand * 2^exponent, plus a bit more where `sticky` (less than one unit of it).
 
@@ -64,14 +64,14 @@ def encode(negative, significand, exponent, sticky, f):
     return np.uint64(code) | (np.uint64(1 if negative else 0) << np.uint64(f.sign))
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def bits_of_float(value, cell):
     """The bits of a float64; `cell` is a one-element float64 scratch array."""
     cell[0] = value
     return cell.view(np.int64)[0]
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def two_sum(a, b):
     """a + b as a rounded sum and its exact error (Knuth, TAOCP volume 2, section 4.2.2, theorem B)."""
     total = a + b
@@ -79,7 +79,7 @@ def two_sum(a, b):
     return total, (a - (total - shadow)) + (b - shadow)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def encode_pair(high, low, f, cell):
     """The code nearest to high + low, exactly; both finite, their float64 sum finite.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from samebits.contraction.compiled_cache import compiled
 from samebits.contraction.microkernel import fused_multiply_add
 from samebits.contraction.rows import load
 from samebits.truth.accumulator import LIMBS, PRODUCTS_BETWEEN_CARRIES, add_product, carry, encode_sum
@@ -17,7 +17,7 @@ WAYS = ("rounding_test", "exactness", "double_double", "exactly", "special")
 _SMALLEST_SPLIT = 2.0**-968
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _sum_plainly(c, where, rows, rows_table, source, source_table, start):
     """Sum2 of products that are exact in float64: high, low, sum of magnitudes, number of terms, whether low is exact.
 
@@ -56,7 +56,7 @@ def _sum_plainly(c, where, rows, rows_table, source, source_table, start):
     return high, low, magnitude, terms, spilled == 0.0
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _sum_twice(c, where, rows, rows_table, source, source_table, start):
     """Sum2 of all terms: high, low, sum of magnitudes, number of terms, and flags of what happened.
 
@@ -115,7 +115,7 @@ def _sum_twice(c, where, rows, rows_table, source, source_table, start):
     return high, low, magnitude, terms, exact, extreme, not_a_number or (up and down), up, down
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _sum_exactly(c, where, rows, rows_table, source, source_table, start, f, limbs, cell):
     """The code nearest to the exact sum of all terms, which are all finite."""
     group, row, item, i0, i1, i2 = where
@@ -147,7 +147,7 @@ def _sum_exactly(c, where, rows, rows_table, source, source_table, start, f, lim
     return encode_sum(limbs, f)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def settle_output(c, where, rows, rows_table, source, source_table, start, f, wide, counts):
     """The code of one output, correctly rounded; `where` is (group, row, batch item, i0, i1, i2).
 
