@@ -34,12 +34,12 @@ def show_comparison(found: Comparison, console: Console | None = None) -> None:
     verdict = Text(f"{found.verdict.upper():<11}", style=VERDICT_STYLES[found.verdict])
     console.print(verdict.append(Text(found.summary, style="not bold default")))
     console.print()
-    console.print(Padding(_table(found), (0, 0, 0, 2)))
+    console.print(Padding(_table(found), (0, 0, 0, 2), expand=False))
     if found.truth is not None:
         console.print()
-        console.print(Padding(_values(found), (0, 0, 0, 2)))
+        console.print(Padding(_values(found), (0, 0, 0, 2), expand=False))
     console.print()
-    console.print(Padding(_notes(found), (0, 0, 0, 2)))
+    console.print(Padding(_notes(found), (0, 0, 0, 2), expand=False))
 
 
 def _table(found: Comparison) -> Table:

@@ -18,7 +18,7 @@ def show_inventory(found: Inventory, console: Console | None = None) -> None:
     console.print(Text("features  " + " ".join(found.features), style="dim"))
     console.print(Text("packages  " + ", ".join(f"{n} {v}" for n, v in found.packages.items()), style="dim"))
     console.print()
-    console.print(Padding(_engines(found), (0, 0, 0, 2)))
+    console.print(Padding(_engines(found), (0, 0, 0, 2), expand=False))
     _variables(found, console)
     missing = [e for e in found.engines if e.version is None]
     console.print()
@@ -50,4 +50,4 @@ def _variables(found: Inventory, console: Console) -> None:
     for engine, variable in rows:
         table.add_row(f"{engine} {variable.name}", Text(variable.value), variable.origin, variable.says)
     console.print()
-    console.print(Padding(table, (0, 0, 0, 2)))
+    console.print(Padding(table, (0, 0, 0, 2), expand=False))
