@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from samebits.engines.engine import ON_OFF, THREADS, Engine, InForce, Setting
+from samebits.errors import EngineUnsupported
 from samebits.problems import Axis, Problem
 
 
@@ -126,7 +127,7 @@ class TensorflowEngine(Engine):
 
     def _result(self, problem: Problem, tensor: Any) -> np.ndarray:
         if tensor is None:
-            raise NotImplementedError("tensorflow has no gradient here")
+            raise EngineUnsupported("tensorflow has no gradient here")
         array = tensor.numpy()
         last = array.ndim - 1
         if problem.direction == "grad_weight":

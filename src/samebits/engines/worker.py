@@ -18,6 +18,7 @@ import numpy as np
 
 from samebits.engines.engine import Engine
 from samebits.engines.transport import TransportError, receive_message, send_message
+from samebits.errors import EngineUnsupported
 from samebits.problems import parse_problem_text
 
 _PR_SET_PDEATHSIG = 1
@@ -90,7 +91,7 @@ def _run(engine: Engine, header: dict[str, Any], arrays: dict[str, np.ndarray]) 
     problem = parse_problem_text(header["problem"])
     reason = engine.explain_unsupported(problem)
     if reason:
-        raise NotImplementedError(reason)
+        raise EngineUnsupported(reason)
     return np.asarray(engine.run(problem, arrays))
 
 
@@ -99,8 +100,8 @@ def _describe(error: Exception) -> dict[str, str]:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     # OpenVINO begins with where it was thrown and ends with what is the matter.
     says = (lines[-1 if lines[0].startswith("Exception from") else 0] if lines else "")[:300]
-    if isinstance(error, NotImplementedError):
-        return {"kind": "unsupported", "says": says or "not implemented"}
+    if isinstance(error, EngineUnsupported):
+        return {"kind": error.kind, "says": says}
     text = f"{type(error).__name__} {error}".lower()
     if isinstance(error, MemoryError) or any(sign in text for sign in _SIGNS_OF_MEMORY):
         return {"kind": "out-of-memory", "says": f"{type(error).__name__}: {says}"}
