@@ -127,6 +127,7 @@ class Buffers(NamedTuple):
     packed: np.ndarray  # float64, LANES rows of the chunk
     bases: np.ndarray  # int64 [positions], where in the window each output's source begins
     offsets: np.ndarray  # int64 [chain], how far from there each term lies
+    start: np.ndarray  # float64 [rows], what the sums start from
     magnitudes: np.ndarray  # float64 [rows], sum of |row| over all terms so far
     codes: np.ndarray  # uint32 [as sums], for whoever turns sums into results
 
@@ -140,7 +141,7 @@ def _buffer_sizes(blocks: Blocks) -> tuple[int, ...]:
     sums = blocks.positions * (blocks.rows + SPARE)
     window = blocks.batch * max(blocks.depth, 1) * math.prod(blocks.window)
     chain = max(blocks.chain, 1)
-    return sums, window, chain * LANES, blocks.positions, chain, blocks.rows, -(-sums // 2)
+    return sums, window, chain * LANES, blocks.positions, chain, blocks.rows, blocks.rows, -(-sums // 2)
 
 
 def place_buffers(blocks: Blocks, arena: np.ndarray) -> Buffers:
@@ -150,7 +151,8 @@ def place_buffers(blocks: Blocks, arena: np.ndarray) -> Buffers:
         parts.append(arena[start : start + size])
         start += size
     shape = (blocks.positions, blocks.rows + SPARE)
-    codes = parts[6].view(np.uint32)[: math.prod(shape)].reshape(shape)
+    codes = parts[7].view(np.uint32)[: math.prod(shape)].reshape(shape)
     return Buffers(
-        parts[0].reshape(shape), parts[1], parts[2], parts[3].view(np.int64), parts[4].view(np.int64), parts[5], codes
-    )
+        sums=parts[0].reshape(shape), window=parts[1], packed=parts[2], bases=parts[3].view(np.int64),
+        offsets=parts[4].view(np.int64), start=parts[5], magnitudes=parts[6], codes=codes,
+    )  # fmt: skip

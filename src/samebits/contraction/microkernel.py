@@ -3,7 +3,8 @@
 One call adds `count` terms to a block of C: PIXELS source positions times LANES rows. The row values stand packed,
 LANES to a term; a source value is read where it lies and spread over the lanes, so nothing is copied per tap. All
 registers of the widest vector unit hold partial sums. Each sum is a chain of fused multiply-adds in term order, started
-from zero and added to C once; where the processor has no fused multiply-add, product and sum are rounded separately.
+from zero and added once to what C held before; where the processor has no fused multiply-add, product and sum are
+rounded separately.
 """
 
 from __future__ import annotations
@@ -49,18 +50,21 @@ _VECTOR = ir.VectorType(_DOUBLE, BLOCKING.width)
 
 
 def _add_terms(
-    typingctx: Any, rows: Any, source: Any, bases: Any, offsets: Any, count: Any, sums: Any, sums_stride: Any
-):
-    """C[p, l] += sum over t of source[bases[p] + offsets[t]] * rows[t * LANES + l]; all pointers as int64 addresses.
+    typingctx: Any, rows: Any, source: Any, bases: Any, offsets: Any, count: Any, before: Any, before_stride: Any,
+    sums: Any, sums_stride: Any,
+):  # fmt: skip
+    """C[p, l] = B[p, l] + sum over t of source[bases[p] + offsets[t]] * rows[t * LANES + l].
 
-    `sums` is the address of C[0, 0], `sums_stride` the distance in doubles between C[p] and C[p + 1].
+    Pointers are int64 addresses. `sums` is the address of C[0, 0], `sums_stride` the distance in doubles between C[p]
+    and C[p + 1]; `before` and `before_stride` likewise for B, which may be C itself, or one row for all p with a stride
+    of 0.
     """
-    signature = types.void(*(types.int64,) * 7)
+    signature = types.void(*(types.int64,) * 9)
     return signature, _generate
 
 
 def _generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    rows, source, bases, offsets, count, sums, sums_stride = args
+    rows, source, bases, offsets, count, before, before_stride, sums, sums_stride = args
     doubles = _DOUBLE.as_pointer()
     source_pointer = builder.inttoptr(source, doubles)
     rows_pointer = builder.inttoptr(rows, doubles)
@@ -68,13 +72,14 @@ def _generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     bases_pointer = builder.inttoptr(bases, _INT.as_pointer())
     pixels = [builder.gep(source_pointer, [builder.load(builder.gep(bases_pointer, [_INT(p)]))]) for p in range(PIXELS)]
     chains = _term_loop(builder, pixels, rows_pointer, offsets_pointer, count)
-    sums_pointer = builder.inttoptr(sums, doubles)
+    before_pointer, sums_pointer = builder.inttoptr(before, doubles), builder.inttoptr(sums, doubles)
     for p in range(PIXELS):
-        row = builder.gep(sums_pointer, [builder.mul(sums_stride, _INT(p))])
         for v in range(BLOCKING.vectors):
-            cell = builder.bitcast(builder.gep(row, [_INT(v * BLOCKING.width)]), _VECTOR.as_pointer())
-            total = builder.fadd(builder.load(cell, align=8), chains[p][v])
-            builder.store(total, cell, align=8)
+            lane = _INT(v * BLOCKING.width)
+            held = _load_vector(builder, before_pointer, builder.add(builder.mul(before_stride, _INT(p)), lane))
+            cell = builder.gep(sums_pointer, [builder.add(builder.mul(sums_stride, _INT(p)), lane)])
+            total = builder.fadd(held, chains[p][v])
+            builder.store(total, builder.bitcast(cell, _VECTOR.as_pointer()), align=8)
     return context.get_dummy_value()
 
 

@@ -19,10 +19,14 @@ Progress = Callable[[float], None]
 # work(contraction, its blocks, first tile, last tile + 1, buffers); must release the interpreter lock to compute.
 Work = Callable[[Contraction, Blocks, int, int, Buffers], None]
 # Enough for the threads to finish together, few enough that starting them costs nothing.
-JOBS_PER_THREAD = 6
+JOBS_PER_THREAD = 4
 # Working memory of threads that have finished, for the next ones: fresh pages cost more than some layers take.
 _arenas: queue.SimpleQueue[np.ndarray] = queue.SimpleQueue()
 _LARGEST_KEPT_DOUBLES = 2**21
+_pools: dict[int, ThreadPoolExecutor] = {}
+if hasattr(os, "register_at_fork"):
+    # A forked child has the pools' objects but none of their threads.
+    os.register_at_fork(after_in_child=_pools.clear)
 # FE_DFL_ENV of the C library: the environment a program starts with.
 _DEFAULT_ENVIRONMENT = ctypes.c_void_p(-1)
 
@@ -41,16 +45,28 @@ def run_tiles(plan: Plan, work: Work, *, threads: int | None = None, progress: P
             _arenas.put(arena)
         return last - first
 
-    with ThreadPoolExecutor(threads, initializer=_reset_float_environment) as pool:
-        futures = []
-        for c, blocks in jobs:
-            step = max(1, -(-blocks.tasks // (threads * JOBS_PER_THREAD)))
-            for first in range(0, blocks.tasks, step):
-                futures.append(pool.submit(run, c, blocks, first, min(first + step, blocks.tasks)))
+    pool = _find_pool(threads)
+    futures = []
+    for c, blocks in jobs:
+        step = max(1, -(-blocks.tasks // (threads * JOBS_PER_THREAD)))
+        for first in range(0, blocks.tasks, step):
+            futures.append(pool.submit(run, c, blocks, first, min(first + step, blocks.tasks)))
+    try:
         for future in as_completed(futures):
             done += future.result()
             if progress:
                 progress(done / total)
+    finally:
+        # After an error or an interrupt nobody wants the rest.
+        for future in futures:
+            future.cancel()
+
+
+def _find_pool(threads: int) -> ThreadPoolExecutor:
+    """The pool of that many threads, kept from call to call: starting threads takes as long as a small layer."""
+    if threads not in _pools:
+        _pools[threads] = ThreadPoolExecutor(threads, "samebits", _reset_float_environment)
+    return _pools[threads]
 
 
 def _reset_float_environment() -> None:

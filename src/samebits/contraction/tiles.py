@@ -64,32 +64,27 @@ def sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buf
 
     `buffers.magnitudes` receives, per row, the sum of |row value| over all finite terms.
     """
-    lanes = (tile.rows + LANES - 1) // LANES * LANES
-    first = buffers.sums[0]
-    for m in range(lanes):
-        first[m] = start[tile.group * c.rows + tile.row + m] if m < tile.rows else 0.0
-    for p in range(1, buffers.sums.shape[0]):
-        sums = buffers.sums[p]
-        for m in range(lanes):
-            sums[m] = first[m]
+    for m in range(buffers.start.size):
+        buffers.start[m] = start[tile.group * c.rows + tile.row + m] if m < tile.rows else 0.0
     for m in range(tile.rows):
         buffers.magnitudes[m] = sum_row_magnitudes(c, tile.group, tile.row + m, rows, rows_table)
     positions = _place_outputs(c, blocks, tile, buffers.bases)
     largest = np.int64(0)
-    if blocks.chain > 0:
-        for depth in range(0, c.depth, blocks.depth):
-            for t0 in range(0, c.terms[0], blocks.terms[0]):
-                for t1 in range(0, c.terms[1], blocks.terms[1]):
-                    for t2 in range(0, c.terms[2], blocks.terms[2]):
-                        chunk = (depth, t0, t1, t2)
-                        count = (
-                            min(blocks.depth, c.depth - depth), min(blocks.terms[0], c.terms[0] - t0),
-                            min(blocks.terms[1], c.terms[1] - t1), min(blocks.terms[2], c.terms[2] - t2),
-                        )  # fmt: skip
-                        seen = _copy_window(c, blocks, tile, chunk, count, source, source_table, buffers.window)
-                        largest = max(largest, seen)
-                        _place_terms(c, blocks, count, buffers.offsets)
-                        _add_chunk(c, tile, chunk, count, rows, rows_table, positions, buffers)
+    is_first = True
+    for depth in range(0, c.depth, blocks.depth):
+        for t0 in range(0, c.terms[0], blocks.terms[0]):
+            for t1 in range(0, c.terms[1], blocks.terms[1]):
+                for t2 in range(0, c.terms[2], blocks.terms[2]):
+                    chunk = (depth, t0, t1, t2)
+                    count = (
+                        min(blocks.depth, c.depth - depth), min(blocks.terms[0], c.terms[0] - t0),
+                        min(blocks.terms[1], c.terms[1] - t1), min(blocks.terms[2], c.terms[2] - t2),
+                    )  # fmt: skip
+                    seen = _copy_window(c, blocks, tile, chunk, count, source, source_table, buffers.window)
+                    largest = max(largest, seen)
+                    _place_terms(c, blocks, count, buffers.offsets)
+                    _add_chunk(c, tile, chunk, count, rows, rows_table, positions, buffers, is_first)
+                    is_first = False
     return _float_from_bits(largest)
 
 
@@ -222,13 +217,16 @@ def _float_from_bits(bits):
 
 
 @compiled
-def _add_chunk(c, tile, chunk, count, rows, table, positions, buffers):
+def _add_chunk(c, tile, chunk, count, rows, table, positions, buffers, is_first):
     terms = count[0] * count[1] * count[2] * count[3]
     stride = buffers.sums.shape[1]
     for m in range(0, tile.rows, LANES):
         pack_rows(c, tile, chunk, count, m, rows, table, buffers.packed)
         for p in range(0, positions, PIXELS):
+            sums = buffers.sums.ctypes.data + 8 * (p * stride + m)
+            # The first chunk is added to what the sums start from, the others to what they have come to.
+            before = buffers.start.ctypes.data + 8 * m if is_first else sums
             add_terms(
                 buffers.packed.ctypes.data, buffers.window.ctypes.data, buffers.bases.ctypes.data + 8 * p,
-                buffers.offsets.ctypes.data, terms, buffers.sums.ctypes.data + 8 * (p * stride + m), stride,
+                buffers.offsets.ctypes.data, terms, before, 0 if is_first else stride, sums, stride,
             )  # fmt: skip

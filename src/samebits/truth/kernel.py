@@ -36,14 +36,16 @@ def settle_tiles(first, last, c, blocks, rows, rows_table, source, source_table,
         for m in range(tile.rows):
             offset = abs(start[tile.group * c.rows + tile.row + m])
             errors[m] = unit * (largest * buffers.magnitudes[m] + offset) + (2.0**-1000 if wide else 0.0)
+        # The window offsets have served; their place takes the positions that have undecided outputs.
+        flagged = buffers.bases
         if f.sign == 31 and f.precision == 24:
-            undecided = _test_float32(tile, sums, errors, codes)
+            undecided, count = _test_float32(tile, sums, errors, codes, flagged)
         else:
-            undecided = _test_narrow(tile, sums, errors, codes, f, cell)
+            undecided, count = _test_narrow(tile, sums, errors, codes, f, cell, flagged)
         counts[BY_ROUNDING_TEST] += tile.rows * tile.items * tile.size[0] * tile.size[1] * tile.size[2] - undecided
-        if undecided:
-            _settle_undecided(
-                c, tile, sums, errors, rows, rows_table, source, source_table, start, f, wide, codes, counts
+        for i in range(count):
+            _settle_position(
+                c, tile, flagged[i], sums, rows, rows_table, source, source_table, start, f, wide, codes, counts
             )
         _write_codes(c, tile, codes, out)
 
@@ -64,13 +66,16 @@ def _settle_each(c, tile, rows, rows_table, source, source_table, start, f, wide
 
 
 @compiled
-def _test_float32(tile, sums, errors, codes):
-    """Rounds sum - error and sum + error in hardware; marks with the error's sign what they do not agree on."""
+def _test_float32(tile, sums, errors, codes, flagged):
+    """Rounds sum - error and sum + error in hardware; where they disagree the sum becomes NaN and the position flagged.
+
+    Returns how many outputs are undecided, at how many positions.
+    """
     positions = tile.items * tile.size[0] * tile.size[1] * tile.size[2]
     nearest = codes.view(np.float32)
     upper = np.empty(sums.shape[1], np.float32)
     upper_codes = upper.view(np.uint32)
-    undecided = 0
+    undecided, count = 0, 0
     for p in range(positions):
         for m in range(tile.rows):
             nearest[p, m] = np.float32(sums[p, m] - errors[m])
@@ -82,17 +87,21 @@ def _test_float32(tile, sums, errors, codes):
             differing += 0 if same else 1
         if differing:
             undecided += differing
+            flagged[count] = p
+            count += 1
             for m in range(tile.rows):
                 if not (codes[p, m] == upper_codes[m] and (codes[p, m] & 0x7FFFFFFF) < 0x7F800000):
                     sums[p, m] = np.nan
-    return undecided
+    return undecided, count
 
 
 @compiled
-def _test_narrow(tile, sums, errors, codes, f, cell):
+def _test_narrow(tile, sums, errors, codes, f, cell, flagged):
+    """As `_test_float32`, for any format that is not wider than 32 bits."""
     positions = tile.items * tile.size[0] * tile.size[1] * tile.size[2]
-    undecided = 0
+    undecided, count = 0, 0
     for p in range(positions):
+        differing = 0
         for m in range(tile.rows):
             # Rounding these two to float64 first is safe: they bound the sum, and the error allows for it.
             below, above = sums[p, m] - errors[m], sums[p, m] + errors[m]
@@ -102,25 +111,27 @@ def _test_narrow(tile, sums, errors, codes, f, cell):
                     codes[p, m] = lower
                     continue
             sums[p, m] = np.nan
-            undecided += 1
-    return undecided
+            differing += 1
+        if differing:
+            undecided += differing
+            flagged[count] = p
+            count += 1
+    return undecided, count
 
 
 @compiled
-def _settle_undecided(c, tile, sums, errors, rows, rows_table, source, source_table, start, f, wide, codes, counts):
-    p = 0
-    for b in range(tile.item, tile.item + tile.items):
-        for i0 in range(tile.start[0], tile.start[0] + tile.size[0]):
-            for i1 in range(tile.start[1], tile.start[1] + tile.size[1]):
-                for i2 in range(tile.start[2], tile.start[2] + tile.size[2]):
-                    for m in range(tile.rows):
-                        if np.isnan(sums[p, m]):
-                            where = (tile.group, tile.row + m, b, i0, i1, i2)
-                            offset = start[tile.group * c.rows + tile.row + m]
-                            codes[p, m] = settle_output(
-                                c, where, rows, rows_table, source, source_table, offset, f, wide, counts
-                            )
-                    p += 1
+def _settle_position(c, tile, p, sums, rows, rows_table, source, source_table, start, f, wide, codes, counts):
+    """Settles one by one the outputs of a position whose sum is NaN."""
+    line, i2 = p // tile.size[2], p % tile.size[2]
+    plane, i1 = line // tile.size[1], line % tile.size[1]
+    b, i0 = plane // tile.size[0], plane % tile.size[0]
+    for m in range(tile.rows):
+        if np.isnan(sums[p, m]):
+            where = (
+                tile.group, tile.row + m, tile.item + b, tile.start[0] + i0, tile.start[1] + i1, tile.start[2] + i2,
+            )  # fmt: skip
+            offset = start[tile.group * c.rows + tile.row + m]
+            codes[p, m] = settle_output(c, where, rows, rows_table, source, source_table, offset, f, wide, counts)
 
 
 @compiled
