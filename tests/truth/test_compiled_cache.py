@@ -33,3 +33,17 @@ def test_a_change_in_one_file_reaches_the_functions_of_others(tmp_path):
     rounding.write_text(changed)
     # Both operands are read twice as large.
     assert run(CODE, tmp_path).strip() == "12.0"
+
+
+def test_a_forked_child_computes_too():
+    code = (
+        "import os, numpy as np, samebits\n"
+        "one = np.ones((1, 1, 3), np.float32)\n"
+        "samebits.conv1d(one, one)\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    os._exit(0 if samebits.conv1d(one, one)[0, 0, 0] == 3 else 1)\n"
+        "print(os.waitpid(child, 0)[1])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == "0"
