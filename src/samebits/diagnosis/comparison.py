@@ -189,6 +189,7 @@ def _run(runner: Runner, exact: _Bench, bench: _Bench) -> _Ran:
         ran.on_exact = check_result(problem, runner.run(problem, exact.operands))
         ran.result = check_result(problem, runner.run(problem, bench.operands))
     except EngineFailure as error:
+        # Failure lists the kinds that EngineFailure and its classes declare as plain text.
         ran.failure = Failure(error.kind, str(error))  # type: ignore[arg-type]
     except Exception as error:  # A runner is anybody's code: whatever it raises is a finding of its side.
         ran.failure = Failure("error", f"{type(error).__name__}: {error}")

@@ -112,6 +112,7 @@ class WorkerRunner:
             pass_fds=(write_end,),
         )
         os.close(write_end)
+        # Unbuffered it is a FileIO, which reads into a buffer as a BinaryIO does not declare to.
         return process, os.fdopen(read_end, "rb", buffering=0)  # type: ignore[return-value]
 
     def _exchange(

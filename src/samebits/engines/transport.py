@@ -63,6 +63,7 @@ def _read_exactly(stream: BinaryIO, size: int) -> bytearray:
     data = bytearray(size)
     view, filled = memoryview(data), 0
     while filled < size:
+        # Every binary stream has readinto; typing's BinaryIO leaves it out.
         count = stream.readinto(view[filled : filled + _CHUNK])  # type: ignore[attr-defined]
         if not count:
             raise TransportError("the stream ended")

@@ -79,6 +79,7 @@ def save_case(
             raise OperandError(f"result {name!r} is {'x'.join(map(str, array.shape))} {array.dtype}, not {wanted}")
         entries |= {key: _encode(array), f"name_{key}": np.array(name)}
     with Path(path).open("wb") as file:
+        # NumPy's stubs take the keyword arrays for its own flag.
         np.savez_compressed(file, allow_pickle=False, **entries)  # type: ignore[arg-type]
 
 
