@@ -38,6 +38,10 @@ class CaseFileError(SamebitsError):
     """A case file cannot be read safely or does not hold what it must."""
 
 
+class RecipeError(SamebitsError):
+    """A recipe's text cannot be read, or the recipe cannot be executed on this problem."""
+
+
 class RunnerTextError(SamebitsError):
     """The text naming an engine cannot be read, names no known engine, or gives a setting it does not have."""
 

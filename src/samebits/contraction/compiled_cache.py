@@ -15,7 +15,7 @@ from typing import Any
 from numba import njit
 
 _PACKAGE = Path(__file__).parent.parent
-_COMPILED_PARTS = ("contraction", "truth")
+_COMPILED_PARTS = ("contraction", "truth", "emulators")
 
 
 def discard_stale_code() -> None:

@@ -45,7 +45,7 @@ def run_tiles(plan: Plan, work: Work, *, threads: int | None = None, progress: P
             _arenas.put(arena)
         return last - first
 
-    pool = _find_pool(threads)
+    pool = find_pool(threads)
     futures = []
     for c, blocks in jobs:
         step = max(1, -(-blocks.tasks // (threads * JOBS_PER_THREAD)))
@@ -62,7 +62,7 @@ def run_tiles(plan: Plan, work: Work, *, threads: int | None = None, progress: P
             future.cancel()
 
 
-def _find_pool(threads: int) -> ThreadPoolExecutor:
+def find_pool(threads: int) -> ThreadPoolExecutor:
     """The pool of that many threads, kept from call to call: starting threads takes as long as a small layer."""
     if threads not in _pools:
         _pools[threads] = ThreadPoolExecutor(threads, "samebits", _reset_float_environment)

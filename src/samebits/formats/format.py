@@ -88,17 +88,20 @@ FLOAT64 = Format("float64", exponent_bits=11, fraction_bits=52, width_bits=64)
 FLOAT32 = Format("float32", exponent_bits=8, fraction_bits=23, width_bits=32)
 # TF32 travels in 32 bits of which 19 are used (NVIDIA A100 white paper): sign, 8 exponent bits, 10 fraction bits.
 TF32 = Format("tf32", exponent_bits=8, fraction_bits=10, width_bits=32)
+# Not a storage format: what the FP8 matrix units of Ada and Hopper keep of a sum (measured, see recipes.hardware).
+E8M13 = Format("e8m13", exponent_bits=8, fraction_bits=13, width_bits=32)
 BFLOAT16 = Format("bfloat16", exponent_bits=8, fraction_bits=7, width_bits=16)
 FLOAT16 = Format("float16", exponent_bits=5, fraction_bits=10, width_bits=16)
 FLOAT8_E4M3FN = Format("float8_e4m3fn", exponent_bits=4, fraction_bits=3, width_bits=8, has_infinity=False)
 FLOAT8_E5M2 = Format("float8_e5m2", exponent_bits=5, fraction_bits=2, width_bits=8)
 
-FORMATS = {f.name: f for f in (FLOAT64, FLOAT32, TF32, BFLOAT16, FLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2)}
+FORMATS = {f.name: f for f in (FLOAT64, FLOAT32, E8M13, TF32, BFLOAT16, FLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2)}
 
 _NUMPY_DTYPES: dict[str, npt.DTypeLike] = {
     "float64": np.float64,
     "float32": np.float32,
     "tf32": np.float32,
+    "e8m13": np.float32,
     "bfloat16": ml_dtypes.bfloat16,
     "float16": np.float16,
     "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
@@ -114,7 +117,7 @@ def find_format(name: str) -> Format:
 
 
 def numpy_dtype(name: str) -> np.dtype:
-    """The NumPy dtype that holds a format's values (float32 for TF32)."""
+    """The NumPy dtype that holds a format's values (float32 for tf32 and e8m13)."""
     return np.dtype(_NUMPY_DTYPES[find_format(name).name])
 
 

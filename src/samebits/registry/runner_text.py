@@ -9,33 +9,39 @@ from dataclasses import dataclass, field
 
 from samebits.engines.catalog import ENGINES
 from samebits.errors import RunnerTextError
+from samebits.recipes import Recipe, format_recipe, parse_recipe
 
 TRUTH = "truth"
+EMULATE = "emulate"
 _ENVIRONMENT = "env."
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
 class RunnerText:
-    """A runner's name, its settings and the environment variables of its process."""
+    """A runner's name, its settings and the environment variables of its process; for `emulate` the recipe."""
 
     name: str
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    recipe: Recipe | None = None
 
 
 def parse_runner_text(text: str) -> RunnerText:
     """Reads and checks a runner's text without loading anything; raises RunnerTextError, which says what is known.
 
     `name[:key=value[,key=value...]]`; a comma inside a value is written `\\,`. `env.NAME=value` sets an environment
-    variable before the engine is imported.
+    variable before the engine is imported. After `emulate:` stands a recipe's text. Raises RecipeError for one that
+    cannot be read.
     """
     name, colon, rest = text.partition(":")
-    known = [TRUTH, *ENGINES]
+    known = [TRUTH, EMULATE, *ENGINES]
     if name not in known:
         raise RunnerTextError(f"unknown engine {name!r}{_suggest(name, known)}; known: {', '.join(known)}")
     if colon and not rest:
         raise RunnerTextError(f"engine text {text!r} ends after the colon; expected name:key=value,key=value")
+    if name == EMULATE:
+        return RunnerText(name, recipe=parse_recipe(rest or "direct"))
     settings: dict[str, str] = {}
     environment: dict[str, str] = {}
     for part in _split_commas(rest) if rest else ():
@@ -54,6 +60,8 @@ def parse_runner_text(text: str) -> RunnerText:
 
 def format_runner_text(runner: RunnerText) -> str:
     """The text that `parse_runner_text` reads back."""
+    if runner.recipe:
+        return f"{runner.name}:{format_recipe(runner.recipe)}"
     pairs = [*runner.settings.items(), *((_ENVIRONMENT + k, v) for k, v in runner.environment.items())]
     joined = ",".join(f"{key}={value.replace(',', chr(92) + ',')}" for key, value in pairs)
     return f"{runner.name}:{joined}" if joined else runner.name

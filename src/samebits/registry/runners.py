@@ -1,4 +1,4 @@
-"""Opening runners: engines in worker processes, and the truth, which needs none."""
+"""Opening runners: engines in worker processes; the truth and emulators, which need none."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from samebits.emulators import Emulator
 from samebits.engines.catalog import ENGINES
 from samebits.engines.process import DEFAULT_TIME_LIMIT_S, WorkerRunner
 from samebits.errors import EngineMissingError, RunnerTextError
@@ -37,6 +38,8 @@ def open_runner(text: str, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -> Run
     Raises RunnerTextError for a text that names nothing, EngineMissingError for an engine that is not installed.
     """
     runner = parse_runner_text(text)
+    if runner.recipe:
+        return Emulator(runner.recipe, text)
     if runner.name == TRUTH:
         if runner.environment:
             raise RunnerTextError("truth runs in this process and takes no settings")

@@ -1,0 +1,170 @@
+"""The terms of a problem: out[g, m, b, s] = sum over d, v of rows[g, m, d, v] * source[g, b, d, at(s, v)].
+
+Every kind and direction has this form; a *term* is one product, numbered d * volume + v within its sum. Which operand
+gives the rows, and what the axes of d and v are called, depends on the direction:
+
+    gather   convolution forward, transposed convolution's grad_input    rows w   terms c kh kw
+    scatter  convolution's grad_input, transposed convolution forward    rows w   terms c kh kw
+    filter   grad_weight of both                                         rows dy (transposed: x)   terms n oh ow
+
+So all terms of one output stand in one row of one operand, and an output's position (b, s) says what they meet there.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.problems.problem import Axis, Problem
+
+Form = Literal["gather", "scatter", "filter"]
+_SPATIAL = {1: "w", 2: "hw", 3: "dhw"}
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Sizes and views; `of(problem)` makes one. All views share memory with the array they are made from."""
+
+    problem: Problem
+    form: Form
+    rows_operand: str
+    source_operand: str
+    groups: int
+    rows: int
+    batch: int
+    depth: int
+    spans: tuple[int, ...]
+    outputs: tuple[int, ...]
+    source_sizes: tuple[int, ...]
+
+    @property
+    def volume(self) -> int:
+        return math.prod(self.spans)
+
+    @property
+    def count(self) -> int:
+        """Terms in a whole sum; a border or a phase of the stride may miss some of them."""
+        return self.depth * self.volume
+
+    @property
+    def positions(self) -> int:
+        """Places (b, s) that an output row has, batch included."""
+        return self.batch * math.prod(self.outputs)
+
+    @property
+    def axis_names(self) -> tuple[str, ...]:
+        """Names of the axes that terms are numbered along, slowest first: c kh kw or n oh ow."""
+        letter = "o" if self.form == "filter" else "k"
+        first = "n" if self.form == "filter" else "c"
+        return (first, *(letter + a for a in _SPATIAL[self.problem.rank]))
+
+    @property
+    def axis_sizes(self) -> tuple[int, ...]:
+        return (self.depth, *self.spans)
+
+    def view_rows(self, array: np.ndarray) -> np.ndarray:
+        """The rows operand as [groups, rows, depth, volume]."""
+        g, m, d, v = self.groups, self.rows, self.depth, self.volume
+        if self.form == "gather":
+            return array.reshape(g, m, d, v)
+        if self.form == "scatter":
+            return array.reshape(g, d, m, v).transpose(0, 2, 1, 3)
+        return array.reshape(d, g, m, v).transpose(1, 2, 0, 3)
+
+    def view_source(self, array: np.ndarray) -> np.ndarray:
+        """The other operand as [groups, batch, depth, its spatial size]."""
+        g, b, d, size = self.groups, self.batch, self.depth, math.prod(self.source_sizes)
+        if self.form == "filter":
+            return array.reshape(d, g, b, size).transpose(1, 2, 0, 3)
+        return array.reshape(b, g, d, size).transpose(1, 0, 2, 3)
+
+    def view_result(self, array: np.ndarray) -> np.ndarray:
+        """A result as [groups, rows, batch, outputs]."""
+        g, m, b, s = self.groups, self.rows, self.batch, math.prod(self.outputs)
+        if self.form == "filter":
+            return array.reshape(g, m, b, s)
+        return array.reshape(b, g, m, s).transpose(1, 2, 0, 3)
+
+    @functools.cached_property
+    def reaches(self) -> tuple[npt.NDArray[np.int64], ...]:
+        """Per spatial axis, [outputs, spans]: the source index that an output's term reads, -1 where it has none."""
+        return tuple(_reach(self.form, a) for a in self.problem.axes)
+
+    @functools.cached_property
+    def patterns(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Which terms exist where: the pattern's number for each s, and for each pattern a mask over v."""
+        number = np.zeros(1, np.int64)
+        masks = np.ones((1, 1), bool)
+        for reach in self.reaches:
+            own, inverse = np.unique(reach >= 0, axis=0, return_inverse=True)
+            number = (number[:, None] * len(own) + inverse.reshape(1, -1)).reshape(-1)
+            masks = (masks[:, None, :, None] & own[None, :, None, :]).reshape(len(masks) * len(own), -1)
+        used, number = np.unique(number, return_inverse=True)
+        return number, masks[used]
+
+    @functools.cached_property
+    def phases(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """As `patterns`, with borders ignored: which terms could exist at s, were the source endless.
+
+        Only a scatter with a stride has more than one phase.
+        """
+        number = np.zeros(1, np.int64)
+        masks = np.ones((1, 1), bool)
+        for a, span, size in zip(self.problem.axes, self.spans, self.outputs, strict=True):
+            if self.form == "scatter":
+                offset = np.arange(size)[:, None] + a.pad_begin - np.arange(span)[None, :] * a.dilation
+                possible = offset % a.stride == 0
+            else:
+                possible = np.ones((size, span), bool)
+            own, inverse = np.unique(possible, axis=0, return_inverse=True)
+            number = (number[:, None] * len(own) + inverse.reshape(1, -1)).reshape(-1)
+            masks = (masks[:, None, :, None] & own[None, :, None, :]).reshape(len(masks) * len(own), -1)
+        used, number = np.unique(number, return_inverse=True)
+        return number, masks[used]
+
+    def locate_sources(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """[len(places), volume]: the flat source index of every term at each of some s, -1 where there is none."""
+        index = np.unravel_index(places, self.outputs)
+        flat = np.zeros((len(places), 1), np.int64)
+        missing = np.zeros((len(places), 1), bool)
+        for i, reach, size in zip(index, self.reaches, self.source_sizes, strict=True):
+            part = reach[i]
+            flat = (flat[:, :, None] * size + part[:, None, :]).reshape(len(places), -1)
+            missing = (missing[:, :, None] | (part[:, None, :] < 0)).reshape(len(places), -1)
+        return np.where(missing, -1, flat)
+
+
+@functools.lru_cache(maxsize=8)
+def find_terms(problem: Problem) -> Terms:
+    """The terms of a problem."""
+    small = tuple(a.size_small for a in problem.axes)
+    large = tuple(a.size_large for a in problem.axes)
+    kernel = tuple(a.kernel for a in problem.axes)
+    small_name, large_name = ("x", "dy") if problem.is_transposed else ("dy", "x")
+    n, g, channels_small, per_group = problem.x[0], problem.groups, problem.w[0], problem.w[1]
+    if problem.direction == "grad_weight":
+        return Terms(
+            problem, "filter", small_name, large_name,
+            g, channels_small // g, per_group, n, small, kernel, large,
+        )  # fmt: skip
+    source = "x" if problem.direction == "forward" else "dy"
+    if (problem.direction == "forward") != problem.is_transposed:
+        return Terms(problem, "gather", "w", source, g, channels_small // g, n, per_group, kernel, small, large)
+    return Terms(problem, "scatter", "w", source, g, per_group, n, channels_small // g, kernel, large, small)
+
+
+def _reach(form: Form, a: Axis) -> npt.NDArray[np.int64]:
+    small, tap = np.arange(a.size_small), np.arange(a.kernel)
+    if form == "scatter":
+        offset = np.arange(a.size_large)[:, None] + a.pad_begin - tap[None, :] * a.dilation
+        at = offset // a.stride
+        exists = (offset % a.stride == 0) & (at >= 0) & (at < a.size_small)
+        return np.where(exists, at, -1)
+    at = small[:, None] * a.stride - a.pad_begin + tap[None, :] * a.dilation
+    reach = np.where((at >= 0) & (at < a.size_large), at, -1)
+    return reach if form == "gather" else reach.T.copy()

@@ -1,0 +1,84 @@
+"""How matrix units add: one row per unit and format, each with the source of its numbers.
+
+"Recorded" means: the recipe reproduces, bit for bit, all 3,000 recorded dot products of that unit and format in the data
+that north-numerical-computing/MATLAB-tensor-core (commit b12b5a7) publishes with Khattak and Mikaitis, "Accurate Models
+of NVIDIA Tensor Cores", ACM TACO; tests/emulators/test_silicon.py repeats it where those data are at hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from samebits.recipes.recipe import Recipe
+from samebits.recipes.text import parse_recipe
+
+_RECORDED = "recorded outputs (MATLAB-tensor-core), all 3,000 reproduced"
+_INTEL = "Intel 64 and IA-32 Architectures Software Developer's Manual, {}; not checked here"
+
+
+@dataclass(frozen=True)
+class MatrixUnit:
+    """One instruction's arithmetic: group, alignment, rounding are in the recipe's text.
+
+    `pinned` says what the recorded data leave open, where they do.
+    """
+
+    unit: str
+    operands: str
+    result: str
+    text: str
+    source: str
+    pinned: str = ""
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        return parse_recipe(self.text)
+
+
+def _fused(group: int, bits: int, result: str, *, rest: str = "") -> str:
+    accumulator = {"float32": "float32/toward_zero", "float16": "float16", "e8m13": "e8m13/toward_zero"}[result]
+    return f"direct acc={accumulator} fused={bits} order=k/{group}|fused:k bias=first{rest}"
+
+
+def _rows(unit: str, group: int, bits: int, formats: tuple[str, ...]) -> list[MatrixUnit]:
+    rows: list[MatrixUnit] = []
+    for operands in formats:
+        own = group // 2 if operands == "tf32" else group
+        pinned = "4 of 8 products recorded" if operands == "tf32" and own == 8 else ""
+        rows.append(MatrixUnit(unit, operands, "float32", _fused(own, bits, "float32"), _RECORDED, pinned))
+        if operands == "float16":
+            rows.append(MatrixUnit(unit, operands, "float16", _fused(own, bits, "float16"), _RECORDED))
+    return rows
+
+
+# FP8 through the float16 unit: two steps of 16 products, of which the first takes those with k mod 4 in {0, 1}.
+_QUADS = "order=k/2%2|fused:k bias=last"
+_BY_FLOAT16 = "mma.sync m16n8k32, which converts to float16 (NVIDIA/cutlass issue 1986)"
+_FP8 = ("float8_e4m3fn", "float8_e5m2")
+
+MATRIX_UNITS: tuple[MatrixUnit, ...] = (
+    *_rows("V100", 4, 23, ("float16",)),
+    *_rows("A100", 8, 24, ("float16", "bfloat16", "tf32")),
+    *_rows("Ada", 8, 24, ("float16", "bfloat16", "tf32")),
+    *_rows("H100", 16, 25, ("float16", "bfloat16", "tf32")),
+    *_rows("B200", 16, 25, ("float16", "bfloat16", "tf32")),
+    *(MatrixUnit("Ada", f, r, _fused(16, 13, a), _RECORDED) for f in _FP8
+      for r, a in (("float32", "e8m13"), ("float16", "float16"))),
+    *(MatrixUnit("H100", f, "float32", _fused(32, 13, "e8m13"), _RECORDED, "recorded with c = 0 only") for f in _FP8),
+    *(MatrixUnit("H100", f, "float16", f"direct x=float16 w=float16 acc=float16 fused=25 {_QUADS}", _RECORDED,
+                 f"{_BY_FLOAT16}; the data fix only that at least 18 bits are kept") for f in _FP8),
+    *(MatrixUnit("B200", f, "float16", f"direct x=float16 w=float16 acc=float16 fused=25 {_QUADS}", _RECORDED,
+                 f"{_BY_FLOAT16}; the data fix only that at least 18 bits are kept") for f in _FP8),
+    *(MatrixUnit("B200", f, "float32", f"direct x=float16 w=float16 acc=float32 fused=25 {_QUADS}", _RECORDED,
+                 "the sums before c are exact in nearly all recorded products, so grouping, the bits kept beyond 23 and"
+                 " their rounding are taken over from the float16 result; that c is added last, to nearest, is fixed")
+      for f in _FP8),
+    MatrixUnit("AMX, AVX512-BF16", "bfloat16", "float32", "direct acc=float32 product=fused order=k flush=operands,results",
+               _INTEL.format("TDPBF16PS and VDPBF16PS")),
+)  # fmt: skip
+
+
+def find_units(unit: str) -> tuple[MatrixUnit, ...]:
+    """All rows of one unit; empty where none is known."""
+    return tuple(row for row in MATRIX_UNITS if row.unit == unit)

@@ -1,0 +1,156 @@
+"""Summation trees: who is added to whom, in which sequence, within one sum.
+
+An item is a term (its number), a `Chain` (items added one after the other, left to right, to a running sum) or a
+`Fused` group (terms that enter the running sum in a single multi-term addition). What joining means for bits:
+
+    a chain's first item starts the running sum (a term: 0 + product; a group: one multi-term sum; a chain: its value)
+    a later term is multiplied and added to the running sum, fused or not as the recipe says
+    a later group enters the running sum in one multi-term addition
+    a later chain is finished first and then added
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """Terms added in one multi-term addition."""
+
+    terms: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Items added left to right; `format` is the running sum's, where it differs from the recipe's accumulator."""
+
+    items: tuple[Item, ...]
+    format: str = ""
+
+
+Item = int | Chain | Fused
+
+
+def flatten_chain(chain: Chain) -> Chain:
+    """The same sums with fewer parentheses: a chain that begins with a chain of its own format is one chain."""
+    items = chain.items
+    while items and isinstance(items[0], Chain) and items[0].format == chain.format:
+        items = (*items[0].items, *items[1:])
+    if len(items) == 1 and isinstance(items[0], Chain) and not chain.format:
+        return items[0]
+    return Chain(items, chain.format)
+
+
+def list_terms(item: Item) -> list[int]:
+    """All terms in the order in which they are met."""
+    if isinstance(item, int):
+        return [item]
+    if isinstance(item, Fused):
+        return list(item.terms)
+    found: list[int] = []
+    for part in item.items:
+        if isinstance(part, int):
+            found.append(part)
+        else:
+            found.extend(list_terms(part))
+    return found
+
+
+def restrict_tree(item: Item, exists: npt.NDArray[np.bool_] | Callable[[int], bool]) -> Item | None:
+    """The tree without the terms that do not exist; None if nothing is left."""
+    has: Callable[[int], bool] = exists if callable(exists) else exists.tolist().__getitem__
+    return _restrict(item, has)
+
+
+def _restrict(item: Item, has: Callable[[int], bool]) -> Item | None:
+    if isinstance(item, int):
+        return item if has(item) else None
+    if isinstance(item, Fused):
+        left = tuple(t for t in item.terms if has(t))
+        return Fused(left) if left else None
+    parts = [_restrict(p, has) for p in item.items]
+    kept = tuple(p for p in parts if p is not None)
+    return flatten_chain(Chain(kept, item.format)) if kept else None
+
+
+def map_terms(item: Item, number: Callable[[int], int]) -> Item:
+    """The tree with every term renamed."""
+    if isinstance(item, int):
+        return number(item)
+    if isinstance(item, Fused):
+        return Fused(tuple(number(t) for t in item.terms))
+    return Chain(tuple(map_terms(p, number) for p in item.items), item.format)
+
+
+def count_depth(item: Item) -> int:
+    """How many running sums exist at once while the tree is executed."""
+    if not isinstance(item, Chain):
+        return 1
+    return max(count_depth(p) + (i > 0) for i, p in enumerate(item.items))
+
+
+def chain_pairs(items: Sequence[Item]) -> Item:
+    """Adjacent pairs added, then pairs of those, and so on; an odd one waits for the next round."""
+    level = list(items)
+    while len(level) > 1:
+        joined: list[Item] = [_join(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
+        level = joined + ([level[-1]] if len(level) % 2 else [])
+    return level[0]
+
+
+def chain_halves(items: Sequence[Item]) -> Item:
+    """The upper half added onto the lower, item by item, again and again; an odd middle one waits."""
+    level = list(items)
+    while len(level) > 1:
+        half = -(-len(level) // 2)
+        level = [_join(level[i], level[i + half]) if i + half < len(level) else level[i] for i in range(half)]
+    return level[0]
+
+
+def chain_splits(items: Sequence[Item]) -> Item:
+    """First half and second half, each summed the same way, then added (the first one shorter where they differ)."""
+    if len(items) == 1:
+        return items[0]
+    half = len(items) // 2
+    return _join(chain_splits(items[:half]), chain_splits(items[half:]))
+
+
+def _join(a: Item, b: Item) -> Chain:
+    return flatten_chain(Chain((a, b)))
+
+
+def iterate_chains(item: Item) -> Iterator[Chain]:
+    """All chains, inner ones first."""
+    if isinstance(item, Chain):
+        for part in item.items:
+            if isinstance(part, Chain):
+                yield from iterate_chains(part)
+        yield item
+
+
+def canonical_tree(item: Item) -> Item:
+    """One spelling for all trees that give the same bits: sums are commutative, so the longer operand comes first.
+
+    Two single terms keep their order (the first one's product is rounded before the second is fused onto it).
+    """
+    if isinstance(item, int):
+        return item
+    if isinstance(item, Fused):
+        return Fused(tuple(sorted(item.terms)))
+    parts = [canonical_tree(p) for p in item.items]
+    if len(parts) > 1 and isinstance(parts[0], Chain | int) and isinstance(parts[1], Chain):
+        first, second = parts[0], parts[1]
+        if isinstance(first, Chain) and first.format == item.format == second.format:
+            both = sorted((first, second), key=_rank)
+            parts[:2] = both
+    return flatten_chain(Chain(tuple(parts), item.format))
+
+
+def _rank(item: Item) -> tuple[int, int]:
+    terms = list_terms(item)
+    return -len(terms), min(terms)
