@@ -54,6 +54,10 @@ class ResourceLimitError(SamebitsError):
     """The problem needs more memory than this machine can give."""
 
 
+class ProbeStopped(SamebitsError):
+    """A probe would have needed more calls or more time than it was given."""
+
+
 class EngineFailure(SamebitsError):
     """An engine did not return a result: base of the ways it can fail, each of which becomes a finding of its side."""
 

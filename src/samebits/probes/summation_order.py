@@ -1,0 +1,350 @@
+"""In which order does every output add its terms up? Masks in the rows operand, one pair of terms to a row.
+
+All source values are 1; a row holds a unit for every term but two, which hold a mask M and -M. A unit that meets M is
+lost, so the result counts the units outside the junction of the two ("FPRev: Revealing Floating-Point Summation Order",
+USENIX ATC 2025, asks so for one pair and one sum). Here each row of a call asks about another pair, and each position
+of the output answers for itself.
+
+With a pivot and all other terms of a set: equal counts = one part hanging on the pivot's chain, and ascending counts
+under the junction are the chain. The same is done inside each part. Of parts of one size only the first is taken apart;
+the others are checked against it by a few pairs, and by whoever replays the order on random data.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.errors import ProbeStopped
+from samebits.probes.interview import Interview
+from samebits.probes.mask_values import Scale, choose_scale
+from samebits.probes.subtrees import Subtree, pick_pairs
+from samebits.probes.tree_shape import Junctions
+from samebits.recipes.tree import Item, list_terms, restrict_tree
+
+# Positions whose answers are kept one by one; all others are told apart by a digest of theirs.
+_MOST_SAMPLED = 1024
+_PAIRS_PER_COPY = 3
+_MOST_PIVOTS_MATCHED = 256
+_MOST_REFINEMENTS = 6
+_SEED = 576
+
+
+@dataclass
+class FoundOrders:
+    """Trees over the terms of whole sums, and which position uses which (-1: not learnt).
+
+    `places` has the shape [batch, outputs]; a position that lacks terms uses its tree without them.
+    """
+
+    trees: list[Item]
+    places: npt.NDArray[np.int64]
+    scale: Scale | None
+    notes: list[str] = field(default_factory=list[str])
+
+
+@dataclass
+class _Group:
+    """Positions with the same terms and the same answers so far; one sampled column stands for them."""
+
+    column: int
+    exists: npt.NDArray[np.bool_]
+    digest: tuple[int, int]
+    order: int = -1
+
+
+def find_summation_orders(interview: Interview, *, copies: bool = True) -> FoundOrders:
+    """The orders of all output positions; what is not learnt, and why, stands in the notes.
+
+    With `copies` False every part is taken apart by itself. Raises EngineFailure where the runner fails.
+    """
+    terms = interview.terms
+    unknown = np.full((terms.batch, int(np.prod(terms.outputs))), -1, np.int64)
+    if terms.count == 1:
+        return FoundOrders([0], np.zeros_like(unknown), None)
+    try:
+        scale = choose_scale(interview)
+    except ProbeStopped as stop:
+        return FoundOrders([], unknown, None, [str(stop)])
+    if scale is None:
+        return FoundOrders([], unknown, None, ["no mask swallows units: the running sum is too wide, or is no sum"])
+    return _Search(interview, scale, copies).run()
+
+
+class _UnreadableError(Exception):
+    """A position answered something that counts no units."""
+
+
+class _Search:
+    """Answers so far, groups of positions they tell apart, trees found."""
+
+    def __init__(self, interview: Interview, scale: Scale, copies: bool):
+        self.interview = interview
+        self.terms = interview.terms
+        self.scale = scale
+        self.copies = copies
+        self.rows = self.terms.groups * self.terms.rows
+        number, masks = self.terms.patterns
+        self.pattern = np.tile(number, self.terms.batch)
+        self.exists = [np.tile(m, self.terms.depth) for m in masks]
+        self.sample = self._choose_sample()
+        self.digests = np.zeros(self.terms.positions, np.uint64)
+        self.random = np.random.default_rng(_SEED)
+        self.units: list[npt.NDArray[np.bool_]] = [np.ones(self.terms.count, bool)]
+        self.answers: dict[tuple[int, int, int], npt.NDArray[np.float32]] = {}
+        self.trees: list[Item] = []
+        self.notes: list[str] = []
+        self.failed: dict[tuple[int, int], str] = {}
+
+    def run(self) -> FoundOrders:
+        try:
+            self._solve_all()
+        except ProbeStopped as stop:
+            self.notes.append(f"orders are missing: {stop}")
+        groups = self._form_groups()
+        for group in groups:
+            self._match(group)
+        places = np.full(self.terms.positions, -1, np.int64)
+        for group in groups:
+            own = (self.pattern == group.digest[0]) & (self.digests == np.uint64(group.digest[1]))
+            places[own] = group.order if group.exists.any() else 0
+            if group.digest in self.failed:
+                self.notes.append(f"{int(own.sum())} positions: {self.failed[group.digest]}")
+        return FoundOrders(self.trees, places.reshape(self.terms.batch, -1), self.scale, self.notes)
+
+    def _choose_sample(self) -> npt.NDArray[np.int64]:
+        """All positions, or evenly spread ones and the first and last of every pattern."""
+        count = self.terms.positions
+        if count <= _MOST_SAMPLED:
+            return np.arange(count)
+        _, first = np.unique(self.pattern, return_index=True)
+        _, last = np.unique(self.pattern[::-1], return_index=True)
+        spread = np.linspace(0, count - 1, _MOST_SAMPLED).astype(np.int64)
+        return np.unique(np.concatenate([spread, first, count - 1 - last]))
+
+    def _solve_all(self) -> None:
+        """Takes apart the group with the most terms, then whichever its tree leaves unexplained."""
+        while True:
+            unexplained = []
+            for group in self._form_groups():
+                self._match(group)
+                if group.order < 0 and group.digest not in self.failed and group.exists.any():
+                    unexplained.append(group)
+            if not unexplained:
+                return
+            group = max(unexplained, key=lambda g: int(g.exists.sum()))
+            try:
+                tree = self._take_apart(group)
+            except _UnreadableError as trouble:
+                self.failed[self._digest_of(group.column)] = str(trouble)
+                continue
+            group.digest = self._digest_of(group.column)
+            if self._explains(tree, group):
+                self.trees.append(tree)
+            else:
+                self.failed[group.digest] = "the answers fit no tree"
+
+    def _digest_of(self, column: int) -> tuple[int, int]:
+        position = self.sample[column]
+        return int(self.pattern[position]), int(self.digests[position])
+
+    def _form_groups(self) -> list[_Group]:
+        found: dict[tuple[int, int], _Group] = {}
+        for column in range(len(self.sample)):
+            digest = self._digest_of(column)
+            if digest not in found:
+                found[digest] = _Group(column, self.exists[digest[0]], digest)
+        return list(found.values())
+
+    def _match(self, group: _Group) -> None:
+        """Gives a group the first tree found that explains all its answers."""
+        for number, tree in enumerate(self.trees):
+            kept = restrict_tree(tree, group.exists)
+            if kept is not None and self._explains(kept, group):
+                group.order = number
+                return
+
+    def _explains(self, tree: Item, group: _Group) -> bool:
+        junctions = Junctions(tree, self.terms.count)
+        if len(junctions.sequence) != int(group.exists.sum()):
+            return False
+        by_pivot: dict[tuple[int, int], list[int]] = {}
+        for pivot, other, units in self.answers:
+            if group.exists[pivot] and group.exists[other]:
+                by_pivot.setdefault((pivot, units), []).append(other)
+        for (pivot, units), others in list(by_pivot.items())[:_MOST_PIVOTS_MATCHED]:
+            expected = junctions.count_outside(pivot, np.array(others), self.units[units] & group.exists)
+            given = np.array([self.answers[pivot, o, units][group.column] for o in others])
+            if not np.array_equal(expected, given):
+                return False
+        return True
+
+    def _take_apart(self, group: _Group) -> Item:
+        """The tree of one group's positions."""
+        root = Subtree(np.flatnonzero(group.exists))
+        open_, waiting = [root], []
+        while open_ or waiting:
+            if not open_:
+                ready = [s for s in waiting if s.can_copy()]
+                waiting = [s for s in waiting if not s.can_copy()]
+                open_ = self._check_copies(ready, group)
+                if not ready:
+                    open_, waiting = waiting, []
+                continue
+            open_ = self._scatter_loose(open_, group)
+            new: list[Subtree] = []
+            for subtree, inside in zip(open_, self._ask_inside(open_, group), strict=True):
+                new.extend(subtree.settle(inside))
+            waiting += [s for s in new if s.model is not None and self.copies]
+            open_ = [s for s in new if s.model is None or not self.copies]
+        return root.build()
+
+    def _scatter_loose(self, subtrees: list[Subtree], group: _Group) -> list[Subtree]:
+        """Asks terms that stand beside a subtree whether their neighbours do so too; returns what is left to ask."""
+        loose = [(s, self._choose_units(s.members, s.anchor, group)) for s in subtrees if s.loose]
+        self._ask([(int(a), int(b), u) for s, u in loose for a, b in itertools.pairwise(s.members)])
+        left = [s for s in subtrees if not s.loose]
+        for s, u in loose:
+            present = int((self.units[u] & group.exists).sum())
+            pairs = itertools.pairwise(s.members)
+            if all(present - self._read(int(a), int(b), u, group) > len(s.members) for a, b in pairs):
+                s.scatter()
+            else:
+                left.append(s)
+        return left
+
+    def _check_copies(self, ready: list[Subtree], group: _Group) -> list[Subtree]:
+        """Puts a few pairs of every supposed copy to the test; returns those that are none."""
+        asked: list[tuple[Subtree, list[Item], list[tuple[int, int, int, int]]]] = []
+        questions: list[tuple[int, int, int]] = []
+        for subtree in ready:
+            trees = subtree.copy_model()
+            units = self._choose_units(subtree.whole, subtree.anchor, group)
+            present = self.units[units] & group.exists
+            elsewhere = int(present.sum()) - int(present[subtree.whole].sum())
+            expected: list[tuple[int, int, int]] = []
+            for tree in trees:
+                junctions = Junctions(tree, self.terms.count)
+                # Units of the junction's other subtrees are outside, as those elsewhere are.
+                others = int(present[subtree.whole].sum()) - int(present[junctions.sequence].sum())
+                for a, b in pick_pairs(tree, _PAIRS_PER_COPY, self.random):
+                    inside = int(junctions.count_outside(a, np.array([b]), present)[0])
+                    expected.append((a, b, inside + others + elsewhere))
+            for one, two in list(itertools.pairwise(trees))[:_PAIRS_PER_COPY]:
+                expected.append((min(list_terms(one)), min(list_terms(two)), -len(subtree.whole)))
+            questions += [(a, b, units) for a, b, _ in expected]
+            asked.append((subtree, trees, [(units, a, b, n) for a, b, n in expected]))
+        self._ask(questions)
+        return [s for s, trees, pairs in asked if not self._accept(s, trees, pairs, group)]
+
+    def _accept(
+        self, subtree: Subtree, trees: list[Item], pairs: list[tuple[int, int, int, int]], group: _Group
+    ) -> bool:
+        """Takes the copy if all its pairs answered as expected; a negative number asks for more than so many inside."""
+        for units, a, b, expected in pairs:
+            outside = self._read(a, b, units, group)
+            present = int((self.units[units] & group.exists).sum())
+            if (present - outside <= -expected) if expected < 0 else (outside != expected):
+                subtree.model = None
+                return False
+        subtree.accept_copy(trees)
+        return True
+
+    def _ask_inside(self, subtrees: list[Subtree], group: _Group) -> list[npt.NDArray[np.int64]]:
+        """For every subtree and every member but the pivot: how many members their junction holds (see `settle`)."""
+        small = [s for s in subtrees if len(s.members) < self.scale.capacity or self._fits_whole(group)]
+        units = {id(s): self._choose_units(s.members, s.anchor, group) for s in small}
+        self._ask([(s.pivot, int(j), units[id(s)]) for s in small for j in s.members[1:]])
+        found: dict[int, npt.NDArray[np.int64]] = {}
+        for s in subtrees:
+            if id(s) not in units:
+                found[id(s)] = self._refine(s, group)
+                continue
+            present = self.units[units[id(s)]] & group.exists
+            outside = np.array([self._read(s.pivot, int(j), units[id(s)], group) for j in s.members[1:]], np.int64)
+            found[id(s)] = int(present.sum()) - outside
+        return [found[id(s)] for s in subtrees]
+
+    def _fits_whole(self, group: _Group) -> bool:
+        return int(group.exists.sum()) <= self.scale.capacity
+
+    def _choose_units(self, members: npt.NDArray[np.int64], anchor: int, group: _Group) -> int:
+        """The number of the unit set to ask these members with: all terms if they can be counted, else members only."""
+        if self._fits_whole(group):
+            return 0
+        marks = np.zeros(self.terms.count, bool)
+        marks[members] = True
+        if anchor >= 0:
+            marks[anchor] = True
+        self.units.append(marks)
+        return len(self.units) - 1
+
+    def _refine(self, subtree: Subtree, group: _Group) -> npt.NDArray[np.int64]:
+        """As `_ask_inside` for more members than a result can count: units in a part of them, again and again finer.
+
+        The junctions with one pivot are nested, so sorting by what they hold of any units puts them in sequence; those
+        that tie are asked again with units among themselves only.
+        """
+        others = subtree.members[1:]
+        level = np.zeros(len(others), np.int64)
+        beside = np.zeros(len(others), bool)
+        for round_ in range(_MOST_REFINEMENTS):
+            ties = [np.flatnonzero(level == v) for v in np.unique(level)]
+            ties = [t for t in ties if len(t) > 1]
+            asked: list[tuple[npt.NDArray[np.int64], int]] = []
+            for tie in ties:
+                step = -(-len(tie) // max(self.scale.capacity - 3, 1))
+                asked.append((tie, self._choose_units(others[tie[round_ % step :: step]], subtree.anchor, group)))
+            self._ask([(subtree.pivot, int(others[t]), u) for tie, u in asked for t in tie])
+            keys = np.zeros(len(others), np.int64)
+            for tie, u in asked:
+                outside = np.array([self._read(subtree.pivot, int(others[t]), u, group) for t in tie], np.int64)
+                if round_ == 0 and subtree.anchor >= 0:
+                    beside |= outside == 0
+                keys[tie] = outside.max(initial=0) - outside
+            _, finer = np.unique(np.stack([level, keys]), axis=1, return_inverse=True)
+            finer = finer.reshape(-1)
+            settled = len(np.unique(finer)) == len(np.unique(level)) and round_ > 0
+            level = finer
+            if settled:
+                break
+        own = ~beside
+        counts = np.array([int((level[own] <= v).sum()) + 1 for v in level], np.int64)
+        return np.where(beside, len(subtree.members) + 1, counts)
+
+    def _read(self, pivot: int, other: int, units: int, group: _Group) -> int:
+        value = float(self.answers[pivot, other, units][group.column])
+        if not 0 <= value <= self.terms.count or value != int(value):
+            raise _UnreadableError(f"terms {pivot} and {other} as masks leave {value:g} units, which no sum does")
+        return int(value)
+
+    def _ask(self, questions: list[tuple[int, int, int]]) -> None:
+        """Puts all questions that have no answer yet, as many to a call as there are rows."""
+        fresh = [q for q in dict.fromkeys(questions) if q not in self.answers]
+        for start in range(0, len(fresh), self.rows):
+            if self.interview.report:
+                self.interview.report("asking for the summation order", start / len(fresh))
+            self._call(fresh[start : start + self.rows])
+
+    def _call(self, questions: list[tuple[int, int, int]]) -> None:
+        operands = self.interview.make_operands()
+        view = self.interview.view_rows(operands)
+        mask, unit = self.scale.mask, self.scale.unit
+        values = np.zeros((self.rows, self.terms.count), self.interview.dtype)
+        unit_rows = np.array([u for _, _, u in questions])
+        for u in np.unique(unit_rows):
+            values[np.flatnonzero(unit_rows == u)] = np.where(self.units[u], unit, 0.0).astype(values.dtype)
+        each = np.arange(len(questions))
+        values[each, [i for i, _, _ in questions]] = mask
+        values[each, [j for _, j, _ in questions]] = -mask
+        view[...] = values.reshape(view.shape)
+        answer = self.interview.ask_by_row(operands)[: len(questions)] / unit + 0.0
+        weights = self.random.integers(1, 2**63, len(questions), np.uint64) | np.uint64(1)
+        bits = answer.view(np.uint64)
+        self.digests = self.digests * np.uint64(6364136223846793005) + (bits * weights[:, None]).sum(axis=0)
+        kept = answer[:, self.sample].astype(np.float32)
+        for row, question in enumerate(questions):
+            self.answers[question] = kept[row]
