@@ -22,7 +22,7 @@ from samebits.problems.windows import name_axes
 from samebits.recipes.order import KeyedOrder, Order, expand_order
 from samebits.recipes.places import array_from_places
 from samebits.recipes.recipe import Recipe
-from samebits.recipes.tree import Fused, Item, iterate_chains, restrict_tree
+from samebits.recipes.tree import Fused, Item, iterate_chains, list_terms, restrict_tree
 
 Progress = Callable[[float], None]
 # Columns of one tile stay within a core's second-level cache.
@@ -287,8 +287,14 @@ def _group_rows(
 
 def _restrict_program(tree: Item, terms: Terms, mask: npt.NDArray[np.bool_], recipe: Recipe) -> Program | None:
     """The program over the terms of a pattern; None where it has no term."""
-    kept = tree if mask.all() else restrict_tree(tree, np.tile(mask, terms.depth))
-    return compile_tree(kept, recipe) if kept is not None else None
+    exists = np.tile(mask, terms.depth)
+    kept = tree if mask.all() else restrict_tree(tree, exists)
+    if kept is None:
+        return None
+    after = -1
+    if recipe.bias == "after" and terms.problem.bias:
+        after = int(exists[list_terms(tree)[: recipe.bias_terms]].sum())
+    return compile_tree(kept, recipe, after)
 
 
 def _cut(batch: Batch, count: int, itemsize: int) -> Iterator[Batch]:

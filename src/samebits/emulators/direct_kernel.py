@@ -12,7 +12,7 @@ import numpy as np
 from samebits.contraction.compiled_cache import compiled
 from samebits.emulators.rounding_kernel import add_to_odd, bits_of, float_of, fused32, fused64, round_nearest, round_value
 
-_PUSH, _ADD_TERMS, _ADD_SUMS, _PUSH_FUSED, _ADD_FUSED = range(5)
+_PUSH, _ADD_TERMS, _ADD_SUMS, _PUSH_FUSED, _ADD_FUSED, _ADD_BIAS = range(6)
 _LEAST_NORMAL32 = np.float32(2.0**-126)
 # Shared exponents, biased by 2046, stay where 2^(bits - exponent) and its inverse are float64 numbers.
 _LEAST_SHARED, _LARGEST_SHARED = 2046 - 400, 2046 + 800
@@ -55,6 +55,11 @@ def run_rows32(steps, terms, weights, columns, bias, plan, stack, out):
                 started = True
             elif opcode == _ADD_TERMS:
                 _add_terms32(stack[top], row, columns, terms[begin : begin + count], fused, flushes)
+            elif opcode == _ADD_BIAS:
+                sums = stack[top]
+                sums += bias[m]
+                if flushes:
+                    _flush32(sums)
             else:
                 sums, upper = stack[top - 1], stack[top]
                 for p in range(len(sums)):
@@ -138,6 +143,9 @@ def run_rows64(steps, terms, weights, columns, bias, plan, stack, out):
                     else:
                         for p in range(len(sums)):
                             sums[p] += w * column[p]
+            elif opcode == _ADD_BIAS:
+                sums = stack[top]
+                sums += bias[m]
             else:
                 sums, upper = stack[top - 1], stack[top]
                 for p in range(len(sums)):
@@ -184,13 +192,14 @@ def run_rows_any(steps, terms, weights, columns, bias, plan, stack, out, targets
                     _add_any(stack[top], row[t], columns[t], fused, target, product, narrow)
             elif opcode == _ADD_FUSED:
                 _add_fused(stack[top], row, columns, terms[begin : begin + count], target, units, largest, scale)
+            elif opcode == _ADD_BIAS:
+                _add_bias(stack[top], bias[m], targets[0])
             else:
                 _add_rounded(stack[top - 1], stack[top], target)
                 top -= 1
         sums = stack[0]
         if last:
-            for p in range(len(sums)):
-                sums[p] = _rounded(add_to_odd(sums[p], bias[m]), targets[0])
+            _add_bias(sums, bias[m], targets[0])
         out[m, : len(sums)] = sums
 
 
@@ -203,6 +212,12 @@ def _rounded(value, t):
 def _add_rounded(sums, upper, target):
     for p in range(len(sums)):
         sums[p] = _rounded(add_to_odd(sums[p], upper[p]), target)
+
+
+@compiled
+def _add_bias(sums, bias, target):
+    for p in range(len(sums)):
+        sums[p] = _rounded(add_to_odd(sums[p], bias), target)
 
 
 @compiled

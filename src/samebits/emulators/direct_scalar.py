@@ -20,7 +20,7 @@ from samebits.problems.windows import name_axes
 from samebits.recipes.order import expand_order
 from samebits.recipes.places import array_from_places
 from samebits.recipes.recipe import Recipe, Rounding
-from samebits.recipes.tree import Fused, Item, restrict_tree
+from samebits.recipes.tree import Chain, Fused, Item, list_terms, restrict_tree
 
 _LEAST_NORMAL32 = 2.0**-126
 
@@ -47,7 +47,8 @@ def emulate_output(
     channel = g * terms.rows + m
     bias = float(read["bias"][channel]) if problem.bias else None
     machine = _Machine(problem, recipe, weights, values)
-    total = machine.sum_tree(kept, bias)
+    after = int(met[list_terms(tree)[: recipe.bias_terms]].sum()) if recipe.bias == "after" else -1
+    total = machine.sum_tree(kept, bias, after)
     return _finish(problem, recipe, total, float(operands["bias"][channel]) if problem.bias else 0.0)
 
 
@@ -59,13 +60,20 @@ class _Machine:
         self.weights = [float(v) for v in weights]
         self.values = [float(v) for v in values]
         self.start: float | None = None
+        self.bias: float | None = None
+        self.bias_after = -1
         self.least = _least_exponents(problem, recipe)
 
-    def sum_tree(self, tree: Item | None, bias: float | None) -> float:
+    def sum_tree(self, tree: Item | None, bias: float | None, after: int) -> float:
+        """The sum with the bias in its place; `after` counts the terms that an `after` bias comes behind."""
         recipe = self.recipe
         if bias is not None and recipe.bias == "first":
             self.start = bias
-        total = self._sum(tree, recipe.accumulator.format) if tree is not None else (self.start or 0.0)
+        if bias is not None and recipe.bias == "after":
+            self.bias, self.bias_after = bias, after
+        total = self._sum(tree, recipe.accumulator.format) if tree is not None else (self.start or self.bias or 0.0)
+        if self.bias is not None and tree is not None and not isinstance(tree, Chain):
+            total = self._round(*_add(total, self.bias), recipe.accumulator.format)
         if bias is not None and recipe.bias == "last":
             total = self._round(*_add(total, bias), recipe.accumulator.format)
         return total
@@ -77,8 +85,15 @@ class _Machine:
             begin = self._take_start(0.0 if self.recipe.start == "zero" else -0.0)
             return self._add_term(begin, item, name)
         own = item.format or self.recipe.accumulator.format
+        bias, self.bias = self.bias, None
         total = self._sum(item.items[0], own)
-        for part in item.items[1:]:
+        held = len(list_terms(item.items[0]))
+        for part in (*item.items[1:], None):
+            if bias is not None and held == self.bias_after:
+                total, bias = self._round(*_add(total, bias), own), None
+            if part is None:
+                break
+            held += len(list_terms(part))
             if isinstance(part, int):
                 total = self._add_term(total, part, own)
             elif isinstance(part, Fused):

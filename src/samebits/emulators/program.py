@@ -7,11 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from samebits.errors import RecipeError
 from samebits.recipes.recipe import Recipe
-from samebits.recipes.tree import Chain, Fused, Item, count_depth
+from samebits.recipes.tree import Chain, Fused, Item, count_depth, list_terms
 
 # Opcodes. Operands of a row: opcode, first entry in `terms`, how many, number of the format (0: the accumulator).
-PUSH, ADD_TERMS, ADD_SUMS, PUSH_FUSED, ADD_FUSED = range(5)
+PUSH, ADD_TERMS, ADD_SUMS, PUSH_FUSED, ADD_FUSED, ADD_BIAS = range(6)
 
 
 class Program(NamedTuple):
@@ -23,8 +24,12 @@ class Program(NamedTuple):
     formats: tuple[str, ...]
 
 
-def compile_tree(tree: Item, recipe: Recipe) -> Program:
-    """The program of a tree."""
+def compile_tree(tree: Item, recipe: Recipe, bias_after: int = -1) -> Program:
+    """The program of a tree; with `bias_after`, the bias is added once so many terms are in the running sum.
+
+    Those terms must be the first items of the outermost chain, as whatever the running sum of the first term has
+    taken in always is.
+    """
     steps: list[tuple[int, int, int, int]] = []
     terms: list[int] = []
     formats = [recipe.accumulator.format]
@@ -61,6 +66,33 @@ def compile_tree(tree: Item, recipe: Recipe) -> Program:
         if run:
             push(ADD_TERMS, run, own)
 
-    visit(tree, 0)
+    if bias_after >= 0 and isinstance(tree, Chain):
+        head, tail = _split_chain(tree, bias_after)
+        visit(head, 0)
+        steps.append((ADD_BIAS, 0, 0, 0))
+        for part in tail:
+            if isinstance(part, int):
+                push(ADD_TERMS, (part,), 0)
+            elif isinstance(part, Fused):
+                push(ADD_FUSED, part.terms, 0)
+            else:
+                visit(part, 0)
+                push(ADD_SUMS, (), 0)
+    else:
+        visit(tree, 0)
+        if bias_after >= 0:
+            steps.append((ADD_BIAS, 0, 0, 0))
     depth = count_depth(tree) if isinstance(tree, Chain) else 1
     return Program(np.array(steps, np.int64).reshape(-1, 4), np.array(terms, np.int64), depth, tuple(formats))
+
+
+def _split_chain(chain: Chain, count: int) -> tuple[Chain, tuple[Item, ...]]:
+    """The items that hold the first `count` terms, and the rest. Raises RecipeError where they end inside an item."""
+    held = 0
+    for i, item in enumerate(chain.items):
+        if held == count and i:
+            return Chain(chain.items[:i], chain.format), chain.items[i:]
+        held += len(list_terms(item))
+    if held != count:
+        raise RecipeError(f"bias=after/{count}: no running sum holds just so many terms")
+    return chain, ()

@@ -58,22 +58,29 @@ def choose_scale(interview: Interview) -> Scale | None:
         unit = _shrink_unit(interview, unit, len(own))
         counted: dict[int, bool] = {}
         survives = True
-        for start in range(0, len(sizes) + 1, rows):
+        # Beside the counts: 0, masks around units; -1, a mask alone.
+        every = [*sizes, 0, -1]
+        for start in range(0, len(every), rows):
             operands = interview.make_operands()
             view = interview.view_rows(operands)
-            asked = [*sizes, 0][start : start + rows]
+            asked = every[start : start + rows]
             for r, size in enumerate(asked):
                 values = np.zeros(terms.count)
-                values[own[:: max(len(own) // size, 1)][:size] if size else own] = unit
-                if not size and len(own) > 1:
-                    values[own[0]], values[own[-1]] = mask, -mask
+                if size >= 0:
+                    values[own[:: max(len(own) // size, 1)][:size] if size else own] = unit
+                if size == 0 and len(own) > 1:
+                    values[own[-1]] = -mask
+                if size <= 0:
+                    values[own[0]] = mask
                 view[r // terms.rows, r % terms.rows] = values.reshape(view.shape[2:])
             answer = interview.ask_by_row(operands)[:, position] / unit
             for r, size in enumerate(asked):
-                if size:
+                if size > 0:
                     counted[size] = bool(answer[r] == size)
+                elif size == 0:
+                    survives &= bool(0 <= answer[r] <= len(own))
                 else:
-                    survives = bool(np.isfinite(answer[r]))
+                    survives &= bool(answer[r] * unit == _clip(interview, mask))
         capacity = 0
         for size in sorted(sizes):
             if not counted[size]:
@@ -103,3 +110,8 @@ def _shrink_unit(interview: Interview, unit: float, count: int) -> float:
     while unit * count > then.high / 2:
         unit /= 2
     return unit
+
+
+def _clip(interview: Interview, value: float) -> float:
+    then = interview.problem.then
+    return value if then is None else min(value, then.high)

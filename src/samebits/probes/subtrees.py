@@ -122,8 +122,9 @@ class Subtree:
 def _extend(current: Item, run: list[int]) -> Item:
     if not run:
         return current
-    assert isinstance(current, Chain)
-    return Chain((*current.items, *run), current.format)
+    if isinstance(current, Chain):
+        return Chain((*current.items, *run), current.format)
+    return Chain((current, *run))
 
 
 def pick_pairs(tree: Item, count: int, random: np.random.Generator) -> list[tuple[int, int]]:

@@ -10,11 +10,11 @@ from samebits.formats.format import FORMATS, find_format
 from samebits.formats.scalar import MODES, NEAREST_EVEN
 from samebits.recipes.order import IN_ORDER, Order
 
-Bias = Literal["first", "last", "rounded"]
+Bias = Literal["first", "after", "last", "rounded"]
 Start = Literal["zero", "product"]
 PaddingRule = Literal["skipped", "multiplied"]
 NanRule = Literal["kept", "bound"]
-BIASES: tuple[Bias, ...] = ("first", "last", "rounded")
+BIASES: tuple[Bias, ...] = ("first", "after", "last", "rounded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ class Recipe:
     the gradient `dy` takes the place of the missing one. `product` is `fused` (not rounded before the addition),
     `rounded` (to the accumulator) or a format's name. The sum is kept in `accumulator`. `orders` holds one order, or
     several, among which `where` (a nested map, see `samebits.recipes.places`) chooses by the output's position.
-    `bias`: `first` starts the running sum of the first term, `last` is added to the sum in the accumulator,
-    `rounded` is added after the sum has been rounded to the result's format, and rounded again. `via` is a format the
+    `bias`: `first` starts the running sum of the first term, `after` is added to it once the first `bias_terms` terms
+    are in it, `last` is added to the whole sum in the accumulator, `rounded` is added after the sum has been rounded to the result's format, and rounded again. `via` is a format the
     sum passes through on its way to the result. `start`: a running sum starts as +0 plus the product, or as the
     product (they differ for -0). `padding`: terms outside the input are left out, or multiplied as zeros. `nan`: what
     a then=relu or clip makes of NaN. `carry` names are part of the orders.
@@ -100,6 +100,7 @@ class Recipe:
     where: object = 0
     fused: FusedSum = FusedSum()
     bias: Bias = "last"
+    bias_terms: int = 0
     via: str = ""
     out_mode: str = NEAREST_EVEN
     flush: Flush = Flush()
@@ -112,6 +113,8 @@ class Recipe:
             raise RecipeError(f"product is fused, rounded or a format, not {self.product!r}")
         if self.bias not in BIASES:
             raise RecipeError(f"bias is one of {', '.join(BIASES)}, not {self.bias!r}")
+        if (self.bias == "after") != (self.bias_terms > 0):
+            raise RecipeError("bias=after needs the number of terms it comes after, as in bias=after/144")
         if self.via and self.via not in FORMATS:
             raise RecipeError(f"unknown format {self.via!r}; one of {', '.join(FORMATS)}")
         if not self.orders:

@@ -20,12 +20,11 @@ from samebits.recipes.tree_text import format_tree, parse_tree
 _LONGEST = 2**22
 _KEY = re.compile(r"(-?)([a-z]+)(?:/(\d{1,9}))?(?:%(\d{1,9}))?")
 _CHOICES = {
-    "bias": ("first", "last", "rounded"),
     "start": ("zero", "product"),
     "padding": ("skipped", "multiplied"),
     "nan": ("kept", "bound"),
 }
-_FIELDS = ("x", "w", "product", "acc", "order", "where", "fused", "via", "out", "flush", *_CHOICES)
+_FIELDS = ("x", "w", "product", "acc", "order", "where", "fused", "bias", "via", "out", "flush", *_CHOICES)
 
 
 def format_recipe(recipe: Recipe) -> str:
@@ -43,10 +42,12 @@ def format_recipe(recipe: Recipe) -> str:
         parts.append(f"order={';'.join(format_order(o) for o in recipe.orders)}")
     if recipe.where != 0:
         parts.append(f"where={format_places(recipe.where)}")  # type: ignore[arg-type]
-    for field, attribute in (("bias", "bias"), ("via", "via"), ("start", "start"), ("padding", "padding"), ("nan", "nan")):
-        value = getattr(recipe, attribute)
-        if value != Recipe.__dataclass_fields__[attribute].default:
-            parts.append(f"{field}={value}")
+    if recipe.bias != "last":
+        parts.append(f"bias={recipe.bias}" + (f"/{recipe.bias_terms}" if recipe.bias_terms else ""))
+    for name, default in (("via", ""), ("start", "zero"), ("padding", "skipped"), ("nan", "kept")):
+        value = getattr(recipe, name)
+        if value != default:
+            parts.append(f"{name}={value}")
     if recipe.out_mode != "nearest_even":
         parts.append(f"out={recipe.out_mode}")
     flushed = [name for name in ("operands", "results") if getattr(recipe.flush, name)]
@@ -78,8 +79,7 @@ def parse_recipe(text: str) -> Recipe:
         if not equals or not value or name in seen:
             raise RecipeError(f"{name} is given twice" if name in seen else f"{name} needs a value")
         seen.add(name)
-        key, parsed = _parse_field(name, value)
-        values[key] = parsed
+        values |= _parse_field(name, value)
     return Recipe(**values)
 
 
@@ -90,31 +90,36 @@ def parse_order(text: str) -> Order:
     return KeyedOrder(tuple(_parse_level(part) for part in text.split("|")))
 
 
-def _parse_field(name: str, value: str) -> tuple[str, Any]:
+def _parse_field(name: str, value: str) -> dict[str, Any]:
     if name in _CHOICES:
         if value not in _CHOICES[name]:
             raise RecipeError(f"{name} is one of {', '.join(_CHOICES[name])}, not {value[:40]!r}")
-        return name, value
+        return {name: value}
     if name in ("x", "w"):
-        return name, _parse_rounding(value)
+        return {name: _parse_rounding(value)}
+    if name == "bias":
+        position, slash, terms = value.partition("/")
+        if slash and not (terms.isdigit() and len(terms) < 10):
+            raise RecipeError(f"bias=after/ takes a number of terms, not {terms[:40]!r}")
+        return {"bias": position, "bias_terms": int(terms or 0)}
     if name == "acc":
-        return "accumulator", _parse_rounding(value)
+        return {"accumulator": _parse_rounding(value)}
     if name == "order":
-        return "orders", tuple(parse_order(part) for part in value.split(";"))
+        return {"orders": tuple(parse_order(part) for part in value.split(";"))}
     if name == "where":
-        return "where", parse_places(value)
+        return {"where": parse_places(value)}
     if name == "fused":
         if not value.isdigit() or len(value) > 2:
             raise RecipeError(f"fused= takes the fraction bits kept, not {value[:40]!r}")
-        return "fused", FusedSum(int(value))
+        return {"fused": FusedSum(int(value))}
     if name == "flush":
         parts = value.split(",")
         if not set(parts) <= {"operands", "results"}:
             raise RecipeError(f"flush= takes operands, results or both, not {value[:40]!r}")
-        return "flush", Flush("operands" in parts, "results" in parts)
+        return {"flush": Flush("operands" in parts, "results" in parts)}
     if name == "out":
-        return "out_mode", Rounding("float32", value).mode
-    return name, value
+        return {"out_mode": Rounding("float32", value).mode}
+    return {name: value}
 
 
 def _format_algorithm(algorithm: Algorithm) -> str:

@@ -124,6 +124,15 @@ def _join(a: Item, b: Item) -> Chain:
     return flatten_chain(Chain((a, b)))
 
 
+def fuse_singles(item: Item) -> Item:
+    """The tree with every single term as a multi-term addition of its own, as the last one of a unit's steps is."""
+    if isinstance(item, int):
+        return Fused((item,))
+    if isinstance(item, Fused):
+        return item
+    return Chain(tuple(fuse_singles(p) for p in item.items), item.format)
+
+
 def iterate_chains(item: Item) -> Iterator[Chain]:
     """All chains, inner ones first."""
     if isinstance(item, Chain):

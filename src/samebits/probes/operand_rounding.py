@@ -1,0 +1,88 @@
+"""Are operands rounded before they are multiplied? One term, once with random row values, once with a random source.
+
+A product with 1 shows the other operand as it was multiplied, unless the running sum or the result is narrower still.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.formats.array import round_array_to_format
+from samebits.formats.format import BFLOAT16, FLOAT16, FLOAT32, TF32, find_format
+from samebits.formats.scalar import NEAREST_AWAY, NEAREST_EVEN, TOWARD_ZERO
+from samebits.probes.interview import Interview
+
+_SEED = 23
+_MODES = (NEAREST_EVEN, TOWARD_ZERO, NEAREST_AWAY)
+_NARROWER = (FLOAT32, FLOAT16, TF32, BFLOAT16)
+
+
+@dataclass(frozen=True)
+class OperandRounding:
+    """What an operand's values become: None of both where they stay as they are; `known` False where neither fits."""
+
+    format: str | None
+    mode: str | None
+    known: bool
+    compared: int
+
+
+def find_operand_roundings(interview: Interview, term: int, positions: np.ndarray) -> dict[str, OperandRounding]:
+    """By operand name (x, w or dy), from two calls. `positions`: output positions that have the term."""
+    terms = interview.terms
+    random = np.random.default_rng(_SEED)
+    places = int(np.prod(terms.outputs))
+    shape = (terms.groups * terms.rows, terms.count)
+
+    operands = interview.make_operands()
+    rows = np.zeros(shape, interview.dtype)
+    rows[:, term] = _draw(random, shape[0], interview)
+    view = interview.view_rows(operands)
+    view[...] = rows.reshape(view.shape)
+    answers = interview.ask_by_row(operands)
+    given = np.repeat(rows[:, [term]].astype(np.float64), len(positions), axis=1)
+    of_rows = _classify(given, answers[:, positions], interview)
+
+    operands = interview.make_operands()
+    rows = np.zeros(shape, interview.dtype)
+    rows[:, term] = 1.0
+    interview.view_rows(operands)[...] = rows.reshape(view.shape)
+    source = operands[terms.source_operand]
+    source[...] = _draw(random, source.size, interview).reshape(source.shape)
+    answers = interview.ask_by_row(operands)
+    at = terms.locate_sources(positions % places)[:, term % terms.volume]
+    values = terms.view_source(source).astype(np.float64)
+    met = values[:, positions // places, term // terms.volume, at]
+    given = np.repeat(met, terms.rows, axis=0)
+    of_source = _classify(given, answers[:, positions], interview)
+    return {terms.rows_operand: of_rows, terms.source_operand: of_source}
+
+
+def _draw(random: np.random.Generator, count: int, interview: Interview) -> npt.NDArray[np.generic]:
+    """Values of both signs around 1 (positive and below any clip's bound if there is one), all bits in use."""
+    then = interview.problem.then
+    scale: float | np.ndarray = 1.0 if then is None or then.high >= 4 else max(then.high, 2.0**-10) / 4
+    if find_format(interview.problem.dtype).exponent_bits >= 8:
+        # Down into float16's subnormal numbers, which tf32 and bfloat16 do not have there.
+        scale = scale * np.exp2(random.integers(-20, 1 if then else 12, count))
+    signs = random.choice([-1.0, 1.0], count) if then is None else np.ones(count)
+    return (random.uniform(1.0, 4.0, count) * signs * scale).astype(interview.dtype)
+
+
+def _classify(given: np.ndarray, answers: np.ndarray, interview: Interview) -> OperandRounding:
+    """The first rounding, mildest first, that turns all values into what came out."""
+    out = find_format(interview.problem.out)
+    given = given.astype(np.float64)
+    if np.array_equal(round_array_to_format(given, out), answers):
+        return OperandRounding(None, None, True, answers.size)
+    precision = find_format(interview.problem.dtype).precision
+    for format_ in _NARROWER:
+        if format_.precision >= precision:
+            continue
+        for mode in _MODES:
+            if np.array_equal(round_array_to_format(round_array_to_format(given, format_, mode), out), answers):
+                return OperandRounding(format_.name, mode, True, answers.size)
+    return OperandRounding(None, None, False, answers.size)

@@ -1,0 +1,84 @@
+"""Is a product rounded before it is added? Two terms with random values, compared bit for bit with each possibility.
+
+Of the first two terms that meet, the first's product is the running sum; the second's is added to it, rounded or not.
+All four answers are computed from float64 values in which float32 products are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+
+from samebits.formats.format import find_format
+from samebits.formats.scalar import NEAREST_EVEN, round_to_format
+from samebits.probes.interview import Interview
+
+Product = Literal["fused", "fused_reversed", "rounded", "exact"]
+_SEED = 11
+_MOST_COMPARED = 256
+
+
+@dataclass(frozen=True)
+class ProductRounding:
+    """Which possibilities agreed with all outputs that were compared."""
+
+    possible: tuple[Product, ...]
+    compared: int
+
+
+def find_product_rounding(
+    interview: Interview, pair: tuple[int, int], positions: np.ndarray, accumulator: str, mode: str = NEAREST_EVEN
+) -> ProductRounding:
+    """How the products of two terms that meet first are added, from one call.
+
+    `positions` (numbers of output positions that have both terms) are compared, in all rows. `fused`: the second
+    product is added unrounded to the rounded first; `fused_reversed`: the other way round; `rounded`: both rounded;
+    `exact`: neither. Values are chosen with few enough bits that rounding operands to the problem's dtype changes
+    nothing. Raises EngineFailure.
+    """
+    terms = interview.terms
+    random = np.random.default_rng(_SEED)
+    operands = interview.make_operands()
+    source = operands[terms.source_operand]
+    source[...] = random.uniform(1.0, 2.0, source.shape).astype(source.dtype)
+    view = interview.view_rows(operands)
+    rows = np.zeros((terms.groups * terms.rows, terms.count), interview.dtype)
+    rows[:, pair] = random.uniform(1.0, 2.0, (len(rows), 2)).astype(interview.dtype)
+    view[...] = rows.reshape(view.shape)
+    answers = interview.ask_by_row(operands)
+    chosen = [(r, p) for p in positions for r in range(len(rows))]
+    random.shuffle(chosen)
+    possible: set[Product] = {"fused", "fused_reversed", "rounded", "exact"}
+    compared = chosen[:_MOST_COMPARED]
+    sources = terms.view_source(source).astype(np.float64)
+    places = np.prod(terms.outputs, dtype=np.int64)
+    for r, p in compared:
+        at = terms.locate_sources(np.array([p % places]))[0]
+        first, second = (
+            Fraction(float(rows[r, t]))
+            * Fraction(float(sources[r // terms.rows, p // places, t // terms.volume, at[t % terms.volume]]))
+            for t in pair
+        )
+        expected = _predict(first, second, accumulator, mode, interview.problem.out)
+        possible &= {name for name, value in expected.items() if value == answers[r, p]}
+        if not possible:
+            break
+    return ProductRounding(tuple(n for n in ("fused", "fused_reversed", "rounded", "exact") if n in possible), len(compared))
+
+
+def _predict(first: Fraction, second: Fraction, accumulator: str, mode: str, out: str) -> dict[Product, float]:
+    format_, result = find_format(accumulator), find_format(out)
+
+    def rounded(value: Fraction) -> Fraction:
+        return Fraction(round_to_format(value, format_, mode))
+
+    sums: dict[Product, Fraction] = {
+        "fused": rounded(rounded(first) + second),
+        "fused_reversed": rounded(first + rounded(second)),
+        "rounded": rounded(rounded(first) + rounded(second)),
+        "exact": rounded(first + second),
+    }
+    return {name: round_to_format(value, result) for name, value in sums.items()}

@@ -1,0 +1,1 @@
+"""Profiles: probes put together into a recipe, proved by replay."""

@@ -1,0 +1,184 @@
+"""Short names for trees that were found: the keyed order that expands to them, if a simple one does."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.errors import RecipeError
+from samebits.problems.terms import Terms
+from samebits.recipes.order import EVERY_AXIS, Key, KeyedOrder, Level, Order, Rule, TreeOrder, expand_order
+from samebits.recipes.tree import Chain, Fused, Item, canonical_tree, list_terms, restrict_tree
+
+_MOST_TIME_S = 0.5
+_BLOCKS = (4, 8, 16, 32, 64, 12, 24, 48, 2, 6, 128, 256, 512)
+_RULES: tuple[Rule, ...] = ("halves", "pairs", "splits")
+
+
+def name_orders(trees: Sequence[Item], terms: Terms) -> tuple[list[Order], list[int]]:
+    """Orders for trees over terms (whole or partial sums), and which of them each tree is.
+
+    Trees that are parts of one keyed order share it. A tree without a simple name stays a tree; one that lacks terms
+    gets the missing ones appended, which no output that uses it has.
+    """
+    orders: list[Order] = []
+    numbers: list[int] = []
+    for tree in trees:
+        for number, order in enumerate(orders):
+            if isinstance(order, KeyedOrder) and _is_order_of(order, tree, terms):
+                numbers.append(number)
+                break
+        else:
+            orders.append(_name_one(tree, terms))
+            numbers.append(len(orders) - 1)
+    return orders, numbers
+
+
+def _name_one(tree: Item, terms: Terms) -> Order:
+    started = time.perf_counter()
+    wanted = canonical_tree(tree)
+    for order in _propose(tree, terms):
+        if _expands_to(order, tree, wanted, terms):
+            return order
+        if time.perf_counter() - started > _MOST_TIME_S:
+            break
+    missing = sorted(set(range(terms.count)) - set(list_terms(tree)))
+    if missing:
+        items = tree.items if isinstance(tree, Chain) and not tree.format else (tree,)
+        return TreeOrder(Chain((*items, *missing)))
+    return TreeOrder(tree)
+
+
+def _is_order_of(order: KeyedOrder, tree: Item, terms: Terms) -> bool:
+    return _expands_to(order, tree, canonical_tree(tree), terms)
+
+
+def _expands_to(order: KeyedOrder, tree: Item, wanted: Item, terms: Terms) -> bool:
+    try:
+        expanded = expand_order(order, terms.axis_names, terms.axis_sizes)
+    except RecipeError:
+        return False
+    own = list_terms(tree)
+    if len(own) < terms.count:
+        exists = np.zeros(terms.count, bool)
+        exists[own] = True
+        expanded = restrict_tree(expanded, exists)
+        if expanded is None:
+            return False
+    return canonical_tree(expanded) == wanted
+
+
+def _propose(tree: Item, terms: Terms) -> Iterator[KeyedOrder]:
+    """Likely orders, likeliest first: what the sequence of terms spells, then common blockings and lanes."""
+    keys = _decode(list_terms(tree), terms) if len(list_terms(tree)) == terms.count else None
+    if keys:
+        yield from _split_levels(keys, tree)
+    first, *spatial = terms.axis_names
+    plain = [tuple(Key(a) for a in names) for names in ((first, *spatial), (*spatial, first))]
+    if len(spatial) > 1:
+        plain.append((*(Key(a) for a in spatial[::-1]), Key(first)))
+    down = tuple(Key(a, descending=True) for a in spatial)
+    plain += [(*down, Key(first)), (Key(first), *down)]
+    for base in plain:
+        yield from _split_levels(list(base), tree)
+    if isinstance(tree, Chain) and any(isinstance(p, Fused) for p in tree.items):
+        size = max(len(p.terms) for p in tree.items if isinstance(p, Fused))
+        for base in plain[:2]:
+            yield KeyedOrder((Level((Key(EVERY_AXIS, size),)), Level((Key(EVERY_AXIS),), "fused")))
+            yield KeyedOrder((Level((*base[:-1], Key(base[-1].axis, size))), Level((base[-1],), "fused")))
+    for block in _BLOCKS:
+        if block >= terms.count:
+            continue
+        yield KeyedOrder((Level((Key(EVERY_AXIS, block),)), Level((Key(EVERY_AXIS),))))
+        yield from _propose_lanes(block)
+        if block < terms.depth:
+            every = tuple(Key(a) for a in spatial)
+            outer = Key(first, block)
+            yield KeyedOrder((Level((outer, *every, Key(first))),))
+            yield KeyedOrder((Level((outer,)), Level((*every, Key(first)))))
+            yield KeyedOrder((Level((outer,)), Level((Key(first), *every))))
+            yield KeyedOrder((Level((outer, *every)), Level((Key(first),))))
+            yield KeyedOrder((Level((*every, outer)), Level((Key(first),))))
+
+
+def _propose_lanes(block: int) -> Iterator[KeyedOrder]:
+    for rule in _RULES:
+        yield KeyedOrder((Level((Key(EVERY_AXIS, 1, block),), rule), Level((Key(EVERY_AXIS),))))
+        yield KeyedOrder((Level((Key(EVERY_AXIS, block),)), Level((Key(EVERY_AXIS),), rule)))
+    yield KeyedOrder((Level((Key(EVERY_AXIS, 1, block),)), Level((Key(EVERY_AXIS),))))
+
+
+def _split_levels(keys: list[Key], tree: Item) -> Iterator[KeyedOrder]:
+    """The keys as one sum, then cut into two or three levels, then with another rule than one after the other."""
+    plain = isinstance(tree, Chain) and all(isinstance(p, int) for p in tree.items)
+    yield KeyedOrder((Level(tuple(keys)),))
+    if plain:
+        return
+    places = range(1, len(keys))
+    for cuts in itertools.chain(itertools.combinations(places, 1), itertools.combinations(places, 2)):
+        bounds = [0, *cuts, len(keys)]
+        yield KeyedOrder(tuple(Level(tuple(keys[a:b])) for a, b in itertools.pairwise(bounds)))
+    for rule in _RULES:
+        yield KeyedOrder((Level(tuple(keys), rule),))
+        for cut in places:
+            yield KeyedOrder((Level(tuple(keys[:cut]), rule), Level(tuple(keys[cut:]))))
+            yield KeyedOrder((Level(tuple(keys[:cut])), Level(tuple(keys[cut:]), rule)))
+
+
+def _decode(sequence: list[int], terms: Terms) -> list[Key] | None:
+    """The nested loops that meet the terms in this sequence, slowest first, as keys; None where it is no such nest."""
+    loops: list[tuple[int, int]] = []
+    rest = np.array(sequence, np.int64)
+    while len(rest) > 1:
+        steps = np.diff(rest)
+        extent = int(np.argmax(np.append(steps, steps[0] + 1) != steps[0])) + 1
+        if len(rest) % extent:
+            return None
+        loops.append((int(steps[0]), extent))
+        table = rest.reshape(-1, extent)
+        if not (np.diff(table, axis=1) == steps[0]).all():
+            return None
+        rest = table.min(axis=1) if steps[0] < 0 else table[:, 0]
+    digits = [key for step, extent in loops[::-1] for key in _name_digit(step, extent, terms)]
+    return [_simplify(key, digits[:i], terms) for i, key in enumerate(digits)]
+
+
+def _name_digit(step: int, extent: int, terms: Terms) -> list[Key]:
+    """One loop as keys of axes, or of the numbering of all terms where it covers parts of several axes."""
+    descending, step = step < 0, abs(step)
+    strides = [int(np.prod(terms.axis_sizes[i + 1 :], dtype=np.int64)) for i in range(len(terms.axis_sizes))]
+    axes = list(zip(terms.axis_names, terms.axis_sizes, strides, strict=True))
+    for name, size, stride in axes:
+        if step % stride == 0 and step < stride * size and step * extent <= stride * size:
+            return [Key(name, step // stride, extent, descending)]
+    covered: list[Key] = []
+    left, at = extent, step
+    for name, size, stride in axes[::-1]:
+        if left == 1 or at != stride:
+            continue
+        part = min(size, left)
+        if left % part:
+            return [Key(EVERY_AXIS, step, extent, descending)]
+        covered.insert(0, Key(name, 1, part, descending))
+        left, at = left // part, stride * size
+    return covered if left == 1 else [Key(EVERY_AXIS, step, extent, descending)]
+
+
+def _simplify(key: Key, before: list[Key], terms: Terms) -> Key:
+    """The key without its remainder where nothing above it is left to tell apart."""
+    sizes = dict(zip(terms.axis_names, terms.axis_sizes, strict=True)) | {EVERY_AXIS: terms.count}
+    reach = key.block * key.modulus
+    above = {k.block for k in before if k.axis == key.axis}
+    if reach >= sizes[key.axis] or reach in above:
+        return Key(key.axis, key.block, 0, key.descending)
+    return key
+
+
+def count_terms(places: npt.NDArray[np.int64]) -> dict[int, int]:
+    """How many positions use each order."""
+    numbers, counts = np.unique(places, return_counts=True)
+    return {int(n): int(c) for n, c in zip(numbers, counts, strict=True)}

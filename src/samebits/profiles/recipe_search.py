@@ -1,0 +1,229 @@
+"""From answers of probes to a recipe: put together, tried by replay, and corrected where one alternative fits better."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from samebits.errors import ProbeStopped
+from samebits.findings import Evidence
+from samebits.formats.format import find_format
+from samebits.probes.accumulator import Accumulator, choose_triples, find_accumulator
+from samebits.probes.bias_position import BiasPosition, find_bias_position
+from samebits.probes.family import ImpulseResponse, find_family
+from samebits.probes.interview import Interview
+from samebits.probes.operand_rounding import OperandRounding, find_operand_roundings
+from samebits.probes.product_rounding import ProductRounding, find_product_rounding
+from samebits.probes.summation_order import FoundOrders, find_summation_orders
+from samebits.problems.windows import name_axes
+from samebits.profiles.order_names import name_orders
+from samebits.profiles.replaying import Replayer, make_replayer
+from samebits.recipes.order import IN_ORDER, Order
+from samebits.recipes.places import places_from_array
+from samebits.recipes.recipe import Fft, FusedSum, Recipe, Rounding, Winograd
+from samebits.recipes.tree import Chain, Fused, Item, fuse_singles, list_terms
+
+_LIKELY_FUSED_BITS = (24, 25, 23, 13)
+
+
+@dataclass
+class SearchResult:
+    """Everything that was learnt on the way to a recipe."""
+
+    recipe: Recipe | None = None
+    matched: float = 0.0
+    compared: int = 0
+    family: ImpulseResponse | None = None
+    orders: FoundOrders | None = None
+    order_calls: int = 0
+    order_time_s: float = 0.0
+    accumulators: list[Accumulator] = field(default_factory=list[Accumulator])
+    operands: dict[str, OperandRounding] = field(default_factory=dict[str, OperandRounding])
+    product: ProductRounding | None = None
+    bias: BiasPosition | None = None
+    tried: int = 0
+    evidence: list[Evidence] = field(default_factory=list[Evidence])
+    replayer: Replayer | None = None
+
+
+def search_recipe(interview: Interview) -> SearchResult:
+    """Asks the runner, puts a recipe together and replays it. Raises EngineFailure where the runner fails."""
+    found = SearchResult()
+    found.replayer = make_replayer(interview)
+    found.family = find_family(interview)
+    if found.family.family in ("winograd", "fft"):
+        _try_all(found, _propose_transforms())
+        return found
+    _find_orders(interview, found)
+    tree, position = _choose_read_position(interview, found)
+    try:
+        _probe_arithmetic(interview, found, tree, position)
+    except ProbeStopped as stop:
+        found.evidence.append(Evidence("probe", str(stop)))
+    _try_all(found, _propose_direct(interview, found))
+    return found
+
+
+def _find_orders(interview: Interview, found: SearchResult) -> None:
+    calls, time_s = interview.calls, interview.time_s
+    found.orders = find_summation_orders(interview)
+    found.order_calls, found.order_time_s = interview.calls - calls, interview.time_s - time_s
+    found.evidence += [Evidence("probe", note) for note in found.orders.notes]
+
+
+def _choose_read_position(interview: Interview, found: SearchResult) -> tuple[Item | None, int]:
+    """The order most positions use, and a position that has all of its terms."""
+    assert found.orders is not None
+    terms = interview.terms
+    number, masks = terms.patterns
+    sizes = np.tile(masks.sum(axis=1)[number], terms.batch) * terms.depth
+    if not found.orders.trees:
+        return None, int(sizes.argmax())
+    places = found.orders.places.reshape(-1)
+    used = np.bincount(places[places >= 0], minlength=len(found.orders.trees))
+    best = int(used.argmax())
+    own = np.flatnonzero((places == best) & (sizes == len(list_terms(found.orders.trees[best]))))
+    if not len(own):
+        return None, int(sizes.argmax())
+    return found.orders.trees[best], int(own[len(own) // 2])
+
+
+def _probe_arithmetic(interview: Interview, found: SearchResult, tree: Item | None, position: int) -> None:
+    terms = interview.terms
+    places = int(np.prod(terms.outputs))
+    at = terms.locate_sources(np.array([position % places]))[0]
+    own = np.flatnonzero(np.tile(at >= 0, terms.depth))
+    if not len(own):
+        return
+    term = int(own[len(own) // 2])
+    everywhere = np.flatnonzero(np.tile(terms.patterns[1][:, term % terms.volume][terms.patterns[0]], terms.batch))
+    found.operands = find_operand_roundings(interview, term, everywhere[:: max(len(everywhere) // 512, 1)])
+    if tree is None:
+        return
+    for triple in choose_triples(tree):
+        accumulator = find_accumulator(interview, triple, position)
+        if accumulator:
+            found.accumulators.append(accumulator)
+    pair = _find_first_pair(tree)
+    if pair:
+        accumulator_name, mode = _main_accumulator(interview, found)
+        found.product = find_product_rounding(interview, pair, np.array([position]), accumulator_name, mode)
+    if interview.problem.bias and found.orders and found.orders.scale:
+        found.bias = find_bias_position(interview, tree, found.orders.scale, position)
+
+
+def _find_first_pair(tree: Item) -> tuple[int, int] | None:
+    """Two single terms of which the second is added to the first."""
+    if not isinstance(tree, Chain):
+        return None
+    first, second = tree.items[0], tree.items[1] if len(tree.items) > 1 else None
+    if isinstance(first, int) and isinstance(second, int):
+        return first, second
+    for part in tree.items:
+        pair = _find_first_pair(part)
+        if pair:
+            return pair
+    return None
+
+
+def _main_accumulator(interview: Interview, found: SearchResult) -> tuple[str, str]:
+    """Format and mode of the innermost running sum, as far as is known: float32 where nothing says otherwise."""
+    for accumulator in found.accumulators:
+        if accumulator.format:
+            return accumulator.format, accumulator.mode or "nearest_even"
+    return ("float64" if interview.problem.dtype == "float64" else "float32"), "nearest_even"
+
+
+def _propose_transforms() -> Iterator[Recipe]:
+    for product, tile in itertools.product(("fused", "rounded"), (2, 4, 6)):
+        yield Recipe(algorithm=Winograd(tile), product=product)
+    yield Recipe(algorithm=Fft())
+
+
+def _propose_direct(interview: Interview, found: SearchResult) -> Iterator[Recipe]:
+    """The recipe that the answers spell, then its neighbours where they leave something open."""
+    problem = interview.problem
+    orders, where = _name_places(interview, found)
+    has_fused = any(_has_fused(t) for t in (found.orders.trees if found.orders else []))
+    accumulators = _propose_accumulators(interview, found, has_fused)
+    products = [p for p in ("fused", "rounded") if not found.product or p in found.product.possible] or ["fused", "rounded"]
+    biases = [(p, 0) for p in ("last", "first", "rounded")]
+    if found.bias and found.bias.position:
+        biases = [(found.bias.position, found.bias.terms)]
+    if not problem.bias:
+        biases = [("last", 0)]
+    for (accumulator, fused), product, (bias, bias_terms) in itertools.product(accumulators, products, biases):
+        for x, w in _propose_roundings(found, accumulator):
+            yield Recipe(
+                x=x, w=w, product=product, accumulator=accumulator, orders=tuple(orders), where=where, fused=fused,
+                bias=bias, bias_terms=bias_terms,  # type: ignore[arg-type]
+            )  # fmt: skip
+
+
+def _propose_roundings(
+    found: SearchResult, accumulator: Rounding
+) -> Iterator[tuple[Rounding | None, Rounding | None]]:
+    """What was seen of the operands; first without it where the running sum alone could have rounded them so."""
+    x, w = (_as_rounding(found, n) for n in ("x", "w"))
+    hidden = [r for r in (x, w) if r and find_format(r.format).precision >= find_format(accumulator.format).precision]
+    if hidden:
+        yield None, None
+    yield x, w
+
+
+def _has_fused(tree: Item) -> bool:
+    return isinstance(tree, Fused) or (isinstance(tree, Chain) and any(_has_fused(i) for i in tree.items))
+
+
+def _name_places(interview: Interview, found: SearchResult) -> tuple[list[Order], object]:
+    terms = interview.terms
+    if not found.orders or not found.orders.trees:
+        return [IN_ORDER], 0
+    trees = [fuse_singles(t) if _has_fused(t) else t for t in found.orders.trees]
+    orders, numbers = name_orders(trees, terms)
+    places = np.array([*numbers, 0])[found.orders.places]
+    full = np.zeros(interview.problem.out_shape, np.int64)
+    terms.view_result(full)[...] = places[None, None]
+    return orders, places_from_array(full, name_axes(interview.problem))
+
+
+def _propose_accumulators(
+    interview: Interview, found: SearchResult, has_fused: bool
+) -> list[tuple[Rounding, FusedSum]]:
+    name, mode = _main_accumulator(interview, found)
+    if not has_fused:
+        return [(Rounding(name, mode if name != "float64" else "nearest_even"), FusedSum())]
+    bits = [a.fraction_bits for a in found.accumulators if a.fraction_bits in range(1, 29)]
+    rounded = [a for a in found.accumulators if a.format and a.format != "float64"]
+    formats = [Rounding(a.format, a.mode or "toward_zero") for a in rounded if a.format]
+    formats += [Rounding("float32", "toward_zero"), Rounding("float32"), Rounding("float16"), Rounding("e8m13", "toward_zero")]
+    both = itertools.product(dict.fromkeys(formats), dict.fromkeys([*bits, *_LIKELY_FUSED_BITS]))
+    return [(format_, FusedSum(b)) for format_, b in both]
+
+
+def _as_rounding(found: SearchResult, name: str) -> Rounding | None:
+    """What the operand in this place is rounded to; dy stands where x or w is missing."""
+    known = found.operands.get(name) or (found.operands.get("dy") if name not in found.operands else None)
+    if known is None or known.format is None or known.mode is None:
+        return None
+    return Rounding(known.format, known.mode)
+
+
+def _try_all(found: SearchResult, candidates: Iterator[Recipe]) -> None:
+    """Keeps the candidate that reproduces most; stops at the first that reproduces everything."""
+    assert found.replayer is not None
+    best: Recipe | None = None
+    score = -1.0
+    for recipe in candidates:
+        found.tried += 1
+        matched, compared, _ = found.replayer.score(recipe, sampled=True)
+        if matched > score and compared:
+            best, score = recipe, matched
+        if matched == 1.0 and compared:
+            break
+    if best is not None:
+        found.recipe = best
+        found.matched, found.compared, _ = found.replayer.score(best)

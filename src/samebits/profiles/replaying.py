@@ -1,0 +1,73 @@
+"""The proof: a recipe executed on random data beside the runner, compared bit for bit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.emulators import emulate
+from samebits.errors import RecipeError
+from samebits.problems import Problem
+from samebits.problems.operands import make_normal
+from samebits.probes.interview import Interview
+from samebits.recipes.recipe import Recipe
+
+_SEED = 20260
+# Beyond so many products the replay takes a sample of output positions.
+_MOST_PRODUCTS = 4e9
+_MOST_SAMPLED_PRODUCTS = 2e8
+
+
+@dataclass
+class Replayer:
+    """Operands, and what the runner made of them."""
+
+    problem: Problem
+    operands: Mapping[str, np.ndarray]
+    result: np.ndarray
+
+    def score(self, recipe: Recipe, *, sampled: bool = False) -> tuple[float, int, npt.NDArray[np.bool_]]:
+        """The share of outputs reproduced, how many were compared, and which of all were not. 0 if it cannot run.
+
+        `sampled` compares fewer positions where the problem is large, for choosing among candidates.
+        """
+        wanted = self._choose(sampled)
+        try:
+            replayed = emulate(self.problem, recipe, self.operands, wanted=wanted)
+        except RecipeError:
+            return 0.0, 0, np.ones(self.problem.out_shape, bool)
+        differs = ~equal_bits(replayed, self.result)
+        if wanted is not None:
+            differs &= wanted
+        compared = int(wanted.sum()) if wanted is not None else differs.size
+        return 1.0 - int(differs.sum()) / max(compared, 1), compared, differs
+
+    def _choose(self, sampled: bool) -> npt.NDArray[np.bool_] | None:
+        most = _MOST_SAMPLED_PRODUCTS if sampled else _MOST_PRODUCTS
+        products = self.problem.multiply_adds
+        if products <= most:
+            return None
+        shape = self.problem.out_shape
+        axis = 0 if self.problem.direction == "grad_weight" else 1
+        places = [1 if i == axis else n for i, n in enumerate(shape)]
+        chosen = np.zeros(math.prod(places), bool)
+        count = max(int(len(chosen) * most / products), 1)
+        chosen[np.random.default_rng(_SEED).choice(len(chosen), count, replace=False)] = True
+        return np.broadcast_to(chosen.reshape(places), shape).copy()
+
+
+def make_replayer(interview: Interview) -> Replayer:
+    """Random normal data put to the runner once."""
+    operands = make_normal(interview.problem, _SEED)
+    return Replayer(interview.problem, operands, interview.ask(operands))
+
+
+def equal_bits(a: np.ndarray, b: np.ndarray) -> npt.NDArray[np.bool_]:
+    """Where two arrays of one dtype hold the same bits; any NaN equals any other."""
+    codes = np.dtype(f"uint{8 * a.dtype.itemsize}")
+    same = np.ascontiguousarray(a).view(codes) == np.ascontiguousarray(b).view(codes)
+    return same | (np.isnan(a) & np.isnan(b))
