@@ -47,7 +47,6 @@ class Machine:
     """Which compiled stack machine executes a recipe, and its constants."""
 
     dtype: np.dtype
-    plan: tuple[bool, bool, bool, bool, bool]
     targets: Mapping[str, Target] = field(default_factory=dict[str, Target])
     product: Target | None = None
     units: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
@@ -77,7 +76,7 @@ def sum_products(
     skips = _must_skip(recipe, weights, terms)
     executor = _Executor(problem, recipe, terms, machine, weights, source, bias, terms.view_result(result))
     executor.run(skips, wanted, progress)
-    if not skips and recipe.padding == "skipped" and _can_underflow(machine, weights, source):
+    if not skips and recipe.padding == "skipped" and _can_underflow(machine, recipe.flush.results, weights, source):
         zeros = result == 0
         if zeros.any() and not terms.patterns[1].all():
             # A sum that underflowed to -0 would become +0 by the zero products of padding.
@@ -126,7 +125,7 @@ class _Executor:
             target = (g, rows[:, None], places[None, :, 0], places[None, :, 1])
             bias = self.bias[g] if every else self.bias[g][rows]
             if batch.program is None:
-                self.view[target] = bias[:, None]
+                self.view[target] = bias[:, None] if self.recipe.bias != "rounded" else 0.0
                 continue
             gather_columns(self.source[g], offsets, where, columns)
             weights = self.weights[g] if every else self.weights[g][rows]
@@ -136,28 +135,29 @@ class _Executor:
 
 
 def _choose_machine(problem: Problem, recipe: Recipe) -> Machine:
-    accumulator = recipe.accumulator
-    fused, first = recipe.product == "fused", problem.bias and recipe.bias == "first"
-    flushes = recipe.flush.results
-    plan = (fused, flushes, recipe.start == "zero", first, problem.bias and recipe.bias == "last")
+    accumulator, flushes = recipe.accumulator, recipe.flush.results
     carries = {name for o in recipe.orders for name in _carried_formats(o)}
     has_fused = any(_has_fused(o) for o in recipe.orders)
+    products = {recipe.for_order(n).product for n in range(len(recipe.orders))}
     read = {name: _format_read(problem, recipe, name) for name in ("x", "w")}
     if has_fused and not recipe.fused.fraction_bits:
         raise RecipeError("an order with multi-term additions needs fused=, the fraction bits they keep")
     if accumulator.format == "float64":
         if carries or has_fused or flushes:
             raise RecipeError("with a float64 accumulator nothing is carried in another format, fused or flushed")
-        return Machine(np.dtype(np.float64), plan)
+        return Machine(np.dtype(np.float64))
     wide = [name for name, f in read.items() if find_format(f).precision > FLOAT32.precision]
     if wide:
         raise RecipeError(
             f"{' and '.join(wide)} in float64 need a float64 accumulator, or rounding first: {wide[0]}=float32"
         )
     plain = accumulator.format == "float32" and accumulator.mode == "nearest_even" and not carries and not has_fused
-    if plain and recipe.product in ("fused", "rounded", "float32"):
-        return Machine(np.dtype(np.float32), plan)
-    product = find_format(recipe.product if recipe.product not in ("fused", "rounded") else accumulator.format)
+    if plain and products <= {"fused", "rounded", "float32"}:
+        return Machine(np.dtype(np.float32))
+    narrower = products - {"fused", "rounded"}
+    if len(narrower) > 1 or (narrower and "rounded" in products):
+        raise RecipeError("products of one recipe are rounded to one format only")
+    product = find_format(next(iter(narrower), accumulator.format))
     names = {accumulator.format, *carries}
     if len(names) > _MOST_FORMATS:
         raise RecipeError(f"at most {_MOST_FORMATS} formats in one sum, not {len(names)}")
@@ -170,9 +170,8 @@ def _choose_machine(problem: Problem, recipe: Recipe) -> Machine:
     )
     return Machine(
         np.dtype(np.float64),
-        plan,
         {n: make_target(find_format(n), accumulator.mode, flushes=flushes) for n in names},
-        make_target(product, accumulator.mode if recipe.product == "rounded" else "nearest_even", flushes=flushes),
+        make_target(product, "nearest_even" if narrower else accumulator.mode, flushes=flushes),
         units,
     )
 
@@ -206,7 +205,7 @@ def _arrange_bias(
     problem: Problem, recipe: Recipe, terms: Terms, operands: Mapping[str, np.ndarray], dtype: np.dtype
 ) -> np.ndarray:
     """[groups, rows]; zeros where the sum takes none."""
-    if not problem.bias or recipe.bias == "rounded":
+    if not problem.bias:
         return np.zeros((terms.groups, terms.rows), dtype)
     return np.ascontiguousarray(operands["bias"].reshape(terms.groups, terms.rows), dtype)
 
@@ -224,9 +223,9 @@ def _must_skip(recipe: Recipe, rows: np.ndarray, terms: Terms) -> bool:
     return recipe.start == "product" or not bool(np.isfinite(rows).all())
 
 
-def _can_underflow(machine: Machine, weights: np.ndarray, source: np.ndarray) -> bool:
+def _can_underflow(machine: Machine, flushes: bool, weights: np.ndarray, source: np.ndarray) -> bool:
     """Whether any product may be rounded, or flushed, to zero."""
-    if machine.plan[1]:
+    if flushes:
         return True
     smallest = [np.abs(a[a != 0]).min(initial=np.inf).astype(np.float64) for a in (weights, source)]
     quanta = [t.drop + t.least_exponent - 1075 for t in machine.targets.values()]
@@ -257,7 +256,7 @@ def _plan_batches(
                     continue
                 key = (int(n), f)
                 if key not in programs:
-                    programs[key] = _restrict_program(trees[n], terms, masks[f], recipe)
+                    programs[key] = _restrict_program(trees[n], terms, masks[f], recipe.for_order(int(n)))
                 yield Batch(groups, rows, places, programs[key])
 
 
@@ -294,7 +293,7 @@ def _restrict_program(tree: Item, terms: Terms, mask: npt.NDArray[np.bool_], rec
     after = -1
     if recipe.bias == "after" and terms.problem.bias:
         after = int(exists[list_terms(tree)[: recipe.bias_terms]].sum())
-    return compile_tree(kept, recipe, after)
+    return compile_tree(kept, recipe, terms.problem.bias, after)
 
 
 def _cut(batch: Batch, count: int, itemsize: int) -> Iterator[Batch]:
@@ -310,7 +309,7 @@ def _execute(
     machine: Machine, program: Program, weights: np.ndarray, columns: np.ndarray, bias: np.ndarray, out: np.ndarray
 ) -> None:
     stack = np.empty((program.depth, columns.shape[1]), machine.dtype)
-    common = (program.steps, program.terms, weights, columns, bias, machine.plan, stack, out)
+    common = (program.steps, program.terms, weights, columns, bias, program.plan, stack, out)
     if machine.dtype == np.float32:
         run_rows32(*common)
     elif machine.product is None:

@@ -10,7 +10,15 @@ from __future__ import annotations
 import numpy as np
 
 from samebits.contraction.compiled_cache import compiled
-from samebits.emulators.rounding_kernel import add_to_odd, bits_of, float_of, fused32, fused64, round_nearest, round_value
+from samebits.emulators.rounding_kernel import (
+    add_to_odd,
+    bits_of,
+    float_of,
+    fused32,
+    fused64,
+    round_nearest,
+    round_value,
+)
 
 _PUSH, _ADD_TERMS, _ADD_SUMS, _PUSH_FUSED, _ADD_FUSED, _ADD_BIAS = range(6)
 _LEAST_NORMAL32 = np.float32(2.0**-126)

@@ -33,14 +33,15 @@ def emulate_output(
     numbers = np.arange(int(np.prod(problem.out_shape))).reshape(problem.out_shape)
     places = np.argwhere(terms.view_result(numbers) == numbers[tuple(index)])[0]
     g, m, b, s = (int(i) for i in places)
+    where = array_from_places(recipe.where, name_axes(problem), problem.out_shape)  # type: ignore[arg-type]
+    recipe = recipe.for_order(int(where[tuple(index)]))
     read = _round_operands(problem, recipe, operands)
     weights = terms.view_rows(read[terms.rows_operand])[g, m].reshape(-1)
     source = terms.view_source(read[terms.source_operand])[g, b]
     at = terms.locate_sources(np.array([s]))[0]
     exists = np.tile(at >= 0, terms.depth)
     values = np.where(exists.reshape(terms.depth, -1), source[:, np.maximum(at, 0)], 0.0).reshape(-1)
-    where = array_from_places(recipe.where, name_axes(problem), problem.out_shape)  # type: ignore[arg-type]
-    tree = expand_order(recipe.orders[int(where[tuple(index)])], terms.axis_names, terms.axis_sizes)
+    tree = expand_order(recipe.orders[0], terms.axis_names, terms.axis_sizes)
     phase, masks = terms.phases
     met = np.tile(masks[phase[s]], terms.depth) if recipe.padding == "multiplied" else exists
     kept = restrict_tree(tree, met)

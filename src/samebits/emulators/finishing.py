@@ -11,6 +11,8 @@ from samebits.contraction.compiled_cache import compiled
 from samebits.emulators.rounding_kernel import Target, make_target, round_value
 from samebits.formats.format import FLOAT64, find_format, numpy_dtype
 from samebits.problems import Problem
+from samebits.problems.windows import name_axes
+from samebits.recipes.places import array_from_places
 from samebits.recipes.recipe import Recipe, Rounding
 
 _LEAST_NORMAL32 = 2.0**-126
@@ -47,14 +49,25 @@ def finish_sums(
     if recipe.via:
         sums = round_array(sums, Rounding(recipe.via))
     values = round_array(sums, out)
-    if problem.bias and recipe.bias == "rounded":
+    late = _mark_late_bias(problem, recipe)
+    if late is not None:
         bias = operands["bias"].astype(np.float64).reshape(1, -1, *(1,) * problem.rank)
-        values = round_array(values.astype(np.float64) + bias, out)
+        values = np.where(late, round_array(values.astype(np.float64) + bias, out), values)
     if problem.then:
         values = _apply_epilogue(problem, recipe, values)
     if recipe.flush.results:
         values = np.where(np.abs(values) < _LEAST_NORMAL32, values * 0, values)
     return values.astype(numpy_dtype(problem.out))
+
+
+def _mark_late_bias(problem: Problem, recipe: Recipe) -> npt.NDArray[np.bool_] | None:
+    """Which outputs get their bias after they were rounded; None where none does."""
+    late = [recipe.for_order(n).bias == "rounded" for n in range(len(recipe.orders))]
+    if not problem.bias or not any(late):
+        return None
+    if all(late):
+        return np.ones((1,) * (problem.rank + 2), bool)
+    return np.array(late)[array_from_places(recipe.where, name_axes(problem), problem.out_shape)]  # type: ignore[arg-type]
 
 
 def round_array(values: npt.NDArray[np.floating], rounding: Rounding) -> npt.NDArray[np.floating]:

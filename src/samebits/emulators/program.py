@@ -22,9 +22,10 @@ class Program(NamedTuple):
     terms: npt.NDArray[np.int64]
     depth: int
     formats: tuple[str, ...]
+    plan: tuple[bool, bool, bool, bool, bool]  # fused, flushes, starts from zero, bias first, bias last
 
 
-def compile_tree(tree: Item, recipe: Recipe, bias_after: int = -1) -> Program:
+def compile_tree(tree: Item, recipe: Recipe, has_bias: bool, bias_after: int = -1) -> Program:
     """The program of a tree; with `bias_after`, the bias is added once so many terms are in the running sum.
 
     Those terms must be the first items of the outermost chain, as whatever the running sum of the first term has
@@ -83,7 +84,11 @@ def compile_tree(tree: Item, recipe: Recipe, bias_after: int = -1) -> Program:
         if bias_after >= 0:
             steps.append((ADD_BIAS, 0, 0, 0))
     depth = count_depth(tree) if isinstance(tree, Chain) else 1
-    return Program(np.array(steps, np.int64).reshape(-1, 4), np.array(terms, np.int64), depth, tuple(formats))
+    return Program(
+        np.array(steps, np.int64).reshape(-1, 4), np.array(terms, np.int64), depth, tuple(formats),
+        (recipe.product == "fused", recipe.flush.results, recipe.start == "zero",
+         has_bias and recipe.bias == "first", has_bias and recipe.bias == "last"),
+    )  # fmt: skip
 
 
 def _split_chain(chain: Chain, count: int) -> tuple[Chain, tuple[Item, ...]]:

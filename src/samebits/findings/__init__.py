@@ -12,9 +12,9 @@ from samebits.findings.comparison import (
     Side,
     WorstElement,
 )
-from samebits.findings.profile import Invariances, OrderUse, Profile
 from samebits.findings.inventory import EngineState, Inventory, Variable
 from samebits.findings.json_text import finding_from_json, json_from_finding
+from samebits.findings.profile import Invariances, OrderUse, Profile
 from samebits.findings.verdicts import AGREEING, VERDICTS, Verdict, is_agreement, worst_verdict
 
 __all__ = [

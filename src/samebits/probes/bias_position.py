@@ -15,7 +15,7 @@ import numpy as np
 from samebits.formats.format import find_format
 from samebits.probes.interview import Interview
 from samebits.probes.mask_values import Scale
-from samebits.recipes.tree import Item, list_terms
+from samebits.recipes.tree import Chain, Fused, Item, list_terms
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,18 @@ def find_bias_position(interview: Interview, tree: Item, scale: Scale, position:
     if count and kept == count:
         return BiasPosition("first", kept, count)
     if 0 < kept < count == len(sequence) - 1 and kept == int(kept):
+        if _first_group(tree) == len(sequence) - int(kept):
+            return BiasPosition("first", kept, count)
         return BiasPosition("after", kept, count, len(sequence) - int(kept))
-    if kept != 0.0:
+    if kept != 0.0 or _first_group(tree) == len(sequence):
         return BiasPosition(None, kept, count)
     return BiasPosition("rounded" if _is_rounded_before(interview, sequence, position) else "last", kept, count)
+
+
+def _first_group(tree: Item) -> int:
+    """How many terms the first step of a running sum takes in: a multi-term addition joins them and the bias."""
+    first = tree.items[0] if isinstance(tree, Chain) else tree
+    return len(first.terms) if isinstance(first, Fused) else 1
 
 
 def _is_rounded_before(interview: Interview, sequence: list[int], position: int) -> bool:

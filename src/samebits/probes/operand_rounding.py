@@ -37,14 +37,18 @@ def find_operand_roundings(interview: Interview, term: int, positions: np.ndarra
     places = int(np.prod(terms.outputs))
     shape = (terms.groups * terms.rows, terms.count)
 
-    operands = interview.make_operands()
-    rows = np.zeros(shape, interview.dtype)
-    rows[:, term] = _draw(random, shape[0], interview)
+    operands = interview.make_operands(0.0)
+    rows = _draw(random, shape[0] * shape[1], interview).reshape(shape)
     view = interview.view_rows(operands)
     view[...] = rows.reshape(view.shape)
+    # One source value of 1: every output that it reaches shows the row value that met it.
+    at = terms.locate_sources(positions % places)
+    pixel = int(at[len(at) // 2, term % terms.volume])
+    terms.view_source(operands[terms.source_operand])[:, :, term // terms.volume, pixel] = 1.0
     answers = interview.ask_by_row(operands)
-    given = np.repeat(rows[:, [term]].astype(np.float64), len(positions), axis=1)
-    of_rows = _classify(given, answers[:, positions], interview)
+    which, tap = np.nonzero(at == pixel)
+    met = term // terms.volume * terms.volume + tap
+    of_rows = _classify(rows[:, met].astype(np.float64), answers[:, positions[which]], interview)
 
     operands = interview.make_operands()
     rows = np.zeros(shape, interview.dtype)

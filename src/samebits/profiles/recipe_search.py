@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from samebits.probes.summation_order import FoundOrders, find_summation_orders
 from samebits.problems.windows import name_axes
 from samebits.profiles.order_names import name_orders
 from samebits.profiles.replaying import Replayer, make_replayer
+from samebits.profiles.variants import refine_by_variants
 from samebits.recipes.order import IN_ORDER, Order
 from samebits.recipes.places import places_from_array
 from samebits.recipes.recipe import Fft, FusedSum, Recipe, Rounding, Winograd
@@ -64,7 +65,18 @@ def search_recipe(interview: Interview) -> SearchResult:
     except ProbeStopped as stop:
         found.evidence.append(Evidence("probe", str(stop)))
     _try_all(found, _propose_direct(interview, found))
+    if found.recipe and found.matched < 1.0:
+        _refine(interview, found)
     return found
+
+
+def _refine(interview: Interview, found: SearchResult) -> None:
+    assert found.recipe is not None and found.replayer is not None
+    try:
+        found.recipe = refine_by_variants(interview, found.recipe, found.replayer)
+    except ProbeStopped as stop:
+        found.evidence.append(Evidence("probe", str(stop)))
+    found.matched, found.compared, _ = found.replayer.score(found.recipe)
 
 
 def _find_orders(interview: Interview, found: SearchResult) -> None:

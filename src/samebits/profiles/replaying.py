@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from samebits.emulators import emulate
 from samebits.errors import RecipeError
+from samebits.probes.interview import Interview
 from samebits.problems import Problem
 from samebits.problems.operands import make_normal
-from samebits.probes.interview import Interview
 from samebits.recipes.recipe import Recipe
 
 _SEED = 20260

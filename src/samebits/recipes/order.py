@@ -53,10 +53,23 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
+class Own:
+    """What sums of one order do otherwise than the recipe says; empty: as the recipe says (see `Recipe`)."""
+
+    product: str = ""
+    bias: str = ""
+    bias_terms: int = 0
+
+
+AS_RECIPE = Own()
+
+
+@dataclass(frozen=True, slots=True)
 class KeyedOrder:
     """Levels from the last addition to the first."""
 
     levels: tuple[Level, ...]
+    own: Own = AS_RECIPE
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +77,7 @@ class TreeOrder:
     """A tree written out; its terms are numbered d * volume + v, as `problems.terms` numbers them."""
 
     tree: Item
+    own: Own = AS_RECIPE
 
 
 Order = KeyedOrder | TreeOrder

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from samebits.errors import RecipeError
 from samebits.formats.format import FORMATS, find_format
 from samebits.formats.scalar import MODES, NEAREST_EVEN
-from samebits.recipes.order import IN_ORDER, Order
+from samebits.recipes.order import AS_RECIPE, IN_ORDER, Order
 
 Bias = Literal["first", "after", "last", "rounded"]
 Start = Literal["zero", "product"]
@@ -119,7 +119,20 @@ class Recipe:
             raise RecipeError(f"unknown format {self.via!r}; one of {', '.join(FORMATS)}")
         if not self.orders:
             raise RecipeError("a recipe needs an order")
+        for number, order in enumerate(self.orders):
+            if order.own != AS_RECIPE:
+                self.for_order(number)
         if self.accumulator.format == "float64" and self.product not in ("fused", "rounded", "float64"):
             raise RecipeError("products narrower than a float64 accumulator are not supported")
         if self.product in FORMATS and find_format(self.product).precision > 24:
             raise RecipeError("a product's own format is at most float32")
+
+    def for_order(self, number: int) -> Recipe:
+        """The recipe of the sums that use one of the orders, that order's own ways applied."""
+        order = self.orders[number]
+        own = order.own
+        plain = replace(order, own=AS_RECIPE)
+        bias = (own.bias, own.bias_terms) if own.bias else (self.bias, self.bias_terms)
+        return replace(
+            self, orders=(plain,), where=0, product=own.product or self.product, bias=bias[0], bias_terms=bias[1]
+        )  # type: ignore[arg-type]

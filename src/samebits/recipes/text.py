@@ -12,7 +12,7 @@ from typing import Any
 
 from samebits.errors import RecipeError
 from samebits.formats.format import FORMATS
-from samebits.recipes.order import EVERY_AXIS, IN_ORDER, RULES, Key, KeyedOrder, Level, Order, Rule, TreeOrder
+from samebits.recipes.order import EVERY_AXIS, IN_ORDER, RULES, Key, KeyedOrder, Level, Order, Own, Rule, TreeOrder
 from samebits.recipes.places import format_places, parse_places
 from samebits.recipes.recipe import Algorithm, Fft, Flush, FusedSum, Recipe, Rounding, Winograd
 from samebits.recipes.tree_text import format_tree, parse_tree
@@ -57,10 +57,16 @@ def format_recipe(recipe: Recipe) -> str:
 
 
 def format_order(order: Order) -> str:
-    """The text of one order."""
+    """The text of one order; behind `!` what its sums do otherwise than the recipe says."""
+    own = order.own
+    ways = [f"product={own.product}"] if own.product else []
+    if own.bias:
+        ways.append(f"bias={own.bias}" + (f"/{own.bias_terms}" if own.bias_terms else ""))
     if isinstance(order, TreeOrder):
-        return f"tree:{format_tree(order.tree)}"
-    return "|".join(_format_level(level) for level in order.levels)
+        text = f"tree:{format_tree(order.tree)}"
+    else:
+        text = "|".join(_format_level(level) for level in order.levels)
+    return "!".join([text, *ways])
 
 
 def parse_recipe(text: str) -> Recipe:
@@ -85,9 +91,16 @@ def parse_recipe(text: str) -> Recipe:
 
 def parse_order(text: str) -> Order:
     """The order of a text; raises RecipeError."""
+    text, *ways = text.split("!")
+    own: dict[str, Any] = {}
+    for way in ways:
+        name, _, value = way.partition("=")
+        if name not in ("product", "bias") or name in own or not value:
+            raise RecipeError(f"behind ! an order takes product= and bias=, each once, not {way[:40]!r}")
+        own |= _parse_field(name, value)
     if text.startswith("tree:"):
-        return TreeOrder(parse_tree(text.removeprefix("tree:")))
-    return KeyedOrder(tuple(_parse_level(part) for part in text.split("|")))
+        return TreeOrder(parse_tree(text.removeprefix("tree:")), Own(**own))
+    return KeyedOrder(tuple(_parse_level(part) for part in text.split("|")), Own(**own))
 
 
 def _parse_field(name: str, value: str) -> dict[str, Any]:

@@ -1,0 +1,145 @@
+"""Every engine on every problem of the catalog: is its arithmetic found, and does replaying it give its bits?
+
+`make replay` (also --only GLOB, --on ENGINE, --write FILE, --every N). One line per pair that is not reproduced whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import statistics
+import sys
+import time
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from samebits.errors import EngineFailure, EngineUnsupported, SamebitsError
+from samebits.probes.interview import Interview
+from samebits.problems import format_problem
+from samebits.problems.catalog import catalog
+from samebits.profiles.recipe_search import search_recipe
+from samebits.recipes import format_recipe
+from samebits.registry import open_runner
+from samebits.runner import Runner
+
+ENGINES = ("onnxruntime", "torch", "tensorflow", "jax", "openvino:INFERENCE_PRECISION_HINT=f32")
+
+
+@dataclass
+class Pair:
+    """What came of one engine on one problem."""
+
+    engine: str
+    name: str
+    problem: str
+    direction: str
+    dtype: str
+    outcome: str  # replayed, missed, unsupported, failed
+    matched: float = 0.0
+    outputs: int = 0
+    orders: int = 0
+    calls: int = 0
+    order_calls: int = 0
+    order_time_s: float = 0.0
+    time_s: float = 0.0
+    recipe: str = ""
+    says: str = ""
+
+
+def examine(runner: Runner, name: str, problem: object) -> Pair:
+    """One profile's recipe and its replay."""
+    text = format_problem(problem)  # type: ignore[arg-type]
+    pair = Pair(runner.text, name, text, problem.direction, problem.dtype, "failed")  # type: ignore[attr-defined]
+    started = time.perf_counter()
+    interview = Interview(runner, problem, most_time_s=60.0)  # type: ignore[arg-type]
+    try:
+        found = search_recipe(interview)
+    except EngineUnsupported as error:
+        pair.outcome, pair.says = "unsupported", str(error)
+        return pair
+    except (EngineFailure, SamebitsError) as error:
+        pair.says = f"{type(error).__name__}: {error}"
+        return pair
+    pair.time_s = time.perf_counter() - started
+    pair.matched, pair.outputs, pair.calls = found.matched, found.compared, interview.calls
+    pair.order_calls, pair.order_time_s = found.order_calls, found.order_time_s
+    pair.orders = len(found.recipe.orders) if found.recipe else 0
+    pair.recipe = format_recipe(found.recipe)[:300] if found.recipe else ""
+    pair.says = "; ".join(e.says for e in found.evidence)[:300]
+    pair.outcome = "replayed" if found.matched == 1.0 else "missed"
+    return pair
+
+
+def survey(engines: list[str], only: str, every: int, log: Path | None) -> list[Pair]:
+    problems = [(n, p) for n, p in catalog().items() if fnmatch.fnmatch(n, only)][::every]
+    pairs: list[Pair] = []
+    for engine in engines:
+        runner = open_runner(engine, time_limit_s=120)
+        for i, (name, problem) in enumerate(problems):
+            pair = examine(runner, name, problem)
+            pairs.append(pair)
+            if log:
+                with log.open("a") as stream:
+                    stream.write(json.dumps(asdict(pair)) + "\n")
+            if pair.outcome in ("missed", "failed"):
+                print(f"{engine} {name} {pair.outcome} {pair.matched:.4f} {pair.problem} {pair.recipe[:120]} {pair.says[:150]}")
+            if pair.outcome == "failed":
+                runner.close()
+                runner = open_runner(engine, time_limit_s=120)
+            if i % 20 == 0:
+                print(f"{engine}: {i} of {len(problems)}", file=sys.stderr)
+        runner.close()
+    return pairs
+
+
+def report(pairs: list[Pair]) -> str:
+    """The tables of docs/replay.md."""
+    lines = ["| engine | dtype | direction | pairs | replayed whole | share | median calls | median time of the order |", "|---|---|---|---|---|---|---|---|"]
+    groups: dict[tuple[str, str, str], list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        if pair.outcome != "unsupported":
+            groups[pair.engine, pair.dtype, pair.direction].append(pair)
+    for (engine, dtype, direction), own in groups.items():
+        whole = [p for p in own if p.outcome == "replayed"]
+        calls = statistics.median(p.order_calls for p in own)
+        time_s = statistics.median(p.order_time_s for p in own)
+        lines.append(
+            f"| {engine} | {dtype} | {direction} | {len(own)} | {len(whole)} | {100 * len(whole) / len(own):.1f} % |"
+            f" {calls:.0f} | {time_s:.3f} s |"
+        )
+    ran = [p for p in pairs if p.outcome != "unsupported"]
+    whole = [p for p in ran if p.outcome == "replayed"]
+    lines += ["", f"{len(whole)} of {len(ran)} pairs ({100 * len(whole) / max(len(ran), 1):.2f} %) replayed whole.", ""]
+    if ran:
+        lines += [
+            f"Summation order: median {statistics.median(p.order_calls for p in ran):.0f} calls,"
+            f" {statistics.median(p.order_time_s for p in ran):.3f} s in the engine.",
+            "",
+        ]
+    missed = [p for p in ran if p.outcome != "replayed"]
+    if missed:
+        lines += ["| engine | problem | replayed | what is known |", "|---|---|---|---|"]
+        lines += [f"| {p.engine} | `{p.problem}` | {100 * p.matched:.2f} % | {p.says or p.recipe[:160]} |" for p in missed]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--on", action="append", help="an engine; default: five CPU engines")
+    parser.add_argument("--only", default="*", help="problems whose catalog name fits this pattern")
+    parser.add_argument("--every", type=int, default=1, help="only every N-th problem")
+    parser.add_argument("--write", type=Path, help="where to write the tables")
+    parser.add_argument("--log", type=Path, help="where to append one JSON line per pair")
+    options = parser.parse_args()
+    pairs = survey(options.on or list(ENGINES), options.only, options.every, options.log)
+    tables = report(pairs)
+    print(tables)
+    if options.write:
+        options.write.write_text(tables)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
