@@ -28,8 +28,8 @@ class Interview:
 
     runner: Runner
     problem: Problem
-    most_calls: int = 4096
-    most_time_s: float = 120.0
+    most_calls: int = 1500
+    most_time_s: float = 60.0
     report: Report | None = None
     calls: int = 0
     time_s: float = 0.0

@@ -69,6 +69,46 @@ def find_product_rounding(
     return ProductRounding(tuple(n for n in ("fused", "fused_reversed", "rounded", "exact") if n in possible), len(compared))
 
 
+def find_rounded_terms(
+    interview: Interview, pairs: list[tuple[int, int]], rows: np.ndarray, positions: np.ndarray, accumulator: str
+) -> list[tuple[int, int]]:
+    """Of pairs (first term of a running sum, later term), those whose second product is rounded before it is added.
+
+    Every pair has a row of its own, read at several positions; two ways of rounding agree by chance about every second
+    time. Positions that lack a term say nothing about it, and pairs that no way explains are left out.
+    """
+    ways = {pair: {"fused", "rounded"} for pair in pairs}
+    terms = interview.terms
+    places = int(np.prod(terms.outputs))
+    at = terms.locate_sources(positions % places)
+    random = np.random.default_rng(_SEED)
+    for start in range(0, len(pairs), len(rows)):
+        part = pairs[start : start + len(rows)]
+        operands = interview.make_operands()
+        source = operands[terms.source_operand]
+        source[...] = random.uniform(1.0, 2.0, source.shape).astype(source.dtype)
+        values = np.zeros((terms.groups * terms.rows, terms.count), interview.dtype)
+        drawn = random.uniform(1.0, 2.0, (len(part), 2)).astype(interview.dtype)
+        for r, pair, two in zip(rows, part, drawn, strict=False):
+            values[r, list(pair)] = two
+        view = interview.view_rows(operands)
+        view[...] = values.reshape(view.shape)
+        answers = interview.ask_by_row(operands)
+        sources = terms.view_source(source).astype(np.float64)
+        for r, pair, two in zip(rows, part, drawn, strict=False):
+            for p, found in zip(positions, at, strict=True):
+                where = [int(found[t % terms.volume]) for t in pair]
+                if min(where) < 0 or ways[pair] == {"rounded"}:
+                    continue
+                met = [
+                    sources[r // terms.rows, p // places, t // terms.volume, i] for t, i in zip(pair, where, strict=True)
+                ]
+                products = [Fraction(float(w)) * Fraction(float(v)) for w, v in zip(two, met, strict=True)]
+                expected = _predict(products[0], products[1], accumulator, NEAREST_EVEN, interview.problem.out)
+                ways[pair] &= {name for name, value in expected.items() if value == answers[r, p]}
+    return [pair for pair in pairs if ways[pair] == {"rounded"}]
+
+
 def _predict(first: Fraction, second: Fraction, accumulator: str, mode: str, out: str) -> dict[Product, float]:
     format_, result = find_format(accumulator), find_format(out)
 

@@ -23,11 +23,13 @@ from samebits.probes.interview import Interview
 from samebits.probes.mask_values import Scale, choose_scale
 from samebits.probes.subtrees import Subtree, pick_pairs
 from samebits.probes.tree_shape import Junctions
-from samebits.recipes.tree import Item, list_terms, restrict_tree
+from samebits.recipes.tree import Item, list_terms, map_terms, restrict_tree
 
 # Positions whose answers are kept one by one; all others are told apart by a digest of theirs.
 _MOST_SAMPLED = 1024
 _PAIRS_PER_COPY = 3
+_PAIRS_PER_TRANSFER = 8
+_PAIRS_PER_ROW_CLASS = 3
 _MOST_PIVOTS_MATCHED = 256
 _MOST_REFINEMENTS = 6
 _SEED = 576
@@ -56,10 +58,16 @@ class _Group:
     order: int = -1
 
 
-def find_summation_orders(interview: Interview, *, copies: bool = True) -> FoundOrders:
-    """The orders of all output positions; what is not learnt, and why, stands in the notes.
+def find_summation_orders(
+    interview: Interview,
+    *,
+    rows: npt.NDArray[np.int64] | None = None,
+    positions: npt.NDArray[np.bool_] | None = None,
+) -> FoundOrders:
+    """The orders of all output positions (or some); what is not learnt, and why, stands in the notes.
 
-    With `copies` False every part is taken apart by itself. Raises EngineFailure where the runner fails.
+    Only `rows` (numbers; default all) carry questions; where rows turn out to answer differently, those of the largest
+    agreeing set do. Raises EngineFailure where the runner fails.
     """
     terms = interview.terms
     unknown = np.full((terms.batch, int(np.prod(terms.outputs))), -1, np.int64)
@@ -71,7 +79,39 @@ def find_summation_orders(interview: Interview, *, copies: bool = True) -> Found
         return FoundOrders([], unknown, None, [str(stop)])
     if scale is None:
         return FoundOrders([], unknown, None, ["no mask swallows units: the running sum is too wide, or is no sum"])
-    return _Search(interview, scale, copies).run()
+    if rows is None:
+        try:
+            rows = _find_agreeing_rows(interview, scale)
+        except ProbeStopped as stop:
+            return FoundOrders([], unknown, scale, [str(stop)])
+    return _Search(interview, scale, rows, positions).run()
+
+
+def _find_agreeing_rows(interview: Interview, scale: Scale) -> npt.NDArray[np.int64]:
+    """The largest set of rows that answer the same questions alike, each question asked of all rows in one call."""
+    terms = interview.terms
+    count = terms.groups * terms.rows
+    if count == 1:
+        return np.zeros(1, np.int64)
+    number, masks = terms.patterns
+    widest = int(masks.sum(axis=1).argmax())
+    own = np.flatnonzero(np.tile(masks[widest], terms.depth))
+    places = np.flatnonzero(np.tile(number == widest, terms.batch))
+    random = np.random.default_rng(_SEED)
+    if len(own) < 3:
+        return np.arange(count)
+    pairs = [tuple(random.choice(own, 2, replace=False)) for _ in range(_PAIRS_PER_ROW_CLASS)]
+    answers: list[npt.NDArray[np.float64]] = []
+    for i, j in pairs:
+        operands = interview.make_operands()
+        values = np.zeros((count, terms.count), interview.dtype)
+        values[:, own[:: -(-len(own) // scale.capacity)]] = scale.unit
+        values[:, i], values[:, j] = scale.mask, -scale.mask
+        view = interview.view_rows(operands)
+        view[...] = values.reshape(view.shape)
+        answers.append(interview.ask_by_row(operands)[:, places])
+    _, inverse, counts = np.unique(np.concatenate(answers, axis=1), axis=0, return_inverse=True, return_counts=True)
+    return np.flatnonzero(inverse.reshape(-1) == counts.argmax())
 
 
 class _UnreadableError(Exception):
@@ -81,12 +121,18 @@ class _UnreadableError(Exception):
 class _Search:
     """Answers so far, groups of positions they tell apart, trees found."""
 
-    def __init__(self, interview: Interview, scale: Scale, copies: bool):
+    def __init__(
+        self,
+        interview: Interview,
+        scale: Scale,
+        rows: npt.NDArray[np.int64],
+        positions: npt.NDArray[np.bool_] | None,
+    ):
         self.interview = interview
         self.terms = interview.terms
         self.scale = scale
-        self.copies = copies
-        self.rows = self.terms.groups * self.terms.rows
+        self.rows = rows
+        self.asked = np.ones(self.terms.positions, bool) if positions is None else positions.reshape(-1)
         number, masks = self.terms.patterns
         self.pattern = np.tile(number, self.terms.batch)
         self.exists = [np.tile(m, self.terms.depth) for m in masks]
@@ -96,6 +142,7 @@ class _Search:
         self.units: list[npt.NDArray[np.bool_]] = [np.ones(self.terms.count, bool)]
         self.answers: dict[tuple[int, int, int], npt.NDArray[np.float32]] = {}
         self.trees: list[Item] = []
+        self.members: list[npt.NDArray[np.bool_]] = []
         self.notes: list[str] = []
         self.failed: dict[tuple[int, int], str] = {}
 
@@ -117,13 +164,14 @@ class _Search:
 
     def _choose_sample(self) -> npt.NDArray[np.int64]:
         """All positions, or evenly spread ones and the first and last of every pattern."""
-        count = self.terms.positions
-        if count <= _MOST_SAMPLED:
-            return np.arange(count)
-        _, first = np.unique(self.pattern, return_index=True)
-        _, last = np.unique(self.pattern[::-1], return_index=True)
-        spread = np.linspace(0, count - 1, _MOST_SAMPLED).astype(np.int64)
-        return np.unique(np.concatenate([spread, first, count - 1 - last]))
+        own = np.flatnonzero(self.asked)
+        if len(own) <= _MOST_SAMPLED:
+            return own
+        pattern = self.pattern[own]
+        _, first = np.unique(pattern, return_index=True)
+        _, last = np.unique(pattern[::-1], return_index=True)
+        spread = np.linspace(0, len(own) - 1, _MOST_SAMPLED).astype(np.int64)
+        return own[np.unique(np.concatenate([spread, first, len(own) - 1 - last]))]
 
     def _solve_all(self) -> None:
         """Takes apart the group with the most terms, then whichever its tree leaves unexplained."""
@@ -137,15 +185,37 @@ class _Search:
                 return
             group = max(unexplained, key=lambda g: int(g.exists.sum()))
             try:
-                tree = self._take_apart(group)
+                tree = self._transfer(group) or self._take_apart(group)
             except _UnreadableError as trouble:
                 self.failed[self._digest_of(group.column)] = str(trouble)
                 continue
             group.digest = self._digest_of(group.column)
             if self._explains(tree, group):
                 self.trees.append(tree)
+                self.members.append(group.exists)
             else:
                 self.failed[group.digest] = "the answers fit no tree"
+
+    def _transfer(self, group: _Group) -> Item | None:
+        """A known tree with its terms renamed in ascending order, if a few pairs confirm that it is the group's."""
+        own = np.flatnonzero(group.exists)
+        units = self._choose_units(own, -1, group)
+        present = self.units[units] & group.exists
+        for tree in self.trees:
+            terms = sorted(list_terms(tree))
+            if len(terms) != len(own):
+                continue
+            renamed = dict(zip(terms, own.tolist(), strict=True))
+            candidate = map_terms(tree, renamed.__getitem__)
+            pairs = pick_pairs(candidate, _PAIRS_PER_TRANSFER, self.random)
+            self._ask([(a, b, units) for a, b in pairs])
+            junctions = Junctions(candidate, self.terms.count)
+            if all(
+                int(junctions.count_outside(a, np.array([b]), present)[0]) == self._read(a, b, units, group)
+                for a, b in pairs
+            ):
+                return candidate
+        return None
 
     def _digest_of(self, column: int) -> tuple[int, int]:
         position = self.sample[column]
@@ -162,6 +232,8 @@ class _Search:
     def _match(self, group: _Group) -> None:
         """Gives a group the first tree found that explains all its answers."""
         for number, tree in enumerate(self.trees):
+            if (group.exists & ~self.members[number]).any():
+                continue
             kept = restrict_tree(tree, group.exists)
             if kept is not None and self._explains(kept, group):
                 group.order = number
@@ -198,8 +270,8 @@ class _Search:
             new: list[Subtree] = []
             for subtree, inside in zip(open_, self._ask_inside(open_, group), strict=True):
                 new.extend(subtree.settle(inside))
-            waiting += [s for s in new if s.model is not None and self.copies]
-            open_ = [s for s in new if s.model is None or not self.copies]
+            waiting += [s for s in new if s.model is not None]
+            open_ = [s for s in new if s.model is None]
         return root.build()
 
     def _scatter_loose(self, subtrees: list[Subtree], group: _Group) -> list[Subtree]:
@@ -324,24 +396,24 @@ class _Search:
     def _ask(self, questions: list[tuple[int, int, int]]) -> None:
         """Puts all questions that have no answer yet, as many to a call as there are rows."""
         fresh = [q for q in dict.fromkeys(questions) if q not in self.answers]
-        for start in range(0, len(fresh), self.rows):
+        for start in range(0, len(fresh), len(self.rows)):
             if self.interview.report:
                 self.interview.report("asking for the summation order", start / len(fresh))
-            self._call(fresh[start : start + self.rows])
+            self._call(fresh[start : start + len(self.rows)])
 
     def _call(self, questions: list[tuple[int, int, int]]) -> None:
         operands = self.interview.make_operands()
         view = self.interview.view_rows(operands)
         mask, unit = self.scale.mask, self.scale.unit
-        values = np.zeros((self.rows, self.terms.count), self.interview.dtype)
+        values = np.zeros((self.terms.groups * self.terms.rows, self.terms.count), self.interview.dtype)
+        chosen = self.rows[: len(questions)]
         unit_rows = np.array([u for _, _, u in questions])
         for u in np.unique(unit_rows):
-            values[np.flatnonzero(unit_rows == u)] = np.where(self.units[u], unit, 0.0).astype(values.dtype)
-        each = np.arange(len(questions))
-        values[each, [i for i, _, _ in questions]] = mask
-        values[each, [j for _, j, _ in questions]] = -mask
+            values[chosen[unit_rows == u]] = np.where(self.units[u], unit, 0.0).astype(values.dtype)
+        values[chosen, [i for i, _, _ in questions]] = mask
+        values[chosen, [j for _, j, _ in questions]] = -mask
         view[...] = values.reshape(view.shape)
-        answer = self.interview.ask_by_row(operands)[: len(questions)] / unit + 0.0
+        answer = self.interview.ask_by_row(operands)[chosen] / unit + 0.0
         weights = self.random.integers(1, 2**63, len(questions), np.uint64) | np.uint64(1)
         bits = answer.view(np.uint64)
         self.digests = self.digests * np.uint64(6364136223846793005) + (bits * weights[:, None]).sum(axis=0)

@@ -21,7 +21,7 @@ from samebits.probes.summation_order import FoundOrders, find_summation_orders
 from samebits.problems.windows import name_axes
 from samebits.profiles.order_names import name_orders
 from samebits.profiles.replaying import Replayer, make_replayer
-from samebits.profiles.variants import refine_by_variants
+from samebits.profiles.refining import Refiner
 from samebits.recipes.order import IN_ORDER, Order
 from samebits.recipes.places import places_from_array
 from samebits.recipes.recipe import Fft, FusedSum, Recipe, Rounding, Winograd
@@ -73,7 +73,7 @@ def search_recipe(interview: Interview) -> SearchResult:
 def _refine(interview: Interview, found: SearchResult) -> None:
     assert found.recipe is not None and found.replayer is not None
     try:
-        found.recipe = refine_by_variants(interview, found.recipe, found.replayer)
+        found.recipe = Refiner(interview, found.recipe, [found.replayer]).refine()
     except ProbeStopped as stop:
         found.evidence.append(Evidence("probe", str(stop)))
     found.matched, found.compared, _ = found.replayer.score(found.recipe)

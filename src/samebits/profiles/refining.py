@@ -1,0 +1,227 @@
+"""Outputs that a recipe misses: tails of a kernel, borders, single rows that are added or rounded otherwise.
+
+They are told by replay on several sets of random data. Then, in this sequence: another way of rounding products or
+placing the bias, tried by replay; products asked about term by term; the order asked again, with questions in the rows
+that are missed and answers from the positions that are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.probes.interview import Interview
+from samebits.probes.product_rounding import find_rounded_terms
+from samebits.probes.summation_order import find_summation_orders
+from samebits.problems import Problem
+from samebits.problems.operands import make_normal
+from samebits.problems.terms import Terms, find_terms
+from samebits.problems.windows import name_axes
+from samebits.profiles.order_names import name_orders
+from samebits.profiles.replaying import Replayer
+from samebits.recipes.order import Order, Own, TreeOrder, expand_order
+from samebits.recipes.places import array_from_places, places_from_array
+from samebits.recipes.recipe import Recipe
+from samebits.recipes.tree import Chain, Item, list_terms
+
+# Two ways of rounding agree on an output by chance about every second time.
+_MOST_DATA_SETS = 6
+_LEAST_DENSITY = 0.1
+_LEAST_SOLVED = 0.02
+_POSITIONS_PER_TERM = 24
+_MOST_ROUNDS = 6
+_MOST_PRODUCTS = 1e9
+
+
+@dataclass
+class Refiner:
+    """A recipe on its way to reproduce everything."""
+
+    interview: Interview
+    recipe: Recipe
+    replayers: list[Replayer]
+    asked_again: set[bytes] = field(default_factory=set[bytes])
+
+    def refine(self) -> Recipe:
+        """The recipe with own orders and ways for the outputs it missed, as far as they could be found."""
+        if self.interview.problem.multiply_adds > _MOST_PRODUCTS:
+            return self.recipe
+        missed = self._collect_missed()
+        for _ in range(_MOST_ROUNDS):
+            if not missed.any():
+                break
+            better = self._try_ways(missed) or self._ask_products(missed) or self._ask_orders(missed)
+            if better is None:
+                break
+            self.recipe = better
+            missed = self._score_all(better)
+        return self.recipe
+
+    @property
+    def _axes(self) -> tuple[str, ...]:
+        return name_axes(self.interview.problem)
+
+    @property
+    def _where(self) -> npt.NDArray[np.int64]:
+        return array_from_places(self.recipe.where, self._axes, self.interview.problem.out_shape)  # type: ignore[arg-type]
+
+    def _collect_missed(self) -> npt.NDArray[np.bool_]:
+        """Outputs that any data set shows to be missed; more sets until a new one shows nothing new."""
+        missed = self._score_all(self.recipe)
+        while missed.any() and len(self.replayers) < _MOST_DATA_SETS:
+            operands = make_normal(self.interview.problem, 1000 + len(self.replayers))
+            result = self.interview.ask(operands)
+            self.replayers.append(Replayer(self.interview.problem, operands, result))
+            new = self.replayers[-1].score(self.recipe)[2]
+            if not (new & ~missed).any() and len(self.replayers) > 2:
+                break
+            missed |= new
+        return missed
+
+    def _score_all(self, recipe: Recipe) -> npt.NDArray[np.bool_]:
+        missed = np.zeros(self.interview.problem.out_shape, bool)
+        for replayer in self.replayers:
+            missed |= replayer.score(recipe)[2]
+        return missed
+
+    def _box(self, missed: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Whole rows times whole positions around what is missed."""
+        terms = find_terms(self.interview.problem)
+        view = terms.view_result(missed)
+        rows, positions = view.any(axis=(2, 3)), view.any(axis=(0, 1))
+        box = np.zeros_like(missed)
+        terms.view_result(box)[...] = rows[:, :, None, None] & positions[None, None]
+        return box
+
+    def _spread(self, missed: npt.NDArray[np.bool_]) -> Iterator[npt.NDArray[np.bool_]]:
+        """Sets of outputs to try a way on: the box where that is dense, then the missed ones alone."""
+        box = self._box(missed)
+        if missed.sum() > _LEAST_DENSITY * box.sum():
+            yield box
+        yield missed
+
+    def _try_ways(self, missed: npt.NDArray[np.bool_]) -> Recipe | None:
+        """Other ways of rounding, each for the positions that it reproduces in all rows that are missed there."""
+        terms = find_terms(self.interview.problem)
+        for cells in self._spread(missed):
+            left, candidate = cells.copy(), self.recipe
+            for own in self._list_ways():
+                changed = change_orders(self.interview.problem, candidate, left, lambda order, w=own: replace(order, own=w))
+                wrong = terms.view_result(self._score_all(changed) & left).any(axis=(0, 1))
+                solved = left.copy()
+                terms.view_result(solved)[...] &= ~wrong[None, None]
+                if solved.sum() > _LEAST_SOLVED * cells.sum():
+                    candidate = change_orders(
+                        self.interview.problem, candidate, solved, lambda order, w=own: replace(order, own=w)
+                    )
+                    left &= ~solved
+                if not left.any():
+                    break
+            if candidate != self.recipe and self._score_all(candidate).sum() < missed.sum():
+                return candidate
+        return None
+
+    def _list_ways(self) -> Iterator[Own]:
+        biases = ["", "first", "last", "rounded"] if self.interview.problem.bias else [""]
+        for bias, product in itertools.product(biases, ("fused", "rounded")):
+            yield Own(product=product, bias=bias)
+
+    def _ask_products(self, missed: npt.NDArray[np.bool_]) -> Recipe | None:
+        """The trees of missed outputs with those terms set apart whose products are rounded by themselves."""
+        if self.recipe.product != "fused" or self.recipe.accumulator.mode != "nearest_even":
+            return None
+        terms = find_terms(self.interview.problem)
+        view = terms.view_result(missed)
+        rows = np.flatnonzero(view.any(axis=(2, 3)).reshape(-1))
+        apart: dict[Order, Order] = {}
+        for number in np.unique(self._where[missed]):
+            positions = np.flatnonzero((view & (terms.view_result(self._where) == number)).any(axis=(0, 1)).reshape(-1))
+            exists = _find_terms_of(terms, positions)
+            tree = expand_order(self.recipe.orders[number], terms.axis_names, terms.axis_sizes)
+            pairs = [(a, b) for a, b in _list_joins(tree) if exists[a] and exists[b]]
+            spread = positions[:: -(-len(positions) // _POSITIONS_PER_TERM)]
+            found = find_rounded_terms(self.interview, pairs, rows, spread, self.recipe.accumulator.format)
+            if found:
+                order = self.recipe.orders[number]
+                apart[order] = TreeOrder(_set_apart(tree, {b for _, b in found}), order.own)
+        return self._accept(missed, apart) if apart else None
+
+    def _ask_orders(self, missed: npt.NDArray[np.bool_]) -> Recipe | None:
+        """The order asked again of what is missed."""
+        terms = find_terms(self.interview.problem)
+        view = terms.view_result(missed)
+        rows = np.flatnonzero(view.any(axis=(2, 3)).reshape(-1))
+        positions = view.any(axis=(0, 1))
+        key = rows.tobytes() + positions.tobytes()
+        if key in self.asked_again or (len(rows) == terms.groups * terms.rows and positions.all()):
+            return None
+        self.asked_again.add(key)
+        found = find_summation_orders(self.interview, rows=rows, positions=positions)
+        if not found.trees:
+            return None
+        names, numbers = name_orders(found.trees, terms)
+        box = self._box(missed)
+        candidate = self.recipe
+        for number, name in enumerate(names):
+            own = np.zeros_like(box)
+            terms.view_result(own)[...] = np.isin(found.places, np.flatnonzero(np.array(numbers) == number))[None, None]
+            candidate = change_orders(self.interview.problem, candidate, own & box, lambda _, n=name: n)
+        return candidate if candidate != self.recipe else None
+
+    def _accept(self, missed: npt.NDArray[np.bool_], orders: dict[Order, Order]) -> Recipe | None:
+        """The first spread on which other orders in place of the present ones miss less than before."""
+        for cells in self._spread(missed):
+            candidate = change_orders(self.interview.problem, self.recipe, cells, lambda o: orders.get(o, o))
+            if self._score_all(candidate).sum() < missed.sum():
+                return candidate
+        return None
+
+
+def change_orders(
+    problem: Problem, recipe: Recipe, cells: npt.NDArray[np.bool_], change: Callable[[Order], Order]
+) -> Recipe:
+    """The recipe in which some outputs, a mask over the result, use what `change` makes of their order."""
+    axes = name_axes(problem)
+    where = array_from_places(recipe.where, axes, problem.out_shape)  # type: ignore[arg-type]
+    moved = where.copy()
+    every = list(recipe.orders)
+    for number in np.unique(where[cells]):
+        order = change(recipe.orders[number])
+        if order not in every:
+            every.append(order)
+        moved[cells & (where == number)] = every.index(order)
+    used, numbers = np.unique(moved, return_inverse=True)
+    return replace(
+        recipe,
+        orders=tuple(every[n] for n in used),
+        where=places_from_array(numbers.reshape(moved.shape), axes),
+    )
+
+
+def _find_terms_of(terms: Terms, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which terms any of some positions has."""
+    number, masks = terms.patterns
+    return np.tile(masks[np.unique(number[positions % len(number)])].any(axis=0), terms.depth)
+
+
+def _list_joins(tree: Item) -> list[tuple[int, int]]:
+    """For every term that is added to a running sum: that sum's first term, and the term."""
+    if not isinstance(tree, Chain):
+        return []
+    first = list_terms(tree)[0]
+    joins = [(first, part) for part in tree.items[1:] if isinstance(part, int)]
+    for part in tree.items:
+        joins += _list_joins(part)
+    return joins
+
+
+def _set_apart(tree: Item, terms: set[int]) -> Item:
+    """The tree with some terms as sums of their own, so that their products are rounded before they are added."""
+    if not isinstance(tree, Chain):
+        return tree
+    items = tree.items[:1] + tuple(Chain((p,)) if isinstance(p, int) and p in terms else p for p in tree.items[1:])
+    return Chain(tuple(_set_apart(p, terms) if isinstance(p, Chain) and len(p.items) > 1 else p for p in items), tree.format)
