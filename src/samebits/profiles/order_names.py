@@ -88,8 +88,8 @@ def _propose(tree: Item, terms: Terms) -> Iterator[KeyedOrder]:
     else:
         keys = _decode_part(sequence, terms)
     if keys:
-        yield from _split_levels(keys, tree)
         yield from _split_blocks(keys, tree, dict(zip(terms.axis_names, _present_sizes(sequence, terms), strict=True)))
+        yield from _split_levels(keys, tree)
     first, *spatial = terms.axis_names
     plain = [tuple(Key(a) for a in names) for names in ((first, *spatial), (*spatial, first))]
     if len(spatial) > 1:
