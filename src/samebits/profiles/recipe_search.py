@@ -20,8 +20,8 @@ from samebits.probes.product_rounding import ProductRounding, find_product_round
 from samebits.probes.summation_order import FoundOrders, find_summation_orders
 from samebits.problems.windows import name_axes
 from samebits.profiles.order_names import name_orders
-from samebits.profiles.replaying import Replayer, make_replayer
 from samebits.profiles.refining import Refiner
+from samebits.profiles.replaying import Replayer, make_replayer
 from samebits.recipes.order import IN_ORDER, Order
 from samebits.recipes.places import places_from_array
 from samebits.recipes.recipe import Fft, FusedSum, Recipe, Rounding, Winograd
@@ -48,20 +48,25 @@ class SearchResult:
     tried: int = 0
     evidence: list[Evidence] = field(default_factory=list[Evidence])
     replayer: Replayer | None = None
+    tree: Item | None = None
+    position: int = 0
 
 
-def search_recipe(interview: Interview) -> SearchResult:
-    """Asks the runner, puts a recipe together and replays it. Raises EngineFailure where the runner fails."""
-    found = SearchResult()
+def search_recipe(interview: Interview, found: SearchResult | None = None) -> SearchResult:
+    """Asks the runner, puts a recipe together and replays it; `found` is filled as answers come in.
+
+    Raises EngineFailure where the runner fails, ProbeStopped where not even the first questions fit the budget.
+    """
+    found = found if found is not None else SearchResult()
     found.replayer = make_replayer(interview)
     found.family = find_family(interview)
     if found.family.family in ("winograd", "fft"):
         _try_all(found, _propose_transforms())
         return found
     _find_orders(interview, found)
-    tree, position = _choose_read_position(interview, found)
+    found.tree, found.position = _choose_read_position(interview, found)
     try:
-        _probe_arithmetic(interview, found, tree, position)
+        _probe_arithmetic(interview, found, found.tree, found.position)
     except ProbeStopped as stop:
         found.evidence.append(Evidence("probe", str(stop)))
     _try_all(found, _propose_direct(interview, found))

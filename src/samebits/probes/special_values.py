@@ -1,0 +1,88 @@
+"""What becomes of infinities, NaN, negative zeros, padding and overflow. One call each; answers are words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from samebits.formats.format import find_format
+from samebits.probes.interview import Interview
+
+
+def find_padding_rule(interview: Interview) -> str | None:
+    """Is padding left out, or are zeros multiplied? An infinite weight where an output lacks the term.
+
+    None where no output lacks a term while another has it.
+    """
+    terms = interview.terms
+    number, masks = terms.patterns
+    for pattern, mask in enumerate(masks):
+        if mask.any() and not mask.all() and _could_exist(interview, pattern):
+            missing = int(np.flatnonzero(~mask & terms.phases[1][terms.phases[0][int(np.argmax(number == pattern))]])[0])
+            operands = interview.make_operands()
+            view = interview.view_rows(operands)
+            view[...] = 1.0
+            view[..., missing] = np.inf
+            value = interview.ask_by_row(operands)[0, int(np.argmax(number == pattern))]
+            return "left out" if np.isfinite(value) else "multiplied as zeros"
+    return None
+
+
+def _could_exist(interview: Interview, pattern: int) -> bool:
+    """Whether the pattern lacks a term for being at a border, not for its place in the stride."""
+    terms = interview.terms
+    number, masks = terms.patterns
+    phase = terms.phases[1][terms.phases[0][int(np.argmax(number == pattern))]]
+    return bool((phase & ~masks[pattern]).any())
+
+
+def find_nan_reach(interview: Interview) -> str | None:
+    """Does a NaN in the source reach just the outputs that read it? After then=, does it stay NaN?"""
+    terms = interview.terms
+    places = int(np.prod(terms.outputs))
+    centre = terms.locate_sources(np.array([places // 2]))[0]
+    reached = centre[centre >= 0]
+    if not len(reached):
+        return None
+    pixel = int(reached[len(reached) // 2])
+    operands = interview.make_operands()
+    interview.view_rows(operands)[...] = 1.0
+    terms.view_source(operands[terms.source_operand])[:, 0, 0, pixel] = np.nan
+    answers = interview.ask_by_row(operands).reshape(terms.groups, terms.rows, terms.batch, places)
+    reads = np.concatenate(
+        [(terms.locate_sources(np.arange(i, min(i + 4096, places))) == pixel).any(axis=1) for i in range(0, places, 4096)]
+    )
+    inside, outside = answers[:, :, 0][..., reads], answers[:, :, 0][..., ~reads]
+    if np.isnan(outside).any() or np.isnan(answers[:, :, 1:]).any():
+        return "spreads beyond the outputs that read it"
+    if np.isnan(inside).all():
+        return "kept, in just the outputs that read it"
+    return "becomes a number" if not np.isnan(inside).any() else "kept in some outputs that read it"
+
+
+def find_zero_sign(interview: Interview, position: int) -> str:
+    """Is a sum of negative zeros -0 or +0?"""
+    operands = interview.make_operands(0.0)
+    interview.view_rows(operands)[...] = -1.0
+    if interview.problem.bias:
+        operands["bias"][...] = -0.0
+    value = interview.ask_by_row(operands)[0, position]
+    return "-0" if np.signbit(value) else "+0"
+
+
+def find_overflow(interview: Interview, triple: tuple[int, int, int], position: int) -> str:
+    """largest + largest - largest: does the running sum have the range for it?
+
+    Two terms of the largest power of two, and one of its negative, met in this sequence.
+    """
+    format_ = find_format(interview.problem.dtype)
+    largest = 2.0 ** int(np.floor(np.log2(float(format_.largest))))
+    operands = interview.make_operands()
+    view = interview.view_rows(operands)
+    rows = np.zeros((interview.terms.groups * interview.terms.rows, interview.terms.count))
+    rows[:, triple[0]] = rows[:, triple[1]] = largest
+    rows[:, triple[2]] = -largest
+    view[...] = rows.reshape(view.shape)
+    value = interview.ask_by_row(operands)[0, position]
+    if value == largest:
+        return "the running sum has a wider range"
+    return "infinite" if np.isinf(value) else "NaN" if np.isnan(value) else f"{value:g} where {largest:g} is right"

@@ -1,0 +1,51 @@
+"""Are subnormal numbers flushed to zero? Powers of two that are subnormal as an operand, or as a result.
+
+Flushing hardware knows float32's subnormals (below 2^-126); float16's are normal numbers once converted to float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from samebits.formats.format import find_format
+from samebits.probes.interview import Interview
+
+
+@dataclass(frozen=True)
+class Subnormals:
+    """Which subnormals survived: row values, source values, results. None: not readable here."""
+
+    rows: bool
+    source: bool
+    results: bool | None
+
+    @property
+    def says(self) -> str:
+        lost = [n for n, kept in (("operands", self.rows and self.source), ("results", self.results)) if kept is False]
+        if not lost:
+            return "kept"
+        return "flushed" if len(lost) == 2 else f"{lost[0]} flushed"
+
+
+def find_subnormals(interview: Interview, term: int, position: int) -> Subnormals:
+    """Three calls, read at an output position that has the term. Raises EngineFailure."""
+    format_ = find_format(interview.problem.dtype)
+    out = find_format(interview.problem.out)
+    smallest = float(format_.smallest_subnormal)
+    # What makes the smallest subnormal a normal number in the middle of the range.
+    lift = 2.0 ** (-format_.smallest_quantum_exponent // 2)
+    rows = _ask(interview, term, position, row=smallest, source=lift)
+    source = _ask(interview, term, position, row=lift, source=smallest)
+    low = 2.0 ** ((out.smallest_normal_exponent - 2) // 2)
+    product = low * 2.0 ** (out.smallest_normal_exponent - 2 - (out.smallest_normal_exponent - 2) // 2)
+    results = None
+    if low >= 2.0**format_.smallest_normal_exponent:
+        results = _ask(interview, term, position, row=product / low, source=low) == product
+    return Subnormals(rows == smallest * lift, source == smallest * lift, results)
+
+
+def _ask(interview: Interview, term: int, position: int, *, row: float, source: float) -> float:
+    operands = interview.make_operands(source)
+    view = interview.view_rows(operands)
+    view[..., term // interview.terms.volume, term % interview.terms.volume] = row
+    return float(interview.ask_by_row(operands)[0, position])
