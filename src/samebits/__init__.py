@@ -13,6 +13,7 @@ from samebits.version import VERSION
 if TYPE_CHECKING:
     from samebits.diagnosis import compare
     from samebits.problems import Problem, parse_problem_text
+    from samebits.profiles import profile
     from samebits.truth import Truth, compute_truth
     from samebits.truth.functional import (
         conv1d,
@@ -36,6 +37,7 @@ __all__ = [
     "conv_transpose2d",
     "conv_transpose3d",
     "parse_problem_text",
+    "profile",
 ]
 
 _FUNCTIONAL = {name: "samebits.truth.functional" for name in __all__ if name.startswith("conv")}
@@ -45,6 +47,7 @@ _HOMES = _FUNCTIONAL | {
     "Truth": "samebits.truth",
     "compute_truth": "samebits.truth",
     "compare": "samebits.diagnosis",
+    "profile": "samebits.profiles",
 }
 
 

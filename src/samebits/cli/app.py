@@ -19,7 +19,7 @@ AGREE, DIFFER, TROUBLE = 0, 1, 2
 # What the command line's library makes of an interrupt.
 _INTERRUPTED = 130
 _LONGEST_LINE = 2000
-_OPTIONS = ("--on", "--data", "--seed", "--time-limit")
+_OPTIONS = ("--on", "--data", "--seed", "--time-limit", "--svg")
 app = typer.Typer(
     name="samebits",
     help="Two convolutions disagree: which is right, does it matter, and where do they differ.",
@@ -88,6 +88,44 @@ def compare_command(
     if not is_agreement(found.verdict):
         return DIFFER
     return TROUBLE if broken else AGREE
+
+
+@app.command("profile")
+def profile_command(
+    engine: Annotated[str, typer.Argument(help="an engine, e.g. torch or emulate:direct acc=float16")],
+    subject: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="a problem's text, or a case file (.npz). Default: a 3x3 layer of 64 channels", metavar="[PROBLEM|CASE]"
+        ),
+    ] = None,
+    time_limit: Annotated[
+        float, typer.Option(help="seconds the engine has for loading and for each run", min=0.1, max=1e6)
+    ] = 300,
+    svg: Annotated[str | None, typer.Option(help="write the order and its map as a picture")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
+) -> int:
+    """Find out how an engine rounds and in which order it adds, and prove it by replay.
+
+    The recipe found is executed on random data and compared with the engine bit for bit.
+    """
+    from samebits.cli.progress import Narrator
+    from samebits.cli.show_profile import show_profile
+    from samebits.findings import json_from_finding
+    from samebits.profiles import USUAL_PROBLEM, profile
+    from samebits.profiles.picture import write_picture
+
+    with Narrator() as narrator:
+        found = profile(engine, " ".join(subject or [USUAL_PROBLEM]), time_limit_s=time_limit, report=narrator.report)
+    if svg:
+        write_picture(found, svg)
+    if as_json:
+        print(json_from_finding(found))
+    else:
+        show_profile(found)
+    if found.failure or found.replay is None:
+        return _complain(f"{found.engine}: {found.failure or found.summary}")
+    return AGREE if found.replay.matched == 1.0 else DIFFER
 
 
 @app.command("doctor")

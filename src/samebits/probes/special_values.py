@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from samebits.formats.format import find_format
@@ -75,7 +77,7 @@ def find_overflow(interview: Interview, triple: tuple[int, int, int], position: 
     Two terms of the largest power of two, and one of its negative, met in this sequence.
     """
     format_ = find_format(interview.problem.dtype)
-    largest = 2.0 ** int(np.floor(np.log2(float(format_.largest))))
+    largest = 2.0 ** (math.frexp(float(format_.largest))[1] - 1)
     operands = interview.make_operands()
     view = interview.view_rows(operands)
     rows = np.zeros((interview.terms.groups * interview.terms.rows, interview.terms.count))

@@ -23,6 +23,8 @@ from samebits.probes.interview import Interview
 from samebits.probes.mask_values import Scale, choose_scale
 from samebits.probes.subtrees import Subtree, pick_pairs
 from samebits.probes.tree_shape import Junctions
+from samebits.recipes.likely import propose_likely_orders
+from samebits.recipes.order import expand_order
 from samebits.recipes.tree import Item, list_terms, map_terms, restrict_tree
 
 # Positions whose answers are kept one by one; all others are told apart by a digest of theirs.
@@ -32,6 +34,9 @@ _PAIRS_PER_TRANSFER = 8
 _PAIRS_PER_ROW_CLASS = 3
 _MOST_PIVOTS_MATCHED = 256
 _MOST_REFINEMENTS = 6
+# Where one pivot would take more calls than this, a likely order is tried first.
+_MOST_CALLS_PER_PIVOT = 200
+_GUESSED_NEAR = 24
 _SEED = 576
 
 
@@ -256,7 +261,12 @@ class _Search:
 
     def _take_apart(self, group: _Group) -> Item:
         """The tree of one group's positions."""
-        root = Subtree(np.flatnonzero(group.exists))
+        members = np.flatnonzero(group.exists)
+        if len(members) > _MOST_CALLS_PER_PIVOT * len(self.rows):
+            guessed = self._guess(members, group)
+            if guessed is not None:
+                return guessed
+        root = Subtree(members)
         open_, waiting = [root], []
         while open_ or waiting:
             if not open_:
@@ -273,6 +283,31 @@ class _Search:
             waiting += [s for s in new if s.model is not None]
             open_ = [s for s in new if s.model is None]
         return root.build()
+
+    def _guess(self, members: npt.NDArray[np.int64], group: _Group) -> Item | None:
+        """The likely order that explains a few hundred pairs, where asking about every term would take too long."""
+        near = members[1 : _GUESSED_NEAR + 1]
+        far = members[np.unique(np.geomspace(_GUESSED_NEAR, len(members) - 1, _GUESSED_NEAR).astype(np.int64))]
+        pairs = {(int(members[0]), int(j)) for j in (*near, *far, members[-1])}
+        pairs |= {tuple(sorted(self.random.choice(members, 2, replace=False).tolist())) for _ in range(_GUESSED_NEAR)}
+        units = self._choose_units(members, -1, group)
+        if not self._fits_whole(group):
+            marks = np.zeros(self.terms.count, bool)
+            marks[self.random.choice(members, self.scale.capacity - 1, replace=False)] = True
+            self.units[units] = marks
+        self._ask([(a, b, units) for a, b in pairs])
+        present = self.units[units] & group.exists
+        for order in propose_likely_orders(self.terms.axis_names, self.terms.axis_sizes):
+            tree = restrict_tree(expand_order(order, self.terms.axis_names, self.terms.axis_sizes), group.exists)
+            if tree is None:
+                continue
+            junctions = Junctions(tree, self.terms.count)
+            if all(
+                int(junctions.count_outside(a, np.array([b]), present)[0]) == self._read(a, b, units, group)
+                for a, b in pairs
+            ):
+                return tree
+        return None
 
     def _scatter_loose(self, subtrees: list[Subtree], group: _Group) -> list[Subtree]:
         """Asks terms that stand beside a subtree whether their neighbours do so too; returns what is left to ask."""

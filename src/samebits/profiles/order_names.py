@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import time
 from collections.abc import Iterator, Sequence
 
@@ -12,12 +11,11 @@ import numpy.typing as npt
 
 from samebits.errors import RecipeError
 from samebits.problems.terms import Terms
-from samebits.recipes.order import EVERY_AXIS, Key, KeyedOrder, Level, Order, Rule, TreeOrder, expand_order
-from samebits.recipes.tree import Chain, Fused, Item, canonical_tree, list_terms, restrict_tree
+from samebits.recipes.likely import propose_likely_orders, split_levels
+from samebits.recipes.order import EVERY_AXIS, Key, KeyedOrder, Level, Order, TreeOrder, expand_order
+from samebits.recipes.tree import Chain, Item, canonical_tree, list_terms, restrict_tree
 
 _MOST_TIME_S = 0.5
-_BLOCKS = (4, 8, 16, 32, 64, 12, 24, 48, 2, 6, 128, 256, 512)
-_RULES: tuple[Rule, ...] = ("halves", "pairs", "splits")
 
 
 def name_orders(trees: Sequence[Item], terms: Terms) -> tuple[list[Order], list[int]]:
@@ -89,57 +87,8 @@ def _propose(tree: Item, terms: Terms) -> Iterator[KeyedOrder]:
         keys = _decode_part(sequence, terms)
     if keys:
         yield from _split_blocks(keys, tree, dict(zip(terms.axis_names, _present_sizes(sequence, terms), strict=True)))
-        yield from _split_levels(keys, tree)
-    first, *spatial = terms.axis_names
-    plain = [tuple(Key(a) for a in names) for names in ((first, *spatial), (*spatial, first))]
-    if len(spatial) > 1:
-        plain.append((*(Key(a) for a in spatial[::-1]), Key(first)))
-    down = tuple(Key(a, descending=True) for a in spatial)
-    plain += [(*down, Key(first)), (Key(first), *down)]
-    for base in plain:
-        yield from _split_levels(list(base), tree)
-    if isinstance(tree, Chain) and any(isinstance(p, Fused) for p in tree.items):
-        size = max(len(p.terms) for p in tree.items if isinstance(p, Fused))
-        for base in plain[:2]:
-            yield KeyedOrder((Level((Key(EVERY_AXIS, size),)), Level((Key(EVERY_AXIS),), "fused")))
-            yield KeyedOrder((Level((*base[:-1], Key(base[-1].axis, size))), Level((base[-1],), "fused")))
-    for block in _BLOCKS:
-        if block >= terms.count:
-            continue
-        yield KeyedOrder((Level((Key(EVERY_AXIS, block),)), Level((Key(EVERY_AXIS),))))
-        yield from _propose_lanes(block)
-        if block < terms.depth:
-            every = tuple(Key(a) for a in spatial)
-            outer = Key(first, block)
-            yield KeyedOrder((Level((outer, *every, Key(first))),))
-            yield KeyedOrder((Level((outer,)), Level((*every, Key(first)))))
-            yield KeyedOrder((Level((outer,)), Level((Key(first), *every))))
-            yield KeyedOrder((Level((outer, *every)), Level((Key(first),))))
-            yield KeyedOrder((Level((*every, outer)), Level((Key(first),))))
-
-
-def _propose_lanes(block: int) -> Iterator[KeyedOrder]:
-    for rule in _RULES:
-        yield KeyedOrder((Level((Key(EVERY_AXIS, 1, block),), rule), Level((Key(EVERY_AXIS),))))
-        yield KeyedOrder((Level((Key(EVERY_AXIS, block),)), Level((Key(EVERY_AXIS),), rule)))
-    yield KeyedOrder((Level((Key(EVERY_AXIS, 1, block),)), Level((Key(EVERY_AXIS),))))
-
-
-def _split_levels(keys: list[Key], tree: Item) -> Iterator[KeyedOrder]:
-    """The keys as one sum, then cut into two or three levels, then with another rule than one after the other."""
-    plain = isinstance(tree, Chain) and all(isinstance(p, int) for p in tree.items)
-    yield KeyedOrder((Level(tuple(keys)),))
-    if plain:
-        return
-    places = range(1, len(keys))
-    for cuts in itertools.chain(itertools.combinations(places, 1), itertools.combinations(places, 2)):
-        bounds = [0, *cuts, len(keys)]
-        yield KeyedOrder(tuple(Level(tuple(keys[a:b])) for a, b in itertools.pairwise(bounds)))
-    for rule in _RULES:
-        yield KeyedOrder((Level(tuple(keys), rule),))
-        for cut in places:
-            yield KeyedOrder((Level(tuple(keys[:cut]), rule), Level(tuple(keys[cut:]))))
-            yield KeyedOrder((Level(tuple(keys[:cut])), Level(tuple(keys[cut:]), rule)))
+        yield from split_levels(keys, tree)
+    yield from propose_likely_orders(terms.axis_names, terms.axis_sizes, tree)
 
 
 def _split_blocks(keys: list[Key], tree: Item, sizes: dict[str, int]) -> Iterator[KeyedOrder]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from samebits.problems.terms import Terms
 from samebits.recipes.order import EVERY_AXIS, KeyedOrder, Level, Order
-from samebits.recipes.recipe import Recipe
 from samebits.recipes.text import format_order
 from samebits.recipes.tree import Chain, Fused, Item, list_terms
 
@@ -90,7 +89,7 @@ def shorten_order(order: Order) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
-def draw_tree(tree: Item, recipe: Recipe, most_lines: int = 8) -> list[str]:
+def draw_tree(tree: Item, most_lines: int = 8) -> list[str]:
     """The tree as lines: one for every finished sum that joins the running sum, collapsed where they repeat."""
     items = tree.items if isinstance(tree, Chain) else (tree,)
     runs: list[tuple[str, int]] = []
@@ -105,11 +104,8 @@ def draw_tree(tree: Item, recipe: Recipe, most_lines: int = 8) -> list[str]:
     if len(lines) == 1:
         return [f"{lines[0]} \u2500 y"]
     width = max(len(line) for line in lines)
-    drawn: list[str] = []
-    for i, line in enumerate(lines):
-        corner = "\u2510" if i == 0 else "\u2518" if i == len(lines) - 1 else "\u2524"
-        drawn.append(line.ljust(width) + " \u2500" + corner + ("\u2500 y" if i == len(lines) - 1 else ""))
-    drawn[-1] = lines[-1].ljust(width) + " \u2500\u2534\u2500 + \u2500 y"
+    drawn = [f"{line.ljust(width)} \u2500{chr(0x2510 if i == 0 else 0x2524)}" for i, line in enumerate(lines)]
+    drawn[-1] = f"{lines[-1].ljust(width)} \u2500\u2534\u2500 y"
     return drawn
 
 

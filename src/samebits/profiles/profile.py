@@ -152,8 +152,7 @@ def _ask_special(interview: Interview, found: _Findings) -> None:
 
 def _ask_invariances(interview: Interview, found: _Findings, text: str | None, time_limit_s: float) -> None:
     runner, problem = interview.runner, interview.problem
-    assert found.search.replayer is not None
-    operands, result = found.search.replayer.operands, found.search.replayer.result
+    operands, result = found.search.replayers[0].operands, found.search.replayers[0].result
     questions = {
         "batch_size": invariances.is_invariant_to_batch_size,
         "batch_position": invariances.is_invariant_to_batch_position,

@@ -21,7 +21,7 @@ from samebits.probes.summation_order import FoundOrders, find_summation_orders
 from samebits.problems.windows import name_axes
 from samebits.profiles.order_names import name_orders
 from samebits.profiles.refining import Refiner
-from samebits.profiles.replaying import Replayer, make_replayer
+from samebits.profiles.replaying import Replayer, make_replayers, score_all
 from samebits.recipes.order import IN_ORDER, Order
 from samebits.recipes.places import places_from_array
 from samebits.recipes.recipe import Fft, FusedSum, Recipe, Rounding, Winograd
@@ -47,7 +47,7 @@ class SearchResult:
     bias: BiasPosition | None = None
     tried: int = 0
     evidence: list[Evidence] = field(default_factory=list[Evidence])
-    replayer: Replayer | None = None
+    replayers: list[Replayer] = field(default_factory=list[Replayer])
     tree: Item | None = None
     position: int = 0
 
@@ -58,7 +58,7 @@ def search_recipe(interview: Interview, found: SearchResult | None = None) -> Se
     Raises EngineFailure where the runner fails, ProbeStopped where not even the first questions fit the budget.
     """
     found = found if found is not None else SearchResult()
-    found.replayer = make_replayer(interview)
+    found.replayers = make_replayers(interview)
     found.family = find_family(interview)
     if found.family.family in ("winograd", "fft"):
         _try_all(found, _propose_transforms())
@@ -76,12 +76,12 @@ def search_recipe(interview: Interview, found: SearchResult | None = None) -> Se
 
 
 def _refine(interview: Interview, found: SearchResult) -> None:
-    assert found.recipe is not None and found.replayer is not None
+    assert found.recipe is not None
     try:
-        found.recipe = Refiner(interview, found.recipe, [found.replayer]).refine()
+        found.recipe = Refiner(interview, found.recipe, list(found.replayers)).refine()
     except ProbeStopped as stop:
         found.evidence.append(Evidence("probe", str(stop)))
-    found.matched, found.compared, _ = found.replayer.score(found.recipe)
+    found.matched, found.compared = score_all(found.replayers, found.recipe)
 
 
 def _find_orders(interview: Interview, found: SearchResult) -> None:
@@ -231,16 +231,15 @@ def _as_rounding(found: SearchResult, name: str) -> Rounding | None:
 
 def _try_all(found: SearchResult, candidates: Iterator[Recipe]) -> None:
     """Keeps the candidate that reproduces most; stops at the first that reproduces everything."""
-    assert found.replayer is not None
     best: Recipe | None = None
     score = -1.0
     for recipe in candidates:
         found.tried += 1
-        matched, compared, _ = found.replayer.score(recipe, sampled=True)
+        matched, compared = score_all(found.replayers, recipe, sampled=True)
         if matched > score and compared:
             best, score = recipe, matched
         if matched == 1.0 and compared:
             break
     if best is not None:
         found.recipe = best
-        found.matched, found.compared, _ = found.replayer.score(best)
+        found.matched, found.compared = score_all(found.replayers, best)

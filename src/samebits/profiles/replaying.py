@@ -20,6 +20,8 @@ _SEED = 20260
 # Beyond so many products the replay takes a sample of output positions.
 _MOST_PRODUCTS = 4e9
 _MOST_SAMPLED_PRODUCTS = 2e8
+# Ways of rounding that agree by chance must not pass for one another.
+_FEWEST_OUTPUTS, _MOST_SETS = 256, 16
 
 
 @dataclass
@@ -44,7 +46,7 @@ class Replayer:
         if wanted is not None:
             differs &= wanted
         compared = int(wanted.sum()) if wanted is not None else differs.size
-        return 1.0 - int(differs.sum()) / max(compared, 1), compared, differs
+        return (compared - int(differs.sum())) / max(compared, 1), compared, differs
 
     def _choose(self, sampled: bool) -> npt.NDArray[np.bool_] | None:
         most = _MOST_SAMPLED_PRODUCTS if sampled else _MOST_PRODUCTS
@@ -60,10 +62,22 @@ class Replayer:
         return np.broadcast_to(chosen.reshape(places), shape).copy()
 
 
-def make_replayer(interview: Interview) -> Replayer:
-    """Random normal data put to the runner once."""
-    operands = make_normal(interview.problem, _SEED)
-    return Replayer(interview.problem, operands, interview.ask(operands))
+def make_replayers(interview: Interview) -> list[Replayer]:
+    """Random normal data put to the runner: once, or several times where a problem has few outputs."""
+    outputs = math.prod(interview.problem.out_shape)
+    sets = min(max(-(-_FEWEST_OUTPUTS // outputs), 1), _MOST_SETS)
+    replayers: list[Replayer] = []
+    for number in range(sets):
+        operands = make_normal(interview.problem, _SEED + number)
+        replayers.append(Replayer(interview.problem, operands, interview.ask(operands)))
+    return replayers
+
+
+def score_all(replayers: list[Replayer], recipe: Recipe, *, sampled: bool = False) -> tuple[float, int]:
+    """The share of outputs reproduced over all data, and how many were compared."""
+    scores = [r.score(recipe, sampled=sampled) for r in replayers]
+    compared = sum(count for _, count, _ in scores)
+    return sum(matched * count for matched, count, _ in scores) / max(compared, 1), compared
 
 
 def equal_bits(a: np.ndarray, b: np.ndarray) -> npt.NDArray[np.bool_]:
