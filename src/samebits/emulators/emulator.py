@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from samebits.emulators.direct import sum_products
+from samebits.emulators.sums import sum_products
+from samebits.emulators.fft import compute_fft
 from samebits.emulators.finishing import finish_sums, round_operands
+from samebits.emulators.winograd import compute_winograd
 from samebits.errors import EngineUnsupported, RecipeError
 from samebits.problems import Problem
 from samebits.problems.operands import check_operands
-from samebits.recipes.recipe import Recipe
+from samebits.recipes.recipe import Recipe, Winograd
 from samebits.recipes.text import format_recipe
 from samebits.runner import Identity
 from samebits.version import VERSION
@@ -36,8 +39,35 @@ def emulate(
     operands = check_operands(problem, operands)
     read = round_operands(problem, recipe, operands)
     with np.errstate(all="ignore"):
-        sums = sum_products(problem, recipe, read, wanted=wanted, progress=progress)
-        return finish_sums(problem, recipe, sums, operands)
+        if recipe.algorithm is None:
+            sums = sum_products(problem, recipe, read, wanted=wanted, progress=progress)
+            return finish_sums(problem, recipe, sums, operands)
+        if isinstance(recipe.algorithm, Winograd):
+            sums = compute_winograd(problem, recipe, read, lambda w, x: _sum_channels(recipe, w, x))
+        else:
+            sums = compute_fft(problem, recipe, read)
+        return finish_sums(problem, recipe, _add_late_bias(problem, recipe, sums, read), operands)
+
+
+def _sum_channels(recipe: Recipe, weights: np.ndarray, data: np.ndarray) -> np.ndarray:
+    """Products at every transformed position, summed over channels as the recipe says; see `winograd.SumChannels`."""
+    positions, rows, depth = weights.shape
+    problem = Problem(
+        "conv1d", (1, positions * depth, data.shape[2]), (positions * rows, depth, 1), groups=positions, dtype="float32"
+    )
+    operands = {"x": data.reshape(problem.x), "w": weights.reshape(problem.w)}
+    return sum_products(problem, replace(recipe, algorithm=None), operands).reshape(positions, rows, -1)
+
+
+def _add_late_bias(
+    problem: Problem, recipe: Recipe, sums: np.ndarray, read: Mapping[str, np.ndarray]
+) -> np.ndarray:
+    """The bias added to finished sums in the accumulator; there is no running sum that could start from it."""
+    if not problem.bias or recipe.bias == "rounded":
+        return sums
+    if recipe.bias != "last":
+        raise RecipeError(f"bias={recipe.bias}: only sums of products have a running sum; last or rounded here")
+    return sums + read["bias"].reshape(1, -1, *(1,) * problem.rank).astype(sums.dtype)
 
 
 class Emulator:

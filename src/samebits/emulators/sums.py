@@ -1,4 +1,4 @@
-"""Executing a direct recipe: every output is a sum of products along a tree. Array form; twin: `direct_scalar`."""
+"""Executing a direct recipe: every output is a sum of products along a tree. Array form; twin: `sums_scalar`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.contraction.running import count_cores, find_pool
-from samebits.emulators.direct_kernel import gather_columns, run_rows32, run_rows64, run_rows_any
+from samebits.emulators.sums_kernel import gather_columns, run_rows32, run_rows64, run_rows_any
 from samebits.emulators.program import Program, compile_tree
 from samebits.emulators.rounding_kernel import Target, make_target
 from samebits.errors import RecipeError

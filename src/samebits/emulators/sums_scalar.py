@@ -1,4 +1,4 @@
-"""The direct recipe for one output, in exact fractions: the readable twin of `direct`, for finite values.
+"""The direct recipe for one output, in exact fractions: the readable twin of `sums`, for finite values.
 
 Every step rounds an exact value once with `formats.scalar`; a sum that is exactly zero is -0 only if both operands are
 (IEEE 754-2019, section 6.3, for rounding to nearest; here for every mode).
