@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from samebits.emulators.sums import sum_products
 from samebits.emulators.fft import compute_fft
 from samebits.emulators.finishing import finish_sums, round_operands
+from samebits.emulators.sums import sum_products
 from samebits.emulators.winograd import compute_winograd
 from samebits.errors import EngineUnsupported, RecipeError
 from samebits.problems import Problem
@@ -37,8 +37,8 @@ def emulate(
     be executed on this problem, OperandError where operands do not fit it.
     """
     operands = check_operands(problem, operands)
-    read = round_operands(problem, recipe, operands)
     with np.errstate(all="ignore"):
+        read = round_operands(problem, recipe, operands)
         if recipe.algorithm is None:
             sums = sum_products(problem, recipe, read, wanted=wanted, progress=progress)
             return finish_sums(problem, recipe, sums, operands)

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.contraction.running import count_cores, find_pool
-from samebits.emulators.sums_kernel import gather_columns, run_rows32, run_rows64, run_rows_any
 from samebits.emulators.program import Program, compile_tree
 from samebits.emulators.rounding_kernel import Target, make_target
+from samebits.emulators.sums_kernel import gather_columns, run_rows32, run_rows64, run_rows_any
 from samebits.errors import RecipeError
 from samebits.formats.format import FLOAT32, find_format
 from samebits.problems import Problem

@@ -31,8 +31,13 @@ class BiasPosition:
     terms: int = 0
 
 
-def find_bias_position(interview: Interview, tree: Item, scale: Scale, position: int) -> BiasPosition:
-    """One or two calls, read at an output position with all terms of `tree`. Raises EngineFailure."""
+def find_bias_position(
+    interview: Interview, tree: Item, scale: Scale, position: int, accumulator: str
+) -> BiasPosition:
+    """One or two calls, read at an output position with all terms of `tree`. Raises EngineFailure.
+
+    `accumulator` is the running sum's format: where that is narrower than the result's, a late bias is not told apart.
+    """
     terms = interview.terms
     sequence = list_terms(tree)
     count = min(len(sequence) - 1, scale.capacity)
@@ -52,6 +57,11 @@ def find_bias_position(interview: Interview, tree: Item, scale: Scale, position:
         return BiasPosition("after", kept, count, len(sequence) - int(kept))
     if kept != 0.0 or _first_group(tree) == len(sequence):
         return BiasPosition(None, kept, count)
+    room = find_format(accumulator).precision - find_format(interview.problem.out).precision
+    if room < 0:
+        return BiasPosition(None, kept, count)
+    if room == 0:
+        return BiasPosition("last", kept, count)
     return BiasPosition("rounded" if _is_rounded_before(interview, sequence, position) else "last", kept, count)
 
 

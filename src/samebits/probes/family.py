@@ -14,22 +14,31 @@ from typing import Literal
 
 import numpy as np
 
-from samebits.formats.format import find_format
 from samebits.probes.interview import Interview
 
 Family = Literal["direct", "winograd", "fft", "unknown"]
 _SEED = 7
 _SIGNIFICANT = 4
+# All of them float16 numbers (subnormal below -14), and too far apart for float32 to hold a sum of two.
+_EXPONENTS = (-20, 15)
+# A tile reaches a few outputs beyond the kernel, a Fourier transform the whole plane.
+_FAR = 0.5
 
 
 @dataclass(frozen=True)
 class ImpulseResponse:
-    """Shares of outputs that a weight reaches and that differ from it, and of outputs beyond reach that are not zero."""
+    """Shares of outputs that a weight reaches and that differ from it, and of outputs beyond reach that are not zero.
+
+    The operands and the result are kept: only one product of each sum is not zero, so whoever replays them need not
+    know in which order products are added.
+    """
 
     family: Family
     wrong: float
     leaked: float
     finite: bool
+    operands: dict[str, np.ndarray]
+    result: np.ndarray
 
 
 def find_family(interview: Interview) -> ImpulseResponse:
@@ -37,10 +46,9 @@ def find_family(interview: Interview) -> ImpulseResponse:
     terms = interview.terms
     random = np.random.default_rng(_SEED)
     operands = interview.make_operands(0.0)
-    spread = 10 if find_format(interview.problem.dtype).exponent_bits >= 8 else 5
     rows = np.empty((terms.groups * terms.rows, terms.count))
     significands = 1 + random.integers(0, 2 ** (_SIGNIFICANT - 1), rows.shape) / 2 ** (_SIGNIFICANT - 1)
-    rows[...] = significands * np.exp2(random.integers(-spread, spread + 1, rows.shape))
+    rows[...] = significands * np.exp2(random.integers(*_EXPONENTS, rows.shape))
     view = interview.view_rows(operands)
     view[...] = rows.reshape(view.shape)
     source = terms.view_source(operands[terms.source_operand])
@@ -48,12 +56,13 @@ def find_family(interview: Interview) -> ImpulseResponse:
     centre = terms.locate_sources(np.array([places // 2]))[0]
     reached = centre[centre >= 0]
     if not len(reached):
-        return ImpulseResponse("unknown", 0.0, 0.0, True)
+        return ImpulseResponse("unknown", 0.0, 0.0, True, operands, interview.ask(operands))
     pixel = int(reached[len(reached) // 2])
     # One channel (or batch item) at a time is lit, so that no output adds two weights.
     channel = int(random.integers(terms.depth))
     source[:, :, channel, pixel] = 1.0
-    answers = interview.ask_by_row(operands).reshape(terms.groups, terms.rows, terms.batch, places)
+    result = interview.ask(operands)
+    answers = terms.view_result(result).astype(np.float64)
     expected = np.zeros((terms.groups, terms.rows, places))
     values = rows.reshape(terms.groups, terms.rows, terms.depth, terms.volume)
     inside = np.zeros(places, bool)
@@ -63,17 +72,17 @@ def find_family(interview: Interview) -> ImpulseResponse:
         expected[:, :, chosen[at]] = values[:, :, channel, tap]
         inside[chosen[at]] = True
     expected = _apply_epilogue(interview, expected)
-    given = answers[:, :, :, :]
-    finite = bool(np.isfinite(given).all())
-    wrong = float((given[..., inside] != expected[:, :, None, inside]).mean()) if inside.any() else 0.0
-    outside = given[..., ~inside] != expected[:, :, None, ~inside]
+    finite = bool(np.isfinite(answers).all())
+    wrong = float((answers[..., inside] != expected[:, :, None, inside]).mean()) if inside.any() else 0.0
+    outside = answers[..., ~inside] != expected[:, :, None, ~inside]
     leaked = float(outside.mean()) if outside.size else 0.0
     if wrong == 0.0 and leaked == 0.0:
-        return ImpulseResponse("direct", wrong, leaked, finite)
-    if not finite:
-        return ImpulseResponse("unknown", wrong, leaked, finite)
-    far = leaked > 0.5
-    return ImpulseResponse("fft" if far else "winograd" if wrong else "unknown", wrong, leaked, finite)
+        family: Family = "direct"
+    elif not finite or not wrong:
+        family = "unknown"
+    else:
+        family = "fft" if leaked > _FAR else "winograd"
+    return ImpulseResponse(family, wrong, leaked, finite, operands, result)
 
 
 def _apply_epilogue(interview: Interview, values: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from samebits.formats.array import round_array_to_format
 from samebits.formats.format import find_format
 from samebits.formats.scalar import NEAREST_EVEN, round_to_format
 from samebits.probes.interview import Interview
@@ -29,24 +30,40 @@ class ProductRounding:
     compared: int
 
 
+# What the source's and the rows' values are rounded to before they are multiplied; None: nothing.
+Roundings = tuple[tuple[str, str] | None, tuple[str, str] | None]
+
+
+def _draw(random: np.random.Generator, shape: tuple[int, ...], rounding: tuple[str, str] | None, dtype: np.dtype) -> np.ndarray:
+    """Values in 1 ... 2 of a dtype that an operand's rounding leaves as they are."""
+    values = random.uniform(1.0, 2.0, shape).astype(dtype).astype(np.float64)
+    if rounding:
+        values = round_array_to_format(values, find_format(rounding[0]), rounding[1])
+    return values.astype(dtype)
+
+
 def find_product_rounding(
-    interview: Interview, pair: tuple[int, int], positions: np.ndarray, accumulator: str, mode: str = NEAREST_EVEN
+    interview: Interview,
+    pair: tuple[int, int],
+    positions: np.ndarray,
+    accumulator: str,
+    mode: str = NEAREST_EVEN,
+    roundings: Roundings = (None, None),
 ) -> ProductRounding:
     """How the products of two terms that meet first are added, from one call.
 
     `positions` (numbers of output positions that have both terms) are compared, in all rows. `fused`: the second
     product is added unrounded to the rounded first; `fused_reversed`: the other way round; `rounded`: both rounded;
-    `exact`: neither. Values are chosen with few enough bits that rounding operands to the problem's dtype changes
-    nothing. Raises EngineFailure.
+    `exact`: neither. Values are such that the operands' own roundings change nothing. Raises EngineFailure.
     """
     terms = interview.terms
     random = np.random.default_rng(_SEED)
     operands = interview.make_operands()
     source = operands[terms.source_operand]
-    source[...] = random.uniform(1.0, 2.0, source.shape).astype(source.dtype)
+    source[...] = _draw(random, source.shape, roundings[0], source.dtype)
     view = interview.view_rows(operands)
     rows = np.zeros((terms.groups * terms.rows, terms.count), interview.dtype)
-    rows[:, pair] = random.uniform(1.0, 2.0, (len(rows), 2)).astype(interview.dtype)
+    rows[:, pair] = _draw(random, (len(rows), 2), roundings[1], rows.dtype)
     view[...] = rows.reshape(view.shape)
     answers = interview.ask_by_row(operands)
     chosen = [(r, p) for p in positions for r in range(len(rows))]
@@ -70,7 +87,12 @@ def find_product_rounding(
 
 
 def find_rounded_terms(
-    interview: Interview, pairs: list[tuple[int, int]], rows: np.ndarray, positions: np.ndarray, accumulator: str
+    interview: Interview,
+    pairs: list[tuple[int, int]],
+    rows: np.ndarray,
+    positions: np.ndarray,
+    accumulator: str,
+    roundings: Roundings = (None, None),
 ) -> list[tuple[int, int]]:
     """Of pairs (first term of a running sum, later term), those whose second product is rounded before it is added.
 
@@ -86,9 +108,9 @@ def find_rounded_terms(
         part = pairs[start : start + len(rows)]
         operands = interview.make_operands()
         source = operands[terms.source_operand]
-        source[...] = random.uniform(1.0, 2.0, source.shape).astype(source.dtype)
+        source[...] = _draw(random, source.shape, roundings[0], source.dtype)
         values = np.zeros((terms.groups * terms.rows, terms.count), interview.dtype)
-        drawn = random.uniform(1.0, 2.0, (len(part), 2)).astype(interview.dtype)
+        drawn = _draw(random, (len(part), 2), roundings[1], interview.dtype)
         for r, pair, two in zip(rows, part, drawn, strict=False):
             values[r, list(pair)] = two
         view = interview.view_rows(operands)

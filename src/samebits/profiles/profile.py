@@ -11,9 +11,8 @@ import numpy as np
 
 from samebits.errors import ArgumentError, EngineFailure, ProbeStopped, ResourceLimitError, SamebitsError
 from samebits.findings import Evidence, Invariances, OrderUse, Profile, Replay
-from samebits.probes import invariances, special_values
+from samebits.probes import invariances
 from samebits.probes.interview import Interview
-from samebits.probes.subnormals import find_subnormals
 from samebits.problems import Problem, format_problem
 from samebits.problems.case_file import Case, load_case
 from samebits.problems.reading import read_problem
@@ -26,7 +25,7 @@ from samebits.recipes.order import expand_order
 from samebits.recipes.places import array_from_places, format_places
 from samebits.recipes.recipe import Recipe
 from samebits.recipes.text import format_order, format_recipe
-from samebits.recipes.tree import Item, list_terms, restrict_tree
+from samebits.recipes.tree import Item, restrict_tree
 from samebits.registry import open_runner, parse_runner_text
 from samebits.registry.runner_text import RunnerText, format_runner_text
 from samebits.runner import Identity, Runner
@@ -45,8 +44,6 @@ class _Findings:
     """What the parts of a profile leave."""
 
     search: SearchResult = field(default_factory=SearchResult)
-    subnormals: str | None = None
-    special: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
     invariant: dict[str, bool | None] = field(default_factory=dict[str, "bool | None"])
     distinct: int | None = None
     evidence: list[Evidence] = field(default_factory=list[Evidence])
@@ -127,27 +124,8 @@ def _ask_everything(
         replayer = Replayer(case.problem, case.operands, interview.ask(dict(case.operands)))
         matched, compared, _ = replayer.score(search.recipe)
         found.replay_case = Replay(matched, compared)
-    say("asking about subnormals and special values", 0.6)
-    _ask_special(interview, found)
     say("asking what changes the bits", 0.8)
     _ask_invariances(interview, found, text, time_limit_s)
-
-
-def _ask_special(interview: Interview, found: _Findings) -> None:
-    position = found.search.position
-    terms = interview.terms
-    at = terms.locate_sources(np.array([position % int(np.prod(terms.outputs))]))[0]
-    own = np.flatnonzero(np.tile(at >= 0, terms.depth))
-    if not len(own):
-        return
-    found.subnormals = find_subnormals(interview, int(own[len(own) // 2]), position).says
-    found.special["padding"] = special_values.find_padding_rule(interview)
-    found.special["nan"] = special_values.find_nan_reach(interview)
-    found.special["sum of negative zeros"] = special_values.find_zero_sign(interview, position)
-    sequence = list_terms(found.search.tree) if found.search.tree is not None else []
-    if len(sequence) > 2 and interview.problem.then is None:
-        triple = (sequence[0], sequence[1], sequence[-1])
-        found.special["overflow"] = special_values.find_overflow(interview, triple, position)
 
 
 def _ask_invariances(interview: Interview, found: _Findings, text: str | None, time_limit_s: float) -> None:
@@ -224,10 +202,10 @@ def _conclude(text: str, identity: Identity | None, interview: Interview, found:
         operands=_name_operands(search, problem),
         fma=_is_fused(search),
         bias=recipe.bias if recipe and problem.bias and search.matched == 1.0 else None,
-        subnormals=found.subnormals,
+        subnormals=search.subnormals.says if search.subnormals else None,
         invariant_to=Invariances(**found.invariant),
         distinct_results=found.distinct,
-        special_values=found.special,
+        special_values=search.special,
         evidence=[*_collect_evidence(search), *found.evidence],
         failure=found.failure,
         samebits_version=VERSION,

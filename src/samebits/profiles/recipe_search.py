@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,17 +17,23 @@ from samebits.probes.family import ImpulseResponse, find_family
 from samebits.probes.interview import Interview
 from samebits.probes.operand_rounding import OperandRounding, find_operand_roundings
 from samebits.probes.product_rounding import ProductRounding, find_product_rounding
+from samebits.probes.special_values import find_nan_reach, find_overflow, find_padding_rule, find_zero_sign
+from samebits.probes.subnormals import Subnormals, find_subnormals
 from samebits.probes.summation_order import FoundOrders, find_summation_orders
+from samebits.problems import Problem
 from samebits.problems.windows import name_axes
 from samebits.profiles.order_names import name_orders
-from samebits.profiles.refining import Refiner
+from samebits.profiles.refining import Refiner, operand_roundings
 from samebits.profiles.replaying import Replayer, make_replayers, score_all
-from samebits.recipes.order import IN_ORDER, Order
+from samebits.recipes.order import IN_ORDER, Key, KeyedOrder, Level, Order
 from samebits.recipes.places import places_from_array
-from samebits.recipes.recipe import Fft, FusedSum, Recipe, Rounding, Winograd
+from samebits.recipes.recipe import Fft, Flush, FusedSum, Recipe, Rounding, Winograd
 from samebits.recipes.tree import Chain, Fused, Item, fuse_singles, list_terms
 
 _LIKELY_FUSED_BITS = (24, 25, 23, 13)
+_HIDDEN_ROUNDINGS = (("tf32", "toward_zero"), ("tf32", "nearest_even"), ("bfloat16", "nearest_even"), ("float16", "nearest_even"))
+# A transform of the right size but another sequence of channels still gives this share of the bits.
+_LEAST_TRANSFORM_MATCH = 0.2
 
 
 @dataclass
@@ -50,6 +56,8 @@ class SearchResult:
     replayers: list[Replayer] = field(default_factory=list[Replayer])
     tree: Item | None = None
     position: int = 0
+    subnormals: Subnormals | None = None
+    special: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
 
 
 def search_recipe(interview: Interview, found: SearchResult | None = None) -> SearchResult:
@@ -61,8 +69,17 @@ def search_recipe(interview: Interview, found: SearchResult | None = None) -> Se
     found.replayers = make_replayers(interview)
     found.family = find_family(interview)
     if found.family.family in ("winograd", "fft"):
-        _try_all(found, _propose_transforms())
-        return found
+        _try_all(found, _propose_transforms(interview, found))
+    if found.matched < _LEAST_TRANSFORM_MATCH:
+        _search_direct(interview, found)
+    try:
+        _ask_special(interview, found)
+    except ProbeStopped as stop:
+        found.evidence.append(Evidence("probe", str(stop)))
+    return found
+
+
+def _search_direct(interview: Interview, found: SearchResult) -> None:
     _find_orders(interview, found)
     found.tree, found.position = _choose_read_position(interview, found)
     try:
@@ -72,7 +89,36 @@ def search_recipe(interview: Interview, found: SearchResult | None = None) -> Se
     _try_all(found, _propose_direct(interview, found))
     if found.recipe and found.matched < 1.0:
         _refine(interview, found)
-    return found
+
+
+def _ask_special(interview: Interview, found: SearchResult) -> None:
+    """Subnormals, padding, NaN, zeros, overflow; what a recipe can say of them enters it."""
+    terms, position = interview.terms, found.position
+    at = terms.locate_sources(np.array([position % int(np.prod(terms.outputs))]))[0]
+    own = np.flatnonzero(np.tile(at >= 0, terms.depth))
+    if not len(own):
+        return
+    found.subnormals = find_subnormals(interview, int(own[len(own) // 2]), position)
+    found.special["padding"] = find_padding_rule(interview)
+    found.special["nan"] = find_nan_reach(interview)
+    found.special["sum of negative zeros"] = find_zero_sign(interview, position)
+    sequence = list_terms(found.tree) if found.tree is not None else []
+    if len(sequence) > 2 and interview.problem.then is None:
+        found.special["overflow"] = find_overflow(interview, (sequence[0], sequence[1], sequence[-1]), position)
+    if found.recipe is None or found.matched < 1.0 or found.recipe.algorithm is not None:
+        return
+    wide = find_format(interview.problem.dtype).exponent_bits == find_format("float32").exponent_bits
+    lost = found.subnormals
+    flush = Flush(not (lost.rows and lost.source), lost.results is False) if wide else Flush()
+    padding = "multiplied" if found.special["padding"] == "multiplied as zeros" else "skipped"
+    # A sum that starts from the bias starts from what that is.
+    starts = not (interview.problem.bias and found.recipe.bias == "first")
+    start = "product" if starts and found.special["sum of negative zeros"] == "-0" else "zero"
+    nan = "bound" if interview.problem.then and found.special["nan"] == "becomes a number" else "kept"
+    for more in ({"flush": flush}, {"padding": padding}, {"start": start}, {"nan": nan}):
+        candidate = replace(found.recipe, **more)
+        if candidate != found.recipe and score_all(found.replayers, candidate, sampled=True)[0] == 1.0:
+            found.recipe = candidate
 
 
 def _refine(interview: Interview, found: SearchResult) -> None:
@@ -127,9 +173,12 @@ def _probe_arithmetic(interview: Interview, found: SearchResult, tree: Item | No
     pair = _find_first_pair(tree)
     if pair:
         accumulator_name, mode = _main_accumulator(interview, found)
-        found.product = find_product_rounding(interview, pair, np.array([position]), accumulator_name, mode)
+        x, w = (_as_rounding(found, n) for n in ("x", "w"))
+        roundings = operand_roundings(terms, Recipe(x=x, w=w))
+        found.product = find_product_rounding(interview, pair, np.array([position]), accumulator_name, mode, roundings)
     if interview.problem.bias and found.orders and found.orders.scale:
-        found.bias = find_bias_position(interview, tree, found.orders.scale, position)
+        accumulator_name, _ = _main_accumulator(interview, found)
+        found.bias = find_bias_position(interview, tree, found.orders.scale, position, accumulator_name)
 
 
 def _find_first_pair(tree: Item) -> tuple[int, int] | None:
@@ -154,10 +203,37 @@ def _main_accumulator(interview: Interview, found: SearchResult) -> tuple[str, s
     return ("float64" if interview.problem.dtype == "float64" else "float32"), "nearest_even"
 
 
-def _propose_transforms() -> Iterator[Recipe]:
-    for product, tile in itertools.product(("fused", "rounded"), (2, 4, 6)):
-        yield Recipe(algorithm=Winograd(tile), product=product)
-    yield Recipe(algorithm=Fft())
+def _propose_transforms(interview: Interview, found: SearchResult) -> Iterator[Recipe]:
+    """The transforms that reproduce the response to one source value, with all sequences of channels."""
+    names = ["float32", "float16"] if interview.problem.dtype == "float16" else ["float32"]
+    biases = ["last", "rounded"] if interview.problem.bias and interview.problem.out != "float32" else ["last"]
+    assert found.family is not None
+    impulse = Replayer(interview.problem, found.family.operands, found.family.result)
+    plain = [Recipe(algorithm=a, accumulator=Rounding(n), bias=b)  # type: ignore[arg-type]
+             for a in (Fft(), Winograd(2), Winograd(4), Winograd(6)) for n in names for b in biases]  # fmt: skip
+    for recipe in plain:
+        if impulse.score(recipe)[0] < 1.0:
+            continue
+        yield recipe
+        if isinstance(recipe.algorithm, Winograd):
+            for product, order in itertools.product(
+                ("fused", "rounded"), _propose_channel_orders(interview.terms.depth)
+            ):
+                yield replace(recipe, product=product, orders=(order,))
+
+
+def _propose_channel_orders(depth: int) -> Iterator[Order]:
+    """Sequences in which the channels of a transformed position may be added."""
+    yield IN_ORDER
+    rules = ("halves", "pairs", "splits")
+    yield from (KeyedOrder((Level((Key("c"),), rule),)) for rule in rules)
+    for block in (4, 8, 16, 32, 2, 64):
+        if block < depth:
+            yield KeyedOrder((Level((Key("c", block),)), Level((Key("c"),))))
+            yield KeyedOrder((Level((Key("c", 1, block),)), Level((Key("c"),))))
+            for rule in rules:
+                yield KeyedOrder((Level((Key("c", 1, block),), rule), Level((Key("c"),))))
+                yield KeyedOrder((Level((Key("c", block),)), Level((Key("c"),), rule)))
 
 
 def _propose_direct(interview: Interview, found: SearchResult) -> Iterator[Recipe]:
@@ -173,7 +249,7 @@ def _propose_direct(interview: Interview, found: SearchResult) -> Iterator[Recip
     if not problem.bias:
         biases = [("last", 0)]
     for (accumulator, fused), product, (bias, bias_terms) in itertools.product(accumulators, products, biases):
-        for x, w in _propose_roundings(found, accumulator):
+        for x, w in _propose_roundings(problem, found, accumulator):
             yield Recipe(
                 x=x, w=w, product=product, accumulator=accumulator, orders=tuple(orders), where=where, fused=fused,
                 bias=bias, bias_terms=bias_terms,  # type: ignore[arg-type]
@@ -181,14 +257,21 @@ def _propose_direct(interview: Interview, found: SearchResult) -> Iterator[Recip
 
 
 def _propose_roundings(
-    found: SearchResult, accumulator: Rounding
+    problem: Problem, found: SearchResult, accumulator: Rounding
 ) -> Iterator[tuple[Rounding | None, Rounding | None]]:
     """What was seen of the operands; first without it where the running sum alone could have rounded them so."""
     x, w = (_as_rounding(found, n) for n in ("x", "w"))
-    hidden = [r for r in (x, w) if r and find_format(r.format).precision >= find_format(accumulator.format).precision]
+    narrow = find_format(accumulator.format).precision
+    hidden = narrow < find_format(problem.dtype).precision and all(
+        r is None or find_format(r.format).precision >= narrow for r in (x, w)
+    )
     if hidden:
         yield None, None
     yield x, w
+    if hidden:
+        # The running sum hides what is finer than it is.
+        both = (Rounding(f, m) for f, m in _HIDDEN_ROUNDINGS if find_format(f).precision >= narrow or f == "bfloat16")
+        yield from ((r, r) for r in both)
 
 
 def _has_fused(tree: Item) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.probes.interview import Interview
-from samebits.probes.product_rounding import find_rounded_terms
+from samebits.probes.product_rounding import Roundings, find_rounded_terms
 from samebits.probes.summation_order import find_summation_orders
 from samebits.problems import Problem
 from samebits.problems.operands import make_normal
@@ -144,7 +144,9 @@ class Refiner:
             tree = expand_order(self.recipe.orders[number], terms.axis_names, terms.axis_sizes)
             pairs = [(a, b) for a, b in _list_joins(tree) if exists[a] and exists[b]]
             spread = positions[:: -(-len(positions) // _POSITIONS_PER_TERM)]
-            found = find_rounded_terms(self.interview, pairs, rows, spread, self.recipe.accumulator.format)
+            found = find_rounded_terms(
+                self.interview, pairs, rows, spread, self.recipe.accumulator.format, operand_roundings(terms, self.recipe)
+            )
             if found:
                 order = self.recipe.orders[number]
                 apart[order] = TreeOrder(_set_apart(tree, {b for _, b in found}), order.own)
@@ -179,6 +181,17 @@ class Refiner:
             if self._score_all(candidate).sum() < missed.sum():
                 return candidate
         return None
+
+
+def operand_roundings(terms: Terms, recipe: Recipe) -> Roundings:
+    """Format and mode of the source's and the rows' rounding."""
+    missing = "x" if "x" not in terms.problem.operand_shapes else "w"
+
+    def of(name: str) -> tuple[str, str] | None:
+        rounding = recipe.x if (missing if name == "dy" else name) == "x" else recipe.w
+        return (rounding.format, rounding.mode) if rounding else None
+
+    return of(terms.source_operand), of(terms.rows_operand)
 
 
 def change_orders(
