@@ -11,8 +11,8 @@ from samebits.errors import RecipeError
 from samebits.recipes.recipe import Recipe
 from samebits.recipes.tree import Chain, Fused, Item, count_depth, list_terms
 
-# Opcodes. Operands of a row: opcode, first entry in `terms`, how many, number of the format (0: the accumulator).
-PUSH, ADD_TERMS, ADD_SUMS, PUSH_FUSED, ADD_FUSED, ADD_BIAS = range(6)
+# Opcodes. A step: opcode, first entry in `terms`, how many, and for ROUND the number of a format (0: the accumulator).
+PUSH, ADD_TERMS, ADD_SUMS, PUSH_FUSED, ADD_FUSED, ADD_BIAS, ROUND = range(7)
 
 
 class Program(NamedTuple):
@@ -35,52 +35,59 @@ def compile_tree(tree: Item, recipe: Recipe, has_bias: bool, bias_after: int = -
     terms: list[int] = []
     formats = [recipe.accumulator.format]
 
-    def push(opcode: int, these: tuple[int, ...] | list[int], number: int) -> None:
-        steps.append((opcode, len(terms), len(these), number))
+    def push(opcode: int, these: tuple[int, ...] | list[int]) -> None:
+        steps.append((opcode, len(terms), len(these), 0))
         terms.extend(these)
 
-    def visit(item: Item, number: int) -> None:
+    def carry(number: int) -> None:
+        """What was added to a sum kept in a format of its own is rounded to that too."""
+        if number:
+            steps.append((ROUND, 0, 0, number))
+
+    def visit(item: Item) -> None:
         """Leaves the item's value on top of the stack."""
         if isinstance(item, int):
-            push(PUSH, (item,), number)
+            push(PUSH, (item,))
             return
         if isinstance(item, Fused):
-            push(PUSH_FUSED, item.terms, number)
+            push(PUSH_FUSED, item.terms)
             return
         if item.format and item.format not in formats:
             formats.append(item.format)
         own = formats.index(item.format) if item.format else 0
-        visit(item.items[0], own)
+        visit(item.items[0])
+        carry(own)
         run: list[int] = []
         for part in item.items[1:]:
-            if isinstance(part, int):
+            if isinstance(part, int) and not own:
                 run.append(part)
                 continue
             if run:
-                push(ADD_TERMS, run, own)
+                push(ADD_TERMS, run)
                 run = []
-            if isinstance(part, Fused):
-                push(ADD_FUSED, part.terms, own)
-            else:
-                visit(part, own)
-                push(ADD_SUMS, (), own)
+            add(part)
+            carry(own)
         if run:
-            push(ADD_TERMS, run, own)
+            push(ADD_TERMS, run)
+
+    def add(part: Item) -> None:
+        """Adds an item to the sum on top of the stack."""
+        if isinstance(part, int):
+            push(ADD_TERMS, (part,))
+        elif isinstance(part, Fused):
+            push(ADD_FUSED, part.terms)
+        else:
+            visit(part)
+            push(ADD_SUMS, ())
 
     if bias_after >= 0 and isinstance(tree, Chain):
         head, tail = _split_chain(tree, bias_after)
-        visit(head, 0)
+        visit(head)
         steps.append((ADD_BIAS, 0, 0, 0))
         for part in tail:
-            if isinstance(part, int):
-                push(ADD_TERMS, (part,), 0)
-            elif isinstance(part, Fused):
-                push(ADD_FUSED, part.terms, 0)
-            else:
-                visit(part, 0)
-                push(ADD_SUMS, (), 0)
+            add(part)
     else:
-        visit(tree, 0)
+        visit(tree)
         if bias_after >= 0:
             steps.append((ADD_BIAS, 0, 0, 0))
     depth = count_depth(tree) if isinstance(tree, Chain) else 1

@@ -20,7 +20,7 @@ from samebits.emulators.rounding_kernel import (
     round_value,
 )
 
-_PUSH, _ADD_TERMS, _ADD_SUMS, _PUSH_FUSED, _ADD_FUSED, _ADD_BIAS = range(6)
+_PUSH, _ADD_TERMS, _ADD_SUMS, _PUSH_FUSED, _ADD_FUSED, _ADD_BIAS, _ROUND = range(7)
 _LEAST_NORMAL32 = np.float32(2.0**-126)
 # Shared exponents, biased by 2046, stay where 2^(bits - exponent) and its inverse are float64 numbers.
 _LEAST_SHARED, _LARGEST_SHARED = 2046 - 400, 2046 + 800
@@ -167,7 +167,7 @@ def run_rows64(steps, terms, weights, columns, bias, plan, stack, out):
 
 @compiled
 def run_rows_any(steps, terms, weights, columns, bias, plan, stack, out, targets, product, units):
-    """As run_rows32, with sums rounded to targets[number of the step's format] and products to `product` or not.
+    """As run_rows32, with sums rounded to targets[0], and to others where a step says so, and products to `product`.
 
     units = (fraction bits kept by a multi-term addition, least exponents of the source's, the rows' and the sum's
     format, whether all three are float16); all values are exact in float64.
@@ -181,8 +181,8 @@ def run_rows_any(steps, terms, weights, columns, bias, plan, stack, out, targets
         top = -1
         started = False
         for i in range(steps.shape[0]):
-            opcode, begin, count, target = steps[i, 0], steps[i, 1], steps[i, 2], targets[steps[i, 3]]
-            if opcode == _PUSH or opcode == _PUSH_FUSED:
+            opcode, begin, count, target = steps[i, 0], steps[i, 1], steps[i, 2], targets[0]
+            if opcode in (_PUSH, _PUSH_FUSED):
                 top += 1
                 sums = stack[top]
                 if first and not started:
@@ -202,6 +202,8 @@ def run_rows_any(steps, terms, weights, columns, bias, plan, stack, out, targets
                 _add_fused(stack[top], row, columns, terms[begin : begin + count], target, units, largest, scale)
             elif opcode == _ADD_BIAS:
                 _add_bias(stack[top], bias[m], targets[0])
+            elif opcode == _ROUND:
+                _round_sums(stack[top], targets[steps[i, 3]])
             else:
                 _add_rounded(stack[top - 1], stack[top], target)
                 top -= 1
@@ -220,6 +222,12 @@ def _rounded(value, t):
 def _add_rounded(sums, upper, target):
     for p in range(len(sums)):
         sums[p] = _rounded(add_to_odd(sums[p], upper[p]), target)
+
+
+@compiled
+def _round_sums(sums, target):
+    for p in range(len(sums)):
+        sums[p] = _rounded(sums[p], target)
 
 
 @compiled

@@ -85,9 +85,9 @@ class _Machine:
         if isinstance(item, int):
             begin = self._take_start(0.0 if self.recipe.start == "zero" else -0.0)
             return self._add_term(begin, item, name)
-        own = item.format or self.recipe.accumulator.format
+        own = self.recipe.accumulator.format
         bias, self.bias = self.bias, None
-        total = self._sum(item.items[0], own)
+        total = self._carry(self._sum(item.items[0], own), item.format)
         held = len(list_terms(item.items[0]))
         for part in (*item.items[1:], None):
             if bias is not None and held == self.bias_after:
@@ -101,7 +101,12 @@ class _Machine:
                 total = self._add_fused(total, part.terms, own)
             else:
                 total = self._round(*_add(total, self._sum(part, own)), own)
+            total = self._carry(total, item.format)
         return total
+
+    def _carry(self, total: float, name: str) -> float:
+        """A sum kept in a format of its own, rounded to that."""
+        return self._round(Fraction(total), math.copysign(1.0, total), name) if name else total
 
     def _take_start(self, default: float) -> float:
         start, self.start = self.start, None
@@ -140,7 +145,7 @@ class _Machine:
     def _round(self, exact: Fraction, sign: float, name: str, mode: str = "") -> float:
         mode = mode or self.recipe.accumulator.mode
         value = round_to_format(exact, find_format(name), mode) if exact else math.copysign(0.0, sign)
-        value = math.copysign(value, sign if not exact else exact)
+        value = math.copysign(value, exact if exact else sign)
         if self.recipe.flush.results and abs(value) < _LEAST_NORMAL32:
             return math.copysign(0.0, value)
         return value

@@ -6,6 +6,7 @@ that survives counts the fraction bits; a sweep of eighths of a unit around it s
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -53,6 +54,10 @@ def choose_triples(tree: Item, most: int = 3) -> list[tuple[int, int, int]]:
     if isinstance(tree, Fused):
         return triples
     if isinstance(tree, Chain):
+        run = list(itertools.takewhile(lambda p: isinstance(p, int), tree.items))
+        if len(run) > 2:
+            # Before a finished sum joins it, which may be kept in another format.
+            triples = [(sequence[0], sequence[1], sequence[len(run) - 1])]
         groups = [p for p in tree.items if isinstance(p, Fused)]
         if len(groups) > 1:
             # Within one group, then with the first group's sum rounded before it is cancelled.

@@ -25,10 +25,10 @@ from samebits.problems.windows import name_axes
 from samebits.profiles.order_names import name_orders
 from samebits.profiles.refining import Refiner, operand_roundings
 from samebits.profiles.replaying import Replayer, make_replayers, score_all
-from samebits.recipes.order import IN_ORDER, Key, KeyedOrder, Level, Order
+from samebits.recipes.order import IN_ORDER, Key, KeyedOrder, Level, Order, TreeOrder, expand_order
 from samebits.recipes.places import places_from_array
 from samebits.recipes.recipe import Fft, Flush, FusedSum, Recipe, Rounding, Winograd
-from samebits.recipes.tree import Chain, Fused, Item, fuse_singles, list_terms
+from samebits.recipes.tree import Chain, Fused, Item, carry_sums, fuse_singles, list_terms
 
 _LIKELY_FUSED_BITS = (24, 25, 23, 13)
 _HIDDEN_ROUNDINGS = (("tf32", "toward_zero"), ("tf32", "nearest_even"), ("bfloat16", "nearest_even"), ("float16", "nearest_even"))
@@ -239,7 +239,7 @@ def _propose_channel_orders(depth: int) -> Iterator[Order]:
 def _propose_direct(interview: Interview, found: SearchResult) -> Iterator[Recipe]:
     """The recipe that the answers spell, then its neighbours where they leave something open."""
     problem = interview.problem
-    orders, where = _name_places(interview, found)
+    named, where = _name_places(interview, found)
     has_fused = any(_has_fused(t) for t in (found.orders.trees if found.orders else []))
     accumulators = _propose_accumulators(interview, found, has_fused)
     products = [p for p in ("fused", "rounded") if not found.product or p in found.product.possible] or ["fused", "rounded"]
@@ -248,7 +248,10 @@ def _propose_direct(interview: Interview, found: SearchResult) -> Iterator[Recip
         biases = [(found.bias.position, found.bias.terms)]
     if not problem.bias:
         biases = [("last", 0)]
-    for (accumulator, fused), product, (bias, bias_terms) in itertools.product(accumulators, products, biases):
+    carried = _propose_carries(interview, found, named)
+    for orders, (accumulator, fused), product, (bias, bias_terms) in itertools.product(
+        carried, accumulators, products, biases
+    ):
         for x, w in _propose_roundings(problem, found, accumulator):
             yield Recipe(
                 x=x, w=w, product=product, accumulator=accumulator, orders=tuple(orders), where=where, fused=fused,
@@ -261,7 +264,8 @@ def _propose_roundings(
 ) -> Iterator[tuple[Rounding | None, Rounding | None]]:
     """What was seen of the operands; first without it where the running sum alone could have rounded them so."""
     x, w = (_as_rounding(found, n) for n in ("x", "w"))
-    narrow = find_format(accumulator.format).precision
+    names = [accumulator.format, *(a.format for a in found.accumulators if a.format)]
+    narrow = min(find_format(n).precision for n in names)
     hidden = narrow < find_format(problem.dtype).precision and all(
         r is None or find_format(r.format).precision >= narrow for r in (x, w)
     )
@@ -272,6 +276,27 @@ def _propose_roundings(
         # The running sum hides what is finer than it is.
         both = (Rounding(f, m) for f, m in _HIDDEN_ROUNDINGS if find_format(f).precision >= narrow or f == "bfloat16")
         yield from ((r, r) for r in both)
+
+
+def _propose_carries(interview: Interview, found: SearchResult, named: list[Order]) -> list[list[Order]]:
+    """The orders with finished sums kept in a narrower format than terms are, where the probes saw one."""
+    known = [a for a in found.accumulators if a.format]
+    if len(known) < 2 or find_format(str(known[1].format)).precision >= find_format(str(known[0].format)).precision:
+        return [named]
+    name, terms = str(known[1].format), interview.terms
+    both: list[list[Order]] = []
+    for twice in (False, True):
+        orders: list[Order] = []
+        for order in named:
+            if isinstance(order, KeyedOrder) and len(order.levels) > 1:
+                outer = replace(order.levels[0], format=name)
+                again = (Level(outer.keys, "chain", name),) if twice else ()
+                orders.append(KeyedOrder((outer, *again, *order.levels[1:])))
+            else:
+                tree = expand_order(order, terms.axis_names, terms.axis_sizes)
+                orders.append(TreeOrder(carry_sums(tree, name, twice=twice)))
+        both.append(orders)
+    return both
 
 
 def _has_fused(tree: Item) -> bool:

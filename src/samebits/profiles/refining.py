@@ -51,6 +51,7 @@ class Refiner:
         if self.interview.problem.multiply_adds > _MOST_PRODUCTS:
             return self.recipe
         missed = self._collect_missed()
+        best, fewest = self.recipe, int(missed.sum())
         for _ in range(_MOST_ROUNDS):
             if not missed.any():
                 break
@@ -59,7 +60,9 @@ class Refiner:
                 break
             self.recipe = better
             missed = self._score_all(better)
-        return self.recipe
+            if int(missed.sum()) < fewest:
+                best, fewest = better, int(missed.sum())
+        return best
 
     @property
     def _axes(self) -> tuple[str, ...]:

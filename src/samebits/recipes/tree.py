@@ -7,6 +7,7 @@ An item is a term (its number), a `Chain` (items added one after the other, left
     a later term is multiplied and added to the running sum, fused or not as the recipe says
     a later group enters the running sum in one multi-term addition
     a later chain is finished first and then added
+    a chain with a format of its own rounds its running sum to that, too, after its first item and every addition
 """
 
 from __future__ import annotations
@@ -131,6 +132,19 @@ def fuse_singles(item: Item) -> Item:
     if isinstance(item, Fused):
         return item
     return Chain(tuple(fuse_singles(p) for p in item.items), item.format)
+
+
+def carry_sums(item: Item, format_: str, *, twice: bool) -> Item:
+    """The tree with the outermost additions of finished sums kept in another format.
+
+    With `twice` a finished sum is rounded to that format before it is added.
+    """
+    if not isinstance(item, Chain):
+        return item
+    count = next((i for i, p in enumerate(item.items) if i and isinstance(p, Chain)), len(item.items))
+    first: Item = Chain(item.items[:count]) if count > 1 else item.items[0]
+    sums = [Chain((s,), format_) if twice else s for s in (first, *item.items[count:])]
+    return Chain(tuple(sums), format_)
 
 
 def iterate_chains(item: Item) -> Iterator[Chain]:
