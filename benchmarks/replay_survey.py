@@ -84,7 +84,8 @@ def survey(engines: list[str], only: str, every: int, log: Path | None) -> list[
                 with log.open("a") as stream:
                     stream.write(json.dumps(asdict(pair)) + "\n")
             if pair.outcome in ("missed", "failed"):
-                print(f"{engine} {name} {pair.outcome} {pair.matched:.4f} {pair.problem} {pair.recipe[:120]} {pair.says[:150]}")
+                known = f"{pair.recipe[:120]} {pair.says[:150]}"
+                print(f"{engine} {name} {pair.outcome} {pair.matched:.4f} {pair.problem} {known}")
             if pair.outcome == "failed":
                 runner.close()
                 runner = open_runner(engine, time_limit_s=120)
@@ -96,7 +97,10 @@ def survey(engines: list[str], only: str, every: int, log: Path | None) -> list[
 
 def report(pairs: list[Pair]) -> str:
     """The tables of docs/replay.md."""
-    lines = ["| engine | dtype | direction | pairs | replayed whole | share | median calls | median time of the order |", "|---|---|---|---|---|---|---|---|"]
+    lines = [
+        "| engine | dtype | direction | pairs | replayed whole | share | median calls | median time of the order |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     groups: dict[tuple[str, str, str], list[Pair]] = defaultdict(list)
     for pair in pairs:
         if pair.outcome != "unsupported":
@@ -121,7 +125,9 @@ def report(pairs: list[Pair]) -> str:
     missed = [p for p in ran if p.outcome != "replayed"]
     if missed:
         lines += ["| engine | problem | replayed | what is known |", "|---|---|---|---|"]
-        lines += [f"| {p.engine} | `{p.problem}` | {100 * p.matched:.2f} % | {p.says or p.recipe[:160]} |" for p in missed]
+        lines += [
+            f"| {p.engine} | `{p.problem}` | {100 * p.matched:.2f} % | {p.says or p.recipe[:160]} |" for p in missed
+        ]
     return "\n".join(lines) + "\n"
 
 

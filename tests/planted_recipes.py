@@ -11,6 +11,7 @@ ORDERS = (
     "c/4,kh,kw,c",
     "kh,kw|c",
     "-kh,-kw,c",
+    "-k",
     "halves:k%8|k",
     "halves:k%16|k",
     "pairs:k",

@@ -96,7 +96,8 @@ def profile_command(
     subject: Annotated[
         list[str] | None,
         typer.Argument(
-            help="a problem's text, or a case file (.npz). Default: a 3x3 layer of 64 channels", metavar="[PROBLEM|CASE]"
+            help="a problem's text, or a case file (.npz). Default: a 3x3 layer of 64 channels",
+            metavar="[PROBLEM|CASE]",
         ),
     ] = None,
     time_limit: Annotated[

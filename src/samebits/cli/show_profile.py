@@ -34,7 +34,10 @@ def show_profile(found: Profile, console: Console | None = None) -> None:
     console.print(Text(f"{found.engine}{version}" + (f" · {found.device}" if found.device else ""), style="dim"))
     console.print()
     exact = found.replay is not None and found.replay.matched == 1.0
-    word = Text(f"{'REPLAYED' if exact else 'PARTLY' if found.replay else 'UNKNOWN':<10}", style="bold green" if exact else "bold yellow")
+    word = Text(
+        f"{'REPLAYED' if exact else 'PARTLY' if found.replay else 'UNKNOWN':<10}",
+        style="bold green" if exact else "bold yellow",
+    )
     console.print(word.append(Text(found.summary, style="not bold default")))
     console.print()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
@@ -65,7 +68,10 @@ def _remarks(found: Profile) -> Iterator[tuple[str, str | Text]]:
     if found.failure:
         yield "failed", found.failure
     if found.recipe:
-        yield "recipe", found.recipe if len(found.recipe) <= _LONGEST_RECIPE else f"{len(found.recipe):,} characters: see --json"
+        yield (
+            "recipe",
+            found.recipe if len(found.recipe) <= _LONGEST_RECIPE else f"{len(found.recipe):,} characters: see --json",
+        )
         if len(found.recipe) <= _LONGEST_RECIPE:
             yield "next", f'samebits compare "{found.problem}" --on {found.engine} --on "emulate:{found.recipe}"'
 
@@ -91,7 +97,8 @@ def _say_orders(found: Profile) -> Iterator[tuple[str, str | Text]]:
 
 def _say_replay(found: Profile) -> str:
     assert found.replay is not None
-    said = f"replayed {round(found.replay.matched * found.replay.elements):,} of {found.replay.elements:,} outputs on random data"
+    replay = found.replay
+    said = f"replayed {round(replay.matched * replay.elements):,} of {replay.elements:,} outputs on random data"
     if found.replay_case:
         case = found.replay_case
         said += f"; {round(case.matched * case.elements):,} of {case.elements:,} on the case's own"
@@ -105,10 +112,13 @@ def _say_numbers(found: Profile) -> Iterator[tuple[str, str]]:
     if found.fma is not None:
         yield "products", "fused into the sum (FMA)" if found.fma else "rounded before they are added"
     if found.bias:
-        yield "bias", {
-            "first": "starts the sum",
-            "after": "joins the running sum part of the way",
-            "last": "added to the sum",
-            "rounded": "added after the sum is rounded to the result's format",
-        }[found.bias]
+        yield (
+            "bias",
+            {
+                "first": "starts the sum",
+                "after": "joins the running sum part of the way",
+                "last": "added to the sum",
+                "rounded": "added after the sum is rounded to the result's format",
+            }[found.bias],
+        )
     yield "subnormals", found.subnormals or unknown

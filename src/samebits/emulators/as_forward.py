@@ -50,7 +50,9 @@ def as_forward(problem: Problem, operands: Mapping[str, np.ndarray]) -> Forward:
     else:
         stride, dilation = tuple(a.stride for a in axes), tuple(a.dilation for a in axes)
         begins = tuple(a.pad_begin for a in axes)
-    reads = [(o - 1) * s + (n - 1) * k + 1 for o, s, n, k in zip(terms.outputs, stride, w.shape[3:], dilation, strict=True)]
+    reads = [
+        (o - 1) * s + (n - 1) * k + 1 for o, s, n, k in zip(terms.outputs, stride, w.shape[3:], dilation, strict=True)
+    ]
     pads = tuple((p, r - p - n) for p, r, n in zip(begins, reads, x.shape[3:], strict=True))
 
     def restore(result: np.ndarray) -> np.ndarray:

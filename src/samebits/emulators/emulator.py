@@ -59,9 +59,7 @@ def _sum_channels(recipe: Recipe, weights: np.ndarray, data: np.ndarray) -> np.n
     return sum_products(problem, replace(recipe, algorithm=None), operands).reshape(positions, rows, -1)
 
 
-def _add_late_bias(
-    problem: Problem, recipe: Recipe, sums: np.ndarray, read: Mapping[str, np.ndarray]
-) -> np.ndarray:
+def _add_late_bias(problem: Problem, recipe: Recipe, sums: np.ndarray, read: Mapping[str, np.ndarray]) -> np.ndarray:
     """The bias added to finished sums in the accumulator; there is no running sum that could start from it."""
     if not problem.bias or recipe.bias == "rounded":
         return sums

@@ -19,7 +19,7 @@ from samebits.errors import RecipeError
 from samebits.problems import Problem
 from samebits.recipes.recipe import Recipe
 
-Complex = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
+Complex = tuple[np.ndarray, np.ndarray]  # real and imaginary part, float32
 _MOST_POINTS = 2**26
 
 
@@ -57,6 +57,7 @@ def compute_fft(problem: Problem, recipe: Recipe, operands: Mapping[str, np.ndar
 
 
 def multiply(a: Complex, b: Complex) -> Complex:
+    """The product of complex numbers, each of its operations rounded to float32."""
     return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
 
 

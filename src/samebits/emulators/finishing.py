@@ -44,7 +44,7 @@ def round_operands(
 def finish_sums(
     problem: Problem, recipe: Recipe, sums: npt.NDArray[np.floating], operands: Mapping[str, np.ndarray]
 ) -> np.ndarray:
-    """The result: sums rounded to its format (through `via`), a late bias added and rounded again, then the epilogue."""
+    """The result: sums rounded to its format (through `via`), a late bias added and rounded again, the epilogue."""
     out = Rounding(problem.out, recipe.out_mode if problem.out != "float64" else "nearest_even")
     if recipe.via:
         sums = round_array(sums, Rounding(recipe.via))
@@ -76,7 +76,8 @@ def round_array(values: npt.NDArray[np.floating], rounding: Rounding) -> npt.NDA
     if format_ is FLOAT64 or (values.dtype == np.float32 and rounding.format == "float32"):
         return values
     if rounding == Rounding("float32"):
-        return values.astype(np.float32)
+        with np.errstate(over="ignore"):
+            return values.astype(np.float32)
     rounded = np.empty(values.size, np.float32)
     flat = np.ascontiguousarray(values, np.float64).reshape(-1)
     _round_all(flat, make_target(format_, rounding.mode), rounded)

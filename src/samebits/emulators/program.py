@@ -1,4 +1,4 @@
-"""A summation tree as a program for a stack of running sums, which compiled kernels execute for many outputs at once."""
+"""A summation tree as a program for a stack of running sums, which kernels execute for many outputs at once."""
 
 from __future__ import annotations
 

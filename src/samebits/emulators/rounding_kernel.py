@@ -20,6 +20,8 @@ from samebits.formats.scalar import MODES
 _EVEN, _AWAY, _ZERO, _UP, _DOWN = range(5)
 _FRACTION = 52
 _MASK = (1 << 52) - 1
+# What flushing hardware takes for subnormal, whatever the format a value is kept in.
+_LEAST_NORMAL32 = 2.0**-126
 
 
 class Target(NamedTuple):
@@ -45,28 +47,21 @@ def make_target(format_: Format, mode: str, *, flushes: bool = False) -> Target:
     )
 
 
-@intrinsic  # type: ignore[misc]
-def fused32(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+def _fused32(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
     """a * b + c in float32, rounded once."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fma(*args)
-
-    return types.float32(types.float32, types.float32, types.float32), generate
+    return types.float32(types.float32, types.float32, types.float32), _generate_fma
 
 
-@intrinsic  # type: ignore[misc]
-def fused64(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+def _fused64(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
     """a * b + c in float64, rounded once."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fma(*args)
-
-    return types.float64(types.float64, types.float64, types.float64), generate
+    return types.float64(types.float64, types.float64, types.float64), _generate_fma
 
 
-@intrinsic  # type: ignore[misc]
-def bits_of(typingctx: Any, value: Any) -> Any:
+def _generate_fma(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    return builder.fma(*args)
+
+
+def _bits_of(typingctx: Any, value: Any) -> Any:
     """The bits of a float64 as an int64."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -75,14 +70,20 @@ def bits_of(typingctx: Any, value: Any) -> Any:
     return types.int64(types.float64), generate
 
 
-@intrinsic  # type: ignore[misc]
-def float_of(typingctx: Any, bits: Any) -> Any:
+def _float_of(typingctx: Any, bits: Any) -> Any:
     """The float64 with these bits."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.bitcast(args[0], ir.DoubleType())
 
     return types.float64(types.int64), generate
+
+
+# Typed as anything: pyright cannot see that numba calls these without their first parameter.
+fused32: Any = intrinsic(_fused32)
+fused64: Any = intrinsic(_fused64)
+bits_of: Any = intrinsic(_bits_of)
+float_of: Any = intrinsic(_float_of)
 
 
 @compiled(inline="always")
@@ -124,7 +125,7 @@ def round_value(value: float, drop: int, least: int, largest: float, beyond: flo
     rounded = float(kept + up) * float_of(((exponent if exponent > least else least) + drop - 52) << 52)
     to_largest = (mode == _ZERO) | ((mode == _UP) & negative) | ((mode == _DOWN) & (not negative))
     rounded = (largest if to_largest else beyond) if rounded > largest else rounded
-    small = flushes & (rounded < float_of(least << 52))
+    small = flushes & (rounded < _LEAST_NORMAL32)
     rounded = 0.0 if small else rounded
     signed = -rounded if negative else rounded
     special = value if value != value else (value if beyond > largest else value - value)

@@ -164,7 +164,8 @@ def _choose_machine(problem: Problem, recipe: Recipe) -> Machine:
     terms = find_terms(problem)
     units = (
         recipe.fused.fraction_bits,
-        *(_least_exponent(_format_read(problem, recipe, n)) for n in (terms.source_operand, terms.rows_operand)),
+        _least_exponent(_format_read(problem, recipe, terms.source_operand)),
+        _least_exponent(_format_read(problem, recipe, terms.rows_operand)),
         _least_exponent(accumulator.format),
         int({accumulator.format, *read.values(), *carries} == {"float16"}),
     )
@@ -272,7 +273,7 @@ def _group_rows(
         _, inverse = np.unique(flat, axis=0, return_inverse=True)
         sets = [np.flatnonzero(inverse.reshape(-1) == i) for i in range(int(inverse.max()) + 1)]
     if chosen is not None:
-        some = chosen.reshape(groups * rows, -1).any(axis=1)
+        some = np.asarray(chosen.reshape(groups * rows, -1).any(axis=1))
         sets = [s[some[s]] for s in sets]
     for own in sets:
         if len(own) == 0:

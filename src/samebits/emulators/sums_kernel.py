@@ -253,9 +253,7 @@ def _add_any(sums, w, column, fused, target, product, narrow):
             u = product
             for p in range(len(sums)):
                 term = round_nearest(w * column[p], u.drop, u.least_exponent, u.largest, u.beyond)
-                sums[p] = round_nearest(
-                    add_to_odd(term, sums[p]), t.drop, t.least_exponent, t.largest, t.beyond
-                )
+                sums[p] = round_nearest(add_to_odd(term, sums[p]), t.drop, t.least_exponent, t.largest, t.beyond)
     elif fused:
         for p in range(len(sums)):
             sums[p] = _rounded(add_to_odd(w * column[p], sums[p]), target)

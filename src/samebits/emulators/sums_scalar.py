@@ -25,9 +25,7 @@ from samebits.recipes.tree import Chain, Fused, Item, list_terms, restrict_tree
 _LEAST_NORMAL32 = 2.0**-126
 
 
-def emulate_output(
-    problem: Problem, recipe: Recipe, operands: Mapping[str, np.ndarray], index: Sequence[int]
-) -> float:
+def emulate_output(problem: Problem, recipe: Recipe, operands: Mapping[str, np.ndarray], index: Sequence[int]) -> float:
     """The value of one output of a direct recipe, as a float; `index` is the output's in the result."""
     terms = find_terms(problem)
     numbers = np.arange(int(np.prod(problem.out_shape))).reshape(problem.out_shape)

@@ -1,5 +1,6 @@
-"""Winograd's minimal filtering F(m, 3), nested over the spatial axes (Lavin and Gray, "Fast Algorithms for Convolutional
-Neural Networks", CVPR 2016, section 4).
+"""Winograd's minimal filtering F(m, 3), nested over the spatial axes.
+
+Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016, section 4.
 
 Along each axis, first axis first: input patches of m + 2 values are multiplied by B^T, weights by G; the products are
 summed over channels as the recipe says; the sums are multiplied by A^T. A transform's rows are evaluated left to right
@@ -19,7 +20,7 @@ from samebits.problems import Problem
 from samebits.recipes.recipe import Recipe, Winograd
 
 Matrix = tuple[tuple[F, ...], ...]
-# Sums over channels: [positions, rows, channels] weights and [positions, channels, tiles] data -> [positions, rows, tiles].
+# Weights [positions, rows, channels] and data [positions, channels, tiles] to sums [positions, rows, tiles].
 SumChannels = Callable[[np.ndarray, np.ndarray], np.ndarray]
 TAPS = 3
 
@@ -78,9 +79,7 @@ def compute_winograd(
     output, weight, data = MATRICES[recipe.algorithm.tile]
     tile, rank = recipe.algorithm.tile, problem.rank
     tiles = tuple(-(-n // tile) for n in forward.outputs)
-    ends = tuple(
-        (b, e + t * tile - n) for (b, e), t, n in zip(forward.pads, tiles, forward.outputs, strict=True)
-    )
+    ends = tuple((b, e + t * tile - n) for (b, e), t, n in zip(forward.pads, tiles, forward.outputs, strict=True))
     x = pad_or_crop(forward.x, ends).astype(dtype)
     batch, groups, depth = x.shape[:3]
     rows = forward.w.shape[1]

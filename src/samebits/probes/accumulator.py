@@ -50,7 +50,7 @@ def choose_triples(tree: Item, most: int = 3) -> list[tuple[int, int, int]]:
     sequence = list_terms(tree)
     if len(sequence) < 3:
         return []
-    triples = [(sequence[0], sequence[1], sequence[-1])]
+    triples: list[tuple[int, int, int]] = [(sequence[0], sequence[1], sequence[-1])]
     if isinstance(tree, Fused):
         return triples
     if isinstance(tree, Chain):
@@ -61,7 +61,8 @@ def choose_triples(tree: Item, most: int = 3) -> list[tuple[int, int, int]]:
         groups = [p for p in tree.items if isinstance(p, Fused)]
         if len(groups) > 1:
             # Within one group, then with the first group's sum rounded before it is cancelled.
-            triples = [groups[0].terms[:3]] if len(groups[0].terms) > 2 else []  # type: ignore[list-item]
+            group = groups[0].terms
+            triples = [(group[0], group[1], group[2])] if len(group) > 2 else []
             triples.append((groups[0].terms[0], groups[0].terms[1], groups[-1].terms[-1]))
         sums = [p for p in tree.items[1:] if isinstance(p, Chain)]
         if len(sums) > 1:
@@ -69,9 +70,7 @@ def choose_triples(tree: Item, most: int = 3) -> list[tuple[int, int, int]]:
     return triples[:most]
 
 
-def find_accumulator(
-    interview: Interview, triple: tuple[int, int, int], position: int
-) -> Accumulator | None:
+def find_accumulator(interview: Interview, triple: tuple[int, int, int], position: int) -> Accumulator | None:
     """The format of the running sum where the triple's second term joins the first, read at one output position.
 
     None where the result was not readable. Two calls, more where an output has few rows. Raises EngineFailure.
@@ -135,8 +134,8 @@ def _ask(
 
 
 def _largest_exponent(interview: Interview) -> int:
-    """Of the large term: 0, or as high as a narrow range needs it to be."""
-    return 14 if find_format(interview.problem.dtype).exponent_bits < 8 else 0
+    """Of the large term: as high as float16 allows, to which operands may be rounded, so that small ones have room."""
+    return min(14, int(np.log2(float(find_format(interview.problem.dtype).largest))) - 1)
 
 
 def _smallest_exponent(interview: Interview) -> int:

@@ -1,8 +1,8 @@
 """Where does the bias enter a sum? A mask as bias against minus mask at the first term, units elsewhere.
 
 If the sum starts from the bias, the masks meet first and all units survive; if the bias joins the running sum later,
-minus mask has swallowed the units before. Whether a late bias meets the sum before or after it is rounded to the result shows in
-what a result's rounding would have lost.
+minus mask has swallowed the units before. Whether a late bias meets the sum before or after it is rounded to the result
+shows in what a result's rounding would have lost.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ class BiasPosition:
     terms: int = 0
 
 
-def find_bias_position(
-    interview: Interview, tree: Item, scale: Scale, position: int, accumulator: str
-) -> BiasPosition:
+def find_bias_position(interview: Interview, tree: Item, scale: Scale, position: int, accumulator: str) -> BiasPosition:
     """One or two calls, read at an output position with all terms of `tree`. Raises EngineFailure.
 
     `accumulator` is the running sum's format: where that is narrower than the result's, a late bias is not told apart.

@@ -34,7 +34,9 @@ class ProductRounding:
 Roundings = tuple[tuple[str, str] | None, tuple[str, str] | None]
 
 
-def _draw(random: np.random.Generator, shape: tuple[int, ...], rounding: tuple[str, str] | None, dtype: np.dtype) -> np.ndarray:
+def _draw(
+    random: np.random.Generator, shape: tuple[int, ...], rounding: tuple[str, str] | None, dtype: np.dtype
+) -> np.ndarray:
     """Values in 1 ... 2 of a dtype that an operand's rounding leaves as they are."""
     values = random.uniform(1.0, 2.0, shape).astype(dtype).astype(np.float64)
     if rounding:
@@ -83,7 +85,9 @@ def find_product_rounding(
         possible &= {name for name, value in expected.items() if value == answers[r, p]}
         if not possible:
             break
-    return ProductRounding(tuple(n for n in ("fused", "fused_reversed", "rounded", "exact") if n in possible), len(compared))
+    return ProductRounding(
+        tuple(n for n in ("fused", "fused_reversed", "rounded", "exact") if n in possible), len(compared)
+    )
 
 
 def find_rounded_terms(
@@ -123,7 +127,8 @@ def find_rounded_terms(
                 if min(where) < 0 or ways[pair] == {"rounded"}:
                     continue
                 met = [
-                    sources[r // terms.rows, p // places, t // terms.volume, i] for t, i in zip(pair, where, strict=True)
+                    sources[r // terms.rows, p // places, t // terms.volume, i]
+                    for t, i in zip(pair, where, strict=True)
                 ]
                 products = [Fraction(float(w)) * Fraction(float(v)) for w, v in zip(two, met, strict=True)]
                 expected = _predict(products[0], products[1], accumulator, NEAREST_EVEN, interview.problem.out)

@@ -19,7 +19,9 @@ def find_padding_rule(interview: Interview) -> str | None:
     number, masks = terms.patterns
     for pattern, mask in enumerate(masks):
         if mask.any() and not mask.all() and _could_exist(interview, pattern):
-            missing = int(np.flatnonzero(~mask & terms.phases[1][terms.phases[0][int(np.argmax(number == pattern))]])[0])
+            missing = int(
+                np.flatnonzero(~mask & terms.phases[1][terms.phases[0][int(np.argmax(number == pattern))]])[0]
+            )
             operands = interview.make_operands()
             view = interview.view_rows(operands)
             view[...] = 1.0
@@ -51,7 +53,10 @@ def find_nan_reach(interview: Interview) -> str | None:
     terms.view_source(operands[terms.source_operand])[:, 0, 0, pixel] = np.nan
     answers = interview.ask_by_row(operands).reshape(terms.groups, terms.rows, terms.batch, places)
     reads = np.concatenate(
-        [(terms.locate_sources(np.arange(i, min(i + 4096, places))) == pixel).any(axis=1) for i in range(0, places, 4096)]
+        [
+            (terms.locate_sources(np.arange(i, min(i + 4096, places))) == pixel).any(axis=1)
+            for i in range(0, places, 4096)
+        ]
     )
     inside, outside = answers[:, :, 0][..., reads], answers[:, :, 0][..., ~reads]
     if np.isnan(outside).any() or np.isnan(answers[:, :, 1:]).any():

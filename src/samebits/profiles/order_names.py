@@ -125,9 +125,7 @@ def _decode_part(sequence: npt.NDArray[np.int64], terms: Terms) -> list[Key] | N
     return keys + [Key(n) for n in terms.axis_names if n not in named]
 
 
-def _decode(
-    sequence: npt.NDArray[np.int64], names: tuple[str, ...], sizes: tuple[int, ...]
-) -> list[Key] | None:
+def _decode(sequence: npt.NDArray[np.int64], names: tuple[str, ...], sizes: tuple[int, ...]) -> list[Key] | None:
     """The nested loops that meet the terms in this sequence, slowest first, as keys; None where it is no such nest."""
     loops: list[tuple[int, int]] = []
     rest = sequence

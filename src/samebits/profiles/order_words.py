@@ -19,7 +19,10 @@ _LONGEST = 60
 
 def describe_order(order: Order, tree: Item, terms: Terms) -> str:
     """One line: what is added first, and how that is put together."""
-    own = [f"products {order.own.product}" if order.own.product else "", f"bias {order.own.bias}" if order.own.bias else ""]
+    own = [
+        f"products {order.own.product}" if order.own.product else "",
+        f"bias {order.own.bias}" if order.own.bias else "",
+    ]
     ways = ", ".join(w for w in own if w)
     said = _describe_levels(order, tree, terms) if isinstance(order, KeyedOrder) else _describe_tree(tree)
     return f"{said}; {ways}" if ways else said

@@ -32,7 +32,7 @@ from samebits.runner import Identity, Runner
 from samebits.version import VERSION
 
 Report = Callable[[str, float], None]
-# What is asked where a person names no problem: 64 channels each way, large enough for every kernel, small enough to be quick.
+# What is asked where a person names no problem: large enough for the usual kernels, small enough to be quick.
 USUAL_PROBLEM = "conv2d x=1x64x28x28 w=64x64x3x3 padding=1 bias dtype=float32"
 _ORDERS_SHOWN = 8
 # Settings whose effect on the bits is part of a profile: finding field -> engine setting -> the other value.
@@ -110,7 +110,7 @@ def _check_size(problem: Problem) -> None:
     terms = find_terms(problem)
     if terms.count > 2**22 or terms.groups * terms.rows * terms.count > 2**29 or math.prod(problem.out_shape) > 2**29:
         raise ResourceLimitError(
-            f"{format_problem(problem)} is too large to ask about every term; make the batch or the spatial size smaller"
+            f"{format_problem(problem)} is too large to ask about every term; make batch or spatial size smaller"
         )
 
 
@@ -289,7 +289,11 @@ def _collect_evidence(search: SearchResult) -> list[Evidence]:
         )
     if search.product:
         evidence.append(
-            Evidence("probe", f"two products, {search.product.compared} outputs: {' or '.join(search.product.possible) or 'no known way'}")
+            Evidence(
+                "probe",
+                f"two products, {search.product.compared} outputs: "
+                + (" or ".join(search.product.possible) or "no known way"),
+            )
         )
     if search.bias:
         evidence.append(
@@ -299,8 +303,8 @@ def _collect_evidence(search: SearchResult) -> list[Evidence]:
         evidence.append(
             Evidence(
                 "replay",
-                f"{round(search.matched * search.compared):,} of {search.compared:,} outputs on random data, bit for bit;"
-                f" {search.tried} recipes tried",
+                f"{round(search.matched * search.compared):,} of {search.compared:,} outputs on random data, bit for"
+                f" bit; {search.tried} recipes tried",
             )
         )
     return evidence + search.evidence

@@ -1,10 +1,11 @@
-"""From answers of probes to a recipe: put together, tried by replay, and corrected where one alternative fits better."""
+"""From answers of probes to a recipe: put together, tried by replay, corrected where an alternative fits better."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -28,10 +29,17 @@ from samebits.profiles.replaying import Replayer, make_replayers, score_all
 from samebits.recipes.order import IN_ORDER, Key, KeyedOrder, Level, Order, TreeOrder, expand_order
 from samebits.recipes.places import places_from_array
 from samebits.recipes.recipe import Fft, Flush, FusedSum, Recipe, Rounding, Winograd
-from samebits.recipes.tree import Chain, Fused, Item, carry_sums, fuse_singles, list_terms
+from samebits.recipes.tree import Chain, Fused, Item, carry_sums, fuse_singles, list_terms, swap_first_pairs
 
 _LIKELY_FUSED_BITS = (24, 25, 23, 13)
-_HIDDEN_ROUNDINGS = (("tf32", "toward_zero"), ("tf32", "nearest_even"), ("bfloat16", "nearest_even"), ("float16", "nearest_even"))
+_HIDDEN_ROUNDINGS = (
+    ("tf32", "toward_zero"),
+    ("tf32", "nearest_even"),
+    ("bfloat16", "nearest_even"),
+    ("float16", "nearest_even"),
+)
+# Of terms that the running sum holds when they are two.
+_FIRST_PAIR = 2
 # A transform of the right size but another sequence of channels still gives this share of the bits.
 _LEAST_TRANSFORM_MATCH = 0.2
 
@@ -107,7 +115,10 @@ def _ask_special(interview: Interview, found: SearchResult) -> None:
         found.special["overflow"] = find_overflow(interview, (sequence[0], sequence[1], sequence[-1]), position)
     if found.recipe is None or found.matched < 1.0 or found.recipe.algorithm is not None:
         return
-    wide = find_format(interview.problem.dtype).exponent_bits == find_format("float32").exponent_bits
+    # A narrower range loses float32's subnormals without flushing anything.
+    names = [interview.problem.dtype, found.recipe.accumulator.format]
+    names += [r.format for r in (found.recipe.x, found.recipe.w) if r]
+    wide = all(find_format(n).exponent_bits == find_format("float32").exponent_bits for n in names)
     lost = found.subnormals
     flush = Flush(not (lost.rows and lost.source), lost.results is False) if wide else Flush()
     padding = "multiplied" if found.special["padding"] == "multiplied as zeros" else "skipped"
@@ -239,18 +250,24 @@ def _propose_channel_orders(depth: int) -> Iterator[Order]:
 def _propose_direct(interview: Interview, found: SearchResult) -> Iterator[Recipe]:
     """The recipe that the answers spell, then its neighbours where they leave something open."""
     problem = interview.problem
-    named, where = _name_places(interview, found)
     has_fused = any(_has_fused(t) for t in (found.orders.trees if found.orders else []))
     accumulators = _propose_accumulators(interview, found, has_fused)
-    products = [p for p in ("fused", "rounded") if not found.product or p in found.product.possible] or ["fused", "rounded"]
+    possible = set(found.product.possible) if found.product else {"fused", "rounded"}
+    if "fused_reversed" in possible:
+        possible.add("fused")
+    products = [p for p in ("fused", "rounded") if p in possible] or ["fused", "rounded"]
     biases = [(p, 0) for p in ("last", "first", "rounded")]
     if found.bias and found.bias.position:
         biases = [(found.bias.position, found.bias.terms)]
+        if found.bias.terms == _FIRST_PAIR:
+            # Or the sum starts from the bias and the other term of the pair comes first.
+            biases.append(("first", 0))
     if not problem.bias:
         biases = [("last", 0)]
-    carried = _propose_carries(interview, found, named)
-    for orders, (accumulator, fused), product, (bias, bias_terms) in itertools.product(
-        carried, accumulators, products, biases
+    sequences = (_name_places(interview, found, swap=swap) for swap in _propose_swaps(found))
+    carried = ((orders, where) for named, where in sequences for orders in _propose_carries(interview, found, named))
+    for (orders, where), (accumulator, fused), product, (bias, bias_terms) in _product_of(
+        carried, list(itertools.product(accumulators, products, biases))
     ):
         for x, w in _propose_roundings(problem, found, accumulator):
             yield Recipe(
@@ -278,6 +295,19 @@ def _propose_roundings(
         yield from ((r, r) for r in both)
 
 
+def _product_of(outer: Iterator[Any], inner: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """As itertools.product, without running through the outer iterator beforehand."""
+    for first in outer:
+        for rest in inner:
+            yield first, *rest
+
+
+def _propose_swaps(found: SearchResult) -> tuple[bool, bool]:
+    """Masks do not tell which of the first two terms comes first: the lower, unless the products say otherwise."""
+    reversed_ = found.product and "fused_reversed" in found.product.possible and "fused" not in found.product.possible
+    return (True, False) if reversed_ else (False, True)
+
+
 def _propose_carries(interview: Interview, found: SearchResult, named: list[Order]) -> list[list[Order]]:
     """The orders with finished sums kept in a narrower format than terms are, where the probes saw one."""
     known = [a for a in found.accumulators if a.format]
@@ -303,11 +333,13 @@ def _has_fused(tree: Item) -> bool:
     return isinstance(tree, Fused) or (isinstance(tree, Chain) and any(_has_fused(i) for i in tree.items))
 
 
-def _name_places(interview: Interview, found: SearchResult) -> tuple[list[Order], object]:
+def _name_places(interview: Interview, found: SearchResult, *, swap: bool) -> tuple[list[Order], object]:
     terms = interview.terms
     if not found.orders or not found.orders.trees:
         return [IN_ORDER], 0
     trees = [fuse_singles(t) if _has_fused(t) else t for t in found.orders.trees]
+    if swap:
+        trees = [swap_first_pairs(t) for t in trees]
     orders, numbers = name_orders(trees, terms)
     places = np.array([*numbers, 0])[found.orders.places]
     full = np.zeros(interview.problem.out_shape, np.int64)
@@ -324,7 +356,12 @@ def _propose_accumulators(
     bits = [a.fraction_bits for a in found.accumulators if a.fraction_bits in range(1, 29)]
     rounded = [a for a in found.accumulators if a.format and a.format != "float64"]
     formats = [Rounding(a.format, a.mode or "toward_zero") for a in rounded if a.format]
-    formats += [Rounding("float32", "toward_zero"), Rounding("float32"), Rounding("float16"), Rounding("e8m13", "toward_zero")]
+    formats += [
+        Rounding("float32", "toward_zero"),
+        Rounding("float32"),
+        Rounding("float16"),
+        Rounding("e8m13", "toward_zero"),
+    ]
     both = itertools.product(dict.fromkeys(formats), dict.fromkeys([*bits, *_LIKELY_FUSED_BITS]))
     return [(format_, FusedSum(b)) for format_, b in both]
 

@@ -95,7 +95,7 @@ class Refiner:
         """Whole rows times whole positions around what is missed."""
         terms = find_terms(self.interview.problem)
         view = terms.view_result(missed)
-        rows, positions = view.any(axis=(2, 3)), view.any(axis=(0, 1))
+        rows, positions = np.asarray(view.any(axis=(2, 3))), np.asarray(view.any(axis=(0, 1)))
         box = np.zeros_like(missed)
         terms.view_result(box)[...] = rows[:, :, None, None] & positions[None, None]
         return box
@@ -113,8 +113,10 @@ class Refiner:
         for cells in self._spread(missed):
             left, candidate = cells.copy(), self.recipe
             for own in self._list_ways():
-                changed = change_orders(self.interview.problem, candidate, left, lambda order, w=own: replace(order, own=w))
-                wrong = terms.view_result(self._score_all(changed) & left).any(axis=(0, 1))
+                changed = change_orders(
+                    self.interview.problem, candidate, left, lambda order, w=own: replace(order, own=w)
+                )
+                wrong = np.asarray(terms.view_result(self._score_all(changed) & left).any(axis=(0, 1)))
                 solved = left.copy()
                 terms.view_result(solved)[...] &= ~wrong[None, None]
                 if solved.sum() > _LEAST_SOLVED * cells.sum():
@@ -148,7 +150,12 @@ class Refiner:
             pairs = [(a, b) for a, b in _list_joins(tree) if exists[a] and exists[b]]
             spread = positions[:: -(-len(positions) // _POSITIONS_PER_TERM)]
             found = find_rounded_terms(
-                self.interview, pairs, rows, spread, self.recipe.accumulator.format, operand_roundings(terms, self.recipe)
+                self.interview,
+                pairs,
+                rows,
+                spread,
+                self.recipe.accumulator.format,
+                operand_roundings(terms, self.recipe),
             )
             if found:
                 order = self.recipe.orders[number]
@@ -160,7 +167,7 @@ class Refiner:
         terms = find_terms(self.interview.problem)
         view = terms.view_result(missed)
         rows = np.flatnonzero(view.any(axis=(2, 3)).reshape(-1))
-        positions = view.any(axis=(0, 1))
+        positions = np.asarray(view.any(axis=(0, 1)))
         key = rows.tobytes() + positions.tobytes()
         if key in self.asked_again or (len(rows) == terms.groups * terms.rows and positions.all()):
             return None
@@ -240,4 +247,6 @@ def _set_apart(tree: Item, terms: set[int]) -> Item:
     if not isinstance(tree, Chain):
         return tree
     items = tree.items[:1] + tuple(Chain((p,)) if isinstance(p, int) and p in terms else p for p in tree.items[1:])
-    return Chain(tuple(_set_apart(p, terms) if isinstance(p, Chain) and len(p.items) > 1 else p for p in items), tree.format)
+    return Chain(
+        tuple(_set_apart(p, terms) if isinstance(p, Chain) and len(p.items) > 1 else p for p in items), tree.format
+    )

@@ -1,8 +1,8 @@
 """How matrix units add: one row per unit and format, each with the source of its numbers.
 
-"Recorded" means: the recipe reproduces, bit for bit, all 3,000 recorded dot products of that unit and format in the data
-that north-numerical-computing/MATLAB-tensor-core (commit b12b5a7) publishes with Khattak and Mikaitis, "Accurate Models
-of NVIDIA Tensor Cores", ACM TACO; tests/emulators/test_silicon.py repeats it where those data are at hand.
+"Recorded" means: the recipe reproduces, bit for bit, all 3,000 recorded dot products of that unit and format in the
+data that north-numerical-computing/MATLAB-tensor-core (commit b12b5a7) publishes with Khattak and Mikaitis, "Accurate
+Models of NVIDIA Tensor Cores", ACM TACO; tests/emulators/test_silicon.py repeats it where those data are at hand.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from samebits.recipes.recipe import Recipe
 from samebits.recipes.text import parse_recipe
 
 _RECORDED = "recorded outputs (MATLAB-tensor-core), all 3,000 reproduced"
-_INTEL = "Intel 64 and IA-32 Architectures Software Developer's Manual, {}; not checked here"
+_INTEL = "Intel 64 and IA-32 Architectures Software Developer's Manual, operation of {}"
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,11 @@ MATRIX_UNITS: tuple[MatrixUnit, ...] = (
                  "the sums before c are exact in nearly all recorded products, so grouping, the bits kept beyond 23 and"
                  " their rounding are taken over from the float16 result; that c is added last, to nearest, is fixed")
       for f in _FP8),
-    MatrixUnit("AMX, AVX512-BF16", "bfloat16", "float32", "direct acc=float32 product=fused order=k flush=operands,results",
-               _INTEL.format("TDPBF16PS and VDPBF16PS")),
+    MatrixUnit("AVX512-BF16", "bfloat16", "float32", "direct order=k/2,-k flush=operands,results",
+               _INTEL.format("VDPBF16PS"), "of a pair the second product is added first; seen on an AMD EPYC (Zen 4)"
+               " by profiling torch 2.13, whose bits it replays"),
+    MatrixUnit("AMX-BF16", "bfloat16", "float32", "direct order=k/32|k%2|k flush=operands,results",
+               _INTEL.format("TDPBF16PS"), "not checked on hardware: no such unit was at hand"),
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ A map is an order's number, or `Split(axis, parts)`: along one axis of the resul
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,9 +48,7 @@ def places_from_array(numbers: npt.NDArray[np.integer], axes: Sequence[str]) -> 
     if not len(changes):
         return places_from_array(numbers[0], axes[1:])
     starts = [0, *changes.tolist(), len(numbers)]
-    parts = [
-        (places_from_array(numbers[a], axes[1:]), b - a) for a, b in zip(starts, starts[1:], strict=False)
-    ]
+    parts = [(places_from_array(numbers[a], axes[1:]), b - a) for a, b in itertools.pairwise(starts)]
     return Split(axes[0], tuple(parts))
 
 
@@ -65,10 +64,14 @@ def _fill(places: Places, numbers: np.ndarray, axes: list[str], dimension: int) 
         numbers[...] = places
         return
     if places.axis not in axes[dimension:]:
-        raise RecipeError(f"where= splits {places.axis!r}; it may split {', '.join(axes[dimension:]) or 'nothing more'}")
+        raise RecipeError(
+            f"where= splits {places.axis!r}; it may split {', '.join(axes[dimension:]) or 'nothing more'}"
+        )
     at = axes.index(places.axis)
     if sum(n for _, n in places.parts) != numbers.shape[at]:
-        raise RecipeError(f"where= covers {sum(n for _, n in places.parts)} of the {numbers.shape[at]} of {places.axis}")
+        raise RecipeError(
+            f"where= covers {sum(n for _, n in places.parts)} of the {numbers.shape[at]} of {places.axis}"
+        )
     start = 0
     for part, count in places.parts:
         index = [slice(None)] * numbers.ndim

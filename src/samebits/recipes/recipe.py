@@ -85,10 +85,11 @@ class Recipe:
     `rounded` (to the accumulator) or a format's name. The sum is kept in `accumulator`. `orders` holds one order, or
     several, among which `where` (a nested map, see `samebits.recipes.places`) chooses by the output's position.
     `bias`: `first` starts the running sum of the first term, `after` is added to it once the first `bias_terms` terms
-    are in it, `last` is added to the whole sum in the accumulator, `rounded` is added after the sum has been rounded to the result's format, and rounded again. `via` is a format the
-    sum passes through on its way to the result. `start`: a running sum starts as +0 plus the product, or as the
-    product (they differ for -0). `padding`: terms outside the input are left out, or multiplied as zeros. `nan`: what
-    a then=relu or clip makes of NaN. `carry` names are part of the orders.
+    are in it, `last` is added to the whole sum in the accumulator, `rounded` is added after the sum has been rounded to
+    the result's format, and rounded again. `via` is a format the sum passes through on its way to the result. `start`:
+    a running sum starts as +0 plus the product, or as the product (they differ for -0). `padding`: terms outside the
+    input are left out, or multiplied as zeros. `nan`: what a then=relu or clip makes of NaN. Sums that are carried in a
+    format of their own are part of the orders, and an order's `own` ways go before what stands here.
     """
 
     algorithm: Algorithm = None

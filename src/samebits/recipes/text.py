@@ -1,8 +1,8 @@
 """The one-line text of a recipe, both ways: `parse_recipe(format_recipe(r)) == r` for every recipe.
 
-    direct acc=float32 product=fused order=c/16|kh,kw,c bias=first
-    direct x=tf32/toward_zero w=tf32/toward_zero fused=25 acc=float32/toward_zero order=k/8|fused:k
-    winograd(4) order=c            fft
+direct acc=float32 product=fused order=c/16|kh,kw,c bias=first
+direct x=tf32/toward_zero w=tf32/toward_zero fused=25 acc=float32/toward_zero order=k/8|fused:k
+winograd(4) order=c            fft
 """
 
 from __future__ import annotations
@@ -148,7 +148,9 @@ def _parse_algorithm(word: str) -> Algorithm:
         return Fft()
     match = re.fullmatch(r"winograd\((\d{1,2})\)", word)
     if not match:
-        raise RecipeError(f"a recipe begins with direct, winograd(2), winograd(4), winograd(6) or fft, not {word[:40]!r}")
+        raise RecipeError(
+            f"a recipe begins with direct, winograd(2), winograd(4), winograd(6) or fft, not {word[:40]!r}"
+        )
     return Winograd(int(match.group(1)))
 
 

@@ -147,6 +147,16 @@ def carry_sums(item: Item, format_: str, *, twice: bool) -> Item:
     return Chain(tuple(sums), format_)
 
 
+def swap_first_pairs(item: Item) -> Item:
+    """The tree with the first two terms of every chain exchanged: the other product is the one that is fused."""
+    if not isinstance(item, Chain):
+        return item
+    parts = tuple(swap_first_pairs(p) for p in item.items)
+    if len(parts) > 1 and isinstance(parts[0], int) and isinstance(parts[1], int):
+        parts = (parts[1], parts[0], *parts[2:])
+    return Chain(parts, item.format)
+
+
 def iterate_chains(item: Item) -> Iterator[Chain]:
     """All chains, inner ones first."""
     if isinstance(item, Chain):

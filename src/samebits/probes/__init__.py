@@ -1,0 +1,1 @@
+"""Questions put to a runner through convolutions alone; one question per file."""

@@ -1,0 +1,116 @@
+"""The order probe: planted orders in every direction and format, orders that change from place to place, its cost."""
+
+import numpy as np
+import pytest
+
+from samebits.emulators import Emulator, emulate
+from samebits.errors import ProbeStopped
+from samebits.probes.interview import Interview
+from samebits.probes.summation_order import find_summation_orders
+from samebits.problems import parse_problem_text
+from samebits.recipes import expand_order, parse_recipe
+from samebits.recipes.tree import canonical_tree, restrict_tree
+from samebits.runner import Identity
+
+
+class PerOne:
+    """Engine-like runner whose recipe a function chooses; counts calls."""
+
+    def __init__(self, text):
+        self.recipe, self.text, self.calls = parse_recipe(text), text, 0
+
+    def identify(self):
+        return Identity(self.text, self.text, "0", "CPU")
+
+    def run(self, problem, operands):
+        self.calls += 1
+        return emulate(problem, self.recipe, operands)
+
+    def close(self):
+        return
+
+
+def find(problem_text, recipe_text):
+    problem = parse_problem_text(problem_text)
+    interview = Interview(Emulator(parse_recipe(recipe_text)), problem)
+    return interview, find_summation_orders(interview)
+
+
+def planted_tree(interview, recipe_text, number=0):
+    order = parse_recipe(recipe_text).orders[number]
+    return expand_order(order, interview.terms.axis_names, interview.terms.axis_sizes)
+
+
+@pytest.mark.parametrize(
+    ("problem", "recipe"),
+    [
+        ("conv2d x=1x16x8x8 w=16x16x3x3 padding=1 bias", "direct order=c/4|kh,kw,c"),
+        ("conv2d x=1x16x8x8 w=16x16x3x3", "direct order=halves:k%8|k"),
+        ("conv2d x=1x16x8x8 w=16x16x3x3 then=relu", "direct order=pairs:k"),
+        ("conv2d x=1x16x8x8 w=16x16x3x3 then=clip(0,6)", "direct order=c/4|k"),
+        ("conv2d x=1x16x8x8 w=16x16x3x3", "direct order=k/16|fused:k fused=24"),
+        ("conv2d x=1x16x8x8 w=16x16x3x3", "direct order=k/8|fused:k fused=24 acc=float32/toward_zero"),
+        ("conv2d x=1x16x8x8 w=16x16x3x3 dtype=float16", "direct order=halves:k%8|k acc=float16"),
+        ("conv2d x=1x64x8x8 w=16x64x3x3 dtype=bfloat16", "direct order=c/16|kh,kw,c"),
+        ("conv2d x=1x64x8x8 w=16x64x3x3 dtype=bfloat16", "direct order=halves:k%8|k acc=bfloat16"),
+        ("conv2d.grad_weight x=2x8x9x9 w=6x4x3x3 stride=2 padding=1 groups=2", "direct order=n,oh|ow"),
+        ("conv1d x=1x1x8 w=1x1x5", "direct order=k/4|pairs:k product=rounded"),
+        ("conv2d x=1x1x6x6 w=1x1x3x3", "direct order=tree:7+8+6+5+4+3+2+1+0"),
+        ("conv2d x=1x4x6x6 w=8x4x3x3 dtype=float64", "direct acc=float64 order=kw,kh,c"),
+    ],
+)
+def test_a_planted_order_is_found_for_all_positions(problem, recipe):
+    interview, found = find(problem, recipe)
+    assert not found.notes
+    assert len(found.trees) == 1
+    assert (found.places == 0).all()
+    assert canonical_tree(found.trees[0]) == canonical_tree(planted_tree(interview, recipe))
+
+
+def test_every_phase_of_a_strided_scatter_gets_its_part_of_the_order():
+    recipe = "direct order=kh,kw|c"
+    interview, found = find("conv2d.grad_input x=2x8x9x9 w=6x4x3x3 stride=2 padding=1 groups=2", recipe)
+    tree = planted_tree(interview, recipe)
+    number, masks = interview.terms.phases
+    for s, place in enumerate(found.places[0]):
+        exists = np.tile(masks[number[s]], interview.terms.depth)
+        assert canonical_tree(found.trees[place]) == canonical_tree(restrict_tree(tree, exists))
+
+
+def test_the_map_tells_positions_with_different_orders_apart():
+    recipe = "direct order=c,kw;kw|c where=ow(0*8,1*4)"
+    interview, found = find("conv1d x=1x8x14 w=16x8x3", recipe)
+    assert len(found.trees) == 2
+    for position, place in enumerate(found.places[0]):
+        wanted = planted_tree(interview, recipe, int(position >= 8))
+        assert canonical_tree(found.trees[place]) == canonical_tree(wanted)
+
+
+def test_rows_that_add_otherwise_do_not_confuse_the_others():
+    recipe = "direct order=c,kh,kw;c|kh,kw where=c_out(0*13,1*3)"
+    interview, found = find("conv2d x=1x16x8x8 w=16x16x3x3 padding=1", recipe)
+    assert canonical_tree(found.trees[0]) == canonical_tree(planted_tree(interview, recipe, 0))
+
+
+def test_a_sum_that_nothing_swallows_has_no_order_and_says_so():
+    _, found = find("conv1d x=1x8x14 w=16x8x3", "fft")
+    assert (found.places < 0).all() or found.notes
+
+
+def test_no_more_calls_are_made_than_allowed():
+    problem = parse_problem_text("conv2d x=1x64x8x8 w=2x64x3x3")
+    runner = PerOne("direct")
+    interview = Interview(runner, problem, most_calls=20)
+    found = find_summation_orders(interview)
+    assert runner.calls <= 20
+    assert found.notes
+    with pytest.raises(ProbeStopped):
+        interview.ask(interview.make_operands())
+
+
+@pytest.mark.parametrize(("channels", "order"), [(64, "c/16|kh,kw,c"), (64, "c,kh,kw"), (512, "kh,kw,c")])
+def test_64_rows_or_more_answer_within_24_calls(channels, order):
+    problem = parse_problem_text(f"conv2d x=1x{channels}x7x7 w={channels}x{channels}x3x3 padding=1")
+    interview = Interview(Emulator(parse_recipe(f"direct order={order}")), problem)
+    assert len(find_summation_orders(interview).trees) == 1
+    assert interview.calls <= 24
