@@ -109,7 +109,7 @@ def run_survey(names: list[str], engines: list[str], deviations: list[Deviation]
     try:
         for i, name in enumerate(names):
             problem = catalog()[name]
-            found: Comparison = compare(problem, runners)
+            found: Comparison = compare(problem, runners, attributes=False)
             for side in found.sides:
                 note_side(survey, deviations, name, problem.dtype, side)
                 if side.failure and side.failure.kind in ("crash", "timeout"):

@@ -19,7 +19,7 @@ AGREE, DIFFER, TROUBLE = 0, 1, 2
 # What the command line's library makes of an interrupt.
 _INTERRUPTED = 130
 _LONGEST_LINE = 2000
-_OPTIONS = ("--on", "--data", "--seed", "--time-limit", "--svg")
+_OPTIONS = ("--on", "--data", "--seed", "--time-limit", "--svg", "--attribute", "--no-attribute")
 app = typer.Typer(
     name="samebits",
     help="Two convolutions disagree: which is right, does it matter, and where do they differ.",
@@ -53,6 +53,9 @@ def compare_command(
     time_limit: Annotated[
         float, typer.Option(help="seconds each engine has for loading and for each run", min=0.1, max=1e6)
     ] = 300,
+    attribute: Annotated[
+        bool, typer.Option(help="where results differ, find out how each engine adds and replay it")
+    ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
 ) -> int:
     """Run one convolution on every engine and say which results are right.
@@ -72,7 +75,13 @@ def compare_command(
         chosen = _installed_engines()
     with Narrator() as narrator:
         found = compare(
-            case or text, chosen, data=data.value, seed=seed, time_limit_s=time_limit, report=narrator.report
+            case or text,
+            chosen,
+            data=data.value,
+            seed=seed,
+            time_limit_s=time_limit,
+            attributes=attribute,
+            report=narrator.report,
         )
     if as_json:
         print(json_from_finding(found))

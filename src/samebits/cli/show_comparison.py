@@ -10,6 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from samebits.findings import Comparison, Side, is_agreement
+from samebits.problems.text import parse_problem_text
+from samebits.profiles.drawing import draw_order
+from samebits.recipes import format_order, parse_recipe
 
 VERDICT_STYLES = {
     "identical": "bold green",
@@ -22,6 +25,8 @@ VERDICT_STYLES = {
 
 # Beyond this a count of representable numbers says that the sum is small, not that the error is large.
 MANY_ULPS = 1000
+_MOST_DRAWN = 3
+_LONGEST_RECIPE = 160
 
 
 def show_comparison(found: Comparison, console: Console | None = None) -> None:
@@ -38,6 +43,10 @@ def show_comparison(found: Comparison, console: Console | None = None) -> None:
     if found.truth is not None:
         console.print()
         console.print(Padding(_values(found), (0, 0, 0, 2), expand=False))
+    drawn = _draw_orders(found)
+    if drawn is not None:
+        console.print()
+        console.print(Padding(drawn, (0, 0, 0, 2), expand=False))
     console.print()
     console.print(Padding(_notes(found), (0, 0, 0, 2), expand=False))
 
@@ -50,6 +59,32 @@ def _table(found: Comparison) -> Table:
     for side in found.sides:
         verdict = Text("-") if side.failure else Text(side.verdict, style=VERDICT_STYLES[side.verdict])
         table.add_row(Text(_format_name(side)), verdict, *_format_numbers(side))
+    return table
+
+
+def _draw_orders(found: Comparison) -> Table | None:
+    """The orders in which sides add, side by side, one column for each that differs; None where nothing was found."""
+    problem = parse_problem_text(found.problem)
+    names: dict[str, list[str]] = {}
+    for side in found.sides:
+        if side.recipe and side.replay and side.replay.matched == 1.0:
+            names.setdefault(side.recipe, []).append(side.name)
+    if not names:
+        return None
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    for sides in list(names.values())[:_MOST_DRAWN]:
+        table.add_column(", ".join(sides), overflow="fold")
+    cells: list[Text] = []
+    for recipe in list(names)[:_MOST_DRAWN]:
+        parsed = parse_recipe(recipe)
+        if parsed.algorithm is not None:
+            cells.append(Text(recipe))
+            continue
+        lines = draw_order(problem, format_order(parsed.orders[0]))
+        products = "fused" if parsed.product == "fused" else "rounded first"
+        more = f"and {len(parsed.orders) - 1} more orders" if len(parsed.orders) > 1 else ""
+        cells.append(Text("\n".join([f"adds up, products {products}:", *lines, *([more] if more else [])])))
+    table.add_row(*cells)
     return table
 
 
@@ -112,6 +147,13 @@ def _remarks(found: Comparison) -> Iterator[tuple[str, str]]:
     if found.differences:
         for number, group in enumerate(_group_sides(found)):
             yield ("" if number else "same bits"), " = ".join(group)
+    for evidence in found.evidence:
+        yield "why", (f"cause {found.cause}: " if found.cause else "") + evidence.says
+    for side in found.sides:
+        if side.recipe and side.replay:
+            share = f"{round(side.replay.matched * side.replay.elements):,} of {side.replay.elements:,}"
+            shown = side.recipe if len(side.recipe) <= _LONGEST_RECIPE else f"{side.recipe[: _LONGEST_RECIPE - 3]}..."
+            yield "replayed", f"{side.name}: {share} outputs by {shown}"
     for side in found.sides:
         if side.failure:
             yield side.failure.kind, f"{side.name}: {side.failure.says}"

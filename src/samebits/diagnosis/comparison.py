@@ -15,6 +15,13 @@ import numpy as np
 from samebits.bounds import bound_errors, bound_narrowest_errors
 from samebits.contraction.magnitudes import sum_magnitudes
 from samebits.contraction.memory import count_available_bytes
+from samebits.diagnosis.attribution import (
+    Attribution,
+    attribute,
+    explain_parting,
+    judge_attributed,
+    name_common_cause,
+)
 from samebits.diagnosis.judging import Measured, judge_all, judge_side
 from samebits.diagnosis.measuring import (
     compare_results,
@@ -31,7 +38,7 @@ from samebits.problems import Problem, format_problem
 from samebits.problems.case_file import Case, load_case
 from samebits.problems.operands import make_exact, make_normal, make_uniform
 from samebits.problems.reading import read_problem
-from samebits.registry import open_runner
+from samebits.registry import TRUTH, open_runner
 from samebits.runner import Identity, Runner, check_result
 from samebits.truth import Truth, compute_truth
 from samebits.version import VERSION
@@ -69,6 +76,7 @@ class _Ran:
     result: np.ndarray | None = None
     on_exact: np.ndarray | None = None
     failure: Failure | None = None
+    attribution: Attribution | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -79,6 +87,7 @@ def compare(
     data: Data = "normal",
     seed: int = 0,
     time_limit_s: float = 300.0,
+    attributes: bool = True,
     report: Report | None = None,
 ) -> Comparison:
     """Puts one problem to every runner in `on` and judges each result against the truth and against the others.
@@ -86,7 +95,8 @@ def compare(
     `subject` is a problem, its text (ours, XLA HLO, benchdnn, MIOpenDriver), or a case (file), whose recorded results
     become sides too. Runners are texts such as "torch:threads=1" or objects with the Runner protocol. Every runner is
     tried on exact integers, where any difference is a fault, and on `data` (the case's own operands, if it has any).
-    A runner that fails is a finding of its side. `report` hears what is being done and the share done. Raises
+    A runner that fails is a finding of its side. Where results differ and `attributes` is set, every runner's recipe
+    is found by probing and replayed on the same operands. `report` hears what is being done and the share done. Raises
     SamebitsError for a subject, a runner's text or a size that cannot be dealt with.
     """
     _check_arguments(on, data, seed, time_limit_s)
@@ -104,6 +114,8 @@ def compare(
         for i, runner in enumerate(runners):
             say(f"running {runner.text}", i / len(runners))
             ran.append(_run(runner, exact, bench))
+        if attributes and _some_differ(ran):
+            _attribute_all(runners, ran[len(ran) - len(runners) :], bench, say)
     finally:
         for runner in runners:
             runner.close()
@@ -196,6 +208,18 @@ def _run(runner: Runner, exact: _Bench, bench: _Bench) -> _Ran:
     return ran
 
 
+def _some_differ(ran: list[_Ran]) -> bool:
+    """Whether two results differ in a bit."""
+    return len({r.result.tobytes() for r in ran if r.result is not None}) > 1
+
+
+def _attribute_all(runners: list[Runner], ran: list[_Ran], bench: _Bench, say: Report) -> None:
+    for i, (runner, r) in enumerate(zip(runners, ran, strict=True)):
+        if r.result is not None and runner.text != TRUTH:
+            say(f"probing how {runner.text[:60]} adds", i / len(runners))
+            r.attribution = attribute(runner, bench.problem, bench.operands, r.result)
+
+
 def _distinct_names(ran: list[_Ran]) -> list[_Ran]:
     """The same runner asked twice gets two names, so that differences can be told apart."""
     seen: dict[str, int] = {}
@@ -212,9 +236,12 @@ def _conclude(bench: _Bench, exact: _Bench, ran: list[_Ran], data: str) -> Compa
     results = [(r.name, r.result) for r in ran if r.result is not None]
     differences = [compare_results(problem, a, b) for a, b in itertools.combinations(results, 2)]
     verdict = judge_all([s.verdict for s in sides if s.failure is None or s.verdict == "wrong"], differences)
+    parting = explain_parting(problem, sides)
     return Comparison(
         problem=format_problem(problem),
         verdict=verdict,
+        cause=name_common_cause(verdict, sides),
+        evidence=[parting] if parting else [],
         summary=summarize(verdict, sides),
         data=data,
         outputs=bench.truth.values.size,
@@ -238,6 +265,9 @@ def _judge(bench: _Bench, exact: _Bench, ran: _Ran) -> Side:
     verdict, evidence = judge_side(problem, measured)
     if ran.failure and verdict != "wrong":
         verdict = "undecided"
+    attribution = ran.attribution
+    verdict = judge_attributed(verdict, attribution)
+    evidence = evidence + (attribution.evidence if attribution else [])
     identity, distances = ran.identity, measured.distances
     return Side(
         name=ran.name,
@@ -246,6 +276,9 @@ def _judge(bench: _Bench, exact: _Bench, ran: _Ran) -> Side:
         device=identity.device if identity else None,
         settings=identity.settings if identity else {},
         verdict=verdict,
+        cause=attribution.cause if attribution and verdict in ("rounding", "downgrade") else None,
+        recipe=attribution.recipe if attribution else None,
+        replay=attribution.replay if attribution else None,
         error=summarize_error(distances, truth) if distances else None,
         values=_few_values(result),
         worst=find_worst(problem, result, truth, distances) if distances and result is not None else None,

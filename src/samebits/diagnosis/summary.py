@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from samebits.findings import Side, Verdict
+from samebits.recipes import KeyedOrder, parse_recipe
 
 
 def summarize(verdict: Verdict, sides: list[Side]) -> str:
@@ -24,15 +25,44 @@ def summarize(verdict: Verdict, sides: list[Side]) -> str:
 
 
 def _summarize_agreement(verdict: Verdict, ran: list[Side]) -> str:
+    lost = [s for s in ran if s.verdict == "downgrade"]
+    if lost:
+        return " ".join(_summarize_downgrade(s) for s in lost)
     worst = max(s.error.max_ulp or 0.0 for s in ran if s.error)
     right = [s.name for s in ran if s.verdict == "identical"]
     if len(right) == len(ran):
         return f"{_all_of(right)} correctly rounded: the same bits as the truth."
     if verdict == "identical":
         return f"The same bits from every side; within {worst:,.0f} ulp of the truth."
-    said = "They add the same products with different roundings. None is wrong; all are"
+    causes = {s.cause for s in ran if s.verdict == "rounding"}
+    orders = len(ran) > 1 and causes == {"summation-order"}
+    how = "in different orders or with different roundings" if orders else "with different roundings"
+    said = f"They add the same products {how}. None is wrong; all are"
     said = f"{said} within {worst:,.0f} ulp of the truth." if len(ran) > 1 else f"Within {worst:,.0f} ulp of the truth."
     return f"{said} {_all_of(right)} correctly rounded." if right else said
+
+
+def _summarize_downgrade(side: Side) -> str:
+    recipe = parse_recipe(side.recipe) if side.recipe else None
+    how = "computes in less precision than declared"
+    if recipe and side.cause == "reduced-precision-operands":
+        rounded = [f"{n} to {r.format}" for n, r in (("x", recipe.x), ("w", recipe.w)) if r]
+        how = f"rounds {' and '.join(rounded)} before it multiplies"
+    elif recipe and side.cause == "low-precision-accumulator":
+        how = f"keeps its sums in {recipe.accumulator.format}"
+        carried = sorted(
+            {level.format for o in recipe.orders if isinstance(o, KeyedOrder) for level in o.levels} - {""}
+        )
+        how = f"carries its sums in {' and '.join(carried)}" if carried else how
+    elif side.cause in ("winograd", "fft"):
+        how = f"transforms its operands ({side.cause}) and loses precision by it"
+    replay = side.replay
+    proof = (
+        f"; replaying that gives {round(replay.matched * replay.elements):,} of {replay.elements:,} of its bits"
+        if replay
+        else ""
+    )
+    return f"{side.name} computes the same function but {how}{proof}."
 
 
 def _summarize_wrong(side: Side) -> str:

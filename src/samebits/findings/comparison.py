@@ -129,5 +129,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     settled: dict[str, int]
     sides: list[Side]
     differences: list[Difference]
+    evidence: list[Evidence] = []
     fixes: list[Fix] = []
     samebits_version: str
