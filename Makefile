@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test check bench survey examples format clean
+.PHONY: help demo test check bench survey replay examples format clean
 
 help:
 	@echo "make demo    what samebits says of one convolution on the light engines"
 	@echo "make test    every test"
 	@echo "make check   ruff, pyright, import contracts"
-	@echo "make bench   timings of the truth over torch"
+	@echo "make bench   timings: the truth over torch, emulators, the order probe over one pair per call"
+	@echo "make replay  every engine on every problem of the catalog: is its recipe found, are its bits replayed"
 	@echo "make survey  every engine on every problem of the catalog"
 
 $(VENV)/.light: pyproject.toml
@@ -40,9 +41,14 @@ check: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench_truth.py
+	$(BIN)/python benchmarks/bench_emulators.py
+	$(BIN)/python benchmarks/bench_orders.py
 
 survey: $(VENV)/.dev
 	$(BIN)/python benchmarks/survey.py --write docs/survey.md
+
+replay: $(VENV)/.dev
+	$(BIN)/python benchmarks/replay_survey.py --write docs/replay.md
 
 examples: $(VENV)/.light
 	$(BIN)/python examples/make_cases.py

@@ -21,23 +21,20 @@ import numpy.typing as npt
 from samebits.errors import ProbeStopped
 from samebits.probes.interview import Interview
 from samebits.probes.mask_values import Scale, choose_scale
+from samebits.probes.questionnaire import Questionnaire, find_agreeing_rows
 from samebits.probes.subtrees import Subtree, pick_pairs
 from samebits.probes.tree_shape import Junctions
 from samebits.recipes.likely import propose_likely_orders
 from samebits.recipes.order import expand_order
 from samebits.recipes.tree import Item, list_terms, map_terms, restrict_tree
 
-# Positions whose answers are kept one by one; all others are told apart by a digest of theirs.
-_MOST_SAMPLED = 1024
 _PAIRS_PER_COPY = 3
 _PAIRS_PER_TRANSFER = 8
-_PAIRS_PER_ROW_CLASS = 3
 _MOST_PIVOTS_MATCHED = 256
 _MOST_REFINEMENTS = 6
 # Where one pivot would take more calls than this, a likely order is tried first.
 _MOST_CALLS_PER_PIVOT = 200
 _GUESSED_NEAR = 24
-_SEED = 576
 
 
 @dataclass
@@ -86,44 +83,17 @@ def find_summation_orders(
         return FoundOrders([], unknown, None, ["no mask swallows units: the running sum is too wide, or is no sum"])
     if rows is None:
         try:
-            rows = _find_agreeing_rows(interview, scale)
+            rows = find_agreeing_rows(interview, scale)
         except ProbeStopped as stop:
             return FoundOrders([], unknown, scale, [str(stop)])
     return _Search(interview, scale, rows, positions).run()
-
-
-def _find_agreeing_rows(interview: Interview, scale: Scale) -> npt.NDArray[np.int64]:
-    """The largest set of rows that answer the same questions alike, each question asked of all rows in one call."""
-    terms = interview.terms
-    count = terms.groups * terms.rows
-    if count == 1:
-        return np.zeros(1, np.int64)
-    number, masks = terms.patterns
-    widest = int(masks.sum(axis=1).argmax())
-    own = np.flatnonzero(np.tile(masks[widest], terms.depth))
-    places = np.flatnonzero(np.tile(number == widest, terms.batch))
-    random = np.random.default_rng(_SEED)
-    if len(own) < 3:
-        return np.arange(count)
-    pairs = [tuple(random.choice(own, 2, replace=False)) for _ in range(_PAIRS_PER_ROW_CLASS)]
-    answers: list[npt.NDArray[np.float64]] = []
-    for i, j in pairs:
-        operands = interview.make_operands()
-        values = np.zeros((count, terms.count), interview.dtype)
-        values[:, own[:: -(-len(own) // scale.capacity)]] = scale.unit
-        values[:, i], values[:, j] = scale.mask, -scale.mask
-        view = interview.view_rows(operands)
-        view[...] = values.reshape(view.shape)
-        answers.append(interview.ask_by_row(operands)[:, places])
-    _, inverse, counts = np.unique(np.concatenate(answers, axis=1), axis=0, return_inverse=True, return_counts=True)
-    return np.flatnonzero(inverse.reshape(-1) == counts.argmax())
 
 
 class _UnreadableError(Exception):
     """A position answered something that counts no units."""
 
 
-class _Search:
+class _Search(Questionnaire):
     """Answers so far, groups of positions they tell apart, trees found."""
 
     def __init__(
@@ -133,19 +103,7 @@ class _Search:
         rows: npt.NDArray[np.int64],
         positions: npt.NDArray[np.bool_] | None,
     ):
-        self.interview = interview
-        self.terms = interview.terms
-        self.scale = scale
-        self.rows = rows
-        self.asked = np.ones(self.terms.positions, bool) if positions is None else positions.reshape(-1)
-        number, masks = self.terms.patterns
-        self.pattern = np.tile(number, self.terms.batch)
-        self.exists = [np.tile(m, self.terms.depth) for m in masks]
-        self.sample = self._choose_sample()
-        self.digests = np.zeros(self.terms.positions, np.uint64)
-        self.random = np.random.default_rng(_SEED)
-        self.units: list[npt.NDArray[np.bool_]] = [np.ones(self.terms.count, bool)]
-        self.answers: dict[tuple[int, int, int], npt.NDArray[np.float32]] = {}
+        super().__init__(interview, scale, rows, positions)
         self.trees: list[Item] = []
         self.members: list[npt.NDArray[np.bool_]] = []
         self.notes: list[str] = []
@@ -166,17 +124,6 @@ class _Search:
             if group.digest in self.failed:
                 self.notes.append(f"{int(own.sum())} positions: {self.failed[group.digest]}")
         return FoundOrders(self.trees, places.reshape(self.terms.batch, -1), self.scale, self.notes)
-
-    def _choose_sample(self) -> npt.NDArray[np.int64]:
-        """All positions, or evenly spread ones and the first and last of every pattern."""
-        own = np.flatnonzero(self.asked)
-        if len(own) <= _MOST_SAMPLED:
-            return own
-        pattern = self.pattern[own]
-        _, first = np.unique(pattern, return_index=True)
-        _, last = np.unique(pattern[::-1], return_index=True)
-        spread = np.linspace(0, len(own) - 1, _MOST_SAMPLED).astype(np.int64)
-        return own[np.unique(np.concatenate([spread, first, len(own) - 1 - last]))]
 
     def _solve_all(self) -> None:
         """Takes apart the group with the most terms, then whichever its tree leaves unexplained."""
@@ -213,7 +160,7 @@ class _Search:
             renamed = dict(zip(terms, own.tolist(), strict=True))
             candidate = map_terms(tree, renamed.__getitem__)
             pairs = pick_pairs(candidate, _PAIRS_PER_TRANSFER, self.random)
-            self._ask([(a, b, units) for a, b in pairs])
+            self.ask([(a, b, units) for a, b in pairs])
             junctions = Junctions(candidate, self.terms.count)
             if all(
                 int(junctions.count_outside(a, np.array([b]), present)[0]) == self._read(a, b, units, group)
@@ -295,7 +242,7 @@ class _Search:
             marks = np.zeros(self.terms.count, bool)
             marks[self.random.choice(members, self.scale.capacity - 1, replace=False)] = True
             self.units[units] = marks
-        self._ask([(a, b, units) for a, b in pairs])
+        self.ask([(a, b, units) for a, b in pairs])
         present = self.units[units] & group.exists
         for order in propose_likely_orders(self.terms.axis_names, self.terms.axis_sizes):
             tree = restrict_tree(expand_order(order, self.terms.axis_names, self.terms.axis_sizes), group.exists)
@@ -312,7 +259,7 @@ class _Search:
     def _scatter_loose(self, subtrees: list[Subtree], group: _Group) -> list[Subtree]:
         """Asks terms that stand beside a subtree whether their neighbours do so too; returns what is left to ask."""
         loose = [(s, self._choose_units(s.members, s.anchor, group)) for s in subtrees if s.loose]
-        self._ask([(int(a), int(b), u) for s, u in loose for a, b in itertools.pairwise(s.members)])
+        self.ask([(int(a), int(b), u) for s, u in loose for a, b in itertools.pairwise(s.members)])
         left = [s for s in subtrees if not s.loose]
         for s, u in loose:
             present = int((self.units[u] & group.exists).sum())
@@ -344,7 +291,7 @@ class _Search:
                 expected.append((min(list_terms(one)), min(list_terms(two)), -len(subtree.whole)))
             questions += [(a, b, units) for a, b, _ in expected]
             asked.append((subtree, trees, [(units, a, b, n) for a, b, n in expected]))
-        self._ask(questions)
+        self.ask(questions)
         return [s for s, trees, pairs in asked if not self._accept(s, trees, pairs, group)]
 
     def _accept(
@@ -364,7 +311,7 @@ class _Search:
         """For every subtree and every member but the pivot: how many members their junction holds (see `settle`)."""
         small = [s for s in subtrees if len(s.members) < self.scale.capacity or self._fits_whole(group)]
         units = {id(s): self._choose_units(s.members, s.anchor, group) for s in small}
-        self._ask([(s.pivot, int(j), units[id(s)]) for s in small for j in s.members[1:]])
+        self.ask([(s.pivot, int(j), units[id(s)]) for s in small for j in s.members[1:]])
         found: dict[int, npt.NDArray[np.int64]] = {}
         for s in subtrees:
             if id(s) not in units:
@@ -405,7 +352,7 @@ class _Search:
             for tie in ties:
                 step = -(-len(tie) // max(self.scale.capacity - 3, 1))
                 asked.append((tie, self._choose_units(others[tie[round_ % step :: step]], subtree.anchor, group)))
-            self._ask([(subtree.pivot, int(others[t]), u) for tie, u in asked for t in tie])
+            self.ask([(subtree.pivot, int(others[t]), u) for tie, u in asked for t in tie])
             keys = np.zeros(len(others), np.int64)
             for tie, u in asked:
                 outside = np.array([self._read(subtree.pivot, int(others[t]), u, group) for t in tie], np.int64)
@@ -427,31 +374,3 @@ class _Search:
         if not 0 <= value <= self.terms.count or value != int(value):
             raise _UnreadableError(f"terms {pivot} and {other} as masks leave {value:g} units, which no sum does")
         return int(value)
-
-    def _ask(self, questions: list[tuple[int, int, int]]) -> None:
-        """Puts all questions that have no answer yet, as many to a call as there are rows."""
-        fresh = [q for q in dict.fromkeys(questions) if q not in self.answers]
-        for start in range(0, len(fresh), len(self.rows)):
-            if self.interview.report:
-                self.interview.report("asking for the summation order", start / len(fresh))
-            self._call(fresh[start : start + len(self.rows)])
-
-    def _call(self, questions: list[tuple[int, int, int]]) -> None:
-        operands = self.interview.make_operands()
-        view = self.interview.view_rows(operands)
-        mask, unit = self.scale.mask, self.scale.unit
-        values = np.zeros((self.terms.groups * self.terms.rows, self.terms.count), self.interview.dtype)
-        chosen = self.rows[: len(questions)]
-        unit_rows = np.array([u for _, _, u in questions])
-        for u in np.unique(unit_rows):
-            values[chosen[unit_rows == u]] = np.where(self.units[u], unit, 0.0).astype(values.dtype)
-        values[chosen, [i for i, _, _ in questions]] = mask
-        values[chosen, [j for _, j, _ in questions]] = -mask
-        view[...] = values.reshape(view.shape)
-        answer = self.interview.ask_by_row(operands)[chosen] / unit + 0.0
-        weights = self.random.integers(1, 2**63, len(questions), np.uint64) | np.uint64(1)
-        bits = answer.view(np.uint64)
-        self.digests = self.digests * np.uint64(6364136223846793005) + (bits * weights[:, None]).sum(axis=0)
-        kept = answer[:, self.sample].astype(np.float32)
-        for row, question in enumerate(questions):
-            self.answers[question] = kept[row]

@@ -1,0 +1,109 @@
+"""Pairs of terms put to a runner, as many to a call as there are rows, and what every position answered."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.probes.interview import Interview
+from samebits.probes.mask_values import Scale
+
+# Positions whose answers are kept one by one; all others are told apart by a digest of theirs.
+_MOST_SAMPLED = 1024
+_PAIRS_PER_ROW_CLASS = 3
+_SEED = 576
+
+
+class Questionnaire:
+    """Questions (pivot, other term, number of a unit set) and their answers, in units, by sampled position.
+
+    `units` are the sets of terms that carry a unit, `pattern` and `digests` tell positions apart by the terms they have
+    and by all they answered.
+    """
+
+    def __init__(
+        self,
+        interview: Interview,
+        scale: Scale,
+        rows: npt.NDArray[np.int64],
+        positions: npt.NDArray[np.bool_] | None,
+    ):
+        self.interview = interview
+        self.terms = interview.terms
+        self.scale = scale
+        self.rows = rows
+        self.asked = np.ones(self.terms.positions, bool) if positions is None else positions.reshape(-1)
+        number, masks = self.terms.patterns
+        self.pattern = np.tile(number, self.terms.batch)
+        self.exists = [np.tile(m, self.terms.depth) for m in masks]
+        self.sample = self._choose_sample()
+        self.digests = np.zeros(self.terms.positions, np.uint64)
+        self.random = np.random.default_rng(_SEED)
+        self.units: list[npt.NDArray[np.bool_]] = [np.ones(self.terms.count, bool)]
+        self.answers: dict[tuple[int, int, int], npt.NDArray[np.float32]] = {}
+
+    def ask(self, questions: list[tuple[int, int, int]]) -> None:
+        """Puts all questions that have no answer yet, as many to a call as there are rows."""
+        fresh = [q for q in dict.fromkeys(questions) if q not in self.answers]
+        for start in range(0, len(fresh), len(self.rows)):
+            if self.interview.report:
+                self.interview.report("asking for the summation order", start / len(fresh))
+            self._call(fresh[start : start + len(self.rows)])
+
+    def _call(self, questions: list[tuple[int, int, int]]) -> None:
+        operands = self.interview.make_operands()
+        view = self.interview.view_rows(operands)
+        mask, unit = self.scale.mask, self.scale.unit
+        values = np.zeros((self.terms.groups * self.terms.rows, self.terms.count), self.interview.dtype)
+        chosen = self.rows[: len(questions)]
+        unit_rows = np.array([u for _, _, u in questions])
+        for u in np.unique(unit_rows):
+            values[chosen[unit_rows == u]] = np.where(self.units[u], unit, 0.0).astype(values.dtype)
+        values[chosen, [i for i, _, _ in questions]] = mask
+        values[chosen, [j for _, j, _ in questions]] = -mask
+        view[...] = values.reshape(view.shape)
+        answer = self.interview.ask_by_row(operands)[chosen] / unit + 0.0
+        weights = self.random.integers(1, 2**63, len(questions), np.uint64) | np.uint64(1)
+        bits = answer.view(np.uint64)
+        self.digests = self.digests * np.uint64(6364136223846793005) + (bits * weights[:, None]).sum(axis=0)
+        kept = answer[:, self.sample].astype(np.float32)
+        for row, question in enumerate(questions):
+            self.answers[question] = kept[row]
+
+    def _choose_sample(self) -> npt.NDArray[np.int64]:
+        """All positions, or evenly spread ones and the first and last of every pattern."""
+        own = np.flatnonzero(self.asked)
+        if len(own) <= _MOST_SAMPLED:
+            return own
+        pattern = self.pattern[own]
+        _, first = np.unique(pattern, return_index=True)
+        _, last = np.unique(pattern[::-1], return_index=True)
+        spread = np.linspace(0, len(own) - 1, _MOST_SAMPLED).astype(np.int64)
+        return own[np.unique(np.concatenate([spread, first, len(own) - 1 - last]))]
+
+
+def find_agreeing_rows(interview: Interview, scale: Scale) -> npt.NDArray[np.int64]:
+    """The largest set of rows that answer the same questions alike, each question asked of all rows in one call."""
+    terms = interview.terms
+    count = terms.groups * terms.rows
+    if count == 1:
+        return np.zeros(1, np.int64)
+    number, masks = terms.patterns
+    widest = int(masks.sum(axis=1).argmax())
+    own = np.flatnonzero(np.tile(masks[widest], terms.depth))
+    places = np.flatnonzero(np.tile(number == widest, terms.batch))
+    random = np.random.default_rng(_SEED)
+    if len(own) < 3:
+        return np.arange(count)
+    pairs = [tuple(random.choice(own, 2, replace=False)) for _ in range(_PAIRS_PER_ROW_CLASS)]
+    answers: list[npt.NDArray[np.float64]] = []
+    for i, j in pairs:
+        operands = interview.make_operands()
+        values = np.zeros((count, terms.count), interview.dtype)
+        values[:, own[:: -(-len(own) // scale.capacity)]] = scale.unit
+        values[:, i], values[:, j] = scale.mask, -scale.mask
+        view = interview.view_rows(operands)
+        view[...] = values.reshape(view.shape)
+        answers.append(interview.ask_by_row(operands)[:, places])
+    _, inverse, counts = np.unique(np.concatenate(answers, axis=1), axis=0, return_inverse=True, return_counts=True)
+    return np.flatnonzero(inverse.reshape(-1) == counts.argmax())
