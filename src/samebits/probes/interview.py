@@ -28,7 +28,7 @@ class Interview:
 
     runner: Runner
     problem: Problem
-    most_calls: int = 1500
+    most_calls: int = 20_000
     most_time_s: float = 60.0
     report: Report | None = None
     calls: int = 0

@@ -31,9 +31,11 @@ from samebits.recipes.tree import Chain, Item, list_terms
 # Two ways of rounding agree on an output by chance about every second time.
 _MOST_DATA_SETS = 6
 _LEAST_DENSITY = 0.1
+_LEAST_LINE_DENSITY = 0.2
 _LEAST_SOLVED = 0.02
 _POSITIONS_PER_TERM = 24
-_MOST_ROUNDS = 6
+_MOST_ROUNDS = 8
+_MOST_SINGLE_QUESTIONS = 4000
 _MOST_PRODUCTS = 1e9
 
 
@@ -101,7 +103,15 @@ class Refiner:
         return box
 
     def _spread(self, missed: npt.NDArray[np.bool_]) -> Iterator[npt.NDArray[np.bool_]]:
-        """Sets of outputs to try a way on: the box where that is dense, then the missed ones alone."""
+        """Sets of outputs to try a way on: rows, positions of which many are missed; the box; the missed alone."""
+        terms = find_terms(self.interview.problem)
+        view = terms.view_result(missed)
+        for axes in ((2, 3), (0, 1)):
+            dense = np.asarray(view.mean(axis=axes, keepdims=True) > _LEAST_LINE_DENSITY)
+            if dense.any() and not dense.all():
+                lines = np.zeros_like(missed)
+                terms.view_result(lines)[...] = dense
+                yield lines
         box = self._box(missed)
         if missed.sum() > _LEAST_DENSITY * box.sum():
             yield box
@@ -172,17 +182,31 @@ class Refiner:
         if key in self.asked_again or (len(rows) == terms.groups * terms.rows and positions.all()):
             return None
         self.asked_again.add(key)
+        candidate = self._ask_rows(self.recipe, self._box(missed), rows)
+        if self._score_all(candidate).sum() < missed.sum():
+            return candidate
+        if len(rows) > 1 and len(rows) * terms.count <= _MOST_SINGLE_QUESTIONS:
+            # Rows that answer otherwise than each other are asked one by one.
+            for row in rows:
+                own = np.zeros_like(missed)
+                flat = terms.view_result(own)
+                flat[row // terms.rows, row % terms.rows] = view[row // terms.rows, row % terms.rows]
+                candidate = self._ask_rows(candidate, own, np.array([row]))
+        return candidate if candidate != self.recipe else None
+
+    def _ask_rows(self, recipe: Recipe, cells: npt.NDArray[np.bool_], rows: npt.NDArray[np.int64]) -> Recipe:
+        """The recipe with the orders that some rows answer with, on those of the cells whose position has one."""
+        terms = find_terms(self.interview.problem)
+        positions = np.asarray(terms.view_result(cells).any(axis=(0, 1)))
         found = find_summation_orders(self.interview, rows=rows, positions=positions)
         if not found.trees:
-            return None
+            return recipe
         names, numbers = name_orders(found.trees, terms)
-        box = self._box(missed)
-        candidate = self.recipe
         for number, name in enumerate(names):
-            own = np.zeros_like(box)
+            own = np.zeros_like(cells)
             terms.view_result(own)[...] = np.isin(found.places, np.flatnonzero(np.array(numbers) == number))[None, None]
-            candidate = change_orders(self.interview.problem, candidate, own & box, lambda _, n=name: n)
-        return candidate if candidate != self.recipe else None
+            recipe = change_orders(self.interview.problem, recipe, own & cells, lambda _, n=name: n)
+        return recipe
 
     def _accept(self, missed: npt.NDArray[np.bool_], orders: dict[Order, Order]) -> Recipe | None:
         """The first spread on which other orders in place of the present ones miss less than before."""
