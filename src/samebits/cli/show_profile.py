@@ -65,6 +65,7 @@ def _remarks(found: Profile) -> Iterator[tuple[str, str | Text]]:
     for evidence in found.evidence:
         if "could not" in evidence.says or "missing" in evidence.says or "no tree" in evidence.says:
             yield "not learnt", evidence.says
+    yield from (("setting", e.says) for e in found.evidence if e.kind == "setting" and "compared with" not in e.says)
     if found.failure:
         yield "failed", found.failure
     if found.recipe:

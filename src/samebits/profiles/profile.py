@@ -36,6 +36,10 @@ Report = Callable[[str, float], None]
 USUAL_PROBLEM = "conv2d x=1x64x28x28 w=64x64x3x3 padding=1 bias dtype=float32"
 _ORDERS_SHOWN = 8
 # Settings whose effect on the bits is part of a profile: finding field -> engine setting -> the other value.
+# Source: TensorFlow's cuDNN wrapper reads it, as the report with seed 2 says; it has no effect on a CPU.
+_ACCUMULATOR_SETTINGS = {
+    "tensorflow": "env.TF_FP16_CONV_USE_FP32_COMPUTE=0 asks cuDNN for float16 sums on a GPU; on a CPU nothing",
+}
 _OTHER_SETTINGS = {"threads": ("threads", "1"), "layout": ("layout", "channels_last")}
 
 
@@ -206,7 +210,7 @@ def _conclude(text: str, identity: Identity | None, interview: Interview, found:
         invariant_to=Invariances(**found.invariant),
         distinct_results=found.distinct,
         special_values=search.special,
-        evidence=[*_collect_evidence(search), *found.evidence],
+        evidence=[*_collect_evidence(search), *_name_settings(text, problem), *found.evidence],
         failure=found.failure,
         samebits_version=VERSION,
     )
@@ -263,6 +267,12 @@ def _is_fused(search: SearchResult) -> bool | None:
             return None
         return search.recipe.product == "fused"
     return None
+
+
+def _name_settings(text: str, problem: Problem) -> list[Evidence]:
+    """The setting of this engine that changes what half-precision sums are kept in, where one is known."""
+    says = _ACCUMULATOR_SETTINGS.get(text.partition(":")[0])
+    return [Evidence("setting", says)] if says and problem.dtype in ("float16", "bfloat16") else []
 
 
 def _collect_evidence(search: SearchResult) -> list[Evidence]:
