@@ -6,7 +6,7 @@ import pytest
 
 from samebits.formats import FORMATS, count_ulps
 
-NATIVE = {n: f for n, f in FORMATS.items() if n != "tf32"}
+NATIVE = {n: f for n, f in FORMATS.items() if n not in ("tf32", "e8m13")}
 
 
 def distance(a, b, name="float32"):
@@ -42,6 +42,12 @@ def test_two_nans_agree_and_one_nan_is_infinitely_far():
 
 def test_the_whole_range_of_float64_does_not_overflow_the_count():
     assert distance(-np.inf, np.inf, "float64") == float(2 * 0x7FF0000000000000)
+
+
+def test_e8m13_counts_in_its_own_steps():
+    a = np.array([1.0, 1.0], np.float32)
+    b = np.array([1.0 + 2.0**-13, 1.0 - 3 * 2.0**-14], np.float32)
+    np.testing.assert_array_equal(count_ulps(a, b, FORMATS["e8m13"]), [1, 3])
 
 
 def test_tf32_counts_in_its_own_steps():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from samebits.formats.format import TF32, Format, code_dtype, numpy_dtype
+from samebits.formats.format import Format, code_dtype, numpy_dtype
 
 
 def count_ulps(a: np.ndarray, b: np.ndarray, format_: Format) -> npt.NDArray[np.float64]:
@@ -40,8 +40,9 @@ def _ordinals(array: np.ndarray, format_: Format) -> npt.NDArray[np.int64]:
     codes = _codes(array, format_)
     magnitude = codes & (2 ** (format_.width_bits - 1) - 1)
     ordinals = np.where(np.signbit(array.astype(np.float64)), -magnitude, magnitude)
-    # TF32 numbers stand in float32 with 13 unused low bits.
-    return ordinals // 2**13 if format_ is TF32 else ordinals
+    # tf32 and e8m13 numbers stand in float32, with low bits that they do not use.
+    unused = format_.width_bits - 1 - format_.exponent_bits - format_.fraction_bits
+    return ordinals // 2**unused
 
 
 def _is_nan(array: np.ndarray) -> npt.NDArray[np.bool_]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from samebits.problems.terms import Terms
 from samebits.recipes.order import EVERY_AXIS, KeyedOrder, Level, Order
-from samebits.recipes.text import format_order
 from samebits.recipes.tree import Chain, Fused, Item, list_terms
 
 _RULE_WORDS = {
@@ -14,7 +13,6 @@ _RULE_WORDS = {
     "splits": "halves summed apart, then added",
     "fused": "in one multi-term addition",
 }
-_LONGEST = 60
 
 
 def describe_order(order: Order, tree: Item, terms: Terms) -> str:
@@ -84,12 +82,6 @@ def _describe_tree(tree: Item) -> str:
         spread = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
         parts.append(f"{len(sums):,} finished sums of {spread} products")
     return "left to right: " + ", ".join(parts)
-
-
-def shorten_order(order: Order) -> str:
-    """The order's text, cut where it is too long to read."""
-    text = format_order(order)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
 def draw_tree(tree: Item, most_lines: int = 8) -> list[str]:

@@ -80,8 +80,3 @@ MATRIX_UNITS: tuple[MatrixUnit, ...] = (
     MatrixUnit("AMX-BF16", "bfloat16", "float32", "direct order=k/32|k%2|k flush=operands,results",
                _INTEL.format("TDPBF16PS"), "not checked on hardware: no such unit was at hand"),
 )  # fmt: skip
-
-
-def find_units(unit: str) -> tuple[MatrixUnit, ...]:
-    """All rows of one unit; empty where none is known."""
-    return tuple(row for row in MATRIX_UNITS if row.unit == unit)
