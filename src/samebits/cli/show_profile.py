@@ -74,7 +74,7 @@ def _remarks(found: Profile) -> Iterator[tuple[str, str | Text]]:
             found.recipe if len(found.recipe) <= _LONGEST_RECIPE else f"{len(found.recipe):,} characters: see --json",
         )
         if len(found.recipe) <= _LONGEST_RECIPE:
-            yield "next", f'samebits compare "{found.problem}" --on {found.engine} --on "emulate:{found.recipe}"'
+            yield "next", f'samebits compare "{found.problem}" --on "{found.engine}" --on "emulate:{found.recipe}"'
 
 
 def _say_orders(found: Profile) -> Iterator[tuple[str, str | Text]]:

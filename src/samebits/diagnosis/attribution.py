@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from samebits.errors import SamebitsError
-from samebits.findings import Evidence, Replay, Side, Verdict
+from samebits.findings import Difference, Evidence, Replay, Side, Verdict
 from samebits.formats.format import find_format
 from samebits.probes.interview import Interview
 from samebits.problems import Problem
@@ -95,13 +95,12 @@ def name_common_cause(verdict: Verdict, sides: list[Side]) -> str | None:
     return max((c for c in causes if c), key=_GRAVITY.index)
 
 
-def explain_parting(problem: Problem, sides: list[Side]) -> Evidence | None:
-    """At which addition the first two differently added sides part, in words; None where it cannot be said."""
-    recipes = [(s.name, parse_recipe(s.recipe)) for s in sides if s.recipe and s.replay and s.replay.matched == 1.0]
-    for i, (name, one) in enumerate(recipes):
-        for other, two in recipes[i + 1 :]:
-            if one != two:
-                return Evidence("structure", f"{name} and {other} {_say_parting(problem, one, two)}")
+def explain_parting(problem: Problem, sides: list[Side], differences: list[Difference]) -> Evidence | None:
+    """How the first two sides with different bits come to differ, in words; None where it cannot be said."""
+    recipes = {s.name: parse_recipe(s.recipe) for s in sides if s.recipe and s.replay and s.replay.matched == 1.0}
+    for d in differences:
+        if d.differing and d.a in recipes and d.b in recipes:
+            return Evidence("structure", f"{d.a} and {d.b} {_say_parting(problem, recipes[d.a], recipes[d.b])}")
     return None
 
 

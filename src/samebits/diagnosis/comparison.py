@@ -236,7 +236,7 @@ def _conclude(bench: _Bench, exact: _Bench, ran: list[_Ran], data: str) -> Compa
     results = [(r.name, r.result) for r in ran if r.result is not None]
     differences = [compare_results(problem, a, b) for a, b in itertools.combinations(results, 2)]
     verdict = judge_all([s.verdict for s in sides if s.failure is None or s.verdict == "wrong"], differences)
-    parting = explain_parting(problem, sides)
+    parting = explain_parting(problem, sides, differences)
     return Comparison(
         problem=format_problem(problem),
         verdict=verdict,

@@ -82,9 +82,9 @@ def _classify(given: np.ndarray, answers: np.ndarray, interview: Interview) -> O
     given = given.astype(np.float64)
     if np.array_equal(round_array_to_format(given, out), answers):
         return OperandRounding(None, None, True, answers.size)
-    precision = find_format(interview.problem.dtype).precision
+    dtype = find_format(interview.problem.dtype)
     for format_ in _NARROWER:
-        if format_.precision >= precision:
+        if format_.precision >= dtype.precision and format_.exponent_bits >= dtype.exponent_bits:
             continue
         for mode in _MODES:
             if np.array_equal(round_array_to_format(round_array_to_format(given, format_, mode), out), answers):

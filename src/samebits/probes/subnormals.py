@@ -31,9 +31,9 @@ def find_subnormals(interview: Interview, term: int, position: int) -> Subnormal
     """Three calls, read at an output position that has the term. Raises EngineFailure."""
     format_ = find_format(interview.problem.dtype)
     out = find_format(interview.problem.out)
-    smallest = float(format_.smallest_subnormal)
-    # What makes the smallest subnormal a normal number in the middle of the range.
-    lift = 2.0 ** (-format_.smallest_quantum_exponent // 2)
+    # Half the smallest normal number: the subnormal that rounding operands to fewer bits leaves alone.
+    smallest = 2.0 ** (format_.smallest_normal_exponent - 1)
+    lift = 2.0 ** (-format_.smallest_normal_exponent // 2)
     rows = _ask(interview, term, position, row=smallest, source=lift)
     source = _ask(interview, term, position, row=lift, source=smallest)
     low = 2.0 ** ((out.smallest_normal_exponent - 2) // 2)

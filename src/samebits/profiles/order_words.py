@@ -6,6 +6,7 @@ from samebits.problems.terms import Terms
 from samebits.recipes.order import EVERY_AXIS, KeyedOrder, Level, Order
 from samebits.recipes.tree import Chain, Fused, Item, list_terms
 
+_FEW_TERMS = 4
 _RULE_WORDS = {
     "chain": "left to right",
     "pairs": "adjacent pairs, then pairs of those",
@@ -104,13 +105,20 @@ def draw_tree(tree: Item, most_lines: int = 8) -> list[str]:
     return drawn
 
 
+def _label_run(run: list[int]) -> str:
+    """Terms that are added one after the other: each by its number where they are few."""
+    if len(run) <= _FEW_TERMS:
+        return " ".join(map(str, run))
+    return f"{len(run):,} products in order" if run == sorted(run) else f"{len(run):,} products one after the other"
+
+
 def _label_items(items: tuple[Item, ...]) -> list[str]:
     labels: list[str] = []
     run: list[int] = []
 
     def close() -> None:
         if run:
-            labels.append(f"{len(run):,} products in order" if len(run) > 4 else " ".join(map(str, run)))
+            labels.append(_label_run(run))
             run.clear()
 
     for item in items:
@@ -124,9 +132,7 @@ def _label_items(items: tuple[Item, ...]) -> list[str]:
             labels.append("1 product, rounded first")
         elif all(isinstance(p, int) for p in item.items):
             inner = [p for p in item.items if isinstance(p, int)]
-            labels.append(
-                f"({len(inner):,} products in order)" if len(inner) > 4 else "(" + " ".join(map(str, inner)) + ")"
-            )
+            labels.append(f"({_label_run(inner)})")
         else:
             labels.append(f"(sum of {len(list_terms(item)):,} products in {len(item.items):,} parts)")
     close()

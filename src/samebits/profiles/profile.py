@@ -181,7 +181,8 @@ def _other_text(text: str | None, name: str) -> str | None:
 
 def _conclude(text: str, identity: Identity | None, interview: Interview, found: _Findings) -> Profile:
     search, problem = found.search, interview.problem
-    recipe = search.recipe
+    # A recipe that reproduces nothing is none.
+    recipe = search.recipe if search.matched > 0.0 else None
     uses = _count_uses(problem, recipe) if recipe and search.compared else []
     accumulator = _name_accumulator(search)
     return Profile(
@@ -323,8 +324,8 @@ def _collect_evidence(search: SearchResult) -> list[Evidence]:
 def _summarize(found: _Findings, accumulator: str | None, uses: list[OrderUse]) -> str:
     """One sentence a person can repeat."""
     search = found.search
-    if not search.recipe:
-        reason = found.failure or "nothing could be learnt"
+    if not search.recipe or search.matched == 0.0:
+        reason = found.failure or "none that was tried reproduces any output"
         return f"No recipe: {reason}."
     share = f"{round(search.matched * search.compared):,} of {search.compared:,} outputs"
     if search.matched < 1.0:

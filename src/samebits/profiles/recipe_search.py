@@ -180,7 +180,10 @@ def _probe_arithmetic(interview: Interview, found: SearchResult, tree: Item | No
     for triple in choose_triples(tree):
         accumulator = find_accumulator(interview, triple, position)
         if accumulator:
-            found.accumulators.append(accumulator)
+            # Ten fraction bits, but a mask that float16 has no room for came through.
+            wide = found.orders is not None and found.orders.scale is not None and found.orders.scale.mask > 2.0**15
+            is_tf32 = wide and accumulator.format == "float16"
+            found.accumulators.append(replace(accumulator, format="tf32") if is_tf32 else accumulator)
     pair = _find_first_pair(tree)
     if pair:
         accumulator_name, mode = _main_accumulator(interview, found)
@@ -335,7 +338,7 @@ def _has_fused(tree: Item) -> bool:
 
 def _name_places(interview: Interview, found: SearchResult, *, swap: bool) -> tuple[list[Order], object]:
     terms = interview.terms
-    if not found.orders or not found.orders.trees:
+    if not found.orders or not found.orders.trees or terms.count == 1:
         return [IN_ORDER], 0
     trees = [fuse_singles(t) if _has_fused(t) else t for t in found.orders.trees]
     if swap:
@@ -352,7 +355,10 @@ def _propose_accumulators(
 ) -> list[tuple[Rounding, FusedSum]]:
     name, mode = _main_accumulator(interview, found)
     if not has_fused:
-        return [(Rounding(name, mode if name != "float64" else "nearest_even"), FusedSum())]
+        known = Rounding(name, mode if name != "float64" else "nearest_even")
+        # A sum of one product, or two, leaves no term to ask with.
+        others = [] if found.accumulators else [Rounding(n) for n in ("float16", "bfloat16", "tf32") if n != name]
+        return [(r, FusedSum()) for r in (known, *others)]
     bits = [a.fraction_bits for a in found.accumulators if a.fraction_bits in range(1, 29)]
     rounded = [a for a in found.accumulators if a.format and a.format != "float64"]
     formats = [Rounding(a.format, a.mode or "toward_zero") for a in rounded if a.format]
