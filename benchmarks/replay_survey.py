@@ -17,7 +17,7 @@ from pathlib import Path
 
 from samebits.errors import EngineFailure, EngineUnsupported, SamebitsError
 from samebits.probes.interview import Interview
-from samebits.problems import format_problem
+from samebits.problems import Problem, format_problem
 from samebits.problems.catalog import catalog
 from samebits.profiles.recipe_search import search_recipe
 from samebits.recipes import format_recipe
@@ -48,12 +48,12 @@ class Pair:
     says: str = ""
 
 
-def examine(runner: Runner, name: str, problem: object) -> Pair:
+def examine(runner: Runner, name: str, problem: Problem) -> Pair:
     """One profile's recipe and its replay."""
-    text = format_problem(problem)  # type: ignore[arg-type]
-    pair = Pair(runner.text, name, text, problem.direction, problem.dtype, "failed")  # type: ignore[attr-defined]
+    text = format_problem(problem)
+    pair = Pair(runner.text, name, text, problem.direction, problem.dtype, "failed")
     started = time.perf_counter()
-    interview = Interview(runner, problem, most_time_s=60.0)  # type: ignore[arg-type]
+    interview = Interview(runner, problem, most_time_s=60.0)
     try:
         found = search_recipe(interview)
     except EngineUnsupported as error:

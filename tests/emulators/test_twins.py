@@ -84,6 +84,10 @@ def test_a_bias_after_some_terms_joins_the_running_sum_there():
     result = emulate(problem, recipe, operands)
     for index in np.ndindex(*result.shape):
         assert emulate_output(problem, recipe, operands, index) == result[index]
+    carried = parse_recipe("direct order=chain@float16:c/2|kh,kw,c bias=after/18")
+    result = emulate(problem, carried, operands)
+    for index in np.ndindex(*result.shape):
+        assert emulate_output(problem, carried, operands, index) == result[index]
     with pytest.raises(RecipeError, match="no running sum"):
         emulate(problem, parse_recipe("direct order=c/2|kh,kw,c bias=after/20"), operands)
 

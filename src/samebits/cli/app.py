@@ -64,18 +64,20 @@ def compare_command(
     """
     from samebits.cli.progress import Narrator
     from samebits.cli.show_comparison import show_comparison
-    from samebits.diagnosis import compare, is_case_path
+    from samebits.diagnosis import compare
     from samebits.findings import is_agreement, json_from_finding
-    from samebits.problems.case_file import load_case
+    from samebits.problems.case_file import Case
+    from samebits.problems.subject import read_subject
 
     text = " ".join(subject)
     chosen = list(on or [])
-    case = load_case(text) if is_case_path(text) else None
+    subject_read = read_subject(text)
+    case = subject_read if isinstance(subject_read, Case) else None
     if not chosen and not (case and case.results):
         chosen = _installed_engines()
     with Narrator() as narrator:
         found = compare(
-            case or text,
+            subject_read,
             chosen,
             data=data.value,
             seed=seed,

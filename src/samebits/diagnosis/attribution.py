@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from samebits.errors import SamebitsError
 from samebits.findings import Difference, Evidence, Replay, Side, Verdict
 from samebits.formats.format import find_format
 from samebits.probes.interview import Interview
@@ -16,10 +15,10 @@ from samebits.problems.terms import find_terms
 from samebits.profiles import search_recipe
 from samebits.profiles.order_words import describe_order
 from samebits.profiles.replaying import Replayer
-from samebits.recipes.order import KeyedOrder, Order, TreeOrder, expand_order
+from samebits.recipes.order import expand_order, list_carried_formats
 from samebits.recipes.recipe import Fft, Recipe, Winograd
 from samebits.recipes.text import format_recipe, parse_recipe
-from samebits.recipes.tree import Chain, Item, canonical_tree, iterate_chains, list_terms
+from samebits.recipes.tree import Chain, Item, canonical_tree, list_terms
 from samebits.runner import Runner
 
 SUMMATION_ORDER = "summation-order"
@@ -47,8 +46,6 @@ def attribute(
     interview = Interview(runner, problem, most_calls=_MOST_CALLS, most_time_s=_MOST_TIME_S)
     try:
         found = search_recipe(interview)
-    except SamebitsError:
-        return None
     except Exception:  # A runner is anybody's code; what it did to the comparison itself is a finding already.
         return None
     if found.recipe is None:
@@ -66,17 +63,11 @@ def name_cause(problem: Problem, recipe: Recipe) -> str:
         return "reduced-precision-operands"
     # Half formats are summed in float32 by whoever declares nothing.
     declared = max(precision, find_format("float32").precision)
-    if find_format(recipe.accumulator.format).precision < declared or any(map(_is_carried, recipe.orders)):
+    if find_format(recipe.accumulator.format).precision < declared or any(map(list_carried_formats, recipe.orders)):
         return "low-precision-accumulator"
     if isinstance(recipe.algorithm, Winograd):
         return "winograd"
     return "fft" if isinstance(recipe.algorithm, Fft) else SUMMATION_ORDER
-
-
-def _is_carried(order: Order) -> bool:
-    if isinstance(order, KeyedOrder):
-        return any(level.format for level in order.levels)
-    return isinstance(order, TreeOrder) and any(chain.format for chain in iterate_chains(order.tree))
 
 
 def judge_attributed(verdict: Verdict, attribution: Attribution | None) -> Verdict:

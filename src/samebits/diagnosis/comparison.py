@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -35,9 +34,9 @@ from samebits.diagnosis.summary import summarize
 from samebits.errors import ArgumentError, EngineFailure, ResourceLimitError, SamebitsError
 from samebits.findings import Comparison, Evidence, ExactData, Failure, Side
 from samebits.problems import Problem, format_problem
-from samebits.problems.case_file import Case, load_case
+from samebits.problems.case_file import Case
 from samebits.problems.operands import make_exact, make_normal, make_uniform
-from samebits.problems.reading import read_problem
+from samebits.problems.subject import read_subject
 from samebits.registry import TRUTH, open_runner
 from samebits.runner import Identity, Runner, check_result
 from samebits.truth import Truth, compute_truth
@@ -100,7 +99,7 @@ def compare(
     SamebitsError for a subject, a runner's text or a size that cannot be dealt with.
     """
     _check_arguments(on, data, seed, time_limit_s)
-    case = _as_case(subject)
+    case = read_subject(subject)
     problem = case.problem if isinstance(case, Case) else case
     say = report or (lambda what, share: None)
     _check_memory(problem, len(on) + 2)
@@ -121,26 +120,6 @@ def compare(
             runner.close()
     described = "given" if isinstance(case, Case) else f"{data}, seed {seed}"
     return _conclude(bench, exact, _distinct_names(ran), described)
-
-
-def _as_case(subject: str | Path | Problem | Case) -> Problem | Case:
-    if isinstance(subject, (Problem, Case)):
-        return subject
-    if not isinstance(subject, (str, Path)):
-        raise ArgumentError(f"a problem, its text, a case or its path is needed, not {type(subject).__name__}")
-    if isinstance(subject, Path) or is_case_path(subject):
-        return load_case(subject)
-    return read_problem(subject)
-
-
-def is_case_path(text: str) -> bool:
-    """Whether a subject's text is a case file's path rather than a problem."""
-    if text.endswith(".npz"):
-        return True
-    # A text too long or too odd for a path is none.
-    with contextlib.suppress(OSError, ValueError):
-        return Path(text).is_file()
-    return False
 
 
 def _open_all(on: Sequence[str | Runner], time_limit_s: float) -> list[Runner]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from samebits.findings import Side, Verdict
-from samebits.recipes import KeyedOrder, parse_recipe
+from samebits.recipes import parse_recipe
+from samebits.recipes.order import list_carried_formats
 
 
 def summarize(verdict: Verdict, sides: list[Side]) -> str:
@@ -50,9 +51,7 @@ def _summarize_downgrade(side: Side) -> str:
         how = f"rounds {' and '.join(rounded)} before it multiplies"
     elif recipe and side.cause == "low-precision-accumulator":
         how = f"keeps its sums in {recipe.accumulator.format}"
-        carried = sorted(
-            {level.format for o in recipe.orders if isinstance(o, KeyedOrder) for level in o.levels} - {""}
-        )
+        carried = sorted({name for order in recipe.orders for name in list_carried_formats(order)})
         how = f"carries its sums in {' and '.join(carried)}" if carried else how
     elif side.cause in ("winograd", "fft"):
         how = f"transforms its operands ({side.cause}) and loses precision by it"

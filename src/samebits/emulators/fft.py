@@ -64,9 +64,9 @@ def multiply(a: Complex, b: Complex) -> Complex:
 def transform_planes(values: Complex) -> Complex:
     """The transform along all axes from the fourth on, the last one first."""
     for axis in reversed(range(3, values[0].ndim)):
-        moved = tuple(np.ascontiguousarray(np.moveaxis(v, axis, -1)) for v in values)
-        done = _transform_last((moved[0], moved[1]))
-        values = tuple(np.moveaxis(v, -1, axis) for v in done)  # type: ignore[assignment]
+        real, imaginary = (np.ascontiguousarray(np.moveaxis(v, axis, -1)) for v in values)
+        real, imaginary = _transform_last((real, imaginary))
+        values = np.moveaxis(real, -1, axis), np.moveaxis(imaginary, -1, axis)
     return values
 
 

@@ -21,20 +21,16 @@ _LEAST_NORMAL32 = 2.0**-126
 def round_operands(
     problem: Problem, recipe: Recipe, operands: Mapping[str, np.ndarray]
 ) -> dict[str, npt.NDArray[np.floating]]:
-    """The operands as they are multiplied, in float32, or float64 where they are; the bias in the accumulator's format.
-
-    In backward directions `dy` is rounded as the operand whose place it takes.
-    """
-    missing = "x" if "x" not in problem.operand_shapes else "w"
+    """The operands as they are multiplied, in float32 or float64; the bias in the accumulator's format."""
     rounded: dict[str, npt.NDArray[np.floating]] = {}
     for name, array in operands.items():
-        role = missing if name == "dy" else name
-        # A late bias is added to what is already a result.
-        roundings: dict[str, Rounding | None] = {"x": recipe.x, "w": recipe.w, "bias": recipe.accumulator}
         values = array.astype(np.float64 if array.dtype == np.float64 else np.float32)
         if recipe.flush.operands:
             values = np.where(np.abs(values) < _LEAST_NORMAL32, values * 0.0, values)
-        rounding = None if role == "bias" and recipe.bias == "rounded" else roundings[role]
+        rounding = recipe.find_rounding(problem, name)
+        if name == "bias":
+            # A late one is added to what is already a result.
+            rounding = None if recipe.bias == "rounded" else recipe.accumulator
         if rounding and rounding.format != problem.dtype:
             values = round_array(values, rounding)
         rounded[name] = values
@@ -67,7 +63,7 @@ def _mark_late_bias(problem: Problem, recipe: Recipe) -> npt.NDArray[np.bool_] |
         return None
     if all(late):
         return np.ones((1,) * (problem.rank + 2), bool)
-    return np.array(late)[array_from_places(recipe.where, name_axes(problem), problem.out_shape)]  # type: ignore[arg-type]
+    return np.array(late)[array_from_places(recipe.where, name_axes(problem), problem.out_shape)]
 
 
 def round_array(values: npt.NDArray[np.floating], rounding: Rounding) -> npt.NDArray[np.floating]:

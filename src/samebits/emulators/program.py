@@ -86,6 +86,7 @@ def compile_tree(tree: Item, recipe: Recipe, has_bias: bool, bias_after: int = -
         steps.append((ADD_BIAS, 0, 0, 0))
         for part in tail:
             add(part)
+            carry(formats.index(tree.format) if tree.format else 0)
     else:
         visit(tree)
         if bias_after >= 0:

@@ -19,10 +19,10 @@ from samebits.formats.format import FLOAT32, find_format
 from samebits.problems import Problem
 from samebits.problems.terms import Terms, find_terms
 from samebits.problems.windows import name_axes
-from samebits.recipes.order import KeyedOrder, Order, expand_order
+from samebits.recipes.order import KeyedOrder, Order, expand_order, list_carried_formats
 from samebits.recipes.places import array_from_places
 from samebits.recipes.recipe import Recipe
-from samebits.recipes.tree import Fused, Item, iterate_chains, list_terms, restrict_tree
+from samebits.recipes.tree import Item, has_fused, list_terms, restrict_tree
 
 Progress = Callable[[float], None]
 # Columns of one tile stay within a core's second-level cache.
@@ -136,14 +136,14 @@ class _Executor:
 
 def _choose_machine(problem: Problem, recipe: Recipe) -> Machine:
     accumulator, flushes = recipe.accumulator, recipe.flush.results
-    carries = {name for o in recipe.orders for name in _carried_formats(o)}
-    has_fused = any(_has_fused(o) for o in recipe.orders)
+    carries = {name for o in recipe.orders for name in list_carried_formats(o)}
+    multi_term = any(_has_fused(o) for o in recipe.orders)
     products = {recipe.for_order(n).product for n in range(len(recipe.orders))}
     read = {name: _format_read(problem, recipe, name) for name in ("x", "w")}
-    if has_fused and not recipe.fused.fraction_bits:
+    if multi_term and not recipe.fused.fraction_bits:
         raise RecipeError("an order with multi-term additions needs fused=, the fraction bits they keep")
     if accumulator.format == "float64":
-        if carries or has_fused or flushes:
+        if carries or multi_term or flushes:
             raise RecipeError("with a float64 accumulator nothing is carried in another format, fused or flushed")
         return Machine(np.dtype(np.float64))
     wide = [name for name, f in read.items() if find_format(f).precision > FLOAT32.precision]
@@ -151,7 +151,7 @@ def _choose_machine(problem: Problem, recipe: Recipe) -> Machine:
         raise RecipeError(
             f"{' and '.join(wide)} in float64 need a float64 accumulator, or rounding first: {wide[0]}=float32"
         )
-    plain = accumulator.format == "float32" and accumulator.mode == "nearest_even" and not carries and not has_fused
+    plain = accumulator.format == "float32" and accumulator.mode == "nearest_even" and not carries and not multi_term
     if plain and products <= {"fused", "rounded", "float32"}:
         return Machine(np.dtype(np.float32))
     narrower = products - {"fused", "rounded"}
@@ -178,9 +178,8 @@ def _choose_machine(problem: Problem, recipe: Recipe) -> Machine:
 
 
 def _format_read(problem: Problem, recipe: Recipe, name: str) -> str:
-    """The format an operand's values have when they are multiplied; dy stands where x or w is missing."""
-    role = {"dy": "x" if "x" not in problem.operand_shapes else "w"}.get(name, name)
-    rounding = recipe.x if role == "x" else recipe.w
+    """The format an operand's values have when they are multiplied."""
+    rounding = recipe.find_rounding(problem, name)
     return rounding.format if rounding else problem.dtype
 
 
@@ -188,18 +187,10 @@ def _least_exponent(name: str) -> int:
     return find_format(name).smallest_normal_exponent + 1023
 
 
-def _carried_formats(order: Order) -> set[str]:
-    if isinstance(order, KeyedOrder):
-        return {level.format for level in order.levels} - {""}
-    return {chain.format for chain in iterate_chains(order.tree)} - {""}
-
-
 def _has_fused(order: Order) -> bool:
     if isinstance(order, KeyedOrder):
         return any(level.rule == "fused" for level in order.levels)
-    return isinstance(order.tree, Fused) or any(
-        isinstance(i, Fused) for chain in iterate_chains(order.tree) for i in chain.items
-    )
+    return has_fused(order.tree)
 
 
 def _arrange_bias(
@@ -240,7 +231,7 @@ def _plan_batches(
     """All outputs, divided by order and by the terms they have."""
     trees: list[Item] = [expand_order(o, terms.axis_names, terms.axis_sizes) for o in recipe.orders]
     pattern, masks = terms.patterns if skips else terms.phases
-    numbers = terms.view_result(array_from_places(recipe.where, name_axes(problem), problem.out_shape))  # type: ignore[arg-type]
+    numbers = terms.view_result(array_from_places(recipe.where, name_axes(problem), problem.out_shape))
     if numbers.size and numbers.max() >= len(trees):
         raise RecipeError(f"where= names order {numbers.max()}; there are {len(trees)}")
     chosen = terms.view_result(wanted) if wanted is not None else None

@@ -19,7 +19,7 @@ from samebits.problems.terms import find_terms
 from samebits.problems.windows import name_axes
 from samebits.recipes.order import expand_order
 from samebits.recipes.places import array_from_places
-from samebits.recipes.recipe import Recipe, Rounding
+from samebits.recipes.recipe import Recipe
 from samebits.recipes.tree import Chain, Fused, Item, list_terms, restrict_tree
 
 _LEAST_NORMAL32 = 2.0**-126
@@ -31,7 +31,7 @@ def emulate_output(problem: Problem, recipe: Recipe, operands: Mapping[str, np.n
     numbers = np.arange(int(np.prod(problem.out_shape))).reshape(problem.out_shape)
     places = np.argwhere(terms.view_result(numbers) == numbers[tuple(index)])[0]
     g, m, b, s = (int(i) for i in places)
-    where = array_from_places(recipe.where, name_axes(problem), problem.out_shape)  # type: ignore[arg-type]
+    where = array_from_places(recipe.where, name_axes(problem), problem.out_shape)
     recipe = recipe.for_order(int(where[tuple(index)]))
     read = _round_operands(problem, recipe, operands)
     weights = terms.view_rows(read[terms.rows_operand])[g, m].reshape(-1)
@@ -161,24 +161,18 @@ def _exponent(value: float, least: int) -> int:
 
 def _least_exponents(problem: Problem, recipe: Recipe) -> tuple[int, int, int]:
     terms = find_terms(problem)
-    names = [_role(problem, n) for n in (terms.rows_operand, terms.source_operand)]
-    roundings = [recipe.x if n == "x" else recipe.w for n in names]
+    roundings = [recipe.find_rounding(problem, n) for n in (terms.rows_operand, terms.source_operand)]
     formats = [r.format if r else problem.dtype for r in roundings]
     row, column, total = (find_format(f).smallest_normal_exponent for f in (*formats, recipe.accumulator.format))
     return row, column, total
 
 
-def _role(problem: Problem, name: str) -> str:
-    return name if name != "dy" else ("x" if "x" not in problem.operand_shapes else "w")
-
-
 def _round_operands(problem: Problem, recipe: Recipe, operands: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     rounded: dict[str, np.ndarray] = {}
     for name, array in operands.items():
-        role = _role(problem, name)
-        rounding: Rounding | None = {"x": recipe.x, "w": recipe.w}.get(role)
-        if role == "bias" and recipe.bias != "rounded":
-            rounding = recipe.accumulator
+        rounding = recipe.find_rounding(problem, name)
+        if name == "bias":
+            rounding = None if recipe.bias == "rounded" else recipe.accumulator
         values = [float(v) for v in array.astype(np.float64).reshape(-1)]
         if recipe.flush.operands:
             values = [math.copysign(0.0, v) if abs(v) < _LEAST_NORMAL32 else v for v in values]

@@ -92,6 +92,9 @@ def find_accumulator(interview: Interview, triple: tuple[int, int, int], positio
 
 def _find_mode(interview: Interview, triple: tuple[int, int, int], top: int, bits: int, position: int) -> str | None:
     """The mode whose roundings of large + eighths of the last place, of both signs, the sums show."""
+    if bits not in _BY_FRACTION_BITS:
+        return None
+    format_ = find_format(_BY_FRACTION_BITS[bits])
     eighth = Fraction(2) ** (top - bits - 3)
     room = top - bits - 3 - _smallest_exponent(interview)
     eighths = [e for e in _EIGHTHS if room >= 0 or e % 2 ** (-room) == 0]
@@ -101,9 +104,6 @@ def _find_mode(interview: Interview, triple: tuple[int, int, int], top: int, bit
     signs = (1,) if interview.problem.then else (1, -1)
     asked = [(sign * large, sign * e * eighth) for sign in signs for e in eighths]
     left = _ask(interview, triple, asked, position)
-    format_ = find_format(_BY_FRACTION_BITS[bits]) if bits in _BY_FRACTION_BITS else None
-    if format_ is None:
-        return None
     for mode in MODES:
         expected = [round_to_format(big + small, format_, mode) - float(big) for big, small in asked]
         if expected == list(left):

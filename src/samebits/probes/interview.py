@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,6 @@ class Interview:
     report: Report | None = None
     calls: int = 0
     time_s: float = 0.0
-    notes: list[str] = field(default_factory=list[str])
 
     @property
     def terms(self) -> Terms:

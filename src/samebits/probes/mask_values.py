@@ -26,9 +26,9 @@ class Scale:
 def list_scales(dtype: str) -> tuple[tuple[float, float], ...]:
     """Candidate (mask, unit) pairs of an operand format, widest first; their ratio is the room between them.
 
-    float32's range allows 2^100; 2^60 survives engines that square a number on the way. Where an engine rounds its
-    operands to float16, only 2^15 and 2^-24 (the largest power of two, the smallest subnormal) are left: a ratio of
-    2^39, in which a float32 sum has room for 2^14 units. 2^-14 is float16's smallest normal number.
+    float32's range allows 2^100. Where an engine rounds its operands to float16, only 2^15 and 2^-24 (the largest power
+    of two, the smallest subnormal) are left: a ratio of 2^39, in which a float32 sum has room for 2^14 units. 2^-14 is
+    float16's smallest normal number.
     """
     if find_format(dtype).exponent_bits >= 8:
         return ((2.0**100, 1.0), (2.0**15, 2.0**-24), (2.0**15, 2.0**-14))

@@ -15,28 +15,20 @@ def find_padding_rule(interview: Interview) -> str | None:
 
     None where no output lacks a term while another has it.
     """
-    terms = interview.terms
-    number, masks = terms.patterns
+    number, masks = interview.terms.patterns
+    phases, possible = interview.terms.phases
     for pattern, mask in enumerate(masks):
-        if mask.any() and not mask.all() and _could_exist(interview, pattern):
-            missing = int(
-                np.flatnonzero(~mask & terms.phases[1][terms.phases[0][int(np.argmax(number == pattern))]])[0]
-            )
+        place = int(np.argmax(number == pattern))
+        # Missing for being at a border, not for the place in the stride.
+        missing = np.flatnonzero(possible[phases[place]] & ~mask)
+        if mask.any() and len(missing):
             operands = interview.make_operands()
             view = interview.view_rows(operands)
             view[...] = 1.0
-            view[..., missing] = np.inf
-            value = interview.ask_by_row(operands)[0, int(np.argmax(number == pattern))]
+            view[..., missing[0]] = np.inf
+            value = interview.ask_by_row(operands)[0, place]
             return "left out" if np.isfinite(value) else "multiplied as zeros"
     return None
-
-
-def _could_exist(interview: Interview, pattern: int) -> bool:
-    """Whether the pattern lacks a term for being at a border, not for its place in the stride."""
-    terms = interview.terms
-    number, masks = terms.patterns
-    phase = terms.phases[1][terms.phases[0][int(np.argmax(number == pattern))]]
-    return bool((phase & ~masks[pattern]).any())
 
 
 def find_nan_reach(interview: Interview) -> str | None:

@@ -89,9 +89,9 @@ class Subtree:
                 new.append(subtree)
         return new
 
-    def _put_beside(self, members: npt.NDArray[np.int64], *, loose: bool = True) -> Subtree:
+    def _put_beside(self, members: npt.NDArray[np.int64]) -> Subtree:
         """A new subtree at this one's junction."""
-        aside = Subtree(members, self.anchor, self.siblings, self.whole, loose=loose and len(members) > 1)
+        aside = Subtree(members, self.anchor, self.siblings, self.whole, loose=len(members) > 1)
         self.siblings.append(aside)
         return aside
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
+from samebits.engines.catalog import ENGINES
 from samebits.errors import ArgumentError, EngineFailure, ProbeStopped, ResourceLimitError, SamebitsError
 from samebits.findings import Evidence, Invariances, OrderUse, Profile, Replay
 from samebits.probes import invariances
 from samebits.probes.interview import Interview
 from samebits.problems import Problem, format_problem
-from samebits.problems.case_file import Case, load_case
-from samebits.problems.reading import read_problem
+from samebits.problems.case_file import Case
+from samebits.problems.subject import read_subject
 from samebits.problems.terms import find_terms
 from samebits.problems.windows import name_axes
 from samebits.profiles.order_words import describe_order
@@ -35,11 +36,11 @@ Report = Callable[[str, float], None]
 # What is asked where a person names no problem: large enough for the usual kernels, small enough to be quick.
 USUAL_PROBLEM = "conv2d x=1x64x28x28 w=64x64x3x3 padding=1 bias dtype=float32"
 _ORDERS_SHOWN = 8
-# Settings whose effect on the bits is part of a profile: finding field -> engine setting -> the other value.
 # Source: TensorFlow's cuDNN wrapper reads it, as the report with seed 2 says; it has no effect on a CPU.
 _ACCUMULATOR_SETTINGS = {
     "tensorflow": "env.TF_FP16_CONV_USE_FP32_COMPUTE=0 asks cuDNN for float16 sums on a GPU; on a CPU nothing",
 }
+# Settings whose effect on the bits is part of a profile: finding field -> engine setting, its other value.
 _OTHER_SETTINGS = {"threads": ("threads", "1"), "layout": ("layout", "channels_last")}
 
 
@@ -72,7 +73,7 @@ def profile(
     """
     if not isinstance(engine, (str, Runner)):
         raise ArgumentError(f"{engine!r} is neither an engine's text nor a runner")
-    case = _as_case(subject)
+    case = read_subject(subject)
     problem = case.problem if isinstance(case, Case) else case
     _check_size(problem)
     runner = open_runner(engine, time_limit_s=time_limit_s) if isinstance(engine, str) else engine
@@ -97,16 +98,6 @@ def profile(
         if isinstance(engine, str):
             runner.close()
     return _conclude(runner.text, identity, interview, found)
-
-
-def _as_case(subject: str | Path | Problem | Case) -> Problem | Case:
-    if isinstance(subject, (Problem, Case)):
-        return subject
-    if not isinstance(subject, (str, Path)):
-        raise ArgumentError(f"a problem, its text, a case or its path is needed, not {type(subject).__name__}")
-    if isinstance(subject, Path) or subject.endswith(".npz"):
-        return load_case(subject)
-    return read_problem(subject)
 
 
 def _check_size(problem: Problem) -> None:
@@ -164,8 +155,6 @@ def _ask_invariances(interview: Interview, found: _Findings, text: str | None, t
 
 def _other_text(text: str | None, name: str) -> str | None:
     """The same engine with the other value of a setting it has."""
-    from samebits.engines.catalog import ENGINES
-
     if text is None:
         return None
     runner = parse_runner_text(text)
@@ -198,7 +187,7 @@ def _conclude(text: str, identity: Identity | None, interview: Interview, found:
         replay_case=found.replay_case,
         orders=len(uses) or None,
         order_uses=uses[:_ORDERS_SHOWN],
-        where=format_places(recipe.where) if recipe else None,  # type: ignore[arg-type]
+        where=format_places(recipe.where) if recipe else None,
         calls=interview.calls,
         time_s=round(interview.time_s, 4),
         order_calls=search.order_calls or None,
@@ -220,7 +209,7 @@ def _conclude(text: str, identity: Identity | None, interview: Interview, found:
 def _count_uses(problem: Problem, recipe: Recipe) -> list[OrderUse]:
     """Every order of the recipe, in words, with the outputs that use it; the most used first."""
     terms = find_terms(problem)
-    where = array_from_places(recipe.where, name_axes(problem), problem.out_shape)  # type: ignore[arg-type]
+    where = array_from_places(recipe.where, name_axes(problem), problem.out_shape)
     view = terms.view_result(where)
     number, masks = terms.patterns
     uses: list[OrderUse] = []
@@ -253,8 +242,7 @@ def _name_operands(search: SearchResult, problem: Problem) -> dict[str, str | No
         if name == "bias":
             continue
         if search.recipe and search.matched == 1.0:
-            role = name if name != "dy" else ("x" if "x" not in problem.operand_shapes else "w")
-            rounding = search.recipe.x if role == "x" else search.recipe.w
+            rounding = search.recipe.find_rounding(problem, name)
             named[name] = rounding.format if rounding else problem.dtype
         else:
             seen = search.operands.get(name)
@@ -289,12 +277,11 @@ def _collect_evidence(search: SearchResult) -> list[Evidence]:
         )
     for accumulator in search.accumulators:
         a, b, c = accumulator.terms
-        more = "at least " if accumulator.survives_all else ""
         evidence.append(
             Evidence(
                 "probe",
-                f"terms {a}, {b}, {c} as 1 + 2^-k - 1: 2^-{more and ''}{accumulator.fraction_bits} survives"
-                + ("" if accumulator.survives_all else ", less does not")
+                f"terms {a}, {b}, {c} as 1 + 2^-k - 1: 2^-{accumulator.fraction_bits} survives"
+                + (", nothing smaller was asked" if accumulator.survives_all else ", less does not")
                 + (f"; rounding {accumulator.mode}" if accumulator.mode else ""),
             )
         )

@@ -27,9 +27,9 @@ from samebits.profiles.order_names import name_orders
 from samebits.profiles.refining import Refiner, operand_roundings
 from samebits.profiles.replaying import Replayer, make_replayers, score_all
 from samebits.recipes.order import IN_ORDER, Key, KeyedOrder, Level, Order, TreeOrder, expand_order
-from samebits.recipes.places import places_from_array
-from samebits.recipes.recipe import Fft, Flush, FusedSum, Recipe, Rounding, Winograd
-from samebits.recipes.tree import Chain, Fused, Item, carry_sums, fuse_singles, list_terms, swap_first_pairs
+from samebits.recipes.places import Places, places_from_array
+from samebits.recipes.recipe import Bias, Fft, Flush, FusedSum, Recipe, Rounding, Winograd
+from samebits.recipes.tree import Chain, Item, carry_sums, fuse_singles, has_fused, list_terms, swap_first_pairs
 
 _LIKELY_FUSED_BITS = (24, 25, 23, 13)
 _HIDDEN_ROUNDINGS = (
@@ -220,10 +220,12 @@ def _main_accumulator(interview: Interview, found: SearchResult) -> tuple[str, s
 def _propose_transforms(interview: Interview, found: SearchResult) -> Iterator[Recipe]:
     """The transforms that reproduce the response to one source value, with all sequences of channels."""
     names = ["float32", "float16"] if interview.problem.dtype == "float16" else ["float32"]
-    biases = ["last", "rounded"] if interview.problem.bias and interview.problem.out != "float32" else ["last"]
+    biases: list[Bias] = (
+        ["last", "rounded"] if interview.problem.bias and interview.problem.out != "float32" else ["last"]
+    )
     assert found.family is not None
     impulse = Replayer(interview.problem, found.family.operands, found.family.result)
-    plain = [Recipe(algorithm=a, accumulator=Rounding(n), bias=b)  # type: ignore[arg-type]
+    plain = [Recipe(algorithm=a, accumulator=Rounding(n), bias=b)
              for a in (Fft(), Winograd(2), Winograd(4), Winograd(6)) for n in names for b in biases]  # fmt: skip
     for recipe in plain:
         if impulse.score(recipe)[0] < 1.0:
@@ -253,13 +255,13 @@ def _propose_channel_orders(depth: int) -> Iterator[Order]:
 def _propose_direct(interview: Interview, found: SearchResult) -> Iterator[Recipe]:
     """The recipe that the answers spell, then its neighbours where they leave something open."""
     problem = interview.problem
-    has_fused = any(_has_fused(t) for t in (found.orders.trees if found.orders else []))
-    accumulators = _propose_accumulators(interview, found, has_fused)
+    multi_term = any(has_fused(t) for t in (found.orders.trees if found.orders else []))
+    accumulators = _propose_accumulators(interview, found, multi_term)
     possible = set(found.product.possible) if found.product else {"fused", "rounded"}
     if "fused_reversed" in possible:
         possible.add("fused")
     products = [p for p in ("fused", "rounded") if p in possible] or ["fused", "rounded"]
-    biases = [(p, 0) for p in ("last", "first", "rounded")]
+    biases: list[tuple[Bias, int]] = [("last", 0), ("first", 0), ("rounded", 0)]
     if found.bias and found.bias.position:
         biases = [(found.bias.position, found.bias.terms)]
         if found.bias.terms == _FIRST_PAIR:
@@ -275,7 +277,7 @@ def _propose_direct(interview: Interview, found: SearchResult) -> Iterator[Recip
         for x, w in _propose_roundings(problem, found, accumulator):
             yield Recipe(
                 x=x, w=w, product=product, accumulator=accumulator, orders=tuple(orders), where=where, fused=fused,
-                bias=bias, bias_terms=bias_terms,  # type: ignore[arg-type]
+                bias=bias, bias_terms=bias_terms,
             )  # fmt: skip
 
 
@@ -332,15 +334,11 @@ def _propose_carries(interview: Interview, found: SearchResult, named: list[Orde
     return both
 
 
-def _has_fused(tree: Item) -> bool:
-    return isinstance(tree, Fused) or (isinstance(tree, Chain) and any(_has_fused(i) for i in tree.items))
-
-
-def _name_places(interview: Interview, found: SearchResult, *, swap: bool) -> tuple[list[Order], object]:
+def _name_places(interview: Interview, found: SearchResult, *, swap: bool) -> tuple[list[Order], Places]:
     terms = interview.terms
     if not found.orders or not found.orders.trees or terms.count == 1:
         return [IN_ORDER], 0
-    trees = [fuse_singles(t) if _has_fused(t) else t for t in found.orders.trees]
+    trees = [fuse_singles(t) if has_fused(t) else t for t in found.orders.trees]
     if swap:
         trees = [swap_first_pairs(t) for t in trees]
     orders, numbers = name_orders(trees, terms)
@@ -351,10 +349,10 @@ def _name_places(interview: Interview, found: SearchResult, *, swap: bool) -> tu
 
 
 def _propose_accumulators(
-    interview: Interview, found: SearchResult, has_fused: bool
+    interview: Interview, found: SearchResult, multi_term: bool
 ) -> list[tuple[Rounding, FusedSum]]:
     name, mode = _main_accumulator(interview, found)
-    if not has_fused:
+    if not multi_term:
         known = Rounding(name, mode if name != "float64" else "nearest_even")
         # A sum of one product, or two, leaves no term to ask with.
         others = [] if found.accumulators else [Rounding(n) for n in ("float16", "bfloat16", "tf32") if n != name]

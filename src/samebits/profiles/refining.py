@@ -72,7 +72,7 @@ class Refiner:
 
     @property
     def _where(self) -> npt.NDArray[np.int64]:
-        return array_from_places(self.recipe.where, self._axes, self.interview.problem.out_shape)  # type: ignore[arg-type]
+        return array_from_places(self.recipe.where, self._axes, self.interview.problem.out_shape)
 
     def _collect_missed(self) -> npt.NDArray[np.bool_]:
         """Outputs that any data set shows to be missed; more sets until a new one shows nothing new."""
@@ -219,10 +219,9 @@ class Refiner:
 
 def operand_roundings(terms: Terms, recipe: Recipe) -> Roundings:
     """Format and mode of the source's and the rows' rounding."""
-    missing = "x" if "x" not in terms.problem.operand_shapes else "w"
 
     def of(name: str) -> tuple[str, str] | None:
-        rounding = recipe.x if (missing if name == "dy" else name) == "x" else recipe.w
+        rounding = recipe.find_rounding(terms.problem, name)
         return (rounding.format, rounding.mode) if rounding else None
 
     return of(terms.source_operand), of(terms.rows_operand)
@@ -233,7 +232,7 @@ def change_orders(
 ) -> Recipe:
     """The recipe in which some outputs, a mask over the result, use what `change` makes of their order."""
     axes = name_axes(problem)
-    where = array_from_places(recipe.where, axes, problem.out_shape)  # type: ignore[arg-type]
+    where = array_from_places(recipe.where, axes, problem.out_shape)
     moved = where.copy()
     every = list(recipe.orders)
     for number in np.unique(where[cells]):

@@ -20,7 +20,17 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.errors import RecipeError
-from samebits.recipes.tree import Chain, Fused, Item, chain_halves, chain_pairs, chain_splits, flatten_chain, list_terms
+from samebits.recipes.tree import (
+    Chain,
+    Fused,
+    Item,
+    chain_halves,
+    chain_pairs,
+    chain_splits,
+    flatten_chain,
+    iterate_chains,
+    list_terms,
+)
 
 Rule = Literal["chain", "pairs", "halves", "splits", "fused"]
 RULES: tuple[Rule, ...] = ("chain", "pairs", "halves", "splits", "fused")
@@ -99,6 +109,13 @@ def expand_order(order: Order, axis_names: Sequence[str], axis_sizes: Sequence[i
     every = [c for level in columns for c in level]
     sequence = np.lexsort([np.arange(count), *every[::-1]])
     return _build(order.levels, columns, sequence)
+
+
+def list_carried_formats(order: Order) -> set[str]:
+    """The formats, other than the accumulator, that some of an order's sums are carried in."""
+    if isinstance(order, KeyedOrder):
+        return {level.format for level in order.levels} - {""}
+    return {chain.format for chain in iterate_chains(order.tree)} - {""}
 
 
 def _rank(key: Key, index: dict[str, npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:

@@ -8,7 +8,9 @@ from typing import Literal
 from samebits.errors import RecipeError
 from samebits.formats.format import FORMATS, find_format
 from samebits.formats.scalar import MODES, NEAREST_EVEN
+from samebits.problems import Problem
 from samebits.recipes.order import AS_RECIPE, IN_ORDER, Order
+from samebits.recipes.places import Places
 
 Bias = Literal["first", "after", "last", "rounded"]
 Start = Literal["zero", "product"]
@@ -39,14 +41,14 @@ class FusedSum:
 
     Every product, and the running sum, is cut toward zero to a multiple of 2^(e - fraction_bits), where e is the
     largest exponent among them; a product's exponent is the sum of its operands' exponents, not normalised. The exact
-    sum of what is left is rounded to the accumulator. With fraction_bits 0 nothing is cut.
+    sum of what is left is rounded to the accumulator. 0 fraction bits: the recipe has no multi-term additions.
     """
 
     fraction_bits: int = 0
 
     def __post_init__(self) -> None:
         if not (self.fraction_bits == 0 or 1 <= self.fraction_bits <= 28):
-            raise RecipeError(f"fused= keeps 1 to 28 fraction bits (0: all of them), not {self.fraction_bits}")
+            raise RecipeError(f"fused= keeps 1 to 28 fraction bits, not {self.fraction_bits}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class Recipe:
     product: str = "fused"
     accumulator: Rounding = Rounding("float32")
     orders: tuple[Order, ...] = (IN_ORDER,)
-    where: object = 0
+    where: Places = 0
     fused: FusedSum = FusedSum()
     bias: Bias = "last"
     bias_terms: int = 0
@@ -128,6 +130,11 @@ class Recipe:
         if self.product in FORMATS and find_format(self.product).precision > 24:
             raise RecipeError("a product's own format is at most float32")
 
+    def find_rounding(self, problem: Problem, operand: str) -> Rounding | None:
+        """What an operand (x, w or dy) is rounded to; a gradient dy takes the place of the operand that is missing."""
+        missing = "x" if "x" not in problem.operand_shapes else "w"
+        return self.x if (missing if operand == "dy" else operand) == "x" else self.w
+
     def for_order(self, number: int) -> Recipe:
         """The recipe of the sums that use one of the orders, that order's own ways applied."""
         order = self.orders[number]
@@ -136,4 +143,4 @@ class Recipe:
         bias = (own.bias, own.bias_terms) if own.bias else (self.bias, self.bias_terms)
         return replace(
             self, orders=(plain,), where=0, product=own.product or self.product, bias=bias[0], bias_terms=bias[1]
-        )  # type: ignore[arg-type]
+        )  # type: ignore[arg-type]  (an order's own bias is plain text; this constructor checks it)

@@ -41,7 +41,7 @@ def format_recipe(recipe: Recipe) -> str:
     if recipe.orders != (IN_ORDER,):
         parts.append(f"order={';'.join(format_order(o) for o in recipe.orders)}")
     if recipe.where != 0:
-        parts.append(f"where={format_places(recipe.where)}")  # type: ignore[arg-type]
+        parts.append(f"where={format_places(recipe.where)}")
     if recipe.bias != "last":
         parts.append(f"bias={recipe.bias}" + (f"/{recipe.bias_terms}" if recipe.bias_terms else ""))
     for name, default in (("via", ""), ("start", "zero"), ("padding", "skipped"), ("nan", "kept")):

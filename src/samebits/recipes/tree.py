@@ -125,6 +125,11 @@ def _join(a: Item, b: Item) -> Chain:
     return flatten_chain(Chain((a, b)))
 
 
+def has_fused(item: Item) -> bool:
+    """Whether a tree holds a multi-term addition."""
+    return isinstance(item, Fused) or (isinstance(item, Chain) and any(has_fused(p) for p in item.items))
+
+
 def fuse_singles(item: Item) -> Item:
     """The tree with every single term as a multi-term addition of its own, as the last one of a unit's steps is."""
     if isinstance(item, int):
