@@ -6,6 +6,7 @@ All four answers are computed from float64 values in which float32 products are 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -20,6 +21,7 @@ from samebits.probes.interview import Interview
 Product = Literal["fused", "fused_reversed", "rounded", "exact"]
 _SEED = 11
 _MOST_COMPARED = 256
+_MOST_ROUNDS = 12
 
 
 @dataclass(frozen=True)
@@ -90,50 +92,66 @@ def find_product_rounding(
     )
 
 
-def find_rounded_terms(
+def find_term_products(
     interview: Interview,
     pairs: list[tuple[int, int]],
     rows: np.ndarray,
     positions: np.ndarray,
     accumulator: str,
     roundings: Roundings = (None, None),
-) -> list[tuple[int, int]]:
-    """Of pairs (first term of a running sum, later term), those whose second product is rounded before it is added.
+) -> dict[tuple[int, int], Product]:
+    """Whether the second product of each pair (first term of a running sum, later term) is `fused` or `rounded`.
 
-    Every pair has a row of its own, read at several positions; two ways of rounding agree by chance about every second
-    time. Positions that lack a term say nothing about it, and pairs that no way explains are left out.
+    A pair has a row of its own, read at several positions; two ways of rounding agree by chance about every second
+    time, so pairs that are still open are asked again with other values. Pairs that no single way explains, or that no
+    position has, are left out.
     """
-    ways = {pair: {"fused", "rounded"} for pair in pairs}
+    ways: dict[tuple[int, int], set[Product]] = {pair: {"fused", "rounded"} for pair in pairs}
+    random = np.random.default_rng(_SEED)
+    for _ in range(_MOST_ROUNDS):
+        undecided = [pair for pair in pairs if len(ways[pair]) == 2]
+        for start in range(0, len(undecided), len(rows)):
+            part = dict(zip(undecided[start : start + len(rows)], rows.tolist(), strict=False))
+            for pair, seen in _ask_products(interview, part, positions, random, accumulator, roundings):
+                ways[pair] &= seen
+    return {pair: next(iter(left)) for pair, left in ways.items() if len(left) == 1}
+
+
+def _ask_products(
+    interview: Interview,
+    row_of_pair: dict[tuple[int, int], int],
+    positions: np.ndarray,
+    random: np.random.Generator,
+    accumulator: str,
+    roundings: Roundings,
+) -> Iterator[tuple[tuple[int, int], set[Product]]]:
+    """One call: of every pair and position that has both its terms, the ways that give the answer."""
     terms = interview.terms
     places = int(np.prod(terms.outputs))
     at = terms.locate_sources(positions % places)
-    random = np.random.default_rng(_SEED)
-    for start in range(0, len(pairs), len(rows)):
-        part = pairs[start : start + len(rows)]
-        operands = interview.make_operands()
-        source = operands[terms.source_operand]
-        source[...] = _draw(random, source.shape, roundings[0], source.dtype)
-        values = np.zeros((terms.groups * terms.rows, terms.count), interview.dtype)
-        drawn = _draw(random, (len(part), 2), roundings[1], interview.dtype)
-        for r, pair, two in zip(rows, part, drawn, strict=False):
-            values[r, list(pair)] = two
-        view = interview.view_rows(operands)
-        view[...] = values.reshape(view.shape)
-        answers = interview.ask_by_row(operands)
-        sources = terms.view_source(source).astype(np.float64)
-        for r, pair, two in zip(rows, part, drawn, strict=False):
-            for p, found in zip(positions, at, strict=True):
-                where = [int(found[t % terms.volume]) for t in pair]
-                if min(where) < 0 or ways[pair] == {"rounded"}:
-                    continue
-                met = [
-                    sources[r // terms.rows, p // places, t // terms.volume, i]
-                    for t, i in zip(pair, where, strict=True)
-                ]
-                products = [Fraction(float(w)) * Fraction(float(v)) for w, v in zip(two, met, strict=True)]
-                expected = _predict(products[0], products[1], accumulator, NEAREST_EVEN, interview.problem.out)
-                ways[pair] &= {name for name, value in expected.items() if value == answers[r, p]}
-    return [pair for pair in pairs if ways[pair] == {"rounded"}]
+    operands = interview.make_operands()
+    source = operands[terms.source_operand]
+    source[...] = _draw(random, source.shape, roundings[0], source.dtype)
+    values = np.zeros((terms.groups * terms.rows, terms.count), interview.dtype)
+    drawn = _draw(random, (len(row_of_pair), 2), roundings[1], interview.dtype)
+    for (pair, row), two in zip(row_of_pair.items(), drawn, strict=True):
+        values[row, list(pair)] = two
+    view = interview.view_rows(operands)
+    view[...] = values.reshape(view.shape)
+    answers = interview.ask_by_row(operands)
+    sources = terms.view_source(source).astype(np.float64)
+    for (pair, row), two in zip(row_of_pair.items(), drawn, strict=True):
+        for position, found in zip(positions, at, strict=True):
+            where = [int(found[t % terms.volume]) for t in pair]
+            if min(where) < 0:
+                continue
+            met = [
+                sources[row // terms.rows, position // places, t // terms.volume, i]
+                for t, i in zip(pair, where, strict=True)
+            ]
+            products = [Fraction(float(w)) * Fraction(float(v)) for w, v in zip(two, met, strict=True)]
+            expected = _predict(products[0], products[1], accumulator, NEAREST_EVEN, interview.problem.out)
+            yield pair, {name for name, value in expected.items() if value == answers[row, position]}
 
 
 def _predict(first: Fraction, second: Fraction, accumulator: str, mode: str, out: str) -> dict[Product, float]:

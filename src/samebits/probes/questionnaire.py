@@ -10,7 +10,8 @@ from samebits.probes.mask_values import Scale
 
 # Positions whose answers are kept one by one; all others are told apart by a digest of theirs.
 _MOST_SAMPLED = 1024
-_PAIRS_PER_ROW_CLASS = 3
+_PAIRS_PER_ROW_CLASS, _PAIRS_PER_CHOSEN_ROW = 3, 12
+_MOST_PATTERNS = 4
 _SEED = 576
 
 
@@ -82,28 +83,40 @@ class Questionnaire:
         return own[np.unique(np.concatenate([spread, first, len(own) - 1 - last]))]
 
 
-def find_agreeing_rows(interview: Interview, scale: Scale) -> npt.NDArray[np.int64]:
-    """The largest set of rows that answer the same questions alike, each question asked of all rows in one call."""
+def classify_rows(
+    interview: Interview,
+    scale: Scale,
+    rows: npt.NDArray[np.int64] | None = None,
+    positions: npt.NDArray[np.bool_] | None = None,
+) -> list[npt.NDArray[np.int64]]:
+    """Rows (default: all) parted into sets that answer the same questions alike, the largest set first.
+
+    Each question is asked of all rows in one call. The positions that have the most terms answer; of chosen positions
+    also those that lack some.
+    """
     terms = interview.terms
     count = terms.groups * terms.rows
-    if count == 1:
-        return np.zeros(1, np.int64)
+    rows = np.arange(count) if rows is None else rows
     number, masks = terms.patterns
-    widest = int(masks.sum(axis=1).argmax())
-    own = np.flatnonzero(np.tile(masks[widest], terms.depth))
-    places = np.flatnonzero(np.tile(number == widest, terms.batch))
+    pattern = np.tile(number, terms.batch)
+    asked = np.ones(terms.positions, bool) if positions is None else positions.reshape(-1)
+    widest_first = sorted(np.unique(pattern[asked]).tolist(), key=lambda p: -int(masks[p].sum()))
+    most, pairs = (1, _PAIRS_PER_ROW_CLASS) if positions is None else (_MOST_PATTERNS, _PAIRS_PER_CHOSEN_ROW)
     random = np.random.default_rng(_SEED)
-    if len(own) < 3:
-        return np.arange(count)
-    pairs = [tuple(random.choice(own, 2, replace=False)) for _ in range(_PAIRS_PER_ROW_CLASS)]
     answers: list[npt.NDArray[np.float64]] = []
-    for i, j in pairs:
-        operands = interview.make_operands()
-        values = np.zeros((count, terms.count), interview.dtype)
-        values[:, own[:: -(-len(own) // scale.capacity)]] = scale.unit
-        values[:, i], values[:, j] = scale.mask, -scale.mask
-        view = interview.view_rows(operands)
-        view[...] = values.reshape(view.shape)
-        answers.append(interview.ask_by_row(operands)[:, places])
+    for chosen in widest_first[:most]:
+        own = np.flatnonzero(np.tile(masks[chosen], terms.depth))
+        if len(own) < 3 or len(rows) == 1:
+            continue
+        for i, j in [tuple(random.choice(own, 2, replace=False)) for _ in range(pairs)]:
+            operands = interview.make_operands()
+            values = np.zeros((count, terms.count), interview.dtype)
+            values[:, own[:: -(-len(own) // scale.capacity)]] = scale.unit
+            values[:, i], values[:, j] = scale.mask, -scale.mask
+            view = interview.view_rows(operands)
+            view[...] = values.reshape(view.shape)
+            answers.append(interview.ask_by_row(operands)[np.ix_(rows, np.flatnonzero((pattern == chosen) & asked))])
+    if not answers:
+        return [rows]
     _, inverse, counts = np.unique(np.concatenate(answers, axis=1), axis=0, return_inverse=True, return_counts=True)
-    return np.flatnonzero(inverse.reshape(-1) == counts.argmax())
+    return [rows[inverse.reshape(-1) == n] for n in np.argsort(-counts, kind="stable")]

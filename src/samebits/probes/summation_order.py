@@ -13,6 +13,7 @@ the others are checked against it by a few pairs, and by whoever replays the ord
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +22,7 @@ import numpy.typing as npt
 from samebits.errors import ProbeStopped
 from samebits.probes.interview import Interview
 from samebits.probes.mask_values import Scale, choose_scale
-from samebits.probes.questionnaire import Questionnaire, find_agreeing_rows
+from samebits.probes.questionnaire import Questionnaire, classify_rows
 from samebits.probes.subtrees import Subtree, pick_pairs
 from samebits.probes.tree_shape import Junctions
 from samebits.recipes.likely import propose_likely_orders
@@ -83,7 +84,7 @@ def find_summation_orders(
         return FoundOrders([], unknown, None, ["no mask swallows units: the running sum is too wide, or is no sum"])
     if rows is None:
         try:
-            rows = find_agreeing_rows(interview, scale)
+            rows = classify_rows(interview, scale)[0]
         except ProbeStopped as stop:
             return FoundOrders([], unknown, scale, [str(stop)])
     return _Search(interview, scale, rows, positions).run()
@@ -107,7 +108,11 @@ class _Search(Questionnaire):
         self.trees: list[Item] = []
         self.members: list[npt.NDArray[np.bool_]] = []
         self.notes: list[str] = []
-        self.failed: dict[tuple[int, int], str] = {}
+        self.failed: dict[int, str] = {}
+        # Answers only ever add up: what they refuted once they refute for good, and those that agreed still agree.
+        self.refuted: set[tuple[int, int]] = set()
+        self.agreed: dict[tuple[int, int], int] = {}
+        self.kept: dict[tuple[int, int], Junctions | None] = {}
 
     def run(self) -> FoundOrders:
         try:
@@ -121,8 +126,8 @@ class _Search(Questionnaire):
         for group in groups:
             own = (self.pattern == group.digest[0]) & (self.digests == np.uint64(group.digest[1]))
             places[own] = group.order if group.exists.any() else 0
-            if group.digest in self.failed:
-                self.notes.append(f"{int(own.sum())} positions: {self.failed[group.digest]}")
+            if group.column in self.failed:
+                self.notes.append(f"{int(own.sum())} positions: {self.failed[group.column]}")
         return FoundOrders(self.trees, places.reshape(self.terms.batch, -1), self.scale, self.notes)
 
     def _solve_all(self) -> None:
@@ -131,7 +136,7 @@ class _Search(Questionnaire):
             unexplained = []
             for group in self._form_groups():
                 self._match(group)
-                if group.order < 0 and group.digest not in self.failed and group.exists.any():
+                if group.order < 0 and group.column not in self.failed and group.exists.any():
                     unexplained.append(group)
             if not unexplained:
                 return
@@ -139,14 +144,14 @@ class _Search(Questionnaire):
             try:
                 tree = self._transfer(group) or self._take_apart(group)
             except _UnreadableError as trouble:
-                self.failed[self._digest_of(group.column)] = str(trouble)
+                self.failed[group.column] = str(trouble)
                 continue
             group.digest = self._digest_of(group.column)
-            if self._explains(tree, group):
+            if self._explains(Junctions(tree, self.terms.count), group):
                 self.trees.append(tree)
                 self.members.append(group.exists)
             else:
-                self.failed[group.digest] = "the answers fit no tree"
+                self.failed[group.column] = "the answers fit no tree"
 
     def _transfer(self, group: _Group) -> Item | None:
         """A known tree with its terms renamed in ascending order, if a few pairs confirm that it is the group's."""
@@ -183,20 +188,32 @@ class _Search(Questionnaire):
 
     def _match(self, group: _Group) -> None:
         """Gives a group the first tree found that explains all its answers."""
-        for number, tree in enumerate(self.trees):
-            if (group.exists & ~self.members[number]).any():
+        for number in range(len(self.trees)):
+            pair = (group.column, number)
+            if pair in self.refuted:
                 continue
-            kept = restrict_tree(tree, group.exists)
-            if kept is not None and self._explains(kept, group):
+            junctions = self._keep(number, group)
+            if junctions is not None and self._explains(junctions, group, self.agreed.get(pair, 0)):
+                self.agreed[pair] = len(self.answers)
                 group.order = number
                 return
+            self.refuted.add(pair)
 
-    def _explains(self, tree: Item, group: _Group) -> bool:
-        junctions = Junctions(tree, self.terms.count)
+    def _keep(self, number: int, group: _Group) -> Junctions | None:
+        """A found tree with the terms that a group's positions have; None if it lacks any of them."""
+        key = (number, group.digest[0])
+        if key not in self.kept:
+            lacks = (group.exists & ~self.members[number]).any()
+            tree = None if lacks else restrict_tree(self.trees[number], group.exists)
+            self.kept[key] = None if tree is None else Junctions(tree, self.terms.count)
+        return self.kept[key]
+
+    def _explains(self, junctions: Junctions, group: _Group, since: int = 0) -> bool:
+        """Whether a tree gives the group's answers, those from number `since` on."""
         if len(junctions.sequence) != int(group.exists.sum()):
             return False
         by_pivot: dict[tuple[int, int], list[int]] = {}
-        for pivot, other, units in self.answers:
+        for pivot, other, units in itertools.islice(self.answers, since, None):
             if group.exists[pivot] and group.exists[other]:
                 by_pivot.setdefault((pivot, units), []).append(other)
         for (pivot, units), others in list(by_pivot.items())[:_MOST_PIVOTS_MATCHED]:
@@ -244,8 +261,13 @@ class _Search(Questionnaire):
             self.units[units] = marks
         self.ask([(a, b, units) for a, b in pairs])
         present = self.units[units] & group.exists
-        for order in propose_likely_orders(self.terms.axis_names, self.terms.axis_sizes):
-            tree = restrict_tree(expand_order(order, self.terms.axis_names, self.terms.axis_sizes), group.exists)
+        # In a sum cut into blocks, the first term's junctions end where blocks do.
+        ends = {b: int(present.sum()) - self._read(a, b, units, group) for a, b in pairs if a == members[0]}
+        inner = {b: end for b, end in ends.items() if end < present.sum()}
+        block = math.gcd(*(end for b, end in inner.items() if end != np.searchsorted(members, b) + 1))
+        names, sizes = self.terms.axis_names, self.terms.axis_sizes
+        for order in propose_likely_orders(names, sizes, blocks=(block,) if self._fits_whole(group) and block else ()):
+            tree = restrict_tree(expand_order(order, names, sizes), group.exists)
             if tree is None:
                 continue
             junctions = Junctions(tree, self.terms.count)

@@ -14,8 +14,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from samebits.errors import ProbeStopped
 from samebits.probes.interview import Interview
-from samebits.probes.product_rounding import Roundings, find_rounded_terms
+from samebits.probes.mask_values import choose_scale
+from samebits.probes.product_rounding import Roundings, find_term_products
+from samebits.probes.questionnaire import classify_rows
 from samebits.probes.summation_order import find_summation_orders
 from samebits.problems import Problem
 from samebits.problems.operands import make_normal
@@ -28,14 +31,15 @@ from samebits.recipes.places import array_from_places, places_from_array
 from samebits.recipes.recipe import Recipe
 from samebits.recipes.tree import Chain, Item, list_terms
 
-# Two ways of rounding agree on an output by chance about every second time.
-_MOST_DATA_SETS = 6
+# Two ways of rounding agree on an output by chance about every second time: small problems can afford to be sure.
+_LEAST_DATA_SETS = 6
+_MOST_DATA_SETS = 24
+_MOST_REPLAYED_PRODUCTS = 4e9
 _LEAST_DENSITY = 0.1
 _LEAST_LINE_DENSITY = 0.2
 _LEAST_SOLVED = 0.02
 _POSITIONS_PER_TERM = 24
 _MOST_ROUNDS = 8
-_MOST_SINGLE_QUESTIONS = 4000
 _MOST_PRODUCTS = 1e9
 
 
@@ -64,7 +68,29 @@ class Refiner:
             missed = self._score_all(better)
             if int(missed.sum()) < fewest:
                 best, fewest = better, int(missed.sum())
-        return best
+        return self._unify_rows(best)
+
+    def _unify_rows(self, recipe: Recipe) -> Recipe:
+        """One order for a whole row wherever one of the row's own misses no more: the others fitted by chance."""
+        terms = find_terms(self.interview.problem)
+        where = array_from_places(recipe.where, self._axes, self.interview.problem.out_shape)
+        used = np.stack([terms.view_result(where == n).sum(axis=(2, 3)) for n in range(len(recipe.orders))])
+        likeliest = np.argsort(-used, axis=0, kind="stable")
+        open_ = (used > 0).sum(axis=0) > 1
+        before = terms.view_result(self._score_all(recipe)).sum(axis=(2, 3))
+        for place in range(int((used > 0).sum(axis=0).max())):
+            chosen = likeliest[place]
+            trial = where.copy()
+            view = terms.view_result(trial)
+            view[...] = np.where(open_[:, :, None, None], chosen[:, :, None, None], view)
+            missed = terms.view_result(self._score_all(_use_orders(self.interview.problem, recipe, trial)))
+            better = open_ & (missed.sum(axis=(2, 3)) <= before)
+            view = terms.view_result(where)
+            view[...] = np.where(better[:, :, None, None], chosen[:, :, None, None], view)
+            open_ &= ~better
+            if not open_.any():
+                break
+        return _use_orders(self.interview.problem, recipe, where)
 
     @property
     def _axes(self) -> tuple[str, ...]:
@@ -75,16 +101,15 @@ class Refiner:
         return array_from_places(self.recipe.where, self._axes, self.interview.problem.out_shape)
 
     def _collect_missed(self) -> npt.NDArray[np.bool_]:
-        """Outputs that any data set shows to be missed; more sets until a new one shows nothing new."""
+        """Outputs that any data set shows to be missed, on as many sets as the problem's size allows."""
         missed = self._score_all(self.recipe)
-        while missed.any() and len(self.replayers) < _MOST_DATA_SETS:
+        affordable = int(_MOST_REPLAYED_PRODUCTS / self.interview.problem.multiply_adds)
+        most = min(_MOST_DATA_SETS, max(_LEAST_DATA_SETS, affordable))
+        while missed.any() and len(self.replayers) < most:
             operands = make_normal(self.interview.problem, 1000 + len(self.replayers))
             result = self.interview.ask(operands)
             self.replayers.append(Replayer(self.interview.problem, operands, result))
-            new = self.replayers[-1].score(self.recipe)[2]
-            if not (new & ~missed).any() and len(self.replayers) > 2:
-                break
-            missed |= new
+            missed |= self.replayers[-1].score(self.recipe)[2]
         return missed
 
     def _score_all(self, recipe: Recipe) -> npt.NDArray[np.bool_]:
@@ -146,30 +171,32 @@ class Refiner:
             yield Own(product=product, bias=bias)
 
     def _ask_products(self, missed: npt.NDArray[np.bool_]) -> Recipe | None:
-        """The trees of missed outputs with those terms set apart whose products are rounded by themselves."""
-        if self.recipe.product != "fused" or self.recipe.accumulator.mode != "nearest_even":
+        """The trees of missed outputs with the terms told apart whose products are rounded before they are added."""
+        if self.recipe.product not in ("fused", "rounded") or self.recipe.accumulator.mode != "nearest_even":
             return None
         terms = find_terms(self.interview.problem)
-        view = terms.view_result(missed)
-        rows = np.flatnonzero(view.any(axis=(2, 3)).reshape(-1))
         apart: dict[Order, Order] = {}
         for number in np.unique(self._where[missed]):
-            positions = np.flatnonzero((view & (terms.view_result(self._where) == number)).any(axis=(0, 1)).reshape(-1))
+            view = terms.view_result(missed & (self._where == number))
+            rows = np.flatnonzero(view.any(axis=(2, 3)).reshape(-1))
+            positions = np.flatnonzero(view.any(axis=(0, 1)).reshape(-1))
             exists = _find_terms_of(terms, positions)
-            tree = expand_order(self.recipe.orders[number], terms.axis_names, terms.axis_sizes)
+            order = self.recipe.orders[number]
+            tree = expand_order(order, terms.axis_names, terms.axis_sizes)
             pairs = [(a, b) for a, b in _list_joins(tree) if exists[a] and exists[b]]
-            spread = positions[:: -(-len(positions) // _POSITIONS_PER_TERM)]
-            found = find_rounded_terms(
+            found = find_term_products(
                 self.interview,
                 pairs,
                 rows,
-                spread,
+                positions[:: -(-len(positions) // _POSITIONS_PER_TERM)],
                 self.recipe.accumulator.format,
                 operand_roundings(terms, self.recipe),
             )
-            if found:
-                order = self.recipe.orders[number]
-                apart[order] = TreeOrder(_set_apart(tree, {b for _, b in found}), order.own)
+            fused = (order.own.product or self.recipe.product) == "fused"
+            others = {b for (_, b), way in found.items() if way == ("rounded" if fused else "fused")}
+            if others:
+                rounded = others if fused else {b for _, b in _list_joins(tree)} - others
+                apart[order] = TreeOrder(_set_apart(tree, rounded), replace(order.own, product="fused"))
         return self._accept(missed, apart) if apart else None
 
     def _ask_orders(self, missed: npt.NDArray[np.bool_]) -> Recipe | None:
@@ -182,17 +209,26 @@ class Refiner:
         if key in self.asked_again or (len(rows) == terms.groups * terms.rows and positions.all()):
             return None
         self.asked_again.add(key)
-        candidate = self._ask_rows(self.recipe, self._box(missed), rows)
-        if self._score_all(candidate).sum() < missed.sum():
-            return candidate
-        if len(rows) > 1 and len(rows) * terms.count <= _MOST_SINGLE_QUESTIONS:
-            # Rows that answer otherwise than each other are asked one by one.
-            for row in rows:
-                own = np.zeros_like(missed)
-                flat = terms.view_result(own)
-                flat[row // terms.rows, row % terms.rows] = view[row // terms.rows, row % terms.rows]
-                candidate = self._ask_rows(candidate, own, np.array([row]))
+        box = self._box(missed)
+        candidate = self.recipe
+        for alike in self._classify_rows(rows, positions):
+            cells = np.zeros_like(missed)
+            flat, own = terms.view_result(cells), terms.view_result(box)
+            at = (alike // terms.rows, alike % terms.rows)
+            flat[at] = own[at]
+            changed = self._ask_rows(candidate, cells, alike)
+            if len(alike) == 1 or self._score_all(changed).sum() <= self._score_all(candidate).sum():
+                candidate = changed
         return candidate if candidate != self.recipe else None
+
+    def _classify_rows(
+        self, rows: npt.NDArray[np.int64], positions: npt.NDArray[np.bool_]
+    ) -> list[npt.NDArray[np.int64]]:
+        try:
+            scale = choose_scale(self.interview)
+            return [rows] if scale is None else classify_rows(self.interview, scale, rows, positions)
+        except ProbeStopped:
+            return [rows]
 
     def _ask_rows(self, recipe: Recipe, cells: npt.NDArray[np.bool_], rows: npt.NDArray[np.int64]) -> Recipe:
         """The recipe with the orders that some rows answer with, on those of the cells whose position has one."""
@@ -240,12 +276,14 @@ def change_orders(
         if order not in every:
             every.append(order)
         moved[cells & (where == number)] = every.index(order)
-    used, numbers = np.unique(moved, return_inverse=True)
-    return replace(
-        recipe,
-        orders=tuple(every[n] for n in used),
-        where=places_from_array(numbers.reshape(moved.shape), axes),
-    )
+    return _use_orders(problem, replace(recipe, orders=tuple(every)), moved)
+
+
+def _use_orders(problem: Problem, recipe: Recipe, where: npt.NDArray[np.int64]) -> Recipe:
+    """The recipe with its orders at other places, those that no output uses left out."""
+    used, numbers = np.unique(where, return_inverse=True)
+    places = places_from_array(numbers.reshape(where.shape), name_axes(problem))
+    return replace(recipe, orders=tuple(recipe.orders[n] for n in used), where=places)
 
 
 def _find_terms_of(terms: Terms, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

@@ -15,9 +15,12 @@ _RULES: tuple[Rule, ...] = ("halves", "pairs", "splits")
 
 
 def propose_likely_orders(
-    axis_names: Sequence[str], axis_sizes: Sequence[int], like: Item | None = None
+    axis_names: Sequence[str], axis_sizes: Sequence[int], like: Item | None = None, blocks: Sequence[int] = ()
 ) -> Iterator[KeyedOrder]:
-    """Keyed orders over the axes; with `like`, a tree to be named, those that its shape rules out are left out."""
+    """Keyed orders over the axes; with `like`, a tree to be named, those that its shape rules out are left out.
+
+    `blocks` are sizes of blocks to try before the usual ones.
+    """
     count, depth = int(np.prod(axis_sizes, dtype=np.int64)), axis_sizes[0]
     tree = like if like is not None else Chain((Chain((0, 1)), Chain((2, 3))))
     first, *spatial = axis_names
@@ -33,8 +36,8 @@ def propose_likely_orders(
         for base in plain[:2]:
             yield KeyedOrder((Level((Key(EVERY_AXIS, size),)), Level((Key(EVERY_AXIS),), "fused")))
             yield KeyedOrder((Level((*base[:-1], Key(base[-1].axis, size))), Level((base[-1],), "fused")))
-    for block in _BLOCKS:
-        if block >= count:
+    for block in (*blocks, *_BLOCKS):
+        if not 1 < block < count:
             continue
         yield KeyedOrder((Level((Key(EVERY_AXIS, block),)), Level((Key(EVERY_AXIS),))))
         yield from _propose_lanes(block)

@@ -1,0 +1,41 @@
+"""Single rows and outputs that are added or rounded otherwise: tails of kernels, planted, and found whole."""
+
+import numpy as np
+import pytest
+
+from samebits.emulators import Emulator, emulate
+from samebits.probes.interview import Interview
+from samebits.problems import parse_problem_text
+from samebits.problems.operands import make_normal
+from samebits.profiles import search_recipe
+from samebits.recipes import parse_recipe
+
+TAILS = [
+    # Three last rows, each with an order of its own, as kernels have them that peel rows to an aligned address.
+    (
+        "conv2d x=1x5x12x12 w=11x5x3x3 dtype=float32",
+        "order=k/16|k;k%4|k;k%8|k;pairs:k where=c_out(0*8,1*1,2*1,3*1)",
+    ),
+    # One position whose sums are lanes in some rows, and products rounded there.
+    (
+        "conv2d x=1x5x12x12 w=6x5x3x3 padding=1 dtype=float64",
+        "acc=float64 order=c,kh,kw;k%4|k!product=rounded where=c_out(oh(0*11,ow(0*11,1*1)*1)*3,0*3)",
+    ),
+    # Products rounded but for a few terms in the last row.
+    (
+        "conv2d x=2x4x9x9 w=5x4x2x2 dtype=float64",
+        "acc=float64 product=fused order=tree:0+(1)+(2)+(3)+4+(5)+(6)+(7)+8+[(9)]*7@1;k where=c_out(0*1,1*4)",
+    ),
+    # The healthy twin: nothing is refined where nothing is missed.
+    ("conv2d x=2x4x9x9 w=5x4x2x2 dtype=float64", "acc=float64 order=kh,kw,c"),
+]
+
+
+@pytest.mark.parametrize(("problem", "recipe"), TAILS)
+def test_planted_tails_are_found_and_replayed_on_data_not_used_to_find_them(problem, recipe):
+    problem, planted = parse_problem_text(problem), parse_recipe(f"direct {recipe}")
+    found = search_recipe(Interview(Emulator(planted), problem))
+    assert found.recipe is not None
+    for seed in range(70, 80):
+        operands = make_normal(problem, seed)
+        np.testing.assert_array_equal(emulate(problem, found.recipe, operands), emulate(problem, planted, operands))
