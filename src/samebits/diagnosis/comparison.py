@@ -102,7 +102,7 @@ def compare(
     case = read_subject(subject)
     problem = case.problem if isinstance(case, Case) else case
     say = report or (lambda what, share: None)
-    _check_memory(problem, len(on) + 2)
+    check_memory(problem, len(on) + 2)
     runners = _open_all(on, time_limit_s)
     try:
         exact = _prepare(problem, make_exact(problem, seed), "exact integers", say)
@@ -150,7 +150,7 @@ def _check_arguments(on: Sequence[str | Runner], data: str, seed: int, time_limi
             raise ArgumentError(f"{runner!r} is neither an engine's text nor a runner")
 
 
-def _check_memory(problem: Problem, sides: int) -> None:
+def check_memory(problem: Problem, sides: int) -> None:
     """Raises ResourceLimitError if operands, truth, bound and results would not fit in what is free now."""
     operands = sum(math.prod(s) for s in problem.operand_shapes.values()) * 8 * 3
     results = math.prod(problem.out_shape) * 8 * (4 + sides)
@@ -225,7 +225,7 @@ def _conclude(bench: _Bench, exact: _Bench, ran: list[_Ran], data: str) -> Compa
         data=data,
         outputs=bench.truth.values.size,
         reduction_length=problem.reduction_length,
-        truth=_few_values(bench.truth.values),
+        truth=few_values(bench.truth.values),
         settled=bench.truth.settled,
         sides=sides,
         differences=differences,
@@ -259,7 +259,7 @@ def _judge(bench: _Bench, exact: _Bench, ran: _Ran) -> Side:
         recipe=attribution.recipe if attribution else None,
         replay=attribution.replay if attribution else None,
         error=summarize_error(distances, truth) if distances else None,
-        values=_few_values(result),
+        values=few_values(result),
         worst=find_worst(problem, result, truth, distances) if distances and result is not None else None,
         where=describe_places(problem, distances.over_bound > 1.0) if distances else None,
         exact_data=on_exact,
@@ -286,7 +286,7 @@ def _judge_exact(exact: _Bench, result: np.ndarray) -> tuple[ExactData, bool]:
     return found, not distances.within_bound
 
 
-def _few_values(values: np.ndarray | None) -> list[float | None] | None:
+def few_values(values: np.ndarray | None) -> list[float | None] | None:
     if values is None or values.size > FEW_OUTPUTS:
         return None
     return [float(v) for v in values.ravel()]

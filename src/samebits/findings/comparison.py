@@ -9,6 +9,7 @@ import msgspec
 from samebits.findings.verdicts import Verdict
 
 EvidenceKind = Literal["replay", "probe", "structure", "statistic", "setting"]
+Certainty = Literal["bits", "bounds", "statistics", "open"]
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -73,7 +74,8 @@ class Failure(msgspec.Struct, frozen=True):
 class Side(msgspec.Struct, frozen=True, kw_only=True):
     """One of the results that are compared, an engine's or a recorded one.
 
-    `where` says in words which outputs are beyond their bound.
+    `where` says in words which outputs are beyond their bound; `says` what the side does, as the predicate of a
+    sentence, and `certainty` how that is known: by `bits`, by `bounds`, by `statistics`; null where it is not.
     """
 
     name: str
@@ -83,6 +85,8 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, str] = {}
     verdict: Verdict
     cause: str | None = None
+    says: str | None = None
+    certainty: Certainty | None = None
     recipe: str | None = None
     replay: Replay | None = None
     error: Error | None = None
@@ -105,13 +109,14 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Fix(msgspec.Struct, frozen=True):
-    """A setting that was seen to change the verdict."""
+    """A setting or change that makes the sides agree: tried (`verified`), or by what `source` says."""
 
     engine: str
     setting: str
     why: str
     verified: bool
     verdict_after: Verdict | None
+    source: str | None = None
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):

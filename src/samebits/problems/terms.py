@@ -28,7 +28,11 @@ _SPATIAL = {1: "w", 2: "hw", 3: "dhw"}
 
 @dataclass(frozen=True)
 class Terms:
-    """Sizes and views; `of(problem)` makes one. All views share memory with the array they are made from."""
+    """Sizes and views; `find_terms` makes one. All views share memory with the array they are made from.
+
+    `axes` say which source index an output's term reads. They are the problem's own; with others in their place the
+    same operands make another function of the same shape.
+    """
 
     problem: Problem
     form: Form
@@ -41,6 +45,7 @@ class Terms:
     spans: tuple[int, ...]
     outputs: tuple[int, ...]
     source_sizes: tuple[int, ...]
+    axes: tuple[Axis, ...]
 
     @property
     def volume(self) -> int:
@@ -93,7 +98,7 @@ class Terms:
     @functools.cached_property
     def reaches(self) -> tuple[npt.NDArray[np.int64], ...]:
         """Per spatial axis, [outputs, spans]: the source index that an output's term reads, -1 where it has none."""
-        return tuple(_reach(self.form, a) for a in self.problem.axes)
+        return tuple(_reach(self.form, a) for a in self.axes)
 
     @functools.cached_property
     def patterns(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
@@ -115,7 +120,7 @@ class Terms:
         """
         number = np.zeros(1, np.int64)
         masks = np.ones((1, 1), bool)
-        for a, span, size in zip(self.problem.axes, self.spans, self.outputs, strict=True):
+        for a, span, size in zip(self.axes, self.spans, self.outputs, strict=True):
             if self.form == "scatter":
                 offset = np.arange(size)[:, None] + a.pad_begin - np.arange(span)[None, :] * a.dilation
                 possible = offset % a.stride == 0
@@ -150,12 +155,14 @@ def find_terms(problem: Problem) -> Terms:
     if problem.direction == "grad_weight":
         return Terms(
             problem, "filter", small_name, large_name,
-            g, channels_small // g, per_group, n, small, kernel, large,
+            g, channels_small // g, per_group, n, small, kernel, large, problem.axes,
         )  # fmt: skip
     source = "x" if problem.direction == "forward" else "dy"
     if (problem.direction == "forward") != problem.is_transposed:
-        return Terms(problem, "gather", "w", source, g, channels_small // g, n, per_group, kernel, small, large)
-    return Terms(problem, "scatter", "w", source, g, per_group, n, channels_small // g, kernel, large, small)
+        rows, depth, outputs, sizes = channels_small // g, per_group, small, large
+        return Terms(problem, "gather", "w", source, g, rows, n, depth, kernel, outputs, sizes, problem.axes)
+    rows, depth, outputs, sizes = per_group, channels_small // g, large, small
+    return Terms(problem, "scatter", "w", source, g, rows, n, depth, kernel, outputs, sizes, problem.axes)
 
 
 def _reach(form: Form, a: Axis) -> npt.NDArray[np.int64]:

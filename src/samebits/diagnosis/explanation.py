@@ -1,0 +1,191 @@
+"""Explaining recorded results: the verdict, the guilty side, the cause and the proof, without any engine."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from samebits.bounds import bound_errors, bound_narrowest_errors
+from samebits.contraction.magnitudes import sum_magnitudes
+from samebits.diagnosis.advice import advise
+from samebits.diagnosis.comparison import Report, check_memory, few_values
+from samebits.diagnosis.explanation_summary import summarize_explained
+from samebits.diagnosis.judging import Measured, judge_all, judge_side
+from samebits.diagnosis.lineup import Explanation, LineUp
+from samebits.diagnosis.measuring import (
+    compare_results,
+    find_worst,
+    mark_differing_bits,
+    measure_distances,
+    summarize_error,
+)
+from samebits.diagnosis.places import describe_places
+from samebits.diagnosis.regions import explain_noise, explain_region, explain_values
+from samebits.errors import CaseFileError
+from samebits.findings import Comparison, Evidence, Side
+from samebits.formats.format import find_format
+from samebits.problems import Problem, format_problem
+from samebits.problems.case_file import Case, load_case
+from samebits.recipes.text import format_recipe
+from samebits.suspects import Study
+from samebits.truth import Truth, compute_truth
+from samebits.version import VERSION
+
+_CERTAIN = {
+    "bits": "bits prove it",
+    "bounds": "bounds prove it",
+    "statistics": "statistics suggest it; recording the arrays of a smaller case may let bits prove it",
+    "open": "cannot tell",
+}
+# Within the bound, losing so large a part of the digits only says that the sums cancel.
+_HALF = 0.5
+
+
+def explain_case(subject: str | Path | Case, *, report: Report | None = None) -> Comparison:
+    """Judges the recorded results of a case and names what made each differ from the truth.
+
+    Suspects are tried by replay, cheapest and likeliest first, on a sample of outputs before all of them. Raises
+    CaseFileError for a case without results, and what loading a case raises.
+    """
+    case = subject if isinstance(subject, Case) else load_case(subject)
+    if not case.results:
+        raise CaseFileError(
+            "the case has operands but no result to explain: store one as `a`, two as `a` and `b`; to run engines on it,"
+            " samebits compare CASE --on ENGINE"
+        )
+    problem, operands = case.problem, case.operands
+    say = report or (lambda what, share: None)
+    check_memory(problem, len(case.results) + 2)
+    truth = compute_truth(problem, operands, progress=lambda share: say("computing the truth", share))
+    magnitudes = sum_magnitudes(problem, operands, progress=lambda share: say("bounding errors", share))
+    bound = bound_errors(problem, operands, truth.values, magnitudes=magnitudes)
+    sides: list[Side] = []
+    for name, result in case.results.items():
+        twin = next((s for s, r in zip(sides, case.results.values(), strict=False) if _same(r, result)), None)
+        if twin is not None:
+            sides.append(_rename(twin, name))
+            continue
+        study = Study(problem, operands, result, truth.values, bound, magnitudes)
+        sides.append(_explain_side(study, truth, name, say))
+    return _conclude(problem, truth, list(case.results.items()), sides)
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    return not mark_differing_bits(a, b).any()
+
+
+def _rename(side: Side, name: str) -> Side:
+    return msgspec.structs.replace(side, name=name)
+
+
+def _explain_side(study: Study, truth: Truth, name: str, say: Report) -> Side:
+    problem, result = study.problem, study.result
+    distances = measure_distances(problem, result, study.truth, study.bound)
+    differs = bool(mark_differing_bits(result, study.truth).any())
+    narrowest = bound_narrowest_errors(problem, study.truth, study.magnitudes)
+    verdict, evidence = judge_side(problem, Measured(None, False, distances, differs, distances.mark_beyond(narrowest)))
+    found = line_up(study, lambda what, share: say(f"{name[:40]}: {what}", share)) if differs else None
+    if found is None and verdict == "rounding":
+        found = _explain_rounding()
+    if found is not None:
+        verdict = found.verdict
+        evidence = [*found.evidence, *_say_certainty(found), *evidence]
+    elif verdict == "undecided":
+        evidence = [*evidence, _say_what_to_do(problem)]
+    cause = found.cause if found else None
+    if verdict == "rounding" and cause == "summation-order" and _cancels(study):
+        cause = "ill-conditioned"
+    return Side(
+        name=name,
+        engine=None,
+        verdict=verdict,
+        cause=cause,
+        says=found.says if found else None,
+        certainty=found.certainty if found else None,
+        recipe=format_recipe(found.recipe) if found and found.recipe else None,
+        replay=found.replay if found else None,
+        error=summarize_error(distances, study.truth),
+        values=few_values(result),
+        worst=find_worst(problem, result, study.truth, distances),
+        where=describe_places(problem, distances.over_bound > 1.0),
+        evidence=evidence,
+    )
+
+
+def line_up(study: Study, say: Report) -> Explanation | None:
+    """The explanation of one result that differs from the truth; None where no suspect fits."""
+    values = explain_values(study)
+    if values is not None and values.cause != "overflow":
+        return values
+    suspects = LineUp(study, say)
+    found = suspects.run()
+    if values is not None:
+        # Which arithmetic overflows is known only if its bits were replayed.
+        if found is None or found.certainty != "bits":
+            return values
+        found.cause, found.evidence = values.cause, found.evidence + values.evidence
+    if found is not None and found.certainty == "bits" and found.cause == "low-precision-accumulator":
+        if (np.isfinite(study.truth) & ~np.isfinite(study.result)).any():
+            found.cause = "overflow"
+    if found is None or found.certainty == "statistics":
+        found = explain_region(study, suspects) or suspects.run_fitted() or found
+    return found or explain_noise(study)
+
+
+def _explain_rounding() -> Explanation:
+    return Explanation(
+        "rounding", "summation-order", "adds the declared products in an order of its own", "bounds",
+        evidence=[Evidence("statistic", "no suspect comes closer to it than the truth does: its errors are rounding noise")],
+    )  # fmt: skip
+
+
+def _cancels(study: Study) -> bool:
+    """Whether the whole result lost half its digits although every output is within its bound."""
+    truth = study.truth.astype(np.float64)
+    with np.errstate(all="ignore"):
+        away = np.linalg.norm(study.result.astype(np.float64) - truth) / np.linalg.norm(truth)
+    return bool(away > 2.0 ** (-find_format(study.problem.out).precision * _HALF))
+
+
+def _say_certainty(found: Explanation) -> list[Evidence]:
+    kind = "replay" if found.certainty == "bits" else "statistic"
+    excluded = max(found.tried - 1 - len(found.others), 0)
+    says = _CERTAIN[found.certainty]
+    if excluded:
+        says += f"; {excluded} other suspects do not fit"
+    said = [Evidence(kind, says)]
+    if found.others:
+        said.append(Evidence("statistic", f"these data cannot tell it from: {'; '.join(found.others[:3])}"))
+    return said
+
+
+def _say_what_to_do(problem: Problem) -> Evidence:
+    return Evidence(
+        "statistic",
+        "cannot tell: no suspect fits; to find out, put the engine itself to it: samebits compare"
+        f' "{format_problem(problem)}" --on ENGINE, which tries exact integers and probes how it adds',
+    )
+
+
+def _conclude(problem: Problem, truth: Truth, results: list[tuple[str, np.ndarray]], sides: list[Side]) -> Comparison:
+    differences = [compare_results(problem, a, b) for a, b in itertools.combinations(results, 2)]
+    verdict = judge_all([s.verdict for s in sides], differences)
+    guilty = [s for s in sides if s.verdict == verdict] or sides
+    return Comparison(
+        problem=format_problem(problem),
+        verdict=verdict,
+        cause=guilty[0].cause,
+        summary=summarize_explained(verdict, sides),
+        data="recorded",
+        outputs=truth.values.size,
+        reduction_length=problem.reduction_length,
+        truth=few_values(truth.values),
+        settled=truth.settled,
+        sides=sides,
+        differences=differences,
+        fixes=advise([s.cause for s in guilty if s.cause]),
+        samebits_version=VERSION,
+    )

@@ -1,0 +1,334 @@
+"""The line-up: suspects tried by replay against one recorded result, until one explains it.
+
+A suspect explains better than the declared function if its prediction is closer to the result: rounding noise of
+another order is independent of a suspect's error, so that for a healthy result the truth itself is always the closest.
+No tolerance is involved in the choice; what is chosen is then held against every output and its bound, or replayed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.bounds import accumulator_format
+from samebits.diagnosis.measuring import mark_differing_bits
+from samebits.emulators import emulate
+from samebits.errors import RecipeError
+from samebits.findings import Certainty, Evidence, Replay, Verdict
+from samebits.formats.format import find_format
+from samebits.recipes.recipe import Recipe
+from samebits.recipes.text import format_recipe
+from samebits.suspects import (
+    Sample,
+    Study,
+    Suspect,
+    list_finishing_suspects,
+    list_fitted_suspects,
+    list_geometry_suspects,
+    list_layout_suspects,
+    list_operand_recipes,
+    list_operand_suspects,
+    list_order_suspects,
+    list_recipe_suspects,
+    list_transform_suspects,
+)
+from samebits.suspects.study import Floats
+
+Report = Callable[[str, float], None]
+# A quarter of the energy: half of the distance.
+_EXPLAINS = 0.5
+_TIE = 1 + 1e-9
+_MOST_CHARGED = 8
+_FEWEST_TELLING = 20
+_MOST_REPLAYED_PRODUCTS = 3e9
+_TINY_ROWS, _TINY_POSITIONS = 4, 24
+_RECIPE_ROWS, _RECIPE_POSITIONS = 8, 64
+
+
+@dataclass
+class Explanation:
+    """What the line-up found for one result.
+
+    `certainty`: `bits` (replayed), `bounds` (every output is within the bound of the suspect's function, not of the
+    declared one), `statistics`, or `open`. `others` are suspects that the data cannot tell from the one named.
+    """
+
+    verdict: Verdict
+    cause: str | None = None
+    says: str = ""
+    certainty: Certainty = "open"
+    recipe: Recipe | None = None
+    replay: Replay | None = None
+    tried: int = 0
+    others: list[str] = field(default_factory=list[str])
+    evidence: list[Evidence] = field(default_factory=list[Evidence])
+
+
+@dataclass
+class LineUp:
+    """One study being gone through; `tried` counts suspects."""
+
+    study: Study
+    report: Report
+    tried: int = 0
+    within: bool = False
+
+    def run(self) -> Explanation | None:
+        """The suspect that explains the result, or None where none does."""
+        study = self.study
+        sample = study.choose_sample()
+        self.within = self._is_within_bound()
+        if self.within:
+            healthy = self._prove_order()
+            if healthy:
+                return healthy
+        found = self._try_functions(self._list_functions(), sample)
+        if found is not None:
+            return found
+        if self.is_as_close_as_a_plain_sum(sample):
+            return self._try_recipes(list_transform_suspects(study.problem), sample)
+        return self._try_recipes(list_recipe_suspects(study.problem), sample)
+
+    def run_fitted(self) -> Explanation | None:
+        """Suspects with free numbers; asked when nothing else fits."""
+        return self._try_functions(list_fitted_suspects(self.study.problem), self.study.choose_sample())
+
+    def _try_functions(self, suspects: Iterable[Suspect], sample: Sample) -> Explanation | None:
+        """The closest of the suspects that explain better than the declared function and all outputs."""
+        declared = self._measure(sample, sample.pick(self.study.truth).astype(np.float64))
+        ranked = self._rank(suspects, sample, declared)
+        for suspect, distance in ranked[:_MOST_CHARGED]:
+            found = self._convict(suspect, [s for s, d in ranked if d <= distance * _TIE and s is not suspect])
+            if found:
+                return found
+        return None
+
+    def _is_within_bound(self) -> bool:
+        return bool((np.abs(_finite_difference(self.study.result, self.study.truth)) <= self.study.bound).all())
+
+    def _list_functions(self) -> Iterator[Suspect]:
+        problem = self.study.problem
+        return itertools.chain(
+            list_operand_suspects(problem),
+            list_finishing_suspects(problem),
+            list_geometry_suspects(problem),
+            list_layout_suspects(problem),
+        )
+
+    def _measure(self, sample: Sample, predicted: Floats) -> float:
+        """The root of the mean squared distance of a prediction, in shares of each output's sum of magnitudes."""
+        given = sample.pick(self.study.result).astype(np.float64)
+        scale = sample.pick(self.study.magnitudes)
+        usual = float(np.mean(scale[np.isfinite(scale)])) if np.isfinite(scale).any() else 1.0
+        scale = np.maximum(scale, usual / 256 or 1e-300)
+        with np.errstate(all="ignore"):
+            away = np.abs(given - predicted) / scale
+        away[(given == predicted) | (np.isnan(given) & np.isnan(predicted))] = 0.0
+        away = np.minimum(np.nan_to_num(away, nan=1.0, posinf=1.0), 1.0)
+        return float(np.sqrt(np.mean(away**2)))
+
+    def _rank(self, suspects: Iterable[Suspect], sample: Sample, declared: float) -> list[tuple[Suspect, float]]:
+        """Suspects that explain better than the declared function, the closest first; ties as they come."""
+        ranked: list[tuple[Suspect, float]] = []
+        for suspect in suspects:
+            self.tried += 1
+            if self.tried % 8 == 0:
+                self.report(f"trying suspect {self.tried}", 0.0)
+            predicted = suspect.predict(self.study, sample)
+            if predicted is None:
+                continue
+            distance = self._measure(sample, predicted)
+            if distance < _EXPLAINS * declared:
+                ranked.append((suspect, distance))
+        return sorted(ranked, key=lambda pair: pair[1])
+
+    def _convict(self, suspect: Suspect, ties: list[Suspect]) -> Explanation | None:
+        """The suspect held against every output: within the bound of its function; then recipes, bit for bit."""
+        study = self.study
+        whole = study.whole() if study.is_small(_MOST_REPLAYED_PRODUCTS) else study.choose_sample()
+        predicted = suspect.predict(study, whole)
+        if predicted is None:
+            return None
+        given = whole.pick(study.result).astype(np.float64)
+        allowed = self._allow(whole, predicted, suspect.unit)
+        away = np.abs(_finite_difference(given, predicted))
+        if not (away <= allowed).all():
+            return None
+        declared = np.abs(_finite_difference(given, whole.pick(study.truth).astype(np.float64)))
+        beyond = int((declared > whole.pick(study.bound)).sum())
+        count = given.size
+        if suspect.verdict == "wrong" and not beyond:
+            return None
+        says = f"all {count:,} outputs are within the rounding bound of that"
+        says += f"; {beyond:,} are beyond the bound of what was declared" if beyond else ""
+        found = Explanation(
+            suspect.verdict, suspect.cause, suspect.says, "bounds" if beyond else "statistics", tried=self.tried
+        )
+        if not beyond:
+            says += " and, taken together, much closer to it than to what was declared"
+        found.evidence.append(Evidence("structure" if beyond else "statistic", says))
+        found.others = [s.says for s in ties]
+        self._replay_suspect(suspect, found)
+        return found
+
+    def _allow(self, sample: Sample, predicted: Floats, unit: float) -> Floats:
+        """The error bound of a suspect's function, with the largest sum of magnitudes of each row for all its outputs."""
+        study = self.study
+        problem = study.problem
+        accumulator, out = accumulator_format(problem), find_format(problem.out)
+        largest = sample.pick(study.magnitudes).max(axis=1, keepdims=True)
+        summed = (problem.reduction_length + 2) * (float(accumulator.unit_roundoff) + 2.0**-52) * largest
+        with np.errstate(invalid="ignore"):
+            size = np.abs(predicted) + summed
+            beside = 2 * unit * size.max(axis=1, keepdims=True) if unit else 0.0
+            return summed + 2 * float(out.unit_roundoff) * size + beside + 2 * float(out.smallest_subnormal)
+
+    def _replay_suspect(self, suspect: Suspect, found: Explanation) -> None:
+        """Turns a conviction by bounds into one by bits where a usual order reproduces them."""
+        study = self.study
+        if suspect.recipe is not None:
+            problem, operands, recipes = (
+                study.problem,
+                dict(study.operands),
+                list_operand_recipes(study.problem, suspect.recipe),
+            )
+        else:
+            altered = suspect.reenact(study) if suspect.reenact else None
+            if altered is None:
+                return
+            problem, operands = altered
+            recipes = (s.recipe for s in list_order_suspects(problem) if s.recipe)
+        stage = replace(study, problem=problem, operands=operands, cache={})
+        recipe = self._find_by_bits(stage, recipes)
+        if recipe is not None:
+            self._prove(found, recipe, study.result.size)
+
+    def _prove(self, found: Explanation, recipe: Recipe, count: int) -> None:
+        found.certainty, found.recipe, found.replay = "bits", recipe, Replay(1.0, count)
+        says = f"replaying {format_recipe(recipe)[:120]} gives {count:,} of {count:,} outputs bit for bit"
+        found.evidence.insert(0, Evidence("replay", says))
+
+    def _prove_order(self) -> Explanation | None:
+        """A plain or common order that reproduces a result within its bound: rounding, proved."""
+        study = self.study
+        recipes = [s.recipe for s in list_order_suspects(study.problem) if s.recipe]
+        self.tried += len(recipes)
+        recipe = self._find_by_bits(study, recipes)
+        if recipe is None:
+            return None
+        found = Explanation("rounding", "summation-order", "adds the declared products in an order of its own")
+        self._prove(found, recipe, study.result.size)
+        found.tried = self.tried
+        return found
+
+    def _find_by_bits(self, study: Study, recipes: Iterable[Recipe]) -> Recipe | None:
+        """The first recipe that reproduces a few outputs, then all."""
+        few = _thin(study.choose_sample(), _TINY_ROWS, _TINY_POSITIONS)
+        mask = few.mark()
+        for recipe in recipes:
+            if self._share(study, recipe, mask) == 1.0 and self._replays_all(study, recipe):
+                return recipe
+        return None
+
+    def _replays_all(self, study: Study, recipe: Recipe) -> bool:
+        if not study.is_small(_MOST_REPLAYED_PRODUCTS):
+            return self._share(study, recipe, study.choose_sample().mark()) == 1.0
+        return self._share(study, recipe, None) == 1.0
+
+    def _share(self, study: Study, recipe: Recipe, mask: npt.NDArray[np.bool_] | None) -> float:
+        try:
+            replayed = emulate(study.problem, recipe, study.operands, wanted=mask)
+        except RecipeError:
+            return 0.0
+        same = ~mark_differing_bits(replayed, study.result)
+        return float((same if mask is None else same[mask]).mean())
+
+    def is_as_close_as_a_plain_sum(
+        self, sample: Sample, left_out: npt.NDArray[np.bool_] | None = None, times: float = 2.0
+    ) -> bool:
+        """Whether the result is about as close to the truth as the plainest sum in the declared formats is.
+
+        `left_out` marks outputs that do not count.
+        """
+        few = _thin(sample, _RECIPE_ROWS, _RECIPE_POSITIONS)
+        plain = next(list_order_suspects(self.study.problem)).predict(self.study, few)
+        if plain is None:
+            return False
+        truth, scale = few.pick(self.study.truth).astype(np.float64), few.pick(self.study.magnitudes)
+        counts = np.isfinite(truth) & np.isfinite(plain) & (scale > 0)
+        if left_out is not None:
+            counts &= ~few.pick(left_out)
+        if not counts.any():
+            return False
+        with np.errstate(invalid="ignore"):
+            away, usual = few.pick(self.study.result).astype(np.float64) - truth, plain - truth
+            return bool(np.linalg.norm((away / scale)[counts]) <= times * np.linalg.norm((usual / scale)[counts]))
+
+    def _try_recipes(self, suspects: Iterable[Suspect], sample: Sample) -> Explanation | None:
+        """Narrow accumulators, carries, transforms, flushes: by bits, else by how close they come."""
+        study = self.study
+        few, tiny = _thin(sample, _RECIPE_ROWS, _RECIPE_POSITIONS), _thin(sample, _TINY_ROWS, _TINY_POSITIONS)
+        declared = self._measure(tiny, tiny.pick(study.truth).astype(np.float64))
+        telling = int(mark_differing_bits(study.result, study.truth).sum())
+        close: list[tuple[float, Suspect]] = []
+        for suspect in suspects:
+            self.tried += 1
+            if self.tried % 8 == 0:
+                self.report(f"replaying suspect {self.tried}", 0.0)
+            predicted = suspect.predict(study, tiny)
+            if predicted is None or suspect.recipe is None:
+                continue
+            same = ~mark_differing_bits(predicted.astype(study.result.dtype), tiny.pick(study.result))
+            # Where a result differs from the truth in few outputs, others may fit it by chance.
+            if same.all() and telling >= _FEWEST_TELLING and self._replays_all(study, suspect.recipe):
+                return self._conclude_recipe(suspect)
+            distance = self._measure(tiny, predicted)
+            if distance < _EXPLAINS * declared:
+                close.append((distance, suspect))
+        return self._choose_closest([s for _, s in sorted(close, key=lambda pair: pair[0])[:_MOST_CHARGED]], few)
+
+    def _conclude_recipe(self, suspect: Suspect) -> Explanation:
+        found = Explanation(suspect.verdict, suspect.cause, suspect.says, tried=self.tried)
+        if suspect.cause in ("winograd", "fft") and self.within:
+            found.verdict = "rounding"
+        assert suspect.recipe is not None
+        self._prove(found, suspect.recipe, self.study.result.size)
+        return found
+
+    def _choose_closest(self, suspects: list[Suspect], sample: Sample) -> Explanation | None:
+        """The recipe that comes closest on more outputs, none having reproduced the bits: no more than statistics."""
+        declared = self._measure(sample, sample.pick(self.study.truth).astype(np.float64))
+        best = [(self._measure(sample, p), s) for s in suspects if (p := s.predict(self.study, sample)) is not None]
+        distance, suspect = min(best, key=lambda pair: pair[0], default=(np.inf, None))
+        if suspect is None or distance >= _EXPLAINS * declared:
+            return None
+        found = Explanation(suspect.verdict, suspect.cause, suspect.says, "statistics", tried=self.tried)
+        share = f"{1 - (distance / declared) ** 2:.0%}"
+        found.evidence.append(
+            Evidence("statistic", f"that takes away {share} of the squared error; nothing tried takes all")
+        )
+        if suspect.cause in ("winograd", "fft") and self.within:
+            found.verdict = "rounding"
+        return found
+
+
+def _thin(sample: Sample, rows: int, positions: int) -> Sample:
+    """Evenly spread rows and positions of a sample."""
+
+    def some(values: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
+        return values[np.unique(np.linspace(0, len(values) - 1, min(most, len(values))).astype(np.int64))]
+
+    return Sample(sample.terms, some(sample.rows, rows), some(sample.positions, positions))
+
+
+def _finite_difference(a: np.ndarray, b: np.ndarray) -> Floats:
+    """a - b in float64; 0 where both are the same infinity or NaN, infinite where only one is a number."""
+    first, second = a.astype(np.float64), b.astype(np.float64)
+    with np.errstate(all="ignore"):
+        away = first - second
+    away[(first == second) | (np.isnan(first) & np.isnan(second))] = 0.0
+    return np.nan_to_num(away, nan=np.inf, posinf=np.inf, neginf=-np.inf)

@@ -1,0 +1,173 @@
+"""Faults of a part of the result: a tail, a group, a batch item, everything from an index on, unwritten memory, NaN."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.diagnosis.lineup import Explanation, LineUp
+from samebits.diagnosis.places import describe_places
+from samebits.findings import Evidence
+from samebits.formats.format import find_format
+from samebits.suspects import Study
+from samebits.suspects.study import Floats
+
+# Of a part that is wrong some outputs are right by chance.
+_LEAST_FILLED = 0.75
+_MOST_OF_ALL = 0.9
+# Orders of addition differ in accuracy by a few times, narrower sums by thousands.
+_HEALTHY_TIMES = 8.0
+# bfloat16 throughout loses about 2^-8 of a sum that does not cancel; another function is off by its own size.
+_SMALL_LOSS = 2.0**-4
+
+
+def explain_values(study: Study) -> Explanation | None:
+    """Results that are no numbers, saturated or zero where the truth is otherwise, all others being healthy."""
+    given, truth = study.result.astype(np.float64), study.truth.astype(np.float64)
+    odd = np.isfinite(given) != np.isfinite(truth)
+    both = ~np.isfinite(given) & ~np.isfinite(truth)
+    odd |= both & (np.isnan(given) != np.isnan(truth)) | (both & ~np.isnan(given) & (given != truth))
+    if not odd.any():
+        return _explain_flush(study, given, truth)
+    with np.errstate(invalid="ignore"):
+        healthy = bool((np.abs(given - truth) <= study.bound)[~odd & ~both].all())
+    where, count = describe_places(study.problem, odd), int(odd.sum())
+    at = given[odd]
+    if np.isnan(truth[odd]).all() and np.isfinite(at).all() and healthy and len(np.unique(at)) <= 2:
+        values = " or ".join(f"{v:g}" for v in np.unique(at))
+        says = f"turns NaN into {values}: its clip or relu returns the operand that is a number"
+        return _found("wrong", "nan-semantics", says, f"{count:,} outputs, {where}; all others are within their bound")
+    if np.isinf(truth[odd]).all() and np.isfinite(at).all() and healthy:
+        largest = float(find_format(study.problem.out).largest)
+        if (np.abs(at) == largest).all():
+            says = f"saturates at {largest:g} where the result is infinite"
+            return _found(
+                "downgrade", "overflow", says, f"{count:,} outputs, {where}; all others are within their bound"
+            )
+    return _explain_nonfinite(study, odd, given, truth, healthy)
+
+
+def _explain_nonfinite(
+    study: Study, odd: npt.NDArray[np.bool_], given: Floats, truth: Floats, healthy: bool
+) -> Explanation | None:
+    """Infinities and NaN where the truth is finite: overflow if the sums can reach beyond float16, else garbage."""
+    where, count = describe_places(study.problem, odd), int(odd.sum())
+    half = float(find_format("float16").largest)
+    # A part that is healthy but for a tail was not computed in float16.
+    part = healthy and count < _MOST_OF_ALL * odd.size and count >= _LEAST_FILLED * _find_box(odd).sum()
+    if np.isfinite(truth[odd]).all() and (study.magnitudes[odd] > half).all() and not (part and count > 1):
+        reached = study.magnitudes[~odd & np.isfinite(study.magnitudes)]
+        says = "lets intermediate sums overflow float16's range (65,504)"
+        evidence = (
+            f"{count:,} outputs are infinite or NaN, {where}; the magnitudes they add reach {study.magnitudes[odd].max():.3g},"
+            f" those of the others {reached.max(initial=0):.3g}"
+        )
+        return _found("downgrade", "overflow", says, evidence)
+    if np.isfinite(truth[odd]).all() and healthy:
+        says = "returns memory that was never written, or lets NaN leak in from it"
+        return _found("wrong", "uninitialized-memory", says, f"{count:,} outputs are no numbers, {where}; all others are"
+                      " within their bound")  # fmt: skip
+    return None
+
+
+def _explain_flush(study: Study, given: Floats, truth: Floats) -> Explanation | None:
+    """Losses that taking subnormal operands, products or sums for zero can cause, and rounding cannot."""
+    problem = study.problem
+    format_ = find_format(problem.out)
+    least = 2.0**format_.smallest_normal_exponent
+    largest = [float(np.abs(a.astype(np.float64)).max()) for n, a in study.operands.items() if n != "bias"]
+    with np.errstate(all="ignore"):
+        away = np.abs(given - truth)
+        # Every product and sum loses less than the smallest normal number, an operand that times the other operand.
+        lost = least * (2 * problem.reduction_length + 2 + problem.reduction_length * sum(largest))
+        beyond = away > study.bound
+    if not beyond.any() or not (away <= study.bound + lost).all() or not np.isfinite(lost):
+        return None
+    says = "takes subnormal numbers for zero"
+    evidence = (
+        f"{int(beyond.sum()):,} outputs are farther from the truth than rounding can take them, but no farther than losing"
+        f" numbers below {least:.3g} can; {int(((given == 0) & (truth != 0)).sum()):,} are zero where the truth is not"
+    )
+    return _found("downgrade", "subnormals", says, evidence)
+
+
+def explain_region(study: Study, suspects: LineUp) -> Explanation | None:
+    """A part of the outputs that is beyond its bound while all others are as good as a plain sum's."""
+    given, truth = study.result.astype(np.float64), study.truth.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        wrong = ~(np.abs(given - truth) <= study.bound)
+    wrong &= ~((given == truth) | (np.isnan(given) & np.isnan(truth)))
+    count = int(wrong.sum())
+    if count == 0 or count >= _MOST_OF_ALL * wrong.size:
+        return None
+    where = describe_places(study.problem, wrong)
+    values = given[wrong]
+    what = "zeros" if (values == 0).mean() > _LEAST_FILLED else "other values"
+    evidence = f"{count:,} of {wrong.size:,} outputs are beyond their bound, {where}; all others are within theirs"
+    impossible = np.abs(values) > 4 * study.magnitudes[wrong] + 1e-300
+    sample, first = study.choose_sample(), int(np.flatnonzero(wrong)[0])
+    tail = np.arange(wrong.size).reshape(wrong.shape) >= first
+    if count >= _LEAST_FILLED * tail.sum() and not _is_whole_part(study, first):
+        if not suspects.is_as_close_as_a_plain_sum(sample, tail, times=_HEALTHY_TIMES):
+            return None
+        says = f"returns {what} from output {first:,} of {wrong.size:,} on"
+        return _found("wrong", "index-overflow", says, evidence)
+    box = _find_box(wrong)
+    if box.sum() * _LEAST_FILLED > count or not suspects.is_as_close_as_a_plain_sum(sample, box, times=_HEALTHY_TIMES):
+        return None
+    if not np.isfinite(values).all() or impossible.mean() > 0.5:
+        says = "returns memory that was never written: values that no sum of these products can have"
+        return _found("wrong", "uninitialized-memory", says, evidence)
+    batch = np.flatnonzero(wrong.any(axis=tuple(range(1, wrong.ndim))))
+    whole_items = box.all(axis=tuple(range(1, wrong.ndim))).sum() == len(batch)
+    others = study.problem.direction != "grad_weight" and list(batch) == list(range(1, len(wrong)))
+    if whole_items and others and len(batch) > 1:
+        says = f"computes batch item 0 right and returns {what} for all others"
+        return _found("wrong", "strided-view", says, evidence)
+    return _found("wrong", "shape-specific-kernel", f"returns {what} for a part of the result", evidence)
+
+
+def explain_noise(study: Study) -> Explanation | None:
+    """Small errors all over the result, beyond what any order in the declared formats gives: by elimination, the sums
+    are kept in less.
+    """
+    given, truth = study.result.astype(np.float64), study.truth.astype(np.float64)
+    finite = np.isfinite(given) & np.isfinite(truth)
+    beyond = np.abs(given - truth) > study.bound
+    size = float(np.linalg.norm(truth[finite]))
+    if not finite.all() or not beyond.any() or size == 0:
+        return None
+    lost = float(np.linalg.norm((given - truth)[finite])) / size
+    if lost > _SMALL_LOSS:
+        return None
+    bias = float(np.mean(np.sign(given - truth) * np.sign(truth)))
+    says = "keeps its sums in less than the declared formats, in a way that no suspect reproduces"
+    evidence = (
+        f"{int(beyond.sum()):,} of {beyond.size:,} outputs are beyond the bound of any order of addition, by a relative"
+        f" {lost:.2g} in all; another function would be farther off, rounded operands were tried"
+        f" ({'results are too small' if bias < 0 else 'results are too large'} in {(1 + abs(bias)) / 2:.0%} of outputs)"
+    )
+    return Explanation(
+        "downgrade", "low-precision-accumulator", says, "statistics", evidence=[Evidence("statistic", evidence)]
+    )
+
+
+def _is_whole_part(study: Study, first: int) -> bool:
+    """Whether a flat index begins a channel, an item or a row: a part that a kernel handles by itself."""
+    shape = study.problem.out_shape
+    return any(first % math.prod(shape[i:]) == 0 for i in range(1, len(shape)) if math.prod(shape[i:]) > 1)
+
+
+def _find_box(wrong: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """All outputs whose index along every axis is that of some wrong one."""
+    box = np.ones_like(wrong)
+    for axis in range(wrong.ndim):
+        others = tuple(i for i in range(wrong.ndim) if i != axis)
+        box &= wrong.any(axis=others, keepdims=True)
+    return box
+
+
+def _found(verdict: str, cause: str, says: str, evidence: str) -> Explanation:
+    return Explanation(verdict, cause, says, "bounds", evidence=[Evidence("structure", evidence)])  # type: ignore[arg-type]  (one of the verdicts, all calls above)

@@ -1,0 +1,223 @@
+"""Suspects that compute the declared function with less: operands rounded, sums kept narrow, transforms, flushes.
+
+Operand rounding is predicted as exact sums of rounded operands, whatever the order of addition. All others are recipes
+and predicted by emulation, bit for bit.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from samebits.emulators import emulate
+from samebits.emulators.finishing import round_array
+from samebits.errors import RecipeError
+from samebits.findings import Verdict
+from samebits.formats.format import find_format
+from samebits.problems import Problem
+from samebits.recipes.hardware import MATRIX_UNITS
+from samebits.recipes.recipe import Fft, Flush, Recipe, Rounding, Winograd
+from samebits.recipes.text import format_recipe, parse_recipe
+from samebits.suspects.study import Floats, Sample, Study, sum_terms
+from samebits.suspects.suspect import Suspect
+
+_OPERAND_ROUNDINGS = (
+    Rounding("tf32"),
+    Rounding("bfloat16"),
+    Rounding("float16"),
+    Rounding("tf32", "toward_zero"),
+    Rounding("bfloat16", "toward_zero"),
+    Rounding("float32"),
+)
+# Formats that results are stored in.
+_STORED = ("bfloat16", "float16")
+_CARRY_BLOCKS = (4, 8, 16, 32, 64, 128, 256, 512, *range(2, 64), *range(64, 1025, 16))
+_MOST_TRANSFORMED = 3e8
+
+
+def list_operand_suspects(problem: Problem) -> Iterator[Suspect]:
+    """Both operands rounded to a narrower format, then one of them."""
+    # First, because rounding to a narrow exponent range loses subnormal operands too.
+    yield from _flush_operands(problem)
+    declared = find_format(problem.dtype)
+    names = [n for n in problem.operand_shapes if n != "bias"]
+    both = [(r, (True, True)) for r in _OPERAND_ROUNDINGS]
+    # Weights alone are rounded where they are stored so, and nothing is stored as TF32.
+    single = sorted(_OPERAND_ROUNDINGS, key=lambda r: r.format not in _STORED)
+    for rounding, sides in (*both, *((r, (x, not x)) for x in (False, True) for r in single)):
+        format_ = find_format(rounding.format)
+        if format_.precision >= declared.precision and format_.exponent_bits >= declared.exponent_bits:
+            continue
+        x, w = (rounding if side else None for side in sides)
+        recipe = Recipe(x=x, w=w, accumulator=Rounding("float64" if problem.dtype == "float64" else "float32"))
+        rounded = [n for n in names if recipe.find_rounding(problem, n)]
+        how = " (truncated)" if rounding.mode == "toward_zero" else ""
+        says = f"rounds {' and '.join(rounded)} to {rounding.format}{how} before it multiplies"
+        yield _rounds_operands(says, recipe)
+        if x and w and rounding.mode == "nearest_even" and rounding.format in _STORED:
+            yield _rounds_operands(
+                f"computes in {rounding.format}: rounds operands and results", replace(recipe, via=rounding.format)
+            )
+
+
+def _flush_operands(problem: Problem) -> Iterator[Suspect]:
+    """Subnormal operands taken for zero, where the format is as wide as float32."""
+    if problem.dtype not in ("float32", "bfloat16"):
+        return
+    recipe = Recipe(flush=Flush(operands=True))
+
+    def predict(study: Study, sample: Sample) -> Floats:
+        flushed, terms = study.read_operands(recipe), sample.terms
+        return study.finish(
+            sum_terms(terms, flushed[terms.rows_operand], flushed[terms.source_operand], sample), sample
+        )
+
+    yield Suspect("subnormals", "downgrade", "takes subnormal operands for zero", predict, recipe=recipe)
+
+
+def _rounds_operands(says: str, recipe: Recipe) -> Suspect:
+    def predict(study: Study, sample: Sample) -> Floats:
+        rounded, terms = study.read_operands(recipe), sample.terms
+        sums = sum_terms(terms, rounded[terms.rows_operand], rounded[terms.source_operand], sample)
+        values = study.finish(sums, sample)
+        return round_array(values, Rounding(recipe.via)).astype(np.float64) if recipe.via else values
+
+    unit = float(find_format(recipe.via).unit_roundoff) if recipe.via else 0.0
+    return Suspect("reduced-precision-operands", "downgrade", says, predict, recipe=recipe, unit=unit)
+
+
+def list_recipe_suspects(problem: Problem) -> Iterator[Suspect]:
+    """Narrow accumulators and carries, truncating sums, matrix units, transforms, flushes: likeliest first."""
+    wide = find_format(problem.dtype).precision > find_format("float32").precision
+    accumulators = ["float32"] if wide else ["float16", "bfloat16"]
+    for name in accumulators:
+        for product, order in itertools.product(("fused", "rounded"), _plain_orders(problem)):
+            text = f"direct acc={name} product={product} order={order}"
+            yield _recipe(problem, "low-precision-accumulator", f"keeps its sums in {name}", text)
+    for order, words in _carries(problem):
+        for name in accumulators:
+            says = f"adds {words} in float32 and carries the sum on in {name}"
+            yield _recipe(problem, "low-precision-accumulator", says, f"direct order={order.format(name)}")
+    if not wide:
+        for product, order in itertools.product(("fused", "rounded"), _common_orders(problem)):
+            for bias in ("last", "first") if problem.bias else ("last",):
+                text = f"direct product={product} acc=float32/toward_zero order={order} bias={bias}"
+                yield _recipe(problem, "low-precision-accumulator", "truncates its float32 sums", text)
+        for unit in MATRIX_UNITS:
+            if unit.operands.startswith((problem.dtype, "tf32" if problem.dtype == "float32" else "-")):
+                yield _recipe(problem, "low-precision-accumulator", f"adds as {unit.unit} does", unit.text)
+    yield from list_transform_suspects(problem)
+    for flush in ("operands", "results", "operands,results"):
+        for order in _plain_orders(problem)[:1]:
+            yield _recipe(problem, "subnormals", f"flushes subnormal {flush.replace(',', ' and ')} to zero",
+                          f"direct flush={flush} order={order}")  # fmt: skip
+
+
+def list_order_suspects(problem: Problem) -> Iterator[Suspect]:
+    """Correct sums in the orders that engines most often use: proof that a difference is rounding."""
+    for order, product in itertools.product(_common_orders(problem), ("fused", "rounded")):
+        for bias in ("last", "first") if problem.bias else ("last",):
+            recipe = _parse(problem, f"direct product={product} order={order} bias={bias}")
+            if recipe is not None:
+                yield from_recipe("summation-order", "rounding", f"adds in the order {order}", recipe)
+
+
+def list_operand_recipes(problem: Problem, rounding: Recipe) -> Iterator[Recipe]:
+    """Recipes with some operand rounding in the orders that engines most often use."""
+    for suspect in list_order_suspects(problem):
+        assert suspect.recipe is not None
+        yield replace(suspect.recipe, x=rounding.x, w=rounding.w, via=rounding.via, flush=rounding.flush)
+
+
+def from_recipe(cause: str, verdict: Verdict, says: str, recipe: Recipe) -> Suspect:
+    """A suspect whose prediction is an emulation."""
+    return Suspect(cause, verdict, says, lambda study, sample: _emulate(study, sample, recipe), recipe=recipe)
+
+
+def _recipe(problem: Problem, cause: str, says: str, text: str) -> Suspect:
+    recipe = _parse(problem, text)
+    verdict: Verdict = "downgrade"
+    if recipe is None:
+        return Suspect(cause, verdict, says, lambda study, sample: None)
+    return from_recipe(cause, verdict, f"{says} ({format_recipe(recipe)})", recipe)
+
+
+def _parse(problem: Problem, text: str) -> Recipe | None:
+    """A recipe for the problem; float64 problems add in float64 unless the text says otherwise."""
+    try:
+        if problem.dtype == "float64" and "acc=" not in text:
+            text += " acc=float64"
+        return parse_recipe(text)
+    except RecipeError:
+        return None
+
+
+def _emulate(study: Study, sample: Sample, recipe: Recipe) -> Floats | None:
+    try:
+        if recipe.algorithm is not None:
+            if study.problem.multiply_adds > _MOST_TRANSFORMED:
+                return None
+            key = format_recipe(recipe)
+            if key not in study.cache:
+                study.cache[key] = emulate(study.problem, recipe, study.operands)
+            return sample.pick(study.cache[key]).astype(np.float64)
+        return sample.pick(emulate(study.problem, recipe, study.operands, wanted=sample.mark())).astype(np.float64)
+    except RecipeError:
+        return None
+
+
+def _axis_names(problem: Problem) -> tuple[str, list[str]]:
+    letter = "o" if problem.direction == "grad_weight" else "k"
+    spatial = {1: "w", 2: "hw", 3: "dhw"}[problem.rank]
+    return "n" if problem.direction == "grad_weight" else "c", [letter + a for a in spatial]
+
+
+def _plain_orders(problem: Problem) -> list[str]:
+    first, spatial = _axis_names(problem)
+    return [",".join((first, *spatial)), ",".join((*spatial, first))]
+
+
+def _common_orders(problem: Problem) -> list[str]:
+    first, spatial = _axis_names(problem)
+    every = ",".join(spatial)
+    orders = [*_plain_orders(problem), f"{every}|{first}", f"{first}|{every}"]
+    for block in (16, 8, 64, 32):
+        orders += [
+            f"{first}/{block},{every},{first}",
+            f"{first}/{block}|{every},{first}",
+            f"{first}/{block},{every}|{first}",
+        ]
+    return [*orders, "k/192|k", "k/256|k", "k/384|k", "k/512|k", "pairs:k%4|k", "halves:k%8|k", "halves:k%16|k"]
+
+
+def _carries(problem: Problem) -> Iterator[tuple[str, str]]:
+    """Order texts with a place for the carried format, and what is added between two carries."""
+    first, spatial = _axis_names(problem)
+    inner = ",".join(spatial)
+    outer = first
+    for i in range(len(spatial) + 1):
+        head, tail = [first, *spatial][: i + 1], [first, *spatial][i + 1 :]
+        if tail:
+            yield f"chain@{{}}:{','.join(head)}|{','.join(tail)}", f"the products of one {' '.join(head)}"
+    yield f"chain@{{}}:{inner}|{outer}", f"the products of one {' '.join(spatial)}"
+    for block in dict.fromkeys(_CARRY_BLOCKS):
+        if block < problem.reduction_length:
+            yield f"chain@{{}}:k/{block}|k", f"{block} products"
+            # Kernels for channels-last data meet channels fastest.
+            yield f"chain@{{}}:{inner},{first}/{block}|{first}", f"{block} channels"
+
+
+def list_transform_suspects(problem: Problem) -> Iterator[Suspect]:
+    """Winograd and Fourier transforms, where the problem lets them be used."""
+    names = ["float32"] if problem.dtype in ("float32", "float64") else ["float32", "float16"]
+    three = all(a.kernel == 3 and a.stride == 1 and a.dilation == 1 for a in problem.axes)
+    for name in names:
+        if three and problem.rank == 2:
+            for m in (4, 2, 6):
+                recipe = Recipe(algorithm=Winograd(m), accumulator=Rounding(name))
+                yield from_recipe("winograd", "downgrade", f"uses Winograd's F({m},3) in {name}", recipe)
+    if all(a.stride == 1 and a.dilation == 1 for a in problem.axes):
+        yield from_recipe("fft", "downgrade", "uses a Fourier transform in float32", Recipe(algorithm=Fft()))

@@ -1,0 +1,147 @@
+"""Suspects that take elements for others: operands or results read in another layout, groups and channels in
+another sequence.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from samebits.problems import Problem
+from samebits.suspects.study import Floats, Sample, Study, sum_terms
+from samebits.suspects.suspect import Suspect
+
+Change = Callable[[np.ndarray], np.ndarray]
+
+
+def list_layout_suspects(problem: Problem) -> Iterator[Suspect]:
+    """Misread operands first, then misplaced results."""
+    seen: set[bytes] = set()
+    for name, shape in problem.operand_shapes.items():
+        if name == "bias":
+            continue
+        for says, cause, change in _list_changes(problem, name, shape):
+            key = name.encode() + _fingerprint(shape, change)
+            if key not in seen:
+                seen.add(key)
+                yield _misread(name, says, cause, change)
+    for says, cause, change in _list_result_changes(problem):
+        key = b"result" + _fingerprint(problem.out_shape, change)
+        if key not in seen:
+            seen.add(key)
+            yield _misplaced(says, cause, change)
+
+
+def _fingerprint(shape: tuple[int, ...], change: Change) -> bytes:
+    """What a change does to a small array of the same pattern of sizes; equal changes are tried once."""
+    count = math.prod(shape)
+    changed = change(np.arange(count, dtype=np.int64).reshape(shape)).reshape(-1)
+    return changed[:: max(count // 4096, 1)].tobytes() + changed[:64].tobytes()
+
+
+def _misread(name: str, says: str, cause: str, change: Change) -> Suspect:
+    def alter(study: Study) -> dict[str, np.ndarray]:
+        return {**study.operands, name: np.ascontiguousarray(change(study.operands[name]))}
+
+    def predict(study: Study, sample: Sample) -> Floats:
+        altered, terms = alter(study), sample.terms
+        return study.finish(
+            sum_terms(terms, altered[terms.rows_operand], altered[terms.source_operand], sample), sample
+        )
+
+    return Suspect(cause, "wrong", says, predict, lambda study: (study.problem, alter(study)))
+
+
+def _misplaced(says: str, cause: str, change: Change) -> Suspect:
+    def predict(study: Study, sample: Sample) -> Floats:
+        return sample.pick(change(study.truth.astype(np.float64)))
+
+    return Suspect(cause, "wrong", says, predict)
+
+
+def _relaid(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[Change, Change]:
+    """Memory laid out with the axes in some order, read as if in the declared one; and the reverse."""
+
+    def forth(array: np.ndarray) -> np.ndarray:
+        return array.transpose(order).reshape(shape)
+
+    def back(array: np.ndarray) -> np.ndarray:
+        return array.reshape([shape[i] for i in order]).transpose(np.argsort(order))
+
+    return forth, back
+
+
+def _list_changes(problem: Problem, name: str, shape: tuple[int, ...]) -> Iterator[tuple[str, str, Change]]:
+    spatial = tuple(range(2, len(shape)))
+    is_weight = name == "w"
+    if is_weight:
+        orders = [(*spatial, 1, 0), (*spatial, 0, 1), (0, *spatial, 1), (1, 0, *spatial), (1, *spatial, 0)]
+        texts = [_letters(o, "OI") for o in orders]
+        causes = ["axis-order"] * len(orders)
+    else:
+        orders = [(0, *spatial, 1), (1, 0, *spatial), (*spatial, 1, 0), (1, *spatial, 0)]
+        texts = [_letters(o, "NC") for o in orders]
+        causes = ["strided-view"] * len(orders)
+    for order, text, cause in zip(orders, texts, causes, strict=True):
+        forth, back = _relaid(shape, order)
+        declared = _letters(tuple(range(len(shape))), "OI" if is_weight else "NC")
+        yield f"reads the memory of {name}, laid out as {text}, as {declared}", cause, forth
+        yield f"reads the memory of {name}, laid out as {declared}, as {text}", cause, back
+    for i, j in itertools.combinations(range(len(shape)), 2):
+        if shape[i] == shape[j] and shape[i] > 1:
+            letters = _letters(tuple(range(len(shape))), "OI" if is_weight else "NC")
+            yield (
+                f"exchanges {letters[i]} and {letters[j]} of {name}",
+                "axis-order",
+                lambda a, i=i, j=j: a.swapaxes(i, j),
+            )
+    if shape[0] > 1:
+        yield f"uses the first of {name} for all (stride 0)", "strided-view", lambda a: np.broadcast_to(a[:1], a.shape)
+        yield f"takes the next of {name} in place of each", "strided-view", lambda a: np.roll(a, -1, axis=0)
+        yield f"takes {name} in reverse", "axis-order", lambda a: a[::-1]
+    channels, groups = shape[1], problem.groups
+    if not is_weight and channels > 1:
+        yield f"takes the channels of {name} in reverse", "axis-order", lambda a: a[:, ::-1]
+        if 1 < groups < channels:
+            yield from _shuffles(f"the channels of {name}", 1, channels, groups)
+    if is_weight and 1 < groups < shape[0]:
+        yield from _shuffles("the filters", 0, shape[0], groups)
+
+
+def _list_result_changes(problem: Problem) -> Iterator[tuple[str, str, Change]]:
+    shape = problem.out_shape
+    spatial = tuple(range(2, len(shape)))
+    for order in ((0, *spatial, 1), (1, 0, *spatial), (*spatial, 1, 0)):
+        forth, back = _relaid(shape, order)
+        text = _letters(order, "NC")
+        yield f"returns the result laid out as {text}", "strided-view", forth
+        yield f"returns the result as if its memory were {text}", "strided-view", back
+    for i, j in itertools.combinations(range(len(shape)), 2):
+        if shape[i] == shape[j] and shape[i] > 1:
+            yield f"exchanges axes {i} and {j} of the result", "axis-order", lambda a, i=i, j=j: a.swapaxes(i, j)
+    if 1 < problem.groups < shape[1]:
+        yield from _shuffles("the output channels", 1, shape[1], problem.groups)
+    for axis, size in enumerate(shape):
+        if size > 1:
+            for by in (1, -1):
+                says = f"returns the result shifted by {by} along axis {axis}"
+                yield says, "shape-specific-kernel", lambda a, axis=axis, by=by: np.roll(a, by, axis=axis)
+
+
+def _shuffles(what: str, axis: int, size: int, groups: int) -> Iterator[tuple[str, str, Change]]:
+    """Channels numbered within groups first, or groups first; groups in reverse."""
+    order = np.arange(size).reshape(groups, -1)
+    for text, sequence in (
+        (f"interleaves {what} of the groups", order.T.reshape(-1)),
+        (f"separates {what} as if groups were interleaved", np.argsort(order.T.reshape(-1))),
+        (f"takes {what} with the groups in reverse", order[::-1].reshape(-1)),
+    ):
+        yield text, "axis-order", lambda a, s=sequence: np.take(a, s, axis=axis)
+
+
+def _letters(order: tuple[int, ...], first_two: str) -> str:
+    names = first_two + {3: "W", 4: "HW", 5: "DHW"}[len(order)]
+    return "".join(names[i] for i in order)
