@@ -8,6 +8,8 @@ that are missed and answers from the positions that are.
 from __future__ import annotations
 
 import itertools
+import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -41,6 +43,11 @@ _LEAST_SOLVED = 0.02
 _POSITIONS_PER_TERM = 24
 _MOST_ROUNDS = 8
 _MOST_PRODUCTS = 1e9
+_MOST_TIME_S = 60.0
+
+
+class _TimeSpentError(Exception):
+    """Refining took too long; what was found so far stays."""
 
 
 @dataclass
@@ -51,24 +58,30 @@ class Refiner:
     recipe: Recipe
     replayers: list[Replayer]
     asked_again: set[bytes] = field(default_factory=set[bytes])
+    deadline: float = np.inf
 
     def refine(self) -> Recipe:
         """The recipe with own orders and ways for the outputs it missed, as far as they could be found."""
         if self.interview.problem.multiply_adds > _MOST_PRODUCTS:
             return self.recipe
-        missed = self._collect_missed()
-        best, fewest = self.recipe, int(missed.sum())
-        for _ in range(_MOST_ROUNDS):
-            if not missed.any():
-                break
-            better = self._try_ways(missed) or self._ask_products(missed) or self._ask_orders(missed)
-            if better is None:
-                break
-            self.recipe = better
-            missed = self._score_all(better)
-            if int(missed.sum()) < fewest:
-                best, fewest = better, int(missed.sum())
-        return self._unify_rows(best)
+        self.deadline = time.perf_counter() + _MOST_TIME_S
+        best, fewest = self.recipe, math.inf
+        try:
+            missed = self._collect_missed()
+            fewest = int(missed.sum())
+            for _ in range(_MOST_ROUNDS):
+                if not missed.any():
+                    break
+                better = self._try_ways(missed) or self._ask_products(missed) or self._ask_orders(missed)
+                if better is None:
+                    break
+                self.recipe = better
+                missed = self._score_all(better)
+                if int(missed.sum()) < fewest:
+                    best, fewest = better, int(missed.sum())
+            return self._unify_rows(best)
+        except _TimeSpentError:
+            return best
 
     def _unify_rows(self, recipe: Recipe) -> Recipe:
         """One order for a whole row wherever one of the row's own misses no more: the others fitted by chance."""
@@ -115,6 +128,8 @@ class Refiner:
     def _score_all(self, recipe: Recipe) -> npt.NDArray[np.bool_]:
         missed = np.zeros(self.interview.problem.out_shape, bool)
         for replayer in self.replayers:
+            if time.perf_counter() > self.deadline:
+                raise _TimeSpentError
             missed |= replayer.score(recipe)[2]
         return missed
 
