@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from samebits.version import VERSION
 
 if TYPE_CHECKING:
-    from samebits.diagnosis import compare
+    from samebits.diagnosis import compare, explain
     from samebits.problems import Problem, parse_problem_text
     from samebits.profiles import profile
     from samebits.truth import Truth, compute_truth
@@ -36,6 +36,7 @@ __all__ = [
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+    "explain",
     "parse_problem_text",
     "profile",
 ]
@@ -47,6 +48,7 @@ _HOMES = _FUNCTIONAL | {
     "Truth": "samebits.truth",
     "compute_truth": "samebits.truth",
     "compare": "samebits.diagnosis",
+    "explain": "samebits.diagnosis",
     "profile": "samebits.profiles",
 }
 

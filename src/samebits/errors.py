@@ -38,6 +38,10 @@ class CaseFileError(SamebitsError):
     """A case file cannot be read safely or does not hold what it must."""
 
 
+class LogError(SamebitsError):
+    """A log cannot be read, or tells of no mismatch."""
+
+
 class RecipeError(SamebitsError):
     """A recipe's text cannot be read, or the recipe cannot be executed on this problem."""
 

@@ -101,6 +101,29 @@ def compare_command(
     return TROUBLE if broken else AGREE
 
 
+@app.command("explain")
+def explain_command(
+    subject: Annotated[str, typer.Argument(help="a case file (.npz) with results, or a log", metavar="CASE|LOG")],
+    as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
+) -> int:
+    """Say from recorded results, or a framework's log, which side is right and what made the other. No engine is needed.
+
+    Logs: XLA's autotuner, assert_close, Polygraphy, oneDNN verbose lines.
+    """
+    from samebits.cli.progress import Narrator
+    from samebits.cli.show_explanation import show_explanation
+    from samebits.diagnosis import explain
+    from samebits.findings import is_agreement, json_from_finding
+
+    with Narrator() as narrator:
+        found = explain(subject, report=narrator.report)
+    if as_json:
+        print(json_from_finding(found))
+    else:
+        show_explanation(found)
+    return AGREE if all(is_agreement(f.verdict) for f in (found, *found.more)) else DIFFER
+
+
 @app.command("profile")
 def profile_command(
     engine: Annotated[str, typer.Argument(help="an engine, e.g. torch or emulate:direct acc=float16")],

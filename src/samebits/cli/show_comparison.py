@@ -92,10 +92,10 @@ def _values(found: Comparison) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     table.add_column("engine", no_wrap=True)
     table.add_column("values", overflow="fold")
-    table.add_row("the truth", _format_values(found.truth))
+    table.add_row("the truth", format_values(found.truth))
     for side in found.sides:
         if side.values:
-            table.add_row(Text(side.name), _format_values(side.values))
+            table.add_row(Text(side.name), format_values(side.values))
     return table
 
 
@@ -113,7 +113,7 @@ def _format_numbers(side: Side) -> tuple[str, str, str]:
         return side.failure.kind, "", ""
     error = side.error
     assert error is not None
-    ulp = "no number" if error.max_ulp is None or error.max_ulp == float("inf") else _format_ulps(error.max_ulp)
+    ulp = "no number" if error.max_ulp is None or error.max_ulp == float("inf") else format_ulps(error.max_ulp)
     share = "beyond any" if error.max_over_bound in (None, float("inf")) else f"{error.max_over_bound:.2g}"
     exact = side.exact_data
     if not exact:
@@ -125,11 +125,11 @@ def _format_numbers(side: Side) -> tuple[str, str, str]:
     return "0 ulp" if error.max_ulp == 0 else ulp, share, said
 
 
-def _format_ulps(count: float) -> str:
+def format_ulps(count: float) -> str:
     return f"{count:,.0f} ulp" if count < MANY_ULPS else f"{count:.1e} ulp"
 
 
-def _format_values(values: list[float | None] | None) -> str:
+def format_values(values: list[float | None] | None) -> str:
     return " ".join("nan/inf" if v is None else f"{v:.9g}" for v in values or [])
 
 

@@ -127,9 +127,9 @@ def line_up(study: Study, say: Report) -> Explanation | None:
         if found is None or found.certainty != "bits":
             return values
         found.cause, found.evidence = values.cause, found.evidence + values.evidence
-    if found is not None and found.certainty == "bits" and found.cause == "low-precision-accumulator":
-        if (np.isfinite(study.truth) & ~np.isfinite(study.result)).any():
-            found.cause = "overflow"
+    overflowed = bool((np.isfinite(study.truth) & ~np.isfinite(study.result)).any())
+    if overflowed and found is not None and found.certainty == "bits" and found.cause == "low-precision-accumulator":
+        found.cause = "overflow"
     if found is None or found.certainty == "statistics":
         found = explain_region(study, suspects) or suspects.run_fitted() or found
     return found or explain_noise(study)

@@ -137,7 +137,7 @@ class LineUp:
         for suspect in suspects:
             self.tried += 1
             if self.tried % 8 == 0:
-                self.report(f"trying suspect {self.tried}", 0.0)
+                self.report("trying suspects", 0.0)
             predicted = suspect.predict(self.study, sample)
             if predicted is None:
                 continue
@@ -278,7 +278,7 @@ class LineUp:
         for suspect in suspects:
             self.tried += 1
             if self.tried % 8 == 0:
-                self.report(f"replaying suspect {self.tried}", 0.0)
+                self.report("replaying suspects", 0.0)
             predicted = suspect.predict(study, tiny)
             if predicted is None or suspect.recipe is None:
                 continue

@@ -120,7 +120,10 @@ class Fix(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """One problem, its sides, and what is to be thought of them."""
+    """One problem, its sides, and what is to be thought of them.
+
+    Of a log, `line` is where the mismatch begins, and `more` are the log's other mismatches.
+    """
 
     schema: Literal["samebits.comparison/1"] = "samebits.comparison/1"
     problem: str
@@ -136,4 +139,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     differences: list[Difference]
     evidence: list[Evidence] = []
     fixes: list[Fix] = []
+    line: int | None = None
+    more: list[Comparison] = []
     samebits_version: str

@@ -33,8 +33,9 @@ _OPERAND_ROUNDINGS = (
     Rounding("float32"),
 )
 # Formats that results are stored in.
-_STORED = ("bfloat16", "float16")
-_CARRY_BLOCKS = (4, 8, 16, 32, 64, 128, 256, 512, *range(2, 64), *range(64, 1025, 16))
+_STORED = ("float16", "bfloat16")
+_USUAL_BLOCKS = (4, 8, 16, 32, 64, 128, 256, 512, 10, 12, 24, 48)
+_OTHER_BLOCKS = (*range(2, 64), *range(64, 1025, 16))
 _MOST_TRANSFORMED = 3e8
 
 
@@ -89,15 +90,18 @@ def _rounds_operands(says: str, recipe: Recipe) -> Suspect:
     return Suspect("reduced-precision-operands", "downgrade", says, predict, recipe=recipe, unit=unit)
 
 
-def list_recipe_suspects(problem: Problem) -> Iterator[Suspect]:
-    """Narrow accumulators and carries, truncating sums, matrix units, transforms, flushes: likeliest first."""
+def list_recipe_suspects(problem: Problem, *, thorough: bool = True) -> Iterator[Suspect]:
+    """Narrow accumulators and carries, truncating sums, matrix units, transforms, flushes: likeliest first.
+
+    `thorough` adds carries after numbers of products that no kernel is known to use.
+    """
     wide = find_format(problem.dtype).precision > find_format("float32").precision
-    accumulators = ["float32"] if wide else ["float16", "bfloat16"]
+    accumulators = ["float32"] if wide else [n for n in _STORED if problem.dtype in ("float32", n)]
     for name in accumulators:
         for product, order in itertools.product(("fused", "rounded"), _plain_orders(problem)):
             text = f"direct acc={name} product={product} order={order}"
             yield _recipe(problem, "low-precision-accumulator", f"keeps its sums in {name}", text)
-    for order, words in _carries(problem):
+    for order, words in _carries(problem, thorough=thorough):
         for name in accumulators:
             says = f"adds {words} in float32 and carries the sum on in {name}"
             yield _recipe(problem, "low-precision-accumulator", says, f"direct order={order.format(name)}")
@@ -193,7 +197,7 @@ def _common_orders(problem: Problem) -> list[str]:
     return [*orders, "k/192|k", "k/256|k", "k/384|k", "k/512|k", "pairs:k%4|k", "halves:k%8|k", "halves:k%16|k"]
 
 
-def _carries(problem: Problem) -> Iterator[tuple[str, str]]:
+def _carries(problem: Problem, *, thorough: bool) -> Iterator[tuple[str, str]]:
     """Order texts with a place for the carried format, and what is added between two carries."""
     first, spatial = _axis_names(problem)
     inner = ",".join(spatial)
@@ -203,7 +207,7 @@ def _carries(problem: Problem) -> Iterator[tuple[str, str]]:
         if tail:
             yield f"chain@{{}}:{','.join(head)}|{','.join(tail)}", f"the products of one {' '.join(head)}"
     yield f"chain@{{}}:{inner}|{outer}", f"the products of one {' '.join(spatial)}"
-    for block in dict.fromkeys(_CARRY_BLOCKS):
+    for block in dict.fromkeys((*_USUAL_BLOCKS, *(_OTHER_BLOCKS if thorough else ()))):
         if block < problem.reduction_length:
             yield f"chain@{{}}:k/{block}|k", f"{block} products"
             # Kernels for channels-last data meet channels fastest.

@@ -1,0 +1,44 @@
+"""What a log says of one mismatch, whichever tool wrote it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from samebits.problems import Problem
+
+Tool = Literal["xla", "assert_close", "polygraphy", "onednn"]
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Summary statistics of a comparison that shows no values; None where the log does not say."""
+
+    mismatched: int | None = None
+    elements: int | None = None
+    max_abs: float | None = None
+    max_rel: float | None = None
+    mean_abs: float | None = None
+    atol: float | None = None
+    rtol: float | None = None
+    largest_value: float | None = None
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """One mismatch of a log, from line `line` on.
+
+    `names` are the two sides; `pairs` hold (flat index, value of the first, value of the second). `implementation` is
+    what oneDNN says it ran, `computes_in` the operand formats it ran in.
+    """
+
+    tool: Tool
+    line: int
+    problem: Problem | None = None
+    names: tuple[str, str] = ("a", "b")
+    pairs: tuple[tuple[int, float, float], ...] = ()
+    metrics: Metrics | None = None
+    implementation: str = ""
+    computes_in: tuple[str, ...] = ()
+    trouble: str = ""
+    facts: dict[str, str] = field(default_factory=dict[str, str])

@@ -1,0 +1,93 @@
+"""XLA's autotuner, in TensorFlow's and JAX's logs: buffer_comparator lines, then what they were about.
+
+The old wording names both algorithms after an HLO line ("... for 1+TC vs 0+TC"); today's prints "current, expected
+reference" and, mostly, no HLO. A log may hold many mismatches, one after the other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from samebits.errors import SamebitsError
+from samebits.logs.entry import Mismatch
+from samebits.problems import Problem
+from samebits.problems.hlo import parse_hlo
+
+_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|inf|nan)"
+_DIFFERENCE = re.compile(rf"Difference at (\d+): ({_NUMBER})(?: vs |, expected )({_NUMBER})", re.IGNORECASE)
+_VERDICT = re.compile(r"Results (?:mismatch between different|do not match the reference)")
+_INSTRUCTION = re.compile(r"%?[\w.-]+ = .*(?:custom-call|convolution)\(.*")
+_ALGORITHMS = re.compile(r"\bfor (\S+) vs (\S+)\s*$")
+_FACTS = {
+    "device": re.compile(r"\] Device: (.+)$"),
+    "cudnn": re.compile(r"cudnn version: ([\d.]+)", re.IGNORECASE),
+    "algorithm": re.compile(r'"algorithm\\?"\s*:\s*\\?"?(\d+)'),
+}
+_MOST_PAIRS = 4096
+
+
+@dataclass
+class _Open:
+    """A mismatch being read."""
+
+    line: int
+    pairs: list[tuple[int, float, float]] = field(default_factory=list[tuple[int, float, float]])
+    expected: bool = False
+    judged: bool = False
+    names: tuple[str, str] | None = None
+    problem: Problem | None = None
+    trouble: str = ""
+    facts: dict[str, str] = field(default_factory=dict[str, str])
+
+    def close(self) -> Mismatch:
+        usual = ("the algorithm", "the reference") if self.expected else ("the first", "the second")
+        return Mismatch(
+            "xla",
+            self.line,
+            self.problem,
+            self.names or usual,
+            tuple(self.pairs),
+            trouble=self.trouble,
+            facts=self.facts,
+        )
+
+
+def read_xla(lines: Sequence[str]) -> list[Mismatch]:
+    """All mismatches of a log, in its sequence."""
+    found: list[_Open] = []
+    last: _Open | None = None
+    for number, line in enumerate(lines, 1):
+        difference = _DIFFERENCE.search(line)
+        if difference:
+            if last is None or last.judged:
+                last = _Open(number, expected=", expected" in difference[0])
+                found.append(last)
+            if len(last.pairs) < _MOST_PAIRS:
+                last.pairs.append((int(difference[1]), float(difference[2]), float(difference[3])))
+            continue
+        if last is None:
+            continue
+        if _VERDICT.search(line):
+            last.judged = True
+        for name, pattern in _FACTS.items():
+            fact = pattern.search(line)
+            if fact:
+                last.facts.setdefault(name, fact[1].strip())
+        instruction = _INSTRUCTION.search(line)
+        if instruction and last.problem is None:
+            _read_instruction(last, instruction[0])
+    return [o.close() for o in found]
+
+
+def _read_instruction(open_: _Open, text: str) -> None:
+    """The HLO line of a mismatch, and the algorithms named after it."""
+    names = _ALGORITHMS.search(text)
+    if names:
+        open_.names = (names[1], names[2])
+        text = text[: names.start()]
+    try:
+        open_.problem = parse_hlo(text.strip())
+    except SamebitsError as error:
+        open_.trouble = str(error)
