@@ -13,10 +13,11 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from planted_cases import HEALTHY, MECHANISMS, PROBLEMS, Planted, Skip, make_case
-
 from samebits.diagnosis.explanation import explain_case
 from samebits.problems import format_problem
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from planted_cases import HEALTHY, MECHANISMS, PROBLEMS, Planted, Skip, make_case
 
 
 def list_cases(rounds: int, only: str = "*"):

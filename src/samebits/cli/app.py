@@ -106,7 +106,7 @@ def explain_command(
     subject: Annotated[str, typer.Argument(help="a case file (.npz) with results, or a log", metavar="CASE|LOG")],
     as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
 ) -> int:
-    """Say from recorded results, or a framework's log, which side is right and what made the other. No engine is needed.
+    """Say from recorded results, or a log, which side is right and what made the other. No engine is needed.
 
     Logs: XLA's autotuner, assert_close, Polygraphy, oneDNN verbose lines.
     """

@@ -1,4 +1,4 @@
-"""What to change, per cause and framework. None of it was tried on the person's machine, and every row says its source."""
+"""What to change, per cause and framework. None of it was tried here, and every row says its source."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ ADVICE = (
     ),
     Advice(
         "reduced-precision-operands", "tensorflow", "tf.config.experimental.enable_tensor_float_32_execution(False)",
-        "TF32 is on by default", "tensorflow.org/api_docs/python/tf/config/experimental/enable_tensor_float_32_execution",
+        "TF32 is on by default",
+        "tensorflow.org/api_docs/python/tf/config/experimental/enable_tensor_float_32_execution",
     ),
     Advice(
         "reduced-precision-operands", "jax", "jax.config.update('jax_default_matmul_precision', 'highest')",
@@ -70,7 +71,8 @@ ADVICE = (
         "the autotuner measures time, not accuracy, and may keep it", "openxla/xla: hlo_algorithm_denylist.cc",
     ),
     Advice(
-        "low-precision-accumulator", "torch", "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False",
+        "low-precision-accumulator", "torch",
+        "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False",
         "float16 products may be reduced in float16", _TORCH_PRECISION,
     ),
     Advice(
@@ -86,7 +88,8 @@ ADVICE = (
         "keeps cuDNN's nonfused Winograd out", "tensorflow/core/util/use_cudnn.cc",
     ),
     Advice(
-        "winograd", "cudnn", "deselect engines with the numerical note WINOGRAD", "its transforms enlarge rounding errors",
+        "winograd", "cudnn", "deselect engines with the numerical note WINOGRAD",
+        "its transforms enlarge rounding errors",
         "cudnn-frontend: cudnn_frontend_utils.h",
     ),
     Advice(
@@ -107,7 +110,8 @@ ADVICE = (
     ),
     Advice(
         "padding", "onnx", "write explicit pads in place of auto_pad; pad asymmetrically with a Pad node of its own",
-        "SAME_UPPER, SAME_LOWER and one-sided pads are read differently", "github.com/microsoft/onnxruntime/issues/26215",
+        "SAME_UPPER, SAME_LOWER and one-sided pads are read differently",
+        "github.com/microsoft/onnxruntime/issues/26215",
     ),
     Advice(
         "transposed-geometry", "onnx", "write pads and output_padding in place of auto_pad and output_shape",
@@ -126,7 +130,8 @@ ADVICE = (
         "a kernel that ignores strides reads other elements", "github.com/pytorch/pytorch/issues/82060",
     ),
     Advice(
-        "shape-specific-kernel", "any", "another algorithm or version of the library; samebits compare tries its settings",
+        "shape-specific-kernel", "any",
+        "another algorithm or version of the library; samebits compare tries its settings",
         "the kernel for just this shape is at fault", "reports of this kind: docs/explain.md",
     ),
     Advice(
@@ -139,7 +144,8 @@ ADVICE = (
     ),
     Advice(
         "fusion", "onnxruntime", "GraphOptimizationLevel.ORT_DISABLE_ALL, then level by level",
-        "shows which graph rewrite is at fault", "onnxruntime.ai/docs/performance/model-optimizations/graph-optimizations.html",
+        "shows which graph rewrite is at fault",
+        "onnxruntime.ai/docs/performance/model-optimizations/graph-optimizations.html",
     ),
     Advice(
         "fusion", "tensorrt", "mark the convolution's output as a network output (polygraphy --trt-outputs mark all)",

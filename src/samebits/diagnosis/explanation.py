@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 
 import msgspec
@@ -42,6 +43,7 @@ _CERTAIN = {
 }
 # Within the bound, losing so large a part of the digits only says that the sums cancel.
 _HALF = 0.5
+_NUMBERING = re.compile(r"\s*(?:\(b\)|#?\d+)$")
 
 
 def explain_case(subject: str | Path | Case, *, report: Report | None = None) -> Comparison:
@@ -53,8 +55,8 @@ def explain_case(subject: str | Path | Case, *, report: Report | None = None) ->
     case = subject if isinstance(subject, Case) else load_case(subject)
     if not case.results:
         raise CaseFileError(
-            "the case has operands but no result to explain: store one as `a`, two as `a` and `b`; to run engines on it,"
-            " samebits compare CASE --on ENGINE"
+            "the case has operands but no result to explain: store one as `a`, two as `a` and `b`; to run engines"
+            " on it, samebits compare CASE --on ENGINE"
         )
     problem, operands = case.problem, case.operands
     say = report or (lambda what, share: None)
@@ -118,7 +120,7 @@ def _explain_side(study: Study, truth: Truth, name: str, say: Report) -> Side:
 def line_up(study: Study, say: Report) -> Explanation | None:
     """The explanation of one result that differs from the truth; None where no suspect fits."""
     values = explain_values(study)
-    if values is not None and values.cause != "overflow":
+    if values is not None and values.cause not in ("overflow", "uninitialized-memory"):
         return values
     suspects = LineUp(study, say)
     found = suspects.run()
@@ -126,7 +128,8 @@ def line_up(study: Study, say: Report) -> Explanation | None:
         # Which arithmetic overflows is known only if its bits were replayed.
         if found is None or found.certainty != "bits":
             return values
-        found.cause, found.evidence = values.cause, found.evidence + values.evidence
+        if values.cause == "overflow":
+            found.cause, found.evidence = values.cause, found.evidence + values.evidence
     overflowed = bool((np.isfinite(study.truth) & ~np.isfinite(study.result)).any())
     if overflowed and found is not None and found.certainty == "bits" and found.cause == "low-precision-accumulator":
         found.cause = "overflow"
@@ -136,10 +139,9 @@ def line_up(study: Study, say: Report) -> Explanation | None:
 
 
 def _explain_rounding() -> Explanation:
-    return Explanation(
-        "rounding", "summation-order", "adds the declared products in an order of its own", "bounds",
-        evidence=[Evidence("statistic", "no suspect comes closer to it than the truth does: its errors are rounding noise")],
-    )  # fmt: skip
+    noise = Evidence("statistic", "no suspect comes closer to it than the truth does: its errors are rounding noise")
+    says = "adds the declared products in an order of its own"
+    return Explanation("rounding", "summation-order", says, "bounds", evidence=[noise])
 
 
 def _cancels(study: Study) -> bool:
@@ -170,14 +172,26 @@ def _say_what_to_do(problem: Problem) -> Evidence:
     )
 
 
+def _are_runs_of_one(sides: list[Side]) -> bool:
+    """Whether the names differ in a number only: `run 1` and `run 2`, `torch` and `torch (b)`."""
+    names = {_NUMBERING.sub("", s.name).strip() for s in sides}
+    return len(sides) > 1 and len(names) == 1 and names != {""}
+
+
 def _conclude(problem: Problem, truth: Truth, results: list[tuple[str, np.ndarray]], sides: list[Side]) -> Comparison:
     differences = [compare_results(problem, a, b) for a, b in itertools.combinations(results, 2)]
     verdict = judge_all([s.verdict for s in sides], differences)
     guilty = [s for s in sides if s.verdict == verdict] or sides
+    cause = guilty[0].cause
+    evidence: list[Evidence] = []
+    if verdict == "rounding" and _are_runs_of_one(sides) and any(d.differing for d in differences):
+        cause = "nondeterminism"
+        evidence.append(Evidence("statistic", "the same engine differs from itself on the same operands, run to run"))
     return Comparison(
         problem=format_problem(problem),
         verdict=verdict,
-        cause=guilty[0].cause,
+        cause=cause,
+        evidence=evidence,
         summary=summarize_explained(verdict, sides),
         data="recorded",
         outputs=truth.values.size,
@@ -186,6 +200,6 @@ def _conclude(problem: Problem, truth: Truth, results: list[tuple[str, np.ndarra
         settled=truth.settled,
         sides=sides,
         differences=differences,
-        fixes=advise([s.cause for s in guilty if s.cause]),
+        fixes=advise([cause] if cause else []),
         samebits_version=VERSION,
     )

@@ -176,7 +176,7 @@ class LineUp:
         return found
 
     def _allow(self, sample: Sample, predicted: Floats, unit: float) -> Floats:
-        """The error bound of a suspect's function, with the largest sum of magnitudes of each row for all its outputs."""
+        """The error bound of a suspect's function, each row's largest sum of magnitudes standing for all of it."""
         study = self.study
         problem = study.problem
         accumulator, out = accumulator_format(problem), find_format(problem.out)

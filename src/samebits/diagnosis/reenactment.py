@@ -1,4 +1,4 @@
-"""Mismatches of logs: operands are rebuilt as the tool makes them, suspects re-enacted, and the logged numbers compared.
+"""Mismatches of logs: operands are rebuilt as the tool makes them, suspects re-enacted, logged numbers compared.
 
 Nothing here can prove anything by bits, for the operands themselves are gone: the answer is what statistics suggest, or
 what to record to find out.
@@ -178,14 +178,15 @@ def _convict(
         "statistic",
         f"operands of one sign lose {abs(1 - logged):.0%} of every sum; data about zero would hide it"
         + (
-            "; in training every weight gradient of such data is scaled down so, as by a smaller learning rate for this layer"
+            "; in training every weight gradient of such data is scaled down so, as by a smaller learning rate here"
             if mismatch.problem.direction == "grad_weight"
             else ""
         ),
     )
     bad = _side(names[wrong], guilty.verdict, guilty.cause, says, [statistic, matters, expects], suspect=guilty)
     sides = [good, bad] if right == 0 else [bad, good]
-    summary = f"{names[wrong]} {says} and {'loses' if logged < 1 else 'gains'} about {abs(1 - logged):.0%} of every sum. {names[right]} is right."
+    loses = f"{'loses' if logged < 1 else 'gains'} about {abs(1 - logged):.0%} of every sum"
+    summary = f"{names[wrong]} {says} and {loses}. {names[right]} is right."
     return _build(mismatch, guilty.verdict, guilty.cause, summary, sides, data)
 
 
@@ -238,15 +239,18 @@ def _explain_impossible(mismatch: Mismatch, name: str, values: Floats) -> Compar
     what = "zero" if (values == 0).mean() > 0.5 else "no number"
     evidence = Evidence(
         "statistic",
-        f"{name} is {what} in {len(values)} logged elements; the autotuner's operands are positive, so that their sums are"
-        " not: whoever returns that did not compute them",
+        f"{name} is {what} in {len(values)} logged elements; the autotuner's operands are positive, so that their sums"
+        " are not: whoever returns that did not compute them",
     )
     other = next(n for n in mismatch.names if n != name)
     sides = [
         _side(n, "wrong" if n == name else "undecided", None, f"returns {what}" if n == name else None, [evidence])
         for n in mismatch.names
     ]
-    summary = f"{name} is wrong: it returns {what} where positive products are added. Whether {other} is right the log does not show."
+    summary = (
+        f"{name} is wrong: it returns {what} where positive products are added. Whether {other} is right the log does"
+        " not show."
+    )
     return _build(mismatch, "wrong", None, summary, sides, "not rebuilt")
 
 
@@ -266,12 +270,13 @@ def _explain_ratio_only(mismatch: Mismatch, first: Floats, second: Floats) -> Co
         Evidence(
             "statistic",
             f"cannot tell which side is right: {missing}; to find out, have XLA print the instruction"
-            " (TF_CPP_MIN_LOG_LEVEL=0, XLA_FLAGS=--xla_dump_to=DIR) and give samebits explain a log with that line in it",
+            " (TF_CPP_MIN_LOG_LEVEL=0, XLA_FLAGS=--xla_dump_to=DIR) and give samebits explain a log with that line",
         ),
     ]
     sides = [_side(n, "undecided", None, None, evidence) for n in mismatch.names]
     names = mismatch.names
-    summary = f"{names[0]} and {names[1]} differ by {abs(mean - 1):.0%} on average; the log does not say of which convolution."
+    differ = f"{names[0]} and {names[1]} differ by {abs(mean - 1):.0%} on average"
+    summary = f"{differ}; the log does not say of which convolution."
     return _build(mismatch, "undecided", None, summary, sides, "not rebuilt")
 
 
@@ -282,7 +287,8 @@ def _explain_metrics(mismatch: Mismatch, say: Report) -> Comparison:
     if mismatch.problem is None:
         evidence = [Evidence("statistic", shown), Evidence("statistic", _RECORD)]
         sides = [_side(n, "undecided", None, None, evidence) for n in mismatch.names]
-        summary = f"{shown[0].upper()}{shown[1:]}. Neither problem nor values are in the log: cannot tell rounding from a fault."
+        missing = "Neither problem nor values are in the log: cannot tell rounding from a fault."
+        summary = f"{shown[0].upper()}{shown[1:]}. {missing}"
         return _build(mismatch, "undecided", None, summary, sides, "not rebuilt")
     say("re-enacting what each mechanism gives", 0.0)
     stage = _rebuild(mismatch.problem, uniform=None)

@@ -61,14 +61,14 @@ def _explain_nonfinite(
         reached = study.magnitudes[~odd & np.isfinite(study.magnitudes)]
         says = "lets intermediate sums overflow float16's range (65,504)"
         evidence = (
-            f"{count:,} outputs are infinite or NaN, {where}; the magnitudes they add reach {study.magnitudes[odd].max():.3g},"
-            f" those of the others {reached.max(initial=0):.3g}"
+            f"{count:,} outputs are infinite or NaN, {where}; the magnitudes they add reach"
+            f" {study.magnitudes[odd].max():.3g}, those of the others {reached.max(initial=0):.3g}"
         )
         return _found("downgrade", "overflow", says, evidence)
     if np.isfinite(truth[odd]).all() and healthy:
         says = "returns memory that was never written, or lets NaN leak in from it"
-        return _found("wrong", "uninitialized-memory", says, f"{count:,} outputs are no numbers, {where}; all others are"
-                      " within their bound")  # fmt: skip
+        evidence = f"{count:,} outputs are no numbers, {where}; all others are within their bound"
+        return _found("wrong", "uninitialized-memory", says, evidence)
     return None
 
 
@@ -83,12 +83,16 @@ def _explain_flush(study: Study, given: Floats, truth: Floats) -> Explanation | 
         # Every product and sum loses less than the smallest normal number, an operand that times the other operand.
         lost = least * (2 * problem.reduction_length + 2 + problem.reduction_length * sum(largest))
         beyond = away > study.bound
-    if not beyond.any() or not (away <= study.bound + lost).all() or not np.isfinite(lost):
+    if format_.exponent_bits < 8:
+        # float16's smallest normal number is no small thing: only whole results below it are told.
+        lost = np.where((given == 0) & (np.abs(truth) < least), least, 0.0)
+    if not beyond.any() or not (away <= study.bound + lost).all() or not np.isfinite(lost).all():
         return None
     says = "takes subnormal numbers for zero"
     evidence = (
-        f"{int(beyond.sum()):,} outputs are farther from the truth than rounding can take them, but no farther than losing"
-        f" numbers below {least:.3g} can; {int(((given == 0) & (truth != 0)).sum()):,} are zero where the truth is not"
+        f"{int(beyond.sum()):,} outputs are farther from the truth than rounding can take them, but no farther"
+        f" than losing numbers below {least:.3g} can; {int(((given == 0) & (truth != 0)).sum()):,} are zero where the"
+        " truth is not"
     )
     return _found("downgrade", "subnormals", says, evidence)
 
@@ -100,7 +104,8 @@ def explain_region(study: Study, suspects: LineUp) -> Explanation | None:
         wrong = ~(np.abs(given - truth) <= study.bound)
     wrong &= ~((given == truth) | (np.isnan(given) & np.isnan(truth)))
     count = int(wrong.sum())
-    if count == 0 or count >= _MOST_OF_ALL * wrong.size:
+    box = _find_box(wrong)
+    if count == 0 or box.all():
         return None
     where = describe_places(study.problem, wrong)
     values = given[wrong]
@@ -114,7 +119,6 @@ def explain_region(study: Study, suspects: LineUp) -> Explanation | None:
             return None
         says = f"returns {what} from output {first:,} of {wrong.size:,} on"
         return _found("wrong", "index-overflow", says, evidence)
-    box = _find_box(wrong)
     if box.sum() * _LEAST_FILLED > count or not suspects.is_as_close_as_a_plain_sum(sample, box, times=_HEALTHY_TIMES):
         return None
     if not np.isfinite(values).all() or impossible.mean() > 0.5:

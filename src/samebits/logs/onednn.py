@@ -9,13 +9,17 @@ from samebits.errors import SamebitsError
 from samebits.logs.entry import Mismatch
 from samebits.problems.benchdnn import parse_benchdnn
 
-_LINE = re.compile(r"(?:one)?dnnl?_verbose,(?:[\d.]+,)?(?:v\d+,)?(?:primitive,)?exec[\w:]*,\w+,(?:de)?convolution,(.*)")
+_LINE = re.compile(
+    r"(?:one)?dnnl?_verbose,(?:[\d.]+,)?(?:v\d+,)?(?:primitive,)?exec[\w:]*,\w+,((?:de)?convolution),(.*)"
+)
 _FORMATS = re.compile(r"\b(src|wei|bia|dst|diff_src|diff_wei|diff_dst)_(?:a?:?)?(\w+?)::")
-_OLDER_FORMATS = re.compile(r"\b(src|wei|dst)_(f32|f16|bf16|s8|u8)")
+_OTHER_FORMATS = re.compile(r"\b(src|wei|dst)[_:](f64|f32|f16|bf16|s8|u8)\b")
 _ALGORITHM = re.compile(r"alg:(\w+)")
 _SHAPE = re.compile(r"\b((?:g\d+)?mb\d+_?\w*ic\d+\w*)")
+_NO_BIAS = re.compile(r"\bbia[_:]undef")
 _FPMATH = re.compile(r"attr-fpmath:(\w+)")
 _DIRECTIONS = {"forward": "FWD_B", "backward_data": "BWD_D", "backward_weights": "BWD_W"}
+_DRIVERS = {"convolution": "--conv", "deconvolution": "--deconv"}
 _NAMES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float64"}
 
 
@@ -26,9 +30,9 @@ def read_onednn(lines: Sequence[str]) -> list[Mismatch]:
         parsed = _LINE.search(line)
         if not parsed:
             continue
-        rest = parsed[1]
+        kind, rest = parsed[1], parsed[2]
         implementation = rest.partition(",")[0]
-        formats: dict[str, str] = {n: f for pattern in (_OLDER_FORMATS, _FORMATS) for n, f in pattern.findall(rest)}
+        formats: dict[str, str] = {n: f for pattern in (_OTHER_FORMATS, _FORMATS) for n, f in pattern.findall(rest)}
         shape, algorithm, fpmath = _SHAPE.search(rest), _ALGORITHM.search(rest), _FPMATH.search(rest)
         facts = {k: v[1] for k, v in (("algorithm", algorithm), ("fpmath", fpmath)) if v}
         used = tuple(_NAMES.get(formats.get(n) or "", formats.get(n) or "") for n in ("src", "wei", "dst"))
@@ -37,12 +41,12 @@ def read_onednn(lines: Sequence[str]) -> list[Mismatch]:
             direction = next((d for word, d in _DIRECTIONS.items() if word in rest), "FWD_B")
             dt = formats.get("src") or formats.get("diff_src") or "f32"
             try:
-                if direction == "FWD_B" and "bia_undef" in rest:
+                if direction == "FWD_B" and _NO_BIAS.search(rest):
                     direction = "FWD_D"
-                problem = parse_benchdnn(f"--dir={direction} --dt={dt} {shape[1]}")
+                problem = parse_benchdnn(f"{_DRIVERS[kind]} --dir={direction} --dt={dt} {shape[1]}")
             except SamebitsError as error:
                 trouble = str(error)
-        key = (implementation, shape[1] if shape else "", used)
+        key = (implementation, str(problem or shape), used)
         found.setdefault(
             key,
             Mismatch(

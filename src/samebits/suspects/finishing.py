@@ -100,5 +100,7 @@ def _fit_channels(study: Study, sample: Sample) -> Floats | None:
         size = float(np.abs(sums[r][usable]).max()) or 1.0
         design = np.stack([sums[r][usable], np.full(int(usable.sum()), size)], axis=1)
         factor, shift = np.linalg.lstsq(design, given[r][usable], rcond=None)[0]
+        if factor == 0 or np.ptp(given[r][usable]) == 0:
+            return None
         fitted[r] = factor * sums[r] + shift * size
     return study.apply_epilogue(fitted)

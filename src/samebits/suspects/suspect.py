@@ -22,8 +22,8 @@ class Suspect:
 
     `says` continues a sentence that begins with a side's name ("pads with ..."). `verdict` is what the side deserves if
     the suspect is guilty. Where another problem or other operands compute just what is suspected, `reenact` returns
-    them, so that recipes can be replayed on them. `unit` is the unit roundoff of a rounding that the prediction ends with
-    beside the declared ones.
+    them, so that recipes can be replayed on them. `unit` is the unit roundoff of a rounding that the prediction
+    ends with beside the declared ones.
     """
 
     cause: str

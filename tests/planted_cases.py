@@ -227,18 +227,18 @@ def _saturate(problem: Problem, operands: Operands, rng: np.random.Generator):
 def _moved_padding(problem: Problem, operands: Operands, rng: np.random.Generator):
     _needs(not problem.is_transposed and problem.direction == "forward")
     axis = int(rng.integers(0, problem.rank))
-    begin, end = problem.padding[axis]
+    begin, end = problem.axes[axis].pad_begin, problem.axes[axis].pad_end
     total = begin + end
     _needs(total > 0)
     other = int(rng.choice([b for b in range(total + 1) if b != begin]))
-    padding = list(problem.padding)
+    padding = [(a.pad_begin, a.pad_end) for a in problem.axes]
     padding[axis] = (other, total - other)
     return problem, operands, compute(replace(problem, padding=tuple(padding)), operands, rng)
 
 
 def _mixed_padding(problem: Problem, operands: Operands, rng: np.random.Generator):
     _needs(problem.direction == "forward" and problem.rank == 2 and not problem.is_transposed)
-    (a, b), (c, d) = problem.padding
+    (a, b), (c, d) = ((axis.pad_begin, axis.pad_end) for axis in problem.axes)
     _needs(a != c)
     x = np.pad(operands["x"].astype(np.float32), [(0, 0), (0, 0), (c, a + b + 8), (a, c + d + 8)]).astype(
         operands["x"].dtype
@@ -266,10 +266,10 @@ def _other_mode(problem: Problem, operands: Operands, rng: np.random.Generator):
 
 def _moved_crop(problem: Problem, operands: Operands, rng: np.random.Generator):
     _needs(problem.is_transposed and problem.direction == "forward")
-    begin, end = problem.padding[0]
+    begin, end = problem.axes[0].pad_begin, problem.axes[0].pad_end
     _needs(begin + end > 0)
     other = int(rng.choice([b for b in range(begin + end + 1) if b != begin]))
-    moved = replace(problem, padding=tuple((other, begin + end - other) for _ in problem.padding))
+    moved = replace(problem, padding=((other, begin + end - other),) * problem.rank)
     return problem, operands, compute(moved, operands, rng)
 
 
@@ -340,9 +340,9 @@ def _swapped_stride(problem: Problem, operands: Operands, rng: np.random.Generat
         and problem.direction == "forward"
         and not problem.is_transposed
     )
-    x = np.pad(
-        operands["x"].astype(np.float32), [(0, 0), (0, 0), (problem.padding[0][0], 60), (problem.padding[1][0], 60)]
-    ).astype(operands["x"].dtype)
+    x = np.pad(operands["x"].astype(np.float32), [(0, 0), (0, 0), *((a.pad_begin, 60) for a in problem.axes)]).astype(
+        operands["x"].dtype
+    )
     other = replace(problem, x=x.shape, padding=((0, 0), (0, 0)), stride=problem.stride[::-1])
     result = compute(other, {**operands, "x": x}, rng)
     return problem, operands, np.ascontiguousarray(result[:, :, : problem.out_shape[2], : problem.out_shape[3]])
@@ -451,12 +451,15 @@ def _nan_lost(problem: Problem, operands: Operands, rng: np.random.Generator):
 
 RELU, CLIP6 = Epilogue("relu"), Epilogue("clip", 0.0, 6.0)
 FLOATS = ("float32", "float16", "bfloat16")
+_TF32 = _pick("x=tf32 w=tf32", "x=tf32/toward_zero w=tf32/toward_zero")
+_ONE_OPERAND = _pick("w=float16", "w=bfloat16", "x=bfloat16", "w=tf32", "x=tf32")
+REDUCED = ("reduced-precision-operands",)
 # Mechanism: how it is made, verdicts and causes that are right.
 MECHANISMS: dict[str, tuple[Maker, tuple[str, ...], tuple[str | None, ...]]] = {
-    "operands tf32": (_recipe(_pick("x=tf32 w=tf32", "x=tf32/toward_zero w=tf32/toward_zero"), ("float32",)), (LOST,), ("reduced-precision-operands",)),
-    "operands bfloat16": (_recipe(_pick("x=bfloat16 w=bfloat16"), ("float32",)), (LOST,), ("reduced-precision-operands",)),
-    "operands float16": (_recipe(_pick("x=float16 w=float16 via=float16"), ("float32",)), (LOST,), ("reduced-precision-operands",)),
-    "one operand": (_recipe(_pick("w=float16", "w=bfloat16", "x=bfloat16", "w=tf32", "x=tf32"), ("float32",)), (LOST,), ("reduced-precision-operands",)),
+    "operands tf32": (_recipe(_TF32, ("float32",)), (LOST,), REDUCED),
+    "operands bfloat16": (_recipe(_pick("x=bfloat16 w=bfloat16"), ("float32",)), (LOST,), REDUCED),
+    "operands float16": (_recipe(_pick("x=float16 w=float16 via=float16"), ("float32",)), (LOST,), REDUCED),
+    "one operand": (_recipe(_ONE_OPERAND, ("float32",)), (LOST,), REDUCED),
     "float16 accumulator": (_accumulator("float16"), (LOST,), ("low-precision-accumulator",)),
     "bfloat16 accumulator": (_accumulator("bfloat16"), (LOST,), ("low-precision-accumulator",)),
     "truncating accumulator": (_accumulator("float32/toward_zero"), (LOST,), ("low-precision-accumulator",)),

@@ -1,0 +1,367 @@
+"""Re-enacts public reports of mismatching convolutions and asks `explain` what they are.
+
+One row per report: where it stands, whether its cause is established there (E) or read from its numbers (G), what was
+re-enacted, and the answer. Shapes are the report's, or smaller where its own would only take longer. Reports on int8
+arithmetic are left out, and so are those whose result has another shape than its problem, which no case can hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from samebits import explain
+from samebits.emulators import emulate
+from samebits.findings import Comparison
+from samebits.problems import Problem, parse_problem_text
+from samebits.problems.case_file import Case
+from samebits.problems.operands import make_normal, make_uniform
+from samebits.problems.problem import Epilogue
+from samebits.recipes import parse_recipe
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from planted_cases import CLIP6, MECHANISMS, RELU, Operands, compute
+
+Made = tuple[Problem, Operands, dict[str, np.ndarray]]
+Maker = Callable[[Problem, np.random.Generator], Made]
+ROOT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report, and how it is re-enacted. `causes`: the established one, and names that say the same."""
+
+    source: str
+    established: bool
+    causes: tuple[str, ...]
+    problem: str
+    make: Maker | None = None
+
+
+def planted(mechanism: str, maker: Callable[[Problem, int], Operands] = make_normal) -> Maker:
+    """A mechanism of the planted cases on the report's problem."""
+
+    def make(problem: Problem, rng: np.random.Generator) -> Made:
+        problem, operands, result = MECHANISMS[mechanism][0](problem, maker(problem, 5), rng)
+        return problem, operands, {"a": result}
+
+    return make
+
+
+def recipe(text: str, data: Callable[[Problem], Operands] = make_normal) -> Maker:
+    """The report's problem computed by a recipe."""
+
+    def make(problem: Problem, rng: np.random.Generator) -> Made:
+        operands = data(problem)
+        return problem, operands, {"a": emulate(problem, parse_recipe(text), operands)}
+
+    return make
+
+
+def healthy(*texts: str, data: Callable[[Problem], Operands] = make_normal, names: str = "ab") -> Maker:
+    """Two correct ways to add."""
+
+    def make(problem: Problem, rng: np.random.Generator) -> Made:
+        operands = data(problem)
+        results = [emulate(problem, parse_recipe(t), operands) for t in texts]
+        labels = ["run 1", "run 2"] if names == "runs" else list(names)
+        return problem, operands, dict(zip(labels, results, strict=False))
+
+    return make
+
+
+def altered(change: Callable[[np.ndarray, np.random.Generator], np.ndarray]) -> Maker:
+    """A healthy result, then changed."""
+
+    def make(problem: Problem, rng: np.random.Generator) -> Made:
+        operands = make_normal(problem, 5)
+        return problem, operands, {"a": change(compute(problem, operands, rng).copy(), rng)}
+
+    return make
+
+
+def misread(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Maker:
+    """A result of other operands than those on record."""
+
+    def make(problem: Problem, rng: np.random.Generator) -> Made:
+        operands = make_normal(problem, 5)
+        other = {**operands, name: np.ascontiguousarray(change(operands[name]))}
+        return problem, operands, {"a": compute(problem, other, rng)}
+
+    return make
+
+
+def repadded(padding: tuple[tuple[int, int], ...]) -> Maker:
+    """The same problem with other padding (or crop) of the same sum."""
+
+    def make(problem: Problem, rng: np.random.Generator) -> Made:
+        operands = make_normal(problem, 5)
+        return problem, operands, {"a": compute(replace(problem, padding=padding), operands, rng)}
+
+    return make
+
+
+def padded(mode: str, widths: tuple[tuple[int, int], ...]) -> Maker:
+    """Padding with other values, or along other axes, made by hand."""
+
+    def make(problem: Problem, rng: np.random.Generator) -> Made:
+        operands = make_normal(problem, 5)
+        x = np.pad(operands["x"], [(0, 0), (0, 0), *widths], mode=mode)  # type: ignore[call-overload]
+        plain = replace(problem, x=x.shape, padding=((0, 0),) * problem.rank)
+        result = compute(plain, {**operands, "x": x}, rng)
+        return problem, operands, {"a": result[(slice(None), slice(None), *(slice(n) for n in problem.out_shape[2:]))]}
+
+    return make
+
+
+def input_padding(problem: Problem, rng: np.random.Generator) -> Made:
+    """A transposed convolution that pads its input where it should crop its output."""
+    operands = make_normal(problem, 5)
+    pad = problem.axes[0].pad_begin
+    x = np.pad(operands["x"], [(0, 0), (0, 0), *[(pad, pad)] * problem.rank])
+    whole = compute(replace(problem, x=x.shape, padding=((0, 0),) * problem.rank, output_padding=(0,) * problem.rank),
+                    {**operands, "x": x}, rng)  # fmt: skip
+    return problem, operands, {"a": whole[(slice(None), slice(None), *(slice(n) for n in problem.out_shape[2:]))]}
+
+
+def undilated(problem: Problem, rng: np.random.Generator) -> Made:
+    """A transposed convolution without its dilation; the rows that are missing then are zero."""
+    operands = make_normal(problem, 5)
+    narrow = compute(replace(problem, dilation=(1,) * problem.rank), operands, rng)
+    result = np.zeros(problem.out_shape, narrow.dtype)
+    result[(slice(None), slice(None), *(slice(n) for n in narrow.shape[2:]))] = narrow
+    return problem, operands, {"a": result}
+
+
+def swapped_pads(problem: Problem, rng: np.random.Generator) -> Made:
+    """The padding of one axis used for the other."""
+    operands = make_normal(problem, 5)
+    (a, b), (c, d) = ((axis.pad_begin, axis.pad_end) for axis in problem.axes)
+    x = np.pad(operands["x"], [(0, 0), (0, 0), (c, a + b + 4), (a, c + d + 4)])
+    result = compute(replace(problem, x=x.shape, padding=((0, 0), (0, 0))), {**operands, "x": x}, rng)
+    return problem, operands, {"a": result[:, :, : problem.out_shape[2], : problem.out_shape[3]]}
+
+
+def epilogue(declared: Epilogue, applied: Epilogue | None) -> Maker:
+    """Another epilogue than the declared one."""
+
+    def make(problem: Problem, rng: np.random.Generator) -> Made:
+        operands = make_normal(problem, 5)
+        operands["x"] = operands["x"] * 10
+        result = compute(replace(problem, then=applied), operands, rng)
+        return replace(problem, then=declared), operands, {"a": result}
+
+    return make
+
+
+def _positive(problem: Problem) -> Operands:
+    return make_uniform(problem, 3)
+
+
+def _xla(problem: Problem) -> Operands:
+    return make_uniform(problem, 3, 0.0, 0.1)
+
+
+def _ones(problem: Problem) -> Operands:
+    return {n: np.ones_like(a) for n, a in make_normal(problem).items()}
+
+
+def _integers(problem: Problem) -> Operands:
+    rng = np.random.default_rng(4)
+    return {n: rng.integers(0, 4, a.shape).astype(a.dtype) for n, a in make_normal(problem).items()}
+
+
+def _large(scale: float) -> Callable[[Problem], Operands]:
+    return lambda problem: {
+        n: (a.astype(np.float32) * (scale if n == "x" else 1)).astype(a.dtype) for n, a in make_normal(problem).items()
+    }
+
+
+def _overflowing(problem: Problem) -> Operands:
+    """Operands whose partial sums leave float16's range, most of them to come back."""
+    rng = np.random.default_rng(6)
+    sizes = {"x": 1500.0, "w": 3.0}
+    return {n: (rng.standard_normal(s) * sizes[n]).astype(np.float16) for n, s in problem.operand_shapes.items()}
+
+
+def _wide_weights(problem: Problem) -> Operands:
+    operands = make_uniform(problem, 3, 0.0, 0.01)
+    rng = np.random.default_rng(8)
+    operands["w"] = (10.0 ** rng.uniform(-8, 8, operands["w"].shape)).astype(np.float32)
+    return operands
+
+
+def _zero(part: tuple[slice, ...]) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
+    def change(result: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        result[part] = 0
+        return result
+
+    return change
+
+
+def _other(
+    part: tuple[slice, ...], value: float | None = None
+) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
+    def change(result: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        numbers = rng.standard_normal(result[part].shape) * result.std() if value is None else value
+        result[part] = np.asarray(numbers).astype(result.dtype)
+        return result
+
+    return change
+
+
+def _from(share: float, value: float = 0.0) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
+    def change(result: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        flat = result.reshape(-1)
+        flat[int(share * flat.size) | 1 :] = value
+        return result
+
+    return change
+
+
+ALL = slice(None)
+ORDER, TF32 = "summation-order", "reduced-precision-operands"
+NARROW, OVER = "low-precision-accumulator", "overflow"
+WINO, FFT, PAD, GEOM = "winograd", "fft", "padding", "transposed-geometry"
+VIEW, SHAPE, INDEX, MEMORY = "strided-view", "shape-specific-kernel", "index-overflow", "uninitialized-memory"
+LAYER = "conv2d x=2x16x20x20 w=16x16x3x3 padding=1 dtype=float32"
+WINO16 = "conv2d x=1x32x16x16 w=16x32x3x3 padding=1 dtype=float16"
+YES, NO = True, False
+_TWO = ("direct order=c,kh,kw", "direct order=kh,kw,c product=rounded")
+
+REPORTS = (
+    Report("pytorch/pytorch#70589", NO, (ORDER,), "conv2d x=8x3x32x32 w=16x3x3x3 padding=1", healthy(*_TWO)),
+    Report("jax-ml/jax#9102", NO, (ORDER,), "conv2d x=2x1x28x28 w=32x1x3x3 padding=same_upper", healthy(*_TWO)),
+    Report("tensorflow/tensorflow#19200", NO, (WINO, ORDER), LAYER, recipe("winograd(4)", _integers)),
+    Report("tensorflow/tensorflow#117663", NO, ("ill-conditioned", ORDER), "conv2d x=1x8x30x30 w=8x8x5x5 padding=2", healthy(*_TWO)),
+    Report("pytorch/pytorch#107514", YES, (TF32,), LAYER, recipe("direct x=tf32 w=tf32 order=k/37|k")),
+    Report("NVIDIA/TensorRT#4492", YES, (TF32,), "conv2d x=1x3x64x64 w=32x3x7x7 stride=2 padding=3 bias", recipe("direct x=tf32 w=tf32 order=kh,kw,c")),
+    Report("IBM/aihwkit#766", YES, (TF32,), "conv3d x=1x4x9x9x9 w=8x4x3x3x3 bias", recipe("direct x=tf32 w=tf32")),
+    Report("pytorch/pytorch#60451", YES, (TF32,), "conv3d x=1x8x8x8x8 w=8x8x3x3x3 padding=1", recipe("direct x=tf32 w=tf32 order=k/29|k")),
+    Report("pytorch/pytorch#175952", NO, (TF32,), "conv2d x=1x3x64x64 w=16x3x3x3 stride=2 padding=1", recipe("direct x=tf32 w=tf32 order=k/37|k")),
+    Report("PaddlePaddle/Paddle#67354", NO, (TF32,), "conv2d x=1x64x5x5 w=64x64x3x3 padding=1", recipe("direct x=tf32 w=tf32 order=k/37|k")),
+    Report("tensorflow/tensorflow#58047", NO, (ORDER, "identical"), "conv2d x=1x16x7x7 w=16x16x1x1", healthy(*_TWO)),
+    Report("jax-ml/jax#9973", YES, (TF32,), "conv1d x=1x2x2 w=2x2x1", recipe("direct x=bfloat16 w=bfloat16")),
+    Report("apple/coremltools#1809", YES, (TF32,), "conv2d x=1x3x64x64 w=128x3x3x3", recipe("direct x=float16 w=float16 via=float16")),
+    Report("stackoverflow: is my fp16 convolution fp16", YES, (NARROW, OVER), "conv2d x=1x2x3x3 w=2x2x1x1 dtype=float16", recipe("direct acc=float16 product=float16", _large(6e4))),
+    Report("LeelaChessZero/lc0#1045", NO, (WINO,), "conv2d x=1x64x8x8 w=64x64x3x3 padding=1 dtype=float16", recipe("winograd(4) acc=float16")),
+    Report("stackoverflow: XLA autotuner (the log)", YES, (NARROW,), "conv2d.grad_weight x=3778x24x1x50 w=24x24x1x5 stride=1x5 dtype=float16"),
+    Report("danijar/dreamerv3#19", YES, (NARROW,), "conv2d.grad_weight x=40x3x64x64 w=8x3x4x4 stride=2 padding=1 dtype=float16", recipe("direct order=chain@float16:k/16|k", _xla)),
+    Report("danijar/dreamerv3#126", NO, (NARROW,), "conv2d x=1x2x70x70 w=2x2x63x63 dtype=bfloat16", recipe("direct order=chain@bfloat16:k/512|k", _positive)),
+    Report("pytorch/pytorch#83863", YES, (NARROW,), "conv1d x=1x1024x4 w=8x1024x1 dtype=bfloat16", recipe("direct acc=bfloat16", _ones)),
+    Report("Tencent/ncnn PR#2698", YES, (NARROW, OVER), "conv2d x=1x4x256x256 w=4x1x256x256 groups=4 dtype=float16", recipe("direct acc=float16", _large(60))),
+    Report("apple/coremltools#2625", YES, (NARROW,), "conv2d x=1x96x14x14 w=24x96x1x1 bias dtype=float16", recipe("direct acc=float16")),
+    Report("ROCm/MIOpen#2496", YES, (OVER,), "conv2d x=5x1x3x3 w=1x1x1x1 dtype=float16", planted("saturation", lambda p, s: _large(200)(p))),
+    Report("apple/coremltools#2110", YES, (OVER,), "conv2d x=1x64x12x12 w=16x64x3x3 dtype=float16", recipe("direct acc=float16", _large(2e4))),
+    Report("ROCm/AMDMIGraphX#850", NO, (OVER,), "conv2d x=1x256x8x8 w=16x256x1x1 dtype=float16", recipe("direct acc=float16", _overflowing)),
+    Report("Tencent/ncnn#5313", NO, (OVER,), "conv1d x=1x80x50 w=32x80x3 dtype=float16", recipe("direct acc=float16", _overflowing)),
+    Report("uxlfoundation/oneDNN#748", YES, (WINO,), "conv2d x=1x144x12x12 w=144x144x3x3 padding=1", recipe("winograd(4)")),
+    Report("uxlfoundation/oneDNN#436", NO, (WINO,), "conv2d x=1x16x56x56 w=16x16x3x3 padding=1", recipe("winograd(4)")),
+    Report("ROCm/rocm-libraries#3508", YES, (WINO,), WINO16, recipe("winograd(4) acc=float16")),
+    Report("ROCm/MIOpen#2492", YES, (WINO,), "conv2d x=2x16x14x14 w=16x16x3x3 padding=1 dtype=float16", recipe("winograd(2) acc=float16")),
+    Report("Tencent/ncnn PR#1891", YES, (WINO,), WINO16, recipe("winograd(6) acc=float16")),
+    Report("ARM-software/ComputeLibrary#1154", YES, (WINO, OVER), "conv2d x=1x16x4x8 w=16x16x3x3 padding=1 dtype=float16", recipe("winograd(4) acc=float16", _large(2e3))),
+    Report("OpenPPL/ppl.nn#969", NO, (WINO,), "conv2d x=1x4x64x64 w=24x4x3x3 padding=1", recipe("winograd(6)")),
+    Report("pytorch/pytorch#30934", NO, (FFT,), "conv1d x=1x4x64 w=4x4x9", recipe("fft", _wide_weights)),
+    Report("tensorflow/tensorflow#1299", NO, (FFT,), "conv2d x=4x1x33x33 w=1x1x5x5 padding=same_upper", recipe("fft", _positive)),
+    Report("pytorch/pytorch#52983", YES, (FFT,), "conv2d x=2x8x24x24 w=8x8x5x5 padding=2", recipe("fft", _positive)),
+    Report("k2-fsa/sherpa-onnx#3850", YES, (PAD,), "conv2d x=1x8x20x20 w=8x8x3x3 padding=0x1", swapped_pads),
+    Report("microsoft/onnxruntime PR#29631", YES, (PAD,), "conv2d x=1x4x12x12 w=4x4x4x4 padding=0:3x0:3", repadded(((3, 0), (3, 0)))),
+    Report("root-project/root#21737", YES, (PAD,), "conv2d x=1x4x12x12 w=8x4x4x4 padding=same_upper", repadded(((2, 1), (2, 1)))),
+    Report("plaidml/plaidml PR#1780", YES, (PAD,), "conv2d x=1x4x13x13 w=8x4x2x2 stride=2 padding=same_upper", repadded(((1, 0), (1, 0)))),
+    Report("onnx/onnxmltools#94", YES, (PAD,), "conv2d x=1x3x16x16 w=8x3x3x3 stride=2 padding=same_upper", repadded(((1, 0), (1, 0)))),
+    Report("PaddlePaddle/X2Paddle#342", YES, (PAD,), "conv2d x=1x3x15x15 w=8x3x4x4 padding=same_lower", repadded(((1, 2), (1, 2)))),
+    Report("pytorch/pytorch#37844", YES, (PAD,), "conv2d x=1x2x10x18 w=4x2x3x3 padding=1", padded("wrap", ((1, 1), (1, 1)))),
+    Report("microsoft/onnxruntime#4086", YES, (GEOM,), "conv_transpose2d x=1x2x4x4 w=2x2x2x2 padding=same_upper", repadded(((1, 0), (1, 0)))),
+    Report("PINTO0309/onnx2tf#56", YES, (GEOM,), "conv_transpose2d x=1x4x6x6 w=4x3x3x3 stride=3 padding=1", repadded(((0, 2), (0, 2)))),
+    Report("Samsung/TICO#420", YES, (GEOM,), "conv_transpose2d x=1x4x6x6 w=4x3x3x3 stride=2 padding=1", input_padding),
+    Report("pytorch/pytorch#1565", YES, (GEOM, "dropped-attribute"), "conv_transpose1d x=1x2x5 w=2x2x2 stride=2 dilation=2", undilated),
+    Report("gmalivenko/pytorch2keras#7", YES, (GEOM,), "conv_transpose2d x=1x4x6x6 w=4x3x4x4 stride=2 padding=1", repadded(((2, 0), (2, 0)))),
+    Report("pytorch/pytorch#82060", YES, (VIEW, "axis-order"), "conv2d x=1x4x12x12 w=16x4x3x3 padding=1", misread("w", lambda w: w.transpose(0, 2, 3, 1).reshape(w.shape))),
+    Report("pytorch/pytorch#15297", NO, (VIEW,), "conv2d x=1x8x10x10 w=8x1x3x3 groups=8", misread("w", lambda w: np.broadcast_to(w[:1], w.shape))),
+    Report("pytorch/pytorch#169342", NO, (VIEW,), "conv2d x=3x4x10x10 w=6x4x3x3 padding=1", altered(_other((slice(1, None),)))),
+    Report("pytorch/pytorch#197114", YES, (VIEW,), "conv3d x=1x4x6x7x8 w=4x4x3x3x3 padding=1", misread("x", lambda x: np.moveaxis(x, 1, -1).reshape(x.shape))),
+    Report("pytorch/pytorch#19912", YES, (SHAPE,), "conv2d x=1x4x9x9 w=16x2x1x1 groups=2", altered(_zero((ALL, slice(8, None))))),
+    Report("pytorch/pytorch#18218", YES, (SHAPE,), "conv2d x=2x8x9x9 w=16x2x3x3 groups=4 padding=1", altered(_zero((ALL, slice(12, None))))),
+    Report("pytorch/pytorch#25101", YES, (SHAPE,), "conv2d.grad_input x=2x9x32x32 w=3x9x5x5 stride=3 padding=1", altered(_other((ALL, ALL, ALL, slice(28, 31))))),
+    Report("pytorch/pytorch#169688", NO, (SHAPE,), "conv2d x=1x16x20x20 w=16x16x3x3 stride=3 dtype=bfloat16", altered(_other((ALL, slice(8, None))))),
+    Report("pytorch/pytorch#188335", YES, (SHAPE,), "conv2d x=3x8x260x1 w=8x1x256x1 groups=8", altered(_other((slice(2, 3),)))),
+    Report("pytorch/pytorch#82921", YES, (SHAPE,), "conv1d x=2x8x40 w=8x8x3 stride=2", altered(_other((ALL, ALL, slice(16, None))))),
+    Report("ROCm/MIOpen#77", YES, (SHAPE,), "conv2d.grad_weight x=2x2x50x55 w=4x2x3x3", altered(_other((ALL, ALL, ALL, slice(2, 3))))),
+    Report("modular/modular#6129", NO, (SHAPE,), "conv1d x=1x64x40 w=64x4x16 groups=16", altered(_other((ALL, slice(4, None))))),
+    Report("microsoft/onnxruntime#18992", NO, (SHAPE, "dropped-attribute", "fusion"), "conv2d x=1x1x8x8 w=1x1x1x1 bias dtype=float16", planted("bias doubled")),
+    Report("openxla/xla#49123", NO, (SHAPE,), "conv2d x=1x4x9x9 w=4x2x1x1 groups=2", altered(_other((ALL, slice(3, None))))),
+    Report("pytorch/pytorch#87354", NO, (INDEX, SHAPE), "conv3d x=1x4x8x9x9 w=2x4x1x1x1", altered(_zero((ALL,)))),
+    Report("pytorch/pytorch#84488", NO, (INDEX,), "conv3d x=1x4x8x12x12 w=8x4x1x1x1 bias", altered(_from(0.7))),
+    Report("pytorch/pytorch#142836", YES, (INDEX,), "conv2d x=2x4x40x40 w=4x4x1x1", altered(_from(0.6))),
+    Report("ml-explore/mlx#3138", YES, (INDEX,), "conv3d x=1x4x9x14x14 w=8x4x3x3x3", altered(_from(0.5))),
+    Report("uxlfoundation/oneDNN#1468", YES, (INDEX,), "conv3d x=1x8x10x10x10 w=8x8x3x3x3 padding=1", altered(_from(0.8))),
+    Report("huggingface/candle#3604", YES, (INDEX,), "conv1d x=1x4x400 w=16x4x3 padding=1", altered(_from(0.66))),
+    Report("ROCm/rocm-libraries PR#4611", YES, (INDEX, MEMORY), "conv3d x=1x4x8x14x14 w=8x4x3x3x3 padding=1", altered(_from(0.66, np.nan))),
+    Report("pytorch/pytorch#59439", NO, (MEMORY,), "conv2d x=1x3x24x32 w=2x3x3x3", altered(_other((ALL, ALL, slice(21, None)), np.nan))),
+    Report("uxlfoundation/oneDNN#5717", YES, (MEMORY,), "conv1d x=1x40x33 w=16x40x1 dtype=bfloat16", altered(_other((ALL, ALL, slice(32, None)), np.nan))),
+    Report("pytorch/pytorch#109985", NO, (MEMORY,), "conv2d x=1x4x12x12 w=4x4x3x3", altered(_other((ALL, slice(3)), np.nan))),
+    Report("microsoft/onnxruntime#26669", NO, (MEMORY,), "conv2d x=1x8x16x16 w=8x8x3x3 padding=1", altered(_other((ALL, ALL, slice(14, None)), np.inf))),
+    Report("pytorch/pytorch#2778", YES, ("nondeterminism",), "conv2d.grad_weight x=8x8x14x14 w=8x8x3x3", healthy("direct order=n,oh,ow", "direct order=k%4|k", names="runs")),
+    Report("tensorflow/tensorflow#12871", YES, ("nondeterminism",), "conv2d.grad_weight x=8x8x14x14 w=8x8x3x3 padding=1", healthy("direct order=n|oh,ow", "direct order=k%8|k", names="runs")),
+    Report("PaddlePaddle/Paddle#10266", YES, ("nondeterminism",), "conv2d.grad_input x=4x8x14x14 w=8x8x3x3", healthy("direct", "direct order=kh,kw,c", names="runs")),
+    Report("pytorch/pytorch#3614", NO, ("nondeterminism",), LAYER, healthy(*_TWO, names="runs")),
+    Report("NVIDIA/TensorRT#3938, the clip guilty", NO, ("fusion",), "conv2d x=1x3x64x64 w=16x3x3x3 padding=1 bias", epilogue(CLIP6, RELU)),
+    Report("NVIDIA/TensorRT#3938, TF32 guilty", NO, (TF32,), "conv2d x=1x3x64x64 w=16x3x3x3 padding=1 bias then=clip(0,6)", recipe("direct x=tf32 w=tf32 order=k/37|k")),
+    Report("facebookarchive/C3D#420", YES, ("fusion",), "conv3d x=1x3x8x9x9 w=4x3x3x3x3", epilogue(RELU, None)),
+    Report("mindspore-ai/mindspore#381", NO, ("nan-semantics",), "conv2d x=1x3x12x12 w=4x3x3x3", planted("nan lost")),
+    Report("onnx/onnx#6002", YES, ("nan-semantics",), "conv2d x=1x4x12x12 w=4x4x1x1", planted("nan lost")),
+    Report("Tencent/ncnn#1609", YES, ("fusion",), "conv2d x=1x3x12x12 w=4x3x3x3", epilogue(CLIP6, None)),
+    Report("apache/mxnet#19361", YES, ("subnormals",), "conv2d x=1x3x12x12 w=4x3x3x3", planted("flush")),
+    Report("pytorch/pytorch#60179", YES, ("dropped-attribute", PAD), "conv2d x=1x4x14x14 w=4x4x3x3 padding=2x0", swapped_pads),
+    Report("pytorch/pytorch#192212", YES, (VIEW,), "conv2d x=1x128x9x9 w=3x128x3x3", misread("w", lambda w: np.random.default_rng(1).standard_normal(w.shape).astype(w.dtype))),
+)  # fmt: skip
+
+
+def ask(report: Report) -> Comparison:
+    """What explain says of a report."""
+    if report.make is None:
+        return explain(ROOT / "examples" / "xla_mismatch.log")
+    problem, operands, results = report.make(parse_problem_text(report.problem), np.random.default_rng(9))
+    return explain(Case(problem, {n: operands[n] for n in problem.operand_shapes}, results))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", type=Path)
+    options = parser.parse_args()
+    rows, agreed, established = [], [0, 0], [0, 0]
+    for report in REPORTS:
+        found = ask(report)
+        said = found.cause or found.verdict
+        agrees = said in report.causes
+        for counts in (agreed, *([established] if report.established else [])):
+            counts[0] += agrees
+            counts[1] += 1
+        sure = next((s.certainty for s in found.sides if s.verdict == found.verdict), None) or "-"
+        rows.append(
+            f"| {report.source} | {'E' if report.established else 'G'} | `{report.problem}` | {report.causes[0]} |"
+            f" {found.verdict}, {said} ({sure}) | {'yes' if agrees else 'no'} |"
+        )
+        print(f"{len(rows)} of {len(REPORTS)}", file=sys.stderr)
+    lines = [
+        f"{len(REPORTS)} reports re-enacted; {agreed[0]} agree with the cause given there. Of {established[1]} whose cause is"
+        f" established (E), {established[0]} agree ({100 * established[0] / established[1]:.1f} %).",
+        "",
+        "| report | | re-enacted on | cause | explain says | agrees |",
+        "|---|---|---|---|---|---|",
+        *rows,
+    ]
+    print("\n".join(lines))
+    if options.write:
+        options.write.write_text("\n".join(lines) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
