@@ -104,8 +104,7 @@ def explain_region(study: Study, suspects: LineUp) -> Explanation | None:
         wrong = ~(np.abs(given - truth) <= study.bound)
     wrong &= ~((given == truth) | (np.isnan(given) & np.isnan(truth)))
     count = int(wrong.sum())
-    box = _find_box(wrong)
-    if count == 0 or box.all():
+    if count == 0:
         return None
     where = describe_places(study.problem, wrong)
     values = given[wrong]
@@ -114,12 +113,17 @@ def explain_region(study: Study, suspects: LineUp) -> Explanation | None:
     impossible = np.abs(values) > 4 * study.magnitudes[wrong] + 1e-300
     sample, first = study.choose_sample(), int(np.flatnonzero(wrong)[0])
     tail = np.arange(wrong.size).reshape(wrong.shape) >= first
-    if count >= _LEAST_FILLED * tail.sum() and not _is_whole_part(study, first):
+    if first > 0 and count >= _LEAST_FILLED * tail.sum() and not _is_whole_part(study, first):
         if not suspects.is_as_close_as_a_plain_sum(sample, tail, times=_HEALTHY_TIMES):
             return None
         says = f"returns {what} from output {first:,} of {wrong.size:,} on"
         return _found("wrong", "index-overflow", says, evidence)
-    if box.sum() * _LEAST_FILLED > count or not suspects.is_as_close_as_a_plain_sum(sample, box, times=_HEALTHY_TIMES):
+    box = _find_box(wrong)
+    if (
+        box.all()
+        or box.sum() * _LEAST_FILLED > count
+        or not suspects.is_as_close_as_a_plain_sum(sample, box, times=_HEALTHY_TIMES)
+    ):
         return None
     if not np.isfinite(values).all() or impossible.mean() > 0.5:
         says = "returns memory that was never written: values that no sum of these products can have"

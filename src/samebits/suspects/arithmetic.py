@@ -205,13 +205,19 @@ def _carries(problem: Problem, *, thorough: bool) -> Iterator[tuple[str, str]]:
     for i in range(len(spatial) + 1):
         head, tail = [first, *spatial][: i + 1], [first, *spatial][i + 1 :]
         if tail:
-            yield f"chain@{{}}:{','.join(head)}|{','.join(tail)}", f"the products of one {' '.join(head)}"
-    yield f"chain@{{}}:{inner}|{outer}", f"the products of one {' '.join(spatial)}"
+            yield f"chain@{{}}:{','.join(head)}|{','.join(tail)}", f"the products of one {_say_axes(head)}"
+    yield f"chain@{{}}:{inner}|{outer}", f"the products of one {_say_axes(spatial)}"
     for block in dict.fromkeys((*_USUAL_BLOCKS, *(_OTHER_BLOCKS if thorough else ()))):
         if block < problem.reduction_length:
             yield f"chain@{{}}:k/{block}|k", f"{block} products"
             # Kernels for channels-last data meet channels fastest.
             yield f"chain@{{}}:{inner},{first}/{block}|{first}", f"{block} channels"
+
+
+def _say_axes(names: list[str]) -> str:
+    words = {"n": "batch item", "c": "channel", "kd": "kernel plane", "kh": "kernel row", "kw": "tap"}
+    words |= {"od": "output plane", "oh": "output row", "ow": "output column"}
+    return " and ".join(words[n] for n in names)
 
 
 def list_transform_suspects(problem: Problem) -> Iterator[Suspect]:
