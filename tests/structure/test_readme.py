@@ -55,4 +55,4 @@ def test_problem_texts_are_read_and_printed_back(text):
 
 
 def test_something_was_found_to_test():
-    assert (len(PYTHON), len(CONSOLE), len(COMMANDS), len(PROBLEMS)) == (2, 3, 1, 5)
+    assert (len(PYTHON), len(CONSOLE), len(COMMANDS), len(PROBLEMS)) == (2, 4, 1, 5)

@@ -37,4 +37,4 @@ def _within(sides: list[Side]) -> str:
 def _why(side: Side) -> str:
     if side.verdict == "downgrade":
         return ", which loses precision or range but computes the declared function"
-    return f"; it is another function, {side.where}" if side.where else "; it is another function"
+    return f": another function, which shows {side.where}" if side.where else ": another function"
