@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from samebits.findings import Comparison, Side, is_agreement
+from samebits.findings import Comparison, Error, Side, is_agreement
 from samebits.problems.text import parse_problem_text
 from samebits.profiles.drawing import draw_order
 from samebits.recipes import format_order, parse_recipe
@@ -113,8 +113,7 @@ def _format_numbers(side: Side) -> tuple[str, str, str]:
         return side.failure.kind, "", ""
     error = side.error
     assert error is not None
-    ulp = "no number" if error.max_ulp is None or error.max_ulp == float("inf") else format_ulps(error.max_ulp)
-    share = "beyond any" if error.max_over_bound in (None, float("inf")) else f"{error.max_over_bound:.2g}"
+    ulp, share = format_error(error)
     exact = side.exact_data
     if not exact:
         said = ""
@@ -122,10 +121,17 @@ def _format_numbers(side: Side) -> tuple[str, str, str]:
         said = f"{exact.differing:,} wrong" if side.verdict == "wrong" else f"{exact.differing:,} differ"
     else:
         said = "right"
-    return "0 ulp" if error.max_ulp == 0 else ulp, share, said
+    return ulp, share, said
 
 
-def format_ulps(count: float) -> str:
+def format_error(error: Error) -> tuple[str, str]:
+    """The distance from the truth in representable numbers, and the share of the bound."""
+    ulp = "no number" if error.max_ulp is None or error.max_ulp == float("inf") else _format_ulps(error.max_ulp)
+    share = "beyond any" if error.max_over_bound in (None, float("inf")) else f"{error.max_over_bound:.2g}"
+    return ulp, share
+
+
+def _format_ulps(count: float) -> str:
     return f"{count:,.0f} ulp" if count < MANY_ULPS else f"{count:.1e} ulp"
 
 

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from samebits.cli.show_comparison import VERDICT_STYLES, format_ulps, format_values
+from samebits.cli.show_comparison import VERDICT_STYLES, format_error, format_values
 from samebits.findings import Comparison, Side
 
 _SURE = {
@@ -60,8 +60,7 @@ def _sides(found: Comparison) -> Table:
         table.add_column(heading, overflow="fold")
     for side in found.sides:
         error = side.error
-        distance = "" if error is None else "no number" if error.max_ulp is None else format_ulps(error.max_ulp)
-        share = "" if error is None else "beyond any" if error.max_over_bound is None else f"{error.max_over_bound:.2g}"
+        distance, share = format_error(error) if error else ("", "")
         table.add_row(
             Text(side.name),
             Text(side.verdict, style=VERDICT_STYLES[side.verdict]),
@@ -76,6 +75,7 @@ def _remarks(found: Comparison) -> Iterator[tuple[str, str]]:
     if found.truth is not None:
         yield "truth", format_values(found.truth)
         yield from ((side.name, format_values(side.values)) for side in found.sides if side.values)
+    yield from (("why", evidence.says) for evidence in found.evidence)
     said: set[str] = set()
     for side in found.sides:
         for evidence in side.evidence:

@@ -24,7 +24,13 @@ from samebits.diagnosis.measuring import (
     summarize_error,
 )
 from samebits.diagnosis.places import describe_places
-from samebits.diagnosis.regions import explain_noise, explain_region, explain_values
+from samebits.diagnosis.regions import (
+    explain_flush,
+    explain_noise,
+    explain_region,
+    explain_values,
+    explain_zeros,
+)
 from samebits.errors import CaseFileError
 from samebits.findings import Comparison, Evidence, Side
 from samebits.formats.format import find_format
@@ -43,7 +49,7 @@ _CERTAIN = {
 }
 # Within the bound, losing so large a part of the digits only says that the sums cancel.
 _HALF = 0.5
-_NUMBERING = re.compile(r"\s*(?:\(b\)|#?\d+)$")
+_NUMBERING = re.compile(r"(?:\s*\(b\)|(?:\brun|\s#)\s*\d+)$")
 
 
 def explain_case(subject: str | Path | Case, *, report: Report | None = None) -> Comparison:
@@ -93,8 +99,9 @@ def _explain_side(study: Study, truth: Truth, name: str, say: Report) -> Side:
     if found is None and verdict == "rounding":
         found = _explain_rounding()
     if found is not None:
-        verdict = found.verdict
-        evidence = [*found.evidence, *_say_certainty(found), *evidence]
+        # A sample cannot take back what all outputs showed.
+        verdict = "wrong" if found.sampled and verdict == "wrong" else found.verdict
+        evidence = [*found.evidence, *_say_certainty(found)]
     elif verdict == "undecided":
         evidence = [*evidence, _say_what_to_do(problem)]
     cause = found.cause if found else None
@@ -119,7 +126,7 @@ def _explain_side(study: Study, truth: Truth, name: str, say: Report) -> Side:
 
 def line_up(study: Study, say: Report) -> Explanation | None:
     """The explanation of one result that differs from the truth; None where no suspect fits."""
-    values = explain_values(study)
+    values = explain_values(study) or explain_zeros(study)
     if values is not None and values.cause not in ("overflow", "uninitialized-memory"):
         return values
     suspects = LineUp(study, say)
@@ -135,11 +142,13 @@ def line_up(study: Study, say: Report) -> Explanation | None:
         found.cause = "overflow"
     if found is None or found.certainty == "statistics":
         found = explain_region(study, suspects) or suspects.run_fitted() or found
-    return found or explain_noise(study)
+    return found or explain_flush(study) or explain_noise(study, suspects)
 
 
 def _explain_rounding() -> Explanation:
-    noise = Evidence("statistic", "no suspect comes closer to it than the truth does: its errors are rounding noise")
+    noise = Evidence(
+        "statistic", "every output is within its bound, and no suspect explains the errors: rounding noise"
+    )
     says = "adds the declared products in an order of its own"
     return Explanation("rounding", "summation-order", says, "bounds", evidence=[noise])
 
@@ -173,16 +182,15 @@ def _say_what_to_do(problem: Problem) -> Evidence:
 
 
 def _are_runs_of_one(sides: list[Side]) -> bool:
-    """Whether the names differ in a number only: `run 1` and `run 2`, `torch` and `torch (b)`."""
-    names = {_NUMBERING.sub("", s.name).strip() for s in sides}
-    return len(sides) > 1 and len(names) == 1 and names != {""}
+    """Whether the names say so: `run 1` and `run 2`, `torch #1` and `torch #2`, one name given twice."""
+    return len(sides) > 1 and len({_NUMBERING.sub("", s.name).strip() for s in sides}) == 1
 
 
 def _conclude(problem: Problem, truth: Truth, results: list[tuple[str, np.ndarray]], sides: list[Side]) -> Comparison:
     differences = [compare_results(problem, a, b) for a, b in itertools.combinations(results, 2)]
     verdict = judge_all([s.verdict for s in sides], differences)
     guilty = [s for s in sides if s.verdict == verdict] or sides
-    cause = guilty[0].cause
+    cause = guilty[0].cause if verdict != "identical" else None
     evidence: list[Evidence] = []
     if verdict == "rounding" and _are_runs_of_one(sides) and any(d.differing for d in differences):
         cause = "nondeterminism"

@@ -15,7 +15,7 @@ def summarize_explained(verdict: Verdict, sides: list[Side]) -> str:
     for side in sides:
         if side.verdict in ("downgrade", "wrong"):
             does = side.says or f"computes another function, {side.where}"
-            said.append(f"{side.name} {does}{_why(side)}.")
+            said.append(f"{side.name} {does}{_why(side) if side.says else ''}.")
         elif side.verdict == "undecided":
             said.append(f"{side.name} is beyond its error bound, {side.where}, and no suspect explains it.")
     right = [s.name for s in sides if s.verdict in ("identical", "rounding")]
@@ -37,4 +37,4 @@ def _within(sides: list[Side]) -> str:
 def _why(side: Side) -> str:
     if side.verdict == "downgrade":
         return ", which loses precision or range but computes the declared function"
-    return f": another function, which shows {side.where}" if side.where else ": another function"
+    return f", which is another function; outputs beyond their bound: {side.where}" if side.where else ""

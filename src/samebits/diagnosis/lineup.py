@@ -44,6 +44,8 @@ _EXPLAINS = 0.5
 _TIE = 1 + 1e-9
 _MOST_CHARGED = 8
 _FEWEST_TELLING = 20
+# Within the bound a suspect must take away nearly all of the error before anybody is accused.
+_EXPLAINS_WITHIN = 0.2
 _MOST_REPLAYED_PRODUCTS = 3e9
 _TINY_ROWS, _TINY_POSITIONS = 4, 24
 _RECIPE_ROWS, _RECIPE_POSITIONS = 8, 64
@@ -54,7 +56,8 @@ class Explanation:
     """What the line-up found for one result.
 
     `certainty`: `bits` (replayed), `bounds` (every output is within the bound of the suspect's function, not of the
-    declared one), `statistics`, or `open`. `others` are suspects that the data cannot tell from the one named.
+    declared one), `statistics`, or `open`. `others` are suspects that the data cannot tell from the one named;
+    `sampled` tells that not all outputs were held against the suspect.
     """
 
     verdict: Verdict
@@ -64,6 +67,7 @@ class Explanation:
     recipe: Recipe | None = None
     replay: Replay | None = None
     tried: int = 0
+    sampled: bool = False
     others: list[str] = field(default_factory=list[str])
     evidence: list[Evidence] = field(default_factory=list[Evidence])
 
@@ -100,9 +104,13 @@ class LineUp:
     def _try_functions(self, suspects: Iterable[Suspect], sample: Sample) -> Explanation | None:
         """The closest of the suspects that explain better than the declared function and all outputs."""
         declared = self._measure(sample, sample.pick(self.study.truth).astype(np.float64))
-        ranked = self._rank(suspects, sample, declared)
+        most = (_EXPLAINS_WITHIN if self.within else _EXPLAINS) * declared
+        if self.within and self._count_telling() < _FEWEST_TELLING:
+            return None
+        ranked = self._rank(suspects, sample, most)
         for suspect, distance in ranked[:_MOST_CHARGED]:
-            found = self._convict(suspect, [s for s, d in ranked if d <= distance * _TIE and s is not suspect])
+            alike = [s for s, d in ranked if distance <= d <= distance * _TIE and s is not suspect]
+            found = self._convict(suspect, alike)
             if found:
                 return found
         return None
@@ -131,8 +139,12 @@ class LineUp:
         away = np.minimum(np.nan_to_num(away, nan=1.0, posinf=1.0), 1.0)
         return float(np.sqrt(np.mean(away**2)))
 
-    def _rank(self, suspects: Iterable[Suspect], sample: Sample, declared: float) -> list[tuple[Suspect, float]]:
-        """Suspects that explain better than the declared function, the closest first; ties as they come."""
+    def _count_telling(self) -> int:
+        """How many outputs differ from the truth: where few do, a suspect may fit them by chance."""
+        return int(mark_differing_bits(self.study.result, self.study.truth).sum())
+
+    def _rank(self, suspects: Iterable[Suspect], sample: Sample, most: float) -> list[tuple[Suspect, float]]:
+        """Suspects that come closer to the result than `most`, the closest first; ties as they come."""
         ranked: list[tuple[Suspect, float]] = []
         for suspect in suspects:
             self.tried += 1
@@ -142,14 +154,15 @@ class LineUp:
             if predicted is None:
                 continue
             distance = self._measure(sample, predicted)
-            if distance < _EXPLAINS * declared:
+            if distance < most:
                 ranked.append((suspect, distance))
         return sorted(ranked, key=lambda pair: pair[1])
 
     def _convict(self, suspect: Suspect, ties: list[Suspect]) -> Explanation | None:
         """The suspect held against every output: within the bound of its function; then recipes, bit for bit."""
         study = self.study
-        whole = study.whole() if study.is_small(_MOST_REPLAYED_PRODUCTS) else study.choose_sample()
+        sampled = not study.is_small(_MOST_REPLAYED_PRODUCTS)
+        whole = study.choose_sample() if sampled else study.whole()
         predicted = suspect.predict(study, whole)
         if predicted is None:
             return None
@@ -163,11 +176,11 @@ class LineUp:
         count = given.size
         if suspect.verdict == "wrong" and not beyond:
             return None
-        says = f"all {count:,} outputs are within the rounding bound of that"
+        which = f"{count:,} sampled of {study.result.size:,}" if sampled else f"{count:,}"
+        says = f"all {which} outputs are within the rounding bound of that"
         says += f"; {beyond:,} are beyond the bound of what was declared" if beyond else ""
-        found = Explanation(
-            suspect.verdict, suspect.cause, suspect.says, "bounds" if beyond else "statistics", tried=self.tried
-        )
+        certainty: Certainty = "bounds" if beyond and not sampled else "statistics"
+        found = Explanation(suspect.verdict, suspect.cause, suspect.says, certainty, tried=self.tried, sampled=sampled)
         if not beyond:
             says += " and, taken together, much closer to it than to what was declared"
         found.evidence.append(Evidence("structure" if beyond else "statistic", says))
@@ -180,10 +193,11 @@ class LineUp:
         study = self.study
         problem = study.problem
         accumulator, out = accumulator_format(problem), find_format(problem.out)
-        largest = sample.pick(study.magnitudes).max(axis=1, keepdims=True)
+        magnitudes = sample.pick(study.magnitudes)
+        largest = np.where(np.isfinite(magnitudes), magnitudes, 0.0).max(axis=1, keepdims=True)
         summed = (problem.reduction_length + 2) * (float(accumulator.unit_roundoff) + 2.0**-52) * largest
         with np.errstate(invalid="ignore"):
-            size = np.abs(predicted) + summed
+            size = np.where(np.isfinite(predicted), np.abs(predicted), 0.0) + summed
             beside = 2 * unit * size.max(axis=1, keepdims=True) if unit else 0.0
             return summed + 2 * float(out.unit_roundoff) * size + beside + 2 * float(out.smallest_subnormal)
 
@@ -205,23 +219,34 @@ class LineUp:
         stage = replace(study, problem=problem, operands=operands, cache={})
         recipe = self._find_by_bits(stage, recipes)
         if recipe is not None:
-            self._prove(found, recipe, study.result.size)
+            self._prove(found, recipe)
 
-    def _prove(self, found: Explanation, recipe: Recipe, count: int) -> None:
-        found.certainty, found.recipe, found.replay = "bits", recipe, Replay(1.0, count)
-        says = f"replaying {format_recipe(recipe)[:120]} gives {count:,} of {count:,} outputs bit for bit"
+    def _prove(self, found: Explanation, recipe: Recipe) -> None:
+        """Notes a recipe that reproduced all outputs, or, of a problem too large to replay whole, all of a sample."""
+        study = self.study
+        total = study.result.size
+        found.sampled = not study.is_small(_MOST_REPLAYED_PRODUCTS)
+        count = int(study.choose_sample().mark().sum()) if found.sampled else total
+        found.certainty = "statistics" if found.sampled else "bits"
+        found.recipe, found.replay = recipe, Replay(1.0, count)
+        which = (
+            f"{count:,} of {count:,} sampled outputs (of {total:,})"
+            if found.sampled
+            else f"{count:,} of {count:,} outputs"
+        )
+        says = f"replaying {format_recipe(recipe)[:120]} gives {which} bit for bit"
         found.evidence.insert(0, Evidence("replay", says))
 
     def _prove_order(self) -> Explanation | None:
         """A plain or common order that reproduces a result within its bound: rounding, proved."""
         study = self.study
         recipes = [s.recipe for s in list_order_suspects(study.problem) if s.recipe]
-        self.tried += len(recipes)
         recipe = self._find_by_bits(study, recipes)
+        self.tried += len(recipes) if recipe is None else recipes.index(recipe) + 1
         if recipe is None:
             return None
         found = Explanation("rounding", "summation-order", "adds the declared products in an order of its own")
-        self._prove(found, recipe, study.result.size)
+        self._prove(found, recipe)
         found.tried = self.tried
         return found
 
@@ -273,7 +298,7 @@ class LineUp:
         study = self.study
         few, tiny = _thin(sample, _RECIPE_ROWS, _RECIPE_POSITIONS), _thin(sample, _TINY_ROWS, _TINY_POSITIONS)
         declared = self._measure(tiny, tiny.pick(study.truth).astype(np.float64))
-        telling = int(mark_differing_bits(study.result, study.truth).sum())
+        telling = self._count_telling()
         close: list[tuple[float, Suspect]] = []
         for suspect in suspects:
             self.tried += 1
@@ -296,11 +321,16 @@ class LineUp:
         if suspect.cause in ("winograd", "fft") and self.within:
             found.verdict = "rounding"
         assert suspect.recipe is not None
-        self._prove(found, suspect.recipe, self.study.result.size)
+        self._prove(found, suspect.recipe)
         return found
 
     def _choose_closest(self, suspects: list[Suspect], sample: Sample) -> Explanation | None:
-        """The recipe that comes closest on more outputs, none having reproduced the bits: no more than statistics."""
+        """The recipe that comes closest on more outputs, none having reproduced the bits: no more than statistics.
+
+        A result within its bound is not accused by statistics of this kind.
+        """
+        if self.within:
+            return None
         declared = self._measure(sample, sample.pick(self.study.truth).astype(np.float64))
         best = [(self._measure(sample, p), s) for s in suspects if (p := s.predict(self.study, sample)) is not None]
         distance, suspect = min(best, key=lambda pair: pair[0], default=(np.inf, None))
@@ -311,9 +341,19 @@ class LineUp:
         found.evidence.append(
             Evidence("statistic", f"that takes away {share} of the squared error; nothing tried takes all")
         )
-        if suspect.cause in ("winograd", "fft") and self.within:
-            found.verdict = "rounding"
         return found
+
+    def share_worse_than_plain(self, sample: Sample) -> float:
+        """The share of sampled outputs that are farther from the truth than the plainest sum is anywhere."""
+        few = _thin(sample, _RECIPE_ROWS, _RECIPE_POSITIONS)
+        plain = next(list_order_suspects(self.study.problem)).predict(self.study, few)
+        truth, scale = few.pick(self.study.truth).astype(np.float64), few.pick(self.study.magnitudes)
+        if plain is None:
+            return 0.0
+        with np.errstate(all="ignore"):
+            usual = np.nan_to_num(np.abs(plain - truth) / scale).max()
+            away = np.abs(few.pick(self.study.result).astype(np.float64) - truth) / scale
+        return float((away > usual).mean())
 
 
 def _thin(sample: Sample, rows: int, positions: int) -> Sample:

@@ -14,6 +14,7 @@ import numpy as np
 from samebits.diagnosis.advice import advise
 from samebits.diagnosis.comparison import Report, check_memory
 from samebits.findings import Comparison, Evidence, Side, Verdict
+from samebits.formats.format import find_format
 from samebits.logs import Metrics, Mismatch
 from samebits.problems import Problem, format_problem
 from samebits.problems.operands import make_normal, make_uniform
@@ -111,28 +112,43 @@ def _spread(values: np.ndarray, most: int) -> np.ndarray:
 def _explain_values(mismatch: Mismatch, say: Report) -> Comparison:
     """Logged pairs of values of an autotuner."""
     first, second = (np.array([p[i] for p in mismatch.pairs]) for i in (1, 2))
-    lost = [(name, v) for name, v in zip(mismatch.names, (first, second), strict=True) if _is_impossible(v)]
+    problem, stage = mismatch.problem, None
+    high = _XLA_HIGH.get(problem.dtype, 1.0) if problem else 1.0
+    if problem is not None:
+        say("rebuilding the operands", 0.0)
+        stage = _rebuild(problem, uniform=high)
+    # A sum that leaves the result's format is infinite by right.
+    overflows = stage is not None and stage.truth.max() > float(find_format(stage.study.problem.out).largest)
+    lost = [(n, v) for n, v in zip(mismatch.names, (first, second), strict=True) if _is_impossible(v, overflows)]
     if len(lost) == 1:
         return _explain_impossible(mismatch, *lost[0])
-    if mismatch.problem is None:
+    usable = np.isfinite(first) & np.isfinite(second) & (first != 0) & (second != 0)
+    if not usable.any():
+        return _explain_no_values(mismatch)
+    first, second = first[usable], second[usable]
+    if problem is None or stage is None:
         return _explain_ratio_only(mismatch, first, second)
-    problem = mismatch.problem
-    high = _XLA_HIGH.get(problem.dtype, 1.0)
-    say("rebuilding the operands", 0.0)
-    stage = _rebuild(problem, uniform=high)
     expected, spread = float(stage.truth.mean()), float(stage.truth.std())
     data = f"rebuilt: uniform in 0 ... {high:g}, as XLA fills its autotuning buffers"
     means = float(first.mean()), float(second.mean())
     right = int(abs(means[1] - expected) < abs(means[0] - expected))
-    if abs(means[right] - expected) > _SIGMAS * max(spread, 1e-30):
+    if not abs(means[right] - expected) <= _SIGMAS * max(spread, 1e-30):
         says = f"Neither side is near {expected:.4g}, what {problem.reduction_length:,} such products add up to."
         return _build(mismatch, "undecided", None, says, _plain_sides(mismatch, means, expected), data)
     return _convict(mismatch, stage, (first, second), right, expected, data, say)
 
 
-def _is_impossible(values: np.ndarray) -> bool:
+def _is_impossible(values: np.ndarray, overflows: bool) -> bool:
     """Zero or no number, where a sum of positive products stands on the other side."""
-    return bool((~np.isfinite(values) | (values == 0)).mean() > 0.5)
+    odd = np.isnan(values) if overflows else ~np.isfinite(values)
+    return bool((odd | (values == 0)).mean() > 0.5)
+
+
+def _explain_no_values(mismatch: Mismatch) -> Comparison:
+    evidence = [Evidence("statistic", "no logged pair holds two numbers"), Evidence("statistic", _RECORD)]
+    sides = [_side(n, "undecided", None, None, evidence) for n in mismatch.names]
+    summary = "No logged pair holds two numbers other than zero: cannot tell which side is right."
+    return _build(mismatch, "undecided", None, summary, sides, "not rebuilt")
 
 
 def _convict(
@@ -153,10 +169,12 @@ def _convict(
     if not fitting:
         tried, fitting = _reenact(stage, logged, error, say, thorough=True)
     names = mismatch.names
+    from_line = mismatch.facts.get("problem from line")
+    whose = f" (the problem stands in line {from_line})" if from_line else ""
     expects = Evidence(
         "statistic",
         f"{mismatch.problem.reduction_length:,} products of such operands add up to about {expected:.4g}:"
-        f" {names[right]} has {values[right].mean():.4g}, {names[wrong]} {values[wrong].mean():.4g}",
+        f" {names[right]} has {values[right].mean():.4g}, {names[wrong]} {values[wrong].mean():.4g}{whose}",
     )
     good = _side(names[right], "rounding", None, "keeps its sums wide enough", [expects])
     if not fitting:
@@ -335,8 +353,16 @@ def _list_fingerprints(problem: Problem, stage: _Stage) -> list[tuple[str, float
 
 def _find_nearest(metrics: Metrics, table: list[tuple[str, float, str]]) -> tuple[str, float, str] | None:
     """The mechanism whose share is nearest to the logged one, on a scale of factors; None without a logged scale."""
-    if not metrics.largest_value or not metrics.max_abs or not table:
+    known = metrics.largest_value and metrics.max_abs
+    if (
+        not known
+        or not table
+        or not math.isfinite(metrics.largest_value or 0)
+        or not math.isfinite(metrics.max_abs or 0)
+    ):
         return None
+    assert metrics.largest_value is not None
+    assert metrics.max_abs is not None
     share = metrics.max_abs / metrics.largest_value
     name, size, cause = min(table, key=lambda row: abs(math.log(row[1] / share)))
     return (name, share, cause) if max(size / share, share / size) < 10 else None

@@ -7,7 +7,9 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from samebits.bounds import accumulator_format
 from samebits.diagnosis.lineup import Explanation, LineUp
+from samebits.diagnosis.measuring import measure_distances
 from samebits.diagnosis.places import describe_places
 from samebits.findings import Evidence
 from samebits.formats.format import find_format
@@ -17,47 +19,69 @@ from samebits.suspects.study import Floats
 # Of a part that is wrong some outputs are right by chance.
 _LEAST_FILLED = 0.75
 _MOST_OF_ALL = 0.9
+_FLUSHES = "takes subnormal numbers for zero"
+# Before a fault that goes on to the end, so much must be right.
+_LEAST_BEFORE, _FEWEST_BEFORE = 0.1, 20
 # Orders of addition differ in accuracy by a few times, narrower sums by thousands.
 _HEALTHY_TIMES = 8.0
 # bfloat16 throughout loses about 2^-8 of a sum that does not cancel; another function is off by its own size.
 _SMALL_LOSS = 2.0**-4
+# Of sums kept in less most are visibly worse than plain ones.
+_LEAST_NOISY = 0.25
 
 
 def explain_values(study: Study) -> Explanation | None:
     """Results that are no numbers, saturated or zero where the truth is otherwise, all others being healthy."""
     given, truth = study.result.astype(np.float64), study.truth.astype(np.float64)
+    over = measure_distances(study.problem, study.result, study.truth, study.bound).over_bound
     odd = np.isfinite(given) != np.isfinite(truth)
     both = ~np.isfinite(given) & ~np.isfinite(truth)
     odd |= both & (np.isnan(given) != np.isnan(truth)) | (both & ~np.isnan(given) & (given != truth))
+    # Next to the largest number either side may overflow; a sum well beyond it has no number.
+    odd &= (over > 1.0) | (np.isinf(truth) & _mark_overflowing(study))
     if not odd.any():
-        return _explain_flush(study, given, truth)
-    with np.errstate(invalid="ignore"):
-        healthy = bool((np.abs(given - truth) <= study.bound)[~odd & ~both].all())
+        return None
+    others = ~odd & ~both
+    fine = bool((over[others] <= 1.0).all())
     where, count = describe_places(study.problem, odd), int(odd.sum())
     at = given[odd]
-    if np.isnan(truth[odd]).all() and np.isfinite(at).all() and healthy and len(np.unique(at)) <= 2:
+    if np.isnan(truth[odd]).all() and np.isfinite(at).all() and fine and len(np.unique(at)) <= 2:
         values = " or ".join(f"{v:g}" for v in np.unique(at))
         says = f"turns NaN into {values}: its clip or relu returns the operand that is a number"
         return _found("wrong", "nan-semantics", says, f"{count:,} outputs, {where}; all others are within their bound")
-    if np.isinf(truth[odd]).all() and np.isfinite(at).all() and healthy:
+    if np.isinf(truth[odd]).all() and np.isfinite(at).all() and fine:
         largest = float(find_format(study.problem.out).largest)
         if (np.abs(at) == largest).all():
             says = f"saturates at {largest:g} where the result is infinite"
-            return _found(
-                "downgrade", "overflow", says, f"{count:,} outputs, {where}; all others are within their bound"
-            )
-    return _explain_nonfinite(study, odd, given, truth, healthy)
+            evidence = f"{count:,} outputs, {where}; all others are within their bound"
+            return _found("downgrade", "overflow", says, evidence)
+    return _explain_nonfinite(study, odd, given, truth, healthy=fine and bool(others.any()))
+
+
+def _mark_overflowing(study: Study) -> npt.NDArray[np.bool_]:
+    """Where the exact sum, less the error of adding, is beyond the largest number of the result's format."""
+    problem, format_ = study.problem, find_format(study.problem.out)
+    exact = study.bare_sums()
+    if problem.bias:
+        exact = exact + study.operands["bias"].astype(np.float64).reshape(1, -1, *(1,) * problem.rank)
+    with np.errstate(all="ignore"):
+        error = (problem.reduction_length + 2) * float(accumulator_format(problem).unit_roundoff) * study.magnitudes
+        return np.abs(exact) - error > float(format_.largest) * (1 + float(format_.unit_roundoff))
 
 
 def _explain_nonfinite(
-    study: Study, odd: npt.NDArray[np.bool_], given: Floats, truth: Floats, healthy: bool
+    study: Study, odd: npt.NDArray[np.bool_], given: Floats, truth: Floats, *, healthy: bool
 ) -> Explanation | None:
     """Infinities and NaN where the truth is finite: overflow if the sums can reach beyond float16, else garbage."""
+    if not np.isfinite(truth[odd]).all():
+        return None
     where, count = describe_places(study.problem, odd), int(odd.sum())
     half = float(find_format("float16").largest)
+    finite = np.isfinite(given)
+    in_half = bool((study.magnitudes[odd] > half).all() and (not finite.any() or np.abs(given[finite]).max() <= half))
     # A part that is healthy but for a tail was not computed in float16.
-    part = healthy and count < _MOST_OF_ALL * odd.size and count >= _LEAST_FILLED * _find_box(odd).sum()
-    if np.isfinite(truth[odd]).all() and (study.magnitudes[odd] > half).all() and not (part and count > 1):
+    part = healthy and 1 < count < _MOST_OF_ALL * odd.size and count >= _LEAST_FILLED * _find_box(odd).sum()
+    if in_half and not part:
         reached = study.magnitudes[~odd & np.isfinite(study.magnitudes)]
         says = "lets intermediate sums overflow float16's range (65,504)"
         evidence = (
@@ -65,17 +89,31 @@ def _explain_nonfinite(
             f" {study.magnitudes[odd].max():.3g}, those of the others {reached.max(initial=0):.3g}"
         )
         return _found("downgrade", "overflow", says, evidence)
-    if np.isfinite(truth[odd]).all() and healthy:
+    if healthy:
         says = "returns memory that was never written, or lets NaN leak in from it"
         evidence = f"{count:,} outputs are no numbers, {where}; all others are within their bound"
         return _found("wrong", "uninitialized-memory", says, evidence)
     return None
 
 
-def _explain_flush(study: Study, given: Floats, truth: Floats) -> Explanation | None:
-    """Losses that taking subnormal operands, products or sums for zero can cause, and rounding cannot."""
+def explain_zeros(study: Study) -> Explanation | None:
+    """Zeros in place of subnormal results, and nothing else beyond its bound."""
+    given, truth = study.result.astype(np.float64), study.truth.astype(np.float64)
+    least = 2.0 ** find_format(study.problem.out).smallest_normal_exponent
+    with np.errstate(invalid="ignore"):
+        beyond = np.abs(given - truth) > study.bound
+    lost = (given == 0) & (truth != 0) & (np.abs(truth) < least)
+    if not beyond.any() or (beyond & ~lost).any():
+        return None
+    evidence = f"{int(lost.sum()):,} outputs are zero, the truth is below {least:.3g}; others are within their bound"
+    return _found("downgrade", "subnormals", _FLUSHES, evidence)
+
+
+def explain_flush(study: Study) -> Explanation | None:
+    """Losses that taking subnormal operands, products or sums for zero can cause, where nothing else explains them."""
     problem = study.problem
     format_ = find_format(problem.out)
+    given, truth = study.result.astype(np.float64), study.truth.astype(np.float64)
     least = 2.0**format_.smallest_normal_exponent
     largest = [float(np.abs(a.astype(np.float64)).max()) for n, a in study.operands.items() if n != "bias"]
     with np.errstate(all="ignore"):
@@ -83,18 +121,15 @@ def _explain_flush(study: Study, given: Floats, truth: Floats) -> Explanation | 
         # Every product and sum loses less than the smallest normal number, an operand that times the other operand.
         lost = least * (2 * problem.reduction_length + 2 + problem.reduction_length * sum(largest))
         beyond = away > study.bound
-    if format_.exponent_bits < 8:
-        # float16's smallest normal number is no small thing: only whole results below it are told.
-        lost = np.where((given == 0) & (np.abs(truth) < least), least, 0.0)
-    if not beyond.any() or not (away <= study.bound + lost).all() or not np.isfinite(lost).all():
+    zeros = int(((given == 0) & (truth != 0) & (np.abs(truth) < least)).sum())
+    # float16's smallest normal number is no small thing: such a bound would excuse anything.
+    if format_.exponent_bits < 8 or not zeros or not (away <= study.bound + lost).all() or not np.isfinite(lost):
         return None
-    says = "takes subnormal numbers for zero"
     evidence = (
-        f"{int(beyond.sum()):,} outputs are farther from the truth than rounding can take them, but no farther"
-        f" than losing numbers below {least:.3g} can; {int(((given == 0) & (truth != 0)).sum()):,} are zero where the"
-        " truth is not"
+        f"{int(beyond.sum()):,} outputs are farther from the truth than rounding can take them, but no farther than"
+        f" losing numbers below {least:.3g} can; {zeros:,} are zero where the truth is not"
     )
-    return _found("downgrade", "subnormals", says, evidence)
+    return _found("downgrade", "subnormals", _FLUSHES, evidence)
 
 
 def explain_region(study: Study, suspects: LineUp) -> Explanation | None:
@@ -113,7 +148,10 @@ def explain_region(study: Study, suspects: LineUp) -> Explanation | None:
     impossible = np.abs(values) > 4 * study.magnitudes[wrong] + 1e-300
     sample, first = study.choose_sample(), int(np.flatnonzero(wrong)[0])
     tail = np.arange(wrong.size).reshape(wrong.shape) >= first
-    if first > 0 and count >= _LEAST_FILLED * tail.sum() and not _is_whole_part(study, first):
+    if not _is_far_off(given[wrong], truth[wrong]):
+        return None
+    healthy_before = first >= max(_FEWEST_BEFORE, _LEAST_BEFORE * wrong.size)
+    if healthy_before and count >= _LEAST_FILLED * tail.sum() and not _is_whole_part(study, first):
         if not suspects.is_as_close_as_a_plain_sum(sample, tail, times=_HEALTHY_TIMES):
             return None
         says = f"returns {what} from output {first:,} of {wrong.size:,} on"
@@ -137,7 +175,14 @@ def explain_region(study: Study, suspects: LineUp) -> Explanation | None:
     return _found("wrong", "shape-specific-kernel", f"returns {what} for a part of the result", evidence)
 
 
-def explain_noise(study: Study) -> Explanation | None:
+def _is_far_off(given: Floats, truth: Floats) -> bool:
+    """Whether values are off by a good part of their own size, as less precision never is."""
+    if not np.isfinite(given).all():
+        return True
+    return bool(np.linalg.norm(given - truth) > _SMALL_LOSS * np.linalg.norm(truth))
+
+
+def explain_noise(study: Study, suspects: LineUp) -> Explanation | None:
     """Small errors all over the result, beyond what any order in the declared formats gives: by elimination, the sums
     are kept in less.
     """
@@ -148,7 +193,9 @@ def explain_noise(study: Study) -> Explanation | None:
     if not finite.all() or not beyond.any() or size == 0:
         return None
     lost = float(np.linalg.norm((given - truth)[finite])) / size
-    if lost > _SMALL_LOSS:
+    with np.errstate(invalid="ignore"):
+        single = (np.abs(given - truth) > _SMALL_LOSS * study.magnitudes).any()
+    if lost > _SMALL_LOSS or single or suspects.share_worse_than_plain(study.choose_sample()) < _LEAST_NOISY:
         return None
     bias = float(np.mean(np.sign(given - truth) * np.sign(truth)))
     says = "keeps its sums in less than the declared formats, in a way that no suspect reproduces"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from samebits.logs.entry import Metrics, Mismatch
 
 _NUMBER = r"([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|inf|nan))"
-_COUNT = re.compile(r"Mismatched elements: (\d+) / (\d+)")
+_COUNT = re.compile(r"Mismatched elements: (\d{1,18}) / (\d{1,18})")
 _ABS = re.compile(rf"(?:Greatest absolute difference|Max absolute difference)[^:]*: {_NUMBER}")
 _REL = re.compile(rf"(?:Greatest relative difference|Max relative difference)[^:]*: {_NUMBER}")
 _ALLOWED = re.compile(rf"\(up to {_NUMBER} allowed\)")
@@ -30,9 +30,16 @@ def read_assertions(lines: Sequence[str]) -> list[Mismatch]:
         count = _COUNT.search(line)
         if not count:
             continue
-        around = "\n".join(lines[max(i - 4, 0) : i + _REACH])
+        after = [line]
+        for following in lines[i + 1 : i + _REACH]:
+            if _COUNT.search(following):
+                break
+            after.append(following)
+        around = "\n".join(after)
         absolute, relative = _ABS.search(around), _REL.search(around)
-        allowed, numpy_allowed = _ALLOWED.findall(around), _NUMPY_ALLOWED.search(around)
+        # NumPy says before what it allows, torch after.
+        allowed = _ALLOWED.findall(around)
+        numpy_allowed = _NUMPY_ALLOWED.search("\n".join(lines[max(i - 4, 0) : i]))
         tolerances = [float(a) for a in allowed[:2]] if len(allowed) >= 2 else None
         if tolerances is None and numpy_allowed:
             tolerances = [float(numpy_allowed[2]), float(numpy_allowed[1])]
@@ -55,6 +62,8 @@ def read_polygraphy(lines: Sequence[str]) -> list[Mismatch]:
     names, values, open_ = ("the first runner", "the second runner"), Metrics(), 0
     largest: float | None = None
     for number, line in enumerate(lines, 1):
+        if "PASSED" in line and found and found[-1].line > number - _REACH:
+            found.pop()
         between = _POLYGRAPHY_NAMES.search(line)
         if between:
             names, largest = (between[1], between[2]), None

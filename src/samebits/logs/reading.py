@@ -18,7 +18,7 @@ from samebits.problems.reading import read_problem
 LARGEST_LOG_BYTES = 64 * 2**20
 _LONGEST_LINE = 20_000
 _PROBLEM = re.compile(rf"\b(?:(?:{'|'.join(KINDS)})(?:\.\w+)? x=.*|MIOpenDriver .*)")
-_HLO = re.compile(r"%?[\w.-]+ = .*(?:custom-call|convolution)\(.*window=.*")
+_HLO = re.compile(r"(?<![\w.-])%?[\w.-]{1,200} = ")
 
 
 def read_log(path: str | Path) -> list[Mismatch]:
@@ -53,10 +53,12 @@ def _find_problems(lines: list[str]) -> list[tuple[int, Problem]]:
     """Problems that stand somewhere in a log in a language of their own."""
     found: list[tuple[int, Problem]] = []
     for number, line in enumerate(lines, 1):
-        text = _PROBLEM.search(line) or _HLO.search(line)
+        text = _PROBLEM.search(line)
+        if text is None and "window=" in line and ("custom-call(" in line or "convolution(" in line):
+            text = _HLO.search(line)
         if text:
             try:
-                found.append((number, read_problem(text[0].strip())))
+                found.append((number, read_problem(line[text.start() :].strip())))
             except SamebitsError:
                 continue
     return found
@@ -66,5 +68,6 @@ def _give_problem(mismatch: Mismatch, problems: list[tuple[int, Problem]]) -> Mi
     """A mismatch without a problem takes the nearest one before it, else the nearest at all."""
     if mismatch.problem is not None or not problems or mismatch.trouble:
         return mismatch
-    before = [p for n, p in problems if n <= mismatch.line]
-    return dataclasses.replace(mismatch, problem=before[-1] if before else problems[0][1])
+    before = [pair for pair in problems if pair[0] <= mismatch.line]
+    line, problem = before[-1] if before else problems[0]
+    return dataclasses.replace(mismatch, problem=problem, facts={**mismatch.facts, "problem from line": str(line)})

@@ -16,9 +16,9 @@ from samebits.problems import Problem
 from samebits.problems.hlo import parse_hlo
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|inf|nan)"
-_DIFFERENCE = re.compile(rf"Difference at (\d+): ({_NUMBER})(?: vs |, expected )({_NUMBER})", re.IGNORECASE)
+_DIFFERENCE = re.compile(rf"Difference at (\d{{1,18}}): ({_NUMBER})(?: vs |, expected )({_NUMBER})", re.IGNORECASE)
 _VERDICT = re.compile(r"Results (?:mismatch between different|do not match the reference)")
-_INSTRUCTION = re.compile(r"%?[\w.-]+ = .*(?:custom-call|convolution)\(.*")
+_INSTRUCTION = re.compile(r"(?<![\w.-])%?[\w.-]{1,200} = ")
 _ALGORITHMS = re.compile(r"\bfor (\S+) vs (\S+)\s*$")
 _FACTS = {
     "device": re.compile(r"\] Device: (.+)$"),
@@ -75,9 +75,10 @@ def read_xla(lines: Sequence[str]) -> list[Mismatch]:
             fact = pattern.search(line)
             if fact:
                 last.facts.setdefault(name, fact[1].strip())
-        instruction = _INSTRUCTION.search(line)
-        if instruction and last.problem is None:
-            _read_instruction(last, instruction[0])
+        if last.problem is None and ("custom-call(" in line or "convolution(" in line):
+            instruction = _INSTRUCTION.search(line)
+            if instruction:
+                _read_instruction(last, line[instruction.start() :])
     return [o.close() for o in found]
 
 

@@ -97,7 +97,8 @@ class Refiner:
             view = terms.view_result(trial)
             view[...] = np.where(open_[:, :, None, None], chosen[:, :, None, None], view)
             missed = terms.view_result(self._score_all(_use_orders(self.interview.problem, recipe, trial)))
-            better = open_ & (missed.sum(axis=(2, 3)) <= before)
+            own = np.take_along_axis(used, chosen[None], axis=0)[0] > 0
+            better = open_ & own & (missed.sum(axis=(2, 3)) <= before)
             view = terms.view_result(where)
             view[...] = np.where(better[:, :, None, None], chosen[:, :, None, None], view)
             open_ &= ~better
@@ -232,7 +233,8 @@ class Refiner:
             at = (alike // terms.rows, alike % terms.rows)
             flat[at] = own[at]
             changed = self._ask_rows(candidate, cells, alike)
-            if len(alike) == 1 or self._score_all(changed).sum() <= self._score_all(candidate).sum():
+            # Products may still be rounded otherwise: a right order need not miss less at once.
+            if len(alike) < len(rows) or self._score_all(changed).sum() <= self._score_all(candidate).sum():
                 candidate = changed
         return candidate if candidate != self.recipe else None
 

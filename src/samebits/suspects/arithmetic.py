@@ -115,7 +115,7 @@ def list_recipe_suspects(problem: Problem, *, thorough: bool = True) -> Iterator
                 yield _recipe(problem, "low-precision-accumulator", f"adds as {unit.unit} does", unit.text)
     yield from list_transform_suspects(problem)
     for flush in ("operands", "results", "operands,results"):
-        for order in _plain_orders(problem)[:1]:
+        for order in _plain_orders(problem):
             yield _recipe(problem, "subnormals", f"flushes subnormal {flush.replace(',', ' and ')} to zero",
                           f"direct flush={flush} order={order}")  # fmt: skip
 

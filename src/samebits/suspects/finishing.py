@@ -28,7 +28,8 @@ def list_finishing_suspects(problem: Problem) -> Iterator[Suspect]:
                 yield _bias(
                     "strided-view", f"adds the bias of the channel {by:+d} away", lambda b, by=by: np.roll(b, -by)
                 )
-        yield _then("fusion", "adds the bias after the epilogue", lambda study, s: _late_bias(study, s))
+        if problem.then:
+            yield _then("fusion", "adds the bias after the epilogue", lambda study, s: _late_bias(study, s))
     then = problem.then
     if then is not None:
         yield _then("fusion", f"leaves out the {then.name}", lambda study, s: _with_bias(study, s))

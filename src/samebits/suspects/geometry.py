@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from samebits.errors import ProblemShapeError
 from samebits.findings import Verdict
 from samebits.problems import Problem
 from samebits.problems.problem import Axis
@@ -59,7 +60,7 @@ def _as_problem(problem: Problem, axes: tuple[Axis, ...]) -> Problem | None:
             stride=tuple(a.stride for a in axes),
             dilation=tuple(a.dilation for a in axes),
         )
-    except Exception:
+    except ProblemShapeError:
         return None
     return altered if altered.out_shape == problem.out_shape and altered.axes == axes else None
 
@@ -95,7 +96,7 @@ def _begins(problem: Problem, a: Axis) -> list[int]:
     """Where padding or crop may begin: all that some split of it, a lost or a doubled one give."""
     reach = (a.kernel - 1) * a.dilation + 1
     total = a.pad_begin + a.pad_end
-    least = -(reach - 1) - (a.pad_begin if problem.is_transposed else 0) if problem.is_transposed else -(a.stride - 1)
+    least = -(reach - 1) - a.pad_begin if problem.is_transposed else -(a.stride - 1)
     most = max(total, 2 * a.pad_begin, reach - 1 if problem.is_transposed else 0) + 1
     begins = range(least, most + 1)
     if len(begins) > _MOST_SHIFTS:
