@@ -164,3 +164,23 @@ def test_what_is_no_log_of_a_mismatch_gets_one_line(tmp_path, content, says):
 def test_a_missing_file_gets_one_line(tmp_path):
     with pytest.raises(LogError, match="cannot be read"):
         read_log(tmp_path / "none.log")
+
+
+def test_absurd_numbers_and_lines_cost_no_more_than_a_moment():
+    digits = "9" * 5000
+    with pytest.raises(LogError):
+        parse_log([f"Difference at {digits}: 1 vs 2", f"Mismatched elements: {digits} / {digits}", "a" * 20_000])
+    found = parse_log([*OLD[:2], "a = convolution(" * 1200, "a" * 20_000])
+    assert len(found) == 1
+
+
+def test_two_assertions_keep_their_own_numbers():
+    one = [
+        "Mismatched elements: 1 / 4 (25.0%)",
+        "Greatest absolute difference: 0.5 at index (0,) (up to 1e-05 allowed)",
+    ]
+    two = [
+        "Mismatched elements: 2 / 4 (50.0%)",
+        "Greatest absolute difference: 0.25 at index (0,) (up to 1e-05 allowed)",
+    ]
+    assert [m.metrics.max_abs for m in parse_log([*one, *two]) if m.metrics] == [0.5, 0.25]
