@@ -6,11 +6,15 @@ One case in three is healthy. `--write FILE` keeps the tables.
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
+import contextlib
 import fnmatch
+import os
 import statistics
 import sys
 import time
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 
 from samebits.diagnosis.explanation import explain_case
@@ -20,50 +24,66 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from planted_cases import HEALTHY, MECHANISMS, PROBLEMS, Planted, Skip, make_case
 
 
-def list_cases(rounds: int, only: str = "*"):
-    """Every mechanism on every problem, and half as many healthy ones, `rounds` times over."""
-    for seed in range(rounds):
-        for text in PROBLEMS:
-            made = 0
-            for mechanism in MECHANISMS:
-                if not fnmatch.fnmatch(mechanism, only):
-                    continue
-                try:
-                    yield make_case(mechanism, text, seed)
-                    made += 1
-                except Skip:
-                    continue
-            for n in range(-(-made // 2)):
-                yield make_case(HEALTHY, text, 1000 * seed + n)
+@dataclass(frozen=True)
+class Answer:
+    """What explain said of one case, beside what is right."""
+
+    mechanism: str
+    expected: str
+    verdict: str
+    cause: str | None
+    right_verdict: bool
+    right_cause: bool
+    time_s: float
+    shown: str
+
+
+def answer(planted: Planted) -> Answer:
+    started = time.perf_counter()
+    found = explain_case(planted.case)
+    expected = HEALTHY if planted.mechanism == HEALTHY else " or ".join(planted.verdicts)
+    shown = f"{found.verdict} {found.cause} ({found.sides[0].says}) {format_problem(planted.case.problem)}"
+    right = found.verdict in planted.verdicts, found.cause in planted.causes
+    time_s = time.perf_counter() - started
+    return Answer(planted.mechanism, expected, found.verdict, found.cause, *right, time_s, shown)
+
+
+def ask_all(job: tuple[int, str, str]) -> list[Answer]:
+    """One problem and one seed: every mechanism that leaves a trace, and half as many healthy cases."""
+    seed, text, only = job
+    answers: list[Answer] = []
+    for mechanism in MECHANISMS:
+        if fnmatch.fnmatch(mechanism, only):
+            with contextlib.suppress(Skip):
+                answers.append(answer(make_case(mechanism, text, seed)))
+    for n in range(-(-len(answers) // 2)):
+        answers.append(answer(make_case(HEALTHY, text, 1000 * seed + n)))
+    return answers
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="*", help="mechanisms whose name fits this pattern")
     parser.add_argument("--write", type=Path)
     parser.add_argument("--show", action="store_true", help="print every case that is judged otherwise")
     options = parser.parse_args()
-    verdicts: Counter[tuple[str, str]] = Counter()
+    jobs = [(seed, text, options.only) for seed in range(options.rounds) for text in PROBLEMS]
+    answers: list[Answer] = []
+    with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
+        for done in pool.map(ask_all, jobs):
+            answers += done
+            print(f"{len(answers)} cases", file=sys.stderr)
+            if options.show:
+                wrong = [a for a in done if not (a.right_verdict and a.right_cause)]
+                print("".join(f"{a.mechanism}: {a.shown}\n" for a in wrong), end="", flush=True)
+    verdicts = Counter((a.expected, a.verdict) for a in answers)
     causes: dict[str, Counter[str]] = defaultdict(Counter)
-    right_verdicts = right_causes = total = accused = 0
-    times: list[float] = []
-    for planted in list_cases(options.rounds, options.only):
-        started = time.perf_counter()
-        found = explain_case(planted.case)
-        times.append(time.perf_counter() - started)
-        total += 1
-        right_verdict, right_cause = found.verdict in planted.verdicts, found.cause in planted.causes
-        right_verdicts += right_verdict
-        right_causes += right_cause
-        accused += planted.mechanism == HEALTHY and found.verdict in ("downgrade", "wrong")
-        verdicts[_expected(planted), found.verdict] += 1
-        causes[planted.mechanism][found.cause or "-"] += 1
-        if options.show and not (right_verdict and right_cause):
-            says = found.sides[0].says
-            print(f"{planted.mechanism}: {found.verdict} {found.cause} ({says}) {format_problem(planted.case.problem)}")
-        if total % 200 == 0:
-            print(f"{total} cases", file=sys.stderr)
+    for a in answers:
+        causes[a.mechanism][a.cause or "-"] += 1
+    total, times = len(answers), [a.time_s for a in answers]
+    right_verdicts, right_causes = sum(a.right_verdict for a in answers), sum(a.right_cause for a in answers)
+    accused = sum(a.mechanism == HEALTHY and a.verdict in ("downgrade", "wrong") for a in answers)
     lines = [
         f"{total} cases, {sum(v for (e, _), v in verdicts.items() if e == HEALTHY)} of them healthy: verdict right in"
         f" {right_verdicts} ({100 * right_verdicts / total:.2f} %), cause right in {right_causes}"
@@ -78,10 +98,6 @@ def main() -> int:
     if options.write:
         options.write.write_text("\n".join(lines) + "\n")
     return 0
-
-
-def _expected(planted: Planted) -> str:
-    return HEALTHY if planted.mechanism == HEALTHY else " or ".join(planted.verdicts)
 
 
 def _verdict_table(verdicts: Counter[tuple[str, str]]) -> list[str]:
