@@ -77,6 +77,15 @@ def main() -> int:
             if options.show:
                 wrong = [a for a in done if not (a.right_verdict and a.right_cause)]
                 print("".join(f"{a.mechanism}: {a.shown}\n" for a in wrong), end="", flush=True)
+            if options.write:
+                # Long runs may be stopped: what is done so far is kept.
+                options.write.write_text(tabulate(answers))
+    print(tabulate(answers), end="")
+    return 0
+
+
+def tabulate(answers: list[Answer]) -> str:
+    """How often verdict and cause are right, and what was said for what."""
     verdicts = Counter((a.expected, a.verdict) for a in answers)
     causes: dict[str, Counter[str]] = defaultdict(Counter)
     for a in answers:
@@ -94,10 +103,7 @@ def main() -> int:
         "",
         *_cause_table(causes),
     ]
-    print("\n".join(lines))
-    if options.write:
-        options.write.write_text("\n".join(lines) + "\n")
-    return 0
+    return "\n".join(lines) + "\n"
 
 
 def _verdict_table(verdicts: Counter[tuple[str, str]]) -> list[str]:
