@@ -13,7 +13,7 @@ import os
 import statistics
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,9 +87,6 @@ def main() -> int:
 def tabulate(answers: list[Answer]) -> str:
     """How often verdict and cause are right, and what was said for what."""
     verdicts = Counter((a.expected, a.verdict) for a in answers)
-    causes: dict[str, Counter[str]] = defaultdict(Counter)
-    for a in answers:
-        causes[a.mechanism][a.cause or "-"] += 1
     total, times = len(answers), [a.time_s for a in answers]
     right_verdicts, right_causes = sum(a.right_verdict for a in answers), sum(a.right_cause for a in answers)
     accused = sum(a.mechanism == HEALTHY and a.verdict in ("downgrade", "wrong") for a in answers)
@@ -101,7 +98,7 @@ def tabulate(answers: list[Answer]) -> str:
         "",
         *_verdict_table(verdicts),
         "",
-        *_cause_table(causes),
+        *_cause_table(answers),
     ]
     return "\n".join(lines) + "\n"
 
@@ -114,20 +111,15 @@ def _verdict_table(verdicts: Counter[tuple[str, str]]) -> list[str]:
     return [f"| planted \\ said | {' | '.join(given)} |", "|---" * (len(given) + 1) + "|", *rows]
 
 
-def _cause_table(causes: dict[str, Counter[str]]) -> list[str]:
+def _cause_table(answers: list[Answer]) -> list[str]:
     rows = []
-    for mechanism, said in causes.items():
-        expected = {
-            c or "-"
-            for c in (
-                (*MECHANISMS[mechanism][2], "overflow")
-                if mechanism in MECHANISMS
-                else (None, "summation-order", "ill-conditioned")
-            )
-        }
-        right = sum(n for c, n in said.items() if c in expected)
-        others = ", ".join(f"{c} {n}" for c, n in said.most_common() if c not in expected)
-        rows.append(f"| {mechanism} | {' or '.join(sorted(expected))} | {right} of {sum(said.values())} | {others} |")
+    for mechanism in dict.fromkeys(a.mechanism for a in answers):
+        own = [a for a in answers if a.mechanism == mechanism]
+        expected = MECHANISMS[mechanism][2] if mechanism in MECHANISMS else ("summation-order",)
+        said = Counter(a.cause or "-" for a in own if not a.right_cause)
+        others = ", ".join(f"{c} {n}" for c, n in said.most_common())
+        right = sum(a.right_cause for a in own)
+        rows.append(f"| {mechanism} | {' or '.join(c or '-' for c in expected)} | {right} of {len(own)} | {others} |")
     return ["| mechanism | cause | right | said instead |", "|---|---|---|---|", *rows]
 
 

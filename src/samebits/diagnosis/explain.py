@@ -39,6 +39,8 @@ def explain(subject: str | Path | Case, *, report: Report | None = None) -> Comp
 
 
 def _is_case_file(path: Path) -> bool:
+    if path.exists() and not path.is_file():
+        raise LogError(f"{path} is no regular file; save the log, or the case, to a file and name that")
     if path.suffix == ".npz":
         return True
     try:

@@ -127,6 +127,8 @@ def _explain_side(study: Study, truth: Truth, name: str, say: Report) -> Side:
 def line_up(study: Study, say: Report) -> Explanation | None:
     """The explanation of one result that differs from the truth; None where no suspect fits."""
     values = explain_values(study) or explain_zeros(study)
+    if values is not None and values.verdict == "rounding":
+        return values
     if values is not None and values.cause not in ("overflow", "uninitialized-memory"):
         return values
     suspects = LineUp(study, say)

@@ -86,10 +86,9 @@ class LineUp:
         study = self.study
         sample = study.choose_sample()
         self.within = self._is_within_bound()
-        if self.within:
-            healthy = self._prove_order()
-            if healthy:
-                return healthy
+        healthy = self.prove_order()
+        if healthy:
+            return healthy
         found = self._try_functions(self._list_functions(), sample)
         if found is not None:
             return found
@@ -237,7 +236,7 @@ class LineUp:
         says = f"replaying {format_recipe(recipe)[:120]} gives {which} bit for bit"
         found.evidence.insert(0, Evidence("replay", says))
 
-    def _prove_order(self) -> Explanation | None:
+    def prove_order(self) -> Explanation | None:
         """A plain or common order that reproduces a result within its bound: rounding, proved."""
         study = self.study
         recipes = [s.recipe for s in list_order_suspects(study.problem) if s.recipe]

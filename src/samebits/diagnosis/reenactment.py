@@ -7,12 +7,14 @@ what to record to find out.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+import time
+from dataclasses import dataclass
 
 import numpy as np
 
 from samebits.diagnosis.advice import advise
 from samebits.diagnosis.comparison import Report, check_memory
+from samebits.errors import ResourceLimitError
 from samebits.findings import Comparison, Evidence, Side, Verdict
 from samebits.formats.format import find_format
 from samebits.logs import Metrics, Mismatch
@@ -20,14 +22,15 @@ from samebits.problems import Problem, format_problem
 from samebits.problems.operands import make_normal, make_uniform
 from samebits.recipes.text import format_recipe
 from samebits.suspects import Study, Suspect, list_operand_suspects, list_order_suspects, list_recipe_suspects
-from samebits.suspects.study import Floats, Sample, sum_terms
+from samebits.suspects.study import Floats, Sample, shrink_problem, sum_terms
 from samebits.version import VERSION
 
 UNKNOWN = "(the log names no problem)"
 # What XLA's autotuner fills its buffers with.
 _XLA_HIGH = {"float16": 0.1}
 _ROWS, _POSITIONS = 4, 8
-_FEW_CHANNELS = 4
+_LONGEST_SUM, _MOST_ELEMENTS = 2_000_000, 50_000_000
+_MOST_TIME_S = 30.0
 _SIGMAS = 5.0
 _NARROW = ("low-precision-accumulator", "winograd", "fft")
 _RECORD = (
@@ -78,8 +81,13 @@ class _Stage:
 
 def _rebuild(problem: Problem, *, uniform: float | None) -> _Stage:
     """Operands as the tool makes them (uniform from 0 on) or normal ones, and exact sums of a few outputs."""
-    problem = _shrink(problem)
+    problem = shrink_problem(problem)
     check_memory(problem, 2)
+    elements = sum(math.prod(s) for s in problem.operand_shapes.values())
+    if problem.reduction_length > _LONGEST_SUM or elements > _MOST_ELEMENTS:
+        raise ResourceLimitError(
+            f"{format_problem(problem)} is too large to re-enact; store the arrays of a smaller case and explain that"
+        )
     operands = make_normal(problem) if uniform is None else make_uniform(problem, 0, 0.0, uniform)
     blank = np.zeros(1)
     study = Study(problem, operands, blank, blank, blank, blank)
@@ -88,21 +96,6 @@ def _rebuild(problem: Problem, *, uniform: float | None) -> _Stage:
     terms = few.terms
     sums = sum_terms(terms, operands[terms.rows_operand], operands[terms.source_operand], few)
     return _Stage(study, few, study.finish(sums, few))
-
-
-def _shrink(problem: Problem) -> Problem:
-    """The same sums for fewer outputs: few channels, and one item of the batch where the batch is not summed over."""
-    if problem.groups > 1:
-        return problem
-    small_in, small_out = (_FEW_CHANNELS, problem.w[1]) if problem.is_transposed else (problem.w[1], _FEW_CHANNELS)
-    batch = 1
-    if problem.direction == "grad_weight":
-        batch, small_in, small_out = problem.x[0], _FEW_CHANNELS, _FEW_CHANNELS
-    elif (problem.direction == "forward") == problem.is_transposed:
-        small_in, small_out = (problem.x[1], _FEW_CHANNELS) if problem.is_transposed else (_FEW_CHANNELS, problem.w[0])
-    c_in, c_out = min(problem.x[1], small_in), min(problem.c_out, small_out)
-    w = (c_in, c_out) if problem.is_transposed else (c_out, c_in)
-    return replace(problem, x=(batch, c_in, *problem.x[2:]), w=(*w, *problem.w[2:]))
 
 
 def _spread(values: np.ndarray, most: int) -> np.ndarray:
@@ -145,8 +138,7 @@ def _is_impossible(values: np.ndarray, overflows: bool) -> bool:
 
 
 def _explain_no_values(mismatch: Mismatch) -> Comparison:
-    evidence = [Evidence("statistic", "no logged pair holds two numbers"), Evidence("statistic", _RECORD)]
-    sides = [_side(n, "undecided", None, None, evidence) for n in mismatch.names]
+    sides = [_side(n, "undecided", None, None, [Evidence("statistic", _RECORD)]) for n in mismatch.names]
     summary = "No logged pair holds two numbers other than zero: cannot tell which side is right."
     return _build(mismatch, "undecided", None, summary, sides, "not rebuilt")
 
@@ -215,7 +207,10 @@ def _reenact(stage: _Stage, logged: float, error: float, say: Report, *, thoroug
     """Ratio and standard error of every narrow sum that can be re-enacted; and those that fit the logged ratio."""
     tried: _Tried = []
     suspects = [s for s in list_recipe_suspects(stage.study.problem, thorough=thorough) if s.cause in _NARROW]
+    deadline = time.perf_counter() + _MOST_TIME_S
     for number, suspect in enumerate(suspects):
+        if time.perf_counter() > deadline:
+            break
         say("re-enacting suspects", number / len(suspects))
         predicted = suspect.predict(stage.study, stage.sample)
         if predicted is not None and np.isfinite(predicted).all():

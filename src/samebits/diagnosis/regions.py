@@ -45,7 +45,8 @@ def explain_values(study: Study) -> Explanation | None:
     fine = bool((over[others] <= 1.0).all())
     where, count = describe_places(study.problem, odd), int(odd.sum())
     at = given[odd]
-    if np.isnan(truth[odd]).all() and np.isfinite(at).all() and fine and len(np.unique(at)) <= 2:
+    clipped = study.problem.then is not None
+    if clipped and np.isnan(truth[odd]).all() and np.isfinite(at).all() and fine and len(np.unique(at)) <= 2:
         values = " or ".join(f"{v:g}" for v in np.unique(at))
         says = f"turns NaN into {values}: its clip or relu returns the operand that is a number"
         return _found("wrong", "nan-semantics", says, f"{count:,} outputs, {where}; all others are within their bound")
@@ -76,6 +77,11 @@ def _explain_nonfinite(
     if not np.isfinite(truth[odd]).all():
         return None
     where, count = describe_places(study.problem, odd), int(odd.sum())
+    if (study.magnitudes[odd] >= float(accumulator_format(study.problem).largest) / 2).all():
+        says = "adds in an order whose partial sums leave the range of the declared formats"
+        return _found(
+            "rounding", "overflow", says, f"{count:,} outputs are no numbers, {where}; another order may be finite"
+        )
     half = float(find_format("float16").largest)
     finite = np.isfinite(given)
     in_half = bool((study.magnitudes[odd] > half).all() and (not finite.any() or np.abs(given[finite]).max() <= half))
@@ -123,7 +129,13 @@ def explain_flush(study: Study) -> Explanation | None:
         beyond = away > study.bound
     zeros = int(((given == 0) & (truth != 0) & (np.abs(truth) < least)).sum())
     # float16's smallest normal number is no small thing: such a bound would excuse anything.
-    if format_.exponent_bits < 8 or not zeros or not (away <= study.bound + lost).all() or not np.isfinite(lost):
+    if (
+        not beyond.any()
+        or format_.exponent_bits < 8
+        or not zeros
+        or not (away <= study.bound + lost).all()
+        or not np.isfinite(lost)
+    ):
         return None
     evidence = (
         f"{int(beyond.sum()):,} outputs are farther from the truth than rounding can take them, but no farther than"

@@ -122,8 +122,11 @@ def list_recipe_suspects(problem: Problem, *, thorough: bool = True) -> Iterator
 
 def list_order_suspects(problem: Problem) -> Iterator[Suspect]:
     """Correct sums in the orders that engines most often use: proof that a difference is rounding."""
+    # Frameworks round a half result before they add its bias.
+    late = ("rounded",) if find_format(problem.out).precision < find_format("float32").precision else ()
+    biases = ("last", "first", *late) if problem.bias else ("last",)
     for order, product in itertools.product(_common_orders(problem), ("fused", "rounded")):
-        for bias in ("last", "first") if problem.bias else ("last",):
+        for bias in biases:
             recipe = _parse(problem, f"direct product={product} order={order} bias={bias}")
             if recipe is not None:
                 yield from_recipe("summation-order", "rounding", f"adds in the order {order}", recipe)
