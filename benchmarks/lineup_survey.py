@@ -21,7 +21,8 @@ from samebits.diagnosis.explanation import explain_case
 from samebits.problems import format_problem
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from planted_cases import HEALTHY, MECHANISMS, PROBLEMS, Planted, Skip, make_case
+from planted_cases import HEALTHY, MECHANISMS, PROBLEMS, Planted, make_case
+from planted_faults import Skip
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ from samebits.problems.problem import Epilogue
 from samebits.recipes import parse_recipe
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from planted_cases import CLIP6, MECHANISMS, RELU, Operands, compute
+from planted_cases import CLIP6, MECHANISMS, RELU
+from planted_faults import Operands, compute
 
 Made = tuple[Problem, Operands, dict[str, np.ndarray]]
 Maker = Callable[[Problem, np.random.Generator], Made]
@@ -111,7 +112,7 @@ def padded(mode: str, widths: tuple[tuple[int, int], ...]) -> Maker:
 
     def make(problem: Problem, rng: np.random.Generator) -> Made:
         operands = make_normal(problem, 5)
-        x = np.pad(operands["x"], [(0, 0), (0, 0), *widths], mode=mode)  # type: ignore[call-overload]
+        x = np.pad(operands["x"], [(0, 0), (0, 0), *widths], mode=mode)  # type: ignore[call-overload]  (mode is one of NumPy's)
         plain = replace(problem, x=x.shape, padding=((0, 0),) * problem.rank)
         result = compute(plain, {**operands, "x": x}, rng)
         return problem, operands, {"a": result[(slice(None), slice(None), *(slice(n) for n in problem.out_shape[2:]))]}

@@ -1,29 +1,21 @@
 """Cases with a known answer: healthy results of many orders and formats, and every mechanism that arrays can show.
 
-Each maker returns a recorded result and what `explain` should say of it: the verdict, and the causes that are right.
-Faults are made by altering problem, operands or result and emulating with a random order of addition, so that no
-suspect's own prediction is the planted result.
+Each is a recorded result and what `explain` should say of it: the verdict, and the causes that are right.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from samebits.bounds import bound_errors
-from samebits.emulators import emulate
-from samebits.formats.format import numpy_dtype
-from samebits.problems import Problem, parse_problem_text
+import planted_faults as faults
+from planted_faults import Maker
+from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
-from samebits.problems.operands import make_normal, make_uniform
 from samebits.problems.problem import Epilogue
-from samebits.recipes import parse_recipe
 from samebits.truth import compute_truth
 
-Operands = dict[str, np.ndarray]
 WRONG, LOST, HEALTHY = "wrong", "downgrade", "healthy"
 
 
@@ -59,444 +51,56 @@ PROBLEMS = (
     "conv2d x=2x16x14x14 w=16x16x3x3 padding=1 dtype=bfloat16",
     "conv2d x=1x8x11x11 w=8x8x5x5 stride=2 padding=2 bias dtype=float64",
 )
-_ORDERS = (
-    "c,kh,kw",
-    "kh,kw,c",
-    "k/37|k",
-    "halves:k%8|k",
-    "pairs:k",
-    "k/29|k",
-    "c|kh,kw",
-    "kh,kw|c",
-    "k%5|k",
-    "pairs:k%4|k",
-    "-k",
-)
-
-
-class Skip(Exception):
-    """This mechanism does not apply to the problem, or leaves no trace in these data."""
-
-
-def choose_recipe(problem: Problem, rng: np.random.Generator, text: str = "") -> str:
-    """A random correct way to add, with `text` added."""
-    order = str(rng.choice(_ORDERS))
-    if problem.rank != 2:
-        spatial = {1: "kw", 3: "kd,kh,kw"}[problem.rank]
-        order = order.replace("kh,kw", spatial)
-    if problem.direction == "grad_weight":
-        order = order.replace("kh,kw", "oh,ow").replace("c", "n")
-    parts = ["direct", f"product={rng.choice(['fused', 'rounded'])}"]
-    if "order=" not in text:
-        parts.append(f"order={order}")
-    if problem.dtype == "float64" and "acc=" not in text:
-        parts.append("acc=float64")
-    if problem.bias and "bias=" not in text:
-        parts.append(f"bias={rng.choice(['first', 'last'])}")
-    return " ".join([*parts, text]).strip()
-
-
-def compute(problem: Problem, operands: Operands, rng: np.random.Generator, text: str = "") -> np.ndarray:
-    """A result by a random correct way."""
-    needed = {n: operands[n] for n in problem.operand_shapes}
-    return emulate(problem, parse_recipe(choose_recipe(problem, rng, text)), needed)
-
-
-def _is_seen(problem: Problem, operands: Operands, result: np.ndarray, *, least: int = 1) -> bool:
-    """Whether a result is beyond the bound of the declared function somewhere."""
-    truth = compute_truth(problem, operands).values
-    bound = bound_errors(problem, operands, truth)
-    with np.errstate(invalid="ignore"):
-        away = np.abs(result.astype(np.float64) - truth.astype(np.float64))
-    return int((~(away <= bound)).sum()) >= least
-
-
-def _make_data(problem: Problem, rng: np.random.Generator) -> Operands:
-    kind = rng.integers(0, 4)
-    seed = int(rng.integers(0, 2**31))
-    if kind == 0:
-        return make_uniform(problem, seed)
-    operands = make_normal(problem, seed)
-    if kind == 1 and problem.dtype in ("float32", "float64"):
-        scale = float(rng.choice([1e-3, 1e6, 1e13]))
-        operands = {n: (a * (scale if n in ("x", "dy", "bias") else 1)).astype(a.dtype) for n, a in operands.items()}
-    return operands
-
-
-Maker = Callable[[Problem, Operands, np.random.Generator], tuple[Problem, Operands, np.ndarray]]
-
-
-def _healthy(problem: Problem, operands: Operands, rng: np.random.Generator):
-    return problem, operands, compute(problem, operands, rng)
-
-
-def _needs(condition: bool) -> None:
-    if not condition:
-        raise Skip
-
-
-def _recipe(text: Callable[[np.random.Generator], str], dtypes: tuple[str, ...]) -> Maker:
-    def make(problem: Problem, operands: Operands, rng: np.random.Generator):
-        _needs(problem.dtype in dtypes)
-        return problem, operands, compute(problem, operands, rng, text(rng))
-
-    return make
-
-
-def _pick(*texts: str) -> Callable[[np.random.Generator], str]:
-    return lambda rng: str(rng.choice(texts))
-
-
-def _carry(problem: Problem, operands: Operands, rng: np.random.Generator):
-    _needs(problem.dtype in ("float32", "float16", "bfloat16") and problem.reduction_length > 16)
-    names = (
-        ["float16", "bfloat16"]
-        if problem.dtype == "float32"
-        else ["float16" if problem.dtype == "float16" else "bfloat16"]
-    )
-    block = int(rng.choice([n for n in (4, 8, 10, 16, 32, 64, 20, 40) if n < problem.reduction_length]))
-    name = str(rng.choice(names))
-    recipe = f"direct order=chain@{name}:k/{block}|k"
-    if problem.direction == "grad_weight" and rng.random() < 0.5:
-        recipe = f"direct order=chain@{name}:n|oh,ow"
-    return problem, operands, emulate(problem, parse_recipe(recipe), operands)
-
-
-def _accumulator(name: str) -> Maker:
-    def make(problem: Problem, operands: Operands, rng: np.random.Generator):
-        _needs(problem.dtype in ("float32", "float16", "bfloat16") and problem.reduction_length > 4)
-        # Nobody adds float16 products in bfloat16, or the reverse.
-        _needs(problem.dtype == "float32" or name in (problem.dtype, "float32/toward_zero"))
-        first, inner = ("n", "o") if problem.direction == "grad_weight" else ("c", "k")
-        spatial = ",".join(inner + a for a in {1: "w", 2: "hw", 3: "dhw"}[problem.rank])
-        order = str(rng.choice([f"{first},{spatial}", f"{spatial},{first}"]))
-        return (
-            problem,
-            operands,
-            compute(
-                problem,
-                operands,
-                rng,
-                f"order={order} acc={name} bias=last" if problem.bias else f"order={order} acc={name}",
-            ),
-        )
-
-    return make
-
-
-def _transform(text: str) -> Maker:
-    def make(problem: Problem, operands: Operands, rng: np.random.Generator):
-        square = all(a.kernel == 3 and a.stride == 1 and a.dilation == 1 for a in problem.axes)
-        _needs(square and problem.rank == 2 and problem.direction == "forward" and not problem.is_transposed)
-        _needs(problem.dtype in ("float32", "float16"))
-        wanted = text if problem.dtype == "float16" else text.replace(" acc=float16", "")
-        return problem, operands, emulate(problem, parse_recipe(wanted), operands)
-
-    return make
-
-
-def _flush(problem: Problem, operands: Operands, rng: np.random.Generator):
-    _needs(problem.dtype == "float32" and not problem.bias)
-    names = list(problem.operand_shapes)
-    operands = dict(operands)
-    operands[names[0]] = (make_normal(problem, 5)[names[0]] * np.float32(2.0**-126)).astype(np.float32)
-    flush = str(rng.choice(["results", "operands", "operands,results"]))
-    return problem, operands, compute(problem, operands, rng, f"flush={flush}")
-
-
-def _overflow(problem: Problem, operands: Operands, rng: np.random.Generator):
-    _needs(problem.dtype == "float16" and problem.direction == "forward")
-    operands = {
-        n: (a.astype(np.float32) * (3e3 if n == "x" else 16)).clip(-6e4, 6e4).astype(np.float16)
-        for n, a in operands.items()
-    }
-    result = emulate(problem, parse_recipe("direct acc=float16"), operands)
-    truth = compute_truth(problem, operands).values
-    _needs(bool((np.isfinite(truth) & ~np.isfinite(result)).any()))
-    return problem, operands, result
-
-
-def _saturate(problem: Problem, operands: Operands, rng: np.random.Generator):
-    _needs(problem.dtype == "float16")
-    operands = {n: np.abs(a.astype(np.float32) * 300).clip(0, 6e4).astype(np.float16) for n, a in operands.items()}
-    result = compute(problem, operands, rng)
-    _needs(np.isinf(result).any())
-    return problem, operands, np.where(np.isinf(result), np.sign(result) * np.float16(65504), result).astype(np.float16)
-
-
-def _moved_padding(problem: Problem, operands: Operands, rng: np.random.Generator):
-    _needs(not problem.is_transposed and problem.direction == "forward")
-    axis = int(rng.integers(0, problem.rank))
-    begin, end = problem.axes[axis].pad_begin, problem.axes[axis].pad_end
-    total = begin + end
-    _needs(total > 0)
-    other = int(rng.choice([b for b in range(total + 1) if b != begin]))
-    padding = [(a.pad_begin, a.pad_end) for a in problem.axes]
-    padding[axis] = (other, total - other)
-    return problem, operands, compute(replace(problem, padding=tuple(padding)), operands, rng)
-
-
-def _mixed_padding(problem: Problem, operands: Operands, rng: np.random.Generator):
-    _needs(problem.direction == "forward" and problem.rank == 2 and not problem.is_transposed)
-    (a, b), (c, d) = ((axis.pad_begin, axis.pad_end) for axis in problem.axes)
-    _needs(a != c)
-    x = np.pad(operands["x"].astype(np.float32), [(0, 0), (0, 0), (c, a + b + 8), (a, c + d + 8)]).astype(
-        operands["x"].dtype
-    )
-    wide = replace(problem, x=x.shape, padding=((0, 0), (0, 0)))
-    result = compute(wide, {**operands, "x": x}, rng)
-    return problem, operands, np.ascontiguousarray(result[:, :, : problem.out_shape[2], : problem.out_shape[3]])
-
-
-def _other_mode(problem: Problem, operands: Operands, rng: np.random.Generator):
-    _needs(
-        problem.direction == "forward"
-        and not problem.is_transposed
-        and any(a.pad_begin or a.pad_end for a in problem.axes)
-    )
-    mode = str(rng.choice(["wrap", "reflect", "edge"]))
-    widths = [(0, 0), (0, 0), *((a.pad_begin, a.pad_end) for a in problem.axes)]
-    x = np.pad(operands["x"].astype(np.float64), widths, mode=mode).astype(operands["x"].dtype)
-    return (
-        problem,
-        operands,
-        compute(replace(problem, x=x.shape, padding=((0, 0),) * problem.rank), {**operands, "x": x}, rng),
-    )
-
-
-def _moved_crop(problem: Problem, operands: Operands, rng: np.random.Generator):
-    _needs(problem.is_transposed and problem.direction == "forward")
-    begin, end = problem.axes[0].pad_begin, problem.axes[0].pad_end
-    _needs(begin + end > 0)
-    other = int(rng.choice([b for b in range(begin + end + 1) if b != begin]))
-    moved = replace(problem, padding=((other, begin + end - other),) * problem.rank)
-    return problem, operands, compute(moved, operands, rng)
-
-
-def _flipped(problem: Problem, operands: Operands, rng: np.random.Generator):
-    _needs(problem.direction == "forward" and max(a.kernel for a in problem.axes) > 1)
-    w = np.ascontiguousarray(operands["w"][(slice(None), slice(None), *(slice(None, None, -1),) * problem.rank)])
-    return problem, operands, compute(problem, {**operands, "w": w}, rng)
-
-
-def _relaid_weights(problem: Problem, operands: Operands, rng: np.random.Generator):
-    _needs("w" in operands)
-    w = operands["w"]
-    order = [(*range(2, w.ndim), 1, 0), (0, *range(2, w.ndim), 1)][int(rng.integers(0, 2))]
-    other = np.ascontiguousarray(w.transpose(order)).reshape(w.shape)
-    return problem, operands, compute(problem, {**operands, "w": other}, rng)
-
-
-def _swapped_kernel(problem: Problem, operands: Operands, rng: np.random.Generator):
-    _needs(problem.rank == 2 and "w" in operands and problem.w[2] == problem.w[3] > 1)
-    return (
-        problem,
-        operands,
-        compute(problem, {**operands, "w": np.ascontiguousarray(operands["w"].swapaxes(2, 3))}, rng),
-    )
-
-
-def _shuffled(problem: Problem, operands: Operands, rng: np.random.Generator):
-    _needs(1 < problem.groups < problem.c_out and problem.direction == "forward")
-    order = np.arange(problem.c_out).reshape(problem.groups, -1).T.reshape(-1)
-    return problem, operands, np.ascontiguousarray(compute(problem, operands, rng)[:, order])
-
-
-def _misread_view(problem: Problem, operands: Operands, rng: np.random.Generator):
-    _needs("x" in operands and problem.x[1] > 1)
-    x = operands["x"]
-    other = np.ascontiguousarray(np.moveaxis(x, 1, -1)).reshape(x.shape)
-    return problem, operands, compute(problem, {**operands, "x": other}, rng)
-
-
-def _expanded(problem: Problem, operands: Operands, rng: np.random.Generator):
-    _needs("w" in operands and problem.w[0] > 1)
-    w = np.ascontiguousarray(np.broadcast_to(operands["w"][:1], operands["w"].shape))
-    return problem, operands, compute(problem, {**operands, "w": w}, rng)
-
-
-def _undilated(problem: Problem, operands: Operands, rng: np.random.Generator):
-    _needs(max(problem.dilation) > 1 and problem.direction == "forward" and not problem.is_transposed)
-    shift = [(a.dilation - 1) * (a.kernel - 1) for a in problem.axes]
-    narrow = replace(
-        problem,
-        dilation=(1,) * problem.rank,
-        padding=tuple((a.pad_begin, a.pad_end - s) for a, s in zip(problem.axes, shift, strict=True)),
-    )
-    x, pads = operands["x"], [(a.pad_begin, max(a.pad_end - s, 0)) for a, s in zip(problem.axes, shift, strict=True)]
-    narrow = replace(narrow, padding=tuple(pads))
-    result = compute(narrow, {**operands, "x": x}, rng)
-    return (
-        problem,
-        operands,
-        np.ascontiguousarray(result[(slice(None), slice(None), *(slice(0, n) for n in problem.out_shape[2:]))]),
-    )
-
-
-def _swapped_stride(problem: Problem, operands: Operands, rng: np.random.Generator):
-    _needs(
-        problem.rank == 2
-        and problem.stride[0] != problem.stride[1]
-        and problem.direction == "forward"
-        and not problem.is_transposed
-    )
-    x = np.pad(operands["x"].astype(np.float32), [(0, 0), (0, 0), *((a.pad_begin, 60) for a in problem.axes)]).astype(
-        operands["x"].dtype
-    )
-    other = replace(problem, x=x.shape, padding=((0, 0), (0, 0)), stride=problem.stride[::-1])
-    result = compute(other, {**operands, "x": x}, rng)
-    return problem, operands, np.ascontiguousarray(result[:, :, : problem.out_shape[2], : problem.out_shape[3]])
-
-
-def _bias(change: Callable[[np.ndarray], np.ndarray]) -> Maker:
-    def make(problem: Problem, operands: Operands, rng: np.random.Generator):
-        _needs(problem.bias and problem.direction == "forward")
-        return (
-            problem,
-            operands,
-            compute(problem, {**operands, "bias": change(operands["bias"]).astype(operands["bias"].dtype)}, rng),
-        )
-
-    return make
-
-
-def _epilogue(declared: Epilogue | None, applied: Epilogue | None) -> Maker:
-    def make(problem: Problem, operands: Operands, rng: np.random.Generator):
-        _needs(problem.direction == "forward")
-        result = compute(replace(problem, then=applied), operands, rng)
-        return replace(problem, then=declared), operands, result
-
-    return make
-
-
-def _affine(problem: Problem, operands: Operands, rng: np.random.Generator):
-    _needs(problem.direction == "forward" and math.prod(problem.out_shape) // problem.c_out >= 60)
-    result = compute(problem, operands, rng).astype(np.float64)
-    shape = (1, -1, *(1,) * problem.rank)
-    scale = rng.uniform(0.5, 1.5, problem.c_out).reshape(shape)
-    shift = rng.uniform(-0.5, 0.5, problem.c_out).reshape(shape) * float(np.abs(result).mean())
-    return problem, operands, (result * scale + shift).astype(numpy_dtype(problem.out))
-
-
-def _garbage(shape: tuple[int, ...], result: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Other numbers of the result's own size: a sum of the wrong things."""
-    spread = float(np.nanstd(result.astype(np.float64))) or 1.0
-    return (rng.standard_normal(shape) * spread).astype(result.dtype)
-
-
-def _part(choose: Callable[[Problem, np.random.Generator], tuple[slice, ...]], *, zeros: bool) -> Maker:
-    def make(problem: Problem, operands: Operands, rng: np.random.Generator):
-        result = compute(problem, operands, rng).copy()
-        part = choose(problem, rng)
-        result[part] = 0 if zeros else _garbage(result[part].shape, result, rng)
-        return problem, operands, result
-
-    return make
-
-
-def _last_channels(problem: Problem, rng: np.random.Generator):
-    axis = 0 if problem.direction == "grad_weight" else 1
-    size = problem.out_shape[axis]
-    _needs(size >= 4)
-    part = [slice(None)] * len(problem.out_shape)
-    part[axis] = slice(size - int(rng.integers(1, max(size // 4, 2))), None)
-    return tuple(part)
-
-
-def _last_columns(problem: Problem, rng: np.random.Generator):
-    size = problem.out_shape[-1]
-    _needs(size >= 6)
-    return (..., slice(size - int(rng.integers(1, size // 3)), None))
-
-
-def _one_group(problem: Problem, rng: np.random.Generator):
-    _needs(problem.groups > 1 and problem.direction == "forward")
-    size, g = problem.c_out // problem.groups, int(rng.integers(0, problem.groups))
-    return (slice(None), slice(g * size, (g + 1) * size))
-
-
-def _one_item(problem: Problem, rng: np.random.Generator):
-    _needs(problem.out_shape[0] > 2 and problem.direction != "grad_weight")
-    n = int(rng.integers(1, problem.out_shape[0]))
-    return (slice(n, n + 1),)
-
-
-def _from_index(problem: Problem, operands: Operands, rng: np.random.Generator):
-    result = compute(problem, operands, rng).copy()
-    flat = result.reshape(-1)
-    row = problem.out_shape[-1]
-    _needs(len(flat) > 8 * row and row > 2)
-    start = int(rng.integers(len(flat) // 4, len(flat) - 2 * row)) // row * row + int(rng.integers(1, row))
-    flat[start:] = 0
-    return problem, operands, result
-
-
-def _unwritten(problem: Problem, operands: Operands, rng: np.random.Generator):
-    result = compute(problem, operands, rng).copy()
-    size = result.shape[-1]
-    _needs(size >= 4 and result.dtype in (np.float32, np.float64))
-    count = int(rng.integers(1, max(size // 3, 2)))
-    result[..., size - count :] = np.nan if rng.random() < 0.5 else rng.uniform(1e25, 1e30)
-    return problem, operands, result
-
-
-def _nan_lost(problem: Problem, operands: Operands, rng: np.random.Generator):
-    _needs(problem.direction == "forward")
-    operands = {n: a.copy() for n, a in operands.items()}
-    operands["x"].reshape(-1)[int(rng.integers(0, operands["x"].size))] = np.nan
-    then = [Epilogue("relu"), Epilogue("clip", 0.0, 6.0)][int(rng.integers(0, 2))]
-    declared = replace(problem, then=then)
-    return declared, operands, compute(declared, operands, rng, "nan=bound")
-
-
 RELU, CLIP6 = Epilogue("relu"), Epilogue("clip", 0.0, 6.0)
-FLOATS = ("float32", "float16", "bfloat16")
-_TF32 = _pick("x=tf32 w=tf32", "x=tf32/toward_zero w=tf32/toward_zero")
-_ONE_OPERAND = _pick("w=float16", "w=bfloat16", "x=bfloat16", "w=tf32", "x=tf32")
+_TF32 = faults.pick("x=tf32 w=tf32", "x=tf32/toward_zero w=tf32/toward_zero")
+_BFLOAT16 = faults.pick("x=bfloat16 w=bfloat16")
+_FLOAT16 = faults.pick("x=float16 w=float16 via=float16")
+_ONE_OPERAND = faults.pick("w=float16", "w=bfloat16", "x=bfloat16", "w=tf32", "x=tf32")
 REDUCED = ("reduced-precision-operands",)
+_PART = ("shape-specific-kernel",)
 # Mechanism: how it is made, verdicts and causes that are right.
 MECHANISMS: dict[str, tuple[Maker, tuple[str, ...], tuple[str | None, ...]]] = {
-    "operands tf32": (_recipe(_TF32, ("float32",)), (LOST,), REDUCED),
-    "operands bfloat16": (_recipe(_pick("x=bfloat16 w=bfloat16"), ("float32",)), (LOST,), REDUCED),
-    "operands float16": (_recipe(_pick("x=float16 w=float16 via=float16"), ("float32",)), (LOST,), REDUCED),
-    "one operand": (_recipe(_ONE_OPERAND, ("float32",)), (LOST,), REDUCED),
-    "float16 accumulator": (_accumulator("float16"), (LOST,), ("low-precision-accumulator",)),
-    "bfloat16 accumulator": (_accumulator("bfloat16"), (LOST,), ("low-precision-accumulator",)),
-    "truncating accumulator": (_accumulator("float32/toward_zero"), (LOST,), ("low-precision-accumulator",)),
-    "carry": (_carry, (LOST,), ("low-precision-accumulator",)),
-    "winograd": (_transform("winograd(4)"), (LOST, "rounding"), ("winograd",)),
-    "winograd 6": (_transform("winograd(6)"), (LOST, "rounding"), ("winograd",)),
-    "winograd fp16": (_transform("winograd(4) acc=float16"), (LOST, "rounding"), ("winograd",)),
-    "fft": (_transform("fft"), (LOST, "rounding"), ("fft",)),
-    "flush": (_flush, (LOST,), ("subnormals",)),
-    "overflow": (_overflow, (LOST,), ("overflow",)),
-    "saturation": (_saturate, (LOST,), ("overflow",)),
-    "padding moved": (_moved_padding, (WRONG,), ("padding",)),
-    "padding of other axis": (_mixed_padding, (WRONG,), ("padding",)),
-    "padding mode": (_other_mode, (WRONG,), ("padding",)),
-    "crop moved": (_moved_crop, (WRONG,), ("transposed-geometry",)),
-    "kernel flipped": (_flipped, (WRONG,), ("axis-order", "transposed-geometry")),
-    "weights relaid": (_relaid_weights, (WRONG,), ("axis-order",)),
-    "kernel axes swapped": (_swapped_kernel, (WRONG,), ("axis-order",)),
-    "channels shuffled": (_shuffled, (WRONG,), ("axis-order",)),
-    "view misread": (_misread_view, (WRONG,), ("strided-view",)),
-    "stride 0": (_expanded, (WRONG,), ("strided-view",)),
-    "dilation ignored": (_undilated, (WRONG,), ("dropped-attribute",)),
-    "strides exchanged": (_swapped_stride, (WRONG,), ("dropped-attribute",)),
-    "bias missing": (_bias(np.zeros_like), (WRONG,), ("dropped-attribute",)),
-    "bias doubled": (_bias(lambda b: b + b), (WRONG,), ("fusion",)),
-    "bias shifted": (_bias(lambda b: np.roll(b, 1)), (WRONG,), ("strided-view",)),
-    "relu missing": (_epilogue(RELU, None), (WRONG,), ("fusion",)),
-    "relu unasked": (_epilogue(None, RELU), (WRONG,), ("fusion",)),
-    "upper bound lost": (_epilogue(CLIP6, RELU), (WRONG,), ("fusion",)),
-    "affine": (_affine, (WRONG,), ("fusion",)),
-    "tail channels": (_part(_last_channels, zeros=False), (WRONG,), ("shape-specific-kernel",)),
-    "tail columns": (_part(_last_columns, zeros=False), (WRONG,), ("shape-specific-kernel",)),
-    "group zero": (_part(_one_group, zeros=True), (WRONG,), ("shape-specific-kernel",)),
-    "batch item": (_part(_one_item, zeros=False), (WRONG,), ("shape-specific-kernel", "strided-view")),
-    "zeros from an index": (_from_index, (WRONG,), ("index-overflow",)),
-    "unwritten memory": (_unwritten, (WRONG,), ("uninitialized-memory",)),
-    "nan lost": (_nan_lost, (WRONG,), ("nan-semantics",)),
+    "operands tf32": (faults.with_recipe(_TF32, ("float32",)), (LOST,), REDUCED),
+    "operands bfloat16": (faults.with_recipe(_BFLOAT16, ("float32",)), (LOST,), REDUCED),
+    "operands float16": (faults.with_recipe(_FLOAT16, ("float32",)), (LOST,), REDUCED),
+    "one operand": (faults.with_recipe(_ONE_OPERAND, ("float32",)), (LOST,), REDUCED),
+    "float16 accumulator": (faults.accumulate_in("float16"), (LOST,), ("low-precision-accumulator",)),
+    "bfloat16 accumulator": (faults.accumulate_in("bfloat16"), (LOST,), ("low-precision-accumulator",)),
+    "truncating accumulator": (faults.accumulate_in("float32/toward_zero"), (LOST,), ("low-precision-accumulator",)),
+    "carry": (faults.carry, (LOST,), ("low-precision-accumulator",)),
+    "winograd": (faults.transform_with("winograd(4)"), (LOST, "rounding"), ("winograd",)),
+    "winograd 6": (faults.transform_with("winograd(6)"), (LOST, "rounding"), ("winograd",)),
+    "winograd fp16": (faults.transform_with("winograd(4) acc=float16"), (LOST, "rounding"), ("winograd",)),
+    "fft": (faults.transform_with("fft"), (LOST, "rounding"), ("fft",)),
+    "flush": (faults.flush, (LOST,), ("subnormals",)),
+    "overflow": (faults.overflow, (LOST,), ("overflow",)),
+    "saturation": (faults.saturate, (LOST,), ("overflow",)),
+    "padding moved": (faults.move_padding, (WRONG,), ("padding",)),
+    "padding of other axis": (faults.mix_padding, (WRONG,), ("padding",)),
+    "padding mode": (faults.pad_otherwise, (WRONG,), ("padding",)),
+    "crop moved": (faults.move_crop, (WRONG,), ("transposed-geometry",)),
+    "kernel flipped": (faults.flip_kernel, (WRONG,), ("axis-order", "transposed-geometry")),
+    "weights relaid": (faults.relay_weights, (WRONG,), ("axis-order",)),
+    "kernel axes swapped": (faults.swap_kernel, (WRONG,), ("axis-order",)),
+    "channels shuffled": (faults.shuffle_channels, (WRONG,), ("axis-order",)),
+    "view misread": (faults.misread_view, (WRONG,), ("strided-view",)),
+    "stride 0": (faults.expand_first, (WRONG,), ("strided-view",)),
+    "dilation ignored": (faults.ignore_dilation, (WRONG,), ("dropped-attribute",)),
+    "strides exchanged": (faults.swap_strides, (WRONG,), ("dropped-attribute",)),
+    "bias missing": (faults.change_bias(np.zeros_like), (WRONG,), ("dropped-attribute",)),
+    "bias doubled": (faults.change_bias(lambda b: b + b), (WRONG,), ("fusion",)),
+    "bias shifted": (faults.change_bias(lambda b: np.roll(b, 1)), (WRONG,), ("strided-view",)),
+    "relu missing": (faults.exchange_epilogue(RELU, None), (WRONG,), ("fusion",)),
+    "relu unasked": (faults.exchange_epilogue(None, RELU), (WRONG,), ("fusion",)),
+    "upper bound lost": (faults.exchange_epilogue(CLIP6, RELU), (WRONG,), ("fusion",)),
+    "affine": (faults.scale_channels, (WRONG,), ("fusion",)),
+    "tail channels": (faults.spoil_part(faults.last_channels, zeros=False), (WRONG,), _PART),
+    "tail columns": (faults.spoil_part(faults.last_columns, zeros=False), (WRONG,), _PART),
+    "group zero": (faults.spoil_part(faults.one_group, zeros=True), (WRONG,), _PART),
+    "batch item": (faults.spoil_part(faults.one_item, zeros=False), (WRONG,), (*_PART, "strided-view")),
+    "zeros from an index": (faults.zero_from_index, (WRONG,), ("index-overflow",)),
+    "unwritten memory": (faults.leave_unwritten, (WRONG,), ("uninitialized-memory",)),
+    "nan lost": (faults.lose_nan, (WRONG,), ("nan-semantics",)),
 }  # fmt: skip
 
 
@@ -504,9 +108,9 @@ def make_case(mechanism: str, problem_text: str, seed: int) -> Planted:
     """A planted (or healthy) case. Raises Skip where the mechanism leaves no trace in such data."""
     rng = np.random.default_rng([seed, *mechanism.encode(), *problem_text.encode()])
     problem = parse_problem_text(problem_text)
-    operands = _make_data(problem, rng)
+    operands = faults.make_data(problem, rng)
     if mechanism == HEALTHY:
-        problem, operands, result = _healthy(problem, operands, rng)
+        problem, operands, result = faults.make_healthy(problem, operands, rng)
         return Planted(
             HEALTHY,
             Case(problem, operands, {"a": result}),
@@ -517,7 +121,7 @@ def make_case(mechanism: str, problem_text: str, seed: int) -> Planted:
     problem, operands, result = maker(problem, operands, rng)
     planted = Planted(mechanism, Case(problem, operands, {"a": result}), verdicts, causes)
     if verdicts == (WRONG,):
-        _needs(_is_seen(problem, operands, result, least=2))
+        faults.needs(faults.is_seen(problem, operands, result, least=2))
     else:
         _check_loss(planted, rng)
         if not np.isfinite(result.astype(np.float64)).all():
@@ -529,9 +133,9 @@ def _check_loss(planted: Planted, rng: np.random.Generator) -> None:
     """A loss of precision must show: farther from the truth than a correct sum is, in total."""
     case = planted.case
     truth = compute_truth(case.problem, case.operands).values.astype(np.float64)
-    healthy = compute(case.problem, case.operands, rng).astype(np.float64)
+    healthy = faults.compute(case.problem, case.operands, rng).astype(np.float64)
     given = case.results["a"].astype(np.float64)
     with np.errstate(all="ignore"):
         lost, usual = np.nan_to_num(given - truth, nan=1e30, posinf=1e30, neginf=-1e30), np.nan_to_num(healthy - truth)
-    _needs(bool(np.linalg.norm(lost) > 2 * np.linalg.norm(usual)))
-    _needs(int((given != truth).sum()) >= 32)
+    faults.needs(bool(np.linalg.norm(lost) > 2 * np.linalg.norm(usual)))
+    faults.needs(int((given != truth).sum()) >= 32)

@@ -11,14 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from samebits.cli.show_comparison import VERDICT_STYLES, format_error, format_values
-from samebits.findings import Comparison, Side
+from samebits.findings import CERTAINTY_SAYS, Comparison, Side
 
-_SURE = {
-    "bits": "bits prove it",
-    "bounds": "bounds prove it",
-    "statistics": "statistics suggest it",
-    "open": "cannot tell",
-}
 _MOST_FIXES = 4
 _LONGEST_RECIPE = 160
 
@@ -65,7 +59,7 @@ def _sides(found: Comparison) -> Table:
             Text(side.name),
             Text(side.verdict, style=VERDICT_STYLES[side.verdict]),
             side.cause or "-",
-            _SURE[side.certainty] if side.certainty else "-",
+            CERTAINTY_SAYS[side.certainty] if side.certainty else "-",
             *((distance, share) if judged else ()),
         )
     return table

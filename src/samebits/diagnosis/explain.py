@@ -12,7 +12,7 @@ from samebits.diagnosis.reenactment import explain_mismatch
 from samebits.errors import ArgumentError, LogError
 from samebits.findings import Comparison
 from samebits.logs import read_log
-from samebits.problems.case_file import Case
+from samebits.problems.case_file import Case, load_case
 
 _ZIP = b"PK\x03\x04"
 _MOST_MISMATCHES = 32
@@ -30,7 +30,7 @@ def explain(subject: str | Path | Case, *, report: Report | None = None) -> Comp
     if not isinstance(subject, (str, Path)):
         raise ArgumentError(f"a case, or the path of a case file or a log is needed, not {type(subject).__name__}")
     if _is_case_file(Path(subject)):
-        return explain_case(subject, report=report)
+        return explain_case(load_case(subject), report=report)
     mismatches = read_log(subject)
     if len(mismatches) > _MOST_MISMATCHES:
         raise LogError(f"{subject} tells of {len(mismatches):,} mismatches; cut out up to {_MOST_MISMATCHES}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -17,6 +16,7 @@ from samebits.diagnosis.explanation_summary import summarize_explained
 from samebits.diagnosis.judging import Measured, judge_all, judge_side
 from samebits.diagnosis.lineup import Explanation, LineUp
 from samebits.diagnosis.measuring import (
+    Distances,
     compare_results,
     find_worst,
     mark_differing_bits,
@@ -32,33 +32,28 @@ from samebits.diagnosis.regions import (
     explain_zeros,
 )
 from samebits.errors import CaseFileError
-from samebits.findings import Comparison, Evidence, Side
+from samebits.findings import CERTAINTY_SAYS, Comparison, Evidence, Side
 from samebits.formats.format import find_format
 from samebits.problems import Problem, format_problem
-from samebits.problems.case_file import Case, load_case
+from samebits.problems.case_file import Case
 from samebits.recipes.text import format_recipe
 from samebits.suspects import Study
 from samebits.truth import Truth, compute_truth
 from samebits.version import VERSION
 
-_CERTAIN = {
-    "bits": "bits prove it",
-    "bounds": "bounds prove it",
-    "statistics": "statistics suggest it; recording the arrays of a smaller case may let bits prove it",
-    "open": "cannot tell",
-}
 # Within the bound, losing so large a part of the digits only says that the sums cancel.
 _HALF = 0.5
+# Numbers that are no numbers may come of an arithmetic that can be named.
+_OPEN_VALUES = ("overflow", "uninitialized-memory")
 _NUMBERING = re.compile(r"(?:\s*\(b\)|(?:\brun|\s#)\s*\d+)$")
 
 
-def explain_case(subject: str | Path | Case, *, report: Report | None = None) -> Comparison:
+def explain_case(case: Case, *, report: Report | None = None) -> Comparison:
     """Judges the recorded results of a case and names what made each differ from the truth.
 
     Suspects are tried by replay, cheapest and likeliest first, on a sample of outputs before all of them. Raises
-    CaseFileError for a case without results, and what loading a case raises.
+    CaseFileError for a case without results.
     """
-    case = subject if isinstance(subject, Case) else load_case(subject)
     if not case.results:
         raise CaseFileError(
             "the case has operands but no result to explain: store one as `a`, two as `a` and `b`; to run engines"
@@ -74,7 +69,7 @@ def explain_case(subject: str | Path | Case, *, report: Report | None = None) ->
     for name, result in case.results.items():
         twin = next((s for s, r in zip(sides, case.results.values(), strict=False) if _same(r, result)), None)
         if twin is not None:
-            sides.append(_rename(twin, name))
+            sides.append(msgspec.structs.replace(twin, name=name))
             continue
         study = Study(problem, operands, result, truth.values, bound, magnitudes)
         sides.append(_explain_side(study, truth, name, say))
@@ -85,17 +80,13 @@ def _same(a: np.ndarray, b: np.ndarray) -> bool:
     return not mark_differing_bits(a, b).any()
 
 
-def _rename(side: Side, name: str) -> Side:
-    return msgspec.structs.replace(side, name=name)
-
-
 def _explain_side(study: Study, truth: Truth, name: str, say: Report) -> Side:
     problem, result = study.problem, study.result
     distances = measure_distances(problem, result, study.truth, study.bound)
     differs = bool(mark_differing_bits(result, study.truth).any())
     narrowest = bound_narrowest_errors(problem, study.truth, study.magnitudes)
     verdict, evidence = judge_side(problem, Measured(None, False, distances, differs, distances.mark_beyond(narrowest)))
-    found = line_up(study, lambda what, share: say(f"{name[:40]}: {what}", share)) if differs else None
+    found = line_up(study, distances, lambda what, share: say(f"{name[:40]}: {what}", share)) if differs else None
     if found is None and verdict == "rounding":
         found = _explain_rounding()
     if found is not None:
@@ -124,14 +115,12 @@ def _explain_side(study: Study, truth: Truth, name: str, say: Report) -> Side:
     )
 
 
-def line_up(study: Study, say: Report) -> Explanation | None:
+def line_up(study: Study, distances: Distances, say: Report) -> Explanation | None:
     """The explanation of one result that differs from the truth; None where no suspect fits."""
-    values = explain_values(study) or explain_zeros(study)
-    if values is not None and values.verdict == "rounding":
+    values = explain_values(study, distances) or explain_zeros(study, distances)
+    if values is not None and (values.verdict == "rounding" or values.cause not in _OPEN_VALUES):
         return values
-    if values is not None and values.cause not in ("overflow", "uninitialized-memory"):
-        return values
-    suspects = LineUp(study, say)
+    suspects = LineUp(study, distances, say)
     found = suspects.run()
     if values is not None:
         # Which arithmetic overflows is known only if its bits were replayed.
@@ -144,7 +133,7 @@ def line_up(study: Study, say: Report) -> Explanation | None:
         found.cause = "overflow"
     if found is None or found.certainty == "statistics":
         found = explain_region(study, suspects) or suspects.run_fitted() or found
-    return found or explain_flush(study) or explain_noise(study, suspects)
+    return found or explain_flush(study, distances) or explain_noise(study, suspects)
 
 
 def _explain_rounding() -> Explanation:
@@ -166,7 +155,9 @@ def _cancels(study: Study) -> bool:
 def _say_certainty(found: Explanation) -> list[Evidence]:
     kind = "replay" if found.certainty == "bits" else "statistic"
     excluded = max(found.tried - 1 - len(found.others), 0)
-    says = _CERTAIN[found.certainty]
+    says = CERTAINTY_SAYS[found.certainty]
+    if found.certainty == "statistics":
+        says += "; recording the arrays of a smaller case may let bits prove it"
     if excluded:
         says += f"; {excluded} other suspects do not fit"
     said = [Evidence(kind, says)]

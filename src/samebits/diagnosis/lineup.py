@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.bounds import accumulator_format
-from samebits.diagnosis.measuring import mark_differing_bits
+from samebits.diagnosis.measuring import Distances, mark_differing_bits, measure_absolute
 from samebits.emulators import emulate
 from samebits.errors import RecipeError
 from samebits.findings import Certainty, Evidence, Replay, Verdict
@@ -74,19 +74,18 @@ class Explanation:
 
 @dataclass
 class LineUp:
-    """One study being gone through; `tried` counts suspects."""
+    """One study being gone through, whose result is at these distances from the truth; `tried` counts suspects."""
 
     study: Study
+    distances: Distances
     report: Report
     tried: int = 0
-    within: bool = False
 
     def run(self) -> Explanation | None:
         """The suspect that explains the result, or None where none does."""
         study = self.study
         sample = study.choose_sample()
-        self.within = self._is_within_bound()
-        healthy = self.prove_order()
+        healthy = self._prove_order()
         if healthy:
             return healthy
         found = self._try_functions(self._list_functions(), sample)
@@ -103,8 +102,9 @@ class LineUp:
     def _try_functions(self, suspects: Iterable[Suspect], sample: Sample) -> Explanation | None:
         """The closest of the suspects that explain better than the declared function and all outputs."""
         declared = self._measure(sample, sample.pick(self.study.truth).astype(np.float64))
-        most = (_EXPLAINS_WITHIN if self.within else _EXPLAINS) * declared
-        if self.within and self._count_telling() < _FEWEST_TELLING:
+        within = self.distances.within_bound
+        most = (_EXPLAINS_WITHIN if within else _EXPLAINS) * declared
+        if within and self._count_telling() < _FEWEST_TELLING:
             return None
         ranked = self._rank(suspects, sample, most)
         for suspect, distance in ranked[:_MOST_CHARGED]:
@@ -113,9 +113,6 @@ class LineUp:
             if found:
                 return found
         return None
-
-    def _is_within_bound(self) -> bool:
-        return bool((np.abs(_finite_difference(self.study.result, self.study.truth)) <= self.study.bound).all())
 
     def _list_functions(self) -> Iterator[Suspect]:
         problem = self.study.problem
@@ -167,11 +164,9 @@ class LineUp:
             return None
         given = whole.pick(study.result).astype(np.float64)
         allowed = self._allow(whole, predicted, suspect.unit)
-        away = np.abs(_finite_difference(given, predicted))
-        if not (away <= allowed).all():
+        if not (measure_absolute(given, predicted) <= allowed).all():
             return None
-        declared = np.abs(_finite_difference(given, whole.pick(study.truth).astype(np.float64)))
-        beyond = int((declared > whole.pick(study.bound)).sum())
+        beyond = int((whole.pick(self.distances.over_bound) > 1.0).sum())
         count = given.size
         if suspect.verdict == "wrong" and not beyond:
             return None
@@ -236,7 +231,7 @@ class LineUp:
         says = f"replaying {format_recipe(recipe)[:120]} gives {which} bit for bit"
         found.evidence.insert(0, Evidence("replay", says))
 
-    def prove_order(self) -> Explanation | None:
+    def _prove_order(self) -> Explanation | None:
         """A plain or common order that reproduces a result within its bound: rounding, proved."""
         study = self.study
         recipes = [s.recipe for s in list_order_suspects(study.problem) if s.recipe]
@@ -251,7 +246,7 @@ class LineUp:
 
     def _find_by_bits(self, study: Study, recipes: Iterable[Recipe]) -> Recipe | None:
         """The first recipe that reproduces a few outputs, then all."""
-        few = _thin(study.choose_sample(), _TINY_ROWS, _TINY_POSITIONS)
+        few = study.choose_sample().thin(_TINY_ROWS, _TINY_POSITIONS)
         mask = few.mark()
         for recipe in recipes:
             if self._share(study, recipe, mask) == 1.0 and self._replays_all(study, recipe):
@@ -278,24 +273,36 @@ class LineUp:
 
         `left_out` marks outputs that do not count.
         """
-        few = _thin(sample, _RECIPE_ROWS, _RECIPE_POSITIONS)
+        away, usual = self._compare_with_plain(sample, left_out)
+        return len(usual) > 0 and bool(np.linalg.norm(away) <= times * np.linalg.norm(usual))
+
+    def share_worse_than_plain(self, sample: Sample) -> float:
+        """The share of sampled outputs that are farther from the truth than the plainest sum is anywhere."""
+        away, usual = self._compare_with_plain(sample)
+        return float((away > usual.max()).mean()) if len(usual) else 0.0
+
+    def _compare_with_plain(
+        self, sample: Sample, left_out: npt.NDArray[np.bool_] | None = None
+    ) -> tuple[Floats, Floats]:
+        """Distances from the truth of the result and of the plainest sum, in shares of the sums of magnitudes.
+
+        Of outputs in a small sample where the plain sum is a number; there may be none.
+        """
+        few = sample.thin(_RECIPE_ROWS, _RECIPE_POSITIONS)
         plain = next(list_order_suspects(self.study.problem)).predict(self.study, few)
         if plain is None:
-            return False
+            return np.empty(0), np.empty(0)
         truth, scale = few.pick(self.study.truth).astype(np.float64), few.pick(self.study.magnitudes)
         counts = np.isfinite(truth) & np.isfinite(plain) & (scale > 0)
         if left_out is not None:
             counts &= ~few.pick(left_out)
-        if not counts.any():
-            return False
-        with np.errstate(invalid="ignore"):
-            away, usual = few.pick(self.study.result).astype(np.float64) - truth, plain - truth
-            return bool(np.linalg.norm((away / scale)[counts]) <= times * np.linalg.norm((usual / scale)[counts]))
+        away = few.pick(self.distances.absolute)[counts] / scale[counts]
+        return away, measure_absolute(plain, truth)[counts] / scale[counts]
 
     def _try_recipes(self, suspects: Iterable[Suspect], sample: Sample) -> Explanation | None:
         """Narrow accumulators, carries, transforms, flushes: by bits, else by how close they come."""
         study = self.study
-        few, tiny = _thin(sample, _RECIPE_ROWS, _RECIPE_POSITIONS), _thin(sample, _TINY_ROWS, _TINY_POSITIONS)
+        few, tiny = sample.thin(_RECIPE_ROWS, _RECIPE_POSITIONS), sample.thin(_TINY_ROWS, _TINY_POSITIONS)
         declared = self._measure(tiny, tiny.pick(study.truth).astype(np.float64))
         telling = self._count_telling()
         close: list[tuple[float, Suspect]] = []
@@ -317,7 +324,7 @@ class LineUp:
 
     def _conclude_recipe(self, suspect: Suspect) -> Explanation:
         found = Explanation(suspect.verdict, suspect.cause, suspect.says, tried=self.tried)
-        if suspect.cause in ("winograd", "fft") and self.within:
+        if suspect.cause in ("winograd", "fft") and self.distances.within_bound:
             found.verdict = "rounding"
         assert suspect.recipe is not None
         self._prove(found, suspect.recipe)
@@ -328,7 +335,7 @@ class LineUp:
 
         A result within its bound is not accused by statistics of this kind.
         """
-        if self.within:
+        if self.distances.within_bound:
             return None
         declared = self._measure(sample, sample.pick(self.study.truth).astype(np.float64))
         best = [(self._measure(sample, p), s) for s in suspects if (p := s.predict(self.study, sample)) is not None]
@@ -341,33 +348,3 @@ class LineUp:
             Evidence("statistic", f"that takes away {share} of the squared error; nothing tried takes all")
         )
         return found
-
-    def share_worse_than_plain(self, sample: Sample) -> float:
-        """The share of sampled outputs that are farther from the truth than the plainest sum is anywhere."""
-        few = _thin(sample, _RECIPE_ROWS, _RECIPE_POSITIONS)
-        plain = next(list_order_suspects(self.study.problem)).predict(self.study, few)
-        truth, scale = few.pick(self.study.truth).astype(np.float64), few.pick(self.study.magnitudes)
-        if plain is None:
-            return 0.0
-        with np.errstate(all="ignore"):
-            usual = np.nan_to_num(np.abs(plain - truth) / scale).max()
-            away = np.abs(few.pick(self.study.result).astype(np.float64) - truth) / scale
-        return float((away > usual).mean())
-
-
-def _thin(sample: Sample, rows: int, positions: int) -> Sample:
-    """Evenly spread rows and positions of a sample."""
-
-    def some(values: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
-        return values[np.unique(np.linspace(0, len(values) - 1, min(most, len(values))).astype(np.int64))]
-
-    return Sample(sample.terms, some(sample.rows, rows), some(sample.positions, positions))
-
-
-def _finite_difference(a: np.ndarray, b: np.ndarray) -> Floats:
-    """a - b in float64; 0 where both are the same infinity or NaN, infinite where only one is a number."""
-    first, second = a.astype(np.float64), b.astype(np.float64)
-    with np.errstate(all="ignore"):
-        away = first - second
-    away[(first == second) | (np.isnan(first) & np.isnan(second))] = 0.0
-    return np.nan_to_num(away, nan=np.inf, posinf=np.inf, neginf=-np.inf)

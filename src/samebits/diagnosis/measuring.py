@@ -38,7 +38,7 @@ def measure_distances(problem: Problem, result: np.ndarray, truth: np.ndarray, b
     Where no finite bound exists anything but the true value is infinitely beyond it. Where the bound reaches past the
     largest number, overflow on one side only is just within it.
     """
-    absolute = _absolute_distances(result, truth)
+    absolute = measure_absolute(result, truth)
     with np.errstate(divide="ignore", invalid="ignore"):
         over = np.where(absolute == 0, 0.0, absolute / bound)
     over[(absolute > 0) & ~np.isfinite(bound)] = np.inf
@@ -100,7 +100,7 @@ def compare_results(problem: Problem, a: tuple[str, np.ndarray], b: tuple[str, n
         a=a[0],
         b=b[0],
         differing=int(mark_differing_bits(a[1], b[1]).sum()),
-        max_abs=float(_absolute_distances(a[1], b[1]).max()),
+        max_abs=float(measure_absolute(a[1], b[1]).max()),
         max_ulp=float(count_ulps(a[1], b[1], format_).max()),
     )
 
@@ -113,7 +113,8 @@ def mark_differing_bits(a: np.ndarray, b: np.ndarray) -> npt.NDArray[np.bool_]:
     return ~(same | both_nan)
 
 
-def _absolute_distances(a: np.ndarray, b: np.ndarray) -> Floats:
+def measure_absolute(a: np.ndarray, b: np.ndarray) -> Floats:
+    """|a - b|; 0 where both are the same infinity or NaN, infinite where only one is a number."""
     first, second = a.astype(np.float64), b.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         distance = np.abs(first - second)

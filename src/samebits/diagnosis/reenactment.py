@@ -22,7 +22,7 @@ from samebits.problems import Problem, format_problem
 from samebits.problems.operands import make_normal, make_uniform
 from samebits.recipes.text import format_recipe
 from samebits.suspects import Study, Suspect, list_operand_suspects, list_order_suspects, list_recipe_suspects
-from samebits.suspects.study import Floats, Sample, shrink_problem, sum_terms
+from samebits.suspects.study import Floats, Sample, shrink_problem
 from samebits.version import VERSION
 
 UNKNOWN = "(the log names no problem)"
@@ -44,9 +44,12 @@ def explain_mismatch(mismatch: Mismatch, report: Report | None = None) -> Compar
     say = report or (lambda what, share: None)
     if mismatch.tool == "onednn":
         return _explain_onednn(mismatch)
-    if mismatch.tool == "xla":
-        return _explain_values(mismatch, say)
-    return _explain_metrics(mismatch, say)
+    try:
+        return _explain_values(mismatch, say) if mismatch.tool == "xla" else _explain_metrics(mismatch, say)
+    except ResourceLimitError as error:
+        # The other mismatches of the log may still be explained.
+        sides = [_side(n, "undecided", None, None, [Evidence("statistic", _RECORD)]) for n in mismatch.names]
+        return _build(mismatch, "undecided", None, f"Cannot tell: {error}.", sides, "not rebuilt")
 
 
 def _build(
@@ -89,17 +92,11 @@ def _rebuild(problem: Problem, *, uniform: float | None) -> _Stage:
             f"{format_problem(problem)} is too large to re-enact; store the arrays of a smaller case and explain that"
         )
     operands = make_normal(problem) if uniform is None else make_uniform(problem, 0, 0.0, uniform)
-    blank = np.zeros(1)
-    study = Study(problem, operands, blank, blank, blank, blank)
-    sample = study.choose_sample()
-    few = Sample(sample.terms, _spread(sample.rows, _ROWS), _spread(sample.positions, _POSITIONS))
-    terms = few.terms
-    sums = sum_terms(terms, operands[terms.rows_operand], operands[terms.source_operand], few)
-    return _Stage(study, few, study.finish(sums, few))
-
-
-def _spread(values: np.ndarray, most: int) -> np.ndarray:
-    return values[np.unique(np.linspace(0, len(values) - 1, min(most, len(values))).astype(np.int64))]
+    # No result was recorded, and of such long sums not all are needed.
+    unknown = np.broadcast_to(np.nan, problem.out_shape)
+    study = Study(problem, operands, unknown, unknown, unknown, unknown)
+    few = study.choose_sample().thin(_ROWS, _POSITIONS)
+    return _Stage(study, few, study.sum_instead(operands, few))
 
 
 def _explain_values(mismatch: Mismatch, say: Report) -> Comparison:

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from samebits.bounds import accumulator_format
 from samebits.diagnosis.lineup import Explanation, LineUp
-from samebits.diagnosis.measuring import measure_distances
+from samebits.diagnosis.measuring import Distances
 from samebits.diagnosis.places import describe_places
-from samebits.findings import Evidence
+from samebits.findings import Evidence, Verdict
 from samebits.formats.format import find_format
 from samebits.suspects import Study
 from samebits.suspects.study import Floats
@@ -30,10 +30,10 @@ _SMALL_LOSS = 2.0**-4
 _LEAST_NOISY = 0.25
 
 
-def explain_values(study: Study) -> Explanation | None:
+def explain_values(study: Study, distances: Distances) -> Explanation | None:
     """Results that are no numbers, saturated or zero where the truth is otherwise, all others being healthy."""
     given, truth = study.result.astype(np.float64), study.truth.astype(np.float64)
-    over = measure_distances(study.problem, study.result, study.truth, study.bound).over_bound
+    over = distances.over_bound
     odd = np.isfinite(given) != np.isfinite(truth)
     both = ~np.isfinite(given) & ~np.isfinite(truth)
     odd |= both & (np.isnan(given) != np.isnan(truth)) | (both & ~np.isnan(given) & (given != truth))
@@ -102,12 +102,11 @@ def _explain_nonfinite(
     return None
 
 
-def explain_zeros(study: Study) -> Explanation | None:
+def explain_zeros(study: Study, distances: Distances) -> Explanation | None:
     """Zeros in place of subnormal results, and nothing else beyond its bound."""
     given, truth = study.result.astype(np.float64), study.truth.astype(np.float64)
     least = 2.0 ** find_format(study.problem.out).smallest_normal_exponent
-    with np.errstate(invalid="ignore"):
-        beyond = np.abs(given - truth) > study.bound
+    beyond = distances.over_bound > 1.0
     lost = (given == 0) & (truth != 0) & (np.abs(truth) < least)
     if not beyond.any() or (beyond & ~lost).any():
         return None
@@ -115,7 +114,7 @@ def explain_zeros(study: Study) -> Explanation | None:
     return _found("downgrade", "subnormals", _FLUSHES, evidence)
 
 
-def explain_flush(study: Study) -> Explanation | None:
+def explain_flush(study: Study, distances: Distances) -> Explanation | None:
     """Losses that taking subnormal operands, products or sums for zero can cause, where nothing else explains them."""
     problem = study.problem
     format_ = find_format(problem.out)
@@ -123,17 +122,16 @@ def explain_flush(study: Study) -> Explanation | None:
     least = 2.0**format_.smallest_normal_exponent
     largest = [float(np.abs(a.astype(np.float64)).max()) for n, a in study.operands.items() if n != "bias"]
     with np.errstate(all="ignore"):
-        away = np.abs(given - truth)
         # Every product and sum loses less than the smallest normal number, an operand that times the other operand.
         lost = least * (2 * problem.reduction_length + 2 + problem.reduction_length * sum(largest))
-        beyond = away > study.bound
+    beyond = distances.over_bound > 1.0
     zeros = int(((given == 0) & (truth != 0) & (np.abs(truth) < least)).sum())
     # float16's smallest normal number is no small thing: such a bound would excuse anything.
     if (
         not beyond.any()
         or format_.exponent_bits < 8
         or not zeros
-        or not (away <= study.bound + lost).all()
+        or not (distances.absolute <= study.bound + lost).all()
         or not np.isfinite(lost)
     ):
         return None
@@ -147,9 +145,7 @@ def explain_flush(study: Study) -> Explanation | None:
 def explain_region(study: Study, suspects: LineUp) -> Explanation | None:
     """A part of the outputs that is beyond its bound while all others are as good as a plain sum's."""
     given, truth = study.result.astype(np.float64), study.truth.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        wrong = ~(np.abs(given - truth) <= study.bound)
-    wrong &= ~((given == truth) | (np.isnan(given) & np.isnan(truth)))
+    wrong = suspects.distances.over_bound > 1.0
     count = int(wrong.sum())
     if count == 0:
         return None
@@ -200,13 +196,12 @@ def explain_noise(study: Study, suspects: LineUp) -> Explanation | None:
     """
     given, truth = study.result.astype(np.float64), study.truth.astype(np.float64)
     finite = np.isfinite(given) & np.isfinite(truth)
-    beyond = np.abs(given - truth) > study.bound
+    beyond = suspects.distances.over_bound > 1.0
     size = float(np.linalg.norm(truth[finite]))
     if not finite.all() or not beyond.any() or size == 0:
         return None
     lost = float(np.linalg.norm((given - truth)[finite])) / size
-    with np.errstate(invalid="ignore"):
-        single = (np.abs(given - truth) > _SMALL_LOSS * study.magnitudes).any()
+    single = (suspects.distances.absolute > _SMALL_LOSS * study.magnitudes).any()
     if lost > _SMALL_LOSS or single or suspects.share_worse_than_plain(study.choose_sample()) < _LEAST_NOISY:
         return None
     bias = float(np.mean(np.sign(given - truth) * np.sign(truth)))
@@ -236,5 +231,5 @@ def _find_box(wrong: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     return box
 
 
-def _found(verdict: str, cause: str, says: str, evidence: str) -> Explanation:
-    return Explanation(verdict, cause, says, "bounds", evidence=[Evidence("structure", evidence)])  # type: ignore[arg-type]  (one of the verdicts, all calls above)
+def _found(verdict: Verdict, cause: str, says: str, evidence: str) -> Explanation:
+    return Explanation(verdict, cause, says, "bounds", evidence=[Evidence("structure", evidence)])

@@ -1,6 +1,7 @@
 """Frozen, versioned values from which everything a person sees is made."""
 
 from samebits.findings.comparison import (
+    CERTAINTY_SAYS,
     Certainty,
     Comparison,
     Difference,
@@ -20,6 +21,7 @@ from samebits.findings.verdicts import AGREEING, VERDICTS, Verdict, is_agreement
 
 __all__ = [
     "AGREEING",
+    "CERTAINTY_SAYS",
     "VERDICTS",
     "Certainty",
     "Comparison",

@@ -26,6 +26,8 @@ DIRECTIONS: tuple[Direction, ...] = ("forward", "grad_input", "grad_weight")
 # Operand formats; results may be any of these too.
 DTYPES = ("float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 # Sizes beyond this cannot be indexed by a signed 64-bit offset with room for arithmetic.
+# Names of the spatial axes by their number.
+SPATIAL_AXES = {1: ("w",), 2: ("h", "w"), 3: ("d", "h", "w")}
 LARGEST_SIZE = 2**40
 
 

@@ -20,10 +20,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from samebits.problems.problem import Axis, Problem
+from samebits.problems.problem import SPATIAL_AXES, Axis, Problem
 
 Form = Literal["gather", "scatter", "filter"]
-_SPATIAL = {1: "w", 2: "hw", 3: "dhw"}
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Terms:
         """Names of the axes that terms are numbered along, slowest first: c kh kw or n oh ow."""
         letter = "o" if self.form == "filter" else "k"
         first = "n" if self.form == "filter" else "c"
-        return (first, *(letter + a for a in _SPATIAL[self.problem.rank]))
+        return (first, *(letter + a for a in SPATIAL_AXES[self.problem.rank]))
 
     @property
     def axis_sizes(self) -> tuple[int, ...]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from samebits.problems.problem import Axis, Problem
+from samebits.problems.problem import SPATIAL_AXES, Axis, Problem
 
-_SPATIAL = {1: ("w",), 2: ("h", "w"), 3: ("d", "h", "w")}
 Range = list[int]
 
 
 def name_axes(problem: Problem) -> tuple[str, ...]:
     """Names of the result's axes: n c_out oh ow, n c_in h w, or c_out c_per_group kh kw."""
-    spatial = _SPATIAL[problem.rank]
+    spatial = SPATIAL_AXES[problem.rank]
     if problem.direction == "grad_weight":
         first = ("c_in", "c_per_group") if problem.is_transposed else ("c_out", "c_per_group")
         return (*first, *(f"k{s}" for s in spatial))

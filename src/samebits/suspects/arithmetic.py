@@ -18,10 +18,11 @@ from samebits.errors import RecipeError
 from samebits.findings import Verdict
 from samebits.formats.format import find_format
 from samebits.problems import Problem
+from samebits.problems.terms import find_terms
 from samebits.recipes.hardware import MATRIX_UNITS
 from samebits.recipes.recipe import Fft, Flush, Recipe, Rounding, Winograd
 from samebits.recipes.text import format_recipe, parse_recipe
-from samebits.suspects.study import Floats, Sample, Study, sum_terms
+from samebits.suspects.study import Floats, Sample, Study
 from samebits.suspects.suspect import Suspect
 
 _OPERAND_ROUNDINGS = (
@@ -69,25 +70,16 @@ def _flush_operands(problem: Problem) -> Iterator[Suspect]:
     if problem.dtype not in ("float32", "bfloat16"):
         return
     recipe = Recipe(flush=Flush(operands=True))
+    yield _rounds_operands("takes subnormal operands for zero", recipe, "subnormals")
 
+
+def _rounds_operands(says: str, recipe: Recipe, cause: str = "reduced-precision-operands") -> Suspect:
     def predict(study: Study, sample: Sample) -> Floats:
-        flushed, terms = study.read_operands(recipe), sample.terms
-        return study.finish(
-            sum_terms(terms, flushed[terms.rows_operand], flushed[terms.source_operand], sample), sample
-        )
-
-    yield Suspect("subnormals", "downgrade", "takes subnormal operands for zero", predict, recipe=recipe)
-
-
-def _rounds_operands(says: str, recipe: Recipe) -> Suspect:
-    def predict(study: Study, sample: Sample) -> Floats:
-        rounded, terms = study.read_operands(recipe), sample.terms
-        sums = sum_terms(terms, rounded[terms.rows_operand], rounded[terms.source_operand], sample)
-        values = study.finish(sums, sample)
+        values = study.sum_instead(study.read_operands(recipe), sample)
         return round_array(values, Rounding(recipe.via)).astype(np.float64) if recipe.via else values
 
     unit = float(find_format(recipe.via).unit_roundoff) if recipe.via else 0.0
-    return Suspect("reduced-precision-operands", "downgrade", says, predict, recipe=recipe, unit=unit)
+    return Suspect(cause, "downgrade", says, predict, recipe=recipe, unit=unit)
 
 
 def list_recipe_suspects(problem: Problem, *, thorough: bool = True) -> Iterator[Suspect]:
@@ -176,19 +168,13 @@ def _emulate(study: Study, sample: Sample, recipe: Recipe) -> Floats | None:
         return None
 
 
-def _axis_names(problem: Problem) -> tuple[str, list[str]]:
-    letter = "o" if problem.direction == "grad_weight" else "k"
-    spatial = {1: "w", 2: "hw", 3: "dhw"}[problem.rank]
-    return "n" if problem.direction == "grad_weight" else "c", [letter + a for a in spatial]
-
-
 def _plain_orders(problem: Problem) -> list[str]:
-    first, spatial = _axis_names(problem)
+    first, *spatial = find_terms(problem).axis_names
     return [",".join((first, *spatial)), ",".join((*spatial, first))]
 
 
 def _common_orders(problem: Problem) -> list[str]:
-    first, spatial = _axis_names(problem)
+    first, *spatial = find_terms(problem).axis_names
     every = ",".join(spatial)
     orders = [*_plain_orders(problem), f"{every}|{first}", f"{first}|{every}"]
     for block in (16, 8, 64, 32):
@@ -202,7 +188,7 @@ def _common_orders(problem: Problem) -> list[str]:
 
 def _carries(problem: Problem, *, thorough: bool) -> Iterator[tuple[str, str]]:
     """Order texts with a place for the carried format, and what is added between two carries."""
-    first, spatial = _axis_names(problem)
+    first, *spatial = find_terms(problem).axis_names
     inner = ",".join(spatial)
     outer = first
     for i in range(len(spatial) + 1):

@@ -14,11 +14,10 @@ import numpy as np
 from samebits.errors import ProblemShapeError
 from samebits.findings import Verdict
 from samebits.problems import Problem
-from samebits.problems.problem import Axis
-from samebits.suspects.study import Floats, Sample, Study, sum_terms
+from samebits.problems.problem import SPATIAL_AXES, Axis
+from samebits.suspects.study import Floats, Sample, Study
 from samebits.suspects.suspect import Suspect
 
-_SPATIAL = {1: ("w",), 2: ("h", "w"), 3: ("d", "h", "w")}
 _MOST_SHIFTS = 49
 _WRONG: Verdict = "wrong"
 _PAD_MODES = {"wrap": "circularly", "reflect": "by reflection", "edge": "with the edge's values"}
@@ -34,9 +33,7 @@ def list_geometry_suspects(problem: Problem) -> Iterator[Suspect]:
 
 def _suspect(problem: Problem, cause: str, says: str, axes: tuple[Axis, ...]) -> Suspect:
     def predict(study: Study, sample: Sample) -> Floats:
-        terms = replace(sample.terms, axes=axes)
-        rows, source = (study.operands[n] for n in (terms.rows_operand, terms.source_operand))
-        return study.finish(sum_terms(terms, rows, source, sample), sample)
+        return study.sum_instead(study.operands, sample, replace(sample.terms, axes=axes))
 
     def reenact(study: Study) -> tuple[Problem, dict[str, np.ndarray]] | None:
         altered = _as_problem(study.problem, axes)
@@ -86,7 +83,7 @@ def _shifted(problem: Problem) -> Iterator[Suspect]:
         axes = tuple(replace(a, pad_begin=b) for a, b in zip(problem.axes, begins, strict=True))
         names = ", ".join(
             f"{b} instead of {a.pad_begin} at the beginning of {n}"
-            for n, a, b in zip(_SPATIAL[problem.rank], problem.axes, begins, strict=True)
+            for n, a, b in zip(SPATIAL_AXES[problem.rank], problem.axes, begins, strict=True)
             if a.pad_begin != b
         )
         yield _suspect(problem, cause, f"{what} {names}", axes)
@@ -113,7 +110,7 @@ def _flipped(problem: Problem) -> Iterator[Suspect]:
     for count in range(len(long), 0, -1):
         for chosen in itertools.combinations(long, count):
             axes = tuple(_flip(a) if i in chosen else a for i, a in enumerate(problem.axes))
-            names = " and ".join("k" + _SPATIAL[problem.rank][i] for i in chosen)
+            names = " and ".join("k" + SPATIAL_AXES[problem.rank][i] for i in chosen)
             cause = "transposed-geometry" if problem.is_transposed else "axis-order"
             says = f"reads the kernel backwards along {names} (convolution in place of correlation, or the reverse)"
             yield _suspect(problem, cause, says, axes)
@@ -133,7 +130,7 @@ def _stepped(problem: Problem) -> Iterator[Suspect]:
         "ignores the stride": tuple(replace(a, stride=1) for a in axes),
         "ignores dilation and padding": tuple(replace(a, dilation=1, pad_begin=0) for a in axes),
     }
-    names = _SPATIAL[problem.rank]
+    names = SPATIAL_AXES[problem.rank]
     for i, a in enumerate(axes):
         if a.dilation > 1 and problem.rank > 1:
             swaps[f"ignores the dilation along {names[i]}"] = (*axes[:i], replace(a, dilation=1), *axes[i + 1 :])
@@ -160,7 +157,7 @@ def _padded_otherwise(problem: Problem) -> Iterator[Suspect]:
     padded = [i for i, a in enumerate(problem.axes) if a.pad_begin or a.pad_end]
     for mode, words in _PAD_MODES.items():
         for chosen in dict.fromkeys([tuple(padded), *((i,) for i in padded)]):
-            names = " and ".join(_SPATIAL[problem.rank][i] for i in chosen)
+            names = " and ".join(SPATIAL_AXES[problem.rank][i] for i in chosen)
             yield _padding_mode(problem, mode, chosen, f"pads {words} along {names} instead of with zeros")
 
 
@@ -182,6 +179,6 @@ def _padding_mode(problem: Problem, mode: str, chosen: tuple[int, ...], says: st
             return None
         axes, x = widened
         terms = replace(sample.terms, axes=axes, source_sizes=x.shape[2:])
-        return study.finish(sum_terms(terms, study.operands["w"], x, sample), sample)
+        return study.sum_instead({**study.operands, "x": x}, sample, terms)
 
     return Suspect("padding", _WRONG, says, predict)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from samebits.problems import Problem
-from samebits.suspects.study import Floats, Sample, Study, sum_terms
+from samebits.suspects.study import Floats, Sample, Study
 from samebits.suspects.suspect import Suspect
 
 Change = Callable[[np.ndarray], np.ndarray]
-_MOST_FINGERPRINTED = 100_000
+_MOST_COMPARED = 100_000
 
 
 def list_layout_suspects(problem: Problem) -> Iterator[Suspect]:
@@ -25,23 +25,22 @@ def list_layout_suspects(problem: Problem) -> Iterator[Suspect]:
         if name == "bias":
             continue
         for says, cause, change in _list_changes(problem, name, shape):
-            key = name.encode() + _fingerprint(shape, change)
-            if key not in seen:
-                seen.add(key)
+            if _is_new(seen, name, shape, change):
                 yield _misread(name, says, cause, change)
     for says, cause, change in _list_result_changes(problem):
-        key = b"result" + _fingerprint(problem.out_shape, change)
-        if key not in seen:
-            seen.add(key)
+        if _is_new(seen, "result", problem.out_shape, change):
             yield _misplaced(says, cause, change)
 
 
-def _fingerprint(shape: tuple[int, ...], change: Change) -> bytes:
-    """What a change does to an array of this shape; equal changes are tried once. Large arrays are not made for it."""
+def _is_new(seen: set[bytes], name: str, shape: tuple[int, ...], change: Change) -> bool:
+    """Whether no earlier change does the same to an array of this shape; not asked of large arrays."""
     count = math.prod(shape)
-    if count > _MOST_FINGERPRINTED:
-        return str(id(change)).encode()
-    return change(np.arange(count, dtype=np.int64).reshape(shape)).tobytes()
+    if count > _MOST_COMPARED:
+        return True
+    key = name.encode() + change(np.arange(count, dtype=np.int64).reshape(shape)).tobytes()
+    new = key not in seen
+    seen.add(key)
+    return new
 
 
 def _misread(name: str, says: str, cause: str, change: Change) -> Suspect:
@@ -49,10 +48,7 @@ def _misread(name: str, says: str, cause: str, change: Change) -> Suspect:
         return {**study.operands, name: np.ascontiguousarray(change(study.operands[name]))}
 
     def predict(study: Study, sample: Sample) -> Floats:
-        altered, terms = alter(study), sample.terms
-        return study.finish(
-            sum_terms(terms, altered[terms.rows_operand], altered[terms.source_operand], sample), sample
-        )
+        return study.sum_instead(alter(study), sample)
 
     return Suspect(cause, "wrong", says, predict, lambda study: (study.problem, alter(study)))
 

@@ -51,6 +51,10 @@ class Sample:
         view[g[:, None], m[:, None], b[None], s[None]] = True
         return marked
 
+    def thin(self, rows: int, positions: int) -> Sample:
+        """At most so many of its rows and positions, evenly spread."""
+        return Sample(self.terms, _spread(self.rows, rows), _spread(self.positions, positions))
+
 
 @dataclass(frozen=True)
 class Study:
@@ -114,6 +118,13 @@ class Study:
         """The operands as a recipe multiplies them: rounded, flushed."""
         return {n: a for n, a in round_operands(self.problem, recipe, self.operands).items() if n != "bias"}
 
+    def sum_instead(self, operands: Mapping[str, np.ndarray], sample: Sample, terms: Terms | None = None) -> Floats:
+        """Finished sums of a sample with other operands, or other terms, in place of the declared ones."""
+        terms = terms or sample.terms
+        return self.finish(
+            sum_terms(terms, operands[terms.rows_operand], operands[terms.source_operand], sample), sample
+        )
+
     def finish(self, sums: Floats, sample: Sample, bias: np.ndarray | None = None) -> Floats:
         """Sums of a sample as results: bias (the operand's own by default) added, epilogue applied, not rounded."""
         if self.problem.bias:
@@ -166,6 +177,10 @@ def sum_terms(terms: Terms, rows_array: np.ndarray, source_array: np.ndarray, sa
             with np.errstate(all="ignore"):
                 sums[own, part] = weights @ met.reshape(-1, terms.depth * volume).T
     return sums
+
+
+def _spread(values: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
+    return values[np.unique(np.linspace(0, len(values) - 1, min(most, len(values))).astype(np.int64))]
 
 
 def _ends_and_random(size: int, most: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
