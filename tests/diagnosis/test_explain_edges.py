@@ -121,8 +121,22 @@ def test_a_number_in_place_of_nan_is_no_matter_of_clips_where_there_is_none():
     result = emulate(problem, parse_recipe("direct"), operands)
     assert np.isnan(result).any()
     side = explain_one(problem, operands, np.where(np.isnan(result), np.float32(0), result))
-    assert side.verdict in ("wrong", "undecided")
-    assert side.cause != "nan-semantics"
+    assert (side.verdict, side.cause) == ("wrong", None)
+    assert side.says is not None
+    assert side.says.startswith("loses NaN")
+
+
+def test_zeros_only_are_wrong_unless_the_truth_is_zero_too():
+    problem, operands, result = make_layer("float16")
+    side = explain_one(problem, operands, np.zeros_like(result))
+    assert side.verdict == "wrong"
+    assert side.says is not None
+    assert side.says.startswith("returns zeros only")
+    faint = {n: a * np.float16(2.0**-14) for n, a in operands.items() if n != "bias"}
+    plain = parse_problem_text(LAYER.replace(" bias", "").replace("float32", "float16"))
+    assert not emulate(plain, parse_recipe("direct"), faint).any()
+    # Some of the true zeros are negative.
+    assert explain_one(plain, faint, np.zeros_like(result)).verdict in ("identical", "rounding")
 
 
 def test_layouts_of_large_operands_are_all_suspected():

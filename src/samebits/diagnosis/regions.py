@@ -50,6 +50,9 @@ def explain_values(study: Study, distances: Distances) -> Explanation | None:
         values = " or ".join(f"{v:g}" for v in np.unique(at))
         says = f"turns NaN into {values}: its clip or relu returns the operand that is a number"
         return _found("wrong", "nan-semantics", says, f"{count:,} outputs, {where}; all others are within their bound")
+    if np.isnan(truth[odd]).all() and np.isfinite(at).all():
+        says = "loses NaN: returns numbers where the declared sum of these operands is NaN"
+        return _found("wrong", None, says, f"{count:,} outputs, {where}")
     if np.isinf(truth[odd]).all() and np.isfinite(at).all() and fine:
         largest = float(find_format(study.problem.out).largest)
         if (np.abs(at) == largest).all():
@@ -149,6 +152,9 @@ def explain_region(study: Study, suspects: LineUp) -> Explanation | None:
     count = int(wrong.sum())
     if count == 0:
         return None
+    if not given.any():
+        evidence = f"{count:,} of {wrong.size:,} outputs are beyond their bound, and all are zero"
+        return _found("wrong", None, "returns zeros only, as if nothing had been computed or written", evidence)
     where = describe_places(study.problem, wrong)
     values = given[wrong]
     what = "zeros" if (values == 0).mean() > _LEAST_FILLED else "other values"
@@ -231,5 +237,5 @@ def _find_box(wrong: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     return box
 
 
-def _found(verdict: Verdict, cause: str, says: str, evidence: str) -> Explanation:
+def _found(verdict: Verdict, cause: str | None, says: str, evidence: str) -> Explanation:
     return Explanation(verdict, cause, says, "bounds", evidence=[Evidence("structure", evidence)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,6 +10,9 @@ import numpy as np
 from samebits.engines.engine import Engine, InForce, Setting
 from samebits.formats.format import numpy_dtype
 from samebits.problems import Problem
+
+Program = Callable[[dict[str, Any]], Any]
+_MOST_PROGRAMS = 32
 
 
 class JaxEngine(Engine):
@@ -37,6 +40,7 @@ class JaxEngine(Engine):
         if "precision" in settings:
             jax.config.update("jax_default_matmul_precision", settings["precision"])
         self.compiles = settings.get("jit", "on") == "on"
+        self.programs: dict[Problem, Program] = {}
 
     def report(self) -> InForce:
         config = self.jax.config
@@ -55,8 +59,19 @@ class JaxEngine(Engine):
         return None
 
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        arrays = {name: self.jax.numpy.asarray(array) for name, array in operands.items()}
+        return np.asarray(self._find_program(problem)(arrays).block_until_ready())
+
+    def _find_program(self, problem: Problem) -> Program:
+        """The problem's function, compiled by the first call; the latest ones are kept."""
+        program = self.programs.pop(problem, None) or self._build(problem)
+        self.programs[problem] = program
+        if len(self.programs) > _MOST_PROGRAMS:
+            del self.programs[next(iter(self.programs))]
+        return program
+
+    def _build(self, problem: Problem) -> Program:
         jax = self.jax
-        arrays = {name: jax.numpy.asarray(array) for name, array in operands.items()}
 
         def compute(given: dict[str, Any]) -> Any:
             if problem.direction == "forward":
@@ -69,8 +84,7 @@ class JaxEngine(Engine):
                 _, pull = jax.vjp(lambda w: self._forward(problem, inputs["x"], w, None), inputs["w"])
             return pull(given["dy"])[0]
 
-        result = (jax.jit(compute) if self.compiles else compute)(arrays)
-        return np.asarray(result.block_until_ready())
+        return jax.jit(compute) if self.compiles else compute
 
     def _forward(self, problem: Problem, x: Any, w: Any, bias: Any) -> Any:
         jax = self.jax
