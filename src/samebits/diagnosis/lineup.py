@@ -44,6 +44,8 @@ _EXPLAINS = 0.5
 _TIE = 1 + 1e-9
 _MOST_CHARGED = 8
 _FEWEST_TELLING = 20
+# A thousand suspects hit this many bits by luck one time in a million.
+_FEWEST_BITS = 30
 # Within the bound a suspect must take away nearly all of the error before anybody is accused.
 _EXPLAINS_WITHIN = 0.2
 _MOST_REPLAYED_PRODUCTS = 3e9
@@ -138,6 +140,15 @@ class LineUp:
     def _count_telling(self) -> int:
         """How many outputs differ from the truth: where few do, a suspect may fit them by chance."""
         return int(mark_differing_bits(self.study.result, self.study.truth).sum())
+
+    def _count_bits(self) -> float:
+        """How many bits a suspect must get right that the truth does not: with few of them it may do so by chance.
+
+        An output that is d representable numbers away counts log2(1 + d), one that is no number 1.
+        """
+        differing = mark_differing_bits(self.study.result, self.study.truth)
+        away = self.distances.ulp[differing]
+        return float(np.log2(1 + np.where(np.isfinite(self.distances.absolute[differing]), away, 1.0)).sum())
 
     def _rank(self, suspects: Iterable[Suspect], sample: Sample, most: float) -> list[tuple[Suspect, float]]:
         """Suspects that come closer to the result than `most`, the closest first; ties as they come."""
@@ -304,7 +315,7 @@ class LineUp:
         study = self.study
         few, tiny = sample.thin(_RECIPE_ROWS, _RECIPE_POSITIONS), sample.thin(_TINY_ROWS, _TINY_POSITIONS)
         declared = self._measure(tiny, tiny.pick(study.truth).astype(np.float64))
-        telling = self._count_telling()
+        telling = self._count_bits() >= _FEWEST_BITS
         close: list[tuple[float, Suspect]] = []
         for suspect in suspects:
             self.tried += 1
@@ -314,8 +325,7 @@ class LineUp:
             if predicted is None or suspect.recipe is None:
                 continue
             same = ~mark_differing_bits(predicted.astype(study.result.dtype), tiny.pick(study.result))
-            # Where a result differs from the truth in few outputs, others may fit it by chance.
-            if same.all() and telling >= _FEWEST_TELLING and self._replays_all(study, suspect.recipe):
+            if same.all() and telling and self._replays_all(study, suspect.recipe):
                 return self._conclude_recipe(suspect)
             distance = self._measure(tiny, predicted)
             if distance < _EXPLAINS * declared:

@@ -12,6 +12,7 @@ keys before it is added up on its own, by the rule of its level, and enters the 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -99,11 +100,17 @@ def expand_order(order: Order, axis_names: Sequence[str], axis_sizes: Sequence[i
 
     Raises RecipeError where a key names an axis that is not there, or a tree misses, repeats or invents terms.
     """
-    count = int(np.prod(axis_sizes, dtype=np.int64))
     if isinstance(order, TreeOrder):
-        _check_tree(order.tree, count)
+        _check_tree(order.tree, int(np.prod(axis_sizes, dtype=np.int64)))
         return order.tree
-    index = dict(zip(axis_names, np.unravel_index(np.arange(count), tuple(axis_sizes)), strict=True))
+    return _expand_keys(order, tuple(axis_names), tuple(axis_sizes))
+
+
+# Recipes that are tried one after the other often share their order; trees of long sums are large.
+@functools.lru_cache(maxsize=4)
+def _expand_keys(order: KeyedOrder, axis_names: tuple[str, ...], axis_sizes: tuple[int, ...]) -> Item:
+    count = int(np.prod(axis_sizes, dtype=np.int64))
+    index = dict(zip(axis_names, np.unravel_index(np.arange(count), axis_sizes), strict=True))
     index[EVERY_AXIS] = np.arange(count)
     columns = [[_rank(key, index) for key in level.keys] for level in order.levels]
     every = [c for level in columns for c in level]
