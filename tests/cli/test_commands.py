@@ -176,12 +176,17 @@ def test_output_that_cannot_be_written_is_trouble_without_a_traceback(redirect, 
     assert done.returncode == status
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the worker")
 def test_an_interrupt_is_one_line_and_leaves_no_worker():
     command = [sys.executable, "-m", "samebits", "compare", TEXT, "--on", "tensorflow"]
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     )
-    time.sleep(2)
+    # Its worker imports for seconds; before there is one, the command itself may still be importing.
+    deadline = time.monotonic() + 60
+    while not any(f.read_text() for f in Path(f"/proc/{process.pid}/task").glob("*/children")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert "Traceback" not in err
