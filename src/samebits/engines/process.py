@@ -127,8 +127,10 @@ class WorkerRunner:
             self._process.kill()
 
         timer = threading.Timer(self.time_limit_s, stop)
-        timer.start()
+        # An interrupt may come at any moment; a timer left behind must not keep the program from ending.
+        timer.daemon = True
         try:
+            timer.start()
             send_message(cast(BinaryIO, self._process.stdin), header, arrays)
             answer, results = receive_message(self._replies, largest_bytes)
         except (TransportError, BrokenPipeError) as error:
