@@ -6,7 +6,7 @@ All four answers are computed from float64 values in which float32 products are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -22,6 +22,7 @@ Product = Literal["fused", "fused_reversed", "rounded", "exact"]
 _SEED = 11
 _MOST_COMPARED = 256
 _MOST_ROUNDS = 12
+_LARGEST_SUM = 8.0
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,13 @@ def _draw(
     return values.astype(dtype)
 
 
+def _find_scale(interview: Interview) -> np.floating:
+    """A power of two that keeps sums of two products of such values below a clip's upper bound."""
+    then = interview.problem.then
+    high = then.high if then is not None and then.high > 0 else np.inf
+    return interview.dtype.type(1.0 if high >= _LARGEST_SUM else 2.0 ** np.floor(np.log2(high / _LARGEST_SUM)))
+
+
 def find_product_rounding(
     interview: Interview,
     pair: tuple[int, int],
@@ -67,7 +75,7 @@ def find_product_rounding(
     source[...] = _draw(random, source.shape, roundings[0], source.dtype)
     view = interview.view_rows(operands)
     rows = np.zeros((terms.groups * terms.rows, terms.count), interview.dtype)
-    rows[:, pair] = _draw(random, (len(rows), 2), roundings[1], rows.dtype)
+    rows[:, pair] = _draw(random, (len(rows), 2), roundings[1], rows.dtype) * _find_scale(interview)
     view[...] = rows.reshape(view.shape)
     answers = interview.ask_by_row(operands)
     chosen = [(r, p) for p in positions for r in range(len(rows))]
@@ -99,17 +107,21 @@ def find_term_products(
     positions: np.ndarray,
     accumulator: str,
     roundings: Roundings = (None, None),
+    starting: Collection[tuple[int, int]] = (),
 ) -> dict[tuple[int, int], Product]:
     """Whether the second product of each pair (first term of a running sum, later term) is `fused` or `rounded`.
 
-    A pair has a row of its own, read at several positions; two ways of rounding agree by chance about every second
-    time, so pairs that are still open are asked again with other values. Pairs that no single way explains, or that no
-    position has, are left out.
+    Of `starting` pairs, whose terms are the first two of their sum, the first product may be added to the second
+    instead (`fused_reversed`). A pair has a row of its own, read at several positions; two ways of rounding agree by
+    chance about every second time, so pairs that are still open are asked again with other values. Pairs that no single
+    way explains, or that no position has, are left out.
     """
     ways: dict[tuple[int, int], set[Product]] = {pair: {"fused", "rounded"} for pair in pairs}
+    for pair in starting:
+        ways[pair].add("fused_reversed")
     random = np.random.default_rng(_SEED)
     for _ in range(_MOST_ROUNDS):
-        undecided = [pair for pair in pairs if len(ways[pair]) == 2]
+        undecided = [pair for pair in pairs if len(ways[pair]) > 1]
         for start in range(0, len(undecided), len(rows)):
             part = dict(zip(undecided[start : start + len(rows)], rows.tolist(), strict=False))
             for pair, seen in _ask_products(interview, part, positions, random, accumulator, roundings):
@@ -133,7 +145,7 @@ def _ask_products(
     source = operands[terms.source_operand]
     source[...] = _draw(random, source.shape, roundings[0], source.dtype)
     values = np.zeros((terms.groups * terms.rows, terms.count), interview.dtype)
-    drawn = _draw(random, (len(row_of_pair), 2), roundings[1], interview.dtype)
+    drawn = _draw(random, (len(row_of_pair), 2), roundings[1], interview.dtype) * _find_scale(interview)
     for (pair, row), two in zip(row_of_pair.items(), drawn, strict=True):
         values[row, list(pair)] = two
     view = interview.view_rows(operands)

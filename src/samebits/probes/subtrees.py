@@ -15,8 +15,8 @@ from samebits.recipes.tree import Chain, Item, list_terms, map_terms
 class Subtree:
     """Terms that are summed among themselves, as far as is known.
 
-    `chain` holds, once the pivot (the lowest term) has been asked about all others, what joins its running sum one
-    junction after the other: at each junction one subtree, or several in a multi-term addition. `anchor` is a term
+    `chain` holds, once the pivot (the first of `members`) has been asked about all others, what joins its running sum
+    one junction after the other: at each junction one subtree, or several in a multi-term addition. `anchor` is a term
     outside that lies under the junction at which this subtree is joined, -1 for a whole sum; `siblings` is the list of
     that junction, `whole` all its terms. A junction that looks like a copy of an earlier one waits for that one's
     first subtree, its `model`. What turned out to stand beside others at a junction is `loose`: likely single terms.
@@ -37,28 +37,39 @@ class Subtree:
 
     def is_complete(self) -> bool:
         """Whether everything inside is known."""
-        if self.tree is not None or len(self.members) == 1:
-            return True
-        return self.chain is not None and all(s.is_complete() for junction in self.chain for s in junction)
+        return all(s.chain is not None for s in self._list_unbuilt())
 
     def build(self) -> Item:
         """The tree, in the usual sequence (see `join_parts`)."""
-        if self.tree is not None:
-            return self.tree
-        if len(self.members) == 1:
-            return self.pivot
+        # Innermost first: a sum in descending sequence has as many levels as terms.
+        for subtree in reversed(self._list_unbuilt()):
+            subtree.tree = subtree._join_chain()
+        return self.pivot if self.tree is None else self.tree
+
+    def _list_unbuilt(self) -> list[Subtree]:
+        """This subtree and those inside it that have several terms and no tree yet, outer ones before inner ones."""
+        found: list[Subtree] = []
+        open_ = [self]
+        while open_:
+            subtree = open_.pop()
+            if subtree.tree is None and len(subtree.members) > 1:
+                found.append(subtree)
+                open_ += [s for junction in subtree.chain or () for s in junction]
+        return found
+
+    def _join_chain(self) -> Item:
+        """The tree, those of all that joins its chain being built."""
         assert self.chain is not None
         current: Item = self.pivot
         run: list[int] = []
         for junction in self.chain:
-            parts = [s.build() for s in junction]
+            parts = [s.pivot if s.tree is None else s.tree for s in junction]
             if len(parts) == 1 and isinstance(parts[0], int) and not isinstance(current, int):
                 run.append(parts[0])  # Long chains are joined at once.
                 continue
             current = join_parts([_extend(current, run), *parts])
             run = []
-        self.tree = _extend(current, run)
-        return self.tree
+        return _extend(current, run)
 
     def settle(self, inside: npt.NDArray[np.int64]) -> list[Subtree]:
         """Takes in how many members lie under the junction of the pivot and each other member; returns new subtrees.
@@ -80,7 +91,10 @@ class Subtree:
         first_of_size: dict[int, Subtree] = {}
         for part in np.split(others[order], changes) if len(others) else []:
             junction: list[Subtree] = []
-            subtree = Subtree(np.sort(part), self.pivot, junction, np.sort(part))
+            part = np.sort(part)
+            # Where all others meet before the lowest joins them, the sum may well begin with the highest.
+            members = np.roll(part, 1) if len(part) == len(others) else part
+            subtree = Subtree(members, self.pivot, junction, part)
             junction.append(subtree)
             self.chain.append(junction)
             if len(part) > 1:

@@ -44,6 +44,7 @@ _POSITIONS_PER_TERM = 24
 _MOST_ROUNDS = 8
 _MOST_PRODUCTS = 1e9
 _MOST_TIME_S = 60.0
+_SEED = 12
 
 
 class _TimeSpentError(Exception):
@@ -204,15 +205,17 @@ class Refiner:
                 self.interview,
                 pairs,
                 rows,
-                positions[:: -(-len(positions) // _POSITIONS_PER_TERM)],
+                _choose_some(positions, _POSITIONS_PER_TERM),
                 self.recipe.accumulator.format,
                 operand_roundings(terms, self.recipe),
+                _list_starts(tree) & set(pairs),
             )
             fused = (order.own.product or self.recipe.product) == "fused"
             others = {b for (_, b), way in found.items() if way == ("rounded" if fused else "fused")}
-            if others:
-                rounded = others if fused else {b for _, b in _list_joins(tree)} - others
-                apart[order] = TreeOrder(_set_apart(tree, rounded), replace(order.own, product="fused"))
+            swapped = {pair for pair, way in found.items() if way == "fused_reversed"}
+            if others or swapped:
+                rounded = others if fused else {b for _, b in set(_list_joins(tree)) - swapped} - others
+                apart[order] = TreeOrder(_set_apart(tree, rounded, swapped), replace(order.own, product="fused"))
         return self._accept(missed, apart) if apart else None
 
     def _ask_orders(self, missed: npt.NDArray[np.bool_]) -> Recipe | None:
@@ -303,6 +306,13 @@ def _use_orders(problem: Problem, recipe: Recipe, where: npt.NDArray[np.int64]) 
     return replace(recipe, orders=tuple(recipe.orders[n] for n in used), where=places)
 
 
+def _choose_some(positions: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
+    """At random: every n-th position may be the border of every row."""
+    if len(positions) <= most:
+        return positions
+    return np.sort(np.random.default_rng(_SEED).choice(positions, most, replace=False))
+
+
 def _find_terms_of(terms: Terms, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Which terms any of some positions has."""
     number, masks = terms.patterns
@@ -320,11 +330,28 @@ def _list_joins(tree: Item) -> list[tuple[int, int]]:
     return joins
 
 
-def _set_apart(tree: Item, terms: set[int]) -> Item:
-    """The tree with some terms as sums of their own, so that their products are rounded before they are added."""
+def _list_starts(tree: Item) -> set[tuple[int, int]]:
+    """The first two items of every sum that begins with two terms."""
+    if not isinstance(tree, Chain):
+        return set()
+    starts = (
+        {(a, b) for a, b in [tree.items[:2]] if isinstance(a, int) and isinstance(b, int)} if tree.items[1:] else set()
+    )
+    return starts.union(*(_list_starts(part) for part in tree.items))
+
+
+def _set_apart(tree: Item, terms: set[int], swapped: set[tuple[int, int]]) -> Item:
+    """The tree with some terms as sums of their own, so that their products are rounded before they are added.
+
+    Of `swapped` pairs of terms that begin a sum, the second begins it.
+    """
     if not isinstance(tree, Chain):
         return tree
-    items = tree.items[:1] + tuple(Chain((p,)) if isinstance(p, int) and p in terms else p for p in tree.items[1:])
+    items = tree.items
+    if items[:2] in swapped:
+        items = (items[1], items[0], *items[2:])
+    items = items[:1] + tuple(Chain((p,)) if isinstance(p, int) and p in terms else p for p in items[1:])
     return Chain(
-        tuple(_set_apart(p, terms) if isinstance(p, Chain) and len(p.items) > 1 else p for p in items), tree.format
+        tuple(_set_apart(p, terms, swapped) if isinstance(p, Chain) and len(p.items) > 1 else p for p in items),
+        tree.format,
     )
