@@ -269,15 +269,17 @@ def _propose_direct(interview: Interview, found: SearchResult) -> Iterator[Recip
             biases.append(("first", 0))
     if not problem.bias:
         biases = [("last", 0)]
+    # Compilers convert to eight bits by way of sixteen.
+    vias = ("", "float16") if find_format(problem.out).width_bits <= 8 else ("",)
     sequences = (_name_places(interview, found, swap=swap) for swap in _propose_swaps(found))
     carried = ((orders, where) for named, where in sequences for orders in _propose_carries(interview, found, named))
     for (orders, where), (accumulator, fused), product, (bias, bias_terms) in _product_of(
         carried, list(itertools.product(accumulators, products, biases))
     ):
-        for x, w in _propose_roundings(problem, found, accumulator):
+        for (x, w), via in itertools.product(_propose_roundings(problem, found, accumulator), vias):
             yield Recipe(
                 x=x, w=w, product=product, accumulator=accumulator, orders=tuple(orders), where=where, fused=fused,
-                bias=bias, bias_terms=bias_terms,
+                bias=bias, bias_terms=bias_terms, via=via,
             )  # fmt: skip
 
 
