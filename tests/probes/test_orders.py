@@ -9,7 +9,7 @@ from samebits.probes.interview import Interview
 from samebits.probes.summation_order import find_summation_orders
 from samebits.problems import parse_problem_text
 from samebits.recipes import expand_order, parse_recipe
-from samebits.recipes.tree import canonical_tree, restrict_tree
+from samebits.recipes.tree import canonical_tree, restrict_tree, swap_first_pairs
 from samebits.runner import Identity
 
 
@@ -95,6 +95,17 @@ def test_rows_that_add_otherwise_do_not_confuse_the_others():
 def test_a_sum_that_nothing_swallows_has_no_order_and_says_so():
     _, found = find("conv1d x=1x8x14 w=16x8x3", "fft")
     assert (found.places < 0).all() or found.notes
+
+
+def test_a_long_sum_in_descending_order_is_found_in_few_calls():
+    problem = parse_problem_text("conv1d x=1x1500x1 w=4x1500x1 dtype=float32")
+    runner = PerOne("direct order=-k")
+    found = find_summation_orders(Interview(runner, problem))
+    planted = expand_order(runner.recipe.orders[0], ("c", "kw"), (1500, 1))
+    # Which of the first two comes first is no question of masks.
+    assert swap_first_pairs(found.trees[0]) == canonical_tree(planted)
+    # One question for each pair with the pivots, four rows to a call.
+    assert runner.calls < 2 * 1500 / 4 + 24
 
 
 def test_no_more_calls_are_made_than_allowed():

@@ -26,6 +26,24 @@ TAILS = [
         "conv2d x=2x4x9x9 w=5x4x2x2 dtype=float64",
         "acc=float64 product=fused order=tree:0+(1)+(2)+(3)+4+(5)+(6)+(7)+8+[(9)]*7@1;k where=c_out(0*1,1*4)",
     ),
+    # Lanes fused, a tail of products rounded; as many positions in a row as there are rows of positions to choose from.
+    (
+        "conv2d x=1x17x23x19 w=1x17x3x3 padding=1 dtype=float32",
+        "product=fused order=tree:[0:109:36]*9@1+([9:118:36]*9@1)+([18:127:36]*9@1+([27:136:36]*9@1))+(144)*9@1",
+    ),
+    # Products told apart below a bound that most sums of theirs exceed.
+    (
+        "conv2d x=1x3x12x12 w=8x3x3x3 bias dtype=float32 then=clip(0,6)",
+        "product=fused order=tree:0:9+(9:18)+(18)*9@1",
+    ),
+    # Some inner sums begin with their second term.
+    (
+        "conv1d x=2x12x40 w=3x12x1 dtype=float32",
+        "product=fused order=tree:0:3+(4+3+5)+(7+6+8)+(9:12)",
+    ),
+    # Conversion to eight bits by way of sixteen.
+    ("conv1d x=1x16x64 w=16x16x3 padding=1 dtype=float8_e5m2", "order=kw,c via=float16"),
+    ("conv1d x=1x16x64 w=16x16x3 padding=1 dtype=float8_e5m2", "order=kw,c"),
     # The healthy twin: nothing is refined where nothing is missed.
     ("conv2d x=2x4x9x9 w=5x4x2x2 dtype=float64", "acc=float64 order=kh,kw,c"),
 ]

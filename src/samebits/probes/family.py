@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 
+from samebits.formats.format import find_format
 from samebits.probes.interview import Interview
 
 Family = Literal["direct", "winograd", "fft", "unknown"]
@@ -47,8 +48,14 @@ def find_family(interview: Interview) -> ImpulseResponse:
     random = np.random.default_rng(_SEED)
     operands = interview.make_operands(0.0)
     rows = np.empty((terms.groups * terms.rows, terms.count))
-    significands = 1 + random.integers(0, 2 ** (_SIGNIFICANT - 1), rows.shape) / 2 ** (_SIGNIFICANT - 1)
-    rows[...] = significands * np.exp2(random.integers(*_EXPONENTS, rows.shape))
+    formats = [find_format(n) for n in (interview.problem.dtype, interview.problem.out)]
+    steps = 2 ** (min(_SIGNIFICANT, *(f.precision for f in formats)) - 1)
+    # Eight bits hold neither so many bits nor so many exponents: then, what they hold without subnormals.
+    narrow = [f for f in formats if f.width_bits <= 8]
+    least = max(_EXPONENTS[0], *(f.smallest_normal_exponent for f in narrow)) if narrow else _EXPONENTS[0]
+    most = min(_EXPONENTS[1], *(f.exponent_bias for f in narrow)) if narrow else _EXPONENTS[1]
+    significands = 1 + random.integers(0, steps, rows.shape) / steps
+    rows[...] = significands * np.exp2(random.integers(least, most, rows.shape))
     view = interview.view_rows(operands)
     view[...] = rows.reshape(view.shape)
     source = terms.view_source(operands[terms.source_operand])

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from samebits.emulators import emulate
 from samebits.errors import RecipeError
+from samebits.formats.format import find_format
 from samebits.probes.interview import Interview
 from samebits.problems import Problem
 from samebits.problems.operands import make_normal
@@ -22,6 +23,8 @@ _MOST_PRODUCTS = 4e9
 _MOST_SAMPLED_PRODUCTS = 2e8
 # Ways of rounding that agree by chance must not pass for one another.
 _FEWEST_OUTPUTS, _MOST_SETS = 256, 16
+# Rounding to eight bits hides how a sum came about; rounding twice shows in one output of a thousand.
+_FEWEST_NARROW = 16_384
 
 
 @dataclass
@@ -65,7 +68,8 @@ class Replayer:
 def make_replayers(interview: Interview) -> list[Replayer]:
     """Random normal data put to the runner: once, or several times where a problem has few outputs."""
     outputs = math.prod(interview.problem.out_shape)
-    sets = min(max(-(-_FEWEST_OUTPUTS // outputs), 1), _MOST_SETS)
+    fewest = _FEWEST_NARROW if find_format(interview.problem.out).width_bits <= 8 else _FEWEST_OUTPUTS
+    sets = min(max(-(-fewest // outputs), 1), _MOST_SETS)
     replayers: list[Replayer] = []
     for number in range(sets):
         operands = make_normal(interview.problem, _SEED + number)
