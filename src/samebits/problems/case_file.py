@@ -13,6 +13,7 @@ import numpy as np
 from samebits.errors import CaseFileError, OperandError, ProblemShapeError, ProblemTextError
 from samebits.formats.format import code_dtype, find_format, numpy_dtype
 from samebits.problems.operands import check_operands
+from samebits.problems.other_shapes import explain_shape
 from samebits.problems.problem import Problem
 from samebits.problems.reading import read_problem
 from samebits.problems.text import format_problem
@@ -55,6 +56,7 @@ def load_case(path: str | Path) -> Case:
                 shapes = "x".join(map(str, result.shape)), "x".join(map(str, problem.out_shape))
                 raise CaseFileError(
                     f"case file {path}: result {key} has shape {shapes[0]}, the problem says {shapes[1]}"
+                    + explain_shape(problem, result.shape)
                 )
             results[name if name not in results else f"{name} ({key})"] = result
     return Case(problem, operands, results)
