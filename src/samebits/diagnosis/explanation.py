@@ -120,6 +120,9 @@ def line_up(study: Study, distances: Distances, say: Report) -> Explanation | No
     values = explain_values(study, distances) or explain_zeros(study, distances)
     if values is not None and (values.verdict == "rounding" or values.cause not in _OPEN_VALUES):
         return values
+    if not study.result.any() and (flushed := explain_flush(study, distances)):
+        # Formats with fewer exponents give zeros too, but numbers near float32's smallest are seldom put in those.
+        return flushed
     suspects = LineUp(study, distances, say)
     found = suspects.run()
     if values is not None:

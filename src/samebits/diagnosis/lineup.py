@@ -322,7 +322,7 @@ class LineUp:
             if self.tried % 8 == 0:
                 self.report("replaying suspects", 0.0)
             predicted = suspect.predict(study, tiny)
-            if predicted is None or suspect.recipe is None:
+            if predicted is None or suspect.recipe is None or (study.result.any() and not predicted.any()):
                 continue
             same = ~mark_differing_bits(predicted.astype(study.result.dtype), tiny.pick(study.result))
             if same.all() and telling and self._replays_all(study, suspect.recipe):

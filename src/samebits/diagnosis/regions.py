@@ -128,12 +128,13 @@ def explain_flush(study: Study, distances: Distances) -> Explanation | None:
         # Every product and sum loses less than the smallest normal number, an operand that times the other operand.
         lost = least * (2 * problem.reduction_length + 2 + problem.reduction_length * sum(largest))
     beyond = distances.over_bound > 1.0
-    zeros = int(((given == 0) & (truth != 0) & (np.abs(truth) < least)).sum())
+    zeros = int(((given == 0) & (truth != 0)).sum())
+    small = any(((a != 0) & (np.abs(a.astype(np.float64)) < least)).any() for a in study.operands.values())
     # float16's smallest normal number is no small thing: such a bound would excuse anything.
     if (
         not beyond.any()
         or format_.exponent_bits < 8
-        or not zeros
+        or not (zeros or small)
         or not (distances.absolute <= study.bound + lost).all()
         or not np.isfinite(lost)
     ):

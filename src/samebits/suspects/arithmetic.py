@@ -74,8 +74,11 @@ def _flush_operands(problem: Problem) -> Iterator[Suspect]:
 
 
 def _rounds_operands(says: str, recipe: Recipe, cause: str = "reduced-precision-operands") -> Suspect:
-    def predict(study: Study, sample: Sample) -> Floats:
-        values = study.sum_instead(study.read_operands(recipe), sample)
+    def predict(study: Study, sample: Sample) -> Floats | None:
+        read = study.read_operands(recipe)
+        if study.result.any() and any(study.operands[n].any() and not a.any() for n, a in read.items()):
+            return None  # Rounding to zero whatever is multiplied explains no result but zeros.
+        values = study.sum_instead(read, sample)
         return round_array(values, Rounding(recipe.via)).astype(np.float64) if recipe.via else values
 
     unit = float(find_format(recipe.via).unit_roundoff) if recipe.via else 0.0
