@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import samebits
+from samebits.diagnosis import lineup
 from samebits.emulators import emulate
 from samebits.errors import LogError
 from samebits.problems import parse_problem_text
@@ -170,3 +171,62 @@ def test_a_problem_too_large_to_re_enact_does_not_hide_the_other_mismatches(tmp_
     (other,) = found.more
     assert other.problem.startswith(problems[1])
     assert other.data == "re-enacted on normal data"
+
+
+@pytest.mark.parametrize("count", [5, 8])
+def test_few_outputs_whose_products_cancel_accuse_nobody(count):
+    problem = parse_problem_text(f"conv1d x=1x{2 * count}x2 w=1x{2 * count}x1 dtype=float32")
+    for seed in range(40, 70):
+        half = make_normal(parse_problem_text(f"conv1d x=1x{count}x2 w=1x{count}x1 dtype=float32"), seed)
+        mixed = np.random.default_rng(seed).permutation(2 * count)
+        operands = {
+            "x": np.concatenate([half["x"], -half["x"]], axis=1)[:, mixed],
+            "w": np.concatenate([half["w"], half["w"]], axis=1)[:, mixed],
+        }
+        for order in ("-k", "k%5|k", "k%3|-k", "halves:k%4|-k"):
+            result = emulate(problem, parse_recipe(f"direct product=rounded order={order}"), operands)
+            assert explain_one(problem, operands, result).verdict in ("identical", "rounding")
+
+
+@pytest.mark.parametrize("count", [12, 32])
+def test_outputs_that_are_all_the_same_count_as_one(count):
+    problem = parse_problem_text(f"conv1d x=1x{count}x40 w=1x{count}x1 dtype=float32")
+    for seed in range(30):
+        operands = {**make_normal(problem, seed), "x": np.ones(problem.x, np.float32)}
+        for order in ("k%5|k", "-k"):
+            result = emulate(problem, parse_recipe(f"direct product=rounded order={order}"), operands)
+            assert explain_one(problem, operands, result).verdict in ("identical", "rounding")
+
+
+def test_a_lost_nan_does_not_hide_what_else_is_wrong():
+    problem = parse_problem_text("conv2d x=1x4x12x12 w=4x4x3x3 padding=1 dtype=float32")
+    operands = make_normal(problem, 3)
+    moved = parse_problem_text("conv2d x=1x4x12x12 w=4x4x3x3 padding=2:0x1 dtype=float32")
+    operands["x"][0, 0, 11, 11] = np.nan
+    side = explain_one(problem, operands, emulate(moved, parse_recipe("direct"), operands))
+    assert (side.verdict, side.cause) == ("wrong", "padding")
+    noise = np.random.default_rng(0).standard_normal(problem.out_shape).astype(np.float32) * 100
+    side = explain_one(problem, operands, noise)
+    assert side.says is None or "loses NaN" not in side.says
+
+
+@pytest.mark.parametrize("text", ["conv1d x=1x64x1 w=4x64x1", "conv2d x=8x64x1x1 w=10x64x1x1"])
+def test_zeros_only_are_not_called_windows_full_of_padding(text):
+    problem = parse_problem_text(f"{text} dtype=float32")
+    side = explain_one(problem, make_normal(problem, 3), np.zeros(problem.out_shape, np.float32))
+    assert side.verdict == "wrong"
+    assert side.says is not None
+    assert side.says.startswith("returns zeros only")
+
+
+def test_zeros_of_a_narrow_sum_stay_a_narrow_sum_where_only_a_sample_is_replayed(monkeypatch):
+    monkeypatch.setattr(lineup, "_MOST_REPLAYED_PRODUCTS", 1000)
+    problem = parse_problem_text("conv1d x=1x8192x6 w=4x8192x1 dtype=float16")
+    operands = {
+        n: (1e-4 + 5e-5 * (np.abs(a.astype(np.float32)) % 1)).astype(np.float16)
+        for n, a in make_normal(problem, 3).items()
+    }
+    result = emulate(problem, parse_recipe("direct acc=float16 product=rounded"), operands)
+    assert not result.any()
+    side = explain_one(problem, operands, result)
+    assert (side.verdict, side.cause) == ("downgrade", "low-precision-accumulator")

@@ -97,15 +97,16 @@ def test_a_sum_that_nothing_swallows_has_no_order_and_says_so():
     assert (found.places < 0).all() or found.notes
 
 
-def test_a_long_sum_in_descending_order_is_found_in_few_calls():
+@pytest.mark.parametrize("order", ["-k", "tree:1:1500+0", "k"])
+def test_long_sums_in_one_chain_are_found_in_few_calls(order):
     problem = parse_problem_text("conv1d x=1x1500x1 w=4x1500x1 dtype=float32")
-    runner = PerOne("direct order=-k")
+    runner = PerOne(f"direct order={order}")
     found = find_summation_orders(Interview(runner, problem))
     planted = expand_order(runner.recipe.orders[0], ("c", "kw"), (1500, 1))
     # Which of the first two comes first is no question of masks.
-    assert swap_first_pairs(found.trees[0]) == canonical_tree(planted)
-    # One question for each pair with the pivots, four rows to a call.
-    assert runner.calls < 2 * 1500 / 4 + 24
+    assert canonical_tree(planted) in (found.trees[0], swap_first_pairs(found.trees[0]))
+    # One question for each pair with at most three pivots, four rows to a call.
+    assert runner.calls < 3 * 1500 / 4 + 24
 
 
 def test_no_more_calls_are_made_than_allowed():

@@ -134,7 +134,7 @@ def line_up(study: Study, distances: Distances, say: Report) -> Explanation | No
     overflowed = bool((np.isfinite(study.truth) & ~np.isfinite(study.result)).any())
     if overflowed and found is not None and found.certainty == "bits" and found.cause == "low-precision-accumulator":
         found.cause = "overflow"
-    if found is None or found.certainty == "statistics":
+    if found is None or (found.certainty == "statistics" and found.replay is None):
         found = explain_region(study, suspects) or suspects.run_fitted() or found
     return found or explain_flush(study, distances) or explain_noise(study, suspects)
 

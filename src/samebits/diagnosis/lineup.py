@@ -106,7 +106,7 @@ class LineUp:
         declared = self._measure(sample, sample.pick(self.study.truth).astype(np.float64))
         within = self.distances.within_bound
         most = (_EXPLAINS_WITHIN if within else _EXPLAINS) * declared
-        if within and self._count_telling() < _FEWEST_TELLING:
+        if within and len(self._list_telling()) < _FEWEST_TELLING:
             return None
         ranked = self._rank(suspects, sample, most)
         for suspect, distance in ranked[:_MOST_CHARGED]:
@@ -118,6 +118,9 @@ class LineUp:
 
     def _list_functions(self) -> Iterator[Suspect]:
         problem = self.study.problem
+        if not self.study.result.any():
+            # Whatever reads nothing but padding gives zeros.
+            return list_operand_suspects(problem)
         return itertools.chain(
             list_operand_suspects(problem),
             list_finishing_suspects(problem),
@@ -137,18 +140,25 @@ class LineUp:
         away = np.minimum(np.nan_to_num(away, nan=1.0, posinf=1.0), 1.0)
         return float(np.sqrt(np.mean(away**2)))
 
-    def _count_telling(self) -> int:
-        """How many outputs differ from the truth: where few do, a suspect may fit them by chance."""
-        return int(mark_differing_bits(self.study.result, self.study.truth).sum())
+    def _list_telling(self) -> Floats:
+        """The distances, in steps, of outputs that differ from the truth; of outputs that are alike, one.
+
+        Where there are few of them a suspect may fit them by chance. A step is what one addition may be off by: the
+        accumulator's precision of the sum of magnitudes, or the result's own precision; 1 for what is no number.
+        """
+        study = self.study
+        differing = mark_differing_bits(study.result, study.truth)
+        values = np.stack([a[differing].astype(np.float64) for a in (study.result, study.truth, study.magnitudes)])
+        _, first = np.unique(values, axis=1, return_index=True)
+        given, truth, magnitudes = values[:, first]
+        units = [float(f.unit_roundoff) for f in (accumulator_format(study.problem), find_format(study.problem.out))]
+        with np.errstate(all="ignore"):
+            steps = np.abs(given - truth) / np.maximum(magnitudes * units[0], np.abs(truth) * units[1])
+        return np.where(np.isfinite(steps), steps, 1.0)
 
     def _count_bits(self) -> float:
-        """How many bits a suspect must get right that the truth does not: with few of them it may do so by chance.
-
-        An output that is d representable numbers away counts log2(1 + d), one that is no number 1.
-        """
-        differing = mark_differing_bits(self.study.result, self.study.truth)
-        away = self.distances.ulp[differing]
-        return float(np.log2(1 + np.where(np.isfinite(self.distances.absolute[differing]), away, 1.0)).sum())
+        """How many bits a suspect must get right that the truth does not: log2(1 + its distance) for each output."""
+        return float(np.log2(1 + self._list_telling()).sum())
 
     def _rank(self, suspects: Iterable[Suspect], sample: Sample, most: float) -> list[tuple[Suspect, float]]:
         """Suspects that come closer to the result than `most`, the closest first; ties as they come."""

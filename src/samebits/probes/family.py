@@ -50,7 +50,8 @@ def find_family(interview: Interview) -> ImpulseResponse:
     rows = np.empty((terms.groups * terms.rows, terms.count))
     formats = [find_format(n) for n in (interview.problem.dtype, interview.problem.out)]
     steps = 2 ** (min(_SIGNIFICANT, *(f.precision for f in formats)) - 1)
-    # Eight bits hold neither so many bits nor so many exponents: then, what they hold without subnormals.
+    # Eight bits hold neither so many bits nor so many exponents; of what they hold without subnormals float32 has
+    # exact transforms, so that those may pass for direct.
     narrow = [f for f in formats if f.width_bits <= 8]
     least = max(_EXPONENTS[0], *(f.smallest_normal_exponent for f in narrow)) if narrow else _EXPONENTS[0]
     most = min(_EXPONENTS[1], *(f.exponent_bias for f in narrow)) if narrow else _EXPONENTS[1]

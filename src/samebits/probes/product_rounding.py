@@ -6,6 +6,7 @@ All four answers are computed from float64 values in which float32 products are 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,10 +20,11 @@ from samebits.formats.scalar import NEAREST_EVEN, round_to_format
 from samebits.probes.interview import Interview
 
 Product = Literal["fused", "fused_reversed", "rounded", "exact"]
+_WAYS: tuple[Product, ...] = ("fused", "fused_reversed", "rounded", "exact")
 _SEED = 11
 _MOST_COMPARED = 256
 _MOST_ROUNDS = 12
-_LARGEST_SUM = 8.0
+_SMALLEST_SUM, _LARGEST_SUM = 2.0, 8.0
 
 
 @dataclass(frozen=True)
@@ -38,20 +40,30 @@ Roundings = tuple[tuple[str, str] | None, tuple[str, str] | None]
 
 
 def _draw(
-    random: np.random.Generator, shape: tuple[int, ...], rounding: tuple[str, str] | None, dtype: np.dtype
+    random: np.random.Generator,
+    shape: tuple[int, ...],
+    rounding: tuple[str, str] | None,
+    dtype: np.dtype,
+    scale: float = 1.0,
 ) -> np.ndarray:
-    """Values in 1 ... 2 of a dtype that an operand's rounding leaves as they are."""
+    """Values in 1 ... 2, times a power of two, of a dtype that an operand's rounding leaves as they are."""
     values = random.uniform(1.0, 2.0, shape).astype(dtype).astype(np.float64)
     if rounding:
         values = round_array_to_format(values, find_format(rounding[0]), rounding[1])
-    return values.astype(dtype)
+    return (values * scale).astype(dtype)
 
 
-def _find_scale(interview: Interview) -> np.floating:
-    """A power of two that keeps sums of two products of such values below a clip's upper bound."""
+def _find_scale(interview: Interview) -> float | None:
+    """A power of two that keeps sums of two products of such values between a clip's bounds; None if there is none."""
     then = interview.problem.then
-    high = then.high if then is not None and then.high > 0 else np.inf
-    return interview.dtype.type(1.0 if high >= _LARGEST_SUM else 2.0 ** np.floor(np.log2(high / _LARGEST_SUM)))
+    if then is None or then.high >= _LARGEST_SUM:
+        scale = 1.0
+    elif then.high <= 0:
+        return None
+    else:
+        scale = 2.0 ** (math.frexp(then.high)[1] - 1 - round(math.log2(_LARGEST_SUM)))
+    least = max(find_format(n).smallest_normal_exponent for n in (interview.problem.dtype, interview.problem.out))
+    return scale if scale >= 2.0**least and (then is None or then.low <= _SMALLEST_SUM * scale) else None
 
 
 def find_product_rounding(
@@ -68,19 +80,21 @@ def find_product_rounding(
     product is added unrounded to the rounded first; `fused_reversed`: the other way round; `rounded`: both rounded;
     `exact`: neither. Values are such that the operands' own roundings change nothing. Raises EngineFailure.
     """
-    terms = interview.terms
+    terms, scale = interview.terms, _find_scale(interview)
+    if scale is None:
+        return ProductRounding(_WAYS, 0)
     random = np.random.default_rng(_SEED)
     operands = interview.make_operands()
     source = operands[terms.source_operand]
     source[...] = _draw(random, source.shape, roundings[0], source.dtype)
     view = interview.view_rows(operands)
     rows = np.zeros((terms.groups * terms.rows, terms.count), interview.dtype)
-    rows[:, pair] = _draw(random, (len(rows), 2), roundings[1], rows.dtype) * _find_scale(interview)
+    rows[:, pair] = _draw(random, (len(rows), 2), roundings[1], rows.dtype, scale)
     view[...] = rows.reshape(view.shape)
     answers = interview.ask_by_row(operands)
     chosen = [(r, p) for p in positions for r in range(len(rows))]
     random.shuffle(chosen)
-    possible: set[Product] = {"fused", "fused_reversed", "rounded", "exact"}
+    possible: set[Product] = set(_WAYS)
     compared = chosen[:_MOST_COMPARED]
     sources = terms.view_source(source).astype(np.float64)
     places = np.prod(terms.outputs, dtype=np.int64)
@@ -95,9 +109,7 @@ def find_product_rounding(
         possible &= {name for name, value in expected.items() if value == answers[r, p]}
         if not possible:
             break
-    return ProductRounding(
-        tuple(n for n in ("fused", "fused_reversed", "rounded", "exact") if n in possible), len(compared)
-    )
+    return ProductRounding(tuple(n for n in _WAYS if n in possible), len(compared))
 
 
 def find_term_products(
@@ -116,6 +128,9 @@ def find_term_products(
     chance about every second time, so pairs that are still open are asked again with other values. Pairs that no single
     way explains, or that no position has, are left out.
     """
+    scale = _find_scale(interview)
+    if scale is None:
+        return {}
     ways: dict[tuple[int, int], set[Product]] = {pair: {"fused", "rounded"} for pair in pairs}
     for pair in starting:
         ways[pair].add("fused_reversed")
@@ -124,7 +139,7 @@ def find_term_products(
         undecided = [pair for pair in pairs if len(ways[pair]) > 1]
         for start in range(0, len(undecided), len(rows)):
             part = dict(zip(undecided[start : start + len(rows)], rows.tolist(), strict=False))
-            for pair, seen in _ask_products(interview, part, positions, random, accumulator, roundings):
+            for pair, seen in _ask_products(interview, part, positions, random, accumulator, roundings, scale):
                 ways[pair] &= seen
     return {pair: next(iter(left)) for pair, left in ways.items() if len(left) == 1}
 
@@ -136,6 +151,7 @@ def _ask_products(
     random: np.random.Generator,
     accumulator: str,
     roundings: Roundings,
+    scale: float,
 ) -> Iterator[tuple[tuple[int, int], set[Product]]]:
     """One call: of every pair and position that has both its terms, the ways that give the answer."""
     terms = interview.terms
@@ -145,7 +161,7 @@ def _ask_products(
     source = operands[terms.source_operand]
     source[...] = _draw(random, source.shape, roundings[0], source.dtype)
     values = np.zeros((terms.groups * terms.rows, terms.count), interview.dtype)
-    drawn = _draw(random, (len(row_of_pair), 2), roundings[1], interview.dtype) * _find_scale(interview)
+    drawn = _draw(random, (len(row_of_pair), 2), roundings[1], interview.dtype, scale)
     for (pair, row), two in zip(row_of_pair.items(), drawn, strict=True):
         values[row, list(pair)] = two
     view = interview.view_rows(operands)

@@ -92,8 +92,10 @@ class Subtree:
         for part in np.split(others[order], changes) if len(others) else []:
             junction: list[Subtree] = []
             part = np.sort(part)
-            # Where all others meet before the lowest joins them, the sum may well begin with the highest.
-            members = np.roll(part, 1) if len(part) == len(others) else part
+            # Where all others meet before the lowest joins them, the sum may well begin with the highest; if not with
+            # that either, the next lowest is asked, for what joins last may be anything.
+            descends = len(part) == len(others) and self.pivot < part[0]
+            members = np.roll(part, 1) if descends else part
             subtree = Subtree(members, self.pivot, junction, part)
             junction.append(subtree)
             self.chain.append(junction)

@@ -25,9 +25,9 @@ KINDS: tuple[Kind, ...] = (
 DIRECTIONS: tuple[Direction, ...] = ("forward", "grad_input", "grad_weight")
 # Operand formats; results may be any of these too.
 DTYPES = ("float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
-# Sizes beyond this cannot be indexed by a signed 64-bit offset with room for arithmetic.
 # Names of the spatial axes by their number.
 SPATIAL_AXES = {1: ("w",), 2: ("h", "w"), 3: ("d", "h", "w")}
+# Sizes beyond this cannot be indexed by a signed 64-bit offset with room for arithmetic.
 LARGEST_SIZE = 2**40
 
 
@@ -42,6 +42,9 @@ class Epilogue:
     def __post_init__(self) -> None:
         if self.name == "clip" and not self.low <= self.high:
             raise ProblemShapeError(f"then=clip needs low <= high, not clip({self.low:g},{self.high:g})")
+        # Bounds of zero have no sign: the text has none, and maxima of zeros have either.
+        object.__setattr__(self, "low", self.low + 0.0)
+        object.__setattr__(self, "high", self.high + 0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,19 +103,19 @@ def expand_order(order: Order, axis_names: Sequence[str], axis_sizes: Sequence[i
     if isinstance(order, TreeOrder):
         _check_tree(order.tree, int(np.prod(axis_sizes, dtype=np.int64)))
         return order.tree
-    return _expand_keys(order, tuple(axis_names), tuple(axis_sizes))
+    return _expand_keys(order.levels, tuple(axis_names), tuple(axis_sizes))
 
 
 # Recipes that are tried one after the other often share their order; trees of long sums are large.
 @functools.lru_cache(maxsize=4)
-def _expand_keys(order: KeyedOrder, axis_names: tuple[str, ...], axis_sizes: tuple[int, ...]) -> Item:
+def _expand_keys(levels: tuple[Level, ...], axis_names: tuple[str, ...], axis_sizes: tuple[int, ...]) -> Item:
     count = int(np.prod(axis_sizes, dtype=np.int64))
     index = dict(zip(axis_names, np.unravel_index(np.arange(count), axis_sizes), strict=True))
     index[EVERY_AXIS] = np.arange(count)
-    columns = [[_rank(key, index) for key in level.keys] for level in order.levels]
+    columns = [[_rank(key, index) for key in level.keys] for level in levels]
     every = [c for level in columns for c in level]
     sequence = np.lexsort([np.arange(count), *every[::-1]])
-    return _build(order.levels, columns, sequence)
+    return _build(levels, columns, sequence)
 
 
 def list_carried_formats(order: Order) -> set[str]:
