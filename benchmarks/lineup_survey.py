@@ -21,8 +21,13 @@ from samebits.diagnosis.explanation import explain_case
 from samebits.problems import format_problem
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from pages import write_page
+
 from planted_cases import HEALTHY, MECHANISMS, PROBLEMS, Planted, make_case
 from planted_faults import Skip
+
+ABOUT = """Each case is a recorded result by emulation, with a random order of addition (tests/planted_cases.py); one
+in three is healthy. `make lineup` asks `explain` about all of them and writes this page."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ def main() -> int:
                 print("".join(f"{a.mechanism}: {a.shown}\n" for a in wrong), end="", flush=True)
             if options.write:
                 # Long runs may be stopped: what is done so far is kept.
-                options.write.write_text(tabulate(answers))
+                write_page(options.write, "The line-up on planted and healthy cases", ABOUT, tabulate(answers))
     print(tabulate(answers), end="")
     return 0
 

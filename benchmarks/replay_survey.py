@@ -15,6 +15,8 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pages import write_page
+
 from samebits.errors import EngineFailure, EngineUnsupported, SamebitsError
 from samebits.probes.interview import Interview
 from samebits.problems import Problem, format_problem
@@ -24,6 +26,10 @@ from samebits.recipes import format_recipe
 from samebits.registry import open_runner
 from samebits.runner import Runner
 
+ABOUT = """For each pair of an engine and a problem the recipe is found by probing and then executed on random normal
+data, borders included; a pair counts if every output has the engine's bits (large problems: a sample of whole
+positions). Each has 60 s in the engine and a minute of refining. `make replay` runs all problems on all five engines
+and writes this page; that takes hours."""
 ENGINES = ("onnxruntime", "torch", "tensorflow", "jax", "openvino:INFERENCE_PRECISION_HINT=f32")
 
 
@@ -143,7 +149,7 @@ def main() -> int:
     tables = report(pairs)
     print(tables)
     if options.write:
-        options.write.write_text(tables)
+        write_page(options.write, "Recipes replayed: engines on the catalog", ABOUT, tables)
     return 0
 
 

@@ -25,12 +25,18 @@ from samebits.problems.problem import Epilogue
 from samebits.recipes import parse_recipe
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from pages import write_page
+
 from planted_cases import CLIP6, MECHANISMS, RELU
 from planted_faults import Operands, compute
 
 Made = tuple[Problem, Operands, dict[str, np.ndarray]]
 Maker = Callable[[Problem, np.random.Generator], Made]
 ROOT = Path(__file__).parent.parent
+
+ABOUT = """Layers like those of public reports, with what the report's thread establishes (E) or suggests (G) as the
+cause planted in them; what `explain` says of the result, and how sure. They are constructions of ours, not the
+reporters' data. `make reports` writes this page."""
 
 
 @dataclass(frozen=True)
@@ -402,7 +408,7 @@ def main() -> int:
     ]
     print("\n".join(lines))
     if options.write:
-        options.write.write_text("\n".join(lines) + "\n")
+        write_page(options.write, "Public reports re-enacted", ABOUT, "\n".join(lines))
     return 0
 
 
