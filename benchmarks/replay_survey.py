@@ -29,7 +29,7 @@ from samebits.runner import Runner
 ABOUT = """For each pair of an engine and a problem the recipe is found by probing and then executed on random normal
 data, borders included; a pair counts if every output has the engine's bits (large problems: a sample of whole
 positions). Each has 60 s in the engine and a minute of refining. `make replay` runs all problems on all five engines
-and writes this page; that takes hours."""
+and writes this page. Where an engine computes another function (known_deviations/) no recipe can give its bits."""
 ENGINES = ("onnxruntime", "torch", "tensorflow", "jax", "openvino:INFERENCE_PRECISION_HINT=f32")
 
 
@@ -73,7 +73,7 @@ def examine(runner: Runner, name: str, problem: Problem) -> Pair:
     pair.order_calls, pair.order_time_s = found.order_calls, found.order_time_s
     pair.orders = len(found.recipe.orders) if found.recipe else 0
     pair.recipe = format_recipe(found.recipe)[:300] if found.recipe else ""
-    pair.says = "; ".join(e.says for e in found.evidence)[:300]
+    pair.says = "; ".join(dict.fromkeys(e.says for e in found.evidence))[:300]
     pair.outcome = "replayed" if found.matched == 1.0 else "missed"
     return pair
 
@@ -149,7 +149,8 @@ def main() -> int:
     tables = report(pairs)
     print(tables)
     if options.write:
-        write_page(options.write, "Recipes replayed: engines on the catalog", ABOUT, tables)
+        part = f" This run: every {options.every}. problem." if options.every > 1 else ""
+        write_page(options.write, "Recipes replayed: engines on the catalog", ABOUT + part, tables)
     return 0
 
 
