@@ -77,6 +77,19 @@ def test_outputs_in_different_places_use_their_own_order_product_and_bias():
         assert emulate_output(problem, recipe, operands, index) == result[index]
 
 
+def test_outputs_that_nobody_wants_are_not_computed():
+    problem = parse_problem_text("conv2d x=1x4x40x40 w=8x4x3x3 padding=1 dtype=float32")
+    operands = make_normal(problem)
+    recipe = parse_recipe("direct acc=float16")
+    wanted = np.zeros(problem.out_shape, bool)
+    wanted[0, 3, 0, 5] = True
+    whole, some = emulate(problem, recipe, operands), emulate(problem, recipe, operands, wanted=wanted)
+    assert some[wanted] == whole[wanted]
+    # Computed are rows times positions that share a pattern of terms, no more.
+    assert not some[:, :3].any()
+    assert not some[:, :, 1:].any()
+
+
 def test_a_bias_after_some_terms_joins_the_running_sum_there():
     problem = parse_problem_text("conv2d x=1x4x4x4 w=2x4x3x3 padding=1 bias")
     recipe = parse_recipe("direct order=c/2|kh,kw,c bias=after/18")

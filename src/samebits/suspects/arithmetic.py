@@ -160,15 +160,24 @@ def _parse(problem: Problem, text: str) -> Recipe | None:
 def _emulate(study: Study, sample: Sample, recipe: Recipe) -> Floats | None:
     try:
         if recipe.algorithm is not None:
-            if study.problem.multiply_adds > _MOST_TRANSFORMED:
-                return None
-            key = format_recipe(recipe)
-            if key not in study.cache:
-                study.cache[key] = emulate(study.problem, recipe, study.operands)
-            return sample.pick(study.cache[key]).astype(np.float64)
+            return _transform(study, sample, recipe) if study.problem.multiply_adds <= _MOST_TRANSFORMED else None
         return sample.pick(emulate(study.problem, recipe, study.operands, wanted=sample.mark())).astype(np.float64)
     except RecipeError:
         return None
+
+
+def _transform(study: Study, sample: Sample, recipe: Recipe) -> Floats:
+    """A transform knows no single outputs, but single output channels: those of the sample."""
+    problem, operands, rows = study.problem, dict(study.operands), sample.rows
+    key = format_recipe(recipe)
+    if problem.direction == "forward" and not problem.is_transposed and problem.groups == 1:
+        operands |= {n: operands[n][rows] for n in ("w", "bias") if n in operands}
+        problem = replace(problem, w=operands["w"].shape)
+        sample = replace(sample, terms=find_terms(problem), rows=np.arange(len(rows)))
+        key += rows.tobytes().hex()
+    if key not in study.cache:
+        study.cache[key] = emulate(problem, recipe, operands)
+    return sample.pick(study.cache[key]).astype(np.float64)
 
 
 def _plain_orders(problem: Problem) -> list[str]:
