@@ -77,7 +77,7 @@ def sum_products(
     executor = _Executor(problem, recipe, terms, machine, weights, source, bias, terms.view_result(result))
     executor.run(skips, wanted, progress)
     if not skips and recipe.padding == "skipped" and _can_underflow(machine, recipe.flush.results, weights, source):
-        zeros = result == 0
+        zeros = result == 0 if wanted is None else (result == 0) & wanted
         if zeros.any() and not terms.patterns[1].all():
             # A sum that underflowed to -0 would become +0 by the zero products of padding.
             executor.run(True, zeros, None)
