@@ -189,7 +189,13 @@ def _has_child(process_id):
 def test_an_interrupt_is_one_line_and_leaves_no_worker():
     command = [sys.executable, "-m", "samebits", "compare", TEXT, "--on", "tensorflow"]
     process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # Whoever runs the tests in the background of a script has them ignore interrupts, and so their children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     # Its worker imports for seconds; before there is one, the command itself may still be importing.
     deadline = time.monotonic() + 60
