@@ -149,7 +149,7 @@ def main() -> int:
     tables = report(pairs)
     print(tables)
     if options.write:
-        part = f" This run: every {options.every}. problem." if options.every > 1 else ""
+        part = f" This run: one problem in {options.every}." if options.every > 1 else ""
         write_page(options.write, "Recipes replayed: engines on the catalog", ABOUT + part, tables)
     return 0
 

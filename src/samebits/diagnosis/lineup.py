@@ -7,6 +7,7 @@ No tolerance is involved in the choice; what is chosen is then held against ever
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -106,7 +107,7 @@ class LineUp:
         declared = self._measure(sample, sample.pick(self.study.truth).astype(np.float64))
         within = self.distances.within_bound
         most = (_EXPLAINS_WITHIN if within else _EXPLAINS) * declared
-        if within and len(self._list_telling()) < _FEWEST_TELLING:
+        if within and len(self._telling) < _FEWEST_TELLING:
             return None
         ranked = self._rank(suspects, sample, most)
         for suspect, distance in ranked[:_MOST_CHARGED]:
@@ -140,7 +141,8 @@ class LineUp:
         away = np.minimum(np.nan_to_num(away, nan=1.0, posinf=1.0), 1.0)
         return float(np.sqrt(np.mean(away**2)))
 
-    def _list_telling(self) -> Floats:
+    @functools.cached_property
+    def _telling(self) -> Floats:
         """The distances, in steps, of outputs that differ from the truth; of outputs that are alike, one.
 
         Where there are few of them a suspect may fit them by chance. A step is what one addition may be off by: the
@@ -158,7 +160,7 @@ class LineUp:
 
     def _count_bits(self) -> float:
         """How many bits a suspect must get right that the truth does not: log2(1 + its distance) for each output."""
-        return float(np.log2(1 + self._list_telling()).sum())
+        return float(np.log2(1 + self._telling).sum())
 
     def _rank(self, suspects: Iterable[Suspect], sample: Sample, most: float) -> list[tuple[Suspect, float]]:
         """Suspects that come closer to the result than `most`, the closest first; ties as they come."""

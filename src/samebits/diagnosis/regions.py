@@ -50,9 +50,8 @@ def explain_values(study: Study, distances: Distances) -> Explanation | None:
         values = " or ".join(f"{v:g}" for v in np.unique(at))
         says = f"turns NaN into {values}: its clip or relu returns the operand that is a number"
         return _found("wrong", "nan-semantics", says, f"{count:,} outputs, {where}; all others are within their bound")
-    read = [a.astype(np.float64) for a in study.operands.values()]
-    lost = np.isnan(truth[odd]).all() and np.isfinite(at).all()
-    if lost and fine and not all(np.isfinite(a).all() for a in read):
+    lost = fine and np.isnan(truth[odd]).all() and np.isfinite(at).all()
+    if lost and not all(np.isfinite(a.astype(np.float64)).all() for a in study.operands.values()):
         says = "loses NaN: returns numbers where the declared sum of these operands is NaN"
         return _found("wrong", None, says, f"{count:,} outputs, {where}")
     if np.isinf(truth[odd]).all() and np.isfinite(at).all() and fine:

@@ -53,8 +53,8 @@ def find_family(interview: Interview) -> ImpulseResponse:
     # Eight bits hold neither so many bits nor so many exponents; of what they hold without subnormals float32 has
     # exact transforms, so that those may pass for direct.
     narrow = [f for f in formats if f.width_bits <= 8]
-    least = max(_EXPONENTS[0], *(f.smallest_normal_exponent for f in narrow)) if narrow else _EXPONENTS[0]
-    most = min(_EXPONENTS[1], *(f.exponent_bias for f in narrow)) if narrow else _EXPONENTS[1]
+    least = max([_EXPONENTS[0], *(f.smallest_normal_exponent for f in narrow)])
+    most = min([_EXPONENTS[1], *(f.exponent_bias for f in narrow)])
     significands = 1 + random.integers(0, steps, rows.shape) / steps
     rows[...] = significands * np.exp2(random.integers(least, most, rows.shape))
     view = interview.view_rows(operands)

@@ -334,10 +334,11 @@ def _list_starts(tree: Item) -> set[tuple[int, int]]:
     """The first two items of every sum that begins with two terms."""
     if not isinstance(tree, Chain):
         return set()
-    starts = (
-        {(a, b) for a, b in [tree.items[:2]] if isinstance(a, int) and isinstance(b, int)} if tree.items[1:] else set()
-    )
-    return starts.union(*(_list_starts(part) for part in tree.items))
+    starts = set().union(*(_list_starts(part) for part in tree.items))
+    match tree.items[:2]:
+        case (int(a), int(b)):
+            starts.add((a, b))
+    return starts
 
 
 def _set_apart(tree: Item, terms: set[int], swapped: set[tuple[int, int]]) -> Item:
