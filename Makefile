@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test check bench survey replay lineup reports examples format clean
+.PHONY: help demo test check bench survey replay injected reports examples format clean
 
 help:
 	@echo "make demo    what samebits says of one convolution on the light engines"
@@ -13,8 +13,8 @@ help:
 	@echo "make check   ruff, pyright, import contracts"
 	@echo "make bench   timings: the truth over torch, emulators, the order probe over one pair per call"
 	@echo "make replay  every engine on every problem of the catalog: is its recipe found, are its bits replayed"
-	@echo "make lineup  thousands of planted and healthy results explained: what is said of what"
-	@echo "make reports public reports re-enacted and explained"
+	@echo "make injected  thousands of injected and fault-free results explained: what is said of what"
+	@echo "make reports public reports simulated and explained"
 	@echo "make survey  every engine on every problem of the catalog"
 
 $(VENV)/.light: pyproject.toml
@@ -52,8 +52,8 @@ survey: $(VENV)/.dev
 replay: $(VENV)/.dev
 	$(BIN)/python benchmarks/replay_survey.py --write docs/replay.md
 
-lineup: $(VENV)/.dev
-	$(BIN)/python benchmarks/lineup_survey.py --rounds 5 --write docs/lineup.md
+injected: $(VENV)/.dev
+	$(BIN)/python benchmarks/injected_survey.py --rounds 5 --write docs/injected.md
 
 reports: $(VENV)/.dev
 	$(BIN)/python benchmarks/reports_survey.py --write docs/reports.md

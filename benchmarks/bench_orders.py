@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from samebits.probes.interview import Interview
+from samebits.probes.session import ProbeSession
 from samebits.probes.summation_order import find_summation_orders
 from samebits.probes.tree_shape import join_parts
 from samebits.problems import parse_problem_text
@@ -22,17 +22,17 @@ MASK = 2.0**100
 RUNS = 3
 
 
-def reveal_one_sum(interview: Interview) -> Item:
+def reveal_one_sum(session: ProbeSession) -> Item:
     """FPRev's recursion (Xie et al., USENIX ATC 2025): a pivot against every other term, one pair to a call."""
-    terms = interview.terms
+    terms = session.terms
     position = int(np.prod(terms.outputs)) // 2 + terms.outputs[-1] // 2
 
     def count_inside(i: int, j: int) -> int:
-        operands = interview.make_operands()
-        values = np.ones(terms.count, interview.dtype)
+        operands = session.make_operands()
+        values = np.ones(terms.count, session.dtype)
         values[i], values[j] = MASK, -MASK
-        interview.view_rows(operands)[0, 0] = values.reshape(terms.depth, terms.volume)
-        return terms.count - int(interview.ask_by_row(operands)[0, position])
+        session.view_rows(operands)[0, 0] = values.reshape(terms.depth, terms.volume)
+        return terms.count - int(session.ask_by_row(operands)[0, position])
 
     def reveal(members: list[int]) -> Item:
         pivot, others = members[0], members[1:]
@@ -52,13 +52,13 @@ def main() -> None:
     results: dict[str, list[tuple[int, float]]] = {"one pair per call": [], "samebits": []}
     trees: list[Item] = []
     try:
-        find_summation_orders(Interview(runner, problem))
+        find_summation_orders(ProbeSession(runner, problem))
         for _ in range(RUNS):
             for name in results:
-                interview = Interview(runner, problem, most_calls=100_000, most_time_s=600)
+                session = ProbeSession(runner, problem, most_calls=100_000, most_time_s=600)
                 started = time.perf_counter()
-                tree = reveal_one_sum(interview) if name != "samebits" else find_summation_orders(interview).trees[0]
-                results[name].append((interview.calls, time.perf_counter() - started))
+                tree = reveal_one_sum(session) if name != "samebits" else find_summation_orders(session).trees[0]
+                results[name].append((session.calls, time.perf_counter() - started))
                 trees.append(tree)
     finally:
         runner.close()

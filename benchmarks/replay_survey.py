@@ -17,8 +17,8 @@ from pathlib import Path
 
 from pages import write_page
 
-from samebits.errors import EngineFailure, EngineUnsupported, SamebitsError
-from samebits.probes.interview import Interview
+from samebits.errors import EngineUnsupported
+from samebits.probes.session import ProbeSession
 from samebits.problems import Problem, format_problem
 from samebits.problems.catalog import catalog
 from samebits.profiles.recipe_search import search_recipe
@@ -59,22 +59,22 @@ def examine(runner: Runner, name: str, problem: Problem) -> Pair:
     text = format_problem(problem)
     pair = Pair(runner.text, name, text, problem.direction, problem.dtype, "failed")
     started = time.perf_counter()
-    interview = Interview(runner, problem, most_time_s=60.0)
-    try:
-        found = search_recipe(interview)
-    except EngineUnsupported as error:
-        pair.outcome, pair.says = "unsupported", str(error)
+    session = ProbeSession(runner, problem, most_time_s=60.0)
+    found = search_recipe(session)
+    if isinstance(found.stopped, EngineUnsupported):
+        pair.outcome, pair.says = "unsupported", str(found.stopped)
         return pair
-    except (EngineFailure, SamebitsError) as error:
-        pair.says = f"{type(error).__name__}: {error}"
+    if found.stopped is not None:
+        pair.says = f"{type(found.stopped).__name__}: {found.stopped}"
         return pair
     pair.time_s = time.perf_counter() - started
-    pair.matched, pair.outputs, pair.calls = found.matched, found.compared, interview.calls
-    pair.order_calls, pair.order_time_s = found.order_calls, found.order_time_s
+    pair.matched, pair.outputs, pair.calls = found.chosen.matched, found.chosen.compared, session.calls
+    if found.order:
+        pair.order_calls, pair.order_time_s = found.order.calls, found.order.time_s
     pair.orders = len(found.recipe.orders) if found.recipe else 0
     pair.recipe = format_recipe(found.recipe)[:300] if found.recipe else ""
-    pair.says = "; ".join(dict.fromkeys(e.says for e in found.evidence))[:300]
-    pair.outcome = "replayed" if found.matched == 1.0 else "missed"
+    pair.says = "; ".join(dict.fromkeys(found.notes))[:300]
+    pair.outcome = "replayed" if found.chosen.is_whole else "missed"
     return pair
 
 

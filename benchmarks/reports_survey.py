@@ -1,7 +1,7 @@
 """Re-enacts public reports of mismatching convolutions and asks `explain` what they are.
 
 One row per report: where it stands, whether its cause is established there (E) or read from its numbers (G), what was
-re-enacted, and the answer. Shapes are the report's, or smaller where its own would only take longer. What no case can
+simulated, and the answer. Shapes are the report's, or smaller where its own would only take longer. What no case can
 hold is listed after the table.
 """
 
@@ -27,21 +27,21 @@ from samebits.recipes import parse_recipe
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from pages import write_page
 
-from planted_cases import CLIP6, MECHANISMS, RELU
-from planted_faults import Operands, compute
+from injected_cases import CLIP6, MECHANISMS, RELU
+from injected_faults import Operands, compute
 
 Made = tuple[Problem, Operands, dict[str, np.ndarray]]
 Maker = Callable[[Problem, np.random.Generator], Made]
 ROOT = Path(__file__).parent.parent
 
 ABOUT = """Layers like those of public reports, with what the report's thread establishes (E) or suggests (G) as the
-cause planted in them; what `explain` says of the result, and how sure. They are constructions of ours, not the
+cause injected in them; what `explain` says of the result, and how sure. They are constructions of ours, not the
 reporters' data. `make reports` writes this page."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """A report, and how it is re-enacted. `causes`: the established one, and names that say the same."""
+    """A report, and how it is simulated. `causes`: the established one, and names that say the same."""
 
     source: str
     established: bool
@@ -50,8 +50,8 @@ class Report:
     make: Maker | None = None
 
 
-def planted(mechanism: str, maker: Callable[[Problem, int], Operands] = make_normal) -> Maker:
-    """A mechanism of the planted cases on the report's problem."""
+def injected(mechanism: str, maker: Callable[[Problem, int], Operands] = make_normal) -> Maker:
+    """A mechanism of the injected cases on the report's problem."""
 
     def make(problem: Problem, rng: np.random.Generator) -> Made:
         problem, operands, result = MECHANISMS[mechanism][0](problem, maker(problem, 5), rng)
@@ -70,7 +70,7 @@ def recipe(text: str, data: Callable[[Problem], Operands] = make_normal) -> Make
     return make
 
 
-def healthy(*texts: str, data: Callable[[Problem], Operands] = make_normal, names: str = "ab") -> Maker:
+def fault_free(*texts: str, data: Callable[[Problem], Operands] = make_normal, names: str = "ab") -> Maker:
     """Two correct ways to add."""
 
     def make(problem: Problem, rng: np.random.Generator) -> Made:
@@ -83,7 +83,7 @@ def healthy(*texts: str, data: Callable[[Problem], Operands] = make_normal, name
 
 
 def altered(change: Callable[[np.ndarray, np.random.Generator], np.ndarray]) -> Maker:
-    """A healthy result, then changed."""
+    """A fault-free result, then changed."""
 
     def make(problem: Problem, rng: np.random.Generator) -> Made:
         operands = make_normal(problem, 5)
@@ -264,17 +264,17 @@ YES, NO = True, False
 _TWO = ("direct order=c,kh,kw", "direct order=kh,kw,c product=rounded")
 
 REPORTS = (
-    Report("pytorch/pytorch#70589", NO, (ORDER,), "conv2d x=8x3x32x32 w=16x3x3x3 padding=1", healthy(*_TWO)),
-    Report("jax-ml/jax#9102", NO, (ORDER,), "conv2d x=2x1x28x28 w=32x1x3x3 padding=same_upper", healthy(*_TWO)),
+    Report("pytorch/pytorch#70589", NO, (ORDER,), "conv2d x=8x3x32x32 w=16x3x3x3 padding=1", fault_free(*_TWO)),
+    Report("jax-ml/jax#9102", NO, (ORDER,), "conv2d x=2x1x28x28 w=32x1x3x3 padding=same_upper", fault_free(*_TWO)),
     Report("tensorflow/tensorflow#19200", NO, (WINO, ORDER), LAYER, recipe("winograd(4)", _integers)),
-    Report("tensorflow/tensorflow#117663", NO, ("ill-conditioned", ORDER), "conv2d x=1x8x30x30 w=8x8x5x5 padding=2", healthy(*_TWO)),
+    Report("tensorflow/tensorflow#117663", NO, ("ill-conditioned", ORDER), "conv2d x=1x8x30x30 w=8x8x5x5 padding=2", fault_free(*_TWO)),
     Report("pytorch/pytorch#107514", YES, (TF32,), LAYER, recipe("direct x=tf32 w=tf32 order=k/37|k")),
     Report("NVIDIA/TensorRT#4492", YES, (TF32,), "conv2d x=1x3x64x64 w=32x3x7x7 stride=2 padding=3 bias", recipe("direct x=tf32 w=tf32 order=kh,kw,c")),
     Report("IBM/aihwkit#766", YES, (TF32,), "conv3d x=1x4x9x9x9 w=8x4x3x3x3 bias", recipe("direct x=tf32 w=tf32")),
     Report("pytorch/pytorch#60451", YES, (TF32,), "conv3d x=1x8x8x8x8 w=8x8x3x3x3 padding=1", recipe("direct x=tf32 w=tf32 order=k/29|k")),
     Report("pytorch/pytorch#175952", NO, (TF32,), "conv2d x=1x3x64x64 w=16x3x3x3 stride=2 padding=1", recipe("direct x=tf32 w=tf32 order=k/37|k")),
     Report("PaddlePaddle/Paddle#67354", NO, (TF32,), "conv2d x=1x64x5x5 w=64x64x3x3 padding=1", recipe("direct x=tf32 w=tf32 order=k/37|k")),
-    Report("tensorflow/tensorflow#58047", NO, (ORDER, "identical"), "conv2d x=1x16x7x7 w=16x16x1x1", healthy(*_TWO)),
+    Report("tensorflow/tensorflow#58047", NO, (ORDER, "identical"), "conv2d x=1x16x7x7 w=16x16x1x1", fault_free(*_TWO)),
     Report("jax-ml/jax#9973", YES, (TF32,), "conv1d x=1x2x2 w=2x2x1", recipe("direct x=bfloat16 w=bfloat16")),
     Report("apple/coremltools#1809", YES, (TF32,), "conv2d x=1x3x64x64 w=128x3x3x3", recipe("direct x=float16 w=float16 via=float16")),
     Report("stackoverflow: is my fp16 convolution fp16", YES, (NARROW, OVER), "conv2d x=1x1x1x4 w=1x1x1x2 dtype=float16", recipe("direct acc=float16 product=float16", _largest)),
@@ -285,7 +285,7 @@ REPORTS = (
     Report("pytorch/pytorch#83863", YES, (NARROW,), "conv1d x=1x1024x4 w=8x1024x1 dtype=bfloat16", recipe("direct acc=bfloat16", _ones)),
     Report("Tencent/ncnn PR#2698", YES, (NARROW, OVER), "conv2d x=1x4x256x256 w=4x1x256x256 groups=4 dtype=float16", recipe("direct acc=float16", _large(60))),
     Report("apple/coremltools#2625", YES, (NARROW,), "conv2d x=1x96x14x14 w=24x96x1x1 bias dtype=float16", recipe("direct acc=float16")),
-    Report("ROCm/MIOpen#2496", YES, (OVER,), "conv2d x=5x1x3x3 w=1x1x1x1 dtype=float16", planted("saturation", lambda p, s: _large(200)(p))),
+    Report("ROCm/MIOpen#2496", YES, (OVER,), "conv2d x=5x1x3x3 w=1x1x1x1 dtype=float16", injected("saturation", lambda p, s: _large(200)(p))),
     Report("apple/coremltools#2110", YES, (OVER,), "conv2d x=1x64x12x12 w=16x64x3x3 dtype=float16", recipe("direct acc=float16", _large(2e4))),
     Report("ROCm/AMDMIGraphX#850", NO, (OVER,), "conv2d x=1x256x8x8 w=16x256x1x1 dtype=float16", recipe("direct acc=float16", _overflowing)),
     Report("Tencent/ncnn#5313", NO, (OVER,), "conv1d x=1x80x50 w=32x80x3 dtype=float16", recipe("direct acc=float16", _overflowing)),
@@ -323,7 +323,7 @@ REPORTS = (
     Report("pytorch/pytorch#82921", YES, (SHAPE,), "conv1d x=2x8x40 w=8x8x3 stride=2", altered(_other((ALL, ALL, slice(16, None))))),
     Report("ROCm/MIOpen#77", YES, (SHAPE,), "conv2d.grad_weight x=2x2x50x55 w=4x2x3x3", altered(_other((ALL, ALL, ALL, slice(2, 3))))),
     Report("modular/modular#6129", NO, (SHAPE,), "conv1d x=1x64x40 w=64x4x16 groups=16", altered(_other((ALL, slice(4, None))))),
-    Report("microsoft/onnxruntime#18992", NO, (SHAPE, "dropped-attribute", "fusion"), "conv2d x=1x1x8x8 w=1x1x1x1 bias dtype=float16", planted("bias doubled")),
+    Report("microsoft/onnxruntime#18992", NO, (SHAPE, "dropped-attribute", "fusion"), "conv2d x=1x1x8x8 w=1x1x1x1 bias dtype=float16", injected("bias doubled")),
     Report("openxla/xla#49123", NO, (SHAPE,), "conv2d x=1x4x9x9 w=4x2x1x1 groups=2", altered(_other((ALL, slice(3, None))))),
     Report("pytorch/pytorch#87354", NO, (INDEX, SHAPE), "conv3d x=1x4x8x9x9 w=2x4x1x1x1", altered(_zero((ALL,)))),
     Report("pytorch/pytorch#84488", NO, (INDEX,), "conv3d x=1x4x8x12x12 w=8x4x1x1x1 bias", altered(_from(0.7))),
@@ -336,26 +336,26 @@ REPORTS = (
     Report("uxlfoundation/oneDNN#5717", YES, (MEMORY,), "conv1d x=1x40x33 w=16x40x1 dtype=bfloat16", altered(_other((ALL, ALL, slice(32, None)), np.nan))),
     Report("pytorch/pytorch#109985", NO, (MEMORY,), "conv2d x=1x4x12x12 w=4x4x3x3", altered(_other((ALL, slice(3)), np.nan))),
     Report("microsoft/onnxruntime#26669", NO, (MEMORY,), "conv2d x=1x8x16x16 w=8x8x3x3 padding=1", altered(_other((ALL, ALL, slice(14, None)), np.inf))),
-    Report("pytorch/pytorch#2778", YES, ("nondeterminism",), "conv2d.grad_weight x=8x8x14x14 w=8x8x3x3", healthy("direct order=n,oh,ow", "direct order=k%4|k", names="runs")),
-    Report("tensorflow/tensorflow#12871", YES, ("nondeterminism",), "conv2d.grad_weight x=8x8x14x14 w=8x8x3x3 padding=1", healthy("direct order=n|oh,ow", "direct order=k%8|k", names="runs")),
-    Report("PaddlePaddle/Paddle#10266", YES, ("nondeterminism",), "conv2d.grad_input x=4x8x14x14 w=8x8x3x3", healthy("direct", "direct order=kh,kw,c", names="runs")),
-    Report("pytorch/pytorch#3614", NO, ("nondeterminism",), LAYER, healthy(*_TWO, names="runs")),
-    Report("NVIDIA/TensorRT#3938, the clip guilty", NO, ("fusion",), "conv2d x=1x3x64x64 w=16x3x3x3 padding=1 bias", epilogue(CLIP6, RELU)),
-    Report("NVIDIA/TensorRT#3938, TF32 guilty", NO, (TF32,), "conv2d x=1x3x64x64 w=16x3x3x3 padding=1 bias then=clip(0,6)", recipe("direct x=tf32 w=tf32 order=k/37|k")),
+    Report("pytorch/pytorch#2778", YES, ("nondeterminism",), "conv2d.grad_weight x=8x8x14x14 w=8x8x3x3", fault_free("direct order=n,oh,ow", "direct order=k%4|k", names="runs")),
+    Report("tensorflow/tensorflow#12871", YES, ("nondeterminism",), "conv2d.grad_weight x=8x8x14x14 w=8x8x3x3 padding=1", fault_free("direct order=n|oh,ow", "direct order=k%8|k", names="runs")),
+    Report("PaddlePaddle/Paddle#10266", YES, ("nondeterminism",), "conv2d.grad_input x=4x8x14x14 w=8x8x3x3", fault_free("direct", "direct order=kh,kw,c", names="runs")),
+    Report("pytorch/pytorch#3614", NO, ("nondeterminism",), LAYER, fault_free(*_TWO, names="runs")),
+    Report("NVIDIA/TensorRT#3938, the clip at fault", NO, ("fusion",), "conv2d x=1x3x64x64 w=16x3x3x3 padding=1 bias", epilogue(CLIP6, RELU)),
+    Report("NVIDIA/TensorRT#3938, TF32 at fault", NO, (TF32,), "conv2d x=1x3x64x64 w=16x3x3x3 padding=1 bias then=clip(0,6)", recipe("direct x=tf32 w=tf32 order=k/37|k")),
     Report("facebookarchive/C3D#420", YES, ("fusion",), "conv3d x=1x3x8x9x9 w=4x3x3x3x3", epilogue(RELU, None)),
-    Report("mindspore-ai/mindspore#381", NO, ("nan-semantics",), "conv2d x=1x3x12x12 w=4x3x3x3", planted("nan lost")),
-    Report("onnx/onnx#6002", YES, ("nan-semantics",), "conv2d x=1x4x12x12 w=4x4x1x1", planted("nan lost")),
+    Report("mindspore-ai/mindspore#381", NO, ("nan-semantics",), "conv2d x=1x3x12x12 w=4x3x3x3", injected("nan lost")),
+    Report("onnx/onnx#6002", YES, ("nan-semantics",), "conv2d x=1x4x12x12 w=4x4x1x1", injected("nan lost")),
     Report("Tencent/ncnn#1609", YES, ("fusion",), "conv2d x=1x3x12x12 w=4x3x3x3", epilogue(CLIP6, None)),
-    Report("apache/mxnet#19361", YES, ("subnormals",), "conv2d x=1x3x12x12 w=4x3x3x3", planted("flush")),
+    Report("apache/mxnet#19361", YES, ("subnormals",), "conv2d x=1x3x12x12 w=4x3x3x3", injected("flush")),
     Report("pytorch/pytorch#60179", YES, ("dropped-attribute", PAD), "conv2d x=1x4x14x14 w=4x4x3x3 padding=2x0", swapped_pads),
     Report("pytorch/pytorch#192212", YES, (VIEW,), "conv2d x=1x128x9x9 w=3x128x3x3", misread("w", lambda w: np.random.default_rng(1).standard_normal(w.shape).astype(w.dtype))),
-    Report("pytorch/pytorch#9326", NO, (ORDER,), LAYER, healthy("direct order=k/256|k", "direct order=pairs:k%4|k")),
+    Report("pytorch/pytorch#9326", NO, (ORDER,), LAYER, fault_free("direct order=k/256|k", "direct order=pairs:k%4|k")),
     Report("pytorch/pytorch#85694", NO, (VIEW,), "conv2d x=2x8x12x12 w=8x2x3x3 groups=4 padding=1 bias", bias_view),
     Report("ROCm/rocm-libraries#3339", YES, (SHAPE, INDEX), "conv2d x=2x8x24x24 w=16x8x3x3 padding=1", altered(_other((ALL, ALL, slice(16, None))))),
     Report("pytorch/pytorch#49268", NO, (MEMORY,), "conv2d x=4x3x24x24 w=16x3x3x3 padding=1", altered(_other((ALL, slice(12, None)), 1e28))),
     Report("pytorch/pytorch#12484", NO, (MEMORY,), "conv1d x=2x8x40 w=8x8x3", nan_weight),
     Report("NVIDIA/TensorRT#4400", NO, ("fusion",), LAYER, epilogue(None, RELU)),
-    Report("microsoft/onnxruntime#18959", NO, ("fusion",), "conv2d x=2x8x16x16 w=12x8x3x3 padding=1 bias", planted("affine")),
+    Report("microsoft/onnxruntime#18959", NO, ("fusion",), "conv2d x=2x8x16x16 w=12x8x3x3 padding=1 bias", injected("affine")),
     Report("Tencent/ncnn#517", YES, ("harness",), LAYER, misread("w", np.zeros_like)),
 )  # fmt: skip
 # Reports that could be emulated in principle, and why no case holds them.
@@ -406,10 +406,10 @@ def main() -> int:
         )
         print(f"{len(rows)} of {len(REPORTS)}", file=sys.stderr)
     lines = [
-        f"{len(REPORTS)} reports re-enacted; {agreed[0]} agree with the cause given there. Of {established[1]} whose cause is"
+        f"{len(REPORTS)} reports simulated; {agreed[0]} agree with the cause given there. Of {established[1]} whose cause is"
         f" established (E), {established[0]} agree ({100 * established[0] / established[1]:.1f} %).",
         "",
-        "| report | | re-enacted on | cause | explain says | agrees |",
+        "| report | | simulated on | cause | explain says | agrees |",
         "|---|---|---|---|---|---|",
         *rows,
         "",
@@ -423,7 +423,7 @@ def main() -> int:
     ]
     print("\n".join(lines))
     if options.write:
-        write_page(options.write, "Public reports re-enacted", ABOUT, "\n".join(lines))
+        write_page(options.write, "Public reports simulated", ABOUT, "\n".join(lines))
     return 0
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from samebits.diagnosis import compare
+from samebits.comparison import compare
 from samebits.findings import Comparison, Side
 from samebits.problems.catalog import catalog
 from samebits.registry import open_runner

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from samebits.cli import main as run_samebits
-from samebits.diagnosis import compare
-from samebits.engines.catalog import ENGINES
+from samebits.comparison import compare
+from samebits.engines.known_engines import ENGINES
 
 HERE = Path(__file__).parent
 LENGTHS = (7, 8, 9)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from samebits.cli.show_comparison import show_comparison
-from samebits.diagnosis import compare
-from samebits.engines.catalog import ENGINES
+from samebits.comparison import compare
+from samebits.engines.known_engines import ENGINES
+from samebits.reports.comparison_report import show_comparison
 
 ROOT = Path(__file__).parent.parent
 engines = [name for name, spec in ENGINES.items() if spec.find_version()]

@@ -13,7 +13,7 @@ from samebits.engines.engine import Engine, InForce
 class HealthyEngine(Engine):
     """Returns zeros of the right shape."""
 
-    name = "healthy"
+    name = "fault-free"
     settings = {}  # noqa: RUF012  (as in every engine; tests change nothing)
     variables = {}  # noqa: RUF012
 

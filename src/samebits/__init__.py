@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from samebits.version import VERSION
 
 if TYPE_CHECKING:
-    from samebits.diagnosis import compare, explain
+    from samebits.comparison import compare
+    from samebits.explanation import explain
     from samebits.problems import Problem, parse_problem_text
     from samebits.profiles import profile
     from samebits.truth import Truth, compute_truth
@@ -47,8 +48,8 @@ _HOMES = _FUNCTIONAL | {
     "parse_problem_text": "samebits.problems",
     "Truth": "samebits.truth",
     "compute_truth": "samebits.truth",
-    "compare": "samebits.diagnosis",
-    "explain": "samebits.diagnosis",
+    "compare": "samebits.comparison",
+    "explain": "samebits.explanation",
     "profile": "samebits.profiles",
 }
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from samebits.engines.catalog import ENGINES
+from samebits.engines.known_engines import ENGINES
 from samebits.errors import EngineUnsupported
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_exact

@@ -1,11 +1,11 @@
-"""The order probe: planted orders in every direction and format, orders that change from place to place, its cost."""
+"""The order probe: injected orders in every direction and format, orders that change from place to place, its cost."""
 
 import numpy as np
 import pytest
 
 from samebits.emulators import Emulator, emulate
 from samebits.errors import ProbeStopped
-from samebits.probes.interview import Interview
+from samebits.probes.session import ProbeSession
 from samebits.probes.summation_order import find_summation_orders
 from samebits.problems import parse_problem_text
 from samebits.recipes import expand_order, parse_recipe
@@ -32,13 +32,13 @@ class PerOne:
 
 def find(problem_text, recipe_text):
     problem = parse_problem_text(problem_text)
-    interview = Interview(Emulator(parse_recipe(recipe_text)), problem)
-    return interview, find_summation_orders(interview)
+    session = ProbeSession(Emulator(parse_recipe(recipe_text)), problem)
+    return session, find_summation_orders(session)
 
 
-def planted_tree(interview, recipe_text, number=0):
+def injected_tree(session, recipe_text, number=0):
     order = parse_recipe(recipe_text).orders[number]
-    return expand_order(order, interview.terms.axis_names, interview.terms.axis_sizes)
+    return expand_order(order, session.terms.axis_names, session.terms.axis_sizes)
 
 
 @pytest.mark.parametrize(
@@ -59,40 +59,40 @@ def planted_tree(interview, recipe_text, number=0):
         ("conv2d x=1x4x6x6 w=8x4x3x3 dtype=float64", "direct acc=float64 order=kw,kh,c"),
     ],
 )
-def test_a_planted_order_is_found_for_all_positions(problem, recipe):
-    interview, found = find(problem, recipe)
+def test_a_injected_order_is_found_for_all_positions(problem, recipe):
+    session, found = find(problem, recipe)
     assert not found.notes
     assert len(found.trees) == 1
     assert (found.places == 0).all()
-    assert canonical_tree(found.trees[0]) == canonical_tree(planted_tree(interview, recipe))
+    assert canonical_tree(found.trees[0]) == canonical_tree(injected_tree(session, recipe))
 
 
 def test_every_phase_of_a_strided_scatter_gets_its_part_of_the_order():
     recipe = "direct order=kh,kw|c"
-    interview, found = find("conv2d.grad_input x=2x8x9x9 w=6x4x3x3 stride=2 padding=1 groups=2", recipe)
-    tree = planted_tree(interview, recipe)
-    number, masks = interview.terms.phases
+    session, found = find("conv2d.grad_input x=2x8x9x9 w=6x4x3x3 stride=2 padding=1 groups=2", recipe)
+    tree = injected_tree(session, recipe)
+    number, masks = session.terms.phases
     for s, place in enumerate(found.places[0]):
-        exists = np.tile(masks[number[s]], interview.terms.depth)
+        exists = np.tile(masks[number[s]], session.terms.depth)
         assert canonical_tree(found.trees[place]) == canonical_tree(restrict_tree(tree, exists))
 
 
 def test_the_map_tells_positions_with_different_orders_apart():
     recipe = "direct order=c,kw;kw|c where=ow(0*8,1*4)"
-    interview, found = find("conv1d x=1x8x14 w=16x8x3", recipe)
+    session, found = find("conv1d x=1x8x14 w=16x8x3", recipe)
     assert len(found.trees) == 2
     for position, place in enumerate(found.places[0]):
-        wanted = planted_tree(interview, recipe, int(position >= 8))
+        wanted = injected_tree(session, recipe, int(position >= 8))
         assert canonical_tree(found.trees[place]) == canonical_tree(wanted)
 
 
 def test_rows_that_add_otherwise_do_not_confuse_the_others():
     recipe = "direct order=c,kh,kw;c|kh,kw where=c_out(0*13,1*3)"
-    interview, found = find("conv2d x=1x16x8x8 w=16x16x3x3 padding=1", recipe)
-    assert canonical_tree(found.trees[0]) == canonical_tree(planted_tree(interview, recipe, 0))
+    session, found = find("conv2d x=1x16x8x8 w=16x16x3x3 padding=1", recipe)
+    assert canonical_tree(found.trees[0]) == canonical_tree(injected_tree(session, recipe, 0))
 
 
-def test_a_sum_that_nothing_swallows_has_no_order_and_says_so():
+def test_a_sum_that_nothing_absorbs_has_no_order_and_says_so():
     _, found = find("conv1d x=1x8x14 w=16x8x3", "fft")
     assert (found.places < 0).all() or found.notes
 
@@ -101,10 +101,10 @@ def test_a_sum_that_nothing_swallows_has_no_order_and_says_so():
 def test_long_sums_in_one_chain_are_found_in_few_calls(order):
     problem = parse_problem_text("conv1d x=1x1500x1 w=4x1500x1 dtype=float32")
     runner = PerOne(f"direct order={order}")
-    found = find_summation_orders(Interview(runner, problem))
-    planted = expand_order(runner.recipe.orders[0], ("c", "kw"), (1500, 1))
+    found = find_summation_orders(ProbeSession(runner, problem))
+    injected = expand_order(runner.recipe.orders[0], ("c", "kw"), (1500, 1))
     # Which of the first two comes first is no question of masks.
-    assert canonical_tree(planted) in (found.trees[0], swap_first_pairs(found.trees[0]))
+    assert canonical_tree(injected) in (found.trees[0], swap_first_pairs(found.trees[0]))
     # One question for each pair with at most three pivots, four rows to a call.
     assert runner.calls < 3 * 1500 / 4 + 24
 
@@ -112,17 +112,17 @@ def test_long_sums_in_one_chain_are_found_in_few_calls(order):
 def test_no_more_calls_are_made_than_allowed():
     problem = parse_problem_text("conv2d x=1x64x8x8 w=2x64x3x3")
     runner = PerOne("direct")
-    interview = Interview(runner, problem, most_calls=20)
-    found = find_summation_orders(interview)
+    session = ProbeSession(runner, problem, most_calls=20)
+    found = find_summation_orders(session)
     assert runner.calls <= 20
     assert found.notes
     with pytest.raises(ProbeStopped):
-        interview.ask(interview.make_operands())
+        session.ask(session.make_operands())
 
 
 @pytest.mark.parametrize(("channels", "order"), [(64, "c/16|kh,kw,c"), (64, "c,kh,kw"), (512, "kh,kw,c")])
 def test_64_rows_or_more_answer_within_24_calls(channels, order):
     problem = parse_problem_text(f"conv2d x=1x{channels}x7x7 w={channels}x{channels}x3x3 padding=1")
-    interview = Interview(Emulator(parse_recipe(f"direct order={order}")), problem)
-    assert len(find_summation_orders(interview).trees) == 1
-    assert interview.calls <= 24
+    session = ProbeSession(Emulator(parse_recipe(f"direct order={order}")), problem)
+    assert len(find_summation_orders(session).trees) == 1
+    assert session.calls <= 24

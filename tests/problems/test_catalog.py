@@ -9,7 +9,7 @@ import pytest
 from samebits.errors import ProblemTextError
 from samebits.problems.catalog import catalog, find
 from samebits.problems.problem import DIRECTIONS, DTYPES, KINDS, Problem
-from samebits.problems.text import format_problem, parse_problem_text
+from samebits.problems.problem_text import format_problem, parse_problem_text
 
 WIDTH_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
 NAMES = list(catalog())

@@ -1,10 +1,10 @@
-"""Single rows and outputs that are added or rounded otherwise: tails of kernels, planted, and found whole."""
+"""Single rows and outputs that are added or rounded otherwise: tails of kernels, injected, and found whole."""
 
 import numpy as np
 import pytest
 
 from samebits.emulators import Emulator, emulate
-from samebits.probes.interview import Interview
+from samebits.probes.session import ProbeSession
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
 from samebits.profiles import search_recipe
@@ -31,7 +31,7 @@ TAILS = [
         "conv2d x=1x17x23x19 w=1x17x3x3 padding=1 dtype=float32",
         "product=fused order=tree:[0:109:36]*9@1+([9:118:36]*9@1)+([18:127:36]*9@1+([27:136:36]*9@1))+(144)*9@1",
     ),
-    # Products told apart below a bound that most sums of theirs exceed.
+    # Products distinguished below a bound that most sums of theirs exceed.
     (
         "conv2d x=1x3x12x12 w=8x3x3x3 bias dtype=float32 then=clip(0,6)",
         "product=fused order=tree:0:9+(9:18)+(18)*9@1",
@@ -44,16 +44,16 @@ TAILS = [
     # Conversion to eight bits by way of sixteen.
     ("conv1d x=1x16x64 w=16x16x3 padding=1 dtype=float8_e5m2", "order=kw,c via=float16"),
     ("conv1d x=1x16x64 w=16x16x3 padding=1 dtype=float8_e5m2", "order=kw,c"),
-    # The healthy twin: nothing is refined where nothing is missed.
+    # The fault-free control: nothing is refined where nothing is missed.
     ("conv2d x=2x4x9x9 w=5x4x2x2 dtype=float64", "acc=float64 order=kh,kw,c"),
 ]
 
 
 @pytest.mark.parametrize(("problem", "recipe"), TAILS)
-def test_planted_tails_are_found_and_replayed_on_data_not_used_to_find_them(problem, recipe):
-    problem, planted = parse_problem_text(problem), parse_recipe(f"direct {recipe}")
-    found = search_recipe(Interview(Emulator(planted), problem))
+def test_injected_tails_are_found_and_replayed_on_data_not_used_to_find_them(problem, recipe):
+    problem, injected = parse_problem_text(problem), parse_recipe(f"direct {recipe}")
+    found = search_recipe(ProbeSession(Emulator(injected), problem))
     assert found.recipe is not None
     for seed in range(70, 80):
         operands = make_normal(problem, seed)
-        np.testing.assert_array_equal(emulate(problem, found.recipe, operands), emulate(problem, planted, operands))
+        np.testing.assert_array_equal(emulate(problem, found.recipe, operands), emulate(problem, injected, operands))

@@ -49,6 +49,6 @@ def test_a_bad_text_is_refused_with_what_is_known(text, says):
 
 
 def test_an_engine_that_is_not_installed_is_named_with_the_way_to_get_it(monkeypatch):
-    monkeypatch.setattr("samebits.engines.catalog.EngineSpec.find_version", lambda self: None)
+    monkeypatch.setattr("samebits.engines.known_engines.EngineSpec.find_version", lambda self: None)
     with pytest.raises(EngineMissingError, match="jax is not installed; pip install jax"):
         open_runner("jax")

@@ -54,7 +54,7 @@ def test_a_known_deviation_is_no_news(survey, monkeypatch, capsys):
 
 
 def test_an_entry_that_matches_nothing_any_more_is_reported(survey, monkeypatch, capsys):
-    stale = survey.Deviation("torch", ["corner/one-product"], "wrong", "mended since", "https://example.org")
+    stale = survey.Deviation("torch", ["corner/one-product"], "wrong", "fixed since", "https://example.org")
     status, out = run(survey, monkeypatch, capsys, [stale], "corner/one-product", ["torch"])
     assert status == 1
     assert "UNMATCHED torch" in out

@@ -167,7 +167,7 @@ def test_a_stride_far_beyond_the_kernel_costs_no_more_than_its_outputs():
 
 @pytest.mark.parametrize("out", DTYPES)
 def test_a_sum_of_zeros_under_weights_whose_magnitudes_overflow(out):
-    """The bound of such a sum is no number (0 times infinity) and must not settle anything."""
+    """The bound of such a sum is NaN (0 times infinity) and must not settle anything."""
     problem = parse_problem_text(f"conv1d x=1x4x9 w=3x4x3 padding=2 dtype=float64 out={out}")
     rng = np.random.default_rng(9)
     operands = {"x": np.zeros(problem.x), "w": rng.choice([-1.0, 1.0], problem.w) * 1.7e308}

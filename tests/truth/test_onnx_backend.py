@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from samebits.bounds import bound_errors
-from samebits.problems.onnx_node import problem_from_onnx_node
+from samebits.languages.onnx_node import problem_from_onnx_node
 from samebits.truth import compute_truth
 
 with warnings.catch_warnings():

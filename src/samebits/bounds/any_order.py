@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.contraction.magnitudes import sum_magnitudes
-from samebits.contraction.running import Progress
 from samebits.formats.format import BFLOAT16, FLOAT16, FLOAT32, Format, find_format
 from samebits.problems import Problem
+from samebits.progress import Progress, ignore_progress
 
 
 def accumulator_format(problem: Problem) -> Format:
@@ -26,7 +26,7 @@ def bound_errors(
     *,
     magnitudes: npt.NDArray[np.float64] | None = None,
     rounds_result: bool = True,
-    progress: Progress | None = None,
+    progress: Progress = ignore_progress,
 ) -> npt.NDArray[np.float64]:
     """The largest |result - truth| that adding in the declared accumulator and rounding once can cause, per output.
 

@@ -62,12 +62,12 @@ def compare_command(
 
     Each result is judged on exact integers, where any difference is a fault, and against the correctly rounded result.
     """
-    from samebits.cli.progress import Narrator
-    from samebits.cli.show_comparison import show_comparison
-    from samebits.diagnosis import compare
+    from samebits.cli.narrator import Narrator
+    from samebits.comparison import compare
     from samebits.findings import is_agreement, json_from_finding
+    from samebits.languages.subject import read_subject
     from samebits.problems.case_file import Case
-    from samebits.problems.subject import read_subject
+    from samebits.reports.comparison_report import show_comparison
 
     text = " ".join(subject)
     chosen = list(on or [])
@@ -83,7 +83,7 @@ def compare_command(
             seed=seed,
             time_limit_s=time_limit,
             attributes=attribute,
-            report=narrator.report,
+            progress=narrator.hear,
         )
     if as_json:
         print(json_from_finding(found))
@@ -110,13 +110,13 @@ def explain_command(
 
     Logs: XLA's autotuner, assert_close, Polygraphy, oneDNN verbose lines.
     """
-    from samebits.cli.progress import Narrator
-    from samebits.cli.show_explanation import show_explanation
-    from samebits.diagnosis import explain
+    from samebits.cli.narrator import Narrator
+    from samebits.explanation import explain
     from samebits.findings import is_agreement, json_from_finding
+    from samebits.reports.explanation_report import show_explanation
 
     with Narrator() as narrator:
-        found = explain(subject, report=narrator.report)
+        found = explain(subject, progress=narrator.hear)
     if as_json:
         print(json_from_finding(found))
     else:
@@ -144,14 +144,14 @@ def profile_command(
 
     The recipe found is executed on random data and compared with the engine bit for bit.
     """
-    from samebits.cli.progress import Narrator
-    from samebits.cli.show_profile import show_profile
+    from samebits.cli.narrator import Narrator
     from samebits.findings import json_from_finding
     from samebits.profiles import USUAL_PROBLEM, profile
-    from samebits.profiles.picture import write_picture
+    from samebits.reports.profile_picture import write_picture
+    from samebits.reports.profile_report import show_profile
 
     with Narrator() as narrator:
-        found = profile(engine, " ".join(subject or [USUAL_PROBLEM]), time_limit_s=time_limit, report=narrator.report)
+        found = profile(engine, " ".join(subject or [USUAL_PROBLEM]), time_limit_s=time_limit, progress=narrator.hear)
     if svg:
         write_picture(found, svg)
     if as_json:
@@ -168,9 +168,9 @@ def doctor_command(
     as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
 ) -> int:
     """Say which engines are here, which settings decide their bits, and how to get what is missing."""
-    from samebits.cli.show_inventory import show_inventory
     from samebits.engines.inventory import take_inventory
     from samebits.findings import json_from_finding
+    from samebits.reports.inventory_report import show_inventory
 
     found = take_inventory()
     if as_json:
@@ -192,7 +192,7 @@ def _options(
 
 
 def _installed_engines() -> list[str]:
-    from samebits.engines.catalog import ENGINES
+    from samebits.engines.known_engines import ENGINES
 
     return [name for name, spec in ENGINES.items() if spec.find_version() is not None]
 

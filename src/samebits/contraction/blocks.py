@@ -1,4 +1,4 @@
-"""How a contraction is cut into tiles and chunks that stay in the cache, and the working memory they need."""
+"""How a contraction is divided into tiles and chunks that stay in the cache, and the working memory they need."""
 
 from __future__ import annotations
 

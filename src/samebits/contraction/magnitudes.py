@@ -10,9 +10,10 @@ import numpy.typing as npt
 from samebits.contraction.blocks import Blocks, Buffers
 from samebits.contraction.compiled_cache import compiled
 from samebits.contraction.plan import Contraction, plan_contractions
-from samebits.contraction.running import Progress, as_codes, run_tiles
+from samebits.contraction.running import as_codes, run_tiles
 from samebits.contraction.tiles import locate_tile, sum_tile
 from samebits.problems import Problem
+from samebits.progress import Progress, ignore_progress
 
 
 def sum_magnitudes(
@@ -20,7 +21,7 @@ def sum_magnitudes(
     operands: Mapping[str, np.ndarray],
     *,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = ignore_progress,
 ) -> npt.NDArray[np.float64]:
     """Upper bounds of the sums of |x| |w| (and |bias|), float64 of shape `problem.out_shape`.
 
@@ -39,7 +40,7 @@ def sum_magnitudes(
     if plan.count_gaps():
         channels = (1, -1) + (1,) * problem.rank
         out[:] = np.abs(operands["bias"]).astype(np.float64).reshape(channels) if problem.bias else 0.0
-    run_tiles(plan, work, threads=threads, progress=progress)
+    run_tiles(plan, work, "bounding errors", threads=threads, progress=progress)
     return out
 
 

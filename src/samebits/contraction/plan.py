@@ -1,12 +1,6 @@
 """From a problem to sums of products: out[g, m, b, i] = sum over c, r of rows[g, m, c, r] * source[g, b, c, at(i, r)].
 
-All kinds and directions are one of three forms. With S the tensor on the side that the stride divides, L the one on the
-other side and W the weights [S channels, L channels per group, taps]:
-
-    gather   S = sum W L      convolution forward, transposed convolution's grad_input
-    scatter  L = sum W S      convolution's grad_input, transposed convolution forward
-    filter   W = sum S L      grad_weight of both
-
+All kinds and directions are one of three forms, gather, scatter and filter (`problems.forms`).
 A scatter splits into one contraction per residue of the output index modulo the stride, each with the taps that reach
 it, so that no product with an inserted zero is ever formed; outputs that no tap reaches are in none of them.
 Spatial axes are always three; missing ones have size 1.
@@ -21,6 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from samebits.problems import Axis, Problem
+from samebits.problems.forms import find_parts
 
 Three = tuple[int, int, int]
 Six = tuple[int, int, int, int, int, int]
@@ -91,23 +86,17 @@ class _Sweep:
 def plan_contractions(problem: Problem) -> Plan:
     """The plan of a problem."""
     axes = (Axis(1, 1, 1, 1, 1, 0, 0),) * (3 - problem.rank) + problem.axes
-    names = {"small": "x", "large": "dy"} if problem.is_transposed else {"small": "dy", "large": "x"}
-    outputs = math.prod(problem.out_shape)
-    if problem.direction == "grad_weight":
-        return Plan(names["small"], names["large"], (_filter(problem, axes),), outputs)
-    if (problem.direction == "forward") != problem.is_transposed:
-        source = "x" if problem.direction == "forward" else "dy"
-        return Plan("w", source, (_gather(problem, axes),), outputs)
-    source = "x" if problem.direction == "forward" else "dy"
-    return Plan("w", source, tuple(_scatter(problem, axes)), outputs)
+    parts = find_parts(problem)
+    contractions = {"gather": _gather, "scatter": _scatter, "filter": _filter}[parts.form](problem, axes)
+    return Plan(parts.rows_operand, parts.source_operand, tuple(contractions), math.prod(problem.out_shape))
 
 
-def _gather(problem: Problem, axes: tuple[Axis, ...]) -> Contraction:
+def _gather(problem: Problem, axes: tuple[Axis, ...]) -> Iterator[Contraction]:
     sweeps = [_Sweep(a.size_small, a.kernel, a.size_large, -a.pad_begin, a.stride, a.dilation) for a in axes]
     n, small, per_group, g = problem.x[0], problem.w[0], problem.w[1], problem.groups
     taps, in_size, out_size = _volumes(axes)
     rows = small // g
-    return _contraction(
+    yield _contraction(
         (g, rows, n, per_group),
         sweeps,
         rows=(rows * per_group * taps, per_group * taps, taps, *_spatial([a.kernel for a in axes])),
@@ -135,12 +124,12 @@ def _scatter(problem: Problem, axes: tuple[Axis, ...]) -> Iterator[Contraction]:
         )
 
 
-def _filter(problem: Problem, axes: tuple[Axis, ...]) -> Contraction:
+def _filter(problem: Problem, axes: tuple[Axis, ...]) -> Iterator[Contraction]:
     sweeps = [_Sweep(a.kernel, a.size_small, a.size_large, -a.pad_begin, a.dilation, a.stride) for a in axes]
     n, small, per_group, g = problem.x[0], problem.w[0], problem.w[1], problem.groups
     taps, large_size, small_size = _volumes(axes)
     rows = small // g
-    return _contraction(
+    yield _contraction(
         (g, rows, per_group, n),
         sweeps,
         rows=(rows * small_size, small_size, small * small_size, *_spatial([a.size_small for a in axes])),

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from samebits.contraction.blocks import Blocks, Buffers, choose_blocks, count_doubles, place_buffers
 from samebits.contraction.plan import Contraction, Plan
+from samebits.progress import Progress, ignore_progress
 
-Progress = Callable[[float], None]
 # work(contraction, its blocks, first tile, last tile + 1, buffers); must release the interpreter lock to compute.
 Work = Callable[[Contraction, Blocks, int, int, Buffers], None]
 # Enough for the threads to finish together, few enough that starting them costs nothing.
@@ -31,8 +31,10 @@ if hasattr(os, "register_at_fork"):
 _DEFAULT_ENVIRONMENT = ctypes.c_void_p(-1)
 
 
-def run_tiles(plan: Plan, work: Work, *, threads: int | None = None, progress: Progress | None = None) -> None:
-    """Calls `work` on runs of tiles until all are done; `progress` hears the share done after each run."""
+def run_tiles(
+    plan: Plan, work: Work, doing: str, *, threads: int | None = None, progress: Progress = ignore_progress
+) -> None:
+    """Calls `work` on runs of tiles until all are done; `progress` hears of `doing` and its share after each run."""
     threads = threads or count_cores()
     jobs = [(c, choose_blocks(c, threads)) for c in plan.contractions]
     total = sum(blocks.tasks for _, blocks in jobs)
@@ -54,8 +56,7 @@ def run_tiles(plan: Plan, work: Work, *, threads: int | None = None, progress: P
     try:
         for future in as_completed(futures):
             done += future.result()
-            if progress:
-                progress(done / total)
+            progress(doing, done / total)
     finally:
         # After an error or an interrupt nobody wants the rest.
         for future in futures:

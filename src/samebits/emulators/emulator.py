@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from samebits.emulators.fft import compute_fft
-from samebits.emulators.finishing import finish_sums, round_operands
+from samebits.emulators.result_rounding import finish_sums, round_operands
 from samebits.emulators.sums import sum_products
 from samebits.emulators.winograd import compute_winograd
 from samebits.errors import EngineUnsupported, RecipeError
 from samebits.problems import Problem
 from samebits.problems.operands import check_operands
 from samebits.recipes.recipe import Recipe, Winograd
-from samebits.recipes.text import format_recipe
+from samebits.recipes.recipe_text import format_recipe
 from samebits.runner import Identity
 from samebits.version import VERSION
-
-Progress = Callable[[float], None]
 
 
 def emulate(
@@ -29,7 +27,6 @@ def emulate(
     operands: Mapping[str, np.ndarray],
     *,
     wanted: npt.NDArray[np.bool_] | None = None,
-    progress: Progress | None = None,
 ) -> np.ndarray:
     """What a convolution computed by this recipe returns, bit for bit; shape and dtype as the problem says.
 
@@ -40,7 +37,7 @@ def emulate(
     with np.errstate(all="ignore"):
         read = round_operands(problem, recipe, operands)
         if recipe.algorithm is None:
-            sums = sum_products(problem, recipe, read, wanted=wanted, progress=progress)
+            sums = sum_products(problem, recipe, read, wanted=wanted)
             return finish_sums(problem, recipe, sums, operands)
         if isinstance(recipe.algorithm, Winograd):
             sums = compute_winograd(problem, recipe, read, lambda w, x: _sum_channels(recipe, w, x))

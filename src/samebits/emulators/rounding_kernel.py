@@ -1,4 +1,4 @@
-"""Compiled rounding of float64 values and sums to narrower formats, in any mode; the twin of formats.scalar.
+"""Compiled rounding of float64 values and sums to narrower formats, in any mode; the fast form of formats.scalar.
 
 A sum of two float64 numbers is first rounded to odd: if it is inexact, its last bit is set. Rounding that to a format
 of at most 51 bits gives what rounding the exact sum gives, in every mode (Boldo and Melquiond, "Emulation of FMA and

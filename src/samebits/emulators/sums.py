@@ -1,9 +1,9 @@
-"""Executing a direct recipe: every output is a sum of products along a tree. Array form; twin: `sums_scalar`."""
+"""Executing a direct recipe: every output is a sum of products along a tree. Array form; the readable form is `sums_scalar`."""
 
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,12 +19,11 @@ from samebits.formats.format import FLOAT32, find_format
 from samebits.problems import Problem
 from samebits.problems.terms import Terms, find_terms
 from samebits.problems.windows import name_axes
-from samebits.recipes.order import KeyedOrder, Order, expand_order, list_carried_formats
-from samebits.recipes.places import array_from_places
+from samebits.recipes.order import KeyedOrder, Order, expand_order, list_stored_formats
+from samebits.recipes.order_map import array_from_places
 from samebits.recipes.recipe import Recipe
 from samebits.recipes.tree import Item, has_fused, list_terms, restrict_tree
 
-Progress = Callable[[float], None]
 # Columns of one tile stay within a core's second-level cache.
 _TILE_BYTES = 2**18
 _LEAST_PLACES, _MOST_PLACES = 16, 4096
@@ -58,7 +57,6 @@ def sum_products(
     operands: Mapping[str, np.ndarray],
     *,
     wanted: npt.NDArray[np.bool_] | None = None,
-    progress: Progress | None = None,
 ) -> npt.NDArray[np.floating]:
     """The sums of all outputs, bias added where the recipe adds it to the sum, in the accumulator's format.
 
@@ -75,12 +73,12 @@ def sum_products(
     result = np.zeros(problem.out_shape, machine.dtype)
     skips = _must_skip(recipe, weights, terms)
     executor = _Executor(problem, recipe, terms, machine, weights, source, bias, terms.view_result(result))
-    executor.run(skips, wanted, progress)
+    executor.run(skips, wanted)
     if not skips and recipe.padding == "skipped" and _can_underflow(machine, recipe.flush.results, weights, source):
         zeros = result == 0 if wanted is None else (result == 0) & wanted
         if zeros.any() and not terms.patterns[1].all():
             # A sum that underflowed to -0 would become +0 by the zero products of padding.
-            executor.run(True, zeros, None)
+            executor.run(True, zeros)
     return result
 
 
@@ -97,23 +95,19 @@ class _Executor:
     bias: np.ndarray
     view: np.ndarray
 
-    def run(self, skips: bool, wanted: npt.NDArray[np.bool_] | None, progress: Progress | None) -> None:
+    def run(self, skips: bool, wanted: npt.NDArray[np.bool_] | None) -> None:
         batches = list(_plan_batches(self.problem, self.recipe, self.terms, skips, wanted))
         jobs = [job for b in batches for job in _cut(b, self.terms.count, self.machine.dtype.itemsize)]
         pool = find_pool(count_cores())
-        total = sum(len(b.groups) * len(b.rows) * len(b.places) for b in jobs)
-        done = 0
         futures = [pool.submit(self._run_batch, job) for job in jobs]
         try:
             for future in concurrent.futures.as_completed(futures):
-                done += future.result()
-                if progress:
-                    progress(done / max(total, 1))
+                future.result()
         finally:
             for future in futures:
                 future.cancel()
 
-    def _run_batch(self, batch: Batch) -> int:
+    def _run_batch(self, batch: Batch) -> None:
         rows, places, dtype = batch.rows, batch.places, self.machine.dtype
         chosen, inverse = np.unique(places[:, 1], return_inverse=True)
         offsets = self.terms.locate_sources(chosen)
@@ -131,12 +125,11 @@ class _Executor:
             weights = self.weights[g] if every else self.weights[g][rows]
             _execute(self.machine, batch.program, weights, columns, bias, out)
             self.view[target] = out
-        return len(batch.groups) * out.size
 
 
 def _choose_machine(problem: Problem, recipe: Recipe) -> Machine:
     accumulator, flushes = recipe.accumulator, recipe.flush.results
-    carries = {name for o in recipe.orders for name in list_carried_formats(o)}
+    carries = {name for o in recipe.orders for name in list_stored_formats(o)}
     multi_term = any(_has_fused(o) for o in recipe.orders)
     products = {recipe.for_order(n).product for n in range(len(recipe.orders))}
     read = {name: _format_read(problem, recipe, name) for name in ("x", "w")}
@@ -144,7 +137,9 @@ def _choose_machine(problem: Problem, recipe: Recipe) -> Machine:
         raise RecipeError("an order with multi-term additions needs fused=, the fraction bits they keep")
     if accumulator.format == "float64":
         if carries or multi_term or flushes:
-            raise RecipeError("with a float64 accumulator nothing is carried in another format, fused or flushed")
+            raise RecipeError(
+                "with a float64 accumulator partial sums are not stored in another format, fused or flushed"
+            )
         return Machine(np.dtype(np.float64))
     wide = [name for name, f in read.items() if find_format(f).precision > FLOAT32.precision]
     if wide:

@@ -2,7 +2,7 @@
 
 Three of them: sums in float32 and in float64, rounded to nearest by the processor itself; and sums in any narrower
 format and mode, held in float64 and rounded by `rounding_kernel`, multi-term additions included. What each step does
-is said by the scalar twin, `sums_scalar`.
+is said by the scalar form, `sums_scalar`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The direct recipe for one output, in exact fractions: the readable twin of `sums`, for finite values.
+"""The direct recipe for one output, in exact fractions: the readable form of `sums`, for finite values.
 
 Every step rounds an exact value once with `formats.scalar`; a sum that is exactly zero is -0 only if both operands are
 (IEEE 754-2019, section 6.3, for rounding to nearest; here for every mode).
@@ -18,7 +18,7 @@ from samebits.problems import Problem
 from samebits.problems.terms import find_terms
 from samebits.problems.windows import name_axes
 from samebits.recipes.order import expand_order
-from samebits.recipes.places import array_from_places
+from samebits.recipes.order_map import array_from_places
 from samebits.recipes.recipe import Recipe
 from samebits.recipes.tree import Chain, Fused, Item, list_terms, restrict_tree
 
@@ -85,7 +85,7 @@ class _Machine:
             return self._add_term(begin, item, name)
         own = self.recipe.accumulator.format
         bias, self.bias = self.bias, None
-        total = self._carry(self._sum(item.items[0], own), item.format)
+        total = self._store(self._sum(item.items[0], own), item.format)
         held = len(list_terms(item.items[0]))
         for part in (*item.items[1:], None):
             if bias is not None and held == self.bias_after:
@@ -99,10 +99,10 @@ class _Machine:
                 total = self._add_fused(total, part.terms, own)
             else:
                 total = self._round(*_add(total, self._sum(part, own)), own)
-            total = self._carry(total, item.format)
+            total = self._store(total, item.format)
         return total
 
-    def _carry(self, total: float, name: str) -> float:
+    def _store(self, total: float, name: str) -> float:
         """A sum kept in a format of its own, rounded to that."""
         return self._round(Fraction(total), math.copysign(1.0, total), name) if name else total
 
@@ -128,7 +128,7 @@ class _Machine:
         return self._round(exact, sign, name)
 
     def _add_fused(self, total: float, terms: Sequence[int], name: str) -> float:
-        """See FusedSum: align to the largest exponent, cut toward zero, add exactly, round once."""
+        """See FusedSum: align to the largest exponent, truncate, add exactly, round once."""
         products = [
             (Fraction(self.weights[t]) * Fraction(self.values[t]), _exponent(self.weights[t], self.least[0])
              + _exponent(self.values[t], self.least[1]))

@@ -1,5 +1,5 @@
 """Winograd and Fourier recipes one number at a time, in exact fractions rounded after every operation: the readable
-twins of `winograd` and `fft`, for forward convolutions of one group with stride and dilation 1 and no bias.
+reference implementations of `winograd` and `fft`, for forward convolutions of one group with stride and dilation 1 and no bias.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def winograd_output(
 ) -> float:
     """One output by F(tile, 3) with the matrices (A^T, G, B^T); channels are added in order. Axes: at most two."""
     if not isinstance(recipe.algorithm, Winograd) or problem.rank > 2:
-        raise RecipeError("the scalar twin computes winograd of one or two axes")
+        raise RecipeError("the scalar form computes winograd of one or two axes")
     tile, rank = recipe.algorithm.tile, problem.rank
     format_ = find_format(recipe.accumulator.format)
 

@@ -57,11 +57,11 @@ class Engine(ABC):
 
     @abstractmethod
     def load(self, settings: Mapping[str, str]) -> None:
-        """Imports the framework and puts the settings in force; the environment is already set."""
+        """Imports the framework and applies the settings; the environment is already set."""
 
     @abstractmethod
     def report(self) -> InForce:
-        """Version, device and the settings really in force, read back where the library lets one read them."""
+        """Version, device and the effective settings, read back where the library lets one read them."""
 
     @abstractmethod
     def explain_unsupported(self, problem: Problem) -> str | None:

@@ -8,7 +8,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from samebits.engines.catalog import ENGINES, EngineSpec
+from samebits.engines.known_engines import ENGINES, EngineSpec
 from samebits.findings import EngineState, Inventory, Variable
 from samebits.version import VERSION
 

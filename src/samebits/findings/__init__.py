@@ -1,6 +1,6 @@
 """Frozen, versioned values from which everything a person sees is made."""
 
-from samebits.findings.comparison import (
+from samebits.findings.comparison_schema import (
     CERTAINTY_SAYS,
     Certainty,
     Comparison,
@@ -14,9 +14,9 @@ from samebits.findings.comparison import (
     Side,
     WorstElement,
 )
-from samebits.findings.inventory import EngineState, Inventory, Variable
+from samebits.findings.inventory_schema import EngineState, Inventory, Variable
 from samebits.findings.json_text import finding_from_json, json_from_finding
-from samebits.findings.profile import Invariances, OrderUse, Profile
+from samebits.findings.profile_schema import Invariances, OrderUse, Profile
 from samebits.findings.verdicts import AGREEING, VERDICTS, Verdict, is_agreement, worst_verdict
 
 __all__ = [

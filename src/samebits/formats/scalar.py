@@ -1,4 +1,4 @@
-"""Rounding one exact number to a format, in all IEEE 754 modes: readable, in fractions. The array form is its twin."""
+"""Rounding one exact number to a format, in all IEEE 754 modes: readable, in fractions. `array` is its fast form."""
 
 from __future__ import annotations
 

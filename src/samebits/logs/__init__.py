@@ -1,6 +1,6 @@
 """Logs of other tools that tell of a mismatch."""
 
 from samebits.logs.entry import Metrics, Mismatch
-from samebits.logs.reading import parse_log, read_log
+from samebits.logs.log_reading import parse_log, read_log
 
 __all__ = ["Metrics", "Mismatch", "parse_log", "read_log"]

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from samebits.errors import SamebitsError
+from samebits.languages.hlo import parse_hlo
 from samebits.logs.entry import Mismatch
 from samebits.problems import Problem
-from samebits.problems.hlo import parse_hlo
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|inf|nan)"
 _DIFFERENCE = re.compile(rf"Difference at (\d{{1,18}}): ({_NUMBER})(?: vs |, expected )({_NUMBER})", re.IGNORECASE)

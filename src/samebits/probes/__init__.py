@@ -1,1 +1,1 @@
-"""Questions put to a runner through convolutions alone; one question per file."""
+"""Questions that a runner answers through its own operation alone; one question per file."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from samebits.formats.format import BFLOAT16, E8M13, FLOAT16, FLOAT32, FLOAT64, find_format
 from samebits.formats.scalar import MODES, round_to_format
-from samebits.probes.interview import Interview
+from samebits.probes.session import ProbeSession
 from samebits.recipes.tree import Chain, Fused, Item, list_terms
 
 # Fraction bits -> what keeps a sum in them; 24 and 25 are alignment bits of multi-term additions.
@@ -70,16 +70,16 @@ def choose_triples(tree: Item, most: int = 3) -> list[tuple[int, int, int]]:
     return triples[:most]
 
 
-def find_accumulator(interview: Interview, triple: tuple[int, int, int], position: int) -> Accumulator | None:
+def find_accumulator(session: ProbeSession, triple: tuple[int, int, int], position: int) -> Accumulator | None:
     """The format of the running sum where the triple's second term joins the first, read at one output position.
 
     None where the result was not readable. Two calls, more where an output has few rows. Raises EngineFailure.
     """
-    top = _largest_exponent(interview)
-    most = min(_MOST_BITS, top - _smallest_exponent(interview))
+    top = _largest_exponent(session)
+    most = min(_MOST_BITS, top - _smallest_exponent(session))
     large = Fraction(2) ** top
     asked = [e for e in _TELLING if e <= most]
-    left = _ask(interview, triple, [(large, Fraction(2) ** (top - e)) for e in asked], position)
+    left = _ask(session, triple, [(large, Fraction(2) ** (top - e)) for e in asked], position)
     if not np.isfinite(left).all():
         return None
     survived = [e for e, value in zip(asked, left, strict=True) if value != 0]
@@ -87,23 +87,23 @@ def find_accumulator(interview: Interview, triple: tuple[int, int, int], positio
     if bits == asked[-1]:
         return Accumulator(bits, "float64" if bits > _MOST_ALIGNMENT_BITS else None, None, True, triple)
     format_ = _BY_FRACTION_BITS.get(bits)
-    return Accumulator(bits, format_, _find_mode(interview, triple, top, bits, position), False, triple)
+    return Accumulator(bits, format_, _find_mode(session, triple, top, bits, position), False, triple)
 
 
-def _find_mode(interview: Interview, triple: tuple[int, int, int], top: int, bits: int, position: int) -> str | None:
+def _find_mode(session: ProbeSession, triple: tuple[int, int, int], top: int, bits: int, position: int) -> str | None:
     """The mode whose roundings of large + eighths of the last place, of both signs, the sums show."""
     if bits not in _BY_FRACTION_BITS:
         return None
     format_ = find_format(_BY_FRACTION_BITS[bits])
     eighth = Fraction(2) ** (top - bits - 3)
-    room = top - bits - 3 - _smallest_exponent(interview)
+    room = top - bits - 3 - _smallest_exponent(session)
     eighths = [e for e in _EIGHTHS if room >= 0 or e % 2 ** (-room) == 0]
     if not eighths:
         return None
     large = Fraction(2) ** top
-    signs = (1,) if interview.problem.then else (1, -1)
+    signs = (1,) if session.problem.then else (1, -1)
     asked = [(sign * large, sign * e * eighth) for sign in signs for e in eighths]
-    left = _ask(interview, triple, asked, position)
+    left = _ask(session, triple, asked, position)
     for mode in MODES:
         expected = [round_to_format(big + small, format_, mode) - float(big) for big, small in asked]
         if expected == list(left):
@@ -112,32 +112,32 @@ def _find_mode(interview: Interview, triple: tuple[int, int, int], top: int, bit
 
 
 def _ask(
-    interview: Interview,
+    session: ProbeSession,
     triple: tuple[int, int, int],
     values: list[tuple[Fraction, Fraction]],
     position: int,
 ) -> npt.NDArray[np.float64]:
     """What is left of large + small - large, for every pair (large, small)."""
-    terms = interview.terms
+    terms = session.terms
     rows = terms.groups * terms.rows
     left: list[float] = []
     for start in range(0, len(values), rows):
         part = values[start : start + rows]
-        operands = interview.make_operands()
-        view = interview.view_rows(operands)
+        operands = session.make_operands()
+        view = session.view_rows(operands)
         filled = np.zeros((rows, terms.count))
         for r, (large, small) in enumerate(part):
             filled[r, triple[0]], filled[r, triple[1]], filled[r, triple[2]] = float(large), float(small), -float(large)
         view[...] = filled.reshape(view.shape)
-        left.extend(interview.ask_by_row(operands)[: len(part), position])
+        left.extend(session.ask_by_row(operands)[: len(part), position])
     return np.array(left)
 
 
-def _largest_exponent(interview: Interview) -> int:
+def _largest_exponent(session: ProbeSession) -> int:
     """Of the large term: as high as float16 allows, to which operands may be rounded, so that small ones have room."""
-    return min(14, int(np.log2(float(find_format(interview.problem.dtype).largest))) - 1)
+    return min(14, int(np.log2(float(find_format(session.problem.dtype).largest))) - 1)
 
 
-def _smallest_exponent(interview: Interview) -> int:
-    format_ = find_format(interview.problem.dtype)
+def _smallest_exponent(session: ProbeSession) -> int:
+    format_ = find_format(session.problem.dtype)
     return max(format_.smallest_quantum_exponent, -100)

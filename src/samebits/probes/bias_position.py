@@ -1,7 +1,7 @@
 """Where does the bias enter a sum? A mask as bias against minus mask at the first term, units elsewhere.
 
 If the sum starts from the bias, the masks meet first and all units survive; if the bias joins the running sum later,
-minus mask has swallowed the units before. Whether a late bias meets the sum before or after it is rounded to the result
+minus mask has absorbed the units before. Whether a late bias meets the sum before or after it is rounded to the result
 shows in what a result's rounding would have lost.
 """
 
@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 
 from samebits.formats.format import find_format
-from samebits.probes.interview import Interview
 from samebits.probes.mask_values import Scale
+from samebits.probes.session import ProbeSession
 from samebits.recipes.tree import Chain, Fused, Item, list_terms
 
 
@@ -31,22 +31,24 @@ class BiasPosition:
     terms: int = 0
 
 
-def find_bias_position(interview: Interview, tree: Item, scale: Scale, position: int, accumulator: str) -> BiasPosition:
+def find_bias_position(
+    session: ProbeSession, tree: Item, scale: Scale, position: int, accumulator: str
+) -> BiasPosition:
     """One or two calls, read at an output position with all terms of `tree`. Raises EngineFailure.
 
-    `accumulator` is the running sum's format: where that is narrower than the result's, a late bias is not told apart.
+    `accumulator` is the running sum's format: where that is narrower than the result's, a late bias is not distinguished.
     """
-    terms = interview.terms
+    terms = session.terms
     sequence = list_terms(tree)
     count = min(len(sequence) - 1, scale.capacity)
-    operands = interview.make_operands()
-    rows = np.zeros((terms.groups * terms.rows, terms.count), interview.dtype)
+    operands = session.make_operands()
+    rows = np.zeros((terms.groups * terms.rows, terms.count), session.dtype)
     rows[:, sequence[1 : count + 1]] = scale.unit
     rows[:, sequence[0]] = -scale.mask
-    view = interview.view_rows(operands)
+    view = session.view_rows(operands)
     view[...] = rows.reshape(view.shape)
     operands["bias"][...] = scale.mask
-    kept = float(interview.ask_by_row(operands)[0, position]) / scale.unit
+    kept = float(session.ask_by_row(operands)[0, position]) / scale.unit
     if count and kept == count:
         return BiasPosition("first", kept, count)
     if 0 < kept < count == len(sequence) - 1 and kept == int(kept):
@@ -55,12 +57,12 @@ def find_bias_position(interview: Interview, tree: Item, scale: Scale, position:
         return BiasPosition("after", kept, count, len(sequence) - int(kept))
     if kept != 0.0 or _first_group(tree) == len(sequence):
         return BiasPosition(None, kept, count)
-    room = find_format(accumulator).precision - find_format(interview.problem.out).precision
+    room = find_format(accumulator).precision - find_format(session.problem.out).precision
     if room < 0:
         return BiasPosition(None, kept, count)
     if room == 0:
         return BiasPosition("last", kept, count)
-    return BiasPosition("rounded" if _is_rounded_before(interview, sequence, position) else "last", kept, count)
+    return BiasPosition("rounded" if _is_rounded_before(session, sequence, position) else "last", kept, count)
 
 
 def _first_group(tree: Item) -> int:
@@ -69,20 +71,20 @@ def _first_group(tree: Item) -> int:
     return len(first.terms) if isinstance(first, Fused) else 1
 
 
-def _is_rounded_before(interview: Interview, sequence: list[int], position: int) -> bool:
+def _is_rounded_before(session: ProbeSession, sequence: list[int], position: int) -> bool:
     """Whether 1 + a little, which the result's format cannot hold, has lost it before the bias -1 is added.
 
     The little is 3/8 of the result's last place: nothing is left of it after rounding to nearest.
     """
-    out = find_format(interview.problem.out)
+    out = find_format(session.problem.out)
     if len(sequence) < 2:
         return False
     little = 3 * 2.0 ** (-out.fraction_bits - 3)
-    operands = interview.make_operands()
-    terms = interview.terms
-    rows = np.zeros((terms.groups * terms.rows, terms.count), interview.dtype)
+    operands = session.make_operands()
+    terms = session.terms
+    rows = np.zeros((terms.groups * terms.rows, terms.count), session.dtype)
     rows[:, sequence[0]], rows[:, sequence[1]] = 1.0, little
-    view = interview.view_rows(operands)
+    view = session.view_rows(operands)
     view[...] = rows.reshape(view.shape)
     operands["bias"][...] = -1.0
-    return float(interview.ask_by_row(operands)[0, position]) == 0.0
+    return float(session.ask_by_row(operands)[0, position]) == 0.0

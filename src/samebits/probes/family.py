@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from samebits.formats.format import find_format
-from samebits.probes.interview import Interview
+from samebits.probes.session import ProbeSession
 
 Family = Literal["direct", "winograd", "fft", "unknown"]
 _SEED = 7
@@ -42,13 +42,13 @@ class ImpulseResponse:
     result: np.ndarray
 
 
-def find_family(interview: Interview) -> ImpulseResponse:
+def find_family(session: ProbeSession) -> ImpulseResponse:
     """The family, from one call. Raises EngineFailure."""
-    terms = interview.terms
+    terms = session.terms
     random = np.random.default_rng(_SEED)
-    operands = interview.make_operands(0.0)
+    operands = session.make_operands(0.0)
     rows = np.empty((terms.groups * terms.rows, terms.count))
-    formats = [find_format(n) for n in (interview.problem.dtype, interview.problem.out)]
+    formats = [find_format(n) for n in (session.problem.dtype, session.problem.out)]
     steps = 2 ** (min(_SIGNIFICANT, *(f.precision for f in formats)) - 1)
     # Eight bits hold neither so many bits nor so many exponents; of what they hold without subnormals float32 has
     # exact transforms, so that those may pass for direct.
@@ -57,19 +57,19 @@ def find_family(interview: Interview) -> ImpulseResponse:
     most = min([_EXPONENTS[1], *(f.exponent_bias for f in narrow)])
     significands = 1 + random.integers(0, steps, rows.shape) / steps
     rows[...] = significands * np.exp2(random.integers(least, most, rows.shape))
-    view = interview.view_rows(operands)
+    view = session.view_rows(operands)
     view[...] = rows.reshape(view.shape)
     source = terms.view_source(operands[terms.source_operand])
     places = int(np.prod(terms.outputs))
     centre = terms.locate_sources(np.array([places // 2]))[0]
     reached = centre[centre >= 0]
     if not len(reached):
-        return ImpulseResponse("unknown", 0.0, 0.0, True, operands, interview.ask(operands))
+        return ImpulseResponse("unknown", 0.0, 0.0, True, operands, session.ask(operands))
     pixel = int(reached[len(reached) // 2])
     # One channel (or batch item) at a time is lit, so that no output adds two weights.
     channel = int(random.integers(terms.depth))
     source[:, :, channel, pixel] = 1.0
-    result = interview.ask(operands)
+    result = session.ask(operands)
     answers = terms.view_result(result).astype(np.float64)
     expected = np.zeros((terms.groups, terms.rows, places))
     values = rows.reshape(terms.groups, terms.rows, terms.depth, terms.volume)
@@ -79,7 +79,7 @@ def find_family(interview: Interview) -> ImpulseResponse:
         at, tap = np.nonzero(terms.locate_sources(chosen) == pixel)
         expected[:, :, chosen[at]] = values[:, :, channel, tap]
         inside[chosen[at]] = True
-    expected = _apply_epilogue(interview, expected)
+    expected = _apply_epilogue(session, expected)
     finite = bool(np.isfinite(answers).all())
     wrong = float((answers[..., inside] != expected[:, :, None, inside]).mean()) if inside.any() else 0.0
     outside = answers[..., ~inside] != expected[:, :, None, ~inside]
@@ -93,8 +93,8 @@ def find_family(interview: Interview) -> ImpulseResponse:
     return ImpulseResponse(family, wrong, leaked, finite, operands, result)
 
 
-def _apply_epilogue(interview: Interview, values: np.ndarray) -> np.ndarray:
-    then = interview.problem.then
+def _apply_epilogue(session: ProbeSession, values: np.ndarray) -> np.ndarray:
+    then = session.problem.then
     if then is None:
         return values
     low, high = (0.0, np.inf) if then.name == "relu" else (then.low, then.high)

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from samebits.formats.same_bits import has_same_bits
 from samebits.problems import Problem
 from samebits.problems.operands import make_normal
 from samebits.runner import Runner, check_result
@@ -22,7 +23,12 @@ _REPEATS = 5
 
 def count_distinct_results(runner: Runner, problem: Problem, operands: Mapping[str, np.ndarray]) -> int:
     """How many different results the same operands give in several runs."""
-    return len({check_result(problem, runner.run(problem, operands)).tobytes() for _ in range(_REPEATS)})
+    distinct: list[np.ndarray] = []
+    for _ in range(_REPEATS):
+        result = _run(runner, problem, operands)
+        if not any(has_same_bits(result, other) for other in distinct):
+            distinct.append(result.copy())
+    return len(distinct)
 
 
 def is_invariant_to_batch_size(runner: Runner, problem: Problem) -> bool | None:
@@ -32,7 +38,7 @@ def is_invariant_to_batch_size(runner: Runner, problem: Problem) -> bool | None:
     larger = _with_batch(problem, problem.x[0] + 1)
     many = make_normal(larger, _SEED)
     few = {n: _first_items(n, a, problem.x[0]) for n, a in many.items()}
-    return _same(_run(runner, larger, many)[: problem.x[0]], _run(runner, problem, few))
+    return has_same_bits(_run(runner, larger, many)[: problem.x[0]], _run(runner, problem, few))
 
 
 def is_invariant_to_batch_position(runner: Runner, problem: Problem) -> bool | None:
@@ -46,7 +52,7 @@ def is_invariant_to_batch_position(runner: Runner, problem: Problem) -> bool | N
         if name in operands:
             operands[name] = np.repeat(operands[name][:1], batch, axis=0)
     result = _run(runner, repeated, operands)
-    return all(_same(result[0], item) for item in result[1:])
+    return all(has_same_bits(result[0], item) for item in result[1:])
 
 
 def is_invariant_to_length(runner: Runner, problem: Problem) -> bool | None:
@@ -61,7 +67,7 @@ def is_invariant_to_length(runner: Runner, problem: Problem) -> bool | None:
     kept = int((first + (axis.kernel - 1) * axis.dilation < axis.size_large).sum())
     if not kept:
         return None
-    return _same(_run(runner, longer, operands)[..., :kept], _run(runner, problem, shorter)[..., :kept])
+    return has_same_bits(_run(runner, longer, operands)[..., :kept], _run(runner, problem, shorter)[..., :kept])
 
 
 def is_invariant_to_channel_order(runner: Runner, problem: Problem) -> bool | None:
@@ -76,12 +82,12 @@ def is_invariant_to_channel_order(runner: Runner, problem: Problem) -> bool | No
         "x": np.ascontiguousarray(operands["x"][:, order]),
         "w": np.ascontiguousarray(np.take(operands["w"], order, axis)),
     }
-    return _same(_run(runner, problem, operands), _run(runner, problem, mixed))
+    return has_same_bits(_run(runner, problem, operands), _run(runner, problem, mixed))
 
 
 def is_same_on(other: Runner, problem: Problem, operands: Mapping[str, np.ndarray], result: np.ndarray) -> bool:
     """Does another runner (the same engine with another setting) give the same bits?"""
-    return _same(_run(other, problem, operands), result)
+    return has_same_bits(_run(other, problem, operands), result)
 
 
 def _with_batch(problem: Problem, batch: int) -> Problem:
@@ -94,7 +100,3 @@ def _first_items(name: str, array: np.ndarray, count: int) -> np.ndarray:
 
 def _run(runner: Runner, problem: Problem, operands: Mapping[str, np.ndarray]) -> npt.NDArray[np.generic]:
     return check_result(problem, runner.run(problem, operands))
-
-
-def _same(a: npt.NDArray[np.generic], b: npt.NDArray[np.generic]) -> bool:
-    return np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes()

@@ -1,7 +1,7 @@
-"""Which numbers to count with: a mask that swallows units, units that a result can count.
+"""Which numbers to count with: a mask that absorbs units, units that a result can count.
 
-The product of a mask and a source value must swallow any sum of units in the running sum's format, and the result must
-tell every count apart. What the running sum is is not known beforehand, so candidates are tried on the runner itself.
+The product of a mask and a source value must absorb any sum of units in the running sum's format, and the result must
+distinguish every count. What the running sum is is not known beforehand, so candidates are tried on the runner itself.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from samebits.formats.format import find_format
-from samebits.probes.interview import Interview
+from samebits.probes.session import ProbeSession
 
 
 @dataclass(frozen=True)
@@ -39,30 +39,30 @@ def list_scales(dtype: str) -> tuple[tuple[float, float], ...]:
     return ((largest, float(format_.smallest_subnormal)),)
 
 
-def choose_scale(interview: Interview) -> Scale | None:
-    """The first candidate with which the runner swallows and counts; None if there is none. One call per candidate.
+def choose_scale(session: ProbeSession) -> Scale | None:
+    """The first candidate with which the runner absorbs and counts; None if there is none. One call per candidate.
 
     Rows hold 2^k - 1 units for every k (with k significant bits, counts up to 2^k are exact), the largest odd number
     of units, and mask, units, minus mask (is anything finite left?).
     """
-    terms = interview.terms
+    terms = session.terms
     rows = terms.groups * terms.rows
-    complete = _find_complete(interview)
+    complete = _find_complete(session)
     if complete is None:
         return None
     position, exists = complete
     own = np.flatnonzero(exists)
     odd = len(own) - 1 + len(own) % 2
     sizes = sorted({odd, *(2**k - 1 for k in range(1, 25) if 2**k - 1 < odd)}, reverse=True)
-    for mask, unit in list_scales(interview.problem.dtype):
-        unit = _shrink_unit(interview, unit, len(own))
+    for mask, unit in list_scales(session.problem.dtype):
+        unit = _shrink_unit(session, unit, len(own))
         counted: dict[int, bool] = {}
         survives = True
         # Beside the counts: 0, masks around units; -1, a mask alone.
         every = [*sizes, 0, -1]
         for start in range(0, len(every), rows):
-            operands = interview.make_operands()
-            view = interview.view_rows(operands)
+            operands = session.make_operands()
+            view = session.view_rows(operands)
             asked = every[start : start + rows]
             for r, size in enumerate(asked):
                 values = np.zeros(terms.count)
@@ -73,14 +73,14 @@ def choose_scale(interview: Interview) -> Scale | None:
                 if size <= 0:
                     values[own[0]] = mask
                 view[r // terms.rows, r % terms.rows] = values.reshape(view.shape[2:])
-            answer = interview.ask_by_row(operands)[:, position] / unit
+            answer = session.ask_by_row(operands)[:, position] / unit
             for r, size in enumerate(asked):
                 if size > 0:
                     counted[size] = bool(answer[r] == size)
                 elif size == 0:
                     survives &= bool(0 <= answer[r] <= len(own))
                 else:
-                    survives &= bool(answer[r] * unit == _clip(interview, mask))
+                    survives &= bool(answer[r] * unit == _clip(session, mask))
         capacity = 0
         for size in sorted(sizes):
             if not counted[size]:
@@ -91,9 +91,9 @@ def choose_scale(interview: Interview) -> Scale | None:
     return None
 
 
-def _find_complete(interview: Interview) -> tuple[int, np.ndarray] | None:
+def _find_complete(session: ProbeSession) -> tuple[int, np.ndarray] | None:
     """A position with the most terms there are, and which terms it has."""
-    terms = interview.terms
+    terms = session.terms
     number, masks = terms.patterns
     best = int(masks.sum(axis=1).argmax())
     if not masks[best].any():
@@ -102,9 +102,9 @@ def _find_complete(interview: Interview) -> tuple[int, np.ndarray] | None:
     return s, np.tile(masks[best], terms.depth)
 
 
-def _shrink_unit(interview: Interview, unit: float, count: int) -> float:
+def _shrink_unit(session: ProbeSession, unit: float, count: int) -> float:
     """A unit so small that no count of them leaves the range that a clip lets through."""
-    then = interview.problem.then
+    then = session.problem.then
     if then is None or then.high == np.inf or then.high <= 0:
         return unit
     while unit * count > then.high / 2:
@@ -112,6 +112,6 @@ def _shrink_unit(interview: Interview, unit: float, count: int) -> float:
     return unit
 
 
-def _clip(interview: Interview, value: float) -> float:
-    then = interview.problem.then
+def _clip(session: ProbeSession, value: float) -> float:
+    then = session.problem.then
     return value if then is None else min(value, then.high)

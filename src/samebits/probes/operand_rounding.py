@@ -13,7 +13,7 @@ import numpy.typing as npt
 from samebits.formats.array import round_array_to_format
 from samebits.formats.format import BFLOAT16, FLOAT16, FLOAT32, TF32, find_format
 from samebits.formats.scalar import NEAREST_AWAY, NEAREST_EVEN, TOWARD_ZERO
-from samebits.probes.interview import Interview
+from samebits.probes.session import ProbeSession
 
 _SEED = 23
 _MODES = (NEAREST_EVEN, TOWARD_ZERO, NEAREST_AWAY)
@@ -30,59 +30,59 @@ class OperandRounding:
     compared: int
 
 
-def find_operand_roundings(interview: Interview, term: int, positions: np.ndarray) -> dict[str, OperandRounding]:
+def find_operand_roundings(session: ProbeSession, term: int, positions: np.ndarray) -> dict[str, OperandRounding]:
     """By operand name (x, w or dy), from two calls. `positions`: output positions that have the term."""
-    terms = interview.terms
+    terms = session.terms
     random = np.random.default_rng(_SEED)
     places = int(np.prod(terms.outputs))
     shape = (terms.groups * terms.rows, terms.count)
 
-    operands = interview.make_operands(0.0)
-    rows = _draw(random, shape[0] * shape[1], interview).reshape(shape)
-    view = interview.view_rows(operands)
+    operands = session.make_operands(0.0)
+    rows = _draw(random, shape[0] * shape[1], session).reshape(shape)
+    view = session.view_rows(operands)
     view[...] = rows.reshape(view.shape)
     # One source value of 1: every output that it reaches shows the row value that met it.
     at = terms.locate_sources(positions % places)
     pixel = int(at[len(at) // 2, term % terms.volume])
     terms.view_source(operands[terms.source_operand])[:, :, term // terms.volume, pixel] = 1.0
-    answers = interview.ask_by_row(operands)
+    answers = session.ask_by_row(operands)
     which, tap = np.nonzero(at == pixel)
     met = term // terms.volume * terms.volume + tap
-    of_rows = _classify(rows[:, met].astype(np.float64), answers[:, positions[which]], interview)
+    of_rows = _classify(rows[:, met].astype(np.float64), answers[:, positions[which]], session)
 
-    operands = interview.make_operands()
-    rows = np.zeros(shape, interview.dtype)
+    operands = session.make_operands()
+    rows = np.zeros(shape, session.dtype)
     rows[:, term] = 1.0
-    interview.view_rows(operands)[...] = rows.reshape(view.shape)
+    session.view_rows(operands)[...] = rows.reshape(view.shape)
     source = operands[terms.source_operand]
-    source[...] = _draw(random, source.size, interview).reshape(source.shape)
-    answers = interview.ask_by_row(operands)
+    source[...] = _draw(random, source.size, session).reshape(source.shape)
+    answers = session.ask_by_row(operands)
     at = terms.locate_sources(positions % places)[:, term % terms.volume]
     values = terms.view_source(source).astype(np.float64)
     met = values[:, positions // places, term // terms.volume, at]
     given = np.repeat(met, terms.rows, axis=0)
-    of_source = _classify(given, answers[:, positions], interview)
+    of_source = _classify(given, answers[:, positions], session)
     return {terms.rows_operand: of_rows, terms.source_operand: of_source}
 
 
-def _draw(random: np.random.Generator, count: int, interview: Interview) -> npt.NDArray[np.generic]:
+def _draw(random: np.random.Generator, count: int, session: ProbeSession) -> npt.NDArray[np.generic]:
     """Values of both signs around 1 (positive and below any clip's bound if there is one), all bits in use."""
-    then = interview.problem.then
+    then = session.problem.then
     scale: float | np.ndarray = 1.0 if then is None or then.high >= 4 else max(then.high, 2.0**-10) / 4
-    if find_format(interview.problem.dtype).exponent_bits >= 8:
+    if find_format(session.problem.dtype).exponent_bits >= 8:
         # Down into float16's subnormal numbers, which tf32 and bfloat16 do not have there.
         scale = scale * np.exp2(random.integers(-20, 1 if then else 12, count))
     signs = random.choice([-1.0, 1.0], count) if then is None else np.ones(count)
-    return (random.uniform(1.0, 4.0, count) * signs * scale).astype(interview.dtype)
+    return (random.uniform(1.0, 4.0, count) * signs * scale).astype(session.dtype)
 
 
-def _classify(given: np.ndarray, answers: np.ndarray, interview: Interview) -> OperandRounding:
+def _classify(given: np.ndarray, answers: np.ndarray, session: ProbeSession) -> OperandRounding:
     """The first rounding, mildest first, that turns all values into what came out."""
-    out = find_format(interview.problem.out)
+    out = find_format(session.problem.out)
     given = given.astype(np.float64)
     if np.array_equal(round_array_to_format(given, out), answers):
         return OperandRounding(None, None, True, answers.size)
-    dtype = find_format(interview.problem.dtype)
+    dtype = find_format(session.problem.dtype)
     for format_ in _NARROWER:
         if format_.precision >= dtype.precision and format_.exponent_bits >= dtype.exponent_bits:
             continue

@@ -17,7 +17,7 @@ import numpy as np
 from samebits.formats.array import round_array_to_format
 from samebits.formats.format import find_format
 from samebits.formats.scalar import NEAREST_EVEN, round_to_format
-from samebits.probes.interview import Interview
+from samebits.probes.session import ProbeSession
 
 Product = Literal["fused", "fused_reversed", "rounded", "exact"]
 _WAYS: tuple[Product, ...] = ("fused", "fused_reversed", "rounded", "exact")
@@ -53,21 +53,21 @@ def _draw(
     return (values * scale).astype(dtype)
 
 
-def _find_scale(interview: Interview) -> float | None:
+def _find_scale(session: ProbeSession) -> float | None:
     """A power of two that keeps sums of two products of such values between a clip's bounds; None if there is none."""
-    then = interview.problem.then
+    then = session.problem.then
     if then is None or then.high >= _LARGEST_SUM:
         scale = 1.0
     elif then.high <= 0:
         return None
     else:
         scale = 2.0 ** (math.frexp(then.high)[1] - 1 - round(math.log2(_LARGEST_SUM)))
-    least = max(find_format(n).smallest_normal_exponent for n in (interview.problem.dtype, interview.problem.out))
+    least = max(find_format(n).smallest_normal_exponent for n in (session.problem.dtype, session.problem.out))
     return scale if scale >= 2.0**least and (then is None or then.low <= _SMALLEST_SUM * scale) else None
 
 
 def find_product_rounding(
-    interview: Interview,
+    session: ProbeSession,
     pair: tuple[int, int],
     positions: np.ndarray,
     accumulator: str,
@@ -80,18 +80,18 @@ def find_product_rounding(
     product is added unrounded to the rounded first; `fused_reversed`: the other way round; `rounded`: both rounded;
     `exact`: neither. Values are such that the operands' own roundings change nothing. Raises EngineFailure.
     """
-    terms, scale = interview.terms, _find_scale(interview)
+    terms, scale = session.terms, _find_scale(session)
     if scale is None:
         return ProductRounding(_WAYS, 0)
     random = np.random.default_rng(_SEED)
-    operands = interview.make_operands()
+    operands = session.make_operands()
     source = operands[terms.source_operand]
     source[...] = _draw(random, source.shape, roundings[0], source.dtype)
-    view = interview.view_rows(operands)
-    rows = np.zeros((terms.groups * terms.rows, terms.count), interview.dtype)
+    view = session.view_rows(operands)
+    rows = np.zeros((terms.groups * terms.rows, terms.count), session.dtype)
     rows[:, pair] = _draw(random, (len(rows), 2), roundings[1], rows.dtype, scale)
     view[...] = rows.reshape(view.shape)
-    answers = interview.ask_by_row(operands)
+    answers = session.ask_by_row(operands)
     chosen = [(r, p) for p in positions for r in range(len(rows))]
     random.shuffle(chosen)
     possible: set[Product] = set(_WAYS)
@@ -105,7 +105,7 @@ def find_product_rounding(
             * Fraction(float(sources[r // terms.rows, p // places, t // terms.volume, at[t % terms.volume]]))
             for t in pair
         )
-        expected = _predict(first, second, accumulator, mode, interview.problem.out)
+        expected = _predict(first, second, accumulator, mode, session.problem.out)
         possible &= {name for name, value in expected.items() if value == answers[r, p]}
         if not possible:
             break
@@ -113,7 +113,7 @@ def find_product_rounding(
 
 
 def find_term_products(
-    interview: Interview,
+    session: ProbeSession,
     pairs: list[tuple[int, int]],
     rows: np.ndarray,
     positions: np.ndarray,
@@ -128,7 +128,7 @@ def find_term_products(
     chance about every second time, so pairs that are still open are asked again with other values. Pairs that no single
     way explains, or that no position has, are left out.
     """
-    scale = _find_scale(interview)
+    scale = _find_scale(session)
     if scale is None:
         return {}
     ways: dict[tuple[int, int], set[Product]] = {pair: {"fused", "rounded"} for pair in pairs}
@@ -139,13 +139,13 @@ def find_term_products(
         undecided = [pair for pair in pairs if len(ways[pair]) > 1]
         for start in range(0, len(undecided), len(rows)):
             part = dict(zip(undecided[start : start + len(rows)], rows.tolist(), strict=False))
-            for pair, seen in _ask_products(interview, part, positions, random, accumulator, roundings, scale):
+            for pair, seen in _ask_products(session, part, positions, random, accumulator, roundings, scale):
                 ways[pair] &= seen
     return {pair: next(iter(left)) for pair, left in ways.items() if len(left) == 1}
 
 
 def _ask_products(
-    interview: Interview,
+    session: ProbeSession,
     row_of_pair: dict[tuple[int, int], int],
     positions: np.ndarray,
     random: np.random.Generator,
@@ -154,19 +154,19 @@ def _ask_products(
     scale: float,
 ) -> Iterator[tuple[tuple[int, int], set[Product]]]:
     """One call: of every pair and position that has both its terms, the ways that give the answer."""
-    terms = interview.terms
+    terms = session.terms
     places = int(np.prod(terms.outputs))
     at = terms.locate_sources(positions % places)
-    operands = interview.make_operands()
+    operands = session.make_operands()
     source = operands[terms.source_operand]
     source[...] = _draw(random, source.shape, roundings[0], source.dtype)
-    values = np.zeros((terms.groups * terms.rows, terms.count), interview.dtype)
-    drawn = _draw(random, (len(row_of_pair), 2), roundings[1], interview.dtype, scale)
+    values = np.zeros((terms.groups * terms.rows, terms.count), session.dtype)
+    drawn = _draw(random, (len(row_of_pair), 2), roundings[1], session.dtype, scale)
     for (pair, row), two in zip(row_of_pair.items(), drawn, strict=True):
         values[row, list(pair)] = two
-    view = interview.view_rows(operands)
+    view = session.view_rows(operands)
     view[...] = values.reshape(view.shape)
-    answers = interview.ask_by_row(operands)
+    answers = session.ask_by_row(operands)
     sources = terms.view_source(source).astype(np.float64)
     for (pair, row), two in zip(row_of_pair.items(), drawn, strict=True):
         for position, found in zip(positions, at, strict=True):
@@ -178,7 +178,7 @@ def _ask_products(
                 for t, i in zip(pair, where, strict=True)
             ]
             products = [Fraction(float(w)) * Fraction(float(v)) for w, v in zip(two, met, strict=True)]
-            expected = _predict(products[0], products[1], accumulator, NEAREST_EVEN, interview.problem.out)
+            expected = _predict(products[0], products[1], accumulator, NEAREST_EVEN, session.problem.out)
             yield pair, {name for name, value in expected.items() if value == answers[row, position]}
 
 

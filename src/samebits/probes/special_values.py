@@ -7,43 +7,43 @@ import math
 import numpy as np
 
 from samebits.formats.format import find_format
-from samebits.probes.interview import Interview
+from samebits.probes.session import ProbeSession
 
 
-def find_padding_rule(interview: Interview) -> str | None:
+def find_padding_rule(session: ProbeSession) -> str | None:
     """Is padding left out, or are zeros multiplied? An infinite weight where an output lacks the term.
 
     None where no output lacks a term while another has it.
     """
-    number, masks = interview.terms.patterns
-    phases, possible = interview.terms.phases
+    number, masks = session.terms.patterns
+    phases, possible = session.terms.phases
     for pattern, mask in enumerate(masks):
         place = int(np.argmax(number == pattern))
         # Missing for being at a border, not for the place in the stride.
         missing = np.flatnonzero(possible[phases[place]] & ~mask)
         if mask.any() and len(missing):
-            operands = interview.make_operands()
-            view = interview.view_rows(operands)
+            operands = session.make_operands()
+            view = session.view_rows(operands)
             view[...] = 1.0
             view[..., missing[0]] = np.inf
-            value = interview.ask_by_row(operands)[0, place]
+            value = session.ask_by_row(operands)[0, place]
             return "left out" if np.isfinite(value) else "multiplied as zeros"
     return None
 
 
-def find_nan_reach(interview: Interview) -> str | None:
+def find_nan_reach(session: ProbeSession) -> str | None:
     """Does a NaN in the source reach just the outputs that read it? After then=, does it stay NaN?"""
-    terms = interview.terms
+    terms = session.terms
     places = int(np.prod(terms.outputs))
     centre = terms.locate_sources(np.array([places // 2]))[0]
     reached = centre[centre >= 0]
     if not len(reached):
         return None
     pixel = int(reached[len(reached) // 2])
-    operands = interview.make_operands()
-    interview.view_rows(operands)[...] = 1.0
+    operands = session.make_operands()
+    session.view_rows(operands)[...] = 1.0
     terms.view_source(operands[terms.source_operand])[:, 0, 0, pixel] = np.nan
-    answers = interview.ask_by_row(operands).reshape(terms.groups, terms.rows, terms.batch, places)
+    answers = session.ask_by_row(operands).reshape(terms.groups, terms.rows, terms.batch, places)
     reads = np.concatenate(
         [
             (terms.locate_sources(np.arange(i, min(i + 4096, places))) == pixel).any(axis=1)
@@ -58,30 +58,30 @@ def find_nan_reach(interview: Interview) -> str | None:
     return "becomes a number" if not np.isnan(inside).any() else "kept in some outputs that read it"
 
 
-def find_zero_sign(interview: Interview, position: int) -> str:
+def find_zero_sign(session: ProbeSession, position: int) -> str:
     """Is a sum of negative zeros -0 or +0?"""
-    operands = interview.make_operands(0.0)
-    interview.view_rows(operands)[...] = -1.0
-    if interview.problem.bias:
+    operands = session.make_operands(0.0)
+    session.view_rows(operands)[...] = -1.0
+    if session.problem.bias:
         operands["bias"][...] = -0.0
-    value = interview.ask_by_row(operands)[0, position]
+    value = session.ask_by_row(operands)[0, position]
     return "-0" if np.signbit(value) else "+0"
 
 
-def find_overflow(interview: Interview, triple: tuple[int, int, int], position: int) -> str:
+def find_overflow(session: ProbeSession, triple: tuple[int, int, int], position: int) -> str:
     """largest + largest - largest: does the running sum have the range for it?
 
     Two terms of the largest power of two, and one of its negative, met in this sequence.
     """
-    format_ = find_format(interview.problem.dtype)
+    format_ = find_format(session.problem.dtype)
     largest = 2.0 ** (math.frexp(float(format_.largest))[1] - 1)
-    operands = interview.make_operands()
-    view = interview.view_rows(operands)
-    rows = np.zeros((interview.terms.groups * interview.terms.rows, interview.terms.count))
+    operands = session.make_operands()
+    view = session.view_rows(operands)
+    rows = np.zeros((session.terms.groups * session.terms.rows, session.terms.count))
     rows[:, triple[0]] = rows[:, triple[1]] = largest
     rows[:, triple[2]] = -largest
     view[...] = rows.reshape(view.shape)
-    value = interview.ask_by_row(operands)[0, position]
+    value = session.ask_by_row(operands)[0, position]
     if value == largest:
         return "the running sum has a wider range"
     return "infinite" if np.isinf(value) else "NaN" if np.isnan(value) else f"{value:g} where {largest:g} is right"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from samebits.formats.format import find_format
-from samebits.probes.interview import Interview
+from samebits.probes.session import ProbeSession
 
 
 @dataclass(frozen=True)
@@ -27,25 +27,25 @@ class Subnormals:
         return "flushed" if len(lost) == 2 else f"{lost[0]} flushed"
 
 
-def find_subnormals(interview: Interview, term: int, position: int) -> Subnormals:
+def find_subnormals(session: ProbeSession, term: int, position: int) -> Subnormals:
     """Three calls, read at an output position that has the term. Raises EngineFailure."""
-    format_ = find_format(interview.problem.dtype)
-    out = find_format(interview.problem.out)
+    format_ = find_format(session.problem.dtype)
+    out = find_format(session.problem.out)
     # Half the smallest normal number: the subnormal that rounding operands to fewer bits leaves alone.
     smallest = 2.0 ** (format_.smallest_normal_exponent - 1)
     lift = 2.0 ** (-format_.smallest_normal_exponent // 2)
-    rows = _ask(interview, term, position, row=smallest, source=lift)
-    source = _ask(interview, term, position, row=lift, source=smallest)
+    rows = _ask(session, term, position, row=smallest, source=lift)
+    source = _ask(session, term, position, row=lift, source=smallest)
     low = 2.0 ** ((out.smallest_normal_exponent - 2) // 2)
     product = low * 2.0 ** (out.smallest_normal_exponent - 2 - (out.smallest_normal_exponent - 2) // 2)
     results = None
     if low >= 2.0**format_.smallest_normal_exponent:
-        results = _ask(interview, term, position, row=product / low, source=low) == product
+        results = _ask(session, term, position, row=product / low, source=low) == product
     return Subnormals(rows == smallest * lift, source == smallest * lift, results)
 
 
-def _ask(interview: Interview, term: int, position: int, *, row: float, source: float) -> float:
-    operands = interview.make_operands(source)
-    view = interview.view_rows(operands)
-    view[..., term // interview.terms.volume, term % interview.terms.volume] = row
-    return float(interview.ask_by_row(operands)[0, position])
+def _ask(session: ProbeSession, term: int, position: int, *, row: float, source: float) -> float:
+    operands = session.make_operands(source)
+    view = session.view_rows(operands)
+    view[..., term // session.terms.volume, term % session.terms.volume] = row
+    return float(session.ask_by_row(operands)[0, position])

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.errors import ProbeStopped
-from samebits.probes.interview import Interview
 from samebits.probes.mask_values import Scale, choose_scale
-from samebits.probes.questionnaire import Questionnaire, classify_rows
+from samebits.probes.query_batch import QueryBatch, classify_rows
+from samebits.probes.session import ProbeSession
 from samebits.probes.subtrees import Subtree, pick_pairs
 from samebits.probes.tree_shape import Junctions
 from samebits.recipes.likely import propose_likely_orders
@@ -40,7 +40,7 @@ _GUESSED_NEAR = 24
 
 @dataclass
 class FoundOrders:
-    """Trees over the terms of whole sums, and which position uses which (-1: not learnt).
+    """Trees over the terms of whole sums, and which position uses which (-1: undetermined).
 
     `places` has the shape [batch, outputs]; a position that lacks terms uses its tree without them.
     """
@@ -62,49 +62,49 @@ class _Group:
 
 
 def find_summation_orders(
-    interview: Interview,
+    session: ProbeSession,
     *,
     rows: npt.NDArray[np.int64] | None = None,
     positions: npt.NDArray[np.bool_] | None = None,
 ) -> FoundOrders:
-    """The orders of all output positions (or some); what is not learnt, and why, stands in the notes.
+    """The orders of all output positions (or some); what stays undetermined, and why, stands in the notes.
 
     Only `rows` (numbers; default all) carry questions; where rows turn out to answer differently, those of the largest
     agreeing set do. Raises EngineFailure where the runner fails.
     """
-    terms = interview.terms
+    terms = session.terms
     unknown = np.full((terms.batch, int(np.prod(terms.outputs))), -1, np.int64)
     if terms.count == 1:
         return FoundOrders([0], np.zeros_like(unknown), None)
     try:
-        scale = choose_scale(interview)
+        scale = choose_scale(session)
     except ProbeStopped as stop:
         return FoundOrders([], unknown, None, [str(stop)])
     if scale is None:
-        return FoundOrders([], unknown, None, ["no mask swallows units: the running sum is too wide, or is no sum"])
+        return FoundOrders([], unknown, None, ["no mask absorbs units: the running sum is too wide, or is no sum"])
     if rows is None:
         try:
-            rows = classify_rows(interview, scale)[0]
+            rows = classify_rows(session, scale)[0]
         except ProbeStopped as stop:
             return FoundOrders([], unknown, scale, [str(stop)])
-    return _Search(interview, scale, rows, positions).run()
+    return _Search(session, scale, rows, positions).run()
 
 
 class _UnreadableError(Exception):
     """A position answered something that counts no units."""
 
 
-class _Search(Questionnaire):
-    """Answers so far, groups of positions they tell apart, trees found."""
+class _Search(QueryBatch):
+    """Answers so far, groups of positions they distinguish, trees found."""
 
     def __init__(
         self,
-        interview: Interview,
+        session: ProbeSession,
         scale: Scale,
         rows: npt.NDArray[np.int64],
         positions: npt.NDArray[np.bool_] | None,
     ):
-        super().__init__(interview, scale, rows, positions)
+        super().__init__(session, scale, rows, positions)
         self.trees: list[Item] = []
         self.members: list[npt.NDArray[np.bool_]] = []
         self.notes: list[str] = []
@@ -261,7 +261,7 @@ class _Search(Questionnaire):
             self.units[units] = marks
         self.ask([(a, b, units) for a, b in pairs])
         present = self.units[units] & group.exists
-        # In a sum cut into blocks, the first term's junctions end where blocks do.
+        # In a sum divided into blocks, the first term's junctions end where blocks do.
         ends = {b: int(present.sum()) - self._read(a, b, units, group) for a, b in pairs if a == members[0]}
         inner = {b: end for b, end in ends.items() if end < present.sum()}
         block = math.gcd(*(end for b, end in inner.items() if end != np.searchsorted(members, b) + 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,8 +15,7 @@ from samebits.formats.format import code_dtype, find_format, numpy_dtype
 from samebits.problems.operands import check_operands
 from samebits.problems.other_shapes import explain_shape
 from samebits.problems.problem import Problem
-from samebits.problems.reading import read_problem
-from samebits.problems.text import format_problem
+from samebits.problems.problem_text import format_problem, parse_problem_text
 
 RESULTS = ("a", "b")
 _KNOWN = ("problem", "x", "w", "bias", "dy", "a", "b", "name_a", "name_b")
@@ -34,14 +33,17 @@ class Case:
     results: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-def load_case(path: str | Path) -> Case:
+Read = Callable[[str], Problem]
+
+
+def load_case(path: str | Path, read: Read = parse_problem_text) -> Case:
     """Reads a case file; raises CaseFileError, in one line, for whatever is wrong with it.
 
-    Formats that NumPy lacks travel as unsigned integers of their width (bfloat16 as uint16).
+    `read` makes a problem of its text (`languages.subject` knows more languages than ours). Formats that NumPy lacks travel as unsigned integers of their width (bfloat16 as uint16).
     """
     path = Path(path)
-    entries = _read_entries(path)
-    problem = _read_problem(path, entries)
+    entries = _read_entries(path, read)
+    problem = _read_problem(path, entries, read)
     try:
         arrays = {n: _decode(path, n, a, problem.dtype) for n, a in entries.items() if n in ("x", "w", "bias", "dy")}
         operands = check_operands(problem, arrays)
@@ -85,7 +87,7 @@ def save_case(
         np.savez_compressed(file, allow_pickle=False, **entries)  # type: ignore[arg-type]
 
 
-def _read_entries(path: Path) -> dict[str, np.ndarray]:
+def _read_entries(path: Path, read: Read) -> dict[str, np.ndarray]:
     """The entries a case may have; none is read that is larger than the problem, which is read first, lets it be."""
     _check_is_file(path)
     try:
@@ -95,7 +97,7 @@ def _read_entries(path: Path) -> dict[str, np.ndarray]:
         with zipfile.ZipFile(path) as archive:
             sizes = {entry.filename.removesuffix(".npy"): entry.file_size for entry in archive.infolist()}
         with np.load(path, allow_pickle=False) as arrays:
-            return _read_arrays(path, arrays, sizes)
+            return _read_arrays(path, arrays, sizes, read)
     except CaseFileError:
         raise
     except Exception as error:  # Readers of zip and npy raise whatever hostile bytes make them raise.
@@ -112,7 +114,7 @@ def _check_is_file(path: Path) -> None:
         raise CaseFileError(f"case file {str(path)[:100]!r} cannot be read: {_first_line(error)}") from None
 
 
-def _read_arrays(path: Path, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+def _read_arrays(path: Path, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int], read: Read) -> dict[str, np.ndarray]:
     if "problem" not in sizes:
         raise CaseFileError(f"case file {path} has no entry 'problem' with the problem's text")
     entries: dict[str, np.ndarray] = {}
@@ -128,7 +130,7 @@ def _read_arrays(path: Path, arrays: Mapping[str, np.ndarray], sizes: Mapping[st
             raise CaseFileError(f"case file {path}: entry {name!r} is no .npy array")
         entries[name] = array
         if name == "problem":
-            limits |= _limit_sizes(_read_problem(path, entries))
+            limits |= _limit_sizes(_read_problem(path, entries, read))
     return entries
 
 
@@ -148,9 +150,9 @@ def _explain_unreadable(error: Exception) -> str:
     return f"is no readable .npz: {_first_line(error)}"
 
 
-def _read_problem(path: Path, entries: Mapping[str, np.ndarray]) -> Problem:
+def _read_problem(path: Path, entries: Mapping[str, np.ndarray], read: Read) -> Problem:
     try:
-        return read_problem(_read_text(path, entries, "problem"))
+        return read(_read_text(path, entries, "problem"))
     except (ProblemTextError, ProblemShapeError) as error:
         raise CaseFileError(f"case file {path}: {error}") from None
 

@@ -66,7 +66,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One convolution: kind, direction, shapes and attributes; hashable, printed by `samebits.problems.text`.
+    """One convolution: kind, direction, shapes and attributes; hashable, printed by `samebits.problems.problem_text`.
 
     Shapes follow torch: `x` is (N, C_in, *spatial); `w` is (C_out, C_in/groups, *kernel), and for transposed kinds
     (C_in, C_out/groups, *kernel). `padding` is ((begin, end), ...) per axis, or `same_upper`/`same_lower`.

@@ -3,9 +3,11 @@
 Every kind and direction has this form; a *term* is one product, numbered d * volume + v within its sum. Which operand
 gives the rows, and what the axes of d and v are called, depends on the direction:
 
-    gather   convolution forward, transposed convolution's grad_input    rows w   terms c kh kw
-    scatter  convolution's grad_input, transposed convolution forward    rows w   terms c kh kw
-    filter   grad_weight of both                                         rows dy (transposed: x)   terms n oh ow
+    gather (fprop)    rows w                     terms c kh kw
+    scatter (dgrad)   rows w                     terms c kh kw
+    filter (wgrad)    rows dy (transposed: x)    terms n oh ow
+
+`forms` says which problems have which form.
 
 So all terms of one output stand in one row of one operand, and an output's position (b, s) says what they meet there.
 """
@@ -15,14 +17,12 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from samebits.problems.forms import Form, find_parts
 from samebits.problems.problem import SPATIAL_AXES, Axis, Problem
-
-Form = Literal["gather", "scatter", "filter"]
 
 
 @dataclass(frozen=True)
@@ -149,19 +149,15 @@ def find_terms(problem: Problem) -> Terms:
     small = tuple(a.size_small for a in problem.axes)
     large = tuple(a.size_large for a in problem.axes)
     kernel = tuple(a.kernel for a in problem.axes)
-    small_name, large_name = ("x", "dy") if problem.is_transposed else ("dy", "x")
+    parts = find_parts(problem)
     n, g, channels_small, per_group = problem.x[0], problem.groups, problem.w[0], problem.w[1]
-    if problem.direction == "grad_weight":
-        return Terms(
-            problem, "filter", small_name, large_name,
-            g, channels_small // g, per_group, n, small, kernel, large, problem.axes,
-        )  # fmt: skip
-    source = "x" if problem.direction == "forward" else "dy"
-    if (problem.direction == "forward") != problem.is_transposed:
-        rows, depth, outputs, sizes = channels_small // g, per_group, small, large
-        return Terms(problem, "gather", "w", source, g, rows, n, depth, kernel, outputs, sizes, problem.axes)
-    rows, depth, outputs, sizes = per_group, channels_small // g, large, small
-    return Terms(problem, "scatter", "w", source, g, rows, n, depth, kernel, outputs, sizes, problem.axes)
+    # rows, batch, depth, spans, outputs, source sizes
+    sizes = {
+        "gather": (channels_small // g, n, per_group, kernel, small, large),
+        "scatter": (per_group, n, channels_small // g, kernel, large, small),
+        "filter": (channels_small // g, per_group, n, small, kernel, large),
+    }[parts.form]
+    return Terms(problem, parts.form, parts.rows_operand, parts.source_operand, g, *sizes, problem.axes)
 
 
 def _reach(form: Form, a: Axis) -> npt.NDArray[np.int64]:

@@ -92,7 +92,7 @@ def _propose(tree: Item, terms: Terms) -> Iterator[KeyedOrder]:
 
 
 def _split_blocks(keys: list[Key], tree: Item, sizes: dict[str, int]) -> Iterator[KeyedOrder]:
-    """Plain keys cut into blocks of the size that the tree's first finished sum has; the last may be shorter."""
+    """Plain keys divided into blocks of the size that the tree's first finished sum has; the last may be shorter."""
     blocks = [len(list_terms(p)) for p in tree.items[1:] if isinstance(p, Chain)] if isinstance(tree, Chain) else []
     if not blocks or any(k.axis not in sizes or k.block > 1 or k.modulus for k in keys):
         return
@@ -166,7 +166,7 @@ def _name_digit(step: int, extent: int, names: tuple[str, ...], sizes: tuple[int
 
 
 def _simplify(key: Key, before: list[Key], sizes: dict[str, int]) -> Key:
-    """The key without its remainder where nothing above it is left to tell apart."""
+    """The key without its remainder where nothing above it is left to distinguish."""
     reach = key.block * key.modulus
     above = {k.block for k in before if k.axis == key.axis}
     if reach >= sizes[key.axis] or reach in above:

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.errors import ProbeStopped
-from samebits.probes.interview import Interview
 from samebits.probes.mask_values import choose_scale
 from samebits.probes.product_rounding import Roundings, find_term_products
-from samebits.probes.questionnaire import classify_rows
+from samebits.probes.query_batch import classify_rows
+from samebits.probes.session import ProbeSession
 from samebits.probes.summation_order import find_summation_orders
 from samebits.problems import Problem
 from samebits.problems.operands import make_normal
@@ -29,7 +29,7 @@ from samebits.problems.windows import name_axes
 from samebits.profiles.order_names import name_orders
 from samebits.profiles.replaying import Replayer
 from samebits.recipes.order import Order, Own, TreeOrder, expand_order
-from samebits.recipes.places import array_from_places, places_from_array
+from samebits.recipes.order_map import array_from_places, places_from_array
 from samebits.recipes.recipe import Recipe
 from samebits.recipes.tree import Chain, Item, list_terms
 
@@ -55,7 +55,7 @@ class _TimeSpentError(Exception):
 class Refiner:
     """A recipe on its way to reproduce everything."""
 
-    interview: Interview
+    session: ProbeSession
     recipe: Recipe
     replayers: list[Replayer]
     asked_again: set[bytes] = field(default_factory=set[bytes])
@@ -63,7 +63,7 @@ class Refiner:
 
     def refine(self) -> Recipe:
         """The recipe with own orders and ways for the outputs it missed, as far as they could be found."""
-        if self.interview.problem.multiply_adds > _MOST_PRODUCTS:
+        if self.session.problem.multiply_adds > _MOST_PRODUCTS:
             return self.recipe
         self.deadline = time.perf_counter() + _MOST_TIME_S
         best, fewest = self.recipe, math.inf
@@ -86,8 +86,8 @@ class Refiner:
 
     def _unify_rows(self, recipe: Recipe) -> Recipe:
         """One order for a whole row wherever one of the row's own misses no more: the others fitted by chance."""
-        terms = find_terms(self.interview.problem)
-        where = array_from_places(recipe.where, self._axes, self.interview.problem.out_shape)
+        terms = find_terms(self.session.problem)
+        where = array_from_places(recipe.where, self._axes, self.session.problem.out_shape)
         used = np.stack([terms.view_result(where == n).sum(axis=(2, 3)) for n in range(len(recipe.orders))])
         likeliest = np.argsort(-used, axis=0, kind="stable")
         open_ = (used > 0).sum(axis=0) > 1
@@ -97,7 +97,7 @@ class Refiner:
             trial = where.copy()
             view = terms.view_result(trial)
             view[...] = np.where(open_[:, :, None, None], chosen[:, :, None, None], view)
-            missed = terms.view_result(self._score_all(_use_orders(self.interview.problem, recipe, trial)))
+            missed = terms.view_result(self._score_all(_use_orders(self.session.problem, recipe, trial)))
             own = np.take_along_axis(used, chosen[None], axis=0)[0] > 0
             better = open_ & own & (missed.sum(axis=(2, 3)) <= before)
             view = terms.view_result(where)
@@ -105,30 +105,30 @@ class Refiner:
             open_ &= ~better
             if not open_.any():
                 break
-        return _use_orders(self.interview.problem, recipe, where)
+        return _use_orders(self.session.problem, recipe, where)
 
     @property
     def _axes(self) -> tuple[str, ...]:
-        return name_axes(self.interview.problem)
+        return name_axes(self.session.problem)
 
     @property
     def _where(self) -> npt.NDArray[np.int64]:
-        return array_from_places(self.recipe.where, self._axes, self.interview.problem.out_shape)
+        return array_from_places(self.recipe.where, self._axes, self.session.problem.out_shape)
 
     def _collect_missed(self) -> npt.NDArray[np.bool_]:
         """Outputs that any data set shows to be missed, on as many sets as the problem's size allows."""
         missed = self._score_all(self.recipe)
-        affordable = int(_MOST_REPLAYED_PRODUCTS / self.interview.problem.multiply_adds)
+        affordable = int(_MOST_REPLAYED_PRODUCTS / self.session.problem.multiply_adds)
         most = min(_MOST_DATA_SETS, max(_LEAST_DATA_SETS, affordable))
         while missed.any() and len(self.replayers) < most:
-            operands = make_normal(self.interview.problem, 1000 + len(self.replayers))
-            result = self.interview.ask(operands)
-            self.replayers.append(Replayer(self.interview.problem, operands, result))
+            operands = make_normal(self.session.problem, 1000 + len(self.replayers))
+            result = self.session.ask(operands)
+            self.replayers.append(Replayer(self.session.problem, operands, result))
             missed |= self.replayers[-1].score(self.recipe)[2]
         return missed
 
     def _score_all(self, recipe: Recipe) -> npt.NDArray[np.bool_]:
-        missed = np.zeros(self.interview.problem.out_shape, bool)
+        missed = np.zeros(self.session.problem.out_shape, bool)
         for replayer in self.replayers:
             if time.perf_counter() > self.deadline:
                 raise _TimeSpentError
@@ -137,7 +137,7 @@ class Refiner:
 
     def _box(self, missed: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Whole rows times whole positions around what is missed."""
-        terms = find_terms(self.interview.problem)
+        terms = find_terms(self.session.problem)
         view = terms.view_result(missed)
         rows, positions = np.asarray(view.any(axis=(2, 3))), np.asarray(view.any(axis=(0, 1)))
         box = np.zeros_like(missed)
@@ -146,7 +146,7 @@ class Refiner:
 
     def _spread(self, missed: npt.NDArray[np.bool_]) -> Iterator[npt.NDArray[np.bool_]]:
         """Sets of outputs to try a way on: rows, positions of which many are missed; the box; the missed alone."""
-        terms = find_terms(self.interview.problem)
+        terms = find_terms(self.session.problem)
         view = terms.view_result(missed)
         for axes in ((2, 3), (0, 1)):
             dense = np.asarray(view.mean(axis=axes, keepdims=True) > _LEAST_LINE_DENSITY)
@@ -161,19 +161,19 @@ class Refiner:
 
     def _try_ways(self, missed: npt.NDArray[np.bool_]) -> Recipe | None:
         """Other ways of rounding, each for the positions that it reproduces in all rows that are missed there."""
-        terms = find_terms(self.interview.problem)
+        terms = find_terms(self.session.problem)
         for cells in self._spread(missed):
             left, candidate = cells.copy(), self.recipe
             for own in self._list_ways():
                 changed = change_orders(
-                    self.interview.problem, candidate, left, lambda order, w=own: replace(order, own=w)
+                    self.session.problem, candidate, left, lambda order, w=own: replace(order, own=w)
                 )
                 wrong = np.asarray(terms.view_result(self._score_all(changed) & left).any(axis=(0, 1)))
                 solved = left.copy()
                 terms.view_result(solved)[...] &= ~wrong[None, None]
                 if solved.sum() > _LEAST_SOLVED * cells.sum():
                     candidate = change_orders(
-                        self.interview.problem, candidate, solved, lambda order, w=own: replace(order, own=w)
+                        self.session.problem, candidate, solved, lambda order, w=own: replace(order, own=w)
                     )
                     left &= ~solved
                 if not left.any():
@@ -183,15 +183,15 @@ class Refiner:
         return None
 
     def _list_ways(self) -> Iterator[Own]:
-        biases = ["", "first", "last", "rounded"] if self.interview.problem.bias else [""]
+        biases = ["", "first", "last", "rounded"] if self.session.problem.bias else [""]
         for bias, product in itertools.product(biases, ("fused", "rounded")):
             yield Own(product=product, bias=bias)
 
     def _ask_products(self, missed: npt.NDArray[np.bool_]) -> Recipe | None:
-        """The trees of missed outputs with the terms told apart whose products are rounded before they are added."""
+        """The trees of missed outputs, with the terms marked whose products are rounded before they are added."""
         if self.recipe.product not in ("fused", "rounded") or self.recipe.accumulator.mode != "nearest_even":
             return None
-        terms = find_terms(self.interview.problem)
+        terms = find_terms(self.session.problem)
         apart: dict[Order, Order] = {}
         for number in np.unique(self._where[missed]):
             view = terms.view_result(missed & (self._where == number))
@@ -202,7 +202,7 @@ class Refiner:
             tree = expand_order(order, terms.axis_names, terms.axis_sizes)
             pairs = [(a, b) for a, b in _list_joins(tree) if exists[a] and exists[b]]
             found = find_term_products(
-                self.interview,
+                self.session,
                 pairs,
                 rows,
                 _choose_some(positions, _POSITIONS_PER_TERM),
@@ -220,7 +220,7 @@ class Refiner:
 
     def _ask_orders(self, missed: npt.NDArray[np.bool_]) -> Recipe | None:
         """The order asked again of what is missed."""
-        terms = find_terms(self.interview.problem)
+        terms = find_terms(self.session.problem)
         view = terms.view_result(missed)
         rows = np.flatnonzero(view.any(axis=(2, 3)).reshape(-1))
         positions = np.asarray(view.any(axis=(0, 1)))
@@ -245,29 +245,29 @@ class Refiner:
         self, rows: npt.NDArray[np.int64], positions: npt.NDArray[np.bool_]
     ) -> list[npt.NDArray[np.int64]]:
         try:
-            scale = choose_scale(self.interview)
-            return [rows] if scale is None else classify_rows(self.interview, scale, rows, positions)
+            scale = choose_scale(self.session)
+            return [rows] if scale is None else classify_rows(self.session, scale, rows, positions)
         except ProbeStopped:
             return [rows]
 
     def _ask_rows(self, recipe: Recipe, cells: npt.NDArray[np.bool_], rows: npt.NDArray[np.int64]) -> Recipe:
         """The recipe with the orders that some rows answer with, on those of the cells whose position has one."""
-        terms = find_terms(self.interview.problem)
+        terms = find_terms(self.session.problem)
         positions = np.asarray(terms.view_result(cells).any(axis=(0, 1)))
-        found = find_summation_orders(self.interview, rows=rows, positions=positions)
+        found = find_summation_orders(self.session, rows=rows, positions=positions)
         if not found.trees:
             return recipe
         names, numbers = name_orders(found.trees, terms)
         for number, name in enumerate(names):
             own = np.zeros_like(cells)
             terms.view_result(own)[...] = np.isin(found.places, np.flatnonzero(np.array(numbers) == number))[None, None]
-            recipe = change_orders(self.interview.problem, recipe, own & cells, lambda _, n=name: n)
+            recipe = change_orders(self.session.problem, recipe, own & cells, lambda _, n=name: n)
         return recipe
 
     def _accept(self, missed: npt.NDArray[np.bool_], orders: dict[Order, Order]) -> Recipe | None:
         """The first spread on which other orders in place of the present ones miss less than before."""
         for cells in self._spread(missed):
-            candidate = change_orders(self.interview.problem, self.recipe, cells, lambda o: orders.get(o, o))
+            candidate = change_orders(self.session.problem, self.recipe, cells, lambda o: orders.get(o, o))
             if self._score_all(candidate).sum() < missed.sum():
                 return candidate
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,8 @@ import numpy.typing as npt
 from samebits.emulators import emulate
 from samebits.errors import RecipeError
 from samebits.formats.format import find_format
-from samebits.probes.interview import Interview
+from samebits.formats.same_bits import mark_differing_bits
+from samebits.probes.session import ProbeSession
 from samebits.problems import Problem
 from samebits.problems.operands import make_normal
 from samebits.recipes.recipe import Recipe
@@ -27,7 +28,7 @@ _FEWEST_OUTPUTS, _MOST_SETS = 256, 16
 _FEWEST_NARROW = 16_384
 
 
-@dataclass
+@dataclass(frozen=True)
 class Replayer:
     """Operands, and what the runner made of them."""
 
@@ -45,7 +46,7 @@ class Replayer:
             replayed = emulate(self.problem, recipe, self.operands, wanted=wanted)
         except RecipeError:
             return 0.0, 0, np.ones(self.problem.out_shape, bool)
-        differs = ~equal_bits(replayed, self.result)
+        differs = mark_differing_bits(replayed, self.result)
         if wanted is not None:
             differs &= wanted
         compared = int(wanted.sum()) if wanted is not None else differs.size
@@ -65,27 +66,20 @@ class Replayer:
         return np.broadcast_to(chosen.reshape(places), shape).copy()
 
 
-def make_replayers(interview: Interview) -> list[Replayer]:
-    """Random normal data put to the runner: once, or several times where a problem has few outputs."""
-    outputs = math.prod(interview.problem.out_shape)
-    fewest = _FEWEST_NARROW if find_format(interview.problem.out).width_bits <= 8 else _FEWEST_OUTPUTS
+def make_replayers(session: ProbeSession) -> list[Replayer]:
+    """The runner on random normal data: once, or several times where a problem has few outputs."""
+    outputs = math.prod(session.problem.out_shape)
+    fewest = _FEWEST_NARROW if find_format(session.problem.out).width_bits <= 8 else _FEWEST_OUTPUTS
     sets = min(max(-(-fewest // outputs), 1), _MOST_SETS)
     replayers: list[Replayer] = []
     for number in range(sets):
-        operands = make_normal(interview.problem, _SEED + number)
-        replayers.append(Replayer(interview.problem, operands, interview.ask(operands)))
+        operands = make_normal(session.problem, _SEED + number)
+        replayers.append(Replayer(session.problem, operands, session.ask(operands)))
     return replayers
 
 
-def score_all(replayers: list[Replayer], recipe: Recipe, *, sampled: bool = False) -> tuple[float, int]:
+def score_all(replayers: Sequence[Replayer], recipe: Recipe, *, sampled: bool = False) -> tuple[float, int]:
     """The share of outputs reproduced over all data, and how many were compared."""
     scores = [r.score(recipe, sampled=sampled) for r in replayers]
     compared = sum(count for _, count, _ in scores)
     return sum(matched * count for matched, count, _ in scores) / max(compared, 1), compared
-
-
-def equal_bits(a: np.ndarray, b: np.ndarray) -> npt.NDArray[np.bool_]:
-    """Where two arrays of one dtype hold the same bits; any NaN equals any other."""
-    codes = np.dtype(f"uint{8 * a.dtype.itemsize}")
-    same = np.ascontiguousarray(a).view(codes) == np.ascontiguousarray(b).view(codes)
-    return same | (np.isnan(a) & np.isnan(b))

@@ -2,7 +2,7 @@
 
 from samebits.recipes.order import IN_ORDER, Key, KeyedOrder, Level, Order, TreeOrder, expand_order
 from samebits.recipes.recipe import Algorithm, Fft, Flush, FusedSum, Recipe, Rounding, Winograd
-from samebits.recipes.text import format_order, format_recipe, parse_order, parse_recipe
+from samebits.recipes.recipe_text import format_order, format_recipe, parse_order, parse_recipe
 from samebits.recipes.tree import Chain, Fused, Item
 
 __all__ = [

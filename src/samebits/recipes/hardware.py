@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from samebits.recipes.recipe import Recipe
-from samebits.recipes.text import parse_recipe
+from samebits.recipes.recipe_text import parse_recipe
 
 _RECORDED = "recorded outputs (MATLAB-tensor-core), all 3,000 reproduced"
 _INTEL = "Intel 64 and IA-32 Architectures Software Developer's Manual, operation of {}"

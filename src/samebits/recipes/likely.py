@@ -60,7 +60,7 @@ def _propose_lanes(block: int) -> Iterator[KeyedOrder]:
 
 
 def split_levels(keys: list[Key], tree: Item) -> Iterator[KeyedOrder]:
-    """The keys as one sum, then cut into two or three levels, then with another rule than one after the other."""
+    """The keys as one sum, then divided into two or three levels, then with another rule than one after the other."""
     plain = isinstance(tree, Chain) and all(isinstance(p, int) for p in tree.items)
     yield KeyedOrder((Level(tuple(keys)),))
     if plain:
@@ -71,6 +71,6 @@ def split_levels(keys: list[Key], tree: Item) -> Iterator[KeyedOrder]:
         yield KeyedOrder(tuple(Level(tuple(keys[a:b])) for a, b in itertools.pairwise(bounds)))
     for rule in _RULES:
         yield KeyedOrder((Level(tuple(keys), rule),))
-        for cut in places:
-            yield KeyedOrder((Level(tuple(keys[:cut]), rule), Level(tuple(keys[cut:]))))
-            yield KeyedOrder((Level(tuple(keys[:cut])), Level(tuple(keys[cut:]), rule)))
+        for at in places:
+            yield KeyedOrder((Level(tuple(keys[:at]), rule), Level(tuple(keys[at:]))))
+            yield KeyedOrder((Level(tuple(keys[:at])), Level(tuple(keys[at:]), rule)))

@@ -56,7 +56,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Keys that tell the items of one sum apart, the rule that adds them, and the format they are carried in."""
+    """Keys that distinguish the items of one sum, the rule that adds them, and the format partial sums are stored in."""
 
     keys: tuple[Key, ...]
     rule: Rule = "chain"
@@ -118,8 +118,8 @@ def _expand_keys(levels: tuple[Level, ...], axis_names: tuple[str, ...], axis_si
     return _build(levels, columns, sequence)
 
 
-def list_carried_formats(order: Order) -> set[str]:
-    """The formats, other than the accumulator, that some of an order's sums are carried in."""
+def list_stored_formats(order: Order) -> set[str]:
+    """The formats, other than the accumulator, that some of an order's partial sums are stored in."""
     if isinstance(order, KeyedOrder):
         return {level.format for level in order.levels} - {""}
     return {chain.format for chain in iterate_chains(order.tree)} - {""}
@@ -153,15 +153,15 @@ def _join(level: Level, items: list[Item]) -> Item:
     if level.rule == "chain":
         return flatten_chain(Chain(tuple(items), level.format))
     joined = _JOIN[level.rule](items)
-    return _carry(joined, items, level.format) if level.format else joined
+    return _store(joined, items, level.format) if level.format else joined
 
 
-def _carry(joined: Item, items: list[Item], format_: str) -> Item:
-    """The same tree with the additions among `items` carried in `format_`."""
+def _store(joined: Item, items: list[Item], format_: str) -> Item:
+    """The same tree with the partial sums of `items` stored in `format_`."""
     own = {id(i) for i in items}
     if not isinstance(joined, Chain) or id(joined) in own:
         return joined
-    return Chain(tuple(i if id(i) in own else _carry(i, items, format_) for i in joined.items), format_)
+    return Chain(tuple(i if id(i) in own else _store(i, items, format_) for i in joined.items), format_)
 
 
 def _check_tree(tree: Item, count: int) -> None:

@@ -1,4 +1,4 @@
-"""A recipe: how a convolution is computed, as data. `samebits.recipes.text` prints and reads it."""
+"""A recipe: how a convolution is computed, as data. `samebits.recipes.recipe_text` prints and reads it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from samebits.formats.format import FORMATS, find_format
 from samebits.formats.scalar import MODES, NEAREST_EVEN
 from samebits.problems import Problem
 from samebits.recipes.order import AS_RECIPE, IN_ORDER, Order
-from samebits.recipes.places import Places
+from samebits.recipes.order_map import Places
 
 Bias = Literal["first", "after", "last", "rounded"]
 Start = Literal["zero", "product"]
@@ -37,9 +37,9 @@ class Rounding:
 
 @dataclass(frozen=True, slots=True)
 class FusedSum:
-    """A multi-term addition as matrix units do it: align, cut, add exactly, round once.
+    """A multi-term addition as matrix units do it: align, truncate, add exactly, round once.
 
-    Every product, and the running sum, is cut toward zero to a multiple of 2^(e - fraction_bits), where e is the
+    Every product, and the running sum, is truncated to a multiple of 2^(e - fraction_bits), where e is the
     largest exponent among them; a product's exponent is the sum of its operands' exponents, not normalised. The exact
     sum of what is left is rounded to the accumulator. 0 fraction bits: the recipe has no multi-term additions.
     """
@@ -85,12 +85,12 @@ class Recipe:
     `x` and `w` say what the operands are rounded to before anything else (None: not at all); in backward directions
     the gradient `dy` takes the place of the missing one. `product` is `fused` (not rounded before the addition),
     `rounded` (to the accumulator) or a format's name. The sum is kept in `accumulator`. `orders` holds one order, or
-    several, among which `where` (a nested map, see `samebits.recipes.places`) chooses by the output's position.
+    several, among which `where` (a nested map, see `samebits.recipes.order_map`) chooses by the output's position.
     `bias`: `first` starts the running sum of the first term, `after` is added to it once the first `bias_terms` terms
     are in it, `last` is added to the whole sum in the accumulator, `rounded` is added after the sum has been rounded to
     the result's format, and rounded again. `via` is a format the sum passes through on its way to the result. `start`:
     a running sum starts as +0 plus the product, or as the product (they differ for -0). `padding`: terms outside the
-    input are left out, or multiplied as zeros. `nan`: what a then=relu or clip makes of NaN. Sums that are carried in a
+    input are left out, or multiplied as zeros. `nan`: what a then=relu or clip makes of NaN. Sums that are stored in a
     format of their own are part of the orders, and an order's `own` ways go before what stands here.
     """
 

@@ -139,7 +139,7 @@ def fuse_singles(item: Item) -> Item:
     return Chain(tuple(fuse_singles(p) for p in item.items), item.format)
 
 
-def carry_sums(item: Item, format_: str, *, twice: bool) -> Item:
+def store_sums(item: Item, format_: str, *, twice: bool) -> Item:
     """The tree with the outermost additions of finished sums kept in another format.
 
     With `twice` a finished sum is rounded to that format before it is added.

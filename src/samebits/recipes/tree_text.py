@@ -2,7 +2,7 @@
 
     0 5 9          terms; neighbours are added left to right
     0:144  0:144:9 terms 0, 1, ... 143; every ninth of them
-    ( ... )        a sum of its own        (...)@float16   carried in another format
+    ( ... )        a sum of its own        (...)@float16   stored in another format
     { ... }        terms of one multi-term addition
     [ ... ]*4@9    the items four times, every term 9 higher than the time before; also (...)*4@9, {...}*4@9
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from samebits.engines.catalog import ENGINES
+from samebits.engines.known_engines import ENGINES
 from samebits.errors import RunnerTextError
 from samebits.recipes import Recipe, format_recipe, parse_recipe
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from samebits.emulators import Emulator
-from samebits.engines.catalog import ENGINES
+from samebits.engines.known_engines import ENGINES
 from samebits.engines.process import DEFAULT_TIME_LIMIT_S, WorkerRunner
 from samebits.errors import EngineMissingError, RunnerTextError
 from samebits.problems import Problem

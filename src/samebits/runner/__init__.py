@@ -16,7 +16,7 @@ from samebits.problems import Problem
 
 @dataclass(frozen=True)
 class Identity:
-    """What a runner says of itself: its text, the library's version, where it runs, the settings really in force."""
+    """What a runner says of itself: its text, the library's version, where it runs, the effective settings."""
 
     text: str
     name: str

@@ -12,11 +12,12 @@ import numpy.typing as npt
 from samebits.contraction.blocks import Blocks, Buffers
 from samebits.contraction.memory import count_available_bytes
 from samebits.contraction.plan import Contraction, plan_contractions
-from samebits.contraction.running import Progress, as_codes, run_tiles
+from samebits.contraction.running import as_codes, run_tiles
 from samebits.errors import ResourceLimitError
 from samebits.formats.format import FLOAT64, code_dtype, find_format, numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.operands import check_operands
+from samebits.progress import Progress, ignore_progress
 from samebits.truth.kernel import settle_tiles
 from samebits.truth.rounding import codes_of_format, encode_pair
 from samebits.truth.settling import BY_EXACTNESS, WAYS
@@ -35,7 +36,7 @@ def compute_truth(
     operands: Mapping[str, np.ndarray],
     *,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = ignore_progress,
 ) -> Truth:
     """Every output of the problem, rounded once to nearest even from the exact sum of exact products.
 
@@ -57,7 +58,7 @@ def compute_truth(
 
 
 def _settle(
-    problem: Problem, arrays: dict[str, np.ndarray], out: np.ndarray, threads: int | None, progress: Progress | None
+    problem: Problem, arrays: dict[str, np.ndarray], out: np.ndarray, threads: int | None, progress: Progress
 ) -> npt.NDArray[np.int64]:
     """Writes all codes to `out`; returns how many outputs were settled in each way."""
     plan = plan_contractions(problem)
@@ -78,7 +79,7 @@ def _settle(
     gaps = plan.count_gaps()
     if gaps:
         _fill_empty_sums(problem, arrays, out)
-    run_tiles(plan, work, threads=threads, progress=progress)
+    run_tiles(plan, work, "computing the truth", threads=threads, progress=progress)
     counts.append(np.array([gaps if way == WAYS[BY_EXACTNESS] else 0 for way in WAYS]))
     return np.sum(counts, axis=0)
 

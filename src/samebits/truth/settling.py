@@ -7,7 +7,7 @@ import numpy as np
 from samebits.contraction.compiled_cache import compiled
 from samebits.contraction.microkernel import fused_multiply_add
 from samebits.contraction.rows import load
-from samebits.truth.accumulator import LIMBS, PRODUCTS_BETWEEN_CARRIES, add_product, carry, encode_sum
+from samebits.truth.exact_accumulator import LIMBS, PRODUCTS_BETWEEN_CARRIES, add_product, carry, encode_sum
 from samebits.truth.rounding import encode_pair, two_sum
 
 # How an output was settled; indices into the counts that every call adds to.

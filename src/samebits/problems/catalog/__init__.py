@@ -1,4 +1,4 @@
-"""A catalog of named problems: convolutions of published networks, of real reports, and shapes that break code."""
+"""A catalog of named problems: convolutions of published networks, of real reported, and shapes that break code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from samebits.problems.catalog import (
     mobile,
     patches,
     pictures,
-    reports,
+    reported,
     residual,
     segmentation,
     speech,
@@ -40,7 +40,7 @@ _GROUPS = (
     speech,
     waveform,
     video,
-    reports,
+    reported,
     corners,
 )
 

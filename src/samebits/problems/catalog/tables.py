@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from samebits.problems.problem import Problem
-from samebits.problems.text import parse_problem_text
+from samebits.problems.problem_text import parse_problem_text
 
 
 def problems_from_table(family: str, table: str) -> dict[str, Problem]:

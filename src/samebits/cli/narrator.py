@@ -1,0 +1,65 @@
+"""What is being done, on standard error, once it has taken a second."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+from rich.console import Console
+from rich.status import Status
+
+QUIET_S = 1.0
+_LINE_EVERY_S = 10.0
+
+
+class Narrator:
+    """Shows the latest report: a line that is rewritten on a terminal, a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._status: Status | None = None
+        self._what = "starting (a new installation compiles once, for half a minute)"
+        self._said = ""
+        self._said_at = 0.0
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(QUIET_S, self._begin)
+        self._timer.daemon = True
+        self._begun = False
+
+    def __enter__(self) -> Narrator:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        with self._lock:
+            self._begun = False
+            if self._status:
+                self._status.stop()
+
+    def hear(self, what: str, share: float) -> None:
+        """Something is being done, and this share of it is done."""
+        with self._lock:
+            self._what = f"{what}, {share:.0%}" if 0 < share < 1 else what
+            if self._begun:
+                self._show()
+
+    def _begin(self) -> None:
+        with self._lock:
+            self._begun = True
+            if self._console.is_terminal:
+                self._status = self._console.status(self._what)
+                self._status.start()
+            else:
+                self._show()
+
+    def _show(self) -> None:
+        if self._status:
+            self._status.update(self._what)
+            return
+        headline = self._what.partition(",")[0]
+        now = time.monotonic()
+        if headline != self._said or now - self._said_at > _LINE_EVERY_S:
+            self._said, self._said_at = headline, now
+            print(f"samebits: {self._what} ...", file=sys.stderr, flush=True)

@@ -1,0 +1,217 @@
+"""Comparing the sides of one problem: run all, judge each against the truth, and each against the others."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from samebits.bounds import bound_errors
+from samebits.comparison.attribution import attribute
+from samebits.comparison.order_difference import explain_difference
+from samebits.comparison.side_running import Ran, run_on_both
+from samebits.contraction.magnitudes import sum_magnitudes
+from samebits.errors import ArgumentError
+from samebits.findings import Comparison, ExactData, Side, Verdict
+from samebits.findings.causes import CauseCode, gravest_cause
+from samebits.formats.same_bits import has_same_bits
+from samebits.judging.comparing_cost import check_memory
+from samebits.judging.measuring import compare_results, estimate_transform_noise, measure_distances
+from samebits.judging.sides import (
+    Attribution,
+    Recorded,
+    Reference,
+    describe_side,
+    list_few_values,
+    measure_result,
+)
+from samebits.judging.verdict_rules import judge_all
+from samebits.languages.subject import read_subject
+from samebits.problems import Problem, format_problem
+from samebits.problems.case_file import Case
+from samebits.problems.operands import make_exact, make_normal, make_uniform
+from samebits.progress import Progress, ignore_progress, rename_progress
+from samebits.registry import TRUTH, open_runner
+from samebits.runner import Runner
+from samebits.truth import Truth, compute_truth
+from samebits.version import VERSION
+from samebits.wording.comparison_sentences import summarize_comparison
+from samebits.wording.place_words import describe_places
+
+Data = Literal["normal", "uniform", "exact"]
+MAKERS: dict[str, Callable[[Problem, int], dict[str, np.ndarray]]] = {
+    "normal": make_normal,
+    "uniform": make_uniform,
+    "exact": make_exact,
+}
+LONGEST_TIME_LIMIT_S = 1e6
+
+
+def compare(
+    subject: str | Path | Problem | Case,
+    on: Sequence[str | Runner] = (),
+    *,
+    data: Data = "normal",
+    seed: int = 0,
+    time_limit_s: float = 300.0,
+    attributes: bool = True,
+    progress: Progress = ignore_progress,
+) -> Comparison:
+    """Runs one problem on every runner in `on` and judges each result against the truth and against the others.
+
+    `subject` is a problem, its text (ours, XLA HLO, benchdnn, MIOpenDriver), or a case (file), whose recorded results
+    become sides too. Runners are texts such as "torch:threads=1", which are opened and closed here, or objects with the
+    Runner protocol, which stay open. Every runner is tried on exact integers, where any difference is a fault, and on
+    `data` (the case's own operands, if it has any). A runner that fails is a finding of its side. Where results differ
+    and `attributes` is set, every runner's recipe is found by probing and replayed on the same operands. `progress`
+    hears what is being done and the share done. Raises SamebitsError for a subject, a runner's text or a size that
+    cannot be dealt with.
+    """
+    _check_arguments(on, data, seed, time_limit_s)
+    case = read_subject(subject)
+    problem = case.problem if isinstance(case, Case) else case
+    check_memory(problem, len(on) + 2)
+    with contextlib.ExitStack() as opened:
+        runners = [_open(runner, opened, time_limit_s) for runner in on]
+        exact_operands = make_exact(problem, seed)
+        exact, _ = _refer(problem, exact_operands, rename_progress(progress, "computing exact integers"), rounds=False)
+        operands = case.operands if isinstance(case, Case) else MAKERS[data](problem, seed)
+        reference, truth = _refer(problem, operands, progress, rounds=True)
+        recorded = case.results if isinstance(case, Case) else {}
+        ran = [Ran(Recorded(name, result)) for name, result in recorded.items()]
+        for i, runner in enumerate(runners):
+            progress(f"running {runner.text}", i / len(runners))
+            ran.append(run_on_both(runner, problem, exact_operands, operands))
+        found: list[Attribution | None] = [None] * len(ran)
+        if attributes and _some_differ(ran):
+            found[len(recorded) :] = _attribute_all(runners, ran[len(recorded) :], problem, operands, progress)
+    described = "given" if isinstance(case, Case) else f"{data}, seed {seed}"
+    ran = _name_apart(ran)
+    sides = [_judge(reference, exact, r, attribution) for r, attribution in zip(ran, found, strict=True)]
+    return _conclude(reference, truth, ran, sides, described)
+
+
+def _open(runner: str | Runner, opened: contextlib.ExitStack, time_limit_s: float) -> Runner:
+    """The runner itself, or one opened from its text, which is closed at the end: who opens a runner closes it."""
+    if not isinstance(runner, str):
+        return runner
+    own = open_runner(runner, time_limit_s=time_limit_s)
+    opened.callback(own.close)
+    return own
+
+
+def _check_arguments(on: Sequence[str | Runner], data: str, seed: int, time_limit_s: float) -> None:
+    """Raises ArgumentError for what `compare` does not take."""
+    if data not in MAKERS:
+        raise ArgumentError(f"data must be one of {', '.join(MAKERS)}, not {data!r}")
+    if not isinstance(seed, int) or seed < 0:
+        raise ArgumentError(f"seed must be a whole number from 0, not {seed!r}")
+    if not isinstance(time_limit_s, (int, float)) or not 0 < time_limit_s <= LONGEST_TIME_LIMIT_S:
+        raise ArgumentError(f"time_limit_s must be above 0 and at most {LONGEST_TIME_LIMIT_S:g}, not {time_limit_s!r}")
+    if isinstance(on, str) or not isinstance(on, Sequence):
+        raise ArgumentError(f"on must be a list of engine texts or runners, not {on!r}")
+    for runner in on:
+        if not isinstance(runner, (str, Runner)):
+            raise ArgumentError(f"{runner!r} is neither an engine's text nor a runner")
+
+
+def _refer(
+    problem: Problem, operands: dict[str, np.ndarray], progress: Progress, *, rounds: bool
+) -> tuple[Reference, Truth]:
+    """What results on these operands are held against. `rounds`: whether the exact results need rounding."""
+    truth = compute_truth(problem, operands, progress=progress)
+    magnitudes = sum_magnitudes(problem, operands, progress=progress)
+    bound = bound_errors(problem, operands, truth.values, magnitudes=magnitudes, rounds_result=rounds)
+    return Reference(problem, truth.values, bound, magnitudes), truth
+
+
+def _some_differ(ran: list[Ran]) -> bool:
+    """Whether two results differ in a bit."""
+    results = [r.recorded.result for r in ran if r.recorded.result is not None]
+    return any(not has_same_bits(results[0], other) for other in results[1:])
+
+
+def _attribute_all(
+    runners: list[Runner], ran: list[Ran], problem: Problem, operands: dict[str, np.ndarray], progress: Progress
+) -> list[Attribution | None]:
+    found: list[Attribution | None] = []
+    for i, (runner, r) in enumerate(zip(runners, ran, strict=True)):
+        if r.recorded.result is None or runner.text == TRUTH:
+            found.append(None)
+            continue
+        progress(f"probing how {runner.text[:60]} adds", i / len(runners))
+        found.append(attribute(runner, problem, operands, r.recorded.result))
+    return found
+
+
+def _name_apart(ran: list[Ran]) -> list[Ran]:
+    """The same runner given twice gets two names, so that differences can say which is meant."""
+    seen: dict[str, int] = {}
+    named: list[Ran] = []
+    for r in ran:
+        name = r.recorded.name
+        seen[name] = seen.get(name, 0) + 1
+        own = f"{name} #{seen[name]}" if seen[name] > 1 else name
+        named.append(replace(r, recorded=replace(r.recorded, name=own)))
+    return named
+
+
+def _judge(reference: Reference, exact: Reference, ran: Ran, attribution: Attribution | None) -> Side:
+    on_exact, beyond = _judge_exact(exact, ran.on_exact) if ran.on_exact is not None else (None, False)
+    measured = measure_result(reference, ran.recorded.result, on_exact, exact_beyond=beyond)
+    return describe_side(reference, ran.recorded, measured, attribution)
+
+
+def _judge_exact(exact: Reference, result: np.ndarray) -> tuple[ExactData, bool]:
+    """What happened on exact integers, and whether any difference is beyond what rounding could make."""
+    truth = exact.truth
+    distances = measure_distances(exact.problem, result, truth, exact.bound)
+    differing = distances.absolute > 0
+    places = np.argwhere(differing)
+    first = tuple(int(i) for i in places[0]) if len(places) else None
+    found = ExactData(
+        differing=int(differing.sum()),
+        elements=result.size,
+        where=describe_places(exact.problem, differing),
+        first_index=list(first) if first else None,
+        first_value=float(result[first]) if first else None,
+        first_truth=float(truth[first]) if first else None,
+    )
+    rounding = np.maximum(exact.bound, estimate_transform_noise(exact.problem, exact.magnitudes))
+    return found, bool((distances.absolute > rounding).any())
+
+
+def _conclude(reference: Reference, truth: Truth, ran: list[Ran], sides: list[Side], data: str) -> Comparison:
+    problem = reference.problem
+    results = [(r.recorded.name, r.recorded.result) for r in ran if r.recorded.result is not None]
+    differences = [compare_results(problem, a, b) for a, b in itertools.combinations(results, 2)]
+    verdict = judge_all([s.verdict for s in sides if s.failure is None or s.verdict == "wrong"], differences)
+    why = explain_difference(problem, sides, differences)
+    return Comparison(
+        problem=format_problem(problem),
+        verdict=verdict,
+        cause=_name_common_cause(verdict, sides),
+        evidence=[why] if why else [],
+        summary=summarize_comparison(verdict, sides),
+        data=data,
+        outputs=reference.truth.size,
+        reduction_length=problem.reduction_length,
+        truth=list_few_values(reference.truth),
+        settled=truth.settled,
+        sides=sides,
+        differences=differences,
+        samebits_version=VERSION,
+    )
+
+
+def _name_common_cause(verdict: Verdict, sides: list[Side]) -> CauseCode | None:
+    """The cause of the whole comparison: the gravest of the sides', if every side that ran is explained."""
+    causes = {s.cause for s in sides if s.failure is None and s.verdict != "identical"}
+    if verdict in ("identical", "wrong") or None in causes:
+        return None
+    return gravest_cause(c for c in causes if c)

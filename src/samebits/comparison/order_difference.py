@@ -1,0 +1,66 @@
+"""How two replayed sides come to differ: their recipes put beside each other."""
+
+from __future__ import annotations
+
+from samebits.findings import Difference, Evidence, Side
+from samebits.problems import Problem
+from samebits.problems.terms import find_terms
+from samebits.recipes.order import expand_order
+from samebits.recipes.recipe import Recipe
+from samebits.recipes.recipe_text import parse_recipe
+from samebits.recipes.tree import Chain, Item, canonical_tree, list_terms
+from samebits.wording.order_words import describe_order, ordinal
+from samebits.wording.recipe_words import say_operands
+
+# Additions are compared one by one up to this many terms.
+_MOST_COMPARED_TERMS = 1024
+
+
+def explain_difference(problem: Problem, sides: list[Side], differences: list[Difference]) -> Evidence | None:
+    """How the first two replayed sides with different bits come to differ, in words; None where it cannot be said."""
+    recipes = {s.name: parse_recipe(s.recipe) for s in sides if s.recipe and s.replay and s.replay.is_whole}
+    for d in differences:
+        if d.differing and d.a in recipes and d.b in recipes:
+            return Evidence("structure", f"{d.a} and {d.b} {_say_difference(problem, recipes[d.a], recipes[d.b])}")
+    return None
+
+
+def _say_difference(problem: Problem, one: Recipe, two: Recipe) -> str:
+    terms = find_terms(problem)
+    if one.algorithm != two.algorithm:
+        return "use different algorithms"
+    if (one.x, one.w) != (two.x, two.w):
+        return f"multiply different numbers: {say_operands(one)}, against {say_operands(two)}"
+    if one.accumulator != two.accumulator:
+        return f"keep their sums in different formats: {one.accumulator.format}, against {two.accumulator.format}"
+    trees = [expand_order(r.orders[0], terms.axis_names, terms.axis_sizes) for r in (one, two)]
+    if canonical_tree(trees[0]) == canonical_tree(trees[1]):
+        if one.product != two.product:
+            return "add in the same order; one rounds products before adding them, the other does not"
+        return "add in the same order and round at different points"
+    number = _find_first_difference(trees[0], trees[1]) if terms.count <= _MOST_COMPARED_TERMS else None
+    where = f" from the {ordinal(number)} addition on" if number else ""
+    words = [describe_order(r.orders[0], t, terms) for r, t in zip((one, two), trees, strict=True)]
+    return f"add in different orders{where}: {words[0]}, against {words[1]}"
+
+
+def _find_first_difference(one: Item, two: Item) -> int | None:
+    """The number, from 1, of the first addition of one tree that joins other terms than any of the other's."""
+    known = set(_list_additions(two))
+    for number, joined in enumerate(_list_additions(one), 1):
+        if joined not in known:
+            return number
+    return None
+
+
+def _list_additions(tree: Item) -> list[frozenset[int]]:
+    """The terms under every addition, in the sequence in which they are made."""
+    if not isinstance(tree, Chain):
+        return []
+    made = _list_additions(tree.items[0])
+    held = list_terms(tree.items[0])
+    for part in tree.items[1:]:
+        made += _list_additions(part)
+        held = held + list_terms(part)
+        made.append(frozenset(held))
+    return made

@@ -1,0 +1,117 @@
+"""Accepting a hypothesis: held against every output of a result, then replayed bit for bit where a recipe can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.bounds import accumulator_format
+from samebits.emulators import emulate
+from samebits.errors import RecipeError
+from samebits.findings import Evidence, Replay
+from samebits.formats.format import find_format
+from samebits.formats.same_bits import mark_differing_bits
+from samebits.hypotheses import Hypothesis, Observation, Sample, list_operand_recipes, list_order_hypotheses
+from samebits.hypotheses.observation import Floats
+from samebits.judging.measuring import measure_absolute
+from samebits.judging.verdict_rules import Mechanism
+from samebits.recipes.recipe import Recipe
+from samebits.wording.explanation_sentences import say_consistent, say_replayed
+
+# Beyond so many products a recipe is replayed on a sample of outputs.
+MOST_REPLAYED_PRODUCTS = 3e9
+TINY_ROWS, TINY_POSITIONS = 4, 24
+
+
+def is_sampled(observation: Observation) -> bool:
+    """Whether the problem is too large to hold a hypothesis against every output."""
+    return not observation.is_small(MOST_REPLAYED_PRODUCTS)
+
+
+def accept(observation: Observation, hypothesis: Hypothesis, ties: list[Hypothesis]) -> Mechanism | None:
+    """The mechanism that a hypothesis names, if every output is within the rounding bound of its prediction.
+
+    None where some output is not, or where it would make another function of a result inside the declared bound.
+    """
+    sampled = is_sampled(observation)
+    whole = observation.choose_sample() if sampled else observation.whole()
+    predicted = hypothesis.predict(observation, whole)
+    if predicted is None:
+        return None
+    given = whole.pick(observation.result).astype(np.float64)
+    if not (
+        measure_absolute(given, predicted) <= _bound_prediction(observation, whole, predicted, hypothesis.unit)
+    ).all():
+        return None
+    beyond = int((whole.pick(observation.distances.over_bound) > 1.0).sum())
+    if hypothesis.verdict == "wrong" and not beyond:
+        return None
+    says = say_consistent(given.size, observation.result.size, beyond)
+    found = Mechanism(
+        hypothesis.cause, hypothesis.verdict, hypothesis.says, "bound" if beyond else "nearness", sampled,
+        alternatives=tuple(s.says for s in ties), evidence=(Evidence("statistic", says),),
+    )  # fmt: skip
+    recipe = _find_recipe(observation, hypothesis)
+    return found if recipe is None else prove(observation, found, recipe)
+
+
+def _bound_prediction(observation: Observation, sample: Sample, predicted: Floats, unit: float) -> Floats:
+    """The error bound of a hypothesis' function, each row's largest sum of magnitudes standing for all of it."""
+    problem = observation.problem
+    accumulator, out = accumulator_format(problem), find_format(problem.out)
+    magnitudes = sample.pick(observation.magnitudes)
+    largest = np.where(np.isfinite(magnitudes), magnitudes, 0.0).max(axis=1, keepdims=True)
+    summed = (problem.reduction_length + 2) * (float(accumulator.unit_roundoff) + 2.0**-52) * largest
+    with np.errstate(invalid="ignore"):
+        size = np.where(np.isfinite(predicted), np.abs(predicted), 0.0) + summed
+        beside = 2 * unit * size.max(axis=1, keepdims=True) if unit else 0.0
+        return summed + 2 * float(out.unit_roundoff) * size + beside + 2 * float(out.smallest_subnormal)
+
+
+def _find_recipe(observation: Observation, hypothesis: Hypothesis) -> Recipe | None:
+    """A recipe in a usual order that reproduces the result with what the hypothesis assumes; None where none does."""
+    problem = observation.problem
+    if hypothesis.recipe is not None:
+        return find_by_bits(observation, list_operand_recipes(problem, hypothesis.recipe))
+    altered = hypothesis.alter(observation) if hypothesis.alter else None
+    if altered is None:
+        return None
+    stage = replace(observation, problem=altered[0], operands=altered[1], cache={})
+    return find_by_bits(stage, (h.recipe for h in list_order_hypotheses(stage.problem) if h.recipe))
+
+
+def prove(observation: Observation, found: Mechanism, recipe: Recipe) -> Mechanism:
+    """The mechanism with a recipe that reproduced all outputs, or, of a problem too large to replay whole, a sample."""
+    total, sampled = observation.result.size, is_sampled(observation)
+    count = int(observation.choose_sample().mark().sum()) if sampled else total
+    proof = Evidence("replay", say_replayed(recipe, count, total))
+    return replace(
+        found, fit="bits", sampled=sampled, recipe=recipe, replay=Replay(1.0, count), evidence=(proof, *found.evidence)
+    )
+
+
+def find_by_bits(observation: Observation, recipes: Iterable[Recipe]) -> Recipe | None:
+    """The first recipe that reproduces a few outputs, then all."""
+    few = observation.choose_sample().thin(TINY_ROWS, TINY_POSITIONS).mark()
+    for recipe in recipes:
+        if _share(observation, recipe, few) == 1.0 and replays_all(observation, recipe):
+            return recipe
+    return None
+
+
+def replays_all(observation: Observation, recipe: Recipe) -> bool:
+    """Whether a recipe reproduces every output, of a large problem every output of a sample."""
+    mask = observation.choose_sample().mark() if is_sampled(observation) else None
+    return _share(observation, recipe, mask) == 1.0
+
+
+def _share(observation: Observation, recipe: Recipe, mask: npt.NDArray[np.bool_] | None) -> float:
+    try:
+        replayed = emulate(observation.problem, recipe, observation.operands, wanted=mask)
+    except RecipeError:
+        return 0.0
+    same = ~mark_differing_bits(replayed, observation.result)
+    return float((same if mask is None else same[mask]).mean())

@@ -1,0 +1,52 @@
+"""The front door of explaining: a case file with results, or the log of another tool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from samebits.errors import ArgumentError, LogError
+from samebits.explanation.logged_mismatch import explain_mismatch
+from samebits.explanation.recorded_case import explain_case
+from samebits.findings import Comparison
+from samebits.languages.subject import load_any_case
+from samebits.logs import read_log
+from samebits.problems.case_file import Case
+from samebits.progress import Progress, ignore_progress
+
+_ZIP = b"PK\x03\x04"
+_MOST_MISMATCHES = 32
+
+
+def explain(subject: str | Path | Case, *, progress: Progress = ignore_progress) -> Comparison:
+    """Says which recorded result is right, what made the other, and how sure that is; no engine is needed.
+
+    `subject` is a case (file) with one result or two, or the path of a log: XLA's autotuner, assert_close, Polygraphy,
+    oneDNN verbose lines. Of a log with several mismatches the first is returned, with the others in its `more`. Raises
+    CaseFileError or LogError, in one line, for what cannot be read or has nothing to explain.
+    """
+    if isinstance(subject, Case):
+        return explain_case(subject, progress=progress)
+    if not isinstance(subject, (str, Path)):
+        raise ArgumentError(f"a case, or the path of a case file or a log is needed, not {type(subject).__name__}")
+    if _is_case_file(Path(subject)):
+        return explain_case(load_any_case(subject), progress=progress)
+    mismatches = read_log(subject)
+    if len(mismatches) > _MOST_MISMATCHES:
+        raise LogError(f"{subject} tells of {len(mismatches):,} mismatches; keep at most {_MOST_MISMATCHES}")
+    first, *others = [explain_mismatch(m, progress) for m in mismatches]
+    return msgspec.structs.replace(first, more=others)
+
+
+def _is_case_file(path: Path) -> bool:
+    if path.exists() and not path.is_file():
+        raise LogError(f"{path} is no regular file; save the log, or the case, to a file and name that")
+    if path.suffix == ".npz":
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_ZIP)) == _ZIP
+    except (OSError, ValueError):
+        # Reading it as a log says what is wrong.
+        return False

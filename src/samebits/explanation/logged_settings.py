@@ -1,0 +1,30 @@
+"""Lines that say which implementation ran, in which formats: a setting, not a measurement."""
+
+from __future__ import annotations
+
+from samebits.explanation.logged_sides import RECORD, describe_logged_side, describe_mismatch
+from samebits.findings import Comparison, Evidence, Verdict
+from samebits.findings.causes import CauseCode
+from samebits.logs import Mismatch
+
+
+def explain_settings(mismatch: Mismatch) -> Comparison:
+    """What a oneDNN verbose line says of the arithmetic that ran."""
+    source, weights, result = mismatch.computes_in
+    algorithm = mismatch.facts.get("algorithm", "")
+    name = f"oneDNN {mismatch.implementation}"
+    says = f"reads {source or '?'} and {weights or '?'}, writes {result or '?'}"
+    says += f", {algorithm}" if algorithm else ""
+    verdict: Verdict = "undecided"
+    cause: CauseCode | None = None
+    narrow = [f for f in (source, weights) if f in ("float16", "bfloat16")]
+    if (narrow and result == "float32") or mismatch.facts.get("fpmath", "strict") != "strict":
+        verdict, cause = "downgrade", CauseCode.REDUCED_PRECISION_OPERANDS
+    elif "wino" in algorithm or "wino" in mismatch.implementation:
+        cause = CauseCode.WINOGRAD
+    evidence = [Evidence("setting", f"line {mismatch.line}: {says}")]
+    if verdict == "undecided":
+        evidence.append(Evidence("statistic", RECORD))
+    loses = ": it multiplies numbers rounded to less than its result holds" if verdict == "downgrade" else ""
+    side = describe_logged_side(name, verdict, evidence, says=says, cause=cause)
+    return describe_mismatch(mismatch, verdict, f"{name} {says}{loses}.", [side], "none in the log", cause)

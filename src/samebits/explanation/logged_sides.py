@@ -1,0 +1,70 @@
+"""The findings of a logged mismatch: its sides and the document around them."""
+
+from __future__ import annotations
+
+import math
+
+from samebits.findings import Comparison, Evidence, Side, Verdict
+from samebits.findings.causes import CauseCode
+from samebits.findings.settings_advice import advise
+from samebits.hypotheses import Hypothesis
+from samebits.logs import Mismatch
+from samebits.problems import format_problem
+from samebits.recipes.recipe_text import format_recipe
+from samebits.version import VERSION
+
+UNKNOWN = "(the log names no problem)"
+RECORD = (
+    "cannot tell; to find out, store operands and both results in a case file (problem, x, w, a, b) and run samebits"
+    " explain CASE"
+)
+
+
+def describe_mismatch(
+    mismatch: Mismatch,
+    verdict: Verdict,
+    summary: str,
+    sides: list[Side],
+    data: str,
+    cause: CauseCode | None = None,
+) -> Comparison:
+    """The document of one mismatch; `data` says how operands were rebuilt."""
+    problem = mismatch.problem
+    return Comparison(
+        problem=format_problem(problem) if problem else UNKNOWN,
+        verdict=verdict,
+        cause=cause,
+        summary=summary,
+        data=data,
+        outputs=math.prod(problem.out_shape) if problem else 0,
+        reduction_length=problem.reduction_length if problem else 0,
+        settled={},
+        sides=sides,
+        differences=[],
+        fixes=advise([cause]) if cause else [],
+        line=mismatch.line,
+        samebits_version=VERSION,
+    )
+
+
+def describe_logged_side(
+    name: str,
+    verdict: Verdict,
+    evidence: list[Evidence],
+    *,
+    says: str | None = None,
+    cause: CauseCode | None = None,
+    hypothesis: Hypothesis | None = None,
+) -> Side:
+    """A side of a log; what is said of it is inferred, never proved."""
+    return Side(
+        name=name,
+        engine=None,
+        verdict=verdict,
+        cause=cause,
+        says=says,
+        certainty="open" if verdict == "undecided" else "statistics",
+        cause_certainty="statistics" if cause else None,
+        recipe=format_recipe(hypothesis.recipe) if hypothesis and hypothesis.recipe else None,
+        evidence=evidence,
+    )

@@ -1,0 +1,67 @@
+"""What made one recorded result: its values first, then hypotheses, then faults of a part of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from samebits.explanation.hypothesis_search import HypothesisSearch
+from samebits.explanation.odd_values import explain_odd_values
+from samebits.explanation.partial_faults import explain_part
+from samebits.explanation.small_numbers import explain_flush, explain_lost_subnormals
+from samebits.findings.causes import CauseCode
+from samebits.hypotheses import Observation
+from samebits.judging.verdict_rules import Mechanism
+from samebits.progress import Progress
+
+# Infinities and NaN may come of an arithmetic that can be named.
+_OPEN_CAUSES = (CauseCode.OVERFLOW, CauseCode.UNINITIALIZED_MEMORY)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The mechanism of one result, if one was found, and how many hypotheses of each kind were tried."""
+
+    mechanism: Mechanism | None
+    tried: Counter[str]
+
+    @staticmethod
+    def nothing() -> Found:
+        """Of a result that was not searched."""
+        return Found(None, Counter())
+
+
+def find_mechanism(observation: Observation, progress: Progress) -> Found:
+    """The mechanism of a result that differs from the truth."""
+    search = HypothesisSearch(observation, progress)
+    return Found(_find(observation, search), search.tried)
+
+
+def _find(observation: Observation, search: HypothesisSearch) -> Mechanism | None:
+    values = explain_odd_values(observation) or explain_lost_subnormals(observation)
+    if values is not None and (values.verdict == "rounding" or values.cause not in _OPEN_CAUSES):
+        return values
+    if not observation.result.any() and (flushed := explain_flush(observation)):
+        # Formats with fewer exponents give zeros too, but numbers near float32's smallest are seldom put in those.
+        return flushed
+    found = search.run()
+    if values is not None:
+        return _choose_between(values, found)
+    if found is not None and found.fit == "bits" and found.cause == CauseCode.LOW_PRECISION_ACCUMULATOR:
+        overflowed = np.isfinite(observation.truth) & ~np.isfinite(observation.result)
+        if not found.sampled and overflowed.any():
+            found = replace(found, cause=CauseCode.OVERFLOW)
+    if found is None or (found.fit != "bound" and found.replay is None):
+        found = explain_part(observation) or search.run_fitted() or found
+    return found or explain_flush(observation)
+
+
+def _choose_between(values: Mechanism, found: Mechanism | None) -> Mechanism:
+    """Which arithmetic overflows is known only if its bits were replayed."""
+    if found is None or found.fit != "bits" or found.sampled:
+        return values
+    if values.cause == CauseCode.OVERFLOW:
+        return replace(found, cause=values.cause, evidence=(*found.evidence, *values.evidence))
+    return found

@@ -1,0 +1,86 @@
+"""How near a prediction comes to a recorded result, and how much a fit would tell.
+
+No tolerance is involved: distances are shares of each output's own sum of magnitudes, and the yardstick is the distance
+of the truth itself, or of the plainest sum in the declared formats.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.bounds import accumulator_format
+from samebits.formats.format import find_format
+from samebits.formats.same_bits import mark_differing_bits
+from samebits.hypotheses import Observation, Sample, list_order_hypotheses
+from samebits.hypotheses.observation import Floats
+from samebits.judging.measuring import measure_absolute
+
+# Recipes are compared with the plain sum on so many rows and positions.
+PLAIN_ROWS, PLAIN_POSITIONS = 8, 64
+# Outputs with hardly any magnitude count as if they had this share of the usual one.
+_SMALLEST_SHARE = 256
+
+
+def measure_nearness(observation: Observation, sample: Sample, predicted: Floats) -> float:
+    """The root of the mean squared distance of a prediction, in shares of each output's sum of magnitudes.
+
+    At most 1: where a prediction is not finite, or far off, an output counts as one whole magnitude.
+    """
+    given = sample.pick(observation.result).astype(np.float64)
+    scale = sample.pick(observation.magnitudes)
+    usual = float(np.mean(scale[np.isfinite(scale)])) if np.isfinite(scale).any() else 1.0
+    scale = np.maximum(scale, usual / _SMALLEST_SHARE or 1e-300)
+    with np.errstate(all="ignore"):
+        away = np.abs(given - predicted) / scale
+    away[(given == predicted) | (np.isnan(given) & np.isnan(predicted))] = 0.0
+    away = np.minimum(np.nan_to_num(away, nan=1.0, posinf=1.0), 1.0)
+    return float(np.sqrt(np.mean(away**2)))
+
+
+def measure_nearness_of_truth(observation: Observation, sample: Sample) -> float:
+    """The same for the declared function: what a hypothesis has to improve on."""
+    return measure_nearness(observation, sample, sample.pick(observation.truth).astype(np.float64))
+
+
+def measure_telling_steps(observation: Observation) -> Floats:
+    """The distances, in steps, of outputs that differ from the truth; of outputs that are alike, one.
+
+    Where there are few of them a hypothesis may fit them by chance. A step is what one addition may be off by: the
+    accumulator's precision of the sum of magnitudes, or the result's own precision; 1 where either is NaN or infinite.
+    """
+    differing = mark_differing_bits(observation.result, observation.truth)
+    arrays = (observation.result, observation.truth, observation.magnitudes)
+    values = np.stack([a[differing].astype(np.float64) for a in arrays])
+    _, first = np.unique(values, axis=1, return_index=True)
+    given, truth, magnitudes = values[:, first]
+    problem = observation.problem
+    units = [float(f.unit_roundoff) for f in (accumulator_format(problem), find_format(problem.out))]
+    with np.errstate(all="ignore"):
+        steps = np.abs(given - truth) / np.maximum(magnitudes * units[0], np.abs(truth) * units[1])
+    return np.where(np.isfinite(steps), steps, 1.0)
+
+
+def count_telling_bits(steps: Floats) -> float:
+    """How many bits a recipe must get right that the truth does not: log2(1 + its distance) for each output."""
+    return float(np.log2(1 + steps).sum())
+
+
+def is_as_close_as_a_plain_sum(
+    observation: Observation, sample: Sample, left_out: npt.NDArray[np.bool_] | None = None, *, times: float
+) -> bool:
+    """Whether the result is at most `times` as far from the truth as the plainest sum in the declared formats.
+
+    `left_out` marks outputs that do not count. Outputs where the plain sum is NaN or infinite do not count either.
+    """
+    few = sample.thin(PLAIN_ROWS, PLAIN_POSITIONS)
+    plain = next(list_order_hypotheses(observation.problem)).predict(observation, few)
+    if plain is None:
+        return False
+    truth, scale = few.pick(observation.truth).astype(np.float64), few.pick(observation.magnitudes)
+    counts = np.isfinite(truth) & np.isfinite(plain) & (scale > 0)
+    if left_out is not None:
+        counts &= ~few.pick(left_out)
+    away = few.pick(observation.distances.absolute)[counts] / scale[counts]
+    usual = measure_absolute(plain, truth)[counts] / scale[counts]
+    return len(usual) > 0 and bool(np.linalg.norm(away) <= times * np.linalg.norm(usual))

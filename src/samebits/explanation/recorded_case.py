@@ -1,0 +1,152 @@
+"""Explaining recorded results: the verdict, the deviating side, the cause and the proof, without any engine."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import msgspec
+import numpy as np
+
+from samebits.bounds import bound_errors
+from samebits.contraction.magnitudes import sum_magnitudes
+from samebits.errors import CaseFileError
+from samebits.explanation.mechanism_finding import Found, find_mechanism
+from samebits.findings import Comparison, Evidence, Side
+from samebits.findings.causes import CauseCode
+from samebits.findings.settings_advice import advise
+from samebits.formats.format import find_format
+from samebits.formats.same_bits import has_same_bits
+from samebits.hypotheses import Observation
+from samebits.judging import thresholds
+from samebits.judging.comparing_cost import check_memory
+from samebits.judging.measuring import compare_results
+from samebits.judging.sides import Attribution, Recorded, Reference, describe_side, list_few_values, measure_result
+from samebits.judging.verdict_rules import Measured, judge_all
+from samebits.problems import Problem, format_problem
+from samebits.problems.case_file import Case
+from samebits.progress import Progress, ignore_progress, prefix_progress
+from samebits.truth import Truth, compute_truth
+from samebits.version import VERSION
+from samebits.wording.explanation_sentences import (
+    say_alternatives,
+    say_excluded,
+    say_levels,
+    say_what_to_do,
+    summarize_explained,
+)
+
+# "run 2", "torch #2", "torch (b)": what distinguishes two results of one engine.
+_NUMBERING = re.compile(r"(?:\s*\(b\)|(?:\brun|\s#)\s*\d+)$")
+_LONGEST_NAME = 40
+
+
+def explain_case(case: Case, *, progress: Progress = ignore_progress) -> Comparison:
+    """Judges the recorded results of a case and names what made each differ from the truth.
+
+    Hypotheses are tried cheapest and likeliest first, on a sample of outputs before all of them. Raises CaseFileError
+    for a case without results.
+    """
+    if not case.results:
+        raise CaseFileError(
+            "the case has operands but no result to explain: store one as `a`, two as `a` and `b`; to run engines"
+            " on it, samebits compare CASE --on ENGINE"
+        )
+    problem, operands = case.problem, case.operands
+    check_memory(problem, len(case.results) + 2)
+    truth = compute_truth(problem, operands, progress=progress)
+    magnitudes = sum_magnitudes(problem, operands, progress=progress)
+    bound = bound_errors(problem, operands, truth.values, magnitudes=magnitudes)
+    reference = Reference(problem, truth.values, bound, magnitudes)
+    sides: list[Side] = []
+    for name, result in case.results.items():
+        known = zip(sides, case.results.values(), strict=False)
+        equal = next((side for side, other in known if has_same_bits(other, result)), None)
+        if equal is not None:
+            sides.append(msgspec.structs.replace(equal, name=name))
+            continue
+        observation = Observation(problem, operands, result, truth.values, bound, magnitudes)
+        sides.append(_explain_side(reference, observation, name, progress))
+    return _conclude(problem, truth, list(case.results.items()), sides)
+
+
+def _explain_side(reference: Reference, observation: Observation, name: str, progress: Progress) -> Side:
+    measured = measure_result(reference, observation.result)
+    found = Found.nothing()
+    if measured.differs_in_bits:
+        found = find_mechanism(observation, prefix_progress(progress, f"{name[:_LONGEST_NAME]}: "))
+    mechanism = found.mechanism
+    attribution = None
+    if mechanism is not None:
+        attribution = Attribution(mechanism.recipe, mechanism.replay, mechanism, mechanism.evidence)
+    side = describe_side(reference, Recorded(name, observation.result), measured, attribution)
+    return _finish(side, observation, measured, found)
+
+
+def _finish(side: Side, observation: Observation, measured: Measured, found: Found) -> Side:
+    """The side with what is said of its evidence levels, and of what else was tried."""
+    mechanism, evidence = found.mechanism, list(side.evidence)
+    cause, level = side.cause, side.cause_certainty
+    if mechanism is not None and side.certainty is not None:
+        evidence.append(_say_levels(side, found))
+        if mechanism.alternatives:
+            evidence.append(Evidence("statistic", say_alternatives(mechanism.alternatives)))
+    elif side.verdict == "rounding":
+        # Inside the bound nothing needs a mechanism; that it is another order is inferred.
+        cause, level = CauseCode.SUMMATION_ORDER, "statistics"
+    elif measured.differs_in_bits:
+        evidence.append(Evidence("statistic", say_excluded(found.tried)))
+        if side.verdict == "undecided":
+            evidence.append(Evidence("statistic", say_what_to_do(observation.problem)))
+    if side.verdict == "rounding" and cause == CauseCode.SUMMATION_ORDER and _cancels(observation):
+        cause = CauseCode.ILL_CONDITIONED
+    return msgspec.structs.replace(side, cause=cause, cause_certainty=level, evidence=evidence)
+
+
+def _say_levels(side: Side, found: Found) -> Evidence:
+    mechanism = found.mechanism
+    assert mechanism is not None
+    assert side.certainty is not None
+    kind = "replay" if side.cause_certainty == "bits" else "statistic"
+    return Evidence(kind, say_levels(side.certainty, side.cause_certainty, mechanism.tried, mechanism.alternatives))
+
+
+def _cancels(observation: Observation) -> bool:
+    """Whether the whole result lost half its digits although every output is within its bound."""
+    truth = observation.truth.astype(np.float64)
+    with np.errstate(all="ignore"):
+        away = np.linalg.norm(observation.result.astype(np.float64) - truth) / np.linalg.norm(truth)
+    digits = find_format(observation.problem.out).precision
+    return bool(away > 2.0 ** (-digits * thresholds.LOST_DIGITS))
+
+
+def _are_runs_of_one(sides: list[Side]) -> bool:
+    """Whether the names say so: `run 1` and `run 2`, `torch #1` and `torch #2`, one name given twice."""
+    return len(sides) > 1 and len({_NUMBERING.sub("", s.name).strip() for s in sides}) == 1
+
+
+def _conclude(problem: Problem, truth: Truth, results: list[tuple[str, np.ndarray]], sides: list[Side]) -> Comparison:
+    differences = [compare_results(problem, a, b) for a, b in itertools.combinations(results, 2)]
+    verdict = judge_all([s.verdict for s in sides], differences)
+    deviating = [s for s in sides if s.verdict == verdict] or sides
+    cause = deviating[0].cause if verdict != "identical" else None
+    evidence: list[Evidence] = []
+    if verdict == "rounding" and _are_runs_of_one(sides) and any(d.differing for d in differences):
+        cause = CauseCode.NONDETERMINISM
+        evidence.append(Evidence("statistic", "the same engine differs from itself on the same operands, run to run"))
+    return Comparison(
+        problem=format_problem(problem),
+        verdict=verdict,
+        cause=cause,
+        evidence=evidence,
+        summary=summarize_explained(verdict, sides),
+        data="recorded",
+        outputs=truth.values.size,
+        reduction_length=problem.reduction_length,
+        truth=list_few_values(truth.values),
+        settled=truth.settled,
+        sides=sides,
+        differences=differences,
+        fixes=advise([cause] if cause else []),
+        samebits_version=VERSION,
+    )

@@ -1,0 +1,163 @@
+"""What comparing the sides of one problem found (schema samebits.comparison/1)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from samebits.findings.causes import CauseCode
+from samebits.findings.verdicts import Verdict
+
+EvidenceKind = Literal["replay", "probe", "structure", "statistic", "setting"]
+Certainty = Literal["bits", "bounds", "statistics", "open"]
+CERTAINTY_SAYS: dict[Certainty, str] = {
+    "bits": "bits prove it",
+    "bounds": "bounds prove it",
+    "statistics": "statistics suggest it",
+    "open": "cannot tell",
+}
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """One fact that speaks for a verdict."""
+
+    kind: EvidenceKind
+    says: str
+
+
+class Error(msgspec.Struct, frozen=True):
+    """Distance from the truth over all outputs; an infinite or undefined one is null in JSON.
+
+    `max_ulp` counts representable numbers of the result's format (0: correctly rounded); `max_over_bound` is the
+    largest error divided by its own a-priori bound.
+    """
+
+    max_abs: float | None
+    max_ulp: float | None
+    rel_l2: float | None
+    max_over_bound: float | None
+
+
+class WorstElement(msgspec.Struct, frozen=True):
+    """The output with the largest share of its bound: where it is, what it reads, what it is and should be.
+
+    `window` lists, per axis of the operand it gathers from, the half-open range that the output reads.
+    """
+
+    index: list[int]
+    value: float | None
+    truth: float | None
+    ulp: float | None
+    over_bound: float | None
+    window: dict[str, list[list[int]]]
+
+
+class ExactData(msgspec.Struct, frozen=True):
+    """What a side did with small integers whose every partial sum is exact."""
+
+    differing: int
+    elements: int
+    where: str | None
+    first_index: list[int] | None
+    first_value: float | None
+    first_truth: float | None
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """The share of elements that a recipe reproduced bit for bit, and of how many."""
+
+    matched: float
+    elements: int
+
+    @property
+    def count(self) -> int:
+        """How many elements were reproduced."""
+        return round(self.matched * self.elements)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every element was."""
+        return self.matched == 1.0
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a side has no result."""
+
+    kind: Literal["unsupported", "crash", "timeout", "out-of-memory", "error"]
+    says: str
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the results that are compared, an engine's or a recorded one.
+
+    `where` says in words which outputs are beyond their bound; `says` what the side does, as the predicate of a
+    sentence. Two evidence levels: `certainty` is that of the verdict, `cause_certainty` that of the cause (and of
+    `says`), for a bound can prove that another function was computed while which fault did it is inferred.
+    """
+
+    name: str
+    engine: str | None
+    version: str | None = None
+    device: str | None = None
+    settings: dict[str, str] = {}
+    verdict: Verdict
+    cause: CauseCode | None = None
+    says: str | None = None
+    certainty: Certainty | None = None
+    cause_certainty: Certainty | None = None
+    recipe: str | None = None
+    replay: Replay | None = None
+    error: Error | None = None
+    values: list[float | None] | None = None
+    worst: WorstElement | None = None
+    where: str | None = None
+    exact_data: ExactData | None = None
+    failure: Failure | None = None
+    evidence: list[Evidence] = []
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """How two sides differ from each other."""
+
+    a: str
+    b: str
+    differing: int
+    max_abs: float | None
+    max_ulp: float | None
+
+
+class Fix(msgspec.Struct, frozen=True):
+    """A setting or change that makes the sides agree: tried (`verified`), or by what `source` says."""
+
+    engine: str
+    setting: str
+    why: str
+    verified: bool
+    verdict_after: Verdict | None
+    source: str | None = None
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """One problem, its sides, and what is to be thought of them.
+
+    Of a log, `line` is where the mismatch begins, and `more` are the log's other mismatches.
+    """
+
+    schema: Literal["samebits.comparison/1"] = "samebits.comparison/1"
+    problem: str
+    verdict: Verdict
+    cause: CauseCode | None = None
+    summary: str
+    data: str
+    outputs: int
+    reduction_length: int
+    truth: list[float | None] | None = None
+    settled: dict[str, int]
+    sides: list[Side]
+    differences: list[Difference]
+    evidence: list[Evidence] = []
+    fixes: list[Fix] = []
+    line: int | None = None
+    more: list[Comparison] = []
+    samebits_version: str

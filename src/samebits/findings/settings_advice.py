@@ -1,0 +1,183 @@
+"""What to change, per cause and framework. None of it was tried here, and every row says its source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from samebits.findings.causes import CauseCode, find_cause
+from samebits.findings.comparison_schema import Fix
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One setting or change of code; `source` is where its maker, or a report, says that it helps."""
+
+    cause: CauseCode
+    engine: str
+    setting: str
+    why: str
+    source: str
+
+
+_TORCH_PRECISION = "pytorch.org/docs/stable/notes/numerical_accuracy.html"
+_TORCH_RANDOM = "pytorch.org/docs/stable/notes/randomness.html"
+_OPENVINO_PRECISION = "docs.openvino.ai: Precision Control"
+_CUDNN = "docs.nvidia.com/deeplearning/cudnn: Convolution Functions, backward filter"
+
+ADVICE = (
+    Advice(
+        CauseCode.REDUCED_PRECISION_OPERANDS, "torch", "torch.backends.cudnn.allow_tf32 = False",
+        "cuDNN rounds float32 operands to TF32 by default", _TORCH_PRECISION,
+    ),
+    Advice(
+        CauseCode.REDUCED_PRECISION_OPERANDS, "any CUDA library", "NVIDIA_TF32_OVERRIDE=0 in the environment",
+        "forbids TF32 in cuDNN and cuBLAS whatever the framework asks for", "github.com/pytorch/pytorch/issues/153698",
+    ),
+    Advice(
+        CauseCode.REDUCED_PRECISION_OPERANDS, "tensorflow", "tf.config.experimental.enable_tensor_float_32_execution(False)",
+        "TF32 is on by default",
+        "tensorflow.org/api_docs/python/tf/config/experimental/enable_tensor_float_32_execution",
+    ),
+    Advice(
+        CauseCode.REDUCED_PRECISION_OPERANDS, "jax", "jax.config.update('jax_default_matmul_precision', 'highest')",
+        "the default lets GPUs use TF32 and TPUs bfloat16", "docs.jax.dev: jax_default_matmul_precision",
+    ),
+    Advice(
+        CauseCode.REDUCED_PRECISION_OPERANDS, "openvino", "INFERENCE_PRECISION_HINT=f32",
+        "the CPU plugin computes in bfloat16 where the processor can", _OPENVINO_PRECISION,
+    ),
+    Advice(
+        CauseCode.REDUCED_PRECISION_OPERANDS, "openvino", "save_model(model, path, compress_to_fp16=False)",
+        "saved weights are rounded to float16 by default", "docs.openvino.ai: openvino.save_model",
+    ),
+    Advice(
+        CauseCode.REDUCED_PRECISION_OPERANDS, "tensorrt", "trtexec --noTF32 (or clear BuilderFlag.TF32); do not set FP16, BF16",
+        "TF32 is allowed by default", "docs.nvidia.com/deeplearning/tensorrt: Reduced Precision",
+    ),
+    Advice(
+        CauseCode.REDUCED_PRECISION_OPERANDS, "onnxruntime", "CUDA provider option use_tf32=0",
+        "TF32 is allowed by default", "onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html",
+    ),
+    Advice(
+        CauseCode.LOW_PRECISION_ACCUMULATOR, "tensorflow", "TF_FP16_CONV_USE_FP32_COMPUTE=1 (the default) in the environment",
+        "asks cuDNN to add float16 products in float32", "tensorflow/core/util/use_cudnn.cc",
+    ),
+    Advice(
+        CauseCode.LOW_PRECISION_ACCUMULATOR, "cudnn", "backward filter: ALGO_1 in place of ALGO_0; engines without the note"
+        " REDUCED_PRECISION_REDUCTION", "ALGO_0 keeps intermediate sums of a float16 result in float16", _CUDNN,
+    ),
+    Advice(
+        CauseCode.LOW_PRECISION_ACCUMULATOR, "xla", "forbid the algorithm (denylist), or compute the gradient in float32",
+        "the autotuner measures time, not accuracy, and may keep it", "openxla/xla: hlo_algorithm_denylist.cc",
+    ),
+    Advice(
+        CauseCode.LOW_PRECISION_ACCUMULATOR, "torch",
+        "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False",
+        "float16 products may be reduced in float16", _TORCH_PRECISION,
+    ),
+    Advice(
+        CauseCode.OVERFLOW, "any", "scale the input by 2^-k and the result by 2^k, or compute in float32 or bfloat16",
+        "float16 ends at 65,504; a power of two changes no bit of the rest", "IEEE 754",
+    ),
+    Advice(
+        CauseCode.WINOGRAD, "miopen", "MIOPEN_DEBUG_CONV_WINOGRAD=0 in the environment",
+        "keeps Winograd's transforms out", "rocm.docs.amd.com/projects/MIOpen: Debug and logging",
+    ),
+    Advice(
+        CauseCode.WINOGRAD, "tensorflow", "TF_ENABLE_WINOGRAD_NONFUSED=0 in the environment",
+        "keeps cuDNN's nonfused Winograd out", "tensorflow/core/util/use_cudnn.cc",
+    ),
+    Advice(
+        CauseCode.WINOGRAD, "cudnn", "deselect engines with the numerical note WINOGRAD",
+        "its transforms enlarge rounding errors",
+        "cudnn-frontend: cudnn_frontend_utils.h",
+    ),
+    Advice(
+        CauseCode.FFT, "cudnn", "deselect engines with the numerical note FFT",
+        "its error follows the largest value of a plane", "cudnn-frontend: cudnn_frontend_utils.h",
+    ),
+    Advice(
+        CauseCode.SUMMATION_ORDER, "any", "samebits.conv2d: correctly rounded, so the order cannot matter",
+        "no setting makes two libraries add in one order", "docs/truth.md",
+    ),
+    Advice(
+        CauseCode.ILL_CONDITIONED, "any", "compare with the error bound, K u sum|x||w|, in place of a relative tolerance",
+        "outputs near zero are small differences of large terms", "docs/truth.md",
+    ),
+    Advice(
+        CauseCode.NONDETERMINISM, "torch", "torch.use_deterministic_algorithms(True); torch.backends.cudnn.benchmark = False",
+        "algorithms picked by timing, or with atomics, differ from run to run", _TORCH_RANDOM,
+    ),
+    Advice(
+        CauseCode.PADDING, "onnx", "write explicit pads in place of auto_pad; pad asymmetrically with a Pad node of its own",
+        "SAME_UPPER, SAME_LOWER and one-sided pads are read differently",
+        "github.com/microsoft/onnxruntime/issues/26215",
+    ),
+    Advice(
+        CauseCode.TRANSPOSED_GEOMETRY, "onnx", "write pads and output_padding in place of auto_pad and output_shape",
+        "engines crop different sides", "github.com/openvinotoolkit/openvino/issues/33397",
+    ),
+    Advice(
+        CauseCode.TRANSPOSED_GEOMETRY, "jax", "jax.lax.conv_transpose(..., transpose_kernel=True)",
+        "the default does not flip the kernel as a gradient does", "docs.jax.dev: jax.lax.conv_transpose",
+    ),
+    Advice(
+        CauseCode.AXIS_ORDER, "any", "flip the kernel, or state the layouts (OIHW or HWIO) where the weights change hands",
+        "frameworks compute cross-correlation, mathematics a convolution", "pytorch.org/docs: torch.nn.Conv2d",
+    ),
+    Advice(
+        CauseCode.STRIDED_VIEW, "torch", ".contiguous() (or .clone()) on input, weight and bias before the call",
+        "a kernel that ignores strides reads other elements", "github.com/pytorch/pytorch/issues/82060",
+    ),
+    Advice(
+        CauseCode.SHAPE_SPECIFIC_KERNEL, "any",
+        "another algorithm, instruction set or version of the library",
+        "the kernel for just this shape is at fault", "reports of this kind: docs/explain.md",
+    ),
+    Advice(
+        CauseCode.INDEX_OVERFLOW, "any", "split the batch or the space into parts below 2^31 elements",
+        "offsets of 32 bits wrap around", "github.com/pytorch/pytorch/issues: index overflow reports",
+    ),
+    Advice(
+        CauseCode.UNINITIALIZED_MEMORY, "torch", "torch.utils.deterministic.fill_uninitialized_memory = True shows it",
+        "outputs that no kernel wrote", _TORCH_RANDOM,
+    ),
+    Advice(
+        CauseCode.FUSION, "onnxruntime", "GraphOptimizationLevel.ORT_DISABLE_ALL, then level by level",
+        "shows which graph rewrite is at fault",
+        "onnxruntime.ai/docs/performance/model-optimizations/graph-optimizations.html",
+    ),
+    Advice(
+        CauseCode.FUSION, "tensorrt", "mark the convolution's output as a network output (polygraphy --trt-outputs mark all)",
+        "takes the fusion apart", "github.com/NVIDIA/TensorRT: Polygraphy",
+    ),
+    Advice(
+        CauseCode.NAN_SEMANTICS, "any", "test for NaN before the clip (isnan), or clip by comparisons that let NaN through",
+        "minimum and maximum of a NaN are a number in some libraries", "github.com/onnx/onnx/issues/6002",
+    ),
+    Advice(
+        CauseCode.SUBNORMALS, "torch", "torch.set_flush_denormal(False)", "subnormal numbers are flushed to zero",
+        "pytorch.org/docs: torch.set_flush_denormal",
+    ),
+    Advice(
+        CauseCode.DROPPED_ATTRIBUTE, "any", "compare the attributes of the two graphs node by node and attach what is missing",
+        "a converter lost stride, dilation, bias or padding", "reports of this kind: docs/explain.md",
+    ),
+)  # fmt: skip
+
+
+def advise(causes: Sequence[CauseCode]) -> list[Fix]:
+    """All advice for these causes, none of it tried here; for a cause without a known setting the general one."""
+    return [fix for cause in dict.fromkeys(causes) for fix in _list_fixes(cause)]
+
+
+def _list_fixes(cause: CauseCode) -> list[Fix]:
+    known = [a for a in ADVICE if a.cause == cause]
+    if not known:
+        row = find_cause(cause)
+        known = [Advice(cause, "any", row.advice, row.phrase, row.link)]
+    return [
+        Fix(engine=a.engine, setting=a.setting, why=a.why, verified=False, verdict_after=None, source=a.source)
+        for a in known
+    ]

@@ -1,0 +1,31 @@
+"""What an engine may have done: hypotheses, each a prediction of the result it would have returned."""
+
+from samebits.hypotheses.arithmetic import (
+    from_recipe,
+    list_operand_hypotheses,
+    list_operand_recipes,
+    list_order_hypotheses,
+    list_recipe_hypotheses,
+    list_transform_hypotheses,
+)
+from samebits.hypotheses.epilogue import list_epilogue_hypotheses, list_fitted_hypotheses
+from samebits.hypotheses.geometry import list_geometry_hypotheses
+from samebits.hypotheses.hypothesis import Hypothesis
+from samebits.hypotheses.layout import list_layout_hypotheses
+from samebits.hypotheses.observation import Observation, Sample
+
+__all__ = [
+    "Hypothesis",
+    "Observation",
+    "Sample",
+    "from_recipe",
+    "list_epilogue_hypotheses",
+    "list_fitted_hypotheses",
+    "list_geometry_hypotheses",
+    "list_layout_hypotheses",
+    "list_operand_hypotheses",
+    "list_operand_recipes",
+    "list_order_hypotheses",
+    "list_recipe_hypotheses",
+    "list_transform_hypotheses",
+]

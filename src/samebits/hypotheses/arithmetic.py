@@ -1,0 +1,243 @@
+"""Hypotheses that compute the declared function with less: operands rounded, sums kept narrow, transforms, flushes.
+
+Operand rounding is predicted as exact sums of rounded operands, whatever the order of addition. All others are recipes
+and predicted by emulation, bit for bit.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from samebits.emulators import emulate
+from samebits.emulators.result_rounding import round_array
+from samebits.errors import RecipeError
+from samebits.findings import Verdict
+from samebits.findings.causes import CauseCode
+from samebits.formats.format import find_format
+from samebits.hypotheses.hypothesis import Hypothesis
+from samebits.hypotheses.observation import Floats, Observation, Sample
+from samebits.problems import Problem
+from samebits.problems.terms import find_terms
+from samebits.recipes.hardware import MATRIX_UNITS
+from samebits.recipes.recipe import Fft, Flush, Recipe, Rounding, Winograd
+from samebits.recipes.recipe_text import format_recipe, parse_recipe
+
+_OPERAND_ROUNDINGS = (
+    Rounding("tf32"),
+    Rounding("bfloat16"),
+    Rounding("float16"),
+    Rounding("tf32", "toward_zero"),
+    Rounding("bfloat16", "toward_zero"),
+    Rounding("float32"),
+)
+# Formats that results are stored in.
+_STORED = ("float16", "bfloat16")
+_USUAL_BLOCKS = (4, 8, 16, 32, 64, 128, 256, 512, 10, 12, 24, 48)
+_OTHER_BLOCKS = (*range(2, 64), *range(64, 1025, 16))
+_MOST_TRANSFORMED = 3e8
+
+
+def list_operand_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
+    """Both operands rounded to a narrower format, then one of them."""
+    # First, because rounding to a narrow exponent range loses subnormal operands too.
+    yield from _flush_operands(problem)
+    declared = find_format(problem.dtype)
+    names = [n for n in problem.operand_shapes if n != "bias"]
+    both = [(r, (True, True)) for r in _OPERAND_ROUNDINGS]
+    # Weights alone are rounded where they are stored so, and nothing is stored as TF32.
+    single = sorted(_OPERAND_ROUNDINGS, key=lambda r: r.format not in _STORED)
+    for rounding, sides in (*both, *((r, (x, not x)) for x in (False, True) for r in single)):
+        format_ = find_format(rounding.format)
+        if format_.precision >= declared.precision and format_.exponent_bits >= declared.exponent_bits:
+            continue
+        x, w = (rounding if side else None for side in sides)
+        recipe = Recipe(x=x, w=w, accumulator=Rounding("float64" if problem.dtype == "float64" else "float32"))
+        rounded = [n for n in names if recipe.find_rounding(problem, n)]
+        how = " (truncated)" if rounding.mode == "toward_zero" else ""
+        says = f"rounds {' and '.join(rounded)} to {rounding.format}{how} before it multiplies"
+        yield _rounds_operands(says, recipe)
+        if x and w and rounding.mode == "nearest_even" and rounding.format in _STORED:
+            yield _rounds_operands(
+                f"computes in {rounding.format}: rounds operands and results", replace(recipe, via=rounding.format)
+            )
+
+
+def _flush_operands(problem: Problem) -> Iterator[Hypothesis]:
+    """Subnormal operands taken for zero, where the format is as wide as float32."""
+    if problem.dtype not in ("float32", "bfloat16"):
+        return
+    recipe = Recipe(flush=Flush(operands=True))
+    yield _rounds_operands("takes subnormal operands for zero", recipe, CauseCode.SUBNORMALS)
+
+
+def _rounds_operands(says: str, recipe: Recipe, cause: CauseCode = CauseCode.REDUCED_PRECISION_OPERANDS) -> Hypothesis:
+    def predict(observation: Observation, sample: Sample) -> Floats | None:
+        read = observation.read_operands(recipe)
+        if observation.result.any() and any(observation.operands[n].any() and not a.any() for n, a in read.items()):
+            return None  # Rounding to zero whatever is multiplied explains no result but zeros.
+        values = observation.sum_instead(read, sample)
+        return round_array(values, Rounding(recipe.via)).astype(np.float64) if recipe.via else values
+
+    unit = float(find_format(recipe.via).unit_roundoff) if recipe.via else 0.0
+    return Hypothesis(cause, "downgrade", says, predict, recipe=recipe, unit=unit)
+
+
+def list_recipe_hypotheses(problem: Problem, *, thorough: bool = True) -> Iterator[Hypothesis]:
+    """Narrow accumulators, partial sums stored in them, truncating sums, matrix units, transforms, flushes: likeliest first.
+
+    `thorough` adds partial sums of numbers of products that no kernel is known to use.
+    """
+    wide = find_format(problem.dtype).precision > find_format("float32").precision
+    accumulators = ["float32"] if wide else [n for n in _STORED if problem.dtype in ("float32", n)]
+    for name in accumulators:
+        for product, order in itertools.product(("fused", "rounded"), _plain_orders(problem)):
+            text = f"direct acc={name} product={product} order={order}"
+            yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, f"keeps its sums in {name}", text)
+    for order, words in _stored_sums(problem, thorough=thorough):
+        for name in accumulators:
+            says = f"adds {words} in float32 and stores the running sum in {name}"
+            yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, says, f"direct order={order.format(name)}")
+    if not wide:
+        for product, order in itertools.product(("fused", "rounded"), _common_orders(problem)):
+            for bias in ("last", "first") if problem.bias else ("last",):
+                text = f"direct product={product} acc=float32/toward_zero order={order} bias={bias}"
+                yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, "truncates its float32 sums", text)
+        for unit in MATRIX_UNITS:
+            if unit.operands.startswith((problem.dtype, "tf32" if problem.dtype == "float32" else "-")):
+                yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, f"adds as {unit.unit} does", unit.text)
+    yield from list_transform_hypotheses(problem)
+    for flush in ("operands", "results", "operands,results"):
+        for order in _plain_orders(problem):
+            yield _recipe(problem, CauseCode.SUBNORMALS, f"flushes subnormal {flush.replace(',', ' and ')} to zero",
+                          f"direct flush={flush} order={order}")  # fmt: skip
+
+
+def list_order_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
+    """Correct sums in the orders that engines most often use: proof that a difference is rounding."""
+    # Frameworks round a half result before they add its bias.
+    late = ("rounded",) if find_format(problem.out).precision < find_format("float32").precision else ()
+    biases = ("last", "first", *late) if problem.bias else ("last",)
+    for order, product in itertools.product(_common_orders(problem), ("fused", "rounded")):
+        for bias in biases:
+            recipe = _parse(problem, f"direct product={product} order={order} bias={bias}")
+            if recipe is not None:
+                yield from_recipe(CauseCode.SUMMATION_ORDER, "rounding", f"adds in the order {order}", recipe)
+
+
+def list_operand_recipes(problem: Problem, rounding: Recipe) -> Iterator[Recipe]:
+    """Recipes with some operand rounding in the orders that engines most often use."""
+    for hypothesis in list_order_hypotheses(problem):
+        assert hypothesis.recipe is not None
+        yield replace(hypothesis.recipe, x=rounding.x, w=rounding.w, via=rounding.via, flush=rounding.flush)
+
+
+def from_recipe(cause: CauseCode, verdict: Verdict, says: str, recipe: Recipe) -> Hypothesis:
+    """A hypothesis whose prediction is an emulation."""
+    return Hypothesis(
+        cause, verdict, says, lambda observation, sample: _emulate(observation, sample, recipe), recipe=recipe
+    )
+
+
+def _recipe(problem: Problem, cause: CauseCode, says: str, text: str) -> Hypothesis:
+    recipe = _parse(problem, text)
+    verdict: Verdict = "downgrade"
+    if recipe is None:
+        return Hypothesis(cause, verdict, says, lambda observation, sample: None)
+    return from_recipe(cause, verdict, f"{says} ({format_recipe(recipe)})", recipe)
+
+
+def _parse(problem: Problem, text: str) -> Recipe | None:
+    """A recipe for the problem; float64 problems add in float64 unless the text says otherwise."""
+    try:
+        if problem.dtype == "float64" and "acc=" not in text:
+            text += " acc=float64"
+        return parse_recipe(text)
+    except RecipeError:
+        return None
+
+
+def _emulate(observation: Observation, sample: Sample, recipe: Recipe) -> Floats | None:
+    try:
+        if recipe.algorithm is not None:
+            return (
+                _transform(observation, sample, recipe)
+                if observation.problem.multiply_adds <= _MOST_TRANSFORMED
+                else None
+            )
+        return sample.pick(emulate(observation.problem, recipe, observation.operands, wanted=sample.mark())).astype(
+            np.float64
+        )
+    except RecipeError:
+        return None
+
+
+def _transform(observation: Observation, sample: Sample, recipe: Recipe) -> Floats:
+    """A transform knows no single outputs, but single output channels: those of the sample."""
+    problem, operands, rows = observation.problem, dict(observation.operands), sample.rows
+    key = format_recipe(recipe)
+    if problem.direction == "forward" and not problem.is_transposed and problem.groups == 1:
+        operands |= {n: operands[n][rows] for n in ("w", "bias") if n in operands}
+        problem = replace(problem, w=operands["w"].shape)
+        sample = replace(sample, terms=find_terms(problem), rows=np.arange(len(rows)))
+        key += rows.tobytes().hex()
+    if key not in observation.cache:
+        observation.cache[key] = emulate(problem, recipe, operands)
+    return sample.pick(observation.cache[key]).astype(np.float64)
+
+
+def _plain_orders(problem: Problem) -> list[str]:
+    first, *spatial = find_terms(problem).axis_names
+    return [",".join((first, *spatial)), ",".join((*spatial, first))]
+
+
+def _common_orders(problem: Problem) -> list[str]:
+    first, *spatial = find_terms(problem).axis_names
+    every = ",".join(spatial)
+    orders = [*_plain_orders(problem), f"{every}|{first}", f"{first}|{every}"]
+    for block in (16, 8, 64, 32):
+        orders += [
+            f"{first}/{block},{every},{first}",
+            f"{first}/{block}|{every},{first}",
+            f"{first}/{block},{every}|{first}",
+        ]
+    return [*orders, "k/192|k", "k/256|k", "k/384|k", "k/512|k", "pairs:k%4|k", "halves:k%8|k", "halves:k%16|k"]
+
+
+def _stored_sums(problem: Problem, *, thorough: bool) -> Iterator[tuple[str, str]]:
+    """Order texts with a place for the format of the running sum, and what is added between two roundings to it."""
+    first, *spatial = find_terms(problem).axis_names
+    inner = ",".join(spatial)
+    outer = first
+    for i in range(len(spatial) + 1):
+        head, tail = [first, *spatial][: i + 1], [first, *spatial][i + 1 :]
+        if tail:
+            yield f"chain@{{}}:{','.join(head)}|{','.join(tail)}", f"the products of one {_say_axes(head)}"
+    yield f"chain@{{}}:{inner}|{outer}", f"the products of one {_say_axes(spatial)}"
+    for block in dict.fromkeys((*_USUAL_BLOCKS, *(_OTHER_BLOCKS if thorough else ()))):
+        if block < problem.reduction_length:
+            yield f"chain@{{}}:k/{block}|k", f"{block} products"
+            # Kernels for channels-last data meet channels fastest.
+            yield f"chain@{{}}:{inner},{first}/{block}|{first}", f"{block} channels"
+
+
+def _say_axes(names: list[str]) -> str:
+    words = {"n": "batch item", "c": "channel", "kd": "kernel plane", "kh": "kernel row", "kw": "tap"}
+    words |= {"od": "output plane", "oh": "output row", "ow": "output column"}
+    return " and ".join(words[n] for n in names)
+
+
+def list_transform_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
+    """Winograd and Fourier transforms, where the problem lets them be used."""
+    names = ["float32"] if problem.dtype in ("float32", "float64") else ["float32", "float16"]
+    three = all(a.kernel == 3 and a.stride == 1 and a.dilation == 1 for a in problem.axes)
+    for name in names:
+        if three and problem.rank == 2:
+            for m in (4, 2, 6):
+                recipe = Recipe(algorithm=Winograd(m), accumulator=Rounding(name))
+                yield from_recipe(CauseCode.WINOGRAD, "downgrade", f"uses Winograd's F({m},3) in {name}", recipe)
+    if all(a.stride == 1 and a.dilation == 1 for a in problem.axes):
+        yield from_recipe(CauseCode.FFT, "downgrade", "uses a Fourier transform in float32", Recipe(algorithm=Fft()))

@@ -1,0 +1,154 @@
+"""Hypotheses that take elements for others: operands or results read in another layout, groups and channels in
+another sequence.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from samebits.findings.causes import CauseCode
+from samebits.hypotheses.hypothesis import Hypothesis
+from samebits.hypotheses.observation import Floats, Observation, Sample
+from samebits.problems import Problem
+
+Change = Callable[[np.ndarray], np.ndarray]
+_MOST_COMPARED = 100_000
+
+
+def list_layout_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
+    """Misread operands first, then misplaced results."""
+    seen: set[bytes] = set()
+    for name, shape in problem.operand_shapes.items():
+        if name == "bias":
+            continue
+        for says, cause, change in _list_changes(problem, name, shape):
+            if _is_new(seen, name, shape, change):
+                yield _misread(name, says, cause, change)
+    for says, cause, change in _list_result_changes(problem):
+        if _is_new(seen, "result", problem.out_shape, change):
+            yield _misplaced(says, cause, change)
+
+
+def _is_new(seen: set[bytes], name: str, shape: tuple[int, ...], change: Change) -> bool:
+    """Whether no earlier change does the same to an array of this shape; not asked of large arrays."""
+    count = math.prod(shape)
+    if count > _MOST_COMPARED:
+        return True
+    key = name.encode() + change(np.arange(count, dtype=np.int64).reshape(shape)).tobytes()
+    new = key not in seen
+    seen.add(key)
+    return new
+
+
+def _misread(name: str, says: str, cause: CauseCode, change: Change) -> Hypothesis:
+    def alter(observation: Observation) -> dict[str, np.ndarray]:
+        return {**observation.operands, name: np.ascontiguousarray(change(observation.operands[name]))}
+
+    def predict(observation: Observation, sample: Sample) -> Floats:
+        return observation.sum_instead(alter(observation), sample)
+
+    return Hypothesis(cause, "wrong", says, predict, lambda observation: (observation.problem, alter(observation)))
+
+
+def _misplaced(says: str, cause: CauseCode, change: Change) -> Hypothesis:
+    def predict(observation: Observation, sample: Sample) -> Floats:
+        return sample.pick(change(observation.truth.astype(np.float64)))
+
+    return Hypothesis(cause, "wrong", says, predict)
+
+
+def _relaid(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[Change, Change]:
+    """Memory laid out with the axes in some order, read as if in the declared one; and the reverse."""
+
+    def forth(array: np.ndarray) -> np.ndarray:
+        return array.transpose(order).reshape(shape)
+
+    def back(array: np.ndarray) -> np.ndarray:
+        return array.reshape([shape[i] for i in order]).transpose(np.argsort(order))
+
+    return forth, back
+
+
+def _list_changes(problem: Problem, name: str, shape: tuple[int, ...]) -> Iterator[tuple[str, CauseCode, Change]]:
+    spatial = tuple(range(2, len(shape)))
+    is_weight = name == "w"
+    if is_weight:
+        orders = [(*spatial, 1, 0), (*spatial, 0, 1), (0, *spatial, 1), (1, 0, *spatial), (1, *spatial, 0)]
+        texts = [_letters(o, "OI") for o in orders]
+        causes = [CauseCode.AXIS_ORDER] * len(orders)
+    else:
+        orders = [(0, *spatial, 1), (1, 0, *spatial), (*spatial, 1, 0), (1, *spatial, 0)]
+        texts = [_letters(o, "NC") for o in orders]
+        causes = [CauseCode.STRIDED_VIEW] * len(orders)
+    for order, text, cause in zip(orders, texts, causes, strict=True):
+        forth, back = _relaid(shape, order)
+        declared = _letters(tuple(range(len(shape))), "OI" if is_weight else "NC")
+        yield f"reads the memory of {name}, laid out as {text}, as {declared}", cause, forth
+        yield f"reads the memory of {name}, laid out as {declared}, as {text}", cause, back
+    for i, j in itertools.combinations(range(len(shape)), 2):
+        if shape[i] == shape[j] and shape[i] > 1:
+            letters = _letters(tuple(range(len(shape))), "OI" if is_weight else "NC")
+            yield (
+                f"exchanges {letters[i]} and {letters[j]} of {name}",
+                CauseCode.AXIS_ORDER,
+                lambda a, i=i, j=j: a.swapaxes(i, j),
+            )
+    if shape[0] > 1:
+        yield (
+            f"uses the first of {name} for all (stride 0)",
+            CauseCode.STRIDED_VIEW,
+            lambda a: np.broadcast_to(a[:1], a.shape),
+        )
+        yield f"takes the next of {name} in place of each", CauseCode.STRIDED_VIEW, lambda a: np.roll(a, -1, axis=0)
+        yield f"takes {name} in reverse", CauseCode.AXIS_ORDER, lambda a: a[::-1]
+    channels, groups = shape[1], problem.groups
+    if not is_weight and channels > 1:
+        yield f"takes the channels of {name} in reverse", CauseCode.AXIS_ORDER, lambda a: a[:, ::-1]
+        if 1 < groups < channels:
+            yield from _shuffles(f"the channels of {name}", 1, channels, groups)
+    if is_weight and 1 < groups < shape[0]:
+        yield from _shuffles("the filters", 0, shape[0], groups)
+
+
+def _list_result_changes(problem: Problem) -> Iterator[tuple[str, CauseCode, Change]]:
+    shape = problem.out_shape
+    spatial = tuple(range(2, len(shape)))
+    for order in ((0, *spatial, 1), (1, 0, *spatial), (*spatial, 1, 0)):
+        forth, back = _relaid(shape, order)
+        text = _letters(order, "NC")
+        yield f"returns the result laid out as {text}", CauseCode.STRIDED_VIEW, forth
+        yield f"returns the result as if its memory were {text}", CauseCode.STRIDED_VIEW, back
+    for i, j in itertools.combinations(range(len(shape)), 2):
+        if shape[i] == shape[j] and shape[i] > 1:
+            yield (
+                f"exchanges axes {i} and {j} of the result",
+                CauseCode.AXIS_ORDER,
+                lambda a, i=i, j=j: a.swapaxes(i, j),
+            )
+    if 1 < problem.groups < shape[1]:
+        yield from _shuffles("the output channels", 1, shape[1], problem.groups)
+    for axis, size in enumerate(shape):
+        if size > 1:
+            for by in (1, -1):
+                says = f"returns the result shifted by {by} along axis {axis}"
+                yield says, CauseCode.SHAPE_SPECIFIC_KERNEL, lambda a, axis=axis, by=by: np.roll(a, by, axis=axis)
+
+
+def _shuffles(what: str, axis: int, size: int, groups: int) -> Iterator[tuple[str, CauseCode, Change]]:
+    """Channels numbered within groups first, or groups first; groups in reverse."""
+    order = np.arange(size).reshape(groups, -1)
+    for text, sequence in (
+        (f"interleaves {what} of the groups", order.T.reshape(-1)),
+        (f"separates {what} as if groups were interleaved", np.argsort(order.T.reshape(-1))),
+        (f"takes {what} with the groups in reverse", order[::-1].reshape(-1)),
+    ):
+        yield text, CauseCode.AXIS_ORDER, lambda a, s=sequence: np.take(a, s, axis=axis)
+
+
+def _letters(order: tuple[int, ...], first_two: str) -> str:
+    names = first_two + {3: "W", 4: "HW", 5: "DHW"}[len(order)]
+    return "".join(names[i] for i in order)

@@ -1,0 +1,202 @@
+"""What is known about a recorded result before any hypothesis is tried, and sums of a sample of its outputs.
+
+A hypothesis predicts what an engine would have returned. Predictions are made in float64 for a sample of outputs first:
+some rows (output channels) at some positions, borders and tails among them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.emulators.result_rounding import round_operands
+from samebits.judging.measuring import Distances, estimate_transform_noise, measure_distances
+from samebits.problems import Problem
+from samebits.problems.terms import Terms, find_terms
+from samebits.recipes.recipe import Recipe
+from samebits.truth import compute_truth
+
+Floats = npt.NDArray[np.float64]
+_MOST_ROWS, _MOST_POSITIONS = 24, 160
+_RANDOM_POSITIONS = 48
+_MOST_GATHERED = 2_000_000
+_SEED = 4
+FEW_CHANNELS = 4
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A grid of outputs: `rows` number groups * rows, `positions` number batch * outputs (see `Terms`)."""
+
+    terms: Terms
+    rows: npt.NDArray[np.int64]
+    positions: npt.NDArray[np.int64]
+
+    def pick(self, array: np.ndarray) -> np.ndarray:
+        """The sample's elements of an array over the result, [rows, positions]."""
+        view = self.terms.view_result(np.broadcast_to(array, self.terms.problem.out_shape))
+        g, m = np.divmod(self.rows, self.terms.rows)
+        b, s = np.divmod(self.positions, math.prod(self.terms.outputs))
+        return view[g[:, None], m[:, None], b[None], s[None]]
+
+    def mark(self) -> npt.NDArray[np.bool_]:
+        """A mask over the result."""
+        marked = np.zeros(self.terms.problem.out_shape, bool)
+        view = self.terms.view_result(marked)
+        g, m = np.divmod(self.rows, self.terms.rows)
+        b, s = np.divmod(self.positions, math.prod(self.terms.outputs))
+        view[g[:, None], m[:, None], b[None], s[None]] = True
+        return marked
+
+    def thin(self, rows: int, positions: int) -> Sample:
+        """At most so many of its rows and positions, evenly spread."""
+        return Sample(self.terms, _spread(self.rows, rows), _spread(self.positions, positions))
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One recorded result of a problem: operands, correctly rounded truth, bound, sums of magnitudes.
+
+    `truth`, `bound` and `magnitudes` have the result's shape; `result` is the recorded one, of the result's dtype.
+    """
+
+    problem: Problem
+    operands: Mapping[str, np.ndarray]
+    result: np.ndarray
+    truth: np.ndarray
+    bound: Floats
+    magnitudes: Floats
+    cache: dict[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
+
+    @property
+    def terms(self) -> Terms:
+        return find_terms(self.problem)
+
+    @functools.cached_property
+    def distances(self) -> Distances:
+        """How far every output is from the truth."""
+        return measure_distances(self.problem, self.result, self.truth, self.bound)
+
+    @functools.cached_property
+    def transform_noise(self) -> Floats:
+        """How far a transform's rounding may take any output."""
+        return estimate_transform_noise(self.problem, self.magnitudes)
+
+    def whole(self) -> Sample:
+        """Every output."""
+        terms = self.terms
+        return Sample(terms, np.arange(terms.groups * terms.rows), np.arange(terms.positions))
+
+    def is_small(self, most_products: float) -> bool:
+        """Whether all outputs can be predicted with so many products."""
+        terms = self.terms
+        return terms.groups * terms.rows * terms.positions * terms.count <= most_products
+
+    def choose_sample(self) -> Sample:
+        """First, last and random rows of first, last and random groups, at corners, edges and random positions."""
+        terms = self.terms
+        random = np.random.default_rng(_SEED)
+        groups = _ends_and_random(terms.groups, 6, random)
+        inner = _ends_and_random(terms.rows, max(_MOST_ROWS // len(groups), 2), random)
+        rows = (groups[:, None] * terms.rows + inner[None]).reshape(-1)
+        places = np.zeros(1, np.int64)
+        for size in terms.outputs:
+            chosen = np.unique(np.clip([0, 1, size // 2, size - 2, size - 1], 0, size - 1))
+            places = (places[:, None] * size + chosen[None]).reshape(-1)
+        count = math.prod(terms.outputs)
+        if len(places) > _MOST_POSITIONS - _RANDOM_POSITIONS:
+            places = random.permutation(places)[: _MOST_POSITIONS - _RANDOM_POSITIONS]
+        some = np.unique(np.concatenate([places, random.integers(0, count, _RANDOM_POSITIONS)]))
+        batch = _ends_and_random(terms.batch, 3, random)
+        positions = (batch[:, None] * count + some[None]).reshape(-1)
+        if len(positions) > 2 * _MOST_POSITIONS:
+            positions = np.sort(random.permutation(positions)[: 2 * _MOST_POSITIONS])
+        return Sample(terms, rows, positions)
+
+    def bare_sums(self) -> Floats:
+        """The correctly rounded sums of products in float64, without bias and epilogue; computed once."""
+        if "bare" not in self.cache:
+            bare = replace(self.problem, bias=False, then=None, out="float64")
+            operands = {n: a for n, a in self.operands.items() if n != "bias"}
+            self.cache["bare"] = compute_truth(bare, operands).values
+        return self.cache["bare"]
+
+    def read_operands(self, recipe: Recipe) -> dict[str, np.ndarray]:
+        """The operands as a recipe multiplies them: rounded, flushed."""
+        return {n: a for n, a in round_operands(self.problem, recipe, self.operands).items() if n != "bias"}
+
+    def sum_instead(self, operands: Mapping[str, np.ndarray], sample: Sample, terms: Terms | None = None) -> Floats:
+        """Finished sums of a sample with other operands, or other terms, in place of the declared ones."""
+        terms = terms or sample.terms
+        return self.finish(
+            sum_terms(terms, operands[terms.rows_operand], operands[terms.source_operand], sample), sample
+        )
+
+    def finish(self, sums: Floats, sample: Sample, bias: np.ndarray | None = None) -> Floats:
+        """Sums of a sample as results: bias (the operand's own by default) added, epilogue applied, not rounded."""
+        if self.problem.bias:
+            own = self.operands["bias"].astype(np.float64) if bias is None else bias.astype(np.float64)
+            sums = sums + own[sample.rows][:, None]
+        return self.apply_epilogue(sums)
+
+    def apply_epilogue(self, values: Floats) -> Floats:
+        """The problem's epilogue."""
+        then = self.problem.then
+        return values if then is None else np.minimum(np.maximum(values, then.low), then.high)
+
+
+def shrink_problem(problem: Problem) -> Problem:
+    """The same sums for fewer outputs: few channels, and one item of the batch where the batch is not summed over."""
+    if problem.groups > 1:
+        return problem
+    small_in, small_out = (FEW_CHANNELS, problem.w[1]) if problem.is_transposed else (problem.w[1], FEW_CHANNELS)
+    batch = 1
+    if problem.direction == "grad_weight":
+        batch, small_in, small_out = problem.x[0], FEW_CHANNELS, FEW_CHANNELS
+    elif (problem.direction == "forward") == problem.is_transposed:
+        small_in, small_out = (problem.x[1], FEW_CHANNELS) if problem.is_transposed else (FEW_CHANNELS, problem.w[0])
+    c_in, c_out = min(problem.x[1], small_in), min(problem.c_out, small_out)
+    w = (c_in, c_out) if problem.is_transposed else (c_out, c_in)
+    return replace(problem, x=(batch, c_in, *problem.x[2:]), w=(*w, *problem.w[2:]))
+
+
+def sum_terms(terms: Terms, rows_array: np.ndarray, source_array: np.ndarray, sample: Sample) -> Floats:
+    """float64 sums of products of a sample, [rows, positions]; a source index -1 contributes nothing.
+
+    `terms` may have other axes than the problem. Error at most K 2^-53 sum |x||w|: nothing beside float32's.
+    """
+    volume, places = terms.volume, math.prod(terms.outputs)
+    rows = terms.view_rows(rows_array)
+    source = terms.view_source(source_array)
+    b, s = np.divmod(sample.positions, places)
+    at = terms.locate_sources(s)
+    exists = at >= 0
+    sums = np.empty((len(sample.rows), len(sample.positions)))
+    step = max(_MOST_GATHERED // terms.count, 1)
+    group_of = sample.rows // terms.rows
+    for g in np.unique(group_of):
+        own = np.flatnonzero(group_of == g)
+        weights = rows[g, sample.rows[own] % terms.rows].astype(np.float64).reshape(len(own), -1)
+        for start in range(0, len(sample.positions), step):
+            part = slice(start, start + step)
+            met = source[g, b[part][:, None, None], np.arange(terms.depth)[None, :, None], at[part][:, None, :]]
+            met = np.where(exists[part][:, None, :], met.astype(np.float64), 0.0)
+            with np.errstate(all="ignore"):
+                sums[own, part] = weights @ met.reshape(-1, terms.depth * volume).T
+    return sums
+
+
+def _spread(values: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
+    return values[np.unique(np.linspace(0, len(values) - 1, min(most, len(values))).astype(np.int64))]
+
+
+def _ends_and_random(size: int, most: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
+    if size <= most:
+        return np.arange(size)
+    inner = random.choice(np.arange(1, size - 1), most - 2, replace=False)
+    return np.sort(np.concatenate([[0, size - 1], inner])).astype(np.int64)

@@ -1,0 +1,130 @@
+"""Distances of a result from the truth, element by element, and from another result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.bounds import accumulator_format
+from samebits.findings import Difference, Error, WorstElement
+from samebits.formats import count_ulps, find_format
+from samebits.formats.same_bits import mark_differing_bits
+from samebits.judging import thresholds
+from samebits.problems import Problem
+from samebits.problems.windows import locate_window
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Distances:
+    """Per element: absolute distance from the truth, in representable numbers, and as a share of the bound."""
+
+    absolute: Floats
+    ulp: Floats
+    over_bound: Floats
+
+    @property
+    def within_bound(self) -> bool:
+        return bool((self.over_bound <= 1.0).all())
+
+    def mark_beyond(self, bound: Floats) -> npt.NDArray[np.bool_]:
+        """Finite errors beyond another bound; infinite ones may be overflow and are left out."""
+        return np.isfinite(self.absolute) & (self.absolute > bound)
+
+
+def measure_distances(problem: Problem, result: np.ndarray, truth: np.ndarray, bound: Floats) -> Distances:
+    """Distances of `result` from `truth`; equal infinities and NaN against NaN are 0, other non-finite ones infinite.
+
+    Where no finite bound exists anything but the true value is infinitely beyond it. Where the bound reaches past the
+    largest number, overflow on one side only is just within it.
+    """
+    absolute = measure_absolute(result, truth)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        over = np.where(absolute == 0, 0.0, absolute / bound)
+    over[(absolute > 0) & ~np.isfinite(bound)] = np.inf
+    over[_mark_overflow(problem, result, truth, bound)] = 1.0
+    return Distances(absolute, count_ulps(result, truth, find_format(problem.out)), over)
+
+
+def _mark_overflow(problem: Problem, result: np.ndarray, truth: np.ndarray, bound: Floats) -> npt.NDArray[np.bool_]:
+    """True where just one of the two is finite, and is so large that its bound allows for the other's overflow."""
+    format_ = find_format(problem.out)
+    largest = float(format_.largest)
+    a, b = result.astype(np.float64), truth.astype(np.float64)
+    finite = np.where(np.isfinite(a), a, b)
+    other = np.where(np.isfinite(a), b, a)
+    overflowed = (
+        np.isinf(other) & (np.signbit(other) == np.signbit(finite)) if format_.has_infinity else np.isnan(other)
+    )
+    reaches = np.abs(finite) + np.where(np.isfinite(bound), bound, 0.0) >= largest
+    return (np.isfinite(a) != np.isfinite(b)) & overflowed & reaches
+
+
+def summarize_error(distances: Distances, truth: np.ndarray) -> Error:
+    """The largest of each distance, and the relative L2 norm of the error over finite true values."""
+    values = truth.astype(np.float64)
+    finite = np.isfinite(values) & np.isfinite(distances.absolute)
+    norm = float(np.linalg.norm(values[finite]))
+    wrong = float(np.linalg.norm(distances.absolute[finite]))
+    rel_l2 = wrong / norm if norm else (0.0 if wrong == 0 else np.inf)
+    return Error(
+        max_abs=float(distances.absolute.max()),
+        max_ulp=float(distances.ulp.max()),
+        rel_l2=rel_l2 if finite.all() else np.inf,
+        max_over_bound=float(distances.over_bound.max()),
+    )
+
+
+def find_worst(problem: Problem, result: np.ndarray, truth: np.ndarray, distances: Distances) -> WorstElement | None:
+    """The element with the largest share of its bound (ties: the most ulp), or None where all are true."""
+    if not distances.absolute.any():
+        return None
+    shares = distances.over_bound
+    candidates = np.flatnonzero(shares.ravel() == shares.max())
+    flat = int(candidates[distances.ulp.ravel()[candidates].argmax()])
+    index = tuple(int(i) for i in np.unravel_index(flat, result.shape))
+    return WorstElement(
+        index=list(index),
+        value=float(result[index]),
+        truth=float(truth[index]),
+        ulp=float(distances.ulp[index]),
+        over_bound=float(shares[index]),
+        window=locate_window(problem, index),
+    )
+
+
+def compare_results(problem: Problem, a: tuple[str, np.ndarray], b: tuple[str, np.ndarray]) -> Difference:
+    """How two named results differ; NaN agrees with NaN, and zeros of two signs are different bits 0 apart."""
+    format_ = find_format(problem.out)
+    return Difference(
+        a=a[0],
+        b=b[0],
+        differing=int(mark_differing_bits(a[1], b[1]).sum()),
+        max_abs=float(measure_absolute(a[1], b[1]).max()),
+        max_ulp=float(count_ulps(a[1], b[1], format_).max()),
+    )
+
+
+def measure_absolute(a: np.ndarray, b: np.ndarray) -> Floats:
+    """|a - b|; 0 where both are the same infinity or NaN, infinite where only one is a number."""
+    first, second = a.astype(np.float64), b.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        distance = np.abs(first - second)
+    distance[(first == second) | (np.isnan(first) & np.isnan(second))] = 0.0
+    return np.nan_to_num(distance, nan=np.inf, posinf=np.inf)
+
+
+def estimate_transform_noise(problem: Problem, magnitudes: Floats) -> Floats:
+    """How far a transform's rounding may take any output, from the largest sum of magnitudes in its row.
+
+    A transform's error follows the largest values of a plane and not the terms of the output itself, so that outputs
+    whose products are all zero get some too. An estimate (`thresholds.TRANSFORM_NOISE`): it only withholds `wrong`.
+    """
+    unit = float(accumulator_format(problem).unit_roundoff)
+    rows = 0 if problem.direction == "grad_weight" else 1
+    others = tuple(i for i in range(magnitudes.ndim) if i != rows)
+    finite = np.where(np.isfinite(magnitudes), magnitudes, 0.0)
+    return np.broadcast_to(thresholds.TRANSFORM_NOISE * unit * finite.max(axis=others, keepdims=True), magnitudes.shape)

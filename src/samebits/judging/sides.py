@@ -1,0 +1,116 @@
+"""A side of a comparison as a finding: what was measured, how it was judged, what it is shown with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from samebits.bounds import bound_narrowest_errors
+from samebits.findings import Evidence, ExactData, Failure, Replay, Side
+from samebits.formats.same_bits import has_same_bits
+from samebits.judging.measuring import (
+    Floats,
+    estimate_transform_noise,
+    find_worst,
+    measure_distances,
+    summarize_error,
+)
+from samebits.judging.verdict_rules import Measured, Mechanism, judge_side
+from samebits.problems import Problem
+from samebits.recipes.recipe import Recipe
+from samebits.recipes.recipe_text import format_recipe
+from samebits.runner import Identity
+from samebits.wording.place_words import describe_places
+
+# Results of up to this many outputs are shown value by value.
+FEW_OUTPUTS = 16
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What every result of a problem is held against: the truth, its error bound, and the sums of magnitudes."""
+
+    problem: Problem
+    truth: np.ndarray
+    bound: Floats
+    magnitudes: Floats
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One result with its name, and what is known of where it comes from."""
+
+    name: str
+    result: np.ndarray | None
+    engine: str | None = None
+    identity: Identity | None = None
+    failure: Failure | None = None
+
+
+def measure_result(
+    reference: Reference, result: np.ndarray | None, exact: ExactData | None = None, *, exact_beyond: bool = False
+) -> Measured:
+    """The distances of a result, with what its runner did on exact integers."""
+    if result is None:
+        return Measured(exact, exact_beyond)
+    distances = measure_distances(reference.problem, result, reference.truth, reference.bound)
+    narrowest = bound_narrowest_errors(reference.problem, reference.truth, reference.magnitudes)
+    farthest = np.maximum(narrowest, estimate_transform_noise(reference.problem, reference.magnitudes))
+    differs = not has_same_bits(result, reference.truth)
+    return Measured(exact, exact_beyond, distances, differs, distances.mark_beyond(farthest))
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """A recipe, and how much of a side's result it reproduces; the mechanism only where it reproduces all."""
+
+    recipe: Recipe | None
+    replay: Replay | None
+    mechanism: Mechanism | None
+    evidence: tuple[Evidence, ...] = ()
+
+
+def describe_side(
+    reference: Reference, recorded: Recorded, measured: Measured, attribution: Attribution | None = None
+) -> Side:
+    """The finding of one side; its verdict is made here, once, from all that is known."""
+    problem, result, distances = reference.problem, recorded.result, measured.distances
+    found = attribution or Attribution(None, None, None)
+    mechanism = found.mechanism
+    judgement = judge_side(problem, measured, mechanism)
+    identity = recorded.identity
+    notes = identity.notes if identity else ()
+    verdict = "undecided" if recorded.failure and judgement.verdict != "wrong" else judgement.verdict
+    return Side(
+        name=recorded.name,
+        engine=recorded.engine,
+        version=identity.version if identity else None,
+        device=identity.device if identity else None,
+        settings=identity.settings if identity else {},
+        verdict=verdict,
+        certainty=judgement.certainty,
+        cause=judgement.cause,
+        cause_certainty=judgement.cause_certainty,
+        says=mechanism.says if mechanism else None,
+        recipe=format_recipe(found.recipe) if found.recipe else None,
+        replay=found.replay,
+        error=summarize_error(distances, reference.truth) if distances else None,
+        values=list_few_values(result),
+        worst=find_worst(problem, result, reference.truth, distances) if distances and result is not None else None,
+        where=describe_places(problem, distances.over_bound > 1.0) if distances else None,
+        exact_data=measured.exact,
+        failure=recorded.failure,
+        evidence=[
+            *judgement.evidence,
+            *found.evidence,
+            *(Evidence("setting", note) for note in notes),
+        ],
+    )
+
+
+def list_few_values(values: np.ndarray | None) -> list[float | None] | None:
+    """All values of a small result, for showing one by one; None of a large one."""
+    if values is None or values.size > FEW_OUTPUTS:
+        return None
+    return [float(v) for v in values.ravel()]

@@ -1,0 +1,97 @@
+"""Every number that can change a verdict or a cause beside exact data, derived bounds and bits: one documented table.
+
+`at_half` and `at_twice` say what was measured with `make thresholds`: how many of its injected and fault-free cases got
+another verdict or cause when just this number was halved or doubled. docs/thresholds.md is the same table for people.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """One number: what it decides and where it comes from."""
+
+    name: str
+    value: float
+    decides: str
+    derivation: str
+
+
+# A hypothesis explains a result beyond its bound if it takes away so much of the distance ...
+EXPLAINS = 0.5
+# ... and one within its bound only if it takes away nearly all.
+EXPLAINS_WITHIN = 0.2
+# Distances that differ by less than this share are ties.
+TIE = 1e-9
+# Fewer outputs that differ from the truth than this can be fitted by chance.
+FEWEST_TELLING = 20.0
+# Bits that a recipe must get right that the truth does not.
+FEWEST_BITS = 30.0
+# A fault of a part fills the box around it to at least this share ...
+LEAST_FILLED = 0.75
+# ... and leaves at least the rest of all outputs right.
+MOST_OF_ALL = 0.9
+# Before a fault that goes on to the end, so much, and so many outputs, are right.
+LEAST_BEFORE = 0.1
+FEWEST_BEFORE = 20.0
+# The rest of a result with a fault in a part is at most so many times as far from the truth as a plain sum.
+FAULT_FREE_TIMES = 8.0
+# A result as close to the truth as this many times a plain sum needs no narrow arithmetic to explain it.
+PLAIN_TIMES = 2.0
+# Another function is off by its own size; bfloat16 throughout loses 2^-8 of a sum that does not cancel.
+SMALL_LOSS = 2.0**-4
+# Errors up to this many unit roundoffs of a channel's largest sum of magnitudes may be the noise of a transform.
+TRANSFORM_NOISE = 2.0**8
+# Values beyond this many times the sum of magnitudes are none that a sum of these products can have.
+IMPOSSIBLE = 4.0
+# So much of a set of values makes them all zeros, or all impossible.
+MAJORITY = 0.5
+# Within the bound, a result that lost this share of its digits is a difference of large terms.
+LOST_DIGITS = 0.5
+# A factor and a shift per channel are fitted only to this many values or more.
+FEWEST_PER_CHANNEL = 8.0
+# Logged means and ratios agree within so many standard errors.
+SIGMAS = 5.0
+# A logged share of the largest output suggests a mechanism whose own is within this factor.
+NEAREST_FACTOR = 10.0
+# A transform of the right size but another sequence of channels still gives this share of an engine's bits.
+LEAST_TRANSFORM_MATCH = 0.2
+
+TABLE: tuple[Threshold, ...] = (
+    Threshold("EXPLAINS", EXPLAINS, "cause", "half the distance is a quarter of the squared error: a prediction that is"
+              " independent of the result's own error adds its square, so that it can only come closer if it is right"),
+    Threshold("EXPLAINS_WITHIN", EXPLAINS_WITHIN, "rounding or downgrade", "inside the bound an order of addition alone"
+              " gives distances up to the bound; a fifth leaves a twenty-fifth of the squared error"),
+    Threshold("TIE", TIE, "which of equal hypotheses is named", "rounding of the distance itself, 2^-53 times a sample of"
+              " up to 2^22 outputs"),
+    Threshold("FEWEST_TELLING", FEWEST_TELLING, "rounding or downgrade", "2^-20: the chance that the error of every output"
+              " has the sign that a hypothesis predicts"),
+    Threshold("FEWEST_BITS", FEWEST_BITS, "rounding or downgrade", "a thousand hypotheses, each right by luck with 2^-30:"
+              " one time in a million"),
+    Threshold("LEAST_FILLED", LEAST_FILLED, "cause", "of a part with values of its own some are right by chance"),
+    Threshold("MOST_OF_ALL", MOST_OF_ALL, "overflow or uninitialized-memory", "what is beyond its bound nearly everywhere is"
+              " no fault of a part"),
+    Threshold("LEAST_BEFORE", LEAST_BEFORE, "index-overflow", "an index that wraps around leaves what is before it right"),
+    Threshold("FEWEST_BEFORE", FEWEST_BEFORE, "index-overflow", "as FEWEST_TELLING"),
+    Threshold("FAULT_FREE_TIMES", FAULT_FREE_TIMES, "cause", "orders of addition differ in accuracy by a few times, narrower"
+              " sums by 2^13 (float16) or more"),
+    Threshold("PLAIN_TIMES", PLAIN_TIMES, "which hypotheses are tried", "only speed and chance fits: what is as accurate as"
+              " float32 sums was not kept in float16"),
+    Threshold("SMALL_LOSS", SMALL_LOSS, "wrong or undecided", "2^-8 of rounding to bfloat16, 16 times as much for K = 256"
+              " of random sign"),
+    Threshold("TRANSFORM_NOISE", TRANSFORM_NOISE, "wrong or undecided", "F(6,3), the noisiest usual transform, was measured"
+              " up to 60 unit roundoffs of the largest sum of magnitudes, Fourier transforms up to 10"),
+    Threshold("IMPOSSIBLE", IMPOSSIBLE, "uninitialized-memory", "no sum exceeds its sum of magnitudes; two for a doubled"
+              " bias or product, two for narrow rounding"),
+    Threshold("MAJORITY", MAJORITY, "uninitialized-memory, words", "more than half"),
+    Threshold("LOST_DIGITS", LOST_DIGITS, "summation-order or ill-conditioned", "half of the format's digits"),
+    Threshold("FEWEST_PER_CHANNEL", FEWEST_PER_CHANNEL, "fusion", "two numbers fitted to eight leave six equations that must"
+              " hold by themselves"),
+    Threshold("SIGMAS", SIGMAS, "cause of a logged mismatch", "chance of a wrong match below 1e-6 for normal errors"),
+    Threshold("NEAREST_FACTOR", NEAREST_FACTOR, "suggestion for a log without values", "mechanisms' shares lie a factor of"
+              " 3 to 10 apart (bfloat16 to TF32 to float16); undecided in any case"),
+    Threshold("LEAST_TRANSFORM_MATCH", LEAST_TRANSFORM_MATCH, "family in a profile", "two transforms that round differently"
+              " agree in one output of four or more; a direct sum in one of ten"),
+)  # fmt: skip

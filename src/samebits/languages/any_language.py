@@ -1,0 +1,32 @@
+"""The front door for problem texts in any language: ours, XLA HLO, oneDNN's benchdnn, MIOpenDriver."""
+
+from __future__ import annotations
+
+import re
+
+from samebits.languages.benchdnn import parse_benchdnn
+from samebits.languages.hlo import parse_hlo
+from samebits.languages.miopen import parse_miopen
+from samebits.problems.problem import KINDS, Problem
+from samebits.problems.problem_text import parse_problem_text
+
+_OURS = re.compile(rf"\s*(?:{'|'.join(KINDS)})(?:\.\w*)?(?:\s|$)")
+# What only a line of that language has; tried in this order.
+_FOREIGN = (
+    (re.compile(r"MIOpenDriver"), parse_miopen),
+    (re.compile(r"(?<!\w)(?:convolution|custom-call)\(|dim_labels=|custom_call_target="), parse_hlo),
+    (re.compile(r"benchdnn|__REPRO:|^\s*--|^[\s_]*(?:g|mb|[io][cdhw]|[kspd][dhw])[0-9]"), parse_benchdnn),
+)
+
+
+def read_problem(text: str) -> Problem:
+    """The problem that `text` names, in whichever of the four languages it is written.
+
+    Text in none of them is read as ours, so that the error speaks of the language a person can learn here. Raises
+    ProblemTextError and ProblemShapeError.
+    """
+    if not _OURS.match(text):
+        for sign, parse in _FOREIGN:
+            if sign.search(text):
+                return parse(text)
+    return parse_problem_text(text)

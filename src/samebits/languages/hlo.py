@@ -1,0 +1,149 @@
+"""XLA HLO convolution lines as problems: plain `convolution` and the custom-calls that XLA makes of it for cuDNN.
+
+Semantics: openxla.org/xla/operation_semantics (Conv) and xla/service/shape_inference.cc; the custom-calls:
+xla/service/gpu/cublas_cudnn.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from samebits.errors import ProblemShapeError, ProblemTextError
+from samebits.languages.hlo_text import Convolution, read_convolution
+from samebits.languages.implied_padding import find_padding_end, split_transposed_end
+from samebits.problems.problem import Direction, Problem, Shape
+
+_DIRECTIONS: dict[str, Direction] = {"BackwardInput": "grad_input", "BackwardFilter": "grad_weight"}
+
+
+def parse_hlo(text: str) -> Problem:
+    """The problem that an HLO convolution computes: `convolution(...)`, or a cuDNN custom-call before autotuning.
+
+    `text` is one instruction, or lines with one convolution among them, where operands printed without their shapes
+    are looked up. Layouts are ignored, and so is `rhs_reversal`: from which end taps are counted is a matter of layout
+    too. A plain convolution becomes the forward problem if it is one; with lhs_dilate the transposed one (stride =
+    lhs_dilate); with batch_group_count, or where only that gives padding >= 0, the gradient of w. XLA writes gradients
+    as plain convolutions on relabelled axes: that is how they are read back. Raises ProblemTextError,
+    ProblemShapeError.
+    """
+    line = read_convolution(text)
+    if not line.target:
+        return _read_plain(line)
+    return _read_as_forward(line, _DIRECTIONS.get(line.target, "forward"))
+
+
+def _read_plain(line: Convolution) -> Problem:
+    window = line.window
+    positions = tuple(window.count_positions(a, size) for a, size in enumerate(line.lhs[2:]))
+    if window.size != line.rhs[2:] or positions != line.result[2:]:
+        line.refuse(f"window {window.size} over {line.lhs[2:]} gives {positions}, but the result has {line.result[2:]}")
+    if line.batch_groups > 1:
+        return _read_as_gradient(line)
+    if max(window.lhs_dilate) > 1:
+        return _read_as_transposed(line)
+    return _take_first(line, _read_as_forward, _read_as_gradient, _read_as_transposed)
+
+
+def _take_first(line: Convolution, *readings: Callable[[Convolution], Problem]) -> Problem:
+    """The first reading that a problem can express; the first one's error where none can."""
+    errors: list[ProblemTextError | ProblemShapeError] = []
+    for read in readings:
+        try:
+            return read(line)
+        except (ProblemTextError, ProblemShapeError) as error:
+            errors.append(error)
+    raise errors[0]
+
+
+def _read_as_forward(line: Convolution, direction: Direction = "forward") -> Problem:
+    window = line.window
+    if min(*window.low, *window.high) < 0:
+        line.refuse("a negative pad cuts off input, which a problem cannot express")
+    if max(window.lhs_dilate) > 1 or line.batch_groups > 1:
+        line.refuse("lhs_dilate and batch_group_count have no meaning in a cuDNN custom-call")
+    if window.size != line.rhs[2:]:
+        line.refuse(f"window size {window.size} is not the filter's, {line.rhs[2:]}")
+    problem = Problem(
+        kind=line.kind("conv"),
+        x=line.lhs,
+        w=line.rhs,
+        direction=direction,
+        bias=line.bias,
+        stride=window.stride,
+        padding=window.pads,
+        dilation=window.rhs_dilate,
+        groups=line.feature_groups,
+        dtype=line.dtype,
+        out=line.out,
+        then=line.then,
+    )
+    return _check_shape(line, problem, problem.y_shape, line.result)
+
+
+def _read_as_transposed(line: Convolution) -> Problem:
+    """Large index = small * lhs_dilate - begin + tap * dilation, with taps counted from the window's other end."""
+    window, groups = line.window, line.feature_groups
+    if max(window.stride) > 1:
+        line.refuse("stride together with lhs_dilate (or negative pads) is not a convolution a problem can express")
+    if line.rhs[0] % groups or line.rhs[1] * groups != line.lhs[1]:
+        line.refuse(f"feature_group_count={groups} does not fit lhs features {line.lhs[1]} and filter {line.rhs[:2]}")
+    spans = [window.reach(a) - 1 for a in range(len(window.size))]
+    begins = [span - low for span, low in zip(spans, window.low, strict=True)]
+    if min(begins) < 0:
+        line.refuse("a low pad beyond the dilated filter adds zeros to the result, which a problem cannot express")
+    ends = [
+        split_transposed_end(begin, span - high, stride, dilation)
+        for begin, span, high, stride, dilation in zip(
+            begins, spans, window.high, window.lhs_dilate, window.rhs_dilate, strict=True
+        )
+    ]
+    problem = Problem(
+        kind=line.kind("conv_transpose"),
+        x=line.lhs,
+        w=(line.lhs[1], line.rhs[0] // groups, *window.size),
+        stride=window.lhs_dilate,
+        padding=tuple((begin, end) for begin, (end, _) in zip(begins, ends, strict=True)),
+        dilation=window.rhs_dilate,
+        output_padding=tuple(extra for _, extra in ends),
+        groups=groups,
+        dtype=line.dtype,
+        out=line.out,
+    )
+    return _check_shape(line, problem, problem.out_shape, line.result)
+
+
+def _read_as_gradient(line: Convolution) -> Problem:
+    """The gradient of w: lhs b = C_in and f = N, rhs i = N and o = C_out; stride and rhs_dilate change places."""
+    window, groups = line.window, line.batch_groups
+    if max(window.lhs_dilate) > 1 or line.feature_groups > 1 or min(window.low) < 0:
+        line.refuse("no problem expresses batch_group_count with lhs_dilate, feature_group_count or negative low pads")
+    if line.lhs[1] != line.rhs[1] or line.lhs[0] % groups:
+        line.refuse(f"batch_group_count={groups} does not fit lhs {line.lhs[:2]} and filter {line.rhs[:2]}")
+    kernel = line.result[2:]
+    reaches = [(k - 1) * d + 1 for k, d in zip(kernel, window.stride, strict=True)]
+    padding = tuple(
+        (begin, find_padding_end(small, large, reach, stride, begin))
+        for small, large, reach, stride, begin in zip(
+            window.size, line.lhs[2:], reaches, window.rhs_dilate, window.low, strict=True
+        )
+    )
+    problem = Problem(
+        kind=line.kind("conv"),
+        x=(line.lhs[1], line.lhs[0], *line.lhs[2:]),
+        w=(line.rhs[0], line.lhs[0] // groups, *kernel),
+        direction="grad_weight",
+        stride=window.rhs_dilate,
+        padding=padding,
+        dilation=window.stride,
+        groups=groups,
+        dtype=line.dtype,
+        out=line.out,
+    )
+    _check_shape(line, problem, problem.y_shape, (line.rhs[1], line.rhs[0], *window.size))
+    return _check_shape(line, problem, problem.out_shape, (line.result[1], line.result[0], *kernel))
+
+
+def _check_shape(line: Convolution, problem: Problem, derived: Shape, given: Shape) -> Problem:
+    if derived != given:
+        line.refuse(f"the shapes disagree: window and operands give {derived}, the line has {given}")
+    return problem

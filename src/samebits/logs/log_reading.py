@@ -1,0 +1,73 @@
+"""The front door for logs: bytes in, mismatches out; every line is data and nothing in it is believed to be short."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+from samebits.errors import LogError, SamebitsError
+from samebits.languages.any_language import read_problem
+from samebits.logs.entry import Mismatch
+from samebits.logs.metrics import read_assertions, read_polygraphy
+from samebits.logs.onednn import read_onednn
+from samebits.logs.xla import read_xla
+from samebits.problems import Problem
+from samebits.problems.problem import KINDS
+
+LARGEST_LOG_BYTES = 64 * 2**20
+_LONGEST_LINE = 20_000
+_PROBLEM = re.compile(rf"\b(?:(?:{'|'.join(KINDS)})(?:\.\w+)? x=.*|MIOpenDriver .*)")
+_HLO = re.compile(r"(?<![\w.-])%?[\w.-]{1,200} = ")
+
+
+def read_log(path: str | Path) -> list[Mismatch]:
+    """The mismatches that a log tells of, in its sequence. Raises LogError, in one line, where there is none."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_LOG_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise LogError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    if len(data) > LARGEST_LOG_BYTES:
+        raise LogError(f"{path} is larger than {LARGEST_LOG_BYTES // 2**20} MiB; keep the lines about the mismatch")
+    if b"\0" in data[:4096]:
+        raise LogError(f"{path} is neither a case file (.npz) nor a text log")
+    lines = [line[:_LONGEST_LINE] for line in data.decode("utf-8", "replace").splitlines()]
+    return parse_log(lines, str(path))
+
+
+def parse_log(lines: list[str], name: str = "the log") -> list[Mismatch]:
+    """As `read_log`, for lines already read."""
+    found = [*read_xla(lines), *read_assertions(lines), *read_polygraphy(lines)] or read_onednn(lines)
+    if not found:
+        raise LogError(
+            f"{name} tells of no mismatch that samebits knows: XLA's autotuner (Difference at ...), assert_close"
+            " (Mismatched elements ...), Polygraphy (Absolute Difference ...), oneDNN verbose lines"
+        )
+    problems = _find_problems(lines)
+    return sorted((_give_problem(m, problems) for m in found), key=lambda m: m.line)
+
+
+def _find_problems(lines: list[str]) -> list[tuple[int, Problem]]:
+    """Problems that stand somewhere in a log in a language of their own."""
+    found: list[tuple[int, Problem]] = []
+    for number, line in enumerate(lines, 1):
+        text = _PROBLEM.search(line)
+        if text is None and "window=" in line and ("custom-call(" in line or "convolution(" in line):
+            text = _HLO.search(line)
+        if text:
+            try:
+                found.append((number, read_problem(line[text.start() :].strip())))
+            except SamebitsError:
+                continue
+    return found
+
+
+def _give_problem(mismatch: Mismatch, problems: list[tuple[int, Problem]]) -> Mismatch:
+    """A mismatch without a problem takes the nearest one before it, else the nearest at all."""
+    if mismatch.problem is not None or not problems or mismatch.trouble:
+        return mismatch
+    before = [pair for pair in problems if pair[0] <= mismatch.line]
+    line, problem = before[-1] if before else problems[0]
+    return dataclasses.replace(mismatch, problem=problem, facts={**mismatch.facts, "problem from line": str(line)})

@@ -1,0 +1,1 @@
+"""Findings as people see them: terminal text, drawings, pictures. Made from findings alone."""

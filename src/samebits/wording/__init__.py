@@ -1,0 +1,1 @@
+"""The sentences that stand inside findings: places, orders, evidence, summaries. What is shown is laid out in reports."""

@@ -1,0 +1,96 @@
+"""The one sentence of a comparison that a person can repeat."""
+
+from __future__ import annotations
+
+import math
+
+from samebits.findings import Side, Verdict
+from samebits.findings.causes import CauseCode
+
+# Beyond this a count of representable numbers says that the sum is small, not that the error is large.
+MANY_ULPS = 1000
+
+
+def summarize_comparison(verdict: Verdict, sides: list[Side]) -> str:
+    """The answer: who is wrong and where; else what is open; else how close to the truth all are."""
+    ran = [s for s in sides if s.failure is None or s.verdict == "wrong"]
+    if not ran:
+        return (
+            f"No side returned a result: {sides[0].failure.says if sides and sides[0].failure else 'none was asked'}."
+        )
+    wrong = [s for s in ran if s.verdict == "wrong"]
+    if wrong:
+        return " ".join(_summarize_wrong(s) for s in wrong)
+    unclear = [s for s in ran if s.verdict == "undecided"]
+    if unclear:
+        return " ".join(_summarize_unclear(s) for s in unclear)
+    return _summarize_agreement(verdict, ran)
+
+
+def _summarize_agreement(verdict: Verdict, ran: list[Side]) -> str:
+    lost = [s for s in ran if s.verdict == "downgrade"]
+    if lost:
+        return " ".join(_summarize_downgrade(s) for s in lost)
+    right = [s.name for s in ran if s.verdict == "identical"]
+    if len(right) == len(ran):
+        return f"{_all_of(right)} correctly rounded: the same bits as the truth."
+    if verdict == "identical":
+        return f"The same bits from every side; {_say_largest(ran)}."
+    # That the declared products were added is shown where every side that rounds was replayed.
+    shown = len(ran) > 1 and {s.cause for s in ran if s.verdict == "rounding"} == {CauseCode.SUMMATION_ORDER}
+    said = "They add the same products in different orders or with different roundings. " if shown else ""
+    said += f"{'None' if len(ran) > 1 else 'Nothing'} is wrong: {_say_largest(ran)}."
+    return f"{said} {_all_of(right)} correctly rounded." if right else said
+
+
+def _say_largest(sides: list[Side]) -> str:
+    """The largest share of a bound that any side uses; in ulp too, unless cancellation makes them many."""
+    share = max((s.error.max_over_bound or 0.0) for s in sides if s.error)
+    ulps = max((s.error.max_ulp or 0.0) for s in sides if s.error)
+    counted = f", {ulps:,.0f} ulp" if ulps < MANY_ULPS else ""
+    return f"every output is within its error bound (the largest error is {share:.2g} of it{counted})"
+
+
+def _summarize_downgrade(side: Side) -> str:
+    does = side.says or "computes in less precision than declared"
+    replay = side.replay
+    proof = f"; replaying that gives {replay.count:,} of {replay.elements:,} of its bits" if replay else ""
+    return f"{side.name} {does}{proof}."
+
+
+def _summarize_wrong(side: Side) -> str:
+    exact = side.exact_data
+    if exact and exact.differing:
+        return (
+            f"{side.name} computes another function: {exact.differing:,} of {exact.elements:,} outputs differ on"
+            f" integers that leave no room for rounding, {exact.where}."
+        )
+    return (
+        f"{side.name} computes another function: it is farther from the truth than even bfloat16 arithmetic could be,"
+        f" {side.where}."
+    )
+
+
+def _summarize_unclear(side: Side) -> str:
+    if side.exact_data and side.exact_data.differing:
+        return f"{side.name} rounds even on exact integers: it does not add the products one by one."
+    share = side.error.max_over_bound if side.error else None
+    if share is None or not math.isfinite(share):
+        return f"{side.name} and the truth are not finite in the same places: they differ {side.where}."
+    beyond = f"up to {share:.3g} times its error bound from the truth, {side.where}"
+    if side.exact_data:
+        note = next((f" {e.says}." for e in side.evidence if e.kind == "setting"), "")
+        return (
+            f"{side.name} is right on exact integers but {beyond}: it computes in less precision than declared, or by"
+            f" another algorithm.{note}"
+        )
+    return (
+        f"{side.name} is {beyond}. Whether that is less precision or another function cannot be told from one recorded"
+        " result: run the engine itself (--on ENGINE), which is then tried on exact integers."
+    )
+
+
+def _all_of(names: list[str]) -> str:
+    if len(names) == 1:
+        return f"{names[0]} is"
+    return f"{', '.join(names[:-1])} and {names[-1]} are"

@@ -1,0 +1,115 @@
+"""The sentences of an explanation: what is proved and what is inferred, each said as what it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from samebits.findings import CERTAINTY_SAYS, Certainty, Side, Verdict
+from samebits.findings.causes import CauseCode
+from samebits.problems import Problem, format_problem
+from samebits.recipes.recipe import Recipe
+from samebits.recipes.recipe_text import format_recipe
+
+_MOST_ALTERNATIVES = 3
+_PLURALS = {
+    "order of addition": "orders of addition",
+    "operand rounding": "operand roundings",
+    "epilogue": "epilogues",
+    "index relation": "paddings and other index relations",
+    "layout": "layouts",
+    "recipe": "narrow sums, transforms and flushes",
+    "scale and shift": "scale and shift per channel",
+}
+
+
+def summarize_explained(verdict: Verdict, sides: list[Side]) -> str:
+    """Who deviates, by what, who is right; or why nothing can be told."""
+    if verdict == "identical":
+        several = "The same bits on every side" if len(sides) > 1 else f"{sides[0].name} is right"
+        right = all(s.verdict == "identical" for s in sides)
+        return f"{several}: {'the correctly rounded result' if right else _say_within(sides)}."
+    right = [s.name for s in sides if s.verdict in ("identical", "rounding")]
+    said = [_say_deviation(s) for s in sides if s.verdict not in ("identical", "rounding")]
+    if said:
+        closing = [f"{' and '.join(right)} {'is' if len(right) == 1 else 'are'} right."] if right else []
+        return " ".join([*said, *closing])
+    exact = [s.name for s in sides if s.verdict == "identical"]
+    closing = f"; {' and '.join(exact)} {'is' if len(exact) == 1 else 'are'} correctly rounded" if exact else ""
+    if len(sides) == 1:
+        return f"{sides[0].name} is right: {_say_within(sides)}{closing}."
+    # That the same products were added is shown only where every side was replayed.
+    replayed = all(s.verdict == "identical" or _is_replayed_order(s) for s in sides)
+    start = "They add the same products in different orders" if replayed else "None is wrong"
+    return f"{start}: {_say_within(sides)}{closing}."
+
+
+def _is_replayed_order(side: Side) -> bool:
+    orders = (CauseCode.SUMMATION_ORDER, CauseCode.ILL_CONDITIONED)
+    return side.cause_certainty == "bits" and side.cause in orders
+
+
+def _say_deviation(side: Side) -> str:
+    """One side that deviates: what was done, and how that is known."""
+    if side.verdict == "undecided":
+        return f"{side.name} is beyond its error bound, {side.where}, and no hypothesis explains it."
+    if side.says is None:
+        return f"{side.name} computes another function, {side.where}; which fault does that is open."
+    kind = "the declared function in less precision or range" if side.verdict == "downgrade" else "another function"
+    if side.cause_certainty == "bits":
+        return f"{side.name} {side.says}: {kind}, proved by replay."
+    if side.certainty == "bounds":
+        return f"{side.name} computes {kind}, proved by bounds, {side.where}; inferred: it {side.says}."
+    where = f"; outputs beyond their bound: {side.where}" if side.where else ""
+    return f"{side.name} {side.says}: {kind}, inferred{where}."
+
+
+def _say_within(sides: list[Side]) -> str:
+    share = max((s.error.max_over_bound or 0.0) for s in sides if s.error)
+    return f"every output is within its error bound (the largest error is {share:.2g} of it)"
+
+
+def say_consistent(compared: int, total: int, beyond: int) -> str:
+    """All outputs that were held against a hypothesis are within the rounding bound of its prediction."""
+    which = f"{compared:,} sampled of {total:,}" if compared < total else f"{compared:,}"
+    says = f"all {which} outputs are within the rounding bound of that"
+    if beyond:
+        return f"{says}; {beyond:,} are beyond the bound of what was declared"
+    return f"{says} and, taken together, much closer to it than to what was declared"
+
+
+def say_replayed(recipe: Recipe, count: int, total: int) -> str:
+    """A recipe that reproduced every output, or every output of a sample."""
+    which = f"{count:,} sampled outputs (of {total:,})" if count < total else f"{count:,} outputs"
+    return f"replaying {format_recipe(recipe)} gives {count:,} of {which} bit for bit"
+
+
+def say_levels(
+    certainty: Certainty, cause_certainty: Certainty | None, tried: int, alternatives: tuple[str, ...]
+) -> str:
+    """The evidence levels of the verdict and of the cause, and how many other hypotheses were excluded."""
+    says = f"verdict: {CERTAINTY_SAYS[certainty]}"
+    if cause_certainty:
+        says += f"; cause: {CERTAINTY_SAYS[cause_certainty]}"
+        if cause_certainty == "statistics":
+            says += " (recording the arrays of a smaller case may let bits prove it)"
+    excluded = max(tried - 1 - len(alternatives), 0)
+    return says + (f"; {excluded} other hypotheses do not fit" if excluded else "")
+
+
+def say_alternatives(alternatives: tuple[str, ...]) -> str:
+    """Mechanisms that predict the same for these data."""
+    return f"these data do not distinguish it from: {'; '.join(alternatives[:_MOST_ALTERNATIVES])}"
+
+
+def say_excluded(tried: Counter[str]) -> str:
+    """What was tried and does not fit, by kind."""
+    counted = [f"{count} {_PLURALS.get(kind, kind)}" for kind, count in tried.items() if count]
+    return f"excluded: {', '.join(counted)}" if counted else "nothing could be tried"
+
+
+def say_what_to_do(problem: Problem) -> str:
+    """How to find out what recorded results alone do not show."""
+    return (
+        f'cannot tell; to find out, run the engine itself: samebits compare "{format_problem(problem)}" --on ENGINE,'
+        " which tries exact integers and probes how it adds"
+    )

@@ -1,0 +1,58 @@
+"""What was measured of a side, in sentences: on exact integers, inside its bound, beyond it, beyond any."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.bounds import accumulator_format
+from samebits.findings import ExactData
+from samebits.problems import Problem
+from samebits.wording.place_words import describe_places
+
+
+def say_right_on_integers(exact: ExactData) -> str:
+    """No difference where nothing can round."""
+    return f"all {exact.elements:,} outputs are right on exact integers"
+
+
+def say_wrong_on_integers(exact: ExactData) -> str:
+    """A difference that rounding cannot make."""
+    return (
+        f"{exact.differing:,} of {exact.elements:,} outputs differ on exact integers, {exact.where};"
+        f" the first at {exact.first_index}: {exact.first_value:g} instead of {exact.first_truth:g}"
+    )
+
+
+def say_inexact(exact: ExactData) -> str:
+    """A small difference where a sum of products has none."""
+    return (
+        f"{exact.differing:,} of {exact.elements:,} outputs differ on exact integers, but by no more than rounding"
+        " could: a transform (Winograd, FFT) rounds where a sum of products cannot"
+    )
+
+
+def say_within(problem: Problem, over_bound: npt.NDArray[np.float64]) -> str:
+    """Every output inside its bound, and how much of it is used."""
+    return (
+        f"every output is within its bound for {problem.reduction_length:,} products added in"
+        f" {accumulator_format(problem).name} in any order; the largest error is {over_bound.max():.2g} of its bound"
+    )
+
+
+def say_another_function(problem: Problem, beyond: npt.NDArray[np.bool_]) -> str:
+    """Outputs that no arithmetic down to bfloat16 gives."""
+    return (
+        f"bounds prove another function: {int(beyond.sum()):,} of {beyond.size:,} outputs are farther from the truth"
+        f" than rounding everything to bfloat16 could take them, {describe_places(problem, beyond)}"
+    )
+
+
+def say_beyond(problem: Problem, over_bound: npt.NDArray[np.float64]) -> str:
+    """Outputs beyond the bound of what was declared."""
+    beyond = over_bound > 1.0
+    return (
+        f"bounds prove that the declared formats were not kept: {int(beyond.sum()):,} of {beyond.size:,} outputs are"
+        f" beyond the bound for {problem.reduction_length:,} products added in {accumulator_format(problem).name} in any"
+        f" order, by up to {over_bound.max():.3g} times, {describe_places(problem, beyond)}"
+    )

@@ -1,0 +1,91 @@
+"""Summation orders in words: "4 sums of 144 products, each left to right by kh, kw; then left to right by c"."""
+
+from __future__ import annotations
+
+from samebits.problems.terms import Terms
+from samebits.recipes.order import EVERY_AXIS, KeyedOrder, Level, Order
+from samebits.recipes.tree import Chain, Fused, Item, list_terms
+
+_RULE_WORDS = {
+    "chain": "left to right",
+    "pairs": "adjacent pairs, then pairs of those",
+    "halves": "upper half onto lower half, again and again",
+    "splits": "halves summed apart, then added",
+    "fused": "in one multi-term addition",
+}
+
+
+def describe_order(order: Order, tree: Item, terms: Terms) -> str:
+    """One line: what is added first, and how that is put together."""
+    own = [
+        f"products {order.own.product}" if order.own.product else "",
+        f"bias {order.own.bias}" if order.own.bias else "",
+    ]
+    ways = ", ".join(w for w in own if w)
+    said = _describe_levels(order, tree, terms) if isinstance(order, KeyedOrder) else _describe_tree(tree)
+    return f"{said}; {ways}" if ways else said
+
+
+def _describe_levels(order: KeyedOrder, tree: Item, terms: Terms) -> str:
+    if len(order.levels) == 1:
+        level = order.levels[0]
+        return f"{terms.count:,} products {_say_rule(level)}, by {_say_keys(level)}"
+    inner = order.levels[-1]
+    blocks = _count_blocks(order, terms)
+    largest = -(-terms.count // blocks) if blocks else terms.count
+    said = f"{blocks:,} sums of {largest:,} products, each {_say_rule(inner)} by {_say_keys(inner)}"
+    for level in order.levels[-2::-1]:
+        said += f"; then {_say_rule(level)} by {_say_keys(level)}"
+    return said
+
+
+def _count_blocks(order: KeyedOrder, terms: Terms) -> int:
+    sizes = dict(zip(terms.axis_names, terms.axis_sizes, strict=True)) | {EVERY_AXIS: terms.count}
+    blocks = 1
+    for level in order.levels[:-1]:
+        for key in level.keys:
+            count = -(-sizes[key.axis] // key.block)
+            blocks *= min(count, key.modulus) if key.modulus else count
+    return blocks
+
+
+def _say_rule(level: Level) -> str:
+    words = _RULE_WORDS[level.rule]
+    return f"{words}, kept in {level.format}" if level.format else words
+
+
+def _say_keys(level: Level) -> str:
+    return ", ".join(
+        ("falling " if k.descending else "")
+        + (f"{k.axis} in blocks of {k.block}" if k.block > 1 and not k.modulus else k.axis)
+        + (f" mod {k.modulus}" if k.modulus else "")
+        for k in level.keys
+    )
+
+
+def _describe_tree(tree: Item) -> str:
+    if isinstance(tree, Fused):
+        return f"{len(tree.terms)} products in one multi-term addition"
+    if isinstance(tree, int):
+        return "one product"
+    sums = [p for p in tree.items if isinstance(p, Chain) and len(p.items) > 1]
+    singles = len([p for p in tree.items if isinstance(p, int)])
+    apart = len([p for p in tree.items if isinstance(p, Chain) and len(p.items) == 1])
+    groups = [p for p in tree.items if isinstance(p, Fused)]
+    parts = [f"{singles:,} products one by one"] if singles else []
+    if apart:
+        parts.append(f"{apart:,} more, each rounded first")
+    if groups:
+        parts.append(f"{len(groups):,} multi-term additions of up to {max(len(g.terms) for g in groups)}")
+    if sums:
+        sizes = sorted({len(list_terms(s)) for s in sums})
+        spread = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
+        parts.append(f"{len(sums):,} finished sums of {spread} products")
+    return "left to right: " + ", ".join(parts)
+
+
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, 4th ..."""
+    if number % 100 in (11, 12, 13):
+        return f"{number}th"
+    return f"{number}{({1: 'st', 2: 'nd', 3: 'rd'}).get(number % 10, 'th')}"

@@ -1,0 +1,66 @@
+"""What probes saw and what a profile comes to, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from samebits.findings import Replay
+from samebits.recipes.recipe import Recipe
+from samebits.recipes.recipe_text import format_recipe
+
+
+def summarize_profile(
+    recipe: Recipe | None,
+    replay: Replay | None,
+    family: str | None,
+    accumulator: str | None,
+    orders: int,
+    failure: str | None,
+) -> str:
+    """One sentence a person can repeat."""
+    if recipe is None or replay is None:
+        return f"No recipe: {failure or 'none that was tried reproduces any output'}."
+    share = f"{replay.count:,} of {replay.elements:,} outputs"
+    if not replay.is_whole:
+        return f"The recipe reproduces {share} only: part of the arithmetic is undetermined."
+    if family not in (None, "direct", "unknown"):
+        return f"Computed by {format_recipe(recipe).split()[0]}; replayed {share}."
+    products = "fused multiply-adds" if recipe.product == "fused" else "products rounded before they are added"
+    if recipe.fused.fraction_bits:
+        products = f"multi-term additions that keep {recipe.fused.fraction_bits} bits"
+    many = "one order" if orders == 1 else f"{orders} orders"
+    return f"Sums in {accumulator}, {products}, {many} for all outputs; replayed {share}."
+
+
+def say_impulse(wrong: float, leaked: float) -> str:
+    """What one source value of 1 came to."""
+    return (
+        f"one source value of 1: {100 * wrong:.3g} % of the outputs it reaches differ from their weight,"
+        f" {100 * leaked:.3g} % of the others are not zero"
+    )
+
+
+def say_accumulator(terms: tuple[int, int, int], bits: int, mode: str | None, *, all_survive: bool) -> str:
+    """How small a term survives beside a large one."""
+    a, b, c = terms
+    less = ", nothing smaller was asked" if all_survive else ", less does not"
+    rounding = f"; rounding {mode}" if mode else ""
+    return f"terms {a}, {b}, {c} as 1 + 2^-k - 1: 2^-{bits} survives{less}{rounding}"
+
+
+def say_product(compared: int, possible: Sequence[str]) -> str:
+    """How two products are rounded."""
+    return f"two products, {compared} outputs: {' or '.join(possible) or 'no known way'}"
+
+
+def say_bias(kept: float, units: float) -> str:
+    """Where the bias enters, as units that survive it."""
+    return f"bias against the first term: {kept:g} of {units} units survive"
+
+
+def say_proof(replay: Replay, tried: int) -> str:
+    """How much of random data the recipe reproduces."""
+    return (
+        f"{replay.count:,} of {replay.elements:,} outputs on random data, bit for bit; {tried}"
+        f" recipe{'s' if tried != 1 else ''} tried"
+    )
