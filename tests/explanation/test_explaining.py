@@ -4,13 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from samebits.findings.settings_advice import ADVICE
 
 import samebits
 from injected_cases import FAULT_FREE, MECHANISMS, PROBLEMS, make_case
 from injected_faults import Skip
 from samebits.cli.app import main
 from samebits.emulators import emulate
+from samebits.findings.settings_advice import ADVICE
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case, save_case
 from samebits.problems.operands import make_normal

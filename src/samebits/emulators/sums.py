@@ -1,4 +1,4 @@
-"""Executing a direct recipe: every output is a sum of products along a tree. Array form; the readable form is `sums_scalar`."""
+"""Executing a direct recipe: every output is a sum of products along a tree. `sums_scalar` is the readable form."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class _Executor:
 
     def run(self, skips: bool, wanted: npt.NDArray[np.bool_] | None) -> None:
         batches = list(_plan_batches(self.problem, self.recipe, self.terms, skips, wanted))
-        jobs = [job for b in batches for job in _cut(b, self.terms.count, self.machine.dtype.itemsize)]
+        jobs = [job for b in batches for job in _divide(b, self.terms.count, self.machine.dtype.itemsize)]
         pool = find_pool(count_cores())
         futures = [pool.submit(self._run_batch, job) for job in jobs]
         try:
@@ -137,9 +137,7 @@ def _choose_machine(problem: Problem, recipe: Recipe) -> Machine:
         raise RecipeError("an order with multi-term additions needs fused=, the fraction bits they keep")
     if accumulator.format == "float64":
         if carries or multi_term or flushes:
-            raise RecipeError(
-                "with a float64 accumulator partial sums are not stored in another format, fused or flushed"
-            )
+            raise RecipeError("a float64 accumulator stores, fuses and flushes nothing")
         return Machine(np.dtype(np.float64))
     wide = [name for name, f in read.items() if find_format(f).precision > FLOAT32.precision]
     if wide:
@@ -283,7 +281,7 @@ def _restrict_program(tree: Item, terms: Terms, mask: npt.NDArray[np.bool_], rec
     return compile_tree(kept, recipe, terms.problem.bias, after)
 
 
-def _cut(batch: Batch, count: int, itemsize: int) -> Iterator[Batch]:
+def _divide(batch: Batch, count: int, itemsize: int) -> Iterator[Batch]:
     """The batch in parts whose columns fit the cache, several groups together where each has little to do."""
     size = max(min(_TILE_BYTES // (itemsize * count), _MOST_PLACES), _LEAST_PLACES) // 16 * 16
     groups = max(_LEAST_PRODUCTS // (len(batch.rows) * min(size, len(batch.places)) * count), 1)

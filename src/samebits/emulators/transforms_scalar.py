@@ -1,5 +1,5 @@
 """Winograd and Fourier recipes one number at a time, in exact fractions rounded after every operation: the readable
-reference implementations of `winograd` and `fft`, for forward convolutions of one group with stride and dilation 1 and no bias.
+forms of `winograd` and `fft`, for forward convolutions of one group with stride and dilation 1 and no bias.
 """
 
 from __future__ import annotations

@@ -169,8 +169,9 @@ def _describe_accepted(logged: _Logged, ratio: float, tried: int, fitting: list[
     says = hypothesis.says.partition(" (")[0]
     expects = _say_expected(logged)
     statistic = (
-        f"statistics suggest it: ratio {ratio:.3f} logged, {best.ratio:.3f} simulated ({best.ratio * logged.expected:.4g}"
-        f" for {logged.expected:.4g}); {tried - len(fitting)} other hypotheses do not fit"
+        f"statistics suggest it: ratio {ratio:.3f} logged, {best.ratio:.3f} simulated"
+        f" ({best.ratio * logged.expected:.4g} for {logged.expected:.4g});"
+        f" {tried - len(fitting)} other hypotheses do not fit"
     )
     statistic += f"; these of other causes do too: {'; '.join(others)}" if others else ""
     matters = f"operands of one sign lose {abs(1 - ratio):.0%} of every sum; data about zero would hide it"
@@ -205,8 +206,8 @@ def _explain_impossible(mismatch: Mismatch, name: str, values: Floats) -> Compar
         for n in mismatch.names
     ]
     summary = (
-        f"{name} is wrong: it returns {returns} where positive products are added. Whether {other} is right the log does"
-        " not show."
+        f"{name} is wrong: it returns {returns} where positive products are added. Whether {other} is right the log"
+        " does not show."
     )
     return describe_mismatch(mismatch, "wrong", summary, sides, "not rebuilt")
 

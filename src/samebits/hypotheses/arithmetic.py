@@ -87,7 +87,7 @@ def _rounds_operands(says: str, recipe: Recipe, cause: CauseCode = CauseCode.RED
 
 
 def list_recipe_hypotheses(problem: Problem, *, thorough: bool = True) -> Iterator[Hypothesis]:
-    """Narrow accumulators, partial sums stored in them, truncating sums, matrix units, transforms, flushes: likeliest first.
+    """Narrow accumulators and partial sums, truncating sums, matrix units, transforms, flushes: likeliest first.
 
     `thorough` adds partial sums of numbers of products that no kernel is known to use.
     """

@@ -88,10 +88,10 @@ def judge_side(problem: Problem, measured: Measured, mechanism: Mechanism | None
     """The verdict of one side, its cause, the evidence level of both, and the evidence of the measurements.
 
     Exact integers come first: there no rounding can occur, so a difference beyond what rounding could make is another
-    function (`wrong`), and a smaller one means an algorithm that is no sum of products. A result inside the bound of the
-    declared formats is `rounding`, unless a mechanism that loses precision is established all the same. Beyond the bound
-    the mechanism decides; without one a result beyond all arithmetic down to bfloat16 is another function (`wrong`), and
-    between the two it is `undecided`.
+    function (`wrong`), and a smaller one means an algorithm that is no sum of products. A result inside the bound of
+    the declared formats is `rounding`, unless a mechanism that loses precision is established all the same. Beyond the
+    bound the mechanism decides; without one a result beyond all arithmetic down to bfloat16 is another function
+    (`wrong`), and between the two it is `undecided`.
     """
     exact, distances = measured.exact, measured.distances
     evidence: list[Evidence] = []

@@ -36,7 +36,7 @@ def find_bias_position(
 ) -> BiasPosition:
     """One or two calls, read at an output position with all terms of `tree`. Raises EngineFailure.
 
-    `accumulator` is the running sum's format: where that is narrower than the result's, a late bias is not distinguished.
+    `accumulator` is the running sum's format: where it is narrower than the result's, a late bias is not distinguished.
     """
     terms = session.terms
     sequence = list_terms(tree)

@@ -18,8 +18,8 @@ _SEED = 576
 class QueryBatch:
     """Questions (pivot, other term, number of a unit set) and their answers, in units, by sampled position.
 
-    `units` are the sets of terms that carry a unit, `pattern` and `digests` distinguish positions by the terms they have
-    and by all they answered.
+    `units` are the sets of terms that carry a unit, `pattern` and `digests` distinguish positions by the terms
+    they have and by all they answered.
     """
 
     def __init__(

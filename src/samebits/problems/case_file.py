@@ -39,7 +39,8 @@ Read = Callable[[str], Problem]
 def load_case(path: str | Path, read: Read = parse_problem_text) -> Case:
     """Reads a case file; raises CaseFileError, in one line, for whatever is wrong with it.
 
-    `read` makes a problem of its text (`languages.subject` knows more languages than ours). Formats that NumPy lacks travel as unsigned integers of their width (bfloat16 as uint16).
+    `read` makes a problem of its text (`languages.subject` knows more languages than ours). Formats that NumPy lacks
+    travel as unsigned integers of their width (bfloat16 as uint16).
     """
     path = Path(path)
     entries = _read_entries(path, read)
@@ -114,7 +115,9 @@ def _check_is_file(path: Path) -> None:
         raise CaseFileError(f"case file {str(path)[:100]!r} cannot be read: {_first_line(error)}") from None
 
 
-def _read_arrays(path: Path, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int], read: Read) -> dict[str, np.ndarray]:
+def _read_arrays(
+    path: Path, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int], read: Read
+) -> dict[str, np.ndarray]:
     if "problem" not in sizes:
         raise CaseFileError(f"case file {path} has no entry 'problem' with the problem's text")
     entries: dict[str, np.ndarray] = {}

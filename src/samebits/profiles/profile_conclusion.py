@@ -61,9 +61,9 @@ class Profiled:
     """What is known of a runner, part by part; `failure` is what ended the asking."""
 
     identity: Identity | None = None
-    search: SearchResult = SearchResult()
+    search: SearchResult = field(default_factory=SearchResult)
     replay_case: Replay | None = None
-    invariances: InvarianceAnswers = InvarianceAnswers()
+    invariances: InvarianceAnswers = field(default_factory=InvarianceAnswers)
     failure: str | None = None
 
     def with_search(self, search: SearchResult) -> Profiled:

@@ -80,8 +80,8 @@ def _profile_runner(
     session = ProbeSession(runner, problem, most_time_s=most_time_s, progress=progress)
     known = Profiled()
     try:
-        for known in _ask(session, text, case, time_limit_s, progress):
-            pass
+        for part in _ask(session, text, case, time_limit_s, progress):
+            known = part
     except (EngineFailure, ProbeStopped) as error:
         known = known.fail(_say_failure(error))
     except Exception as error:

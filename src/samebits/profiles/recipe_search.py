@@ -54,7 +54,8 @@ def _search(session: ProbeSession) -> Iterator[SearchResult]:
         found = replace(found, chosen=_try_all(found, _propose_transforms(session, found.family)))
         yield found
     if found.chosen.matched < thresholds.LEAST_TRANSFORM_MATCH:
-        for found in _search_direct(session, found):
+        for stage in _search_direct(session, found):
+            found = stage
             yield found
     try:
         special = ask_special(session, found)

@@ -85,9 +85,9 @@ class SearchResult:
     replayers: tuple[Replayer, ...] = ()
     family: ImpulseResponse | None = None
     order: OrderStage | None = None
-    arithmetic: ArithmeticStage = ArithmeticStage()
-    chosen: RecipeStage = RecipeStage()
-    special: SpecialStage = SpecialStage()
+    arithmetic: ArithmeticStage = field(default_factory=ArithmeticStage)
+    chosen: RecipeStage = field(default_factory=RecipeStage)
+    special: SpecialStage = field(default_factory=SpecialStage)
     notes: tuple[str, ...] = ()
     stopped: Exception | None = None
 

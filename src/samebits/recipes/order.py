@@ -56,7 +56,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Keys that distinguish the items of one sum, the rule that adds them, and the format partial sums are stored in."""
+    """Keys that distinguish the items of one sum, the rule that adds them, the format partial sums are stored in."""
 
     keys: tuple[Key, ...]
     rule: Rule = "chain"

@@ -1,4 +1,4 @@
-"""A comparison for people: the answer, the table, the evidence, what to do next."""
+"""A comparison for people: the answer, the table, the orders, the evidence, what to do next."""
 
 from __future__ import annotations
 
@@ -9,111 +9,97 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from samebits.findings import Comparison, Error, Side, is_agreement
+from samebits.findings import Comparison, Side, is_agreement
+from samebits.problems import Problem
 from samebits.problems.problem_text import parse_problem_text
 from samebits.recipes import format_order, parse_recipe
+from samebits.reports.error_words import format_max_error, format_share, format_value, format_values
 from samebits.reports.order_drawing import draw_order
+from samebits.reports.page_layout import INDENT, VERDICT_STYLES, Page, Remark, indent, make_answer, make_table
 
-VERDICT_STYLES = {
-    "identical": "bold green",
-    "rounding": "bold yellow",
-    "downgrade": "bold red",
-    "wrong": "bold red",
-    "undecided": "bold magenta",
-}
-
-
-# Beyond this a count of representable numbers says that the sum is small, not that the error is large.
-MANY_ULPS = 1000
 _MOST_DRAWN = 3
-_LONGEST_RECIPE = 160
+# On narrower terminals the table leaves out what stands elsewhere too.
+_WIDE = 84
+_COLUMN_GAP = 3
+_EMULATE = "emulate"
+_SETTLED_WORDS = {
+    "rounding_test": "by one float64 sum",
+    "exactness": "because the sum is exact",
+    "double_double": "in double-double",
+    "exactly": "in exact arithmetic",
+    "special": "as infinities or NaN",
+}
 
 
 def show_comparison(found: Comparison, console: Console | None = None) -> None:
     """Prints a comparison to the console (standard output by default)."""
     console = console or Console(highlight=False)
+    page = Page()
     outputs = f"{found.outputs:,} output{'s' if found.outputs != 1 else ''}"
-    console.print(Text(found.problem, style="bold"))
-    console.print(Text(f"{outputs}, {found.reduction_length:,} products each; operands: {found.data}", style="dim"))
-    console.print()
-    verdict = Text(f"{found.verdict.upper():<11}", style=VERDICT_STYLES[found.verdict])
-    console.print(verdict.append(Text(found.summary, style="not bold default")))
-    console.print()
-    console.print(Padding(_table(found), (0, 0, 0, 2), expand=False))
+    page.add(
+        Text(found.problem, style="bold"),
+        Text(f"{outputs}, {found.reduction_length:,} products each; operands: {found.data}", style="dim"),
+    )
+    page.add(make_answer(found.verdict, VERDICT_STYLES[found.verdict], found.summary))
+    page.add(indent(_make_sides_table(found, console.width)))
     if found.truth is not None:
-        console.print()
-        console.print(Padding(_values(found), (0, 0, 0, 2), expand=False))
-    drawn = _draw_orders(found)
-    if drawn is not None:
-        console.print()
-        console.print(Padding(drawn, (0, 0, 0, 2), expand=False))
-    console.print()
-    console.print(Padding(_notes(found), (0, 0, 0, 2), expand=False))
+        page.add([Remark("the truth", format_values(found.truth)), *_list_values(found)])
+    for drawn in _draw_orders(found, console.width):
+        page.add(drawn)
+    page.add(list(_list_remarks(found)))
+    page.print_to(console)
 
 
-def _table(found: Comparison) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("engine", overflow="fold")
-    for heading in ("verdict", "from truth", "of bound", "exact data"):
-        table.add_column(heading, no_wrap=True)
+def _make_sides_table(found: Comparison, width: int) -> Table:
+    shows_exact = width >= _WIDE or any(s.exact_data and s.exact_data.differing for s in found.sides)
+    shows_replay = width >= _WIDE and any(s.replay for s in found.sides)
+    headings = ["engine", "verdict", "max error", "error / bound"]
+    headings += ["exact data"] if shows_exact else []
+    headings += ["replayed"] if shows_replay else []
+    table, short = make_table(*headings), _shorten_names(found)
     for side in found.sides:
         verdict = Text("-") if side.failure else Text(side.verdict, style=VERDICT_STYLES[side.verdict])
-        table.add_row(Text(_format_name(side)), verdict, *_format_numbers(side))
+        max_error, share, exact = _format_numbers(side)
+        cells: list[Text | str] = [Text(_format_name(side, short[side.name])), verdict, max_error, share]
+        cells += [exact] if shows_exact else []
+        cells += [_format_replay(side)] if shows_replay else []
+        table.add_row(*cells)
     return table
 
 
-def _draw_orders(found: Comparison) -> Table | None:
-    """The orders in which sides add, side by side, one column for each that differs; None where nothing was found."""
-    problem = parse_problem_text(found.problem)
-    names: dict[str, list[str]] = {}
-    for side in found.sides:
-        if side.recipe and side.replay and side.replay.matched == 1.0:
-            names.setdefault(side.recipe, []).append(side.name)
-    if not names:
-        return None
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    for sides in list(names.values())[:_MOST_DRAWN]:
-        table.add_column(", ".join(sides), overflow="fold")
-    cells: list[Text] = []
-    for recipe in list(names)[:_MOST_DRAWN]:
-        parsed = parse_recipe(recipe)
-        if parsed.algorithm is not None:
-            cells.append(Text(recipe))
-            continue
-        lines = draw_order(problem, format_order(parsed.orders[0]))
-        products = "fused" if parsed.product == "fused" else "rounded first"
-        more = f"and {len(parsed.orders) - 1} more orders" if len(parsed.orders) > 1 else ""
-        cells.append(Text("\n".join([f"adds up, products {products}:", *lines, *([more] if more else [])])))
-    table.add_row(*cells)
-    return table
+def _format_replay(side: Side) -> str:
+    return f"{side.replay.count:,}/{side.replay.elements:,}" if side.replay else ""
 
 
-def _values(found: Comparison) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column("engine", no_wrap=True)
-    table.add_column("values", overflow="fold")
-    table.add_row("the truth", format_values(found.truth))
-    for side in found.sides:
-        if side.values:
-            table.add_row(Text(side.name), format_values(side.values))
-    return table
-
-
-def _format_name(side: Side) -> str:
+def _format_name(side: Side, short: str) -> str:
+    """An engine with its version, each of its settings in a line of its own; a recorded result as such."""
     if not side.engine:
         return f"{side.name} (recorded)"
     name, _, settings = side.name.partition(":")
+    if name == _EMULATE:
+        return short
     version = f" {side.version}" if side.version and name != "truth" else ""
-    lines = [f"{name}{version}", *(f"  {part}" for part in settings.split(",") if part)]
-    return "\n".join(lines)
+    return "\n".join([f"{name}{version}", *(f"  {part}" for part in settings.split(",") if part)])
+
+
+def _shorten_names(found: Comparison) -> dict[str, str]:
+    """What each side is called beside its name: the engine alone where no other side has the same; emulators numbered.
+
+    A recipe is too long for a label; it stands in full among the remarks.
+    """
+    bases = [s.name.partition(":")[0] for s in found.sides]
+    names: dict[str, str] = {}
+    for number, (side, base) in enumerate(zip(found.sides, bases, strict=True)):
+        if side.engine and bases.count(base) == 1:
+            names[side.name] = base
+        else:
+            names[side.name] = f"{base} {bases[: number + 1].count(base)}" if base == _EMULATE else side.name
+    return names
 
 
 def _format_numbers(side: Side) -> tuple[str, str, str]:
     if side.failure:
         return side.failure.kind, "", ""
-    error = side.error
-    assert error is not None
-    ulp, share = format_error(error)
     exact = side.exact_data
     if not exact:
         said = ""
@@ -121,121 +107,119 @@ def _format_numbers(side: Side) -> tuple[str, str, str]:
         said = f"{exact.differing:,} wrong" if side.verdict == "wrong" else f"{exact.differing:,} differ"
     else:
         said = "right"
-    return ulp, share, said
+    return format_max_error(side), format_share(side.error), said
 
 
-def format_error(error: Error) -> tuple[str, str]:
-    """The distance from the truth in representable numbers, and the share of the bound."""
-    ulp = "no number" if error.max_ulp is None or error.max_ulp == float("inf") else _format_ulps(error.max_ulp)
-    share = "beyond any" if error.max_over_bound in (None, float("inf")) else f"{error.max_over_bound:.2g}"
-    return ulp, share
+def _list_values(found: Comparison) -> Iterator[Remark]:
+    names = _shorten_names(found)
+    return (Remark(names[side.name], format_values(side.values)) for side in found.sides if side.values)
 
 
-def _format_ulps(count: float) -> str:
-    return f"{count:,.0f} ulp" if count < MANY_ULPS else f"{count:.1e} ulp"
+def _draw_orders(found: Comparison, width: int) -> Iterator[list[Remark] | Padding]:
+    """The orders in which sides add: beside each other if there is room, else below each other."""
+    problem, short = parse_problem_text(found.problem), _shorten_names(found)
+    names: dict[str, list[str]] = {}
+    for side in found.sides:
+        if side.recipe and side.replay and side.replay.is_whole:
+            names.setdefault(side.recipe, []).append(short[side.name])
+    drawn = [(", ".join(sides), _draw_recipe(problem, recipe)) for recipe, sides in list(names.items())[:_MOST_DRAWN]]
+    needed = sum(max(map(len, (title, *lines))) + _COLUMN_GAP for title, lines in drawn)
+    if drawn and needed + INDENT <= width:
+        table = Table(box=None, pad_edge=False, padding=(0, _COLUMN_GAP, 0, 0), header_style="dim")
+        for title, _ in drawn:
+            table.add_column(title, no_wrap=True)
+        table.add_row(*(Text("\n".join(lines)) for _, lines in drawn))
+        yield indent(table)
+        return
+    for title, lines in drawn:
+        yield [Remark("", "\n".join([title, *lines]), verbatim=True)]
 
 
-def format_values(values: list[float | None] | None) -> str:
-    return " ".join("nan/inf" if v is None else f"{v:.9g}" for v in values or [])
+def _draw_recipe(problem: Problem, recipe: str) -> list[str]:
+    parsed = parse_recipe(recipe)
+    if parsed.algorithm is not None:
+        return [recipe]
+    products = "fused" if parsed.product == "fused" else "rounded first"
+    lines = [f"adds up, products {products}:", *draw_order(problem, format_order(parsed.orders[0]))]
+    return [*lines, f"and {len(parsed.orders) - 1} more orders"] if len(parsed.orders) > 1 else lines
 
 
-def _notes(found: Comparison) -> Table:
-    """Labelled remarks: which sides agree, why, the worst element, the settings effective."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column("about", style="dim", no_wrap=True)
-    table.add_column("says", overflow="fold")
-    for about, says in _remarks(found):
-        table.add_row(about, Text(says))
-    return table
-
-
-def _remarks(found: Comparison) -> Iterator[tuple[str, str]]:
-    if found.differences:
-        for number, group in enumerate(_group_sides(found)):
-            yield ("" if number else "same bits"), " = ".join(group)
+def _list_remarks(found: Comparison) -> Iterator[Remark]:
+    """Which sides agree, why the others do not, the worst element, the settings, how the truth was settled."""
+    yield from _say_groups(found)
     for evidence in found.evidence:
-        yield "why", (f"cause {found.cause}: " if found.cause else "") + evidence.says
+        yield Remark("why", (f"cause {found.cause}: " if found.cause else "") + evidence.says)
+    short = _shorten_names(found)
+    for side in found.sides:
+        if side.name.startswith(f"{_EMULATE}:"):
+            yield Remark("emulated", f"{short[side.name]}: {side.name.partition(':')[2]}", verbatim=True)
     for side in found.sides:
         if side.recipe and side.replay:
-            share = f"{round(side.replay.matched * side.replay.elements):,} of {side.replay.elements:,}"
-            shown = side.recipe if len(side.recipe) <= _LONGEST_RECIPE else f"{side.recipe[: _LONGEST_RECIPE - 3]}..."
-            yield "replayed", f"{side.name}: {share} outputs by {shown}"
+            yield Remark("recipe of", f"{short[side.name]} ({_format_replay(side)}): {side.recipe}", verbatim=True)
     for side in found.sides:
         if side.failure:
-            yield side.failure.kind, f"{side.name}: {side.failure.says}"
+            yield Remark(side.failure.kind, f"{side.name}: {side.failure.says}")
         if side.verdict in ("wrong", "undecided"):
-            yield from (
-                ("why", f"{side.name}: {e.says}") for e in side.evidence if e.kind in ("structure", "statistic")
-            )
-    if any(s.verdict == "rounding" and s.error and (s.error.max_ulp or 0) >= MANY_ULPS for s in found.sides):
-        yield "ulp", "many ulp within the bound stand beside a small sum of large terms, which cancel"
-    worst = _worst_side(found)
+            says = (e.says for e in side.evidence if e.kind in ("structure", "statistic"))
+            yield from (Remark("why", f"{side.name}: {said}") for said in says)
+    worst = _find_worst_side(found)
     if worst:
-        yield "worst", _say_worst(worst)
+        yield Remark("worst", _say_worst(worst))
     for side in found.sides:
-        if side.settings:
-            yield "effective", f"{side.name.partition(':')[0]}: {_format_settings(side)}"
-        yield from (("note", e.says) for e in side.evidence if e.kind == "setting")
-    yield "truth", _say_settled(found)
-    yield "next", _say_next(found)
+        if side.settings and side.name.partition(":")[0] != _EMULATE:
+            listed = ", ".join(f"{name}={value}" for name, value in side.settings.items())
+            yield Remark("settings", f"{side.name.partition(':')[0]}: {listed}")
+        yield from (Remark("note", e.says) for e in side.evidence if e.kind == "setting")
+    settled = [f"{count:,} {_SETTLED_WORDS[way]}" for way, count in found.settled.items() if count]
+    yield Remark("truth", f"outputs settled: {', '.join(settled)}")
+    yield _say_next(found)
 
 
-def _group_sides(found: Comparison) -> list[list[str]]:
-    """The sides in groups of equal bits."""
+def _say_groups(found: Comparison) -> Iterator[Remark]:
+    """The sides that have the same bits as each other, if any have."""
     same = {(d.a, d.b) for d in found.differences if d.differing == 0}
     groups: list[list[str]] = []
-    for side in found.sides:
-        if side.failure:
-            continue
+    for side in (s for s in found.sides if not s.failure):
         home = next((g for g in groups if (g[0], side.name) in same), None)
         if home:
             home.append(side.name)
         else:
             groups.append([side.name])
-    return groups
+    equal, short = [g for g in groups if len(g) > 1], _shorten_names(found)
+    yield from (Remark("same bits", " = ".join(short[name] for name in group)) for group in equal)
+    if len(groups) > 1 and not equal:
+        yield Remark("same bits", "no two of them")
 
 
-def _format_settings(side: Side) -> str:
-    return ", ".join(f"{name}={value}" for name, value in side.settings.items())
+def _find_worst_side(found: Comparison) -> Side | None:
+    def share(side: Side) -> float:
+        value = side.worst.over_bound if side.worst else 0.0
+        return float("inf") if value is None else value
 
-
-def _worst_side(found: Comparison) -> Side | None:
-    candidates = [s for s in found.sides if s.worst and s.error]
-    return max(candidates, key=lambda s: _or_infinity(s.worst.over_bound if s.worst else 0.0), default=None)
-
-
-def _or_infinity(value: float | None) -> float:
-    return float("inf") if value is None else value
+    return max((s for s in found.sides if s.worst and s.error), key=share, default=None)
 
 
 def _say_worst(side: Side) -> str:
     worst = side.worst
     assert worst is not None
     windows = "; ".join(f"{name}[{', '.join(f'{a}:{b}' for a, b in ranges)}]" for name, ranges in worst.window.items())
-    value, truth = ("nan/inf" if v is None else f"{v:.9g}" for v in (worst.value, worst.truth))
+    value, truth = format_value(worst.value), format_value(worst.truth)
     return f"{side.name} at {worst.index}: {value} where the truth is {truth}; it reads {windows}"
 
 
-def _say_next(found: Comparison) -> str:
+def _say_next(found: Comparison) -> Remark:
     kind = found.problem.split()[0].partition(".")[0]
     if is_agreement(found.verdict):
-        return f"samebits.{kind}(x, w, ...) returns the truth itself, the same bits for any batch, padding or machine"
-    culprits = [s.name for s in found.sides if not is_agreement(s.verdict) and s.engine and not s.failure]
-    if not culprits:
-        return "samebits doctor shows the engines that are here; put the same case to them with --on ENGINE"
-    noted = [s for s in found.sides if s.name in culprits and any(e.kind == "setting" for e in s.evidence)]
-    if noted:
-        return "ask again with the setting named in the note"
-    return f"ask {culprits[0].partition(':')[0]} again under another setting; samebits doctor lists what it takes"
-
-
-def _say_settled(found: Comparison) -> str:
-    names = {
-        "rounding_test": "by one float64 sum",
-        "exactness": "because the sum is exact",
-        "double_double": "in double-double",
-        "exactly": "in exact arithmetic",
-        "special": "as infinities or NaN",
-    }
-    parts = [f"{count:,} {names[way]}" for way, count in found.settled.items() if count]
-    return "outputs settled: " + ", ".join(parts)
+        says = f"samebits.{kind}(x, w, ...) returns the truth itself, the same bits for any batch, padding or machine"
+        return Remark("next", says)
+    deviating = [s for s in found.sides if not is_agreement(s.verdict) and s.engine and not s.failure]
+    if not deviating:
+        return Remark(
+            "next", "run an engine on the same case with --on ENGINE; samebits doctor lists those that are here"
+        )
+    if any(e.kind == "setting" for s in deviating for e in s.evidence):
+        return Remark("next", "compare again with the setting named in the note")
+    first = deviating[0]
+    if first.recipe is None:
+        return Remark("next", f'samebits profile "{first.engine}" "{found.problem}"', verbatim=True)
+    return Remark("next", "samebits doctor lists the settings of every engine; compare again with another one")

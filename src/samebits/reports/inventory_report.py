@@ -1,53 +1,59 @@
-"""The inventory for people."""
+"""The inventory for people: engines, the settings that decide their bits, what is missing and how to get it."""
 
 from __future__ import annotations
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from samebits.findings import Inventory
+from samebits.reports.page_layout import Page, Remark, indent
 
 
 def show_inventory(found: Inventory, console: Console | None = None) -> None:
     """Prints an inventory to the console (standard output by default)."""
     console = console or Console(highlight=False)
-    console.print(Text(f"samebits {found.samebits_version}", style="bold"), Text(f"on Python {found.python}"))
-    console.print(Text(f"{found.platform}, {found.processor}, {found.cores} cores, {found.memory_gib:g} GiB"))
-    console.print(Text("features  " + " ".join(found.features), style="dim"))
-    console.print(Text("packages  " + ", ".join(f"{n} {v}" for n, v in found.packages.items()), style="dim"))
-    console.print()
-    console.print(Padding(_engines(found), (0, 0, 0, 2), expand=False))
-    _variables(found, console)
+    page = Page()
+    page.add(
+        Text(f"samebits {found.samebits_version}", style="bold").append(f" on Python {found.python}", style="not bold"),
+        Text(f"{found.platform}, {found.processor}, {found.cores} cores, {found.memory_gib:g} GiB"),
+        Text("features  " + " ".join(found.features), style="dim"),
+        Text("packages  " + ", ".join(f"{n} {v}" for n, v in found.packages.items()), style="dim"),
+    )
+    page.add(indent(_make_engines_table(found)))
+    variables = _make_variables_table(found)
+    if variables is not None:
+        page.add(indent(variables))
     missing = [e for e in found.engines if e.version is None]
-    console.print()
-    if missing:
-        console.print(Text("missing").append("".join(f"\n  {e.name:<12} {e.install}" for e in missing)))
-    else:
-        console.print(Text("All engines that samebits knows are installed."))
-    console.print(Text('next      samebits compare "conv2d x=1x3x32x32 w=8x3x3x3 padding=1"', style="dim"))
+    remarks = [Remark("missing", f"{e.name}: {e.install}", verbatim=True) for e in missing]
+    if not missing:
+        remarks.append(Remark("missing", "none: all engines that samebits knows are installed"))
+    command = 'samebits compare "conv2d x=1x3x32x32 w=8x3x3x3 padding=1"'
+    page.add([*remarks, Remark("next", command, verbatim=True)])
+    page.print_to(console)
 
 
-def _engines(found: Inventory) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    for heading in ("engine", "version", "settings it takes, with their defaults (env.NAME=value besides)"):
-        table.add_column(heading, overflow="fold")
+def _make_engines_table(found: Inventory) -> Table:
+    table = _make_folding_table("engine", "version", "settings it takes, with their defaults (env.NAME=value besides)")
     for engine in found.engines:
         version = Text(engine.version, style="green") if engine.version else Text("missing", style="yellow")
         table.add_row(engine.name, version, ", ".join(engine.settings))
     return table
 
 
-def _variables(found: Inventory, console: Console) -> None:
+def _make_variables_table(found: Inventory) -> Table | None:
     rows = [(engine.name, v) for engine in found.engines if engine.version for v in engine.variables]
     rows += [("all", v) for v in found.variables]
     if not rows:
-        return
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    for heading in ("effective", "value", "from", "what it does"):
-        table.add_column(heading, overflow="fold")
+        return None
+    table = _make_folding_table("effective setting", "value", "from", "what it does")
     for engine, variable in rows:
         table.add_row(f"{engine} {variable.name}", Text(variable.value), variable.origin, variable.says)
-    console.print()
-    console.print(Padding(table, (0, 0, 0, 2), expand=False))
+    return table
+
+
+def _make_folding_table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table

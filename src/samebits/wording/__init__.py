@@ -1,1 +1,1 @@
-"""The sentences that stand inside findings: places, orders, evidence, summaries. What is shown is laid out in reports."""
+"""The sentences that stand inside findings: places, orders, evidence, summaries; `reports` lays out what is shown."""

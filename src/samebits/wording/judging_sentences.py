@@ -53,6 +53,6 @@ def say_beyond(problem: Problem, over_bound: npt.NDArray[np.float64]) -> str:
     beyond = over_bound > 1.0
     return (
         f"bounds prove that the declared formats were not kept: {int(beyond.sum()):,} of {beyond.size:,} outputs are"
-        f" beyond the bound for {problem.reduction_length:,} products added in {accumulator_format(problem).name} in any"
-        f" order, by up to {over_bound.max():.3g} times, {describe_places(problem, beyond)}"
+        f" beyond the bound for {problem.reduction_length:,} products added in {accumulator_format(problem).name} in"
+        f" any order, by up to {over_bound.max():.3g} times, {describe_places(problem, beyond)}"
     )

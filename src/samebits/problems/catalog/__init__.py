@@ -1,4 +1,4 @@
-"""A catalog of named problems: convolutions of published networks, of real reported, and shapes that break code."""
+"""A catalog of named problems: convolutions of published networks, of real reports, and shapes that break code."""
 
 from __future__ import annotations
 

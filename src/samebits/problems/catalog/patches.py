@@ -1,4 +1,4 @@
-"""ViT (arXiv:2010.11929), ConvNeXt (arXiv:2201.03545) and others that divide a picture into patches by stride = kernel."""
+"""ViT (arXiv:2010.11929), ConvNeXt (arXiv:2201.03545) and others that split a picture in patches: stride = kernel."""
 
 # ViT's patch embedding in its sizes: Ti/16, S/16, B/16, B/32; then DINO S/8 (2104.14294), CLIP L/14 (2103.00020)
 # and a toy one for MNIST in a batch.

@@ -1,7 +1,7 @@
 """Shapes from public bug reports and questions about convolutions that disagree; the row's name is the report's id.
 
 The ids are those of the project's list of reports. `-scaled`: the report's shape is beyond the catalog's limits, so
-batch, sizes or channels were made smaller, all else kept. `-completed`: the report leaves sizes out, and these are ours.
+batch, sizes or channels were made smaller, all else kept. `-completed`: the report leaves sizes out; these are ours.
 """
 
 # Everything given by the report (layouts turned into N x C x spatial; integers and quantised data become float32).
