@@ -99,8 +99,8 @@ def tabulate(answers: list[Answer]) -> str:
     right_verdicts, right_causes = sum(a.right_verdict for a in answers), sum(a.right_cause for a in answers)
     false_alarms = sum(a.mechanism == FAULT_FREE and a.verdict in ("downgrade", "wrong") for a in answers)
     lines = [
-        f"{total} cases, {sum(v for (e, _), v in verdicts.items() if e == FAULT_FREE)} of them fault-free: verdict right"
-        f" in {right_verdicts} ({100 * right_verdicts / total:.2f} %), cause right in {right_causes}"
+        f"{total} cases, {sum(v for (e, _), v in verdicts.items() if e == FAULT_FREE)} of them fault-free: verdict"
+        f" right in {right_verdicts} ({100 * right_verdicts / total:.2f} %), cause right in {right_causes}"
         f" ({100 * right_causes / total:.2f} %), fault-free cases called downgrade or wrong: {false_alarms}."
         f" Median {statistics.median(times):.2f} s a case, longest {max(times):.1f} s.",
         "",

@@ -5,15 +5,20 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from typer.exceptions import TyperException
 
 from samebits.errors import SamebitsError
 from samebits.version import VERSION
+
+if TYPE_CHECKING:
+    import msgspec
+
+    from samebits.findings import Comparison
 
 AGREE, DIFFER, TROUBLE = 0, 1, 2
 # What the command line's library makes of an interrupt.
@@ -22,7 +27,7 @@ _LONGEST_LINE = 2000
 _OPTIONS = ("--on", "--data", "--seed", "--time-limit", "--svg", "--attribute", "--no-attribute")
 app = typer.Typer(
     name="samebits",
-    help="Two convolutions disagree: which is right, does it matter, and where do they differ.",
+    help="Two convolutions disagree: which is right, does it matter, what causes it.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -64,7 +69,7 @@ def compare_command(
     """
     from samebits.cli.narrator import Narrator
     from samebits.comparison import compare
-    from samebits.findings import is_agreement, json_from_finding
+    from samebits.engines.known_engines import list_installed
     from samebits.languages.subject import read_subject
     from samebits.problems.case_file import Case
     from samebits.reports.comparison_report import show_comparison
@@ -74,7 +79,7 @@ def compare_command(
     subject_read = read_subject(text)
     case = subject_read if isinstance(subject_read, Case) else None
     if not chosen and not (case and case.results):
-        chosen = _installed_engines()
+        chosen = list_installed()
     with Narrator() as narrator:
         found = compare(
             subject_read,
@@ -85,16 +90,31 @@ def compare_command(
             attributes=attribute,
             progress=narrator.hear,
         )
+    _print_finding(found, show_comparison, as_json=as_json)
+    return _judge_comparison(found)
+
+
+FindingT = TypeVar("FindingT", bound="msgspec.Struct")
+
+
+def _print_finding(found: FindingT, show: Callable[[FindingT], None], *, as_json: bool) -> None:
+    """On standard output: the document and nothing else, or the report."""
+    from samebits.findings import json_from_finding
+
     if as_json:
         print(json_from_finding(found))
     else:
-        show_comparison(found)
-    broken = [s for s in found.sides if s.failure and s.failure.kind != "unsupported"]
-    for side in broken:
-        assert side.failure is not None
-        print(f"samebits: {side.name} {side.failure.kind}: {side.failure.says}", file=sys.stderr)
-    ran = [s for s in found.sides if s.failure is None]
-    if not ran:
+        show(found)
+
+
+def _judge_comparison(found: Comparison) -> int:
+    """The exit status; every engine that broke is named on standard error."""
+    from samebits.findings import is_agreement
+
+    broken = [(s.name, s.failure) for s in found.sides if s.failure and s.failure.kind != "unsupported"]
+    for name, failure in broken:
+        print(f"samebits: {name} {failure.kind}: {failure.says}", file=sys.stderr)
+    if all(s.failure for s in found.sides):
         return TROUBLE
     if not is_agreement(found.verdict):
         return DIFFER
@@ -112,15 +132,12 @@ def explain_command(
     """
     from samebits.cli.narrator import Narrator
     from samebits.explanation import explain
-    from samebits.findings import is_agreement, json_from_finding
+    from samebits.findings import is_agreement
     from samebits.reports.explanation_report import show_explanation
 
     with Narrator() as narrator:
         found = explain(subject, progress=narrator.hear)
-    if as_json:
-        print(json_from_finding(found))
-    else:
-        show_explanation(found)
+    _print_finding(found, show_explanation, as_json=as_json)
     return AGREE if all(is_agreement(f.verdict) for f in (found, *found.more)) else DIFFER
 
 
@@ -145,7 +162,6 @@ def profile_command(
     The recipe found is executed on random data and compared with the engine bit for bit.
     """
     from samebits.cli.narrator import Narrator
-    from samebits.findings import json_from_finding
     from samebits.profiles import USUAL_PROBLEM, profile
     from samebits.reports.profile_picture import write_picture
     from samebits.reports.profile_report import show_profile
@@ -154,10 +170,7 @@ def profile_command(
         found = profile(engine, " ".join(subject or [USUAL_PROBLEM]), time_limit_s=time_limit, progress=narrator.hear)
     if svg:
         write_picture(found, svg)
-    if as_json:
-        print(json_from_finding(found))
-    else:
-        show_profile(found)
+    _print_finding(found, show_profile, as_json=as_json)
     if found.failure or found.replay is None:
         return _complain(f"{found.engine}: {found.failure or found.summary}")
     return AGREE if found.replay.matched == 1.0 else DIFFER
@@ -169,14 +182,10 @@ def doctor_command(
 ) -> int:
     """Say which engines are here, which settings decide their bits, and how to get what is missing."""
     from samebits.engines.inventory import take_inventory
-    from samebits.findings import json_from_finding
     from samebits.reports.inventory_report import show_inventory
 
     found = take_inventory()
-    if as_json:
-        print(json_from_finding(found))
-    else:
-        show_inventory(found)
+    _print_finding(found, show_inventory, as_json=as_json)
     return AGREE
 
 
@@ -191,12 +200,6 @@ def _options(
         print(context.get_help())
 
 
-def _installed_engines() -> list[str]:
-    from samebits.engines.known_engines import ENGINES
-
-    return [name for name, spec in ENGINES.items() if spec.find_version() is not None]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
     if sys.stdout is None or sys.stderr is None:
@@ -209,25 +212,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = sys.argv[1:] if arguments is None else arguments
         status = app(args=[_protect_problem(a) for a in given], standalone_mode=False)
         sys.stdout.flush()
-        if status == _INTERRUPTED:
-            return _complain("interrupted")
-        return status if isinstance(status, int) else AGREE
-    except SystemExit:
-        # So rich ends a program whose output nobody reads any more.
+    except (SystemExit, BrokenPipeError):
+        # Whoever read our output has gone; rich ends a program so.
         return _end_output()
-    except TyperException as error:
-        return _complain(error.format_message())
-    except SamebitsError as error:
-        return _complain(str(error))
-    except (KeyboardInterrupt, typer.Abort):
-        return _complain("interrupted")
-    except BrokenPipeError:
-        return _end_output()
-    except MemoryError:
-        return _complain("memory ran out; make the batch or the spatial size smaller")
     except OSError as error:
         _end_output()
         return _complain(f"output could not be written: {error.strerror}")
+    except (TyperException, SamebitsError, KeyboardInterrupt, typer.Abort, MemoryError) as error:
+        return _complain(_say_error(error))
+    if status == _INTERRUPTED:
+        return _complain("interrupted")
+    return status if isinstance(status, int) else AGREE
+
+
+def _say_error(error: BaseException) -> str:
+    """One line about what ended a command."""
+    if isinstance(error, TyperException):
+        return error.format_message()
+    if isinstance(error, MemoryError):
+        return "memory ran out; make the batch or the spatial size smaller"
+    return str(error) if isinstance(error, SamebitsError) else "interrupted"
 
 
 def _protect_problem(argument: str) -> str:

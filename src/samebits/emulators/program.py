@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -31,72 +34,83 @@ def compile_tree(tree: Item, recipe: Recipe, has_bias: bool, bias_after: int = -
     Those terms must be the first items of the outermost chain, as whatever the running sum of the first term has
     taken in always is.
     """
-    steps: list[tuple[int, int, int, int]] = []
-    terms: list[int] = []
-    formats = [recipe.accumulator.format]
-
-    def push(opcode: int, these: tuple[int, ...] | list[int]) -> None:
-        steps.append((opcode, len(terms), len(these), 0))
-        terms.extend(these)
-
-    def carry(number: int) -> None:
-        """What was added to a sum kept in a format of its own is rounded to that too."""
-        if number:
-            steps.append((ROUND, 0, 0, number))
-
-    def visit(item: Item) -> None:
-        """Leaves the item's value on top of the stack."""
-        if isinstance(item, int):
-            push(PUSH, (item,))
-            return
-        if isinstance(item, Fused):
-            push(PUSH_FUSED, item.terms)
-            return
-        if item.format and item.format not in formats:
-            formats.append(item.format)
-        own = formats.index(item.format) if item.format else 0
-        visit(item.items[0])
-        carry(own)
-        run: list[int] = []
-        for part in item.items[1:]:
-            if isinstance(part, int) and not own:
-                run.append(part)
-                continue
-            if run:
-                push(ADD_TERMS, run)
-                run = []
-            add(part)
-            carry(own)
-        if run:
-            push(ADD_TERMS, run)
-
-    def add(part: Item) -> None:
-        """Adds an item to the sum on top of the stack."""
-        if isinstance(part, int):
-            push(ADD_TERMS, (part,))
-        elif isinstance(part, Fused):
-            push(ADD_FUSED, part.terms)
-        else:
-            visit(part)
-            push(ADD_SUMS, ())
-
+    writer = _Writer(formats=[recipe.accumulator.format])
     if bias_after >= 0 and isinstance(tree, Chain):
         head, tail = _split_chain(tree, bias_after)
-        visit(head)
-        steps.append((ADD_BIAS, 0, 0, 0))
+        writer.visit(head)
+        writer.steps.append((ADD_BIAS, 0, 0, 0))
         for part in tail:
-            add(part)
-            carry(formats.index(tree.format) if tree.format else 0)
+            writer.add(part)
+            writer.store(writer.find_format(tree))
     else:
-        visit(tree)
+        writer.visit(tree)
         if bias_after >= 0:
-            steps.append((ADD_BIAS, 0, 0, 0))
+            writer.steps.append((ADD_BIAS, 0, 0, 0))
     depth = count_depth(tree) if isinstance(tree, Chain) else 1
     return Program(
-        np.array(steps, np.int64).reshape(-1, 4), np.array(terms, np.int64), depth, tuple(formats),
+        np.array(writer.steps, np.int64).reshape(-1, 4), np.array(writer.terms, np.int64), depth, tuple(writer.formats),
         (recipe.product == "fused", recipe.flush.results, recipe.start == "zero",
          has_bias and recipe.bias == "first", has_bias and recipe.bias == "last"),
     )  # fmt: skip
+
+
+@dataclass
+class _Writer:
+    """Steps being written, with the terms they take and the formats that sums are rounded to."""
+
+    formats: list[str]
+    steps: list[tuple[int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int]])
+    terms: list[int] = field(default_factory=list[int])
+
+    def push(self, opcode: int, these: Sequence[int]) -> None:
+        """One step over some terms."""
+        self.steps.append((opcode, len(self.terms), len(these), 0))
+        self.terms.extend(these)
+
+    def store(self, number: int) -> None:
+        """What was added to a sum stored in a format of its own is rounded to that too."""
+        if number:
+            self.steps.append((ROUND, 0, 0, number))
+
+    def find_format(self, chain: Chain) -> int:
+        """The number of the format that a chain's sums are stored in; 0 is the accumulator's."""
+        if not chain.format:
+            return 0
+        if chain.format not in self.formats:
+            self.formats.append(chain.format)
+        return self.formats.index(chain.format)
+
+    def visit(self, item: Item) -> None:
+        """Leaves the item's value on top of the stack."""
+        if isinstance(item, int):
+            self.push(PUSH, (item,))
+        elif isinstance(item, Fused):
+            self.push(PUSH_FUSED, item.terms)
+        else:
+            self._visit_chain(item)
+
+    def _visit_chain(self, chain: Chain) -> None:
+        own = self.find_format(chain)
+        self.visit(chain.items[0])
+        self.store(own)
+        # Single terms in a row are one step, unless each of their sums is rounded.
+        for single, parts in itertools.groupby(chain.items[1:], lambda p: isinstance(p, int) and not own):
+            if single:
+                self.push(ADD_TERMS, [p for p in parts if isinstance(p, int)])
+                continue
+            for part in parts:
+                self.add(part)
+                self.store(own)
+
+    def add(self, part: Item) -> None:
+        """Adds an item to the sum on top of the stack."""
+        if isinstance(part, int):
+            self.push(ADD_TERMS, (part,))
+        elif isinstance(part, Fused):
+            self.push(ADD_FUSED, part.terms)
+        else:
+            self.visit(part)
+            self.push(ADD_SUMS, ())
 
 
 def _split_chain(chain: Chain, count: int) -> tuple[Chain, tuple[Item, ...]]:

@@ -48,3 +48,8 @@ ENGINES: dict[str, EngineSpec] = {
         _spec("openvino", "OpenvinoEngine", "openvino"),
     )
 }
+
+
+def list_installed() -> list[str]:
+    """The engines that are here, in the table's sequence; nothing is loaded."""
+    return [name for name, spec in ENGINES.items() if spec.find_version() is not None]

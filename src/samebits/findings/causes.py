@@ -1,8 +1,8 @@
 """The one table of causes: what each is called, which verdicts it can have, how grave it is, what to do about it.
 
 A cause's code is what findings carry. Its verdicts are those that a side may get with it; `within_bound` is the gravest
-it gets where every output is inside the error bound of the declared formats. docs/causes.md is the same table for people;
-a test holds the two together.
+it gets where every output is inside the error bound of the declared formats. docs/causes.md is the same table for
+people; a test holds the two together.
 """
 
 from __future__ import annotations

@@ -92,6 +92,17 @@ def list_recipe_hypotheses(problem: Problem, *, thorough: bool = True) -> Iterat
     `thorough` adds partial sums of numbers of products that no kernel is known to use.
     """
     wide = find_format(problem.dtype).precision > find_format("float32").precision
+    yield from _list_narrow_sums(problem, wide=wide, thorough=thorough)
+    if not wide:
+        yield from _list_truncating_sums(problem)
+    yield from list_transform_hypotheses(problem)
+    for flush, order in itertools.product(("operands", "results", "operands,results"), _plain_orders(problem)):
+        says = f"flushes subnormal {flush.replace(',', ' and ')} to zero"
+        yield _recipe(problem, CauseCode.SUBNORMALS, says, f"direct flush={flush} order={order}")
+
+
+def _list_narrow_sums(problem: Problem, *, wide: bool, thorough: bool) -> Iterator[Hypothesis]:
+    """All sums, or those of so many products, kept in a half format; of float64 operands in float32."""
     accumulators = ["float32"] if wide else [n for n in _STORED if problem.dtype in ("float32", n)]
     for name in accumulators:
         for product, order in itertools.product(("fused", "rounded"), _plain_orders(problem)):
@@ -101,19 +112,17 @@ def list_recipe_hypotheses(problem: Problem, *, thorough: bool = True) -> Iterat
         for name in accumulators:
             says = f"adds {words} in float32 and stores the running sum in {name}"
             yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, says, f"direct order={order.format(name)}")
-    if not wide:
-        for product, order in itertools.product(("fused", "rounded"), _common_orders(problem)):
-            for bias in ("last", "first") if problem.bias else ("last",):
-                text = f"direct product={product} acc=float32/toward_zero order={order} bias={bias}"
-                yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, "truncates its float32 sums", text)
-        for unit in MATRIX_UNITS:
-            if unit.operands.startswith((problem.dtype, "tf32" if problem.dtype == "float32" else "-")):
-                yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, f"adds as {unit.unit} does", unit.text)
-    yield from list_transform_hypotheses(problem)
-    for flush in ("operands", "results", "operands,results"):
-        for order in _plain_orders(problem):
-            yield _recipe(problem, CauseCode.SUBNORMALS, f"flushes subnormal {flush.replace(',', ' and ')} to zero",
-                          f"direct flush={flush} order={order}")  # fmt: skip
+
+
+def _list_truncating_sums(problem: Problem) -> Iterator[Hypothesis]:
+    """float32 sums rounded toward zero, and the matrix units that add this problem's operands."""
+    biases = ("last", "first") if problem.bias else ("last",)
+    for product, order, bias in itertools.product(("fused", "rounded"), _common_orders(problem), biases):
+        text = f"direct product={product} acc=float32/toward_zero order={order} bias={bias}"
+        yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, "truncates its float32 sums", text)
+    for unit in MATRIX_UNITS:
+        if unit.operands.startswith((problem.dtype, "tf32" if problem.dtype == "float32" else "-")):
+            yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, f"adds as {unit.unit} does", unit.text)
 
 
 def list_order_hypotheses(problem: Problem) -> Iterator[Hypothesis]:

@@ -69,17 +69,22 @@ def read_xla(lines: Sequence[str]) -> list[Mismatch]:
             continue
         if last is None:
             continue
-        if _VERDICT.search(line):
-            last.judged = True
-        for name, pattern in _FACTS.items():
-            fact = pattern.search(line)
-            if fact:
-                last.facts.setdefault(name, fact[1].strip())
-        if last.problem is None and ("custom-call(" in line or "convolution(" in line):
-            instruction = _INSTRUCTION.search(line)
-            if instruction:
-                _read_instruction(last, line[instruction.start() :])
+        _read_facts(last, line)
     return [o.close() for o in found]
+
+
+def _read_facts(open_: _Open, line: str) -> None:
+    """What a line after the differences says of them."""
+    if _VERDICT.search(line):
+        open_.judged = True
+    for name, pattern in _FACTS.items():
+        fact = pattern.search(line)
+        if fact:
+            open_.facts.setdefault(name, fact[1].strip())
+    if open_.problem is None and ("custom-call(" in line or "convolution(" in line):
+        instruction = _INSTRUCTION.search(line)
+        if instruction:
+            _read_instruction(open_, line[instruction.start() :])
 
 
 def _read_instruction(open_: _Open, text: str) -> None:

@@ -36,24 +36,21 @@ def format_recipe(recipe: Recipe) -> str:
             parts.append(f"{name}={_format_rounding(rounding)}")
     parts.append(f"product={recipe.product}")
     parts.append(f"acc={_format_rounding(recipe.accumulator)}")
-    if recipe.fused != FusedSum():
-        parts.append(f"fused={recipe.fused.fraction_bits}")
-    if recipe.orders != (IN_ORDER,):
-        parts.append(f"order={';'.join(format_order(o) for o in recipe.orders)}")
-    if recipe.where != 0:
-        parts.append(f"where={format_places(recipe.where)}")
-    if recipe.bias != "last":
-        parts.append(f"bias={recipe.bias}" + (f"/{recipe.bias_terms}" if recipe.bias_terms else ""))
-    for name, default in (("via", ""), ("start", "zero"), ("padding", "skipped"), ("nan", "kept")):
-        value = getattr(recipe, name)
-        if value != default:
-            parts.append(f"{name}={value}")
-    if recipe.out_mode != "nearest_even":
-        parts.append(f"out={recipe.out_mode}")
     flushed = [name for name in ("operands", "results") if getattr(recipe.flush, name)]
-    if flushed:
-        parts.append(f"flush={','.join(flushed)}")
-    return " ".join(parts)
+    bias = f"{recipe.bias}/{recipe.bias_terms}" if recipe.bias_terms else recipe.bias
+    said = (
+        ("fused", recipe.fused.fraction_bits, recipe.fused != FusedSum()),
+        ("order", ";".join(format_order(o) for o in recipe.orders), recipe.orders != (IN_ORDER,)),
+        ("where", format_places(recipe.where), recipe.where != 0),
+        ("bias", bias, recipe.bias != "last"),
+        ("via", recipe.via, recipe.via != ""),
+        ("start", recipe.start, recipe.start != "zero"),
+        ("padding", recipe.padding, recipe.padding != "skipped"),
+        ("nan", recipe.nan, recipe.nan != "kept"),
+        ("out", recipe.out_mode, recipe.out_mode != "nearest_even"),
+        ("flush", ",".join(flushed), bool(flushed)),
+    )
+    return " ".join([*parts, *(f"{name}={value}" for name, value, differs in said if differs)])
 
 
 def format_order(order: Order) -> str:

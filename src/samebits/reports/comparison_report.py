@@ -149,6 +149,21 @@ def _list_remarks(found: Comparison) -> Iterator[Remark]:
     yield from _say_groups(found)
     for evidence in found.evidence:
         yield Remark("why", (f"cause {found.cause}: " if found.cause else "") + evidence.says)
+    yield from _say_recipes(found)
+    for side in found.sides:
+        yield from _say_trouble(side)
+    worst = _find_worst_side(found)
+    if worst:
+        yield Remark("worst", _say_worst(worst))
+    for side in found.sides:
+        yield from _say_settings(side)
+    settled = [f"{count:,} {_SETTLED_WORDS[way]}" for way, count in found.settled.items() if count]
+    yield Remark("truth", f"outputs settled: {', '.join(settled)}")
+    yield _say_next(found)
+
+
+def _say_recipes(found: Comparison) -> Iterator[Remark]:
+    """The recipes that were asked for, and those that were found."""
     short = _shorten_names(found)
     for side in found.sides:
         if side.name.startswith(f"{_EMULATE}:"):
@@ -156,23 +171,23 @@ def _list_remarks(found: Comparison) -> Iterator[Remark]:
     for side in found.sides:
         if side.recipe and side.replay:
             yield Remark("recipe of", f"{short[side.name]} ({_format_replay(side)}): {side.recipe}", verbatim=True)
-    for side in found.sides:
-        if side.failure:
-            yield Remark(side.failure.kind, f"{side.name}: {side.failure.says}")
-        if side.verdict in ("wrong", "undecided"):
-            says = (e.says for e in side.evidence if e.kind in ("structure", "statistic"))
-            yield from (Remark("why", f"{side.name}: {said}") for said in says)
-    worst = _find_worst_side(found)
-    if worst:
-        yield Remark("worst", _say_worst(worst))
-    for side in found.sides:
-        if side.settings and side.name.partition(":")[0] != _EMULATE:
-            listed = ", ".join(f"{name}={value}" for name, value in side.settings.items())
-            yield Remark("settings", f"{side.name.partition(':')[0]}: {listed}")
-        yield from (Remark("note", e.says) for e in side.evidence if e.kind == "setting")
-    settled = [f"{count:,} {_SETTLED_WORDS[way]}" for way, count in found.settled.items() if count]
-    yield Remark("truth", f"outputs settled: {', '.join(settled)}")
-    yield _say_next(found)
+
+
+def _say_trouble(side: Side) -> Iterator[Remark]:
+    """A failure, and the evidence for what is wrong or open."""
+    if side.failure:
+        yield Remark(side.failure.kind, f"{side.name}: {side.failure.says}")
+    if side.verdict in ("wrong", "undecided"):
+        says = (e.says for e in side.evidence if e.kind in ("structure", "statistic"))
+        yield from (Remark("why", f"{side.name}: {said}") for said in says)
+
+
+def _say_settings(side: Side) -> Iterator[Remark]:
+    name = side.name.partition(":")[0]
+    if side.settings and name != _EMULATE:
+        listed = ", ".join(f"{key}={value}" for key, value in side.settings.items())
+        yield Remark("settings", f"{name}: {listed}")
+    yield from (Remark("note", e.says) for e in side.evidence if e.kind == "setting")
 
 
 def _say_groups(found: Comparison) -> Iterator[Remark]:
