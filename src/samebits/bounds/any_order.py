@@ -68,9 +68,12 @@ def bound_narrowest_errors(
     Operands, products and all partial sums rounded with u = 2^-8: every term passes n + 3 roundings, so the error is at
     most g S with g = (n + 3) u / (1 - (n + 3) u) (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed.,
     lemma 3.1), n the number of terms; infinite from n + 3 = 256 on, where nothing can be said. Each term may besides be
-    lost below float16's smallest normal number, 2^-14, and the result is rounded to its own format and to bfloat16.
+    lost below float16's smallest normal number, 2^-14, and the result is rounded to its own format and to bfloat16:
+    4 u (|y| + error of the sum). Where the result is narrower than bfloat16, u is here the result's, of which truth,
+    conversion and sum with the bias take one each, and the conversion before the bias takes u |bias| <= u S more.
+    Holds for operands that are normal numbers of bfloat16, or zero.
     """
-    unit = float(BFLOAT16.unit_roundoff)
+    unit, result = float(BFLOAT16.unit_roundoff), find_format(problem.out)
     roundings = (problem.reduction_length + (1 if problem.bias else 0) + 3) * unit
     if roundings >= 1.0:
         return np.full(problem.out_shape, np.inf)
@@ -78,4 +81,8 @@ def bound_narrowest_errors(
     lost = (problem.reduction_length + 1) * 2.0**FLOAT16.smallest_normal_exponent
     with np.errstate(over="ignore", invalid="ignore"):
         summed = growth * magnitudes + lost
-        return summed + 4 * unit * (np.abs(truth.astype(np.float64)) + summed)
+        last = max(unit, float(result.unit_roundoff))
+        converted = 4 * last * (np.abs(truth.astype(np.float64)) + summed) + 2 * float(result.smallest_subnormal)
+        if problem.bias and last > unit:
+            converted = converted + last * magnitudes
+        return summed + converted
