@@ -90,8 +90,9 @@ def test_sums_of_any_finite_bits_are_the_exact_ones_to_one_part_in_2_to_the_30(k
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_infinite_operands_and_nan_count_as_zero(direction, dtype):
-    problem = make_problem("conv2d", direction, dtype)
+@pytest.mark.parametrize("kind", ["conv2d", "conv_transpose1d"])
+def test_infinite_operands_and_nan_count_as_zero_also_where_only_the_bias_is_added(kind, direction, dtype):
+    problem = make_problem(kind, direction, dtype)
     operands = moderate(problem, 3)
     for values in operands.values():
         values.flat[1] = np.nan

@@ -25,8 +25,8 @@ def sum_magnitudes(
 ) -> npt.NDArray[np.float64]:
     """Upper bounds of the sums of |x| |w| (and |bias|), float64 of shape `problem.out_shape`.
 
-    At most 1 + 2^-30 times the exact sums. Non-finite operands count as 0: a sum that really has such a term is not
-    finite itself, and over padding an infinite weight has no term.
+    At most 1 + 2^-30 times the exact sums, plus 2^-1000; infinite where that is beyond float64. Non-finite operands
+    count as 0: a sum that really has such a term is not finite itself, and over padding an infinite weight has no term.
     """
     plan = plan_contractions(problem)
     rows, rows_table = as_codes(_finite_magnitudes(operands[plan.rows_operand]))
@@ -39,7 +39,7 @@ def sum_magnitudes(
 
     if plan.count_gaps():
         channels = (1, -1) + (1,) * problem.rank
-        out[:] = np.abs(operands["bias"]).astype(np.float64).reshape(channels) if problem.bias else 0.0
+        out[:] = _finite_magnitudes(operands["bias"]).astype(np.float64).reshape(channels) if problem.bias else 0.0
     run_tiles(plan, work, "bounding errors", threads=threads, progress=progress)
     return out
 
