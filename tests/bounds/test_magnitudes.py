@@ -100,7 +100,7 @@ def test_infinite_operands_and_nan_count_as_zero_also_where_only_the_bias_is_add
     check_magnitudes(problem, operands)
 
 
-def test_units_that_float64_sums_swallow_are_counted():
+def test_units_that_float64_sums_absorb_are_counted():
     """1 + 999 * 2^-53 with the 1 anywhere among the terms: adding the units one by one gives 1."""
     problem = Problem("conv1d", (1, 1000, 1), (1, 1000, 1))
     for position in (0, 1, 143, 144, 500, 999):

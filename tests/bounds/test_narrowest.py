@@ -126,7 +126,7 @@ def test_a_float8_sum_rounded_before_its_bias_in_bfloat16_is_within_the_bound(ou
 @pytest.mark.parametrize("out", RESULTS)
 @pytest.mark.parametrize(("direction", "with_bias"), [("forward", False), ("forward", True), ("grad_weight", False)])
 def test_a_sum_in_bfloat16_reaches_five_eighths_of_the_bound(dtype, out, direction, with_bias):
-    """Operands of 1 + u become 1, and 1 swallows u, nineteen times: 21 u are lost.
+    """Operands of 1 + u become 1, and 1 absorbs u, nineteen times: 21 u are lost.
 
     The bound counts n + 3 = 23 roundings as if each met the whole sum, 23 u / (1 - 23 u) of it, and 4 u at the end:
     32 u in all.

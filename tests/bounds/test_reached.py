@@ -69,8 +69,8 @@ def add_up(dtype: str, pairs, bias=None) -> float:
     return float(total if bias is None else total + number(float(bias)))
 
 
-def swallow(dtype: str, out: str, count: int, with_bias: bool) -> Adverse:
-    """1 + u + u + ...: the running 1 swallows every u, all `count` products and the bias among them.
+def absorb(dtype: str, out: str, count: int, with_bias: bool) -> Adverse:
+    """1 + u + u + ...: the running 1 absorbs every u, all `count` products and the bias among them.
 
     Where products are rounded, the first is 1 + u and loses its own u: with n = 4 m + 3 terms the sum is 1 + n u, whose
     truth is 1 + (n + 1) u, a tie to even, and the bound (n u + u) (1 + O(n u)) is reached. Products of narrower formats
@@ -90,7 +90,7 @@ def swallow(dtype: str, out: str, count: int, with_bias: bool) -> Adverse:
 
 
 def cross_a_tie(dtype: str, out: str) -> Adverse:
-    """A sum of 1 + v, whose truth is 1; 3 u is rounded up to 4 u, three times -u is swallowed, and 1 + 2 v results."""
+    """A sum of 1 + v, whose truth is 1; 3 u is rounded up to 4 u, three times -u is absorbed, and 1 + 2 v results."""
     u, v = unit_of(accumulator_of(dtype)), unit_of(out)
     pairs = [split(term * SCALE) for term in (Fraction(1), v, 3 * u, -u, -u, -u)]
     return Adverse(pairs, round_fraction(Fraction(add_up(dtype, pairs)), out), Fraction(98, 100))
@@ -121,7 +121,7 @@ def add_bias_late(dtype: str, out: str) -> Adverse:
 
 def make_adverse(dtype: str, out: str, count: int, with_bias: bool) -> Adverse:
     if not is_narrower(dtype, out):
-        return swallow(dtype, out, count, with_bias)
+        return absorb(dtype, out, count, with_bias)
     return add_bias_late(dtype, out) if with_bias else cross_a_tie(dtype, out)
 
 
@@ -188,7 +188,7 @@ def test_every_kind_and_direction_reaches_the_bound(dtype, out, kind, direction)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_negated_sum_reaches_the_bound_as_well(dtype):
     problem = make_problem("conv1d", "forward", dtype, dtype)
-    adverse = swallow(dtype, dtype, 15, False)
+    adverse = absorb(dtype, dtype, 15, False)
     mirrored = replace(adverse, pairs=[(-a, b) for a, b in adverse.pairs], result=-adverse.result)
     check_reach(problem, mirrored)
 
@@ -204,7 +204,7 @@ def test_without_the_last_rounding_the_sum_alone_reaches_the_bound(dtype):
 
 @pytest.mark.parametrize(("dtype", "out"), [("float32", "float16"), ("float16", "float16"), ("bfloat16", "bfloat16")])
 def test_a_long_sum_in_a_narrow_format_reaches_the_bound(dtype, out):
-    """1 + v and then 2 v in steps of u, all swallowed: the result is 1 and the truth of 1 + 3 v is 1 + 4 v."""
+    """1 + v and then 2 v in steps of u, all absorbed: the result is 1 and the truth of 1 + 3 v is 1 + 4 v."""
     u, v = unit_of("float32"), unit_of(out)
     steps = int(2 * v / u)
     problem = Problem("conv1d", (1, 2 + steps, 1), (1, 2 + steps, 1), dtype=dtype, out=out)

@@ -38,7 +38,7 @@ def bound_errors(
     (Jeannerod and Rump, Improved error bounds for inner products in floating-point arithmetic, SIAM J. Matrix Anal.
     Appl. 34(2), 2013, theorem 3.1; the sum alone: Rump, BIT Numer. Math. 52(1), 2012). `truth` has the result's dtype;
     `magnitudes` is S if already known. With `rounds_result=False` the last rounding is left out: the bound for data
-    whose exact result needs none.
+    whose exact result needs none. Holds unless a partial sum leaves the range of the accumulator or of the result.
     """
     if magnitudes is None:
         magnitudes = sum_magnitudes(problem, operands, progress=progress)
