@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from needed_engines import skip_without_engines
+from samebits.engines.catalog import ENGINES
 from samebits.problems import format_problem, parse_problem_text
 
 ROOT = Path(__file__).parent.parent.parent
@@ -22,6 +24,7 @@ PROBLEMS = [line for line in PLAIN if line.startswith("conv")]
 
 
 def run(command: str) -> subprocess.CompletedProcess[str]:
+    skip_without_engines(name for name in ENGINES if re.search(rf"\b{name}\b", command))
     words = shlex.split(command.replace("\\\n", " "))
     environment = {**os.environ, "COLUMNS": "100"}
     return subprocess.run(
