@@ -5,17 +5,18 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test check bench survey replay injected reports examples format clean
+.PHONY: help demo test coverage check bench survey replay injected reports examples format clean
 
 help:
-	@echo "make demo    what samebits says of one convolution on the light engines"
-	@echo "make test    every test"
-	@echo "make check   ruff, pyright, import contracts"
-	@echo "make bench   timings: the truth over torch, emulators, the order probe over one pair per call"
-	@echo "make replay  every engine on every problem of the catalog: is its recipe found, are its bits replayed"
-	@echo "make injected  thousands of injected and fault-free results explained: what is said of what"
-	@echo "make reports public reports simulated and explained"
-	@echo "make survey  every engine on every problem of the catalog"
+	@echo "make demo     what samebits says of one convolution on the light engines"
+	@echo "make test     every test"
+	@echo "make coverage every test, and which lines of samebits none of them reaches (also in coverage.xml)"
+	@echo "make check    ruff, pyright, import contracts"
+	@echo "make bench    timings: the truth over torch, emulators, the order probe over one pair per call"
+	@echo "make replay   every engine on every problem of the catalog: is its recipe found, are its bits replayed"
+	@echo "make injected thousands of injected and fault-free results explained: what is said of what"
+	@echo "make reports  public reports simulated and explained"
+	@echo "make survey   every engine on every problem of the catalog"
 
 $(VENV)/.light: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -34,6 +35,10 @@ demo: $(VENV)/.light
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
+
+# Slower than `make test`: Python code is traced, in all processes.
+coverage: $(VENV)/.dev
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal --cov --cov-report=term --cov-report=xml
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
