@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test coverage check bench survey replay injected reports examples format clean
+.PHONY: help demo test coverage check bench survey replay injected reports examples dist format clean
 
 help:
 	@echo "make demo     what samebits says of one convolution on the light engines"
@@ -17,6 +17,7 @@ help:
 	@echo "make injected thousands of injected and fault-free results explained: what is said of what"
 	@echo "make reports  public reports simulated and explained"
 	@echo "make survey   every engine on every problem of the catalog"
+	@echo "make dist     the wheel and the source distribution, checked"
 
 $(VENV)/.light: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -65,6 +66,17 @@ reports: $(VENV)/.dev
 
 examples: $(VENV)/.light
 	$(BIN)/python examples/make_cases.py
+
+$(VENV)/.release: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable ".[release]"
+	@touch $@
+
+dist: $(VENV)/.release
+	rm -rf build dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
