@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test coverage check bench survey replay injected reports examples dist format clean
+.PHONY: help demo test coverage check bench survey replay injected reports thresholds causes examples dist format clean
 
 help:
 	@echo "make demo     what samebits says of one convolution on the light engines"
@@ -16,6 +16,8 @@ help:
 	@echo "make replay   every engine on every problem of the catalog: is its recipe found, are its bits replayed"
 	@echo "make injected thousands of injected and fault-free results explained: what is said of what"
 	@echo "make reports  public reports simulated and explained"
+	@echo "make thresholds  every threshold halved and doubled: whose answer changes"
+	@echo "make causes   docs/causes.md from the table of causes"
 	@echo "make survey   every engine on every problem of the catalog"
 	@echo "make dist     the wheel and the source distribution, checked"
 
@@ -63,6 +65,12 @@ injected: $(VENV)/.dev
 
 reports: $(VENV)/.dev
 	$(BIN)/python benchmarks/reports_survey.py --write docs/reports.md
+
+thresholds: $(VENV)/.dev
+	$(BIN)/python benchmarks/threshold_survey.py --write docs/thresholds.md
+
+causes: $(VENV)/.light
+	$(BIN)/python benchmarks/causes_page.py
 
 examples: $(VENV)/.light
 	$(BIN)/python examples/make_cases.py

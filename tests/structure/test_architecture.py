@@ -20,8 +20,9 @@ MOST_COMPLEX = 5
 KERNELS = ("kernel", "settling", "exact_accumulator", "microkernel")
 # What the word list of the design replaces, wherever a person reads it.
 REPLACED = (
-    r"suspect", r"line-?up\b", r"convict", r"accus", r"guilt", r"\bstudies\b|\bstudy\b", r"\binterview", r"questionnaire",
-    r"re-?enact", r"\bplant(s|ed|ing)?\b", r"\bhealthy\b", r"\btwins?\b", r"\bmend(s|ed|ing)?\b", r"\bin force\b",
+    r"suspect", r"line-?up\b", r"convict", r"accus", r"guilt", r"\bstudies\b|\bstudy\b", r"\binterview",
+    r"questionnaire", r"re-?enact", r"\bplant(s|ed|ing)?\b", r"\bhealthy\b", r"\btwins?\b",
+    r"\bmend(s|ed|ing)?\b", r"\bin force\b",
     r"\bput to (it|every|a runner|the)\b", r"\btold apart\b", r"\btell \w+ apart\b", r"\bno number", r"swallow",
     r"carried in\b", r"\bnot learnt\b", r"\bfused dot", r"\bfrom truth\b", r"\bof bound\b", r"\bkeeps bits\b",
     r"\bhow sure\b", r"culprit",
@@ -83,8 +84,7 @@ def test_the_picture_is_the_one_that_is_enforced():
 
 def test_no_two_modules_share_a_name():
     names = [p.stem if p.stem != "__init__" else p.parent.name for p in SOURCES]
-    # A catalog of problems and the packages of frameworks are named for what they hold.
-    counted = Counter(n for n in names if n not in ("samebits",))
+    counted = Counter(names)
     assert {n: c for n, c in counted.items() if c > 1} == {}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from needed_engines import skip_without_engines
-from samebits.engines.catalog import ENGINES
+from samebits.engines.known_engines import ENGINES
 from samebits.problems import format_problem, parse_problem_text
 
 ROOT = Path(__file__).parent.parent.parent

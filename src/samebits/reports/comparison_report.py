@@ -140,7 +140,7 @@ def _draw_recipe(problem: Problem, recipe: str) -> list[str]:
     if parsed.algorithm is not None:
         return [recipe]
     products = "fused" if parsed.product == "fused" else "rounded first"
-    lines = [f"adds up, products {products}:", *draw_order(problem, format_order(parsed.orders[0]))]
+    lines = [f"products {products}:", *draw_order(problem, format_order(parsed.orders[0]))]
     return [*lines, f"and {len(parsed.orders) - 1} more orders"] if len(parsed.orders) > 1 else lines
 
 
