@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test coverage check bench survey replay injected reports thresholds causes examples dist format clean
+.PHONY: help demo test coverage check bench survey replay injected reports thresholds causes pages examples dist format clean
 
 help:
 	@echo "make demo     what samebits says of one convolution on the light engines"
@@ -18,6 +18,7 @@ help:
 	@echo "make reports  public reports simulated and explained"
 	@echo "make thresholds  every threshold halved and doubled: whose answer changes"
 	@echo "make causes   docs/causes.md from the table of causes"
+	@echo "make pages    the runs that README and docs show, run anew"
 	@echo "make survey   every engine on every problem of the catalog"
 	@echo "make dist     the wheel and the source distribution, checked"
 
@@ -71,6 +72,9 @@ thresholds: $(VENV)/.dev
 
 causes: $(VENV)/.light
 	$(BIN)/python benchmarks/causes_page.py
+
+pages: $(VENV)/.dev
+	$(BIN)/python examples/refresh_pages.py
 
 examples: $(VENV)/.light
 	$(BIN)/python examples/make_cases.py

@@ -213,7 +213,7 @@ class Maker:
         self.products = 2 * self.model.group
         self.random = np.random.default_rng([seed, *map(ord, "".join(key))])
         # The largest exponent of an operand, so that no sum of 64 products and c overflows; float8_e4m3fn's own largest
-        # is 8, but there all bits set are no number.
+        # is 8, but there all bits set are NaN.
         top = {"float16": 15, "bfloat16": 127, "tf32": 127, "float8_e4m3fn": 7, "float8_e5m2": 15}[operands]
         self.largest = min(top, (self.model.target.largest - 10) // 2)
 

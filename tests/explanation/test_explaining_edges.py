@@ -140,7 +140,7 @@ def test_zeros_only_are_wrong_unless_the_truth_is_zero_too():
     assert explain_one(plain, faint, np.zeros_like(result)).verdict in ("identical", "rounding")
 
 
-def test_layouts_of_large_operands_are_all_assumed():
+def test_layouts_of_large_operands_are_all_listed():
     small, large = (
         [s.says for s in list_layout_hypotheses(parse_problem_text(f"conv2d x={x} w=7x{c}x3x2 dtype=float32"))]
         for x, c in (("3x5x11x13", 5), ("3x50x110x130", 50))

@@ -31,7 +31,7 @@ from samebits.version import VERSION
 from samebits.wording.explanation_sentences import (
     say_alternatives,
     say_excluded,
-    say_levels,
+    say_others,
     say_what_to_do,
     summarize_explained,
 )
@@ -87,8 +87,9 @@ def _finish(side: Side, observation: Observation, measured: Measured, found: Fou
     """The side with what is said of its evidence levels, and of what else was tried."""
     mechanism, evidence = found.mechanism, list(side.evidence)
     cause, level = side.cause, side.cause_certainty
-    if mechanism is not None and side.certainty is not None:
-        evidence.append(_say_levels(side, found))
+    if mechanism is not None:
+        others = say_others(level, mechanism.tried, mechanism.alternatives)
+        evidence += [Evidence("statistic", others)] if others else []
         if mechanism.alternatives:
             evidence.append(Evidence("statistic", say_alternatives(mechanism.alternatives)))
     elif side.verdict == "rounding":
@@ -97,18 +98,10 @@ def _finish(side: Side, observation: Observation, measured: Measured, found: Fou
     elif measured.differs_in_bits:
         evidence.append(Evidence("statistic", say_excluded(found.tried)))
         if side.verdict == "undecided":
-            evidence.append(Evidence("statistic", say_what_to_do(observation.problem)))
+            evidence.append(Evidence("statistic", say_what_to_do()))
     if side.verdict == "rounding" and cause == CauseCode.SUMMATION_ORDER and _cancels(observation):
         cause = CauseCode.ILL_CONDITIONED
     return msgspec.structs.replace(side, cause=cause, cause_certainty=level, evidence=evidence)
-
-
-def _say_levels(side: Side, found: Found) -> Evidence:
-    mechanism = found.mechanism
-    assert mechanism is not None
-    assert side.certainty is not None
-    kind = "replay" if side.cause_certainty == "bits" else "statistic"
-    return Evidence(kind, say_levels(side.certainty, side.cause_certainty, mechanism.tried, mechanism.alternatives))
 
 
 def _cancels(observation: Observation) -> bool:
