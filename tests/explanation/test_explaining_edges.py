@@ -8,8 +8,8 @@ import pytest
 import samebits
 from samebits.emulators import emulate
 from samebits.errors import LogError
-from samebits.explanation import acceptance
 from samebits.hypotheses import list_layout_hypotheses
+from samebits.judging import thresholds
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
@@ -220,7 +220,7 @@ def test_zeros_only_are_not_called_windows_full_of_padding(text):
 
 
 def test_zeros_of_a_narrow_sum_stay_a_narrow_sum_where_only_a_sample_is_replayed(monkeypatch):
-    monkeypatch.setattr(acceptance, "MOST_REPLAYED_PRODUCTS", 1000)
+    monkeypatch.setattr(thresholds, "MOST_REPLAYED_PRODUCTS", 1000)
     problem = parse_problem_text("conv1d x=1x8192x6 w=4x8192x1 dtype=float16")
     operands = {
         n: (1e-4 + 5e-5 * (np.abs(a.astype(np.float32)) % 1)).astype(np.float16)

@@ -14,12 +14,11 @@ from samebits.formats.format import find_format
 from samebits.formats.same_bits import mark_differing_bits
 from samebits.hypotheses import Observation, Sample, list_order_hypotheses
 from samebits.hypotheses.observation import Floats
+from samebits.judging import thresholds
 from samebits.judging.measuring import measure_absolute
 
 # Recipes are compared with the plain sum on so many rows and positions.
 PLAIN_ROWS, PLAIN_POSITIONS = 8, 64
-# Outputs with hardly any magnitude count as if they had this share of the usual one.
-_SMALLEST_SHARE = 256
 
 
 def measure_nearness(observation: Observation, sample: Sample, predicted: Floats) -> float:
@@ -40,7 +39,7 @@ def _pick_scale(observation: Observation, sample: Sample) -> Floats:
     """The sums of magnitudes of a sample; where there is hardly any, a small share of the usual one."""
     scale = sample.pick(observation.magnitudes)
     usual = float(np.mean(scale[np.isfinite(scale)])) if np.isfinite(scale).any() else 1.0
-    return np.maximum(scale, usual / _SMALLEST_SHARE or 1e-300)
+    return np.maximum(scale, usual * thresholds.SMALLEST_SHARE or 1e-300)
 
 
 def measure_nearness_of_truth(observation: Observation, sample: Sample) -> float:
