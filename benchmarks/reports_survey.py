@@ -35,7 +35,7 @@ Maker = Callable[[Problem, np.random.Generator], Made]
 ROOT = Path(__file__).parent.parent
 
 ABOUT = """Layers like those of public reports, with what the report's thread establishes (E) or suggests (G) as the
-cause injected in them; what `explain` says of the result, and how sure. They are constructions of ours, not the
+cause injected in them; what `explain` says of the result, and how it is known. They are constructions of ours, not the
 reporters' data. `make reports` writes this page."""
 
 
