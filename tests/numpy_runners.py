@@ -162,7 +162,7 @@ class PlainRunner:
         return rows.reshape(-1)[np.broadcast_to(best, outputs.shape).reshape(table.shape)]
 
     def _add_tree(self, tree, products, start, bias=0.0):
-        total = np.zeros(len(products)) + start
+        total = np.broadcast_to(np.float64(start), len(products)).copy()
         for number, item in enumerate(tree):
             if isinstance(item, (int, np.integer)):
                 total = self._add_term(total, products[:, item])
