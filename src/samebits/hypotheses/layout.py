@@ -34,11 +34,13 @@ def list_layout_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
 
 
 def _is_new(seen: set[bytes], name: str, shape: tuple[int, ...], change: Change) -> bool:
-    """Whether no earlier change does the same to an array of this shape; not asked of large arrays."""
+    """Whether it changes an array of this shape as no earlier change does; not asked of large arrays."""
     count = math.prod(shape)
     if count > _MOST_COMPARED:
         return True
-    key = name.encode() + change(np.arange(count, dtype=np.int64).reshape(shape)).tobytes()
+    numbers = np.arange(count, dtype=np.int64).reshape(shape)
+    seen.add(name.encode() + numbers.tobytes())
+    key = name.encode() + change(numbers).tobytes()
     new = key not in seen
     seen.add(key)
     return new
