@@ -21,7 +21,8 @@ def find_begins(problem):
     for size, kernel, stride, dilation in zip(
         problem.x[2:], problem.w[2:], problem.stride, problem.dilation, strict=True
     ):
-        total = max((-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
+        outputs, inputs = (size, size * stride) if problem.is_transposed else (-(-size // stride), size)
+        total = max((outputs - 1) * stride + (kernel - 1) * dilation + 1 - inputs, 0)
         begins.append(total // 2 if problem.padding == "same_upper" else total - total // 2)
     return tuple(begins)
 
