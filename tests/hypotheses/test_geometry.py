@@ -14,6 +14,7 @@ PROBLEMS = [
     "conv1d x=2x3x9 w=4x3x3 padding=1:2 stride=2 dilation=2",
     "conv1d x=1x1x6 w=1x1x1 padding=2",
     "conv1d x=1x2x7 w=2x2x2",
+    "conv1d x=1x2x6 w=2x2x3 padding=3:1",
     "conv2d x=1x4x7x6 w=4x2x3x2 padding=1x0:1 stride=2x1 dilation=1x2 groups=2 bias",
     "conv2d x=2x2x6x6 w=3x2x3x3 padding=1 dilation=2 then=relu",
     "conv2d x=1x2x6x6 w=3x2x3x3 padding=same_lower stride=2",

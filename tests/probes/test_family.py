@@ -19,10 +19,33 @@ from samebits.probes.session import ProbeSession
 from samebits.problems import parse_problem_text
 
 LAYER = "conv2d x=2x3x12x12 w=8x3x3x3 padding=1"
-# Lavin and Gray 2016, section 4.1: F(2, 3).
-INPUT = np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]], np.float32)
-KERNEL = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]], np.float32)
-OUTPUT = np.array([[1, 1, 1, 0], [0, 1, -1, -1]], np.float32)
+# Lavin and Gray 2016, sections 4.1 and 4.3: the transforms of input, kernel and output of F(2, 3) and F(4, 3).
+TRANSFORMS = {
+    2: (
+        [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]],
+        [[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]],
+        [[1, 1, 1, 0], [0, 1, -1, -1]],
+    ),
+    4: (
+        [
+            [4, 0, -5, 0, 1, 0],
+            [0, -4, -4, 1, 1, 0],
+            [0, 4, -4, -1, 1, 0],
+            [0, -2, -1, 2, 1, 0],
+            [0, 2, -1, -2, 1, 0],
+            [0, 4, 0, -5, 0, 1],
+        ],
+        [
+            [1 / 4, 0, 0],
+            [-1 / 6, -1 / 6, -1 / 6],
+            [-1 / 6, 1 / 6, -1 / 6],
+            [1 / 24, 1 / 12, 1 / 6],
+            [1 / 24, -1 / 12, 1 / 6],
+            [0, 0, 1],
+        ],
+        [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]],
+    ),
+}
 
 
 class Transformed(PlainRunner):
@@ -37,16 +60,22 @@ class Transformed(PlainRunner):
         return self.compute(x, operands["w"].astype(np.float32)).astype(operands["x"].dtype)
 
 
-def winograd(x, w):
-    """F(2x2, 3x3) in float32."""
-    kernels = np.einsum("ia,ocab,jb->ocij", KERNEL, w, KERNEL, dtype=np.float32)
-    height, width = x.shape[2] - 2, x.shape[3] - 2
-    result = np.zeros((x.shape[0], w.shape[0], height, width), np.float32)
-    for i in range(0, height, 2):
-        for j in range(0, width, 2):
-            tile = INPUT @ x[:, :, i : i + 4, j : j + 4] @ INPUT.T
-            result[:, :, i : i + 2, j : j + 2] = OUTPUT @ np.einsum("ncij,ocij->noij", tile, kernels) @ OUTPUT.T
-    return result
+def winograd(m):
+    """F(m x m, 3 x 3) in float32."""
+    of_input, of_kernel, of_output = (np.array(t, np.float32) for t in TRANSFORMS[m])
+
+    def compute(x, w):
+        kernels = of_kernel @ w @ of_kernel.T
+        height, width = x.shape[2] - 2, x.shape[3] - 2
+        result = np.zeros((x.shape[0], w.shape[0], height, width), np.float32)
+        for i in range(0, height, m):
+            for j in range(0, width, m):
+                tile = of_input @ x[:, :, i : i + m + 2, j : j + m + 2] @ of_input.T
+                product = np.einsum("ncij,ocij->noij", tile, kernels)
+                result[:, :, i : i + m, j : j + m] = of_output @ product @ of_output.T
+        return result
+
+    return compute
 
 
 def fourier(x, w):
@@ -101,10 +130,17 @@ def test_orders_and_roundings_are_direct_all_the_same(runner):
 
 
 @pytest.mark.parametrize("text", [LAYER, LAYER + " dtype=float16"])
-def test_winograd_in_float32_mixes_the_weights_of_a_tile(text):
-    found = find(Transformed(winograd), text)
+@pytest.mark.parametrize("m", [2, 4])
+def test_winograd_in_float32_mixes_the_weights_of_a_tile(text, m):
+    found = find(Transformed(winograd(m)), text)
     assert found.family == "winograd"
     assert found.wrong > 0
+
+
+def test_winograd_leaks_no_farther_than_its_tile():
+    # One of 12 x 12 outputs is lit: of the 135 that it does not reach the tiles of 4 x 4 around hold 55 at most.
+    found = find(Transformed(winograd(4)))
+    assert 0 < found.leaked <= 55 / 135
 
 
 def test_fourier_in_float32_leaks_over_the_whole_plane():
@@ -114,7 +150,7 @@ def test_fourier_in_float32_leaks_over_the_whole_plane():
     assert found.leaked > 0.5
 
 
-@pytest.mark.parametrize("compute", [winograd, fourier])
+@pytest.mark.parametrize("compute", [winograd(2), winograd(4), fourier])
 def test_the_transforms_of_this_file_compute_the_convolution(compute):
     # Integers with so few bits that neither transform rounds by half: the nearest integers are the sums.
     random = np.random.default_rng(0)
