@@ -59,8 +59,8 @@ def main() -> int:
         )
         print(f"{len(rows)} of {len(REPORTS)}", file=sys.stderr)
     lines = [
-        f"{len(REPORTS)} reports simulated; {agreed[0]} agree with the cause given there. Of {established[1]} whose cause"
-        f" is established (E), {established[0]} agree ({100 * established[0] / established[1]:.1f} %).",
+        f"{len(REPORTS)} reports simulated; {agreed[0]} agree with the cause given there. Of {established[1]} whose"
+        f" cause is established (E), {established[0]} agree ({100 * established[0] / established[1]:.1f} %).",
         "",
         "| report | | simulated on | cause | explain says | agrees |",
         "|---|---|---|---|---|---|",
