@@ -85,9 +85,7 @@ def main() -> int:
                 print("".join(f"{a.mechanism}: {a.shown}\n" for a in wrong), end="", flush=True)
             if options.write:
                 # Long runs may be stopped: what is done so far is kept.
-                write_page(
-                    options.write, "The hypothesis search on injected and fault-free cases", ABOUT, tabulate(answers)
-                )
+                write_page(options.write, "Explaining injected and fault-free cases", ABOUT, tabulate(answers))
     print(tabulate(answers), end="")
     return 0
 
