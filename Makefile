@@ -5,17 +5,22 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test check bench survey replay injected reports examples format clean
+.PHONY: help demo test coverage check bench survey replay injected reports thresholds causes pages examples dist format clean
 
 help:
-	@echo "make demo    what samebits says of one convolution on the light engines"
-	@echo "make test    every test"
-	@echo "make check   ruff, pyright, import contracts"
-	@echo "make bench   timings: the truth over torch, emulators, the order probe over one pair per call"
-	@echo "make replay  every engine on every problem of the catalog: is its recipe found, are its bits replayed"
-	@echo "make injected  thousands of injected and fault-free results explained: what is said of what"
-	@echo "make reports public reports simulated and explained"
-	@echo "make survey  every engine on every problem of the catalog"
+	@echo "make demo     what samebits says of one convolution on the light engines"
+	@echo "make test     every test"
+	@echo "make coverage every test, and which lines of samebits none of them reaches (also in coverage.xml)"
+	@echo "make check    ruff, pyright, import contracts"
+	@echo "make bench    timings: the truth over torch, emulators, the order probe over one pair per call"
+	@echo "make replay   every engine on every problem of the catalog: is its recipe found, are its bits replayed"
+	@echo "make injected thousands of injected and fault-free results explained: what is said of what"
+	@echo "make reports  public reports simulated and explained"
+	@echo "make thresholds  every threshold halved and doubled: whose answer changes"
+	@echo "make causes   docs/causes.md from the table of causes"
+	@echo "make pages    the runs that README and docs show, run anew"
+	@echo "make survey   every engine on every problem of the catalog"
+	@echo "make dist     the wheel and the source distribution, checked"
 
 $(VENV)/.light: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -34,6 +39,10 @@ demo: $(VENV)/.light
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
+
+# Slower than `make test`: Python code is traced, in all processes.
+coverage: $(VENV)/.dev
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal --cov --cov-report=term --cov-report=xml
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -58,8 +67,28 @@ injected: $(VENV)/.dev
 reports: $(VENV)/.dev
 	$(BIN)/python benchmarks/reports_survey.py --write docs/reports.md
 
+thresholds: $(VENV)/.dev
+	$(BIN)/python benchmarks/threshold_survey.py --write docs/thresholds.md
+
+causes: $(VENV)/.light
+	$(BIN)/python benchmarks/causes_page.py
+
+pages: $(VENV)/.dev
+	$(BIN)/python examples/refresh_pages.py
+
 examples: $(VENV)/.light
 	$(BIN)/python examples/make_cases.py
+
+$(VENV)/.release: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable ".[release]"
+	@touch $@
+
+dist: $(VENV)/.release
+	rm -rf build dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -1,4 +1,4 @@
-"""Re-enacts public reports of mismatching convolutions and asks `explain` what they are.
+"""Simulates public reports of mismatching convolutions and asks `explain` what they are.
 
 One row per report: where it stands, whether its cause is established there (E) or read from its numbers (G), what was
 simulated, and the answer. Shapes are the report's, or smaller where its own would only take longer. What no case can

@@ -1,4 +1,4 @@
-"""samebits: two convolutions disagree; which is right, does it matter, what causes it, which setting makes them agree.
+"""samebits: two convolutions disagree; which is right, does it matter and what causes it.
 
 Everything public is loaded on first use, so that importing the package costs next to nothing.
 """

@@ -18,6 +18,7 @@ BY_PAIRS = [60.8701057434082, 72.98009490966797, 85.090087890625]
 FUSED = [60.87009811401367, 72.98009490966797, 85.09009552001953]
 
 
+@pytest.mark.needs(*ENGINES)
 @pytest.mark.parametrize("length", [7, 8, 9])
 def test_the_length_report_has_three_answers_none_of_them_wrong(length):
     found = samebits.compare(EXAMPLES / f"length{length}.npz", ENGINES)
@@ -32,6 +33,7 @@ def test_the_length_report_has_three_answers_none_of_them_wrong(length):
     assert all(s.exact_data.differing == 0 for s in found.sides)
 
 
+@pytest.mark.needs("torch", "onnxruntime", "tensorflow", "jax")
 def test_the_overflow_probe_finds_a_wide_accumulator_in_every_engine():
     """Two channels of the largest half and weights of both signs: 0 in a wide accumulator, infinite in a half one."""
     problem = parse_problem_text("conv1d x=1x2x4 w=1x2x1 dtype=float16")

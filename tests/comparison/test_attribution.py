@@ -50,6 +50,7 @@ def test_attribution_can_be_left_out():
     assert all(side.recipe is None for side in found.sides)
 
 
+@pytest.mark.needs("openvino", "onnxruntime")
 def test_openvino_computing_in_bfloat16_is_proved_where_it_does():
     found = compare("conv2d x=1x16x14x14 w=32x16x3x3 padding=1", ["openvino", "onnxruntime"])
     openvino = found.sides[0]
@@ -60,6 +61,7 @@ def test_openvino_computing_in_bfloat16_is_proved_where_it_does():
     assert openvino.replay.matched == 1.0
 
 
+@pytest.mark.needs("torch", "jax")
 def test_the_two_orders_of_seed_1_are_drawn_side_by_side(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     assert main(["compare", "examples/length8.npz", "--on", "torch", "--on", "jax"]) == 0

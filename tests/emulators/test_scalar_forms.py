@@ -134,7 +134,7 @@ def test_winograd_matrices_compute_a_correlation_exactly(tile):
 @pytest.mark.parametrize("accumulator", ["float32", "float16"])
 @pytest.mark.parametrize("tile", [2, 4, 6])
 @pytest.mark.parametrize("text", ["conv2d x=1x3x7x6 w=2x3x3x3 padding=1", "conv1d x=2x3x11 w=2x3x3"])
-def test_winograd_twins_give_the_same_bits(text, tile, accumulator, product):
+def test_both_forms_of_winograd_give_the_same_bits(text, tile, accumulator, product):
     problem = parse_problem_text(text)
     recipe = parse_recipe(f"winograd({tile}) acc={accumulator} product={product}")
     operands = make_normal(problem, 2)
@@ -144,7 +144,7 @@ def test_winograd_twins_give_the_same_bits(text, tile, accumulator, product):
         assert winograd_output(problem, recipe, operands, index, MATRICES[tile]) == result[index], index
 
 
-def test_fourier_twins_give_the_same_bits():
+def test_both_forms_of_fourier_give_the_same_bits():
     problem = parse_problem_text("conv1d x=1x1x21 w=1x1x5")
     operands = make_normal(problem, 4)
     result = compute_fft(problem, parse_recipe("fft"), operands)

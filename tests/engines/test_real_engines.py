@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from needed_engines import each_engine, skip_without_engines
 from samebits.engines.known_engines import ENGINES
 from samebits.errors import EngineUnsupported
 from samebits.problems import parse_problem_text
@@ -30,11 +31,10 @@ TEXTS = [
     "conv2d.grad_input x=2x4x9x11 w=8x2x3x3 padding=1 groups=2",
 ]
 INFERENCE_ONLY = ("onnxruntime", "openvino")
+RUNNERS = [*ENGINES, "torch:mkldnn=off,layout=channels_last", "onnxruntime:conv1d_as=conv2d"]
 
 
-@pytest.fixture(
-    scope="module", params=[*ENGINES, "torch:mkldnn=off,layout=channels_last", "onnxruntime:conv1d_as=conv2d"]
-)
+@pytest.fixture(scope="module", params=each_engine(RUNNERS))
 def runner(request):
     opened = open_runner(request.param)
     yield opened
@@ -79,6 +79,7 @@ def test_an_engine_reports_its_version_device_and_settings(runner):
     ],
 )
 def test_a_setting_asked_for_is_read_back_in_force(text, setting, value):
+    skip_without_engines([text])
     opened = open_runner(text)
     try:
         assert opened.identify().settings[setting] == value
@@ -86,6 +87,7 @@ def test_a_setting_asked_for_is_read_back_in_force(text, setting, value):
         opened.close()
 
 
+@pytest.mark.needs("openvino")
 def test_openvino_says_when_it_computes_in_less_than_float32():
     opened = open_runner("openvino")
     try:

@@ -8,8 +8,8 @@ import pytest
 import samebits
 from samebits.emulators import emulate
 from samebits.errors import LogError
-from samebits.explanation import acceptance
 from samebits.hypotheses import list_layout_hypotheses
+from samebits.judging import thresholds
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
@@ -140,7 +140,7 @@ def test_zeros_only_are_wrong_unless_the_truth_is_zero_too():
     assert explain_one(plain, faint, np.zeros_like(result)).verdict in ("identical", "rounding")
 
 
-def test_layouts_of_large_operands_are_all_assumed():
+def test_layouts_of_large_operands_are_all_listed():
     small, large = (
         [s.says for s in list_layout_hypotheses(parse_problem_text(f"conv2d x={x} w=7x{c}x3x2 dtype=float32"))]
         for x, c in (("3x5x11x13", 5), ("3x50x110x130", 50))
@@ -220,7 +220,7 @@ def test_zeros_only_are_not_called_windows_full_of_padding(text):
 
 
 def test_zeros_of_a_narrow_sum_stay_a_narrow_sum_where_only_a_sample_is_replayed(monkeypatch):
-    monkeypatch.setattr(acceptance, "MOST_REPLAYED_PRODUCTS", 1000)
+    monkeypatch.setattr(thresholds, "MOST_REPLAYED_PRODUCTS", 1000)
     problem = parse_problem_text("conv1d x=1x8192x6 w=4x8192x1 dtype=float16")
     operands = {
         n: (1e-4 + 5e-5 * (np.abs(a.astype(np.float32)) % 1)).astype(np.float16)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from problem_lines import mutated_lines, read_with, refusal_of, try_to_read
 from samebits.languages.hlo import parse_hlo
 
-# The line of shared/seeds/xla_mismatch.log (tensorflow, RTX 3070, cuDNN 8.1.1).
+# The line of examples/xla_mismatch.log (tensorflow, RTX 3070, cuDNN 8.1.1).
 SEED = (
     "%custom-call.20 = (f16[1,5,24,24]{2,1,0,3}, u8[0]{0}) custom-call(f16[3778,1,50,24]{3,2,1,0} %bitcast.237, "
     "f16[3778,1,10,24]{3,2,1,0} %arg45.46), window={size=1x5 stride=1x5}, dim_labels=b01f_01io->b01f, "

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from needed_engines import each_engine
 from samebits import profile
 from samebits.emulators import emulate
 from samebits.errors import ArgumentError, EngineCrashed, SamebitsError
@@ -120,7 +121,7 @@ def test_seed_2_an_accumulator_of_float16_is_told_from_one_of_float32():
 
 
 @pytest.mark.parametrize(
-    "engine", ["torch", "onnxruntime", "tensorflow", "jax", "openvino:INFERENCE_PRECISION_HINT=f32"]
+    "engine", each_engine(["torch", "onnxruntime", "tensorflow", "jax", "openvino:INFERENCE_PRECISION_HINT=f32"])
 )
 def test_real_engines_are_replayed_whole(engine):
     found = profile(engine, LAYER)
@@ -131,6 +132,7 @@ def test_real_engines_are_replayed_whole(engine):
     assert found.invariant_to.repeat
 
 
+@pytest.mark.needs("torch")
 def test_a_case_is_replayed_too():
     problem = parse_problem_text(LAYER)
     found = profile("torch", Case(problem, make_normal(problem, 9), {}))

@@ -1,16 +1,23 @@
 """Importing the package costs next to nothing and loads nobody's library."""
 
+import os
 import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pytest
+
 import samebits
 
 SOURCE = Path(samebits.__file__).parent.parent
 FRAMEWORKS = ("torch", "tensorflow", "jax", "openvino", "onnxruntime")
 COMPILERS = ("numba", "llvmlite")
+
+untraced = pytest.mark.skipif(
+    "COVERAGE_PROCESS_CONFIG" in os.environ, reason="measuring coverage takes time of its own"
+)
 
 
 def run_python(code: str, *flags: str) -> str:
@@ -28,6 +35,7 @@ def test_importing_loads_no_framework_no_compiler_and_no_array_library():
     assert not {*FRAMEWORKS, *COMPILERS, "numpy", "onnx"} & set(loaded)
 
 
+@untraced
 def test_importing_takes_less_than_three_tenths_of_a_second():
     code = "import time; t = time.perf_counter(); import samebits; print(time.perf_counter() - t)"
     assert statistics.median(float(run_python(code)) for _ in range(5)) < 0.3
@@ -47,6 +55,7 @@ def test_reading_all_engine_files_loads_no_framework():
     assert not set(FRAMEWORKS) & set(run_python(code).split())
 
 
+@untraced
 def test_doctor_loads_no_framework_and_takes_less_than_a_second_and_a_half():
     code = "import sys; from samebits.cli import main; main(['doctor', '--json']); print(*sys.modules, file=sys.stderr)"
     times = []

@@ -40,12 +40,14 @@ def run(survey, monkeypatch, capsys, deviations, only, engines):
     return survey.main(), capsys.readouterr().out
 
 
+@pytest.mark.needs("torch")
 def test_a_deviation_that_is_not_known_is_reported(survey, monkeypatch, capsys):
     status, out = run(survey, monkeypatch, capsys, [], "corner/prime-transposed.float16", ["torch"])
     assert status == 1
     assert "NEW torch on corner/prime-transposed.float16: undecided" in out
 
 
+@pytest.mark.needs("torch")
 def test_a_known_deviation_is_no_news(survey, monkeypatch, capsys):
     known = survey.Deviation("torch", ["corner/prime-*"], "undecided", "a reason", "https://example.org")
     status, out = run(survey, monkeypatch, capsys, [known], "corner/prime-transposed.float16", ["torch"])
@@ -53,6 +55,7 @@ def test_a_known_deviation_is_no_news(survey, monkeypatch, capsys):
     assert "NEW" not in out
 
 
+@pytest.mark.needs("torch")
 def test_an_entry_that_matches_nothing_any_more_is_reported(survey, monkeypatch, capsys):
     stale = survey.Deviation("torch", ["corner/one-product"], "wrong", "fixed since", "https://example.org")
     status, out = run(survey, monkeypatch, capsys, [stale], "corner/one-product", ["torch"])

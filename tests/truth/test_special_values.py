@@ -103,6 +103,7 @@ def test_a_bound_beyond_a_format_without_infinity_does_not_bind(then):
     np.testing.assert_array_equal(got.astype(np.float64), expected)
 
 
+@pytest.mark.needs("torch")
 def test_a_program_that_flushes_subnormals_does_not_change_the_truth():
     code = (
         "import torch, numpy as np, samebits\n"

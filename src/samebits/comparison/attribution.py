@@ -38,6 +38,9 @@ def attribute(
     if recipe is None:
         return None
     matched, compared, _ = Replayer(problem, operands, result).score(recipe)
+    if not matched:
+        # A recipe that reproduces nothing is none.
+        return None
     replay = Replay(matched, compared)
     says = f"its recipe reproduces {replay.count:,} of {compared:,} outputs bit for bit"
     mechanism = _name_mechanism(problem, recipe, replay) if replay.is_whole else None

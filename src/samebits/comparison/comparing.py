@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 import numpy as np
 
-from samebits.bounds import bound_errors
 from samebits.comparison.attribution import attribute
 from samebits.comparison.order_difference import explain_difference
 from samebits.comparison.side_running import Ran, run_on_both
-from samebits.contraction.magnitudes import sum_magnitudes
 from samebits.errors import ArgumentError
 from samebits.findings import Comparison, ExactData, Side, Verdict
 from samebits.findings.causes import CauseCode, gravest_cause
 from samebits.formats.same_bits import has_same_bits
 from samebits.judging.comparing_cost import check_memory
-from samebits.judging.measuring import compare_results, estimate_transform_noise, measure_distances
+from samebits.judging.measuring import estimate_transform_noise, measure_distances
+from samebits.judging.references import Reference, list_differences, make_reference, start_document
 from samebits.judging.sides import (
     Attribution,
     Recorded,
-    Reference,
     describe_side,
-    list_few_values,
     measure_result,
 )
 from samebits.judging.verdict_rules import judge_all
 from samebits.languages.subject import read_subject
-from samebits.problems import Problem, format_problem
+from samebits.problems import Problem
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_exact, make_normal, make_uniform
 from samebits.progress import Progress, ignore_progress, rename_progress
 from samebits.registry import TRUTH, open_runner
 from samebits.runner import Runner
-from samebits.truth import Truth, compute_truth
-from samebits.version import VERSION
 from samebits.wording.comparison_sentences import summarize_comparison
 from samebits.wording.place_words import describe_places
 
@@ -79,9 +74,10 @@ def compare(
     with contextlib.ExitStack() as opened:
         runners = [_open(runner, opened, time_limit_s) for runner in on]
         exact_operands = make_exact(problem, seed)
-        exact, _ = _refer(problem, exact_operands, rename_progress(progress, "computing exact integers"), rounds=False)
+        on_integers = rename_progress(progress, "computing exact integers")
+        exact = make_reference(problem, exact_operands, on_integers, rounds=False)
         operands = case.operands if isinstance(case, Case) else MAKERS[data](problem, seed)
-        reference, truth = _refer(problem, operands, progress, rounds=True)
+        reference = make_reference(problem, operands, progress)
         recorded = case.results if isinstance(case, Case) else {}
         ran = [Ran(Recorded(name, result)) for name, result in recorded.items()]
         for i, runner in enumerate(runners):
@@ -93,7 +89,7 @@ def compare(
     described = "given" if isinstance(case, Case) else f"{data}, seed {seed}"
     ran = _name_apart(ran)
     sides = [_judge(reference, exact, r, attribution) for r, attribution in zip(ran, found, strict=True)]
-    return _conclude(reference, truth, ran, sides, described)
+    return _conclude(reference, ran, sides, described)
 
 
 def _open(runner: str | Runner, opened: contextlib.ExitStack, time_limit_s: float) -> Runner:
@@ -118,16 +114,6 @@ def _check_arguments(on: Sequence[str | Runner], data: str, seed: int, time_limi
     for runner in on:
         if not isinstance(runner, (str, Runner)):
             raise ArgumentError(f"{runner!r} is neither an engine's text nor a runner")
-
-
-def _refer(
-    problem: Problem, operands: dict[str, np.ndarray], progress: Progress, *, rounds: bool
-) -> tuple[Reference, Truth]:
-    """What results on these operands are held against. `rounds`: whether the exact results need rounding."""
-    truth = compute_truth(problem, operands, progress=progress)
-    magnitudes = sum_magnitudes(problem, operands, progress=progress)
-    bound = bound_errors(problem, operands, truth.values, magnitudes=magnitudes, rounds_result=rounds)
-    return Reference(problem, truth.values, bound, magnitudes), truth
 
 
 def _some_differ(ran: list[Ran]) -> bool:
@@ -186,26 +172,17 @@ def _judge_exact(exact: Reference, result: np.ndarray) -> tuple[ExactData, bool]
     return found, bool((distances.absolute > rounding).any())
 
 
-def _conclude(reference: Reference, truth: Truth, ran: list[Ran], sides: list[Side], data: str) -> Comparison:
+def _conclude(reference: Reference, ran: list[Ran], sides: list[Side], data: str) -> Comparison:
     problem = reference.problem
-    results = [(r.recorded.name, r.recorded.result) for r in ran if r.recorded.result is not None]
-    differences = [compare_results(problem, a, b) for a, b in itertools.combinations(results, 2)]
+    differences = list_differences(problem, [(r.recorded.name, r.recorded.result) for r in ran])
     verdict = judge_all([s.verdict for s in sides if s.failure is None or s.verdict == "wrong"], differences)
     why = explain_difference(problem, sides, differences)
-    return Comparison(
-        problem=format_problem(problem),
+    return msgspec.structs.replace(
+        start_document(reference, sides, differences, data),
         verdict=verdict,
         cause=_name_common_cause(verdict, sides),
         evidence=[why] if why else [],
         summary=summarize_comparison(verdict, sides),
-        data=data,
-        outputs=reference.truth.size,
-        reduction_length=problem.reduction_length,
-        truth=list_few_values(reference.truth),
-        settled=truth.settled,
-        sides=sides,
-        differences=differences,
-        samebits_version=VERSION,
     )
 
 

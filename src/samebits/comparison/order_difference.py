@@ -11,6 +11,7 @@ from samebits.recipes.recipe_text import parse_recipe
 from samebits.recipes.tree import Chain, Item, canonical_tree, list_terms
 from samebits.wording.order_words import describe_order, ordinal
 from samebits.wording.recipe_words import say_operands
+from samebits.wording.side_names import shorten_names
 
 # Additions are compared one by one up to this many terms.
 _MOST_COMPARED_TERMS = 1024
@@ -18,10 +19,12 @@ _MOST_COMPARED_TERMS = 1024
 
 def explain_difference(problem: Problem, sides: list[Side], differences: list[Difference]) -> Evidence | None:
     """How the first two replayed sides with different bits come to differ, in words; None where it cannot be said."""
+    short = shorten_names(sides)
     recipes = {s.name: parse_recipe(s.recipe) for s in sides if s.recipe and s.replay and s.replay.is_whole}
     for d in differences:
         if d.differing and d.a in recipes and d.b in recipes:
-            return Evidence("structure", f"{d.a} and {d.b} {_say_difference(problem, recipes[d.a], recipes[d.b])}")
+            says = _say_difference(problem, recipes[d.a], recipes[d.b])
+            return Evidence("structure", f"{short[d.a]} and {short[d.b]} {says}")
     return None
 
 

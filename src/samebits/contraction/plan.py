@@ -47,6 +47,7 @@ class Contraction(NamedTuple):
 
     @property
     def reduction_length(self) -> int:
+        """Terms in a whole sum."""
         return self.depth * math.prod(self.terms)
 
 

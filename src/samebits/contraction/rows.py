@@ -9,7 +9,7 @@ from samebits.contraction.compiled_cache import compiled
 from samebits.contraction.microkernel import LANES, prefetch
 
 
-def load(array, index, table):
+def load(array: np.ndarray, index: int, table: np.ndarray) -> float:
     """array[index] as float64; narrow formats travel as codes and are looked up in their table of values."""
     value = array[index]
     return float(table[value] if array.dtype.kind == "u" else value)

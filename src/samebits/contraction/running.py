@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import queue
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
@@ -66,7 +67,13 @@ def run_tiles(
 def find_pool(threads: int) -> ThreadPoolExecutor:
     """The pool of that many threads, kept from call to call: starting threads takes as long as a small layer."""
     if threads not in _pools:
-        _pools[threads] = ThreadPoolExecutor(threads, "samebits", _reset_float_environment)
+        pool = ThreadPoolExecutor(threads, "samebits", _reset_float_environment)
+        # An interrupt between a worker's start and its registration leaves a thread that nobody ever ends, and so a
+        # program that never ends. Interrupts reach the main thread only; a worker that is registered ends all others.
+        starter = threading.Thread(target=pool.submit, args=(int,))
+        starter.start()
+        starter.join()
+        _pools[threads] = pool
     return _pools[threads]
 
 

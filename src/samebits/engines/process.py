@@ -62,6 +62,7 @@ class WorkerRunner:
 
     @property
     def process_id(self) -> int:
+        """The worker's process number."""
         return self._process.pid
 
     def identify(self) -> Identity:

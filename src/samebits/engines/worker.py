@@ -35,6 +35,7 @@ _SIGNS_OF_UNSUPPORTED = (
 
 
 def main() -> int:
+    """Loads an engine and answers messages until standard input ends."""
     requests, replies = _take_streams(int(sys.argv[1]))
     _die_with_parent()
     engine: Engine | None = None

@@ -16,19 +16,18 @@ from samebits.formats.format import find_format
 from samebits.formats.same_bits import mark_differing_bits
 from samebits.hypotheses import Hypothesis, Observation, Sample, list_operand_recipes, list_order_hypotheses
 from samebits.hypotheses.observation import Floats
+from samebits.judging import thresholds
 from samebits.judging.measuring import measure_absolute
 from samebits.judging.verdict_rules import Mechanism
 from samebits.recipes.recipe import Recipe
 from samebits.wording.explanation_sentences import say_consistent, say_replayed
 
-# Beyond so many products a recipe is replayed on a sample of outputs.
-MOST_REPLAYED_PRODUCTS = 3e9
 TINY_ROWS, TINY_POSITIONS = 4, 24
 
 
 def is_sampled(observation: Observation) -> bool:
     """Whether the problem is too large to hold a hypothesis against every output."""
-    return not observation.is_small(MOST_REPLAYED_PRODUCTS)
+    return not observation.is_small(thresholds.MOST_REPLAYED_PRODUCTS)
 
 
 def accept(observation: Observation, hypothesis: Hypothesis, ties: list[Hypothesis]) -> Mechanism | None:

@@ -44,8 +44,6 @@ from samebits.judging import thresholds
 from samebits.judging.verdict_rules import Mechanism
 from samebits.progress import Progress
 
-# So many of the closest are held against every output.
-_MOST_CHECKED = 8
 # Progress is reported after so many.
 _EVERY = 8
 
@@ -110,7 +108,7 @@ class HypothesisSearch:
         sample = observation.choose_sample()
         share = thresholds.EXPLAINS_WITHIN if within else thresholds.EXPLAINS
         ranked = self._rank(hypotheses, sample, share * measure_nearness_of_truth(observation, sample))
-        for hypothesis, distance in ranked[:_MOST_CHECKED]:
+        for hypothesis, distance in ranked[: int(thresholds.MOST_CHECKED)]:
             alike = [h for h, d in ranked if distance <= d <= distance * (1 + thresholds.TIE) and h is not hypothesis]
             found = accept(observation, hypothesis, alike)
             if found:
@@ -154,7 +152,9 @@ class HypothesisSearch:
             distance = measure_nearness(observation, tiny, predicted)
             if distance < thresholds.EXPLAINS * declared:
                 close.append((distance, hypothesis))
-        return self._choose_closest([h for _, h in sorted(close, key=lambda pair: pair[0])[:_MOST_CHECKED]])
+        return self._choose_closest(
+            [h for _, h in sorted(close, key=lambda pair: pair[0])[: int(thresholds.MOST_CHECKED)]]
+        )
 
     def _choose_closest(self, hypotheses: list[Hypothesis]) -> Mechanism | None:
         """The recipe that comes closest on more outputs, none having reproduced the bits: inferred, no more.

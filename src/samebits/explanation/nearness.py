@@ -14,12 +14,11 @@ from samebits.formats.format import find_format
 from samebits.formats.same_bits import mark_differing_bits
 from samebits.hypotheses import Observation, Sample, list_order_hypotheses
 from samebits.hypotheses.observation import Floats
+from samebits.judging import thresholds
 from samebits.judging.measuring import measure_absolute
 
 # Recipes are compared with the plain sum on so many rows and positions.
 PLAIN_ROWS, PLAIN_POSITIONS = 8, 64
-# Outputs with hardly any magnitude count as if they had this share of the usual one.
-_SMALLEST_SHARE = 256
 
 
 def measure_nearness(observation: Observation, sample: Sample, predicted: Floats) -> float:
@@ -28,14 +27,19 @@ def measure_nearness(observation: Observation, sample: Sample, predicted: Floats
     At most 1: where a prediction is not finite, or far off, an output counts as one whole magnitude.
     """
     given = sample.pick(observation.result).astype(np.float64)
-    scale = sample.pick(observation.magnitudes)
-    usual = float(np.mean(scale[np.isfinite(scale)])) if np.isfinite(scale).any() else 1.0
-    scale = np.maximum(scale, usual / _SMALLEST_SHARE or 1e-300)
+    scale = _pick_scale(observation, sample)
     with np.errstate(all="ignore"):
         away = np.abs(given - predicted) / scale
     away[(given == predicted) | (np.isnan(given) & np.isnan(predicted))] = 0.0
     away = np.minimum(np.nan_to_num(away, nan=1.0, posinf=1.0), 1.0)
     return float(np.sqrt(np.mean(away**2)))
+
+
+def _pick_scale(observation: Observation, sample: Sample) -> Floats:
+    """The sums of magnitudes of a sample; where there is hardly any, a small share of the usual one."""
+    scale = sample.pick(observation.magnitudes)
+    usual = float(np.mean(scale[np.isfinite(scale)])) if np.isfinite(scale).any() else 1.0
+    return np.maximum(scale, usual * thresholds.SMALLEST_SHARE or 1e-300)
 
 
 def measure_nearness_of_truth(observation: Observation, sample: Sample) -> float:
@@ -77,8 +81,8 @@ def is_as_close_as_a_plain_sum(
     plain = next(list_order_hypotheses(observation.problem)).predict(observation, few)
     if plain is None:
         return False
-    truth, scale = few.pick(observation.truth).astype(np.float64), few.pick(observation.magnitudes)
-    counts = np.isfinite(truth) & np.isfinite(plain) & (scale > 0)
+    truth, scale = few.pick(observation.truth).astype(np.float64), _pick_scale(observation, few)
+    counts = np.isfinite(truth) & np.isfinite(plain) & np.isfinite(scale)
     if left_out is not None:
         counts &= ~few.pick(left_out)
     away = few.pick(observation.distances.absolute)[counts] / scale[counts]

@@ -108,7 +108,8 @@ def _explain_nonfinite(odd: _Odd) -> Mechanism | None:
         return None
     observation = odd.observation
     reached = observation.magnitudes[odd.marked]
-    if (reached >= float(accumulator_format(observation.problem).largest) / 2).all():
+    largest = float(accumulator_format(observation.problem).largest)
+    if (reached >= thresholds.OVERFLOW_SHARE * largest).all():
         says = "adds in an order whose partial sums leave the range of the declared formats"
         return _found(
             "rounding", CauseCode.OVERFLOW, says, f"NaN or infinite: {odd.counted}; another order may be finite"

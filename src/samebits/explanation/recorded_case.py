@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 
 import msgspec
 import numpy as np
 
-from samebits.bounds import bound_errors
-from samebits.contraction.magnitudes import sum_magnitudes
 from samebits.errors import CaseFileError
 from samebits.explanation.mechanism_finding import Found, find_mechanism
 from samebits.findings import Comparison, Evidence, Side
@@ -20,18 +17,15 @@ from samebits.formats.same_bits import has_same_bits
 from samebits.hypotheses import Observation
 from samebits.judging import thresholds
 from samebits.judging.comparing_cost import check_memory
-from samebits.judging.measuring import compare_results
-from samebits.judging.sides import Attribution, Recorded, Reference, describe_side, list_few_values, measure_result
+from samebits.judging.references import Reference, list_differences, make_reference, start_document
+from samebits.judging.sides import Attribution, Recorded, describe_side, measure_result
 from samebits.judging.verdict_rules import Measured, judge_all
-from samebits.problems import Problem, format_problem
 from samebits.problems.case_file import Case
 from samebits.progress import Progress, ignore_progress, prefix_progress
-from samebits.truth import Truth, compute_truth
-from samebits.version import VERSION
 from samebits.wording.explanation_sentences import (
     say_alternatives,
     say_excluded,
-    say_levels,
+    say_others,
     say_what_to_do,
     summarize_explained,
 )
@@ -54,10 +48,7 @@ def explain_case(case: Case, *, progress: Progress = ignore_progress) -> Compari
         )
     problem, operands = case.problem, case.operands
     check_memory(problem, len(case.results) + 2)
-    truth = compute_truth(problem, operands, progress=progress)
-    magnitudes = sum_magnitudes(problem, operands, progress=progress)
-    bound = bound_errors(problem, operands, truth.values, magnitudes=magnitudes)
-    reference = Reference(problem, truth.values, bound, magnitudes)
+    reference = make_reference(problem, operands, progress)
     sides: list[Side] = []
     for name, result in case.results.items():
         known = zip(sides, case.results.values(), strict=False)
@@ -65,9 +56,9 @@ def explain_case(case: Case, *, progress: Progress = ignore_progress) -> Compari
         if equal is not None:
             sides.append(msgspec.structs.replace(equal, name=name))
             continue
-        observation = Observation(problem, operands, result, truth.values, bound, magnitudes)
+        observation = Observation(problem, operands, result, reference.truth, reference.bound, reference.magnitudes)
         sides.append(_explain_side(reference, observation, name, progress))
-    return _conclude(problem, truth, list(case.results.items()), sides)
+    return _conclude(reference, list(case.results.items()), sides)
 
 
 def _explain_side(reference: Reference, observation: Observation, name: str, progress: Progress) -> Side:
@@ -87,8 +78,9 @@ def _finish(side: Side, observation: Observation, measured: Measured, found: Fou
     """The side with what is said of its evidence levels, and of what else was tried."""
     mechanism, evidence = found.mechanism, list(side.evidence)
     cause, level = side.cause, side.cause_certainty
-    if mechanism is not None and side.certainty is not None:
-        evidence.append(_say_levels(side, found))
+    if mechanism is not None:
+        others = say_others(level, mechanism.tried, mechanism.alternatives)
+        evidence += [Evidence("statistic", others)] if others else []
         if mechanism.alternatives:
             evidence.append(Evidence("statistic", say_alternatives(mechanism.alternatives)))
     elif side.verdict == "rounding":
@@ -97,18 +89,10 @@ def _finish(side: Side, observation: Observation, measured: Measured, found: Fou
     elif measured.differs_in_bits:
         evidence.append(Evidence("statistic", say_excluded(found.tried)))
         if side.verdict == "undecided":
-            evidence.append(Evidence("statistic", say_what_to_do(observation.problem)))
+            evidence.append(Evidence("statistic", say_what_to_do()))
     if side.verdict == "rounding" and cause == CauseCode.SUMMATION_ORDER and _cancels(observation):
         cause = CauseCode.ILL_CONDITIONED
     return msgspec.structs.replace(side, cause=cause, cause_certainty=level, evidence=evidence)
-
-
-def _say_levels(side: Side, found: Found) -> Evidence:
-    mechanism = found.mechanism
-    assert mechanism is not None
-    assert side.certainty is not None
-    kind = "replay" if side.cause_certainty == "bits" else "statistic"
-    return Evidence(kind, say_levels(side.certainty, side.cause_certainty, mechanism.tried, mechanism.alternatives))
 
 
 def _cancels(observation: Observation) -> bool:
@@ -125,8 +109,8 @@ def _are_runs_of_one(sides: list[Side]) -> bool:
     return len(sides) > 1 and len({_NUMBERING.sub("", s.name).strip() for s in sides}) == 1
 
 
-def _conclude(problem: Problem, truth: Truth, results: list[tuple[str, np.ndarray]], sides: list[Side]) -> Comparison:
-    differences = [compare_results(problem, a, b) for a, b in itertools.combinations(results, 2)]
+def _conclude(reference: Reference, results: list[tuple[str, np.ndarray]], sides: list[Side]) -> Comparison:
+    differences = list_differences(reference.problem, results)
     verdict = judge_all([s.verdict for s in sides], differences)
     deviating = [s for s in sides if s.verdict == verdict] or sides
     cause = deviating[0].cause if verdict != "identical" else None
@@ -134,19 +118,11 @@ def _conclude(problem: Problem, truth: Truth, results: list[tuple[str, np.ndarra
     if verdict == "rounding" and _are_runs_of_one(sides) and any(d.differing for d in differences):
         cause = CauseCode.NONDETERMINISM
         evidence.append(Evidence("statistic", "the same engine differs from itself on the same operands, run to run"))
-    return Comparison(
-        problem=format_problem(problem),
+    return msgspec.structs.replace(
+        start_document(reference, sides, differences, "recorded"),
         verdict=verdict,
         cause=cause,
         evidence=evidence,
         summary=summarize_explained(verdict, sides),
-        data="recorded",
-        outputs=truth.values.size,
-        reduction_length=problem.reduction_length,
-        truth=list_few_values(truth.values),
-        settled=truth.settled,
-        sides=sides,
-        differences=differences,
         fixes=advise([cause] if cause else []),
-        samebits_version=VERSION,
     )

@@ -13,6 +13,7 @@ _GRAVITY: tuple[Verdict, ...] = ("identical", "rounding", "downgrade", "undecide
 
 
 def is_agreement(verdict: Verdict) -> bool:
+    """Whether a verdict is one of results that need not differ less: `identical` or `rounding`."""
     return verdict in AGREEING
 
 

@@ -31,6 +31,7 @@ class Format:
 
     @property
     def exponent_bias(self) -> int:
+        """What is subtracted from a stored exponent."""
         return 2 ** (self.exponent_bits - 1) - 1
 
     @property
@@ -69,10 +70,12 @@ class Format:
 
     @property
     def largest(self) -> Fraction:
+        """The largest finite number."""
         return self.value_of_code(self.largest_code)
 
     @property
     def smallest_subnormal(self) -> Fraction:
+        """The smallest number above zero."""
         return Fraction(2) ** self.smallest_quantum_exponent
 
     def value_of_code(self, code: int) -> Fraction:

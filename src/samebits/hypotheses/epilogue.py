@@ -10,9 +10,8 @@ from samebits.findings.causes import CauseCode
 from samebits.formats.format import find_format
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample
+from samebits.judging import thresholds
 from samebits.problems import Problem
-
-_FEWEST_PER_CHANNEL = 8
 
 
 def list_epilogue_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
@@ -107,7 +106,7 @@ def _fit_channels(observation: Observation, sample: Sample) -> Floats | None:
         usable = np.isfinite(given[r]) & np.isfinite(sums[r])
         if observation.problem.then is not None:
             usable &= (given[r] > observation.problem.then.low) & (given[r] < observation.problem.then.high)
-        if usable.sum() < _FEWEST_PER_CHANNEL:
+        if usable.sum() < thresholds.FEWEST_PER_CHANNEL:
             return None
         # Columns of one size, or the solver would drop the smaller.
         size = float(np.abs(sums[r][usable]).max()) or 1.0

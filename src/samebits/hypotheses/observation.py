@@ -75,6 +75,7 @@ class Observation:
 
     @property
     def terms(self) -> Terms:
+        """The terms of the problem's sums."""
         return find_terms(self.problem)
 
     @functools.cached_property

@@ -28,6 +28,7 @@ class Distances:
 
     @property
     def within_bound(self) -> bool:
+        """Whether no output is beyond its bound."""
         return bool((self.over_bound <= 1.0).all())
 
     def mark_beyond(self, bound: Floats) -> npt.NDArray[np.bool_]:

@@ -10,31 +10,17 @@ from samebits.bounds import bound_narrowest_errors
 from samebits.findings import Evidence, ExactData, Failure, Replay, Side
 from samebits.formats.same_bits import has_same_bits
 from samebits.judging.measuring import (
-    Floats,
     estimate_transform_noise,
     find_worst,
     measure_distances,
     summarize_error,
 )
+from samebits.judging.references import Reference, list_few_values
 from samebits.judging.verdict_rules import Measured, Mechanism, judge_side
-from samebits.problems import Problem
 from samebits.recipes.recipe import Recipe
 from samebits.recipes.recipe_text import format_recipe
 from samebits.runner import Identity
 from samebits.wording.place_words import describe_places
-
-# Results of up to this many outputs are shown value by value.
-FEW_OUTPUTS = 16
-
-
-@dataclass(frozen=True)
-class Reference:
-    """What every result of a problem is held against: the truth, its error bound, and the sums of magnitudes."""
-
-    problem: Problem
-    truth: np.ndarray
-    bound: Floats
-    magnitudes: Floats
 
 
 @dataclass(frozen=True)
@@ -107,10 +93,3 @@ def describe_side(
             *(Evidence("setting", note) for note in notes),
         ],
     )
-
-
-def list_few_values(values: np.ndarray | None) -> list[float | None] | None:
-    """All values of a small result, for showing one by one; None of a large one."""
-    if values is None or values.size > FEW_OUTPUTS:
-        return None
-    return [float(v) for v in values.ravel()]

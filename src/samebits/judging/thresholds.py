@@ -25,6 +25,14 @@ EXPLAINS = 0.5
 EXPLAINS_WITHIN = 0.2
 # Distances that differ by less than this share are ties.
 TIE = 1e-9
+# Outputs with hardly any magnitude count as if they had this share of the usual one.
+SMALLEST_SHARE = 2.0**-8
+# So many of the closest hypotheses are held against every output.
+MOST_CHECKED = 8.0
+# Beyond so many products a recipe is replayed on a sample of outputs, and its cause is inferred.
+MOST_REPLAYED_PRODUCTS = 3e9
+# Sums of magnitudes beyond this share of the largest number may overflow on the way.
+OVERFLOW_SHARE = 0.5
 # Fewer outputs that differ from the truth than this can be fitted by chance.
 FEWEST_TELLING = 20.0
 # Bits that a recipe must get right that the truth does not.
@@ -66,6 +74,13 @@ TABLE: tuple[Threshold, ...] = (
               " gives distances up to the bound; a fifth leaves a twenty-fifth of the squared error"),
     Threshold("TIE", TIE, "which of equal hypotheses is named", "rounding of the distance itself, 2^-53 times a sample of"
               " up to 2^22 outputs"),
+    Threshold("SMALLEST_SHARE", SMALLEST_SHARE, "cause", "outputs whose terms are nearly all zero would otherwise decide alone"
+              " which prediction is closest"),
+    Threshold("MOST_CHECKED", MOST_CHECKED, "cause", "only time: the right hypothesis was always the first or second"),
+    Threshold("MOST_REPLAYED_PRODUCTS", MOST_REPLAYED_PRODUCTS, "evidence level, wrong or downgrade", "only time: a second"
+              " a recipe; of larger problems a sample is replayed, and what a sample shows is inferred"),
+    Threshold("OVERFLOW_SHARE", OVERFLOW_SHARE, "rounding or overflow", "a sum may double on the way: partial sums are at"
+              " most the sum of magnitudes, rounded up"),
     Threshold("FEWEST_TELLING", FEWEST_TELLING, "rounding or downgrade", "2^-20: the chance that the error of every output"
               " has the sign that a hypothesis predicts"),
     Threshold("FEWEST_BITS", FEWEST_BITS, "rounding or downgrade", "a thousand hypotheses, each right by luck with 2^-30:"

@@ -54,9 +54,11 @@ class Window:
 
     @property
     def pads(self) -> tuple[tuple[int, int], ...]:
+        """Begin and end padding of every axis."""
         return tuple(zip(self.low, self.high, strict=True))
 
     def reach(self, axis: int) -> int:
+        """How many inputs a window spans along every axis."""
         return (self.size[axis] - 1) * self.rhs_dilate[axis] + 1
 
     def count_positions(self, axis: int, size: int) -> int:
@@ -87,9 +89,11 @@ class Convolution:
     then: Epilogue | None = None
 
     def refuse(self, says: str) -> NoReturn:
+        """Raises ProblemTextError for what a problem cannot say."""
         raise ProblemTextError(says, self.text)
 
     def kind(self, name: str) -> Kind:
+        """The problem's kind without its direction."""
         return as_kind(f"{name}{len(self.window.size)}d")
 
 

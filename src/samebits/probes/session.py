@@ -34,10 +34,12 @@ class ProbeSession:
 
     @property
     def terms(self) -> Terms:
+        """The terms of the problem's sums."""
         return find_terms(self.problem)
 
     @property
     def dtype(self) -> np.dtype:
+        """The operands' NumPy dtype."""
         return numpy_dtype(self.problem.dtype)
 
     def make_operands(self, source: float = 1.0) -> dict[str, np.ndarray]:

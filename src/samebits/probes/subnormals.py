@@ -21,6 +21,7 @@ class Subnormals:
 
     @property
     def says(self) -> str:
+        """What becomes of subnormal numbers, in words."""
         lost = [n for n, kept in (("operands", self.rows and self.source), ("results", self.results)) if kept is False]
         if not lost:
             return "kept"

@@ -33,6 +33,7 @@ class Subtree:
 
     @property
     def pivot(self) -> int:
+        """The member that all others are asked against."""
         return int(self.members[0])
 
     def is_complete(self) -> bool:

@@ -107,14 +107,17 @@ class Problem:
 
     @property
     def is_transposed(self) -> bool:
+        """Whether the kind is a transposed convolution."""
         return self.kind.startswith("conv_transpose")
 
     @property
     def c_in(self) -> int:
+        """Input channels."""
         return self.x[1]
 
     @property
     def c_out(self) -> int:
+        """Output channels."""
         return self.w[1] * self.groups if self.is_transposed else self.w[0]
 
     @property

@@ -48,6 +48,7 @@ class Terms:
 
     @property
     def volume(self) -> int:
+        """Terms per channel (or batch item): the product of the spans."""
         return math.prod(self.spans)
 
     @property
@@ -69,6 +70,7 @@ class Terms:
 
     @property
     def axis_sizes(self) -> tuple[int, ...]:
+        """The sizes of the axes that terms are numbered along, slowest first."""
         return (self.depth, *self.spans)
 
     def view_rows(self, array: np.ndarray) -> np.ndarray:

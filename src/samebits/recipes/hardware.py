@@ -33,6 +33,7 @@ class MatrixUnit:
 
     @cached_property
     def recipe(self) -> Recipe:
+        """The unit's arithmetic as a recipe."""
         return parse_recipe(self.text)
 
 

@@ -15,13 +15,11 @@ from samebits.problems.problem_text import parse_problem_text
 from samebits.recipes import format_order, parse_recipe
 from samebits.reports.error_words import format_max_error, format_share, format_value, format_values
 from samebits.reports.order_drawing import draw_order
-from samebits.reports.page_layout import INDENT, VERDICT_STYLES, Page, Remark, indent, make_answer, make_table
+from samebits.reports.page_layout import INDENT, VERDICT_STYLES, Page, Remark, fits, indent, make_answer, make_table
+from samebits.wording.side_names import EMULATE, shorten_names
 
 _MOST_DRAWN = 3
-# On narrower terminals the table leaves out what stands elsewhere too.
-_WIDE = 84
 _COLUMN_GAP = 3
-_EMULATE = "emulate"
 _SETTLED_WORDS = {
     "rounding_test": "by one float64 sum",
     "exactness": "because the sum is exact",
@@ -41,7 +39,7 @@ def show_comparison(found: Comparison, console: Console | None = None) -> None:
         Text(f"{outputs}, {found.reduction_length:,} products each; operands: {found.data}", style="dim"),
     )
     page.add(make_answer(found.verdict, VERDICT_STYLES[found.verdict], found.summary))
-    page.add(indent(_make_sides_table(found, console.width)))
+    page.add(_show_sides(found, console.width))
     if found.truth is not None:
         page.add([Remark("the truth", format_values(found.truth)), *_list_values(found)])
     for drawn in _draw_orders(found, console.width):
@@ -50,21 +48,27 @@ def show_comparison(found: Comparison, console: Console | None = None) -> None:
     page.print_to(console)
 
 
-def _make_sides_table(found: Comparison, width: int) -> Table:
-    shows_exact = width >= _WIDE or any(s.exact_data and s.exact_data.differing for s in found.sides)
-    shows_replay = width >= _WIDE and any(s.replay for s in found.sides)
-    headings = ["engine", "verdict", "max error", "error / bound"]
-    headings += ["exact data"] if shows_exact else []
-    headings += ["replayed"] if shows_replay else []
-    table, short = make_table(*headings), _shorten_names(found)
-    for side in found.sides:
-        verdict = Text("-") if side.failure else Text(side.verdict, style=VERDICT_STYLES[side.verdict])
-        max_error, share, exact = _format_numbers(side)
-        cells: list[Text | str] = [Text(_format_name(side, short[side.name])), verdict, max_error, share]
-        cells += [exact] if shows_exact else []
-        cells += [_format_replay(side)] if shows_replay else []
-        table.add_row(*cells)
-    return table
+def _show_sides(found: Comparison, width: int) -> Padding | list[Remark]:
+    """Verdict, errors and behaviour on exact data of every side: a table where it fits, else a line for each."""
+    replayed, short = any(s.replay for s in found.sides), shorten_names(found.sides)
+    headings = ("engine", "verdict", "max error", "error / bound", "exact data", *(("replayed",) if replayed else ()))
+    for shown in (headings, headings[:-1]) if replayed else (headings,):
+        table = make_table(*shown)
+        for side in found.sides:
+            verdict = Text("-") if side.failure else Text(side.verdict, style=VERDICT_STYLES[side.verdict])
+            cells = (*_format_numbers(side), _format_replay(side))
+            table.add_row(Text(_format_name(side, short[side.name])), verdict, *cells[: len(shown) - 2])
+        if fits(table, width):
+            return indent(table)
+    return [Remark(short[side.name], _say_side(side)) for side in found.sides]
+
+
+def _say_side(side: Side) -> str:
+    if side.failure:
+        return side.failure.kind
+    max_error, share, exact = _format_numbers(side)
+    said = f"{side.verdict}, max error {max_error}, {share} of its bound"
+    return f"{said}, exact data {exact}" if exact else said
 
 
 def _format_replay(side: Side) -> str:
@@ -76,25 +80,10 @@ def _format_name(side: Side, short: str) -> str:
     if not side.engine:
         return f"{side.name} (recorded)"
     name, _, settings = side.name.partition(":")
-    if name == _EMULATE:
+    if name == EMULATE:
         return short
     version = f" {side.version}" if side.version and name != "truth" else ""
     return "\n".join([f"{name}{version}", *(f"  {part}" for part in settings.split(",") if part)])
-
-
-def _shorten_names(found: Comparison) -> dict[str, str]:
-    """What each side is called beside its name: the engine alone where no other side has the same; emulators numbered.
-
-    A recipe is too long for a label; it stands in full among the remarks.
-    """
-    bases = [s.name.partition(":")[0] for s in found.sides]
-    names: dict[str, str] = {}
-    for number, (side, base) in enumerate(zip(found.sides, bases, strict=True)):
-        if side.engine and bases.count(base) == 1:
-            names[side.name] = base
-        else:
-            names[side.name] = f"{base} {bases[: number + 1].count(base)}" if base == _EMULATE else side.name
-    return names
 
 
 def _format_numbers(side: Side) -> tuple[str, str, str]:
@@ -111,13 +100,13 @@ def _format_numbers(side: Side) -> tuple[str, str, str]:
 
 
 def _list_values(found: Comparison) -> Iterator[Remark]:
-    names = _shorten_names(found)
+    names = shorten_names(found.sides)
     return (Remark(names[side.name], format_values(side.values)) for side in found.sides if side.values)
 
 
 def _draw_orders(found: Comparison, width: int) -> Iterator[list[Remark] | Padding]:
     """The orders in which sides add: beside each other if there is room, else below each other."""
-    problem, short = parse_problem_text(found.problem), _shorten_names(found)
+    problem, short = parse_problem_text(found.problem), shorten_names(found.sides)
     names: dict[str, list[str]] = {}
     for side in found.sides:
         if side.recipe and side.replay and side.replay.is_whole:
@@ -140,7 +129,7 @@ def _draw_recipe(problem: Problem, recipe: str) -> list[str]:
     if parsed.algorithm is not None:
         return [recipe]
     products = "fused" if parsed.product == "fused" else "rounded first"
-    lines = [f"adds up, products {products}:", *draw_order(problem, format_order(parsed.orders[0]))]
+    lines = [f"products {products}:", *draw_order(problem, format_order(parsed.orders[0]))]
     return [*lines, f"and {len(parsed.orders) - 1} more orders"] if len(parsed.orders) > 1 else lines
 
 
@@ -150,11 +139,12 @@ def _list_remarks(found: Comparison) -> Iterator[Remark]:
     for evidence in found.evidence:
         yield Remark("why", (f"cause {found.cause}: " if found.cause else "") + evidence.says)
     yield from _say_recipes(found)
+    short = shorten_names(found.sides)
     for side in found.sides:
-        yield from _say_trouble(side)
+        yield from _say_trouble(side, short[side.name])
     worst = _find_worst_side(found)
     if worst:
-        yield Remark("worst", _say_worst(worst))
+        yield Remark("worst", _say_worst(worst, short[worst.name]))
     for side in found.sides:
         yield from _say_settings(side)
     settled = [f"{count:,} {_SETTLED_WORDS[way]}" for way, count in found.settled.items() if count]
@@ -164,27 +154,28 @@ def _list_remarks(found: Comparison) -> Iterator[Remark]:
 
 def _say_recipes(found: Comparison) -> Iterator[Remark]:
     """The recipes that were asked for, and those that were found."""
-    short = _shorten_names(found)
+    short = shorten_names(found.sides)
     for side in found.sides:
-        if side.name.startswith(f"{_EMULATE}:"):
+        if side.name.startswith(f"{EMULATE}:"):
             yield Remark("emulated", f"{short[side.name]}: {side.name.partition(':')[2]}", verbatim=True)
     for side in found.sides:
         if side.recipe and side.replay:
-            yield Remark("recipe of", f"{short[side.name]} ({_format_replay(side)}): {side.recipe}", verbatim=True)
+            label = "recipe of" if side.replay.is_whole else "partly by"
+            yield Remark(label, f"{short[side.name]} ({_format_replay(side)}): {side.recipe}", verbatim=True)
 
 
-def _say_trouble(side: Side) -> Iterator[Remark]:
+def _say_trouble(side: Side, name: str) -> Iterator[Remark]:
     """A failure, and the evidence for what is wrong or open."""
     if side.failure:
-        yield Remark(side.failure.kind, f"{side.name}: {side.failure.says}")
+        yield Remark(side.failure.kind, f"{name}: {side.failure.says}")
     if side.verdict in ("wrong", "undecided"):
         says = (e.says for e in side.evidence if e.kind in ("structure", "statistic"))
-        yield from (Remark("why", f"{side.name}: {said}") for said in says)
+        yield from (Remark("why", f"{name}: {said}") for said in says)
 
 
 def _say_settings(side: Side) -> Iterator[Remark]:
     name = side.name.partition(":")[0]
-    if side.settings and name != _EMULATE:
+    if side.settings and name != EMULATE:
         listed = ", ".join(f"{key}={value}" for key, value in side.settings.items())
         yield Remark("settings", f"{name}: {listed}")
     yield from (Remark("note", e.says) for e in side.evidence if e.kind == "setting")
@@ -200,7 +191,7 @@ def _say_groups(found: Comparison) -> Iterator[Remark]:
             home.append(side.name)
         else:
             groups.append([side.name])
-    equal, short = [g for g in groups if len(g) > 1], _shorten_names(found)
+    equal, short = [g for g in groups if len(g) > 1], shorten_names(found.sides)
     yield from (Remark("same bits", " = ".join(short[name] for name in group)) for group in equal)
     if len(groups) > 1 and not equal:
         yield Remark("same bits", "no two of them")
@@ -214,12 +205,12 @@ def _find_worst_side(found: Comparison) -> Side | None:
     return max((s for s in found.sides if s.worst and s.error), key=share, default=None)
 
 
-def _say_worst(side: Side) -> str:
+def _say_worst(side: Side, name: str) -> str:
     worst = side.worst
     assert worst is not None
     windows = "; ".join(f"{name}[{', '.join(f'{a}:{b}' for a, b in ranges)}]" for name, ranges in worst.window.items())
     value, truth = format_value(worst.value), format_value(worst.truth)
-    return f"{side.name} at {worst.index}: {value} where the truth is {truth}; it reads {windows}"
+    return f"{name} at {worst.index}: {value} where the truth is {truth}; it reads {windows}"
 
 
 def _say_next(found: Comparison) -> Remark:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Console
-from rich.table import Table
+from rich.padding import Padding
 from rich.text import Text
 
-from samebits.findings import CERTAINTY_SAYS, Certainty, Comparison, Side, is_agreement
+from samebits.findings import Certainty, Comparison, Side, is_agreement
 from samebits.reports.error_words import format_max_error, format_share, format_value, format_values
-from samebits.reports.page_layout import VERDICT_STYLES, Page, Remark, indent, make_answer
+from samebits.reports.page_layout import VERDICT_STYLES, Page, Remark, fits, indent, make_answer, make_table
 
 _MOST_FIXES = 4
-# Below this the evidence levels stand with the evidence and not in the table.
-_NARROW = 76
+# Evidence levels: replayed, proved by an error bound, inferred, open.
+_LEVEL_WORDS: dict[Certainty, str] = {"bits": "bits", "bounds": "bounds", "statistics": "inferred", "open": "open"}
 
 
 def show_explanation(found: Comparison, console: Console | None = None) -> None:
@@ -35,35 +35,33 @@ def _add_one(page: Page, found: Comparison, width: int) -> None:
     else:
         page.add(title)
     page.add(make_answer(found.verdict, VERDICT_STYLES[found.verdict], found.summary))
-    page.add(indent(_make_sides_table(found, wide=width >= _NARROW)))
+    page.add(_show_sides(found, width))
     page.add(list(_list_remarks(found)))
 
 
-def _make_sides_table(found: Comparison, *, wide: bool) -> Table:
+def _show_sides(found: Comparison, width: int) -> Padding | list[Remark]:
+    """Verdict, cause and errors of every side: a table where it fits, else a line for each."""
     judged = any(s.error for s in found.sides)
-    headings = ["side", "verdict", "cause"]
-    headings += ["max error", "error / bound"] if judged else []
-    headings += ["evidence level"] if wide else []
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
+    table = make_table("side", "verdict (level)", "cause (level)", *(("max error", "error / bound") if judged else ()))
     for side in found.sides:
-        cells = [Text(side.name), Text(side.verdict, style=VERDICT_STYLES[side.verdict]), side.cause or "-"]
-        cells += [format_max_error(side), format_share(side.error)] if judged else []
-        cells += [_say_level(side)] if wide else []
-        table.add_row(*cells)
-    return table
+        verdict = Text(side.verdict, style=VERDICT_STYLES[side.verdict])
+        verdict.append(f" ({_LEVEL_WORDS[side.certainty or 'open']})", style="not bold default")
+        errors = (format_max_error(side), format_share(side.error)) if judged else ()
+        table.add_row(Text(side.name), verdict, _say_cause(side), *errors)
+    if fits(table, width):
+        return indent(table)
+    return [Remark(side.name, _say_side(side)) for side in found.sides]
 
 
-def _say_level(side: Side) -> str:
-    """How the verdict is known; and how the cause is, where that is another matter."""
+def _say_side(side: Side) -> str:
+    cause = f", cause {_say_cause(side)}" if side.cause else ""
+    share = f", largest error {format_share(side.error)} of its bound" if side.error else ""
+    return f"{side.verdict} ({_LEVEL_WORDS[side.certainty or 'open']}){cause}{share}"
 
-    def say(level: Certainty | None) -> str:
-        return CERTAINTY_SAYS[level] if level else "-"
 
-    if side.cause is None or side.cause_certainty in (None, side.certainty):
-        return say(side.certainty)
-    return f"{say(side.certainty)}; cause: {say(side.cause_certainty)}"
+def _say_cause(side: Side) -> str:
+    """The cause, and how it is known: often less well than the verdict."""
+    return f"{side.cause} ({_LEVEL_WORDS[side.cause_certainty or 'open']})" if side.cause else "-"
 
 
 def _list_remarks(found: Comparison) -> Iterator[Remark]:
@@ -71,15 +69,10 @@ def _list_remarks(found: Comparison) -> Iterator[Remark]:
         yield Remark("truth", format_values(found.truth))
         yield from (Remark(side.name, format_values(side.values)) for side in found.sides if side.values)
     yield from (Remark("why", evidence.says) for evidence in found.evidence)
-    said: set[str] = set()
+    yield from _say_evidence(found)
     for side in found.sides:
-        for evidence in side.evidence:
-            # Evidence that both sides share is said once; a replay's recipe stands below, to be copied.
-            if evidence.says not in said and not (evidence.kind == "replay" and "replaying" in evidence.says):
-                said.add(evidence.says)
-                yield Remark("why", f"{side.name}: {evidence.says}")
         if side.recipe:
-            share = f" ({side.replay.count:,} of {side.replay.elements:,} bits)" if side.replay else ""
+            share = f" ({side.replay.count:,}/{side.replay.elements:,})" if side.replay else ""
             yield Remark("recipe of", f"{side.name}{share}: {side.recipe}", verbatim=True)
     worst = next((s for s in found.sides if s.worst and not is_agreement(s.verdict)), None)
     if worst is not None:
@@ -88,6 +81,18 @@ def _list_remarks(found: Comparison) -> Iterator[Remark]:
         yield Remark("change", f"{fix.engine}: {fix.setting} ({fix.why}; not tried here)")
     if len(found.fixes) > _MOST_FIXES:
         yield Remark("change", f"and {len(found.fixes) - _MOST_FIXES} more with --json")
+    if found.verdict == "undecided" and found.data == "recorded":
+        yield Remark("next", f'samebits compare "{found.problem}" --on ENGINE', verbatim=True)
+
+
+def _say_evidence(found: Comparison) -> Iterator[Remark]:
+    """The evidence of all sides; what both share is said once, and a replay's recipe stands elsewhere, to be copied."""
+    said: set[str] = set()
+    for side in found.sides:
+        for evidence in side.evidence:
+            if evidence.says not in said and not (evidence.kind == "replay" and "replaying" in evidence.says):
+                said.add(evidence.says)
+                yield Remark("why", f"{side.name}: {evidence.says}")
 
 
 def _say_worst(side: Side) -> str:

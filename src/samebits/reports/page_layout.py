@@ -7,6 +7,7 @@ import textwrap
 from dataclasses import dataclass, field
 
 from rich.console import Console, RenderableType
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -23,6 +24,7 @@ VERDICT_STYLES: dict[Verdict, str] = {
 INDENT = 2
 _GAP = 2
 _LEAST_WIDTH = 20
+_ENDLESS = 10_000
 _LEAST_FIRST = 14
 # A longer label stands in a line of its own.
 _LONGEST_LABEL = 24
@@ -105,6 +107,12 @@ def make_table(*headings: str) -> Table:
     for number, heading in enumerate(headings):
         table.add_column(heading, overflow="fold", no_wrap=number > 0, min_width=0 if number else _LEAST_FIRST)
     return table
+
+
+def fits(table: Table, width: int) -> bool:
+    """Whether a table stands in so many columns with no cell folded or cut."""
+    endless = Console(width=_ENDLESS)
+    return Measurement.get(endless, endless.options, table).maximum + INDENT <= width
 
 
 def indent(part: RenderableType) -> Padding:

@@ -32,11 +32,17 @@ class Runner(Protocol):
 
     text: str
 
-    def identify(self) -> Identity: ...
+    def identify(self) -> Identity:
+        """What the runner says of itself. May raise an EngineFailure."""
+        ...
 
-    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray: ...
+    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The result, of the problem's shape and dtype. Raises an EngineFailure where there is none."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Frees what the runner holds; it is not used afterwards."""
+        ...
 
 
 def check_result(problem: Problem, result: Any) -> npt.NDArray[Any]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 
+import msgspec
+
 from samebits.findings import Side, Verdict
 from samebits.findings.causes import CauseCode
+from samebits.wording.side_names import shorten_names
 
 # Beyond this a count of representable numbers says that the sum is small, not that the error is large.
 MANY_ULPS = 1000
@@ -13,6 +16,8 @@ MANY_ULPS = 1000
 
 def summarize_comparison(verdict: Verdict, sides: list[Side]) -> str:
     """The answer: who is wrong and where; else what is open; else how close to the truth all are."""
+    short = shorten_names(sides)
+    sides = [msgspec.structs.replace(s, name=short[s.name]) for s in sides]
     ran = [s for s in sides if s.failure is None or s.verdict == "wrong"]
     if not ran:
         return (

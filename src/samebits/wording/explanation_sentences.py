@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from samebits.findings import CERTAINTY_SAYS, Certainty, Side, Verdict
+from samebits.findings import Certainty, Side, Verdict
 from samebits.findings.causes import CauseCode
-from samebits.problems import Problem, format_problem
 from samebits.recipes.recipe import Recipe
 from samebits.recipes.recipe_text import format_recipe
 
@@ -83,17 +82,13 @@ def say_replayed(recipe: Recipe, count: int, total: int) -> str:
     return f"replaying {format_recipe(recipe)} gives {count:,} of {which} bit for bit"
 
 
-def say_levels(
-    certainty: Certainty, cause_certainty: Certainty | None, tried: int, alternatives: tuple[str, ...]
-) -> str:
-    """The evidence levels of the verdict and of the cause, and how many other hypotheses were excluded."""
-    says = f"verdict: {CERTAINTY_SAYS[certainty]}"
-    if cause_certainty:
-        says += f"; cause: {CERTAINTY_SAYS[cause_certainty]}"
-        if cause_certainty == "statistics":
-            says += " (recording the arrays of a smaller case may let bits prove it)"
+def say_others(cause_certainty: Certainty | None, tried: int, alternatives: tuple[str, ...]) -> str:
+    """How many other hypotheses were excluded, and what might prove an inferred cause; nothing where there is none."""
     excluded = max(tried - 1 - len(alternatives), 0)
-    return says + (f"; {excluded} other hypotheses do not fit" if excluded else "")
+    parts = [f"{excluded} other hypotheses do not fit"] if excluded else []
+    if cause_certainty == "statistics":
+        parts.append("recording the arrays of a smaller case may let bits prove it")
+    return "; ".join(parts)
 
 
 def say_alternatives(alternatives: tuple[str, ...]) -> str:
@@ -107,9 +102,6 @@ def say_excluded(tried: Counter[str]) -> str:
     return f"excluded: {', '.join(counted)}" if counted else "nothing could be tried"
 
 
-def say_what_to_do(problem: Problem) -> str:
+def say_what_to_do() -> str:
     """How to find out what recorded results alone do not show."""
-    return (
-        f'cannot tell; to find out, run the engine itself: samebits compare "{format_problem(problem)}" --on ENGINE,'
-        " which tries exact integers and probes how it adds"
-    )
+    return "cannot tell; to find out, run the engine itself, which is then tried on exact integers and probed"

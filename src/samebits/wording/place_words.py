@@ -8,6 +8,9 @@ import numpy.typing as npt
 from samebits.problems import Problem
 from samebits.problems.windows import mark_border, name_axes
 
+# Beyond this share the few outputs that do not differ are no pattern.
+_NEARLY_ALL = 0.98
+
 
 def describe_places(problem: Problem, differing: npt.NDArray[np.bool_]) -> str | None:
     """One phrase for the set of differing outputs (a mask of `problem.out_shape`), or None where there are none."""
@@ -25,7 +28,7 @@ def describe_places(problem: Problem, differing: npt.NDArray[np.bool_]) -> str |
     phrases = [p for p in (border, group, *axes) if p]
     if not phrases:
         share = count / differing.size
-        return f"scattered over {count} of {differing.size} outputs ({share:.1%})"
+        return "nearly everywhere" if share > _NEARLY_ALL else f"scattered over {share:.1%} of the outputs"
     return "only in " + ", ".join(phrases)
 
 

@@ -1,0 +1,76 @@
+"""What every result of a problem is held against, and the document that says what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from samebits.bounds import bound_errors
+from samebits.contraction.magnitudes import sum_magnitudes
+from samebits.findings import Comparison, Difference, Side
+from samebits.judging.measuring import Floats, compare_results
+from samebits.problems import Problem, format_problem
+from samebits.progress import Progress
+from samebits.truth import compute_truth
+from samebits.version import VERSION
+
+# Results of up to this many outputs are shown value by value.
+FEW_OUTPUTS = 16
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The truth of a problem on some operands, its error bound, and the sums of magnitudes.
+
+    `settled` counts how the truth's outputs were settled.
+    """
+
+    problem: Problem
+    truth: np.ndarray
+    bound: Floats
+    magnitudes: Floats
+    settled: dict[str, int]
+
+
+def make_reference(
+    problem: Problem, operands: Mapping[str, np.ndarray], progress: Progress, *, rounds: bool = True
+) -> Reference:
+    """The reference for results on these operands. `rounds`: whether their exact results need rounding."""
+    truth = compute_truth(problem, operands, progress=progress)
+    magnitudes = sum_magnitudes(problem, operands, progress=progress)
+    bound = bound_errors(problem, operands, truth.values, magnitudes=magnitudes, rounds_result=rounds)
+    return Reference(problem, truth.values, bound, magnitudes, truth.settled)
+
+
+def list_differences(problem: Problem, results: Sequence[tuple[str, np.ndarray | None]]) -> list[Difference]:
+    """How every two results differ from each other; a side without a result differs from none."""
+    known = [(name, result) for name, result in results if result is not None]
+    return [compare_results(problem, a, b) for a, b in combinations(known, 2)]
+
+
+def start_document(reference: Reference, sides: list[Side], differences: list[Difference], data: str) -> Comparison:
+    """The document of a problem with its sides, open until a verdict, its cause and a summary are given."""
+    problem = reference.problem
+    return Comparison(
+        problem=format_problem(problem),
+        verdict="undecided",
+        summary="",
+        data=data,
+        outputs=reference.truth.size,
+        reduction_length=problem.reduction_length,
+        truth=list_few_values(reference.truth),
+        settled=reference.settled,
+        sides=sides,
+        differences=differences,
+        samebits_version=VERSION,
+    )
+
+
+def list_few_values(values: np.ndarray | None) -> list[float | None] | None:
+    """All values of a small result, for showing one by one; None of a large one."""
+    if values is None or values.size > FEW_OUTPUTS:
+        return None
+    return [float(v) for v in values.ravel()]

@@ -1,0 +1,111 @@
+"""What README and docs say can be done is done here: Python runs, commands end as they say, tables are the code's."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from needed_engines import skip_without_engines
+from samebits.engines.known_engines import ENGINES
+from samebits.findings.causes import CAUSES
+from samebits.judging import thresholds
+from samebits.problems import format_problem, parse_problem_text
+
+ROOT = Path(__file__).parent.parent.parent
+README = (ROOT / "README.md").read_text()
+# Written by benchmarks, or without anything to run.
+MEASURED = ("survey.md", "replay.md", "injected.md", "reports.md", "releasing.md")
+PAGES = [README, *(p.read_text() for p in sorted((ROOT / "docs").glob("*.md")) if p.name not in MEASURED)]
+BLOCKS = [block for page in PAGES for block in re.findall(r"^```(\w*)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)]
+PYTHON = [text for language, text in BLOCKS if language == "python"]
+CONSOLE = [re.match(r"\$ (.*?(?<!\\)\n)(.*)", text, re.DOTALL).groups() for lang, text in BLOCKS if lang == "console"]
+PLAIN = [line for language, text in BLOCKS if not language for line in text.splitlines()]
+IN_TABLE = re.findall(r"^\|[^|]*\| `(samebits (?:compare|profile|doctor)[^`]*)`", README, re.MULTILINE)
+COMMANDS = [*(line for line in PLAIN if re.match(r"samebits (compare|explain|profile|doctor) ", line)), *IN_TABLE]
+PROBLEMS = sorted({line for line in PLAIN if re.match(r"conv(_transpose)?[123]d", line)})
+
+
+def run(command: str) -> subprocess.CompletedProcess[str]:
+    skip_without_engines(name for name in ENGINES if re.search(rf"\b{name}\b", command))
+    words = shlex.split(command.replace("\\\n", " "))
+    environment = {**os.environ, "COLUMNS": "96"}
+    return subprocess.run(
+        [sys.executable, "-m", *words], capture_output=True, text=True, cwd=ROOT, env=environment, timeout=300
+    )
+
+
+@pytest.mark.parametrize("code", PYTHON)
+def test_python_blocks_run(code, tmp_path):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("command", "shown"), sorted(set(CONSOLE)))
+def test_shown_runs_give_the_shown_verdict(command, shown):
+    done = run(command)
+    verdict = re.search(r"^[A-Z]{5,}", shown, re.MULTILINE).group()
+    assert re.search(rf"^{verdict} ", done.stdout, re.MULTILINE), done.stdout + done.stderr
+    assert done.returncode == (0 if verdict in ("IDENTICAL", "ROUNDING", "REPLAYED") else 1)
+    # Labels that a page explains are those that are printed; values may be another machine's.
+    labels = {m[1] for m in re.finditer(r"^ {2}([a-z][a-z ]*[a-z]) {2,}\S", shown, re.MULTILINE)}
+    printed = {m[1] for m in re.finditer(r"^ {2}([a-z][a-z ]*[a-z]) {2,}\S", done.stdout, re.MULTILINE)}
+    assert labels <= printed
+
+
+@pytest.mark.parametrize("command", sorted(set(COMMANDS)))
+def test_commands_run(command):
+    done = run(command)
+    assert done.returncode in (0, 1), done.stderr
+
+
+@pytest.mark.parametrize("text", PROBLEMS)
+def test_problem_texts_are_read_and_printed_back(text):
+    printed = format_problem(parse_problem_text(text))
+    assert printed in (text, f"{text} dtype=float32")
+
+
+def test_something_was_found_to_test():
+    assert len(PYTHON) >= 2
+    assert len(set(CONSOLE)) >= 5
+    assert len(set(COMMANDS)) >= 4
+    assert len(PROBLEMS) >= 5
+
+
+def test_the_readme_is_short():
+    prose = re.sub(r"```.*?```", "", README, flags=re.DOTALL)
+    assert 400 < len(prose.split()) < 650
+
+
+def test_links_lead_to_files():
+    for page, folder in [(README, ROOT), *((p.read_text(), p.parent) for p in (ROOT / "docs").glob("*.md"))]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page):
+            assert (folder / target).exists(), target
+
+
+def test_the_page_of_causes_is_the_table():
+    page = (ROOT / "docs" / "causes.md").read_text()
+    assert re.findall(r"^## (.*)$", page, re.MULTILINE) == [c.code for c in CAUSES]
+    for cause in CAUSES:
+        section = page.partition(f"## {cause.code}\n")[2].partition("\n## ")[0]
+        assert f"{cause.phrase[1:]}. Verdict: {' or '.join(cause.verdicts)}" in section
+        assert f"What to do: {cause.advice}." in section
+
+
+def test_the_page_of_thresholds_is_the_table():
+    page = (ROOT / "docs" / "thresholds.md").read_text()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| `")]
+    assert [row[:4] for row in rows] == [
+        [f"`{t.name}`", f"{t.value:g}", t.decides, t.derivation] for t in thresholds.TABLE
+    ]
+    assert all(re.fullmatch(r"\d+( \(\d+\))?", cell) for row in rows for cell in row[4:])
+
+
+def test_every_threshold_is_in_the_table_and_used():
+    constants = {name: value for name, value in vars(thresholds).items() if name.isupper() and name != "TABLE"}
+    assert {t.name: t.value for t in thresholds.TABLE} == constants
+    sources = "\n".join(p.read_text() for p in (ROOT / "src").rglob("*.py") if p.name != "thresholds.py")
+    assert [name for name in constants if f"thresholds.{name}" not in sources] == []
