@@ -7,11 +7,11 @@ import pytest
 
 from hand_made import observe
 from samebits.emulators import emulate
-from samebits.explanation import acceptance
 from samebits.explanation.acceptance import accept, find_by_bits, is_sampled, prove, replays_all
 from samebits.findings import Evidence, Replay
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Hypothesis
+from samebits.judging import thresholds
 from samebits.judging.verdict_rules import Mechanism
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
@@ -192,9 +192,9 @@ def test_another_function_is_proved_by_replaying_the_altered_problem():
 def test_of_a_large_problem_a_sample_is_held_against_and_replayed(monkeypatch):
     found = recorded(USUAL)
     # 2 * 6 * 10 outputs of 48 products each.
-    monkeypatch.setattr(acceptance, "MOST_REPLAYED_PRODUCTS", 5760)
+    monkeypatch.setattr(thresholds, "MOST_REPLAYED_PRODUCTS", 5760)
     assert not is_sampled(found)
-    monkeypatch.setattr(acceptance, "MOST_REPLAYED_PRODUCTS", 5759)
+    monkeypatch.setattr(thresholds, "MOST_REPLAYED_PRODUCTS", 5759)
     assert is_sampled(found)
     sample = found.choose_sample().thin(2, 3)
     monkeypatch.setattr(type(found), "choose_sample", lambda self: sample)

@@ -118,8 +118,8 @@ def test_a_plain_sum_is_the_yardstick():
     assert not is_as_close_as_a_plain_sum(found, found.whole(), ~marked, times=1.0)
 
 
-def test_outputs_without_magnitude_or_with_plain_sums_that_are_no_numbers_do_not_count():
-    found = observe(ROW, 1.0, [9, 1, 1, 1], magnitudes=[[[0, 1, 1, 1]]])
+def test_outputs_of_infinite_magnitude_or_with_plain_sums_that_are_no_numbers_do_not_count():
+    found = observe(ROW, 1.0, [9, 1, 1, 1], magnitudes=[[[INF, 1, 1, 1]]])
     assert is_as_close_as_a_plain_sum(found, found.whole(), times=1.0)
     weighed = observe(ROW, 1.0, [9, 1, 1, 1], magnitudes=1.0)
     assert not is_as_close_as_a_plain_sum(weighed, weighed.whole(), times=1.0)

@@ -54,7 +54,7 @@ def test_a_clip_that_turns_nan_into_a_number_is_named_with_its_numbers(problem, 
         "wrong",
         CauseCode.NAN_SEMANTICS,
         f"turns NaN into {words}: its clip or relu returns the operand that is a number",
-        f"2 outputs, scattered over 2 of 6 outputs (33.3%); {FINE}",
+        f"2 outputs, scattered over 33.3% of the outputs; {FINE}",
     )
 
 
@@ -62,7 +62,7 @@ def test_a_clip_that_turns_nan_into_a_number_is_named_with_its_numbers(problem, 
 def test_numbers_in_place_of_nan_without_a_clip_are_lost_nan_if_an_operand_is_none(problem, result):
     truth = [1, NAN, 3, NAN, 5, NAN if problem == CLIP else 6]
     count = int(np.isnan(truth).sum())
-    where = f"scattered over {count} of 6 outputs (33.3%)" if count == 2 else "only in ow 1..5, every 2"
+    where = "scattered over 33.3% of the outputs" if count == 2 else "only in ow 1..5, every 2"
     assert explain(problem, truth, result, nan_operand=True) == (
         "wrong", None, "loses NaN: returns numbers where the declared sum of these operands is NaN",
         f"{count} outputs, {where}",

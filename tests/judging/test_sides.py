@@ -6,7 +6,8 @@ import pytest
 from hand_made import WHOLE
 from samebits.findings import Error, Evidence, ExactData, Failure, WorstElement
 from samebits.findings.causes import CauseCode
-from samebits.judging.sides import Attribution, Recorded, Reference, describe_side, list_few_values, measure_result
+from samebits.judging.references import Reference, list_few_values
+from samebits.judging.sides import Attribution, Recorded, describe_side, measure_result
 from samebits.judging.verdict_rules import Measured, Mechanism
 from samebits.problems import parse_problem_text
 from samebits.recipes import parse_recipe
@@ -15,7 +16,7 @@ from samebits.runner import Identity
 # Two channels of two outputs, three products each.
 PROBLEM = parse_problem_text("conv1d x=1x3x2 w=2x3x1 dtype=float32")
 TRUTH = np.array([[[4, 8], [2, 0]]], np.float32)
-REFERENCE = Reference(PROBLEM, TRUTH, np.full((1, 2, 2), 0.25), np.ones((1, 2, 2)))
+REFERENCE = Reference(PROBLEM, TRUTH, np.full((1, 2, 2), 0.25), np.ones((1, 2, 2)), {})
 RIGHT = ExactData(0, 4, None, None, None, None)
 OFF = ExactData(4, 4, "everywhere", [0, 0, 0], 1.0, 2.0)
 IDENTITY = Identity("odd:threads=1", "odd", "1.5", "CPU", {"threads": "1"}, ("one note", "another"))
@@ -69,7 +70,7 @@ def test_only_what_bfloat16_throughout_could_not_give_is_another_function():
 def test_noise_that_a_transform_spreads_over_a_channel_is_no_other_function():
     # 2^8 unit roundoffs of a channel's largest magnitude, 2^20: 16 for both of its outputs.
     magnitudes = np.array([[[1, 1], [2.0**20, 0]]])
-    reference = Reference(PROBLEM, TRUTH, np.full((1, 2, 2), 0.25), magnitudes)
+    reference = Reference(PROBLEM, TRUTH, np.full((1, 2, 2), 0.25), magnitudes, {})
     for error, beyond in ((15.9, False), (16.1, True)):
         result = TRUTH.copy()
         result[0, :, 1] += np.float32(error)
@@ -94,7 +95,7 @@ def test_a_recorded_result_within_its_bound_is_said_in_numbers():
 def test_outputs_beyond_their_bound_are_located_and_those_on_it_are_not():
     result = with_error((0, 1, 0), 4)
     result[0, 0] += np.float32(1 / 32)
-    reference = Reference(PROBLEM, TRUTH, np.full((1, 2, 2), 1 / 32), np.ones((1, 2, 2)))
+    reference = Reference(PROBLEM, TRUTH, np.full((1, 2, 2), 1 / 32), np.ones((1, 2, 2)), {})
     side = describe_side(reference, Recorded("a", result), measure_result(reference, result))
     assert side.verdict == "wrong"
     assert side.where == "only in c_out = 1, ow = 0"

@@ -49,14 +49,21 @@ def test_a_part_of_an_axis_is_named(index, words):
 
 
 def test_two_indices_apart_or_uneven_ones_are_no_part():
-    total = 3 * 8 * 36
-    assert describe(PLAIN, (ALL, [1, 5])) == f"scattered over {2 * 3 * 36} of {total} outputs (25.0%)"
-    assert describe(PLAIN, (ALL, [1, 2, 5])) == f"scattered over {3 * 3 * 36} of {total} outputs (37.5%)"
+    assert describe(PLAIN, (ALL, [1, 5])) == "scattered over 25.0% of the outputs"
+    assert describe(PLAIN, (ALL, [1, 2, 5])) == "scattered over 37.5% of the outputs"
 
 
 def test_outputs_all_over_are_scattered():
     diagonal = [(i % 3, i % 8, i % 6, i // 8) for i in range(48)]
-    assert describe(PLAIN, *diagonal) == "scattered over 48 of 864 outputs (5.6%)"
+    assert describe(PLAIN, *diagonal) == "scattered over 5.6% of the outputs"
+
+
+def test_all_but_a_fiftieth_is_nearly_everywhere():
+    long = "conv1d x=2x1x100 w=1x1x1"
+    assert (
+        describe(long, ALL, but=[(0, 0, 3), (1, 0, 7), (0, 0, 50), (1, 0, 90)]) == "scattered over 98.0% of the outputs"
+    )
+    assert describe(long, ALL, but=[(0, 0, 3), (1, 0, 7), (0, 0, 50)]) == "nearly everywhere"
 
 
 def test_outputs_that_reach_outside_are_borders_and_their_rows_are_not_listed():
@@ -67,7 +74,7 @@ def test_outputs_that_reach_outside_are_borders_and_their_rows_are_not_listed():
 
 
 def test_one_output_inside_makes_it_no_matter_of_borders():
-    assert describe(BORDERED, (ALL, ALL, 0), (1, 1, 3, 3)) == ("scattered over 145 of 864 outputs (16.8%)")
+    assert describe(BORDERED, (ALL, ALL, 0), (1, 1, 3, 3)) == ("scattered over 16.8% of the outputs")
 
 
 def test_without_padding_there_is_no_border_and_where_all_is_border_it_says_nothing():
