@@ -17,7 +17,9 @@ def mark_differing_bits(a: np.ndarray, b: np.ndarray) -> npt.NDArray[np.bool_]:
     same = np.ascontiguousarray(a).view(codes) == np.ascontiguousarray(b).view(codes)
     if same.all():
         return ~same
-    both_nan = np.isnan(a.astype(np.float64)) & np.isnan(b.astype(np.float64))
+    # Memory that was never written may hold signalling NaN, of which casts warn.
+    with np.errstate(invalid="ignore"):
+        both_nan = np.isnan(a.astype(np.float64)) & np.isnan(b.astype(np.float64))
     return ~(same | both_nan)
 
 
