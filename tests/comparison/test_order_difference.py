@@ -6,6 +6,10 @@ from hand_made import WHOLE, make_side
 from samebits.comparison.order_difference import explain_difference
 from samebits.findings import Difference, Evidence, Replay
 from samebits.problems import parse_problem_text
+from samebits.recipes.order import TreeOrder
+from samebits.recipes.recipe import Recipe
+from samebits.recipes.recipe_text import format_recipe
+from samebits.recipes.tree import Chain
 
 PROBLEM = parse_problem_text("conv1d x=1x2x6 w=1x2x3 dtype=float32")
 LARGE = parse_problem_text("conv1d x=1x1024x2 w=1x1024x1 dtype=float32")
@@ -74,6 +78,12 @@ def explain(one, two, problem=PROBLEM):
             f" against {IN_ORDER}",
         ),
         (
+            "direct order=c|chain@float16:kw",
+            "direct",
+            "add in different orders from the 3rd addition on: 2 sums of 3 products, each left to right, kept in"
+            f" float16 by kw; then left to right by c, against {IN_ORDER}",
+        ),
+        (
             "direct order=chain@float16:k",
             "direct",
             f"add in different orders: 6 products left to right, kept in float16, by k, against {IN_ORDER}",
@@ -82,6 +92,14 @@ def explain(one, two, problem=PROBLEM):
 )
 def test_two_recipes_are_put_beside_each_other(one, two, says):
     assert explain(one, two) == says
+
+
+def test_written_trees_are_compared_and_said_too():
+    swapped = format_recipe(Recipe(orders=(TreeOrder(Chain((1, 0, 2, 3, 4, 5))),)))
+    # The same terms stand under every addition: only which of the first two is fused differs.
+    assert explain(swapped, "direct") == (
+        f"add in different orders: left to right: 6 products one by one, against {IN_ORDER}"
+    )
 
 
 def test_additions_are_compared_one_by_one_up_to_1024_products():

@@ -173,10 +173,11 @@ def test_single_outputs_that_a_half_sum_could_not_hold_are_its_overflow():
         ([70000, INF, 3, 4, 5, 6], 1e5, False),
         ([-70000, INF, 3, 4, 5, 6], 1e5, False),
         ([9, NAN, NAN, 4, 5, 6], 1e5, True),
+        ([65504, INF, 3, 4, 5, 6], 1e5, True),
     ],
 )
 def test_half_overflow_needs_magnitudes_that_reach_it_and_results_that_do_not(result, magnitudes, overflow):
-    truth = [70000 if abs(v) == 70000 else i + 1 for i, v in enumerate(result)]
+    truth = [v if abs(v) in (65504, 70000) else i + 1 for i, v in enumerate(result)]
     found = explain(SINGLE, truth, result, magnitudes=magnitudes, bound=2.0)
     assert (found is not None and found[1] == CauseCode.OVERFLOW) is overflow
 
@@ -195,6 +196,13 @@ def test_a_part_that_fills_its_box_while_the_rest_is_right_was_not_summed_in_hal
     found = explain("conv1d x=1x1x6 w=2x1x1 dtype=float32", 1.0, np.where(marked, INF, 1.0), magnitudes=1e5)
     assert found is not None
     assert found[1] == (CauseCode.OVERFLOW if overflow else CauseCode.UNINITIALIZED_MEMORY)
+
+
+def test_nine_tenths_of_all_outputs_are_no_part():
+    result = np.where(np.arange(10) < 9, INF, 1.0)
+    found = explain("conv1d x=1x1x10 w=1x1x1 dtype=float32", 1.0, result, magnitudes=1e5)
+    assert found is not None
+    assert found[1] == CauseCode.OVERFLOW
 
 
 def test_nan_beside_right_values_is_memory_that_was_never_written():

@@ -49,6 +49,7 @@ def cause_of(*arguments):
 PART, REST = CauseCode.SHAPE_SPECIFIC_KERNEL, CauseCode.INDEX_OVERFLOW
 OTHER, ZEROS = "returns other values for a part of the result", "returns zeros for a part of the result"
 FIRST_RIGHT = "computes batch item 0 right and returns {} for all others"
+IMPOSSIBLE = "returns values that no sum of these products can have, as of memory that was never written"
 ALL = slice(None)
 
 
@@ -87,6 +88,12 @@ def test_channels_that_are_off_are_a_part():
 )  # fmt: skip
 def test_a_box_of_outputs_is_named_by_its_shape(index, value, expected):
     assert cause_of(put(index, value)) == expected
+
+
+def test_other_items_than_the_first_are_counted():
+    evidence = f"320 of 480 outputs are beyond their bound, only in n from 1 on (the tail); {WITHIN}"
+    expected = wrong(CauseCode.STRIDED_VIEW, FIRST_RIGHT.format("other values"), evidence)
+    assert explain(put((slice(1, None),))) == expected
 
 
 def test_one_other_item_of_two_is_a_part():
@@ -133,8 +140,7 @@ def test_values_beyond_four_sums_of_magnitudes_are_memory_never_written(value, s
         values[: round(60 * share)] = value
         result[:, 7] = values.reshape(3, 4, 5)
 
-    says = "returns values that no sum of these products can have, as of memory that was never written"
-    assert cause_of(spoil) == ((CauseCode.UNINITIALIZED_MEMORY, says) if impossible else (PART, OTHER))
+    assert cause_of(spoil) == ((CauseCode.UNINITIALIZED_MEMORY, IMPOSSIBLE) if impossible else (PART, OTHER))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -143,9 +149,8 @@ def test_one_value_that_is_no_number_makes_a_part_impossible(value):
         result[:, 7] = 5
         result[0, 7, 0, 0] = value
 
-    found = explain(spoil)
-    assert found is not None
-    assert found.cause == CauseCode.UNINITIALIZED_MEMORY
+    evidence = f"60 of 480 outputs are beyond their bound, only in c_out = 7; {WITHIN}"
+    assert explain(spoil) == wrong(CauseCode.UNINITIALIZED_MEMORY, IMPOSSIBLE, evidence)
 
 
 @pytest.mark.parametrize(
@@ -160,6 +165,7 @@ def test_one_value_that_is_no_number_makes_a_part_impossible(value):
         (put_flat(475), (PART, OTHER)),  # ... or a row.
         (put_flat(477), (REST, "returns other values from output 477 of 480 on")),
         (put_flat(380, 456), (PART, OTHER)),  # 76 of the 100 that follow, but from the begin of a plane.
+        (put_flat(104, 386), (REST, "returns other values from output 104 of 480 on")),  # Just three quarters.
         (put_flat(381, 456), (REST, "returns other values from output 381 of 480 on")),
         (put_flat(381, 455), (PART, OTHER)),  # Less than three quarters of the 99 that follow.
     ],
@@ -172,6 +178,14 @@ def test_at_least_twenty_outputs_are_right_before_an_index_overflows():
     row = "conv1d x=1x2x50 w=1x2x1 dtype=float32"
     assert cause_of(put_flat(20), row) == (REST, "returns other values from output 20 of 50 on")
     assert cause_of(put_flat(19), row) == (PART, OTHER)
+
+
+def test_parts_of_one_output_are_none_and_parts_of_two_are():
+    single = "conv1d x=3x2x1 w=50x2x1 dtype=float32"
+    assert cause_of(put_flat(73), single) == (REST, "returns other values from output 73 of 150 on")
+    double = "conv1d x=1x2x2 w=50x2x1 dtype=float32"
+    assert cause_of(put_flat(40), double) == (PART, OTHER)
+    assert cause_of(put_flat(41), double) == (REST, "returns other values from output 41 of 100 on")
 
 
 def test_the_rest_must_be_as_good_as_a_plain_sum():

@@ -110,7 +110,10 @@ def test_what_an_order_does_otherwise_is_said_at_the_end(own, ways):
             Chain((0, 1, Chain((2, 3)), Chain((4, 5)))),
             "left to right: 2 products one by one, 2 finished sums of 2 products",
         ),
-        (Chain((Chain((0, 1)), Chain((2, 3, 4)), Chain((5, 6)))), "left to right: 3 finished sums of 2 to 3 products"),
+        (
+            Chain((Chain((0, 1)), Chain((2, 3, 4)), Chain((5, 6)), Chain((7, 8, 9, 10)))),
+            "left to right: 4 finished sums of 2 to 4 products",
+        ),
         (Chain((0, Chain((1,)), Chain((2,)))), "left to right: 1 products one by one, 2 more, each rounded first"),
         (Chain((Fused((0, 1)), Fused((2, 3, 4)))), "left to right: 2 multi-term additions of up to 3"),
         (
