@@ -126,6 +126,14 @@ def test_a_profile_exits_with_0_only_if_all_bits_were_replayed(answer, more, sta
     assert asked[0][1]["time_limit_s"] == 300
 
 
+def test_without_json_the_finding_is_shown(answer, monkeypatch):
+    shown = []
+    monkeypatch.setattr("samebits.reports.explanation_report.show_explanation", shown.append)
+    found = compared("identical", TRUE)
+    assert answer("explain", found, "x.log")[:3] == (0, "", "")
+    assert shown == [found]
+
+
 def test_doctor_always_exits_with_0(answer):
     found = Inventory(
         samebits_version="1", python="3", platform="Linux", processor="p", features=[], cores=2, memory_gib=1.0,
@@ -231,6 +239,7 @@ def test_arguments_are_those_of_the_program_unless_given(monkeypatch, capsys):
         ("--conv --dir=FWD_D g1mb1", True),
         ("--conv", False),
         ("--on torch", False),
+        ("--on torch jax", False),
         ("--on=torch threads", False),
         ("--seed 3", False),
         ("conv2d x=1 w=1", False),

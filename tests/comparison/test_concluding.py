@@ -170,16 +170,21 @@ def test_runners_get_exact_integers_and_then_the_data(monkeypatch):
 
 
 def test_only_engines_with_a_result_are_probed(monkeypatch):
-    asked = []
-    monkeypatch.setattr(
-        comparing, "attribute", lambda runner, problem, operands, result: asked.append((runner.text, result)) or None
-    )
+    asked, given = [], []
+
+    def attribute(runner, problem, operands, result):
+        asked.append(runner.text)
+        given.append((problem, operands, result))
+
+    monkeypatch.setattr(comparing, "attribute", attribute)
     odd = InjectedRunner("odd", lambda problem, result: result + np.float32(2.0**-21))
     case = Case(PROBLEM, comparing.MAKERS["normal"](PROBLEM, 0), {"kept": TRUTH})
     found = samebits.compare(case, [odd, "truth", InjectedRunner("even")])
     assert [s.name for s in found.sides] == ["kept", "odd", "truth", "even"]
     assert found.data == "given"
-    assert [name for name, _ in asked] == ["odd", "even"]
+    assert asked == ["odd", "even"]
+    assert all(problem is PROBLEM and operands is case.operands for problem, operands, _ in given)
+    assert [result.ravel().tolist() for _, _, result in given] == [found.sides[1].values, found.sides[3].values]
     asked.clear()
     samebits.compare(case, [odd], attributes=False)
     samebits.compare(TEXT, [InjectedRunner("a"), InjectedRunner("b")])

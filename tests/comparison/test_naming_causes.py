@@ -67,7 +67,9 @@ def probing(monkeypatch):
             result[index] += np.float32(1)
         runner = SimpleNamespace(text="odd")
         got = attribute(runner, PROBLEM, DATA, result)
-        assert [(s.runner, s.problem) for s in sessions] == [(runner, PROBLEM)]
+        (session,) = sessions
+        assert (session.runner, session.problem) == (runner, PROBLEM)
+        assert (session.most_calls, session.most_time_s) == (600, 20.0)
         return got
 
     return run
