@@ -90,18 +90,33 @@ def test_the_bound_of_a_prediction_is_kept_and_reached(unit, sign):
 
 
 def test_the_largest_magnitude_of_a_row_stands_for_all_of_it_and_no_other_row():
-    magnitudes = np.array([[[2.0**10, 0], [1, np.inf]]])
-    given = observe(TWO, 0.0, 8.0, bound=0.5, magnitudes=magnitudes)
-    wide, narrow = 3 * 2.0**-24 * 2**10, 3 * 2.0**-24
-    for row, at, error, fits in (
-        (0, 1, wide, True),
-        (1, 0, wide, False),
-        (1, 0, narrow, True),
-        (0, 1, 1.1 * wide, False),
-    ):
-        values = np.full((2, 2), 8.0)
+    magnitudes = np.array([[[2.0**10, 0], [2.0**-3, np.inf]]])
+    given = observe(TWO, 5.0, 0.0, bound=0.5, magnitudes=magnitudes)
+    wide, narrow = 3 * 2.0**-24 * 2**10, 3 * 2.0**-24 * 2.0**-3
+    rows = ((0, 1, wide, True), (0, 1, 1.1 * wide, False), (1, 0, narrow, True), (1, 0, 1.1 * narrow, False))
+    for row, at, error, fits in rows:
+        values = np.zeros((2, 2))
         values[row, at] += error
         assert (accept(given, assume(values), []) is not None) is fits
+
+
+def test_sums_of_float64_are_predicted_in_float64_too():
+    # (K + 2) (2^-53 + 2^-52): the error of the engine's sum and that of the prediction's.
+    given = observe(ROW.replace("float32", "float64"), 5.0, 0.0, bound=0.5, magnitudes=2.0**53)
+    for error, fits in ((3 * 3, True), (3 * 3 * 1.01, False)):
+        assert (accept(given, assume([error] * 4), []) is not None) is fits
+
+
+def test_two_of_the_smallest_numbers_are_within_and_three_are_not():
+    given = observe(ROW, 5.0, 0.0, bound=0.5, magnitudes=0.0)
+    for steps, fits in ((2, True), (3, False)):
+        assert (accept(given, assume([steps * 2.0**-149] * 4), []) is not None) is fits
+
+
+def test_on_its_bound_nothing_is_beyond():
+    for bound, says in ((3.0, None), (2.9, "pads elsewhere"), (1.6, "pads elsewhere")):
+        found = accept(observe_row(bound=bound), assume(RESULT), [])
+        assert (found and found.says) == says
 
 
 def test_a_rounding_of_its_own_counts_by_the_largest_value_of_the_row():
@@ -178,15 +193,37 @@ def test_rounded_operands_are_proved_by_a_recipe_that_rounds_them_so():
 
 
 def test_another_function_is_proved_by_replaying_the_altered_problem():
-    moved = parse_problem_text("conv1d x=2x16x12 w=6x16x3 bias dtype=float32")
-    operands = {**DATA, "bias": np.zeros_like(DATA["bias"])}
-    found = recorded(USUAL, moved, operands)
-    predicted = found.result.transpose(1, 0, 2).reshape(6, -1)
-    for altered, fit in (((moved, operands), "bits"), ((LAYER, DATA), "bound"), (None, "bound")):
+    declared, moved = (
+        parse_problem_text(f"conv1d x=2x16x10 w=6x16x3 padding={p} bias dtype=float32") for p in ("1", "2:0")
+    )
+    operands = make_normal(declared, 3)
+    truth = compute_truth(declared, operands).values
+    given = emulate(moved, USUAL, operands)
+    found = observe(declared, truth, given, bound=1e-9, magnitudes=16.0, operands=operands)
+    predicted = given.transpose(1, 0, 2).reshape(6, -1)
+    no_bias = {**operands, "bias": np.zeros_like(operands["bias"])}
+    for altered, fit in (
+        ((moved, operands), "bits"),
+        ((declared, operands), "bound"),
+        ((moved, no_bias), "bound"),
+        (None, "bound"),
+    ):
         accepted = accept(found, assume(predicted, alter=lambda observation, a=altered: a), [])
         assert accepted is not None
         assert accepted.fit == fit
         assert (accepted.replay == Replay(1.0, 120)) is (fit == "bits")
+
+
+def test_of_a_small_problem_every_output_counts(monkeypatch):
+    found = recorded(USUAL)
+    sample = found.choose_sample().thin(2, 3)
+    monkeypatch.setattr(type(found), "choose_sample", lambda self: sample)
+    assert prove(found, Mechanism(None, "rounding", "adds", "bound"), USUAL).replay == Replay(1.0, 120)
+    predicted = found.result.transpose(1, 0, 2).reshape(6, -1).copy()
+    assert accept(found, assume(predicted, CauseCode.SUBNORMALS, "downgrade"), []) is not None
+    found.result[tuple(np.argwhere(~sample.mark())[0])] += 1
+    assert not replays_all(found, USUAL)
+    assert accept(found, assume(predicted, CauseCode.SUBNORMALS, "downgrade"), []) is None
 
 
 def test_of_a_large_problem_a_sample_is_held_against_and_replayed(monkeypatch):

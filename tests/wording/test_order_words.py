@@ -84,7 +84,9 @@ def test_sums_of_several_sizes_are_said_by_the_largest():
 
 def test_large_numbers_are_grouped():
     assert describe(read("c"), LONG) == "2,048 products left to right, by c"
-    assert describe(read("c/2|c"), LONG).startswith("1,024 sums of 2 products")
+    assert describe(read("c/2|c"), LONG) == (
+        "1,024 sums of 2 products, each left to right by c; then left to right by c in blocks of 2"
+    )
     assert describe(read("c%2|c"), LONG).startswith("2 sums of 1,024 products")
 
 
