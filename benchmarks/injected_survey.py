@@ -47,9 +47,9 @@ class Answer:
 def answer(injected: Injected) -> Answer:
     started = time.perf_counter()
     found = explain_case(injected.case)
-    expected = FAULT_FREE if injected.mechanism == FAULT_FREE else " or ".join(injected.verdicts)
+    expected = FAULT_FREE if injected.mechanism == FAULT_FREE else injected.verdict
     shown = f"{found.verdict} {found.cause} ({found.sides[0].says}) {format_problem(injected.case.problem)}"
-    right = found.verdict in injected.verdicts, found.cause in injected.causes
+    right = found.verdict == injected.verdict, found.cause in injected.causes
     time_s = time.perf_counter() - started
     return Answer(injected.mechanism, expected, found.verdict, found.cause, *right, time_s, shown)
 

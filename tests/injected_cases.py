@@ -1,6 +1,7 @@
 """Cases with a known answer: fault-free results of many orders and formats, and every mechanism that arrays can show.
 
-Each is a recorded result and what `explain` should say of it: the verdict, and the causes that are right.
+Each is a recorded result and what `explain` should say of it: the verdict, and the causes that are right. A transform
+is a loss of precision where some output is beyond the bound of direct sums, and rounding where none is.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import numpy as np
 
 import injected_faults as faults
 from injected_faults import Maker
+from samebits.formats.same_bits import has_same_bits
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.problem import Epilogue
 from samebits.truth import compute_truth
 
-WRONG, LOST, FAULT_FREE = "wrong", "downgrade", "fault-free"
+WRONG, LOST, FAULT_FREE, TRANSFORM = "wrong", "downgrade", "fault-free", "downgrade or rounding"
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Injected:
 
     mechanism: str
     case: Case
-    verdicts: tuple[str, ...]
+    verdict: str
     causes: tuple[str | None, ...]
 
 
@@ -58,49 +60,49 @@ _FLOAT16 = faults.pick("x=float16 w=float16 via=float16")
 _ONE_OPERAND = faults.pick("w=float16", "w=bfloat16", "x=bfloat16", "w=tf32", "x=tf32")
 REDUCED = ("reduced-precision-operands",)
 _PART = ("shape-specific-kernel",)
-# Mechanism: how it is made, verdicts and causes that are right.
-MECHANISMS: dict[str, tuple[Maker, tuple[str, ...], tuple[str | None, ...]]] = {
-    "operands tf32": (faults.with_recipe(_TF32, ("float32",)), (LOST,), REDUCED),
-    "operands bfloat16": (faults.with_recipe(_BFLOAT16, ("float32",)), (LOST,), REDUCED),
-    "operands float16": (faults.with_recipe(_FLOAT16, ("float32",)), (LOST,), REDUCED),
-    "one operand": (faults.with_recipe(_ONE_OPERAND, ("float32",)), (LOST,), REDUCED),
-    "float16 accumulator": (faults.accumulate_in("float16"), (LOST,), ("low-precision-accumulator",)),
-    "bfloat16 accumulator": (faults.accumulate_in("bfloat16"), (LOST,), ("low-precision-accumulator",)),
-    "truncating accumulator": (faults.accumulate_in("float32/toward_zero"), (LOST,), ("low-precision-accumulator",)),
-    "stored partial sums": (faults.store_partial_sums, (LOST,), ("low-precision-accumulator",)),
-    "winograd": (faults.transform_with("winograd(4)"), (LOST, "rounding"), ("winograd",)),
-    "winograd 6": (faults.transform_with("winograd(6)"), (LOST, "rounding"), ("winograd",)),
-    "winograd fp16": (faults.transform_with("winograd(4) acc=float16"), (LOST, "rounding"), ("winograd",)),
-    "fft": (faults.transform_with("fft"), (LOST, "rounding"), ("fft",)),
-    "flush": (faults.flush, (LOST,), ("subnormals",)),
-    "overflow": (faults.overflow, (LOST,), ("overflow",)),
-    "saturation": (faults.saturate, (LOST,), ("overflow",)),
-    "padding moved": (faults.move_padding, (WRONG,), ("padding",)),
-    "padding of other axis": (faults.mix_padding, (WRONG,), ("padding",)),
-    "padding mode": (faults.pad_otherwise, (WRONG,), ("padding",)),
-    "crop moved": (faults.move_crop, (WRONG,), ("transposed-geometry",)),
-    "kernel flipped": (faults.flip_kernel, (WRONG,), ("axis-order", "transposed-geometry")),
-    "weights relaid": (faults.relay_weights, (WRONG,), ("axis-order",)),
-    "kernel axes swapped": (faults.swap_kernel, (WRONG,), ("axis-order",)),
-    "channels shuffled": (faults.shuffle_channels, (WRONG,), ("axis-order",)),
-    "view misread": (faults.misread_view, (WRONG,), ("strided-view",)),
-    "stride 0": (faults.expand_first, (WRONG,), ("strided-view",)),
-    "dilation ignored": (faults.ignore_dilation, (WRONG,), ("dropped-attribute",)),
-    "strides exchanged": (faults.swap_strides, (WRONG,), ("dropped-attribute",)),
-    "bias missing": (faults.change_bias(np.zeros_like), (WRONG,), ("dropped-attribute",)),
-    "bias doubled": (faults.change_bias(lambda b: b + b), (WRONG,), ("fusion",)),
-    "bias shifted": (faults.change_bias(lambda b: np.roll(b, 1)), (WRONG,), ("strided-view",)),
-    "relu missing": (faults.exchange_epilogue(RELU, None), (WRONG,), ("fusion",)),
-    "relu unasked": (faults.exchange_epilogue(None, RELU), (WRONG,), ("fusion",)),
-    "upper bound lost": (faults.exchange_epilogue(CLIP6, RELU), (WRONG,), ("fusion",)),
-    "affine": (faults.scale_channels, (WRONG,), ("fusion",)),
-    "tail channels": (faults.spoil_part(faults.last_channels, zeros=False), (WRONG,), _PART),
-    "tail columns": (faults.spoil_part(faults.last_columns, zeros=False), (WRONG,), _PART),
-    "group zero": (faults.spoil_part(faults.one_group, zeros=True), (WRONG,), _PART),
-    "batch item": (faults.spoil_part(faults.one_item, zeros=False), (WRONG,), (*_PART, "strided-view")),
-    "zeros from an index": (faults.zero_from_index, (WRONG,), ("index-overflow",)),
-    "unwritten memory": (faults.leave_unwritten, (WRONG,), ("uninitialized-memory",)),
-    "nan lost": (faults.lose_nan, (WRONG,), ("nan-semantics",)),
+# Mechanism: how it is made, the verdict and the causes that are right.
+MECHANISMS: dict[str, tuple[Maker, str, tuple[str | None, ...]]] = {
+    "operands tf32": (faults.with_recipe(_TF32, ("float32",)), LOST, REDUCED),
+    "operands bfloat16": (faults.with_recipe(_BFLOAT16, ("float32",)), LOST, REDUCED),
+    "operands float16": (faults.with_recipe(_FLOAT16, ("float32",)), LOST, REDUCED),
+    "one operand": (faults.with_recipe(_ONE_OPERAND, ("float32",)), LOST, REDUCED),
+    "float16 accumulator": (faults.accumulate_in("float16"), LOST, ("low-precision-accumulator",)),
+    "bfloat16 accumulator": (faults.accumulate_in("bfloat16"), LOST, ("low-precision-accumulator",)),
+    "truncating accumulator": (faults.accumulate_in("float32/toward_zero"), LOST, ("low-precision-accumulator",)),
+    "stored partial sums": (faults.store_partial_sums, LOST, ("low-precision-accumulator",)),
+    "winograd": (faults.transform_with("winograd(4)"), TRANSFORM, ("winograd",)),
+    "winograd 6": (faults.transform_with("winograd(6)"), TRANSFORM, ("winograd",)),
+    "winograd fp16": (faults.transform_with("winograd(4) acc=float16"), TRANSFORM, ("winograd",)),
+    "fft": (faults.transform_with("fft"), TRANSFORM, ("fft",)),
+    "flush": (faults.flush, LOST, ("subnormals",)),
+    "overflow": (faults.overflow, LOST, ("overflow",)),
+    "saturation": (faults.saturate, LOST, ("overflow",)),
+    "padding moved": (faults.move_padding, WRONG, ("padding",)),
+    "padding of other axis": (faults.mix_padding, WRONG, ("padding",)),
+    "padding mode": (faults.pad_otherwise, WRONG, ("padding",)),
+    "crop moved": (faults.move_crop, WRONG, ("transposed-geometry",)),
+    "kernel flipped": (faults.flip_kernel, WRONG, ("axis-order", "transposed-geometry")),
+    "weights relaid": (faults.relay_weights, WRONG, ("axis-order",)),
+    "kernel axes swapped": (faults.swap_kernel, WRONG, ("axis-order",)),
+    "channels shuffled": (faults.shuffle_channels, WRONG, ("axis-order",)),
+    "view misread": (faults.misread_view, WRONG, ("strided-view",)),
+    "stride 0": (faults.expand_first, WRONG, ("strided-view",)),
+    "dilation ignored": (faults.ignore_dilation, WRONG, ("dropped-attribute",)),
+    "strides exchanged": (faults.swap_strides, WRONG, ("dropped-attribute",)),
+    "bias missing": (faults.change_bias(np.zeros_like), WRONG, ("dropped-attribute",)),
+    "bias doubled": (faults.change_bias(lambda b: b + b), WRONG, ("fusion",)),
+    "bias shifted": (faults.change_bias(lambda b: np.roll(b, 1)), WRONG, ("strided-view",)),
+    "relu missing": (faults.exchange_epilogue(RELU, None), WRONG, ("fusion",)),
+    "relu unasked": (faults.exchange_epilogue(None, RELU), WRONG, ("fusion",)),
+    "upper bound lost": (faults.exchange_epilogue(CLIP6, RELU), WRONG, ("fusion",)),
+    "affine": (faults.scale_channels, WRONG, ("fusion",)),
+    "tail channels": (faults.spoil_part(faults.last_channels, zeros=False), WRONG, _PART),
+    "tail columns": (faults.spoil_part(faults.last_columns, zeros=False), WRONG, _PART),
+    "group zero": (faults.spoil_part(faults.one_group, zeros=True), WRONG, _PART),
+    "batch item": (faults.spoil_part(faults.one_item, zeros=False), WRONG, (*_PART, "strided-view")),
+    "zeros from an index": (faults.zero_from_index, WRONG, ("index-overflow",)),
+    "unwritten memory": (faults.leave_unwritten, WRONG, ("uninitialized-memory",)),
+    "nan lost": (faults.lose_nan, WRONG, ("nan-semantics",)),
 }  # fmt: skip
 
 
@@ -111,16 +113,17 @@ def make_case(mechanism: str, problem_text: str, seed: int) -> Injected:
     operands = faults.make_data(problem, rng)
     if mechanism == FAULT_FREE:
         problem, operands, result = faults.make_fault_free(problem, operands, rng)
-        return Injected(
-            FAULT_FREE,
-            Case(problem, operands, {"a": result}),
-            ("identical", "rounding"),
-            (None, "summation-order", "ill-conditioned"),
-        )
-    maker, verdicts, causes = MECHANISMS[mechanism]
+        case = Case(problem, operands, {"a": result})
+        # Without a differing bit there is nothing to name a cause of.
+        if has_same_bits(result, compute_truth(problem, operands).values):
+            return Injected(FAULT_FREE, case, "identical", (None,))
+        return Injected(FAULT_FREE, case, "rounding", ("summation-order", "ill-conditioned"))
+    maker, verdict, causes = MECHANISMS[mechanism]
     problem, operands, result = maker(problem, operands, rng)
-    injected = Injected(mechanism, Case(problem, operands, {"a": result}), verdicts, causes)
-    if verdicts == (WRONG,):
+    if verdict == TRANSFORM:
+        verdict = LOST if faults.is_seen(problem, operands, result) else "rounding"
+    injected = Injected(mechanism, Case(problem, operands, {"a": result}), verdict, causes)
+    if verdict == WRONG:
         faults.needs(faults.is_seen(problem, operands, result, least=2))
     else:
         _check_loss(injected, rng)

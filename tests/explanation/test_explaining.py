@@ -15,8 +15,11 @@ from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case, save_case
 from samebits.problems.operands import make_normal
 from samebits.recipes import parse_recipe
+from samebits.truth import compute_truth
 
 SEED = 77
+# Mechanisms that leave a trace in the data of one problem only.
+ONLY_ONE = ("overflow", "channels shuffled", "dilation ignored", "strides exchanged")
 LAYER = "conv2d x=2x16x14x14 w=12x16x3x3 padding=1 bias dtype=float32"
 LOG = "examples/xla_mismatch.log"
 
@@ -37,19 +40,22 @@ def test_injected_mechanisms_are_named(mechanism):
         except Skip:
             continue
         found = samebits.explain(injected.case)
-        assert found.verdict in injected.verdicts, (text, found.summary)
+        assert found.verdict == injected.verdict, (text, found.summary)
         assert found.cause in injected.causes, (text, found.summary)
         tried += 1
         if tried == 2:
             return
-    assert tried or mechanism in ("fft", "overflow")
+    assert tried == 1
+    assert mechanism in ONLY_ONE
 
 
 @pytest.mark.parametrize("text", PROBLEMS)
-def test_fault_free_results_are_neither_downgrade_nor_wrong(text):
+def test_fault_free_results_are_rounding_or_identical_where_no_bit_differs(text):
     for seed in range(4):
-        found = samebits.explain(make_case(FAULT_FREE, text, 100 + seed).case)
-        assert found.verdict in ("identical", "rounding"), found.summary
+        injected = make_case(FAULT_FREE, text, 100 + seed)
+        found = samebits.explain(injected.case)
+        assert found.verdict == injected.verdict, found.summary
+        assert found.cause in injected.causes, found.summary
 
 
 LOSSES = [
@@ -132,20 +138,31 @@ def test_bits_are_claimed_only_where_they_were_replayed():
     assert any("bounds prove that the declared formats were not kept" in e.says for e in odd.evidence)
 
 
-def test_a_result_that_nothing_explains_is_undecided_or_wrong_without_a_cause():
+def test_noise_that_sums_in_bfloat16_could_make_is_undecided_and_says_what_to_do():
     problem = parse_problem_text(LAYER)
     operands = make_normal(problem, 3)
-    noise = np.random.default_rng(0).standard_normal(problem.out_shape).astype(np.float32)
+    # 144 products and a bias in bfloat16, in any order, may be off by 145 units of 2^-8 of the sum of magnitudes.
+    magnitudes = compute_truth(problem, {n: np.abs(a) for n, a in operands.items()}).values
+    noise = np.random.default_rng(0).uniform(-0.5, 0.5, problem.out_shape).astype(np.float32) * magnitudes
+    noise += compute_truth(problem, operands).values
     side = explain_one(problem, operands, noise)
-    assert side.verdict in ("wrong", "undecided")
-    assert side.cause is None
-    assert any("to find out" in e.says for e in side.evidence) or side.verdict == "wrong"
+    assert (side.verdict, side.cause, side.says) == ("undecided", None, None)
+    assert any("to find out" in e.says for e in side.evidence)
 
 
-def test_results_that_are_nan_everywhere_get_an_answer():
+def test_noise_that_no_sum_could_make_is_wrong_without_a_cause():
+    problem = parse_problem_text(LAYER)
+    operands = make_normal(problem, 3)
+    noise = 100 * np.random.default_rng(0).standard_normal(problem.out_shape).astype(np.float32)
+    side = explain_one(problem, operands, noise)
+    assert (side.verdict, side.certainty, side.cause, side.says) == ("wrong", "bounds", None, None)
+
+
+def test_results_that_are_nan_everywhere_may_have_overflowed_and_are_undecided():
     problem = parse_problem_text(LAYER)
     side = explain_one(problem, make_normal(problem, 3), np.full(problem.out_shape, np.nan, np.float32))
-    assert side.verdict in ("wrong", "undecided")
+    assert (side.verdict, side.cause, side.says) == ("undecided", None, None)
+    assert any("to find out" in e.says for e in side.evidence)
 
 
 def test_seed_0_the_log_is_explained():

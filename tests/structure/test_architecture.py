@@ -47,7 +47,9 @@ def list_functions(path):
         for child in ast.iter_child_nodes(node):
             if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
                 yield from ([((*names, child.name), child)] if isinstance(child, ast.FunctionDef) else [])
-                yield from visit(child, (*names, child.name))
+                # What stands inside a function is its own affair.
+                inside = child.name if isinstance(child, ast.ClassDef) else f"_{child.name}"
+                yield from visit(child, (*names, inside))
 
     return list(visit(ast.parse(path.read_text()), ()))
 

@@ -14,11 +14,11 @@ def mark_differing_bits(a: np.ndarray, b: np.ndarray) -> npt.NDArray[np.bool_]:
     if a.dtype != b.dtype or a.shape != b.shape:
         raise ValueError(f"arrays of one dtype and shape are needed, not {a.dtype}{a.shape} and {b.dtype}{b.shape}")
     codes = np.dtype(f"uint{8 * a.dtype.itemsize}")
-    same = np.ascontiguousarray(a).view(codes) == np.ascontiguousarray(b).view(codes)
+    # `ascontiguousarray` gives a scalar a dimension.
+    same = (np.ascontiguousarray(a).view(codes) == np.ascontiguousarray(b).view(codes)).reshape(a.shape)
     if same.all():
         return ~same
-    # Memory that was never written may hold signalling NaN, of which casts warn.
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # Signalling NaN becomes a quiet one.
         both_nan = np.isnan(a.astype(np.float64)) & np.isnan(b.astype(np.float64))
     return ~(same | both_nan)
 

@@ -34,11 +34,13 @@ def list_layout_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
 
 
 def _is_new(seen: set[bytes], name: str, shape: tuple[int, ...], change: Change) -> bool:
-    """Whether no earlier change does the same to an array of this shape; not asked of large arrays."""
+    """Whether it changes an array of this shape as no earlier change does; not asked of large arrays."""
     count = math.prod(shape)
     if count > _MOST_COMPARED:
         return True
-    key = name.encode() + change(np.arange(count, dtype=np.int64).reshape(shape)).tobytes()
+    numbers = np.arange(count, dtype=np.int64).reshape(shape)
+    seen.add(name.encode() + numbers.tobytes())
+    key = name.encode() + change(numbers).tobytes()
     new = key not in seen
     seen.add(key)
     return new
@@ -105,13 +107,10 @@ def _list_changes(problem: Problem, name: str, shape: tuple[int, ...]) -> Iterat
         )
         yield f"takes the next of {name} in place of each", CauseCode.STRIDED_VIEW, lambda a: np.roll(a, -1, axis=0)
         yield f"takes {name} in reverse", CauseCode.AXIS_ORDER, lambda a: a[::-1]
-    channels, groups = shape[1], problem.groups
-    if not is_weight and channels > 1:
+    if not is_weight and shape[1] > 1:
         yield f"takes the channels of {name} in reverse", CauseCode.AXIS_ORDER, lambda a: a[:, ::-1]
-        if 1 < groups < channels:
-            yield from _shuffles(f"the channels of {name}", 1, channels, groups)
-    if is_weight and 1 < groups < shape[0]:
-        yield from _shuffles("the filters", 0, shape[0], groups)
+    what = "the filters" if is_weight else f"the channels of {name}"
+    yield from _shuffles(what, shape, problem.groups, is_weight=is_weight)
 
 
 def _list_result_changes(problem: Problem) -> Iterator[tuple[str, CauseCode, Change]]:
@@ -129,8 +128,9 @@ def _list_result_changes(problem: Problem) -> Iterator[tuple[str, CauseCode, Cha
                 CauseCode.AXIS_ORDER,
                 lambda a, i=i, j=j: a.swapaxes(i, j),
             )
-    if 1 < problem.groups < shape[1]:
-        yield from _shuffles("the output channels", 1, shape[1], problem.groups)
+    is_weight = problem.direction == "grad_weight"
+    what = "the filters of the result" if is_weight else "the channels of the result"
+    yield from _shuffles(what, shape, problem.groups, is_weight=is_weight)
     for axis, size in enumerate(shape):
         if size > 1:
             for by in (1, -1):
@@ -138,9 +138,18 @@ def _list_result_changes(problem: Problem) -> Iterator[tuple[str, CauseCode, Cha
                 yield says, CauseCode.SHAPE_SPECIFIC_KERNEL, lambda a, axis=axis, by=by: np.roll(a, by, axis=axis)
 
 
-def _shuffles(what: str, axis: int, size: int, groups: int) -> Iterator[tuple[str, CauseCode, Change]]:
-    """Channels numbered within groups first, or groups first; groups in reverse."""
-    order = np.arange(size).reshape(groups, -1)
+def _shuffles(
+    what: str, shape: tuple[int, ...], groups: int, *, is_weight: bool
+) -> Iterator[tuple[str, CauseCode, Change]]:
+    """Channels numbered within groups first, or groups first; groups in reverse.
+
+    The channels of all groups stand along axis 1 of activations and their gradients, but along axis 0 of weights and
+    theirs, whose axis 1 numbers the channels of one group.
+    """
+    axis = 0 if is_weight else 1
+    if not 1 < groups < shape[axis]:
+        return
+    order = np.arange(shape[axis]).reshape(groups, -1)
     for text, sequence in (
         (f"interleaves {what} of the groups", order.T.reshape(-1)),
         (f"separates {what} as if groups were interleaved", np.argsort(order.T.reshape(-1))),

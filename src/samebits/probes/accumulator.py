@@ -82,7 +82,8 @@ def find_accumulator(session: ProbeSession, triple: tuple[int, int, int], positi
     left = _ask(session, triple, [(large, Fraction(2) ** (top - e)) for e in asked], position)
     if not np.isfinite(left).all():
         return None
-    survived = [e for e, value in zip(asked, left, strict=True) if value != 0]
+    # Rounded away from zero a small term leaves something too, but not itself.
+    survived = [e for e, value in zip(asked, left, strict=True) if value == _clip(session, 2.0 ** (top - e))]
     bits = max((e for e in survived if asked[: len(survived)] == survived), default=0)
     if bits == asked[-1]:
         return Accumulator(bits, "float64" if bits > _MOST_ALIGNMENT_BITS else None, None, True, triple)
@@ -131,6 +132,11 @@ def _ask(
         view[...] = filled.reshape(view.shape)
         left.extend(session.ask_by_row(operands)[: len(part), position])
     return np.array(left)
+
+
+def _clip(session: ProbeSession, value: float) -> float:
+    then = session.problem.then
+    return value if then is None else min(max(value, then.low), then.high)
 
 
 def _largest_exponent(session: ProbeSession) -> int:

@@ -73,7 +73,15 @@ def _draw(random: np.random.Generator, count: int, session: ProbeSession) -> npt
         # Down into float16's subnormal numbers, which tf32 and bfloat16 do not have there.
         scale = scale * np.exp2(random.integers(-20, 1 if then else 12, count))
     signs = random.choice([-1.0, 1.0], count) if then is None else np.ones(count)
-    return (random.uniform(1.0, 4.0, count) * signs * scale).astype(session.dtype)
+    values = random.uniform(1.0, 4.0, count)
+    # Random values are never halfway between two numbers of a format, where ties to even and away from zero part.
+    declared = find_format(session.problem.dtype).precision
+    kind = random.integers(0, 4, count)
+    for number, precision in enumerate(sorted({f.precision for f in _NARROWER if f.precision < declared})):
+        half = 2.0**-precision
+        tie = 1.0 + half * (4.0 * np.floor((values - 1.0) / (12.0 * half)) + 1.0)
+        values = np.where(kind == number, tie, values)
+    return (values * signs * scale).astype(session.dtype)
 
 
 def _classify(given: np.ndarray, answers: np.ndarray, session: ProbeSession) -> OperandRounding:

@@ -1,16 +1,20 @@
 """The order probe: injected orders in every direction and format, orders that change from place to place, its cost."""
 
+import math
+
 import numpy as np
 import pytest
 
+from numpy_runners import FailingRunner, NanRunner, PlainRunner, keep_bits, to_float16
 from samebits.emulators import Emulator, emulate
-from samebits.errors import ProbeStopped
+from samebits.errors import EngineFailure, ProbeStopped
 from samebits.probes.session import ProbeSession
 from samebits.probes.summation_order import find_summation_orders
 from samebits.problems import parse_problem_text
 from samebits.recipes import expand_order, parse_recipe
-from samebits.recipes.tree import canonical_tree, restrict_tree, swap_first_pairs
+from samebits.recipes.tree import Chain, canonical_tree, restrict_tree, swap_first_pairs
 from samebits.runner import Identity
+from tree_walks import terms_of, under_junction
 
 
 class PerOne:
@@ -94,7 +98,9 @@ def test_rows_that_add_otherwise_do_not_confuse_the_others():
 
 def test_a_sum_that_nothing_absorbs_has_no_order_and_says_so():
     _, found = find("conv1d x=1x8x14 w=16x8x3", "fft")
-    assert (found.places < 0).all() or found.notes
+    assert found.trees == []
+    assert (found.places == -1).all()
+    assert len(found.notes) == 1
 
 
 @pytest.mark.parametrize("order", ["-k", "tree:1:1500+0", "k"])
@@ -126,3 +132,150 @@ def test_64_rows_or_more_answer_within_24_calls(channels, order):
     session = ProbeSession(Emulator(parse_recipe(f"direct order={order}")), problem)
     assert len(find_summation_orders(session).trees) == 1
     assert session.calls <= 24
+
+
+def find_plain(runner, text, **more):
+    return find_summation_orders(ProbeSession(runner, parse_problem_text(text)), **more)
+
+
+def as_item(tree):
+    """A tuple of terms and tuples as a tree."""
+    return Chain(tuple(as_item(p) if isinstance(p, tuple) else p for p in tree))
+
+
+def is_same_but_for_first_pairs(found, injected):
+    """Whether all pairs meet at the same junctions; which of the first two came first is no question of masks."""
+    return terms_of(found) == terms_of(injected) and all(
+        under_junction(found, a, b) == under_junction(injected, a, b)
+        for a in terms_of(found)
+        for b in terms_of(found) - {a}
+    )
+
+
+SIX = (0, 1, 2, 3, 4, 5)
+TREES_OF_SIX = [
+    SIX,
+    SIX[::-1],
+    (4, 1, 5, 0, 2, 3),
+    ((0, 1), (2, 3), (4, 5)),
+    ((0, 3), (1, 4), (2, 5)),
+    (0, 1, 2, (3, 4, 5)),
+    (5, (1, (2, 0)), (4, 3)),
+    ((((0, 1), 2), 3), (4, 5)),
+]
+
+
+@pytest.mark.parametrize("tree", TREES_OF_SIX)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "conv1d x=1x2x7 w=4x2x3",
+        "conv1d x=2x4x7 w=4x2x3 groups=2 bias",
+        "conv1d x=1x2x7 w=4x2x3 then=relu",
+        "conv1d x=1x2x7 w=4x2x3 dtype=float16",
+        "conv1d.grad_weight x=2x4x5 w=4x2x3 groups=2",
+        "conv1d x=1x2x7 w=1x2x3",
+    ],
+)
+@pytest.mark.parametrize("runner", [PlainRunner, lambda tree: PlainRunner(tree, accumulator=to_float16)])
+def test_orders_of_plain_numpy_sums_are_found(tree, text, runner):
+    found = find_plain(runner(tree), text)
+    assert found.notes == []
+    assert (found.places == 0).all()
+    assert len(found.trees) == 1
+    assert is_same_but_for_first_pairs(found.trees[0], as_item(tree))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "conv1d x=1x2x7 w=4x2x3 padding=1",
+        "conv1d.grad_input x=1x4x6 w=2x4x3 padding=1",
+        "conv1d.grad_input x=1x4x6 w=2x4x3 stride=2",
+        "conv_transpose1d x=1x2x5 w=2x4x3",
+        "conv_transpose1d.grad_weight x=2x4x3 w=4x2x3 padding=1",
+    ],
+)
+@pytest.mark.parametrize("tree", TREES_OF_SIX)
+def test_positions_that_lack_terms_have_what_is_left_of_the_order(text, tree):
+    found = find_plain(PlainRunner(tree), text)
+    problem = parse_problem_text(text)
+    terms = ProbeSession(PlainRunner(), problem).terms
+    at = terms.locate_sources(np.arange(int(np.prod(terms.outputs)))) >= 0
+    exists = np.tile(np.tile(at, terms.depth), (terms.batch, 1))
+    assert found.notes == []
+    for own, place in zip(exists, found.places.reshape(-1), strict=True):
+        injected = restrict_tree(as_item(tree), own)
+        if injected is None:
+            continue
+        left = restrict_tree(found.trees[place], own)
+        if isinstance(injected, int):
+            assert left == injected
+        else:
+            assert is_same_but_for_first_pairs(left, injected)
+
+
+class Exactly(PlainRunner):
+    """Adds all products exactly and rounds once: no order at all."""
+
+    def _add_tree(self, tree, products, start, bias=0.0):
+        return np.array([math.fsum(p) for p in products])
+
+
+def test_an_exact_sum_has_no_order():
+    found = find_plain(Exactly(), "conv1d x=1x4x7 w=8x4x3")
+    assert found.trees == []
+    assert (found.places == -1).all()
+    assert found.notes
+
+
+def test_sums_in_a_narrow_format_are_found_as_far_as_they_can_be_counted():
+    # With eight significant bits 257 is no number; 300 terms are asked about in parts.
+    found = find_plain(PlainRunner(accumulator=keep_bits(8)), "conv1d x=1x300x1 w=64x300x1")
+    assert is_chain_in_order(found.trees[0], 300)
+
+
+def is_chain_in_order(tree, count):
+    terms = tree.items
+    return sorted(terms[:2]) == [0, 1] and terms[2:] == tuple(range(2, count))
+
+
+def test_a_single_term_needs_no_question():
+    runner = PlainRunner()
+    found = find_plain(runner, "conv1d x=1x1x4 w=2x1x1")
+    assert (found.trees, runner.calls, (found.places == 0).all()) == ([0], 0, True)
+
+
+def test_a_runner_that_returns_nan_has_no_order():
+    found = find_plain(NanRunner(), "conv1d x=1x2x7 w=4x2x3")
+    assert (found.trees, found.scale) == ([], None)
+    assert (found.places == -1).all()
+    assert len(found.notes) == 1
+
+
+def test_a_failing_runner_raises_and_a_spent_budget_is_noted():
+    with pytest.raises(EngineFailure):
+        find_plain(FailingRunner(at=2), "conv1d x=1x2x7 w=4x2x3")
+    for most in (0, 1, 3):
+        session = ProbeSession(PlainRunner(), parse_problem_text("conv1d x=1x8x7 w=1x8x3"), most_calls=most)
+        found = find_summation_orders(session)
+        assert session.runner.calls == most
+        assert found.trees == []
+        assert (found.places == -1).all()
+        assert any("stopped after" in note for note in found.notes)
+
+
+def test_chosen_rows_answer_for_themselves():
+    class Rows(PlainRunner):
+        """Adds its last two rows in reverse."""
+
+        def run(self, problem, operands):
+            self.tree = None
+            result = super().run(problem, operands)
+            self.tree = SIX[::-1]
+            result[:, 2:] = super().run(problem, operands)[:, 2:]
+            return result
+
+    for rows, tree in (([0, 1], SIX), ([2, 3], SIX[::-1])):
+        found = find_plain(Rows(), "conv1d x=1x2x7 w=4x2x3", rows=np.array(rows))
+        assert is_same_but_for_first_pairs(found.trees[0], as_item(tree))
