@@ -199,6 +199,7 @@ def test_a_recipe_that_gives_every_bit_is_proved():
     assert found is not None
     assert (found.cause, found.verdict, found.says) == (CauseCode.LOW_PRECISION_ACCUMULATOR, "downgrade", "this")
     assert (found.fit, found.recipe, found.replay, found.tried) == ("bits", ODD, Replay(1.0, 120), 2)
+    assert not found.sampled
     assert searching.tried == Counter({"recipe": 2})
 
 
@@ -249,6 +250,12 @@ def test_what_comes_no_closer_predicts_nothing_or_is_no_recipe_is_not_inferred(h
 
 def test_within_the_bound_nothing_is_inferred_by_nearness():
     assert search(bound=1.0)._try_recipes([assume(0.1, recipe=PLAIN)]) is None
+
+
+def test_equally_close_recipes_are_taken_as_they_come():
+    found = search()._try_recipes([assume(0.2, "first", recipe=PLAIN), assume(-0.2, "second", recipe=PLAIN)])
+    assert found is not None
+    assert found.says == "first"
 
 
 def test_at_most_so_many_are_compared_on_more_outputs(monkeypatch):

@@ -86,6 +86,13 @@ def test_bits_are_the_logarithms_of_one_more_than_the_steps():
     assert count_telling_bits(np.array([])) == 0.0
 
 
+def test_a_half_sum_steps_by_float32_of_its_magnitudes():
+    half = ROW.replace("float32", "float16")
+    # 2^-9 away: a step of the result is 2^-23, of a sum of magnitude 4 in float32 2^-22, the larger one.
+    found = observe(half, [2.0**-12, 1, 1, 1], [2.0**-12 + 2.0**-9, 1, 1, 1], magnitudes=4.0)
+    assert measure_telling_steps(found).tolist() == [2.0**13]
+
+
 def test_a_plain_sum_is_the_yardstick():
     """Random data, whose plain sum has some error: a result just as far is close, one much farther is not."""
     problem = parse_problem_text("conv1d x=1x64x6 w=8x64x1 dtype=float32")
@@ -128,3 +135,7 @@ def test_outputs_of_infinite_magnitude_or_with_plain_sums_that_are_no_numbers_do
     unknown = observe(ROW, [NAN, 1, 1, 1], [9, 1, 1, 1], magnitudes=1.0)
     assert is_as_close_as_a_plain_sum(unknown, unknown.whole(), times=1.0)
     assert not is_as_close_as_a_plain_sum(found, found.whole(), np.ones((1, 1, 4), bool), times=1.0)
+    left_out = np.array([[[False, True, True, True]]])
+    assert not is_as_close_as_a_plain_sum(found, found.whole(), left_out, times=1.0)
+    single = observe(ROW, 1.0, [1, 9, 9, 9], magnitudes=1.0)
+    assert is_as_close_as_a_plain_sum(single, single.whole(), left_out, times=1.0)

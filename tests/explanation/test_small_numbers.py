@@ -21,7 +21,7 @@ def mechanism(evidence):
 
 def test_zeros_in_place_of_subnormal_results_are_told_and_counted():
     found = explain_lost_subnormals(
-        observe(ROW, [LEAST / 2, -LEAST / 4, 1, TIGHT], [0, 0, 1, 0], bound=[[[TIGHT, TIGHT, TIGHT, 1]]])
+        observe(ROW, [LEAST / 2, -LEAST / 4, 0, TIGHT], [0, 0, 0, 0], bound=[[[LEAST / 3, LEAST / 5, TIGHT, 1]]])
     )
     assert found == mechanism("3 outputs are zero, the truth is below 1.18e-38; others are within their bound")
 
@@ -41,6 +41,7 @@ def test_half_numbers_have_their_own_smallest():
         ([LEAST / 2, 1, 1, 1], [0, 2, 1, 1], TIGHT),  # More is wrong.
         ([0, 1, 1, 1], [LEAST / 2, 1, 1, 1], TIGHT),  # A number in place of a zero.
         ([1, 1, 1, 1], [1, 1, 1, 1], TIGHT),
+        ([LEAST / 2, 1, 1, 1], [0, 1, 1, 1], LEAST / 2),  # Just on the bound.
     ],
 )
 def test_anything_else_is_no_lost_subnormal(truth, result, bound):
@@ -51,6 +52,15 @@ def test_anything_else_is_no_lost_subnormal(truth, result, bound):
 # times the other: (2 * 2 + 2) + 2 * (3 + 5) = 22 of them.
 PAIR = "conv1d x=1x2x3 w=1x2x1 bias dtype=float32"
 MOST = 22 * LEAST
+
+
+def test_no_zero_operand_is_small_and_no_true_zero_is_lost():
+    zeros = {"x": np.zeros((1, 2, 3), np.float32), "w": np.full((1, 2, 1), LEAST, np.float32)}
+    problem = PAIR.replace(" bias", "")
+    assert explain_flush(observe(problem, [0, 1, 1], [LEAST, 1, 1], bound=TIGHT, operands=zeros)) is None
+    found = flush([LEAST, 0, 1], [0, 0, 1], bound=LEAST / 1.5)
+    assert found is not None
+    assert found.evidence[0].says.endswith("1 are zero where the truth is not")
 
 
 def flush(truth, result, *, bound=TIGHT, small=None, problem=PAIR, dtype=np.float32):
