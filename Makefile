@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test coverage check bench survey replay injected reports thresholds causes pages examples dist format clean
+.PHONY: help demo test coverage mutants check bench survey replay injected reports thresholds causes pages examples dist format clean
 
 help:
 	@echo "make demo     what samebits says of one convolution on the light engines"
 	@echo "make test     every test"
 	@echo "make coverage every test, and which lines of samebits none of them reaches (also in coverage.xml)"
+	@echo "make mutants  small changes to the parts that decide: which of them no test notices"
 	@echo "make check    ruff, pyright, import contracts"
 	@echo "make bench    timings: the truth over torch, emulators, the order probe over one pair per call"
 	@echo "make replay   every engine on every problem of the catalog: is its recipe found, are its bits replayed"
@@ -43,6 +44,11 @@ test: $(VENV)/.dev
 # Slower than `make test`: Python code is traced, in all processes.
 coverage: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal --cov --cov-report=term --cov-report=xml
+
+# Are the parts that decide held by tests? Some fifteen minutes; not part of CI. Only what changed is run again.
+mutants: $(VENV)/.dev
+	$(BIN)/python -m mutmut run --max-children $(JOBS)
+	$(BIN)/python benchmarks/mutants.py
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -95,4 +101,4 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info
+	rm -rf $(VENV) mutants build dist src/*.egg-info

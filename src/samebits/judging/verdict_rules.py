@@ -105,7 +105,9 @@ def judge_side(problem: Problem, measured: Measured, mechanism: Mechanism | None
         return Judgement("undecided", "open", evidence=evidence)
     if not measured.differs_in_bits:
         evidence.append(Evidence("statistic", "every output is correctly rounded"))
-        return Judgement("undecided" if exact and exact.differing else "identical", "bits", evidence=evidence)
+        if exact and exact.differing:
+            return Judgement("undecided", "open", evidence=evidence)
+        return Judgement("identical", "bits", evidence=evidence)
     if distances.within_bound:
         evidence.append(Evidence("statistic", say_within(problem, distances.over_bound)))
         return _judge_within(exact, mechanism, evidence)

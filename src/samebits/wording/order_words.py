@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
+
 from samebits.problems.terms import Terms
 from samebits.recipes.order import EVERY_AXIS, KeyedOrder, Level, Order
 from samebits.recipes.tree import Chain, Fused, Item, list_terms
@@ -22,31 +25,33 @@ def describe_order(order: Order, tree: Item, terms: Terms) -> str:
         f"bias {order.own.bias}" if order.own.bias else "",
     ]
     ways = ", ".join(w for w in own if w)
-    said = _describe_levels(order, tree, terms) if isinstance(order, KeyedOrder) else _describe_tree(tree)
+    said = _describe_levels(order, terms) if isinstance(order, KeyedOrder) else _describe_tree(tree)
     return f"{said}; {ways}" if ways else said
 
 
-def _describe_levels(order: KeyedOrder, tree: Item, terms: Terms) -> str:
+def _describe_levels(order: KeyedOrder, terms: Terms) -> str:
     if len(order.levels) == 1:
         level = order.levels[0]
         return f"{terms.count:,} products {_say_rule(level)}, by {_say_keys(level)}"
-    inner = order.levels[-1]
-    blocks = _count_blocks(order, terms)
-    largest = -(-terms.count // blocks) if blocks else terms.count
-    said = f"{blocks:,} sums of {largest:,} products, each {_say_rule(inner)} by {_say_keys(inner)}"
+    inner, sizes = order.levels[-1], _size_sums(order, terms)
+    of = f"{sizes.max():,}" if sizes.min() == sizes.max() else f"up to {sizes.max():,}"
+    said = f"{len(sizes):,} sums of {of} products, each {_say_rule(inner)} by {_say_keys(inner)}"
     for level in order.levels[-2::-1]:
         said += f"; then {_say_rule(level)} by {_say_keys(level)}"
     return said
 
 
-def _count_blocks(order: KeyedOrder, terms: Terms) -> int:
-    sizes = dict(zip(terms.axis_names, terms.axis_sizes, strict=True)) | {EVERY_AXIS: terms.count}
-    blocks = 1
-    for level in order.levels[:-1]:
-        for key in level.keys:
-            count = -(-sizes[key.axis] // key.block)
-            blocks *= min(count, key.modulus) if key.modulus else count
-    return blocks
+def _size_sums(order: KeyedOrder, terms: Terms) -> npt.NDArray[np.int64]:
+    """How many products each of the innermost sums adds up."""
+    number = np.arange(terms.count)
+    index = dict(zip(terms.axis_names, np.unravel_index(number, terms.axis_sizes), strict=True)) | {EVERY_AXIS: number}
+    sums = np.zeros_like(number)
+    for key in (key for level in order.levels[:-1] for key in level.keys):
+        rank = index[key.axis] // key.block
+        if key.modulus:
+            rank = rank % key.modulus
+        sums = np.unique(sums * terms.count + rank, return_inverse=True)[1]
+    return np.bincount(sums)
 
 
 def _say_rule(level: Level) -> str:
@@ -57,7 +62,7 @@ def _say_rule(level: Level) -> str:
 def _say_keys(level: Level) -> str:
     return ", ".join(
         ("falling " if k.descending else "")
-        + (f"{k.axis} in blocks of {k.block}" if k.block > 1 and not k.modulus else k.axis)
+        + (f"{k.axis} in blocks of {k.block}" if k.block > 1 else k.axis)
         + (f" mod {k.modulus}" if k.modulus else "")
         for k in level.keys
     )

@@ -19,10 +19,13 @@ def describe_places(problem: Problem, differing: npt.NDArray[np.bool_]) -> str |
         return None
     if count == differing.size:
         return "everywhere"
-    phrases = [p for p in (_at_borders(problem, differing), _in_group(problem, differing)) if p]
-    axes = [_along(name, differing, i) for i, name in enumerate(name_axes(problem)) if not (phrases and i >= 2)]
-    grouped = any(p.startswith("group") for p in phrases)
-    phrases += [p for i, p in enumerate(axes) if p and not (grouped and i == 1)]
+    border, group = _at_borders(problem, differing), _in_group(problem, differing)
+    # Borders say where along the spatial axes, a group where along its own.
+    said = {_group_axis(problem)} if group else set[int]()
+    if border:
+        said |= set(range(2, differing.ndim))
+    axes = [_along(name, differing, i) for i, name in enumerate(name_axes(problem)) if i not in said]
+    phrases = [p for p in (border, group, *axes) if p]
     if not phrases:
         share = count / differing.size
         return "nearly everywhere" if share > _NEARLY_ALL else f"scattered over {share:.1%} of the outputs"
@@ -40,7 +43,7 @@ def _at_borders(problem: Problem, differing: npt.NDArray[np.bool_]) -> str | Non
 def _in_group(problem: Problem, differing: npt.NDArray[np.bool_]) -> str | None:
     if problem.groups == 1:
         return None
-    axis = 0 if problem.direction == "grad_weight" else 1
+    axis = _group_axis(problem)
     others = tuple(i for i in range(differing.ndim) if i != axis)
     channels = np.flatnonzero(differing.any(axis=others))
     size = differing.shape[axis] // problem.groups
@@ -48,6 +51,11 @@ def _in_group(problem: Problem, differing: npt.NDArray[np.bool_]) -> str | None:
     if size == 1 or len(groups) == problem.groups or len(groups) != 1:
         return None
     return f"group {groups[0]} of {problem.groups} (channels {groups[0] * size}..{(groups[0] + 1) * size - 1})"
+
+
+def _group_axis(problem: Problem) -> int:
+    """The axis of the result that groups divide."""
+    return 0 if problem.direction == "grad_weight" else 1
 
 
 def _along(name: str, differing: npt.NDArray[np.bool_], axis: int) -> str | None:

@@ -1,0 +1,215 @@
+"""What a comparison makes of what its runners returned: names, exact integers, common cause, arguments."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import samebits
+from hand_made import make_side
+from injected_runners import InjectedRunner
+from samebits.comparison import comparing
+from samebits.comparison.side_running import Ran
+from samebits.errors import ArgumentError
+from samebits.findings import ExactData, Failure
+from samebits.findings.causes import CauseCode
+from samebits.judging.references import Reference
+from samebits.judging.sides import Recorded
+from samebits.problems import parse_problem_text
+from samebits.problems.case_file import Case
+
+TEXT = "conv1d x=1x2x4 w=2x2x1 dtype=float32"
+PROBLEM = parse_problem_text(TEXT)
+TRUTH = np.array([[[1, 2, 3, 4], [5, 6, 7, 0]]], np.float32)
+
+
+def ran(name, result=None):
+    return Ran(Recorded(name, result))
+
+
+def exact(bound=0.0, magnitudes=0.0):
+    return Reference(PROBLEM, TRUTH, np.full(TRUTH.shape, bound), np.full(TRUTH.shape, magnitudes), {})
+
+
+def test_right_integers_leave_nothing_to_say():
+    assert comparing._judge_exact(exact(), TRUTH.copy()) == (ExactData(0, 8, None, None, None, None), False)
+
+
+def test_wrong_integers_are_counted_located_and_the_first_is_shown():
+    result = TRUTH.copy()
+    result[0, 1, 1:] += 3
+    assert comparing._judge_exact(exact(), result) == (
+        ExactData(3, 8, "only in c_out = 1, ow from 1 on (the tail)", [0, 1, 1], 9.0, 6.0),
+        True,
+    )
+    zeros = np.zeros_like(TRUTH)
+    assert comparing._judge_exact(exact(), zeros)[0].first_index == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("bound", "magnitudes", "beyond"),
+    [
+        (0.5, 0.0, False),
+        (0.49, 0.0, True),
+        # 2^8 unit roundoffs of float32 of the largest magnitude.
+        (0.0, 2.0**15, False),
+        (0.0, 2.0**15 * 0.99, True),
+        (0.5, 1.0, False),
+    ],
+)
+def test_integers_that_rounding_could_have_missed_are_no_other_function(bound, magnitudes, beyond):
+    result = TRUTH.copy()
+    result[0, 1, 2] += np.float32(0.5)
+    found, is_beyond = comparing._judge_exact(exact(bound, magnitudes), result)
+    assert (found.differing, is_beyond) == (1, beyond)
+
+
+def test_zeros_of_another_sign_are_right_on_integers():
+    result = TRUTH.copy()
+    result[0, 1, 3] = -0.0
+    assert comparing._judge_exact(exact(), result)[0].differing == 0
+
+
+def test_sides_of_one_name_are_numbered_from_the_second_on():
+    found = comparing._name_apart([ran(n) for n in ("a", "b", "a", "a", "b")])
+    assert [r.recorded.name for r in found] == ["a", "b", "a #2", "a #3", "b #2"]
+
+
+@pytest.mark.parametrize(
+    ("results", "differ"),
+    [
+        ([], False),
+        ([None], False),
+        ([TRUTH], False),
+        ([TRUTH, TRUTH.copy()], False),
+        ([TRUTH, TRUTH.copy(), TRUTH + 1], True),
+        ([None, TRUTH, None, TRUTH + 1], True),
+        ([None, TRUTH], False),
+    ],
+)
+def test_only_results_that_are_there_can_differ(results, differ):
+    assert comparing._some_differ([ran("a", r) for r in results]) is differ
+
+
+ORDER, CUT = CauseCode.SUMMATION_ORDER, CauseCode.REDUCED_PRECISION_OPERANDS
+BROKEN = make_side("x", "undecided", failure=Failure("crash", "ended"))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "sides", "cause"),
+    [
+        ("rounding", [make_side("a", "rounding", cause=ORDER)], ORDER),
+        ("rounding", [make_side("a", "rounding", cause=ORDER), make_side("b", "rounding")], None),
+        ("rounding", [make_side("a", "rounding", cause=ORDER), make_side("b", "identical")], ORDER),
+        ("rounding", [make_side("a", "rounding", cause=ORDER), BROKEN], ORDER),
+        ("downgrade", [make_side("a", "rounding", cause=ORDER), make_side("b", "downgrade", cause=CUT)], CUT),
+        ("undecided", [make_side("a", "undecided", cause=CUT)], CUT),
+        ("identical", [make_side("a", "rounding", cause=ORDER)], None),
+        ("wrong", [make_side("a", "wrong", cause=CauseCode.PADDING)], None),
+        ("rounding", [make_side("a", "identical")], None),
+    ],
+)
+def test_the_common_cause_is_the_gravest_if_every_side_is_explained(verdict, sides, cause):
+    assert comparing._name_common_cause(verdict, sides) == cause
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"seed": -1}, "seed must be a whole number from 0, not -1"),
+        ({"seed": 0.5}, "seed must be"),
+        ({"data": "bogus"}, "data must be one of normal, uniform, exact, not 'bogus'"),
+        ({"on": "truth"}, "on must be a list"),
+        ({"on": None}, "on must be a list"),
+        ({"on": {"truth"}}, "on must be a list"),
+        ({"on": [3]}, "3 is neither"),
+        ({"on": ["truth", 3]}, "3 is neither"),
+        ({"time_limit_s": 0}, "time_limit_s must be above 0 and at most 1e"),
+        ({"time_limit_s": float("nan")}, "time_limit_s must be"),
+        ({"time_limit_s": 1000001}, "time_limit_s must be"),
+        ({"time_limit_s": "1"}, "time_limit_s must be"),
+    ],
+)
+def test_each_argument_that_is_none_is_refused_by_its_name(arguments, says):
+    with pytest.raises(ArgumentError, match=says):
+        samebits.compare(**{"subject": TEXT, "on": [], **arguments})
+
+
+def test_the_ends_of_what_is_allowed_are_allowed():
+    found = samebits.compare(TEXT, ["truth"], seed=0, time_limit_s=1000000)
+    assert (found.verdict, found.data) == ("identical", "normal, seed 0")
+    assert samebits.compare(TEXT, [], time_limit_s=0.001).verdict == "undecided"
+
+
+def test_the_data_are_said_and_every_step_is_heard_of():
+    heard = []
+    runners = [InjectedRunner("one"), InjectedRunner("two")]
+    found = samebits.compare(
+        TEXT, runners, data="uniform", seed=5, progress=lambda what, share: heard.append((what, share))
+    )
+    assert found.data == "uniform, seed 5"
+    assert (found.outputs, found.reduction_length, len(found.sides), len(found.differences)) == (8, 2, 2, 1)
+    assert [h for h in heard if h[0].startswith("running")] == [("running one", 0.0), ("running two", 0.5)]
+    assert heard[0][0] == "computing exact integers"
+
+
+def test_runners_get_exact_integers_and_then_the_data(monkeypatch):
+    seen = []
+
+    def compute(problem, operands):
+        seen.append({n: a.copy() for n, a in operands.items()})
+        return samebits.compute_truth(problem, operands).values
+
+    samebits.compare(TEXT, [InjectedRunner("a", compute=compute)], data="uniform", seed=3)
+    on_integers, on_data = seen
+    assert all((a == np.round(a)).all() for a in on_integers.values())
+    for name, array in comparing.MAKERS["uniform"](PROBLEM, 3).items():
+        assert (on_data[name] == array).all()
+    for name, array in comparing.MAKERS["exact"](PROBLEM, 3).items():
+        assert (on_integers[name] == array).all()
+
+
+def test_only_engines_with_a_result_are_probed(monkeypatch):
+    asked, given = [], []
+
+    def attribute(runner, problem, operands, result):
+        asked.append(runner.text)
+        given.append((problem, operands, result))
+
+    monkeypatch.setattr(comparing, "attribute", attribute)
+    odd = InjectedRunner("odd", lambda problem, result: result + np.float32(2.0**-21))
+    case = Case(PROBLEM, comparing.MAKERS["normal"](PROBLEM, 0), {"kept": TRUTH})
+    found = samebits.compare(case, [odd, "truth", InjectedRunner("even")])
+    assert [s.name for s in found.sides] == ["kept", "odd", "truth", "even"]
+    assert found.data == "given"
+    assert asked == ["odd", "even"]
+    assert all(problem is PROBLEM and operands is case.operands for problem, operands, _ in given)
+    assert [result.ravel().tolist() for _, _, result in given] == [found.sides[1].values, found.sides[3].values]
+    asked.clear()
+    samebits.compare(case, [odd], attributes=False)
+    samebits.compare(TEXT, [InjectedRunner("a"), InjectedRunner("b")])
+    assert asked == []
+
+
+def test_a_runner_is_closed_by_whom_it_was_opened(monkeypatch):
+    closed = []
+
+    def open_runner(text, *, time_limit_s):
+        own = InjectedRunner(f"{text} {time_limit_s:g}")
+        own.close = lambda: closed.append(own.text)
+        return own
+
+    monkeypatch.setattr(comparing, "open_runner", open_runner)
+    given = InjectedRunner("given")
+    given.close = lambda: closed.append("given")
+    found = samebits.compare(TEXT, ["a", given, "b"], time_limit_s=7)
+    assert [s.name for s in found.sides] == ["a 7", "given", "b 7"]
+    assert sorted(closed) == ["a 7", "b 7"]
+
+
+def test_a_replayed_difference_is_the_evidence_of_the_whole(monkeypatch):
+    evidence = SimpleNamespace(kind="structure", says="they add otherwise")
+    monkeypatch.setattr(comparing, "explain_difference", lambda problem, sides, differences: evidence)
+    assert samebits.compare(TEXT, ["truth"]).evidence == [evidence]
+    monkeypatch.setattr(comparing, "explain_difference", lambda problem, sides, differences: None)
+    assert samebits.compare(TEXT, ["truth"]).evidence == []

@@ -1,0 +1,115 @@
+"""Which of several explanations of one result is taken, for explanations written by hand."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from hand_made import WHOLE, observe
+from samebits.explanation import mechanism_finding
+from samebits.explanation.hypothesis_search import HypothesisSearch
+from samebits.explanation.mechanism_finding import Found, find_mechanism
+from samebits.findings import Evidence
+from samebits.findings.causes import CauseCode
+from samebits.judging.verdict_rules import Mechanism
+from samebits.progress import ignore_progress
+
+ROW = "conv1d x=1x1x4 w=1x1x1 dtype=float32"
+
+
+def make(says, cause, verdict, fit="bound", **more):
+    return Mechanism(cause, verdict, says, fit, evidence=(Evidence("structure", says),), **more)
+
+
+LOST_NAN = make("nan", CauseCode.NAN_SEMANTICS, "wrong")
+OVERFLOW = make("overflow", CauseCode.OVERFLOW, "downgrade")
+ORDER_OVERFLOW = make("order overflows", CauseCode.OVERFLOW, "rounding")
+MEMORY = make("memory", CauseCode.UNINITIALIZED_MEMORY, "wrong")
+SUBNORMALS = make("subnormals", CauseCode.SUBNORMALS, "downgrade")
+FLUSH = make("flush", CauseCode.SUBNORMALS, "downgrade")
+PART = make("part", CauseCode.SHAPE_SPECIFIC_KERNEL, "wrong")
+FITTED = make("fitted", CauseCode.FUSION, "wrong")
+BOUND = make("bound", CauseCode.PADDING, "wrong")
+NEAR = make("near", CauseCode.LOW_PRECISION_ACCUMULATOR, "downgrade", "nearness")
+BITS = make("bits", CauseCode.REDUCED_PRECISION_OPERANDS, "downgrade", "bits", replay=WHOLE)
+NARROW = make("narrow", CauseCode.LOW_PRECISION_ACCUMULATOR, "downgrade", "bits", replay=WHOLE)
+SAMPLED = make("sampled", CauseCode.LOW_PRECISION_ACCUMULATOR, "downgrade", "bits", sampled=True, replay=WHOLE)
+ZEROS, SOME, INFINITE = [0, 0, 0, 0], [1, 2, 3, 4], [1, np.inf, 3, 4]
+
+# What is found by odd values, lost subnormals, flush, the search, parts, fitted numbers; the result; what is taken.
+TABLE = [
+    ({}, SOME, None),
+    ({"odd": LOST_NAN, "search": BITS}, SOME, LOST_NAN),
+    ({"odd": ORDER_OVERFLOW, "search": BITS}, SOME, ORDER_OVERFLOW),
+    ({"lost": SUBNORMALS, "search": BITS}, SOME, SUBNORMALS),
+    ({"odd": LOST_NAN, "lost": SUBNORMALS}, SOME, LOST_NAN),
+    ({"odd": OVERFLOW}, SOME, OVERFLOW),
+    ({"odd": OVERFLOW, "part": PART, "fitted": FITTED}, SOME, OVERFLOW),
+    ({"odd": MEMORY, "search": BOUND}, SOME, MEMORY),
+    ({"odd": MEMORY, "search": SAMPLED}, SOME, MEMORY),
+    ({"odd": MEMORY, "search": BITS}, SOME, BITS),
+    ({"flush": FLUSH, "search": BITS}, ZEROS, FLUSH),
+    ({"odd": OVERFLOW, "flush": FLUSH}, ZEROS, FLUSH),
+    ({"flush": FLUSH, "search": BITS}, SOME, BITS),
+    ({"search": BITS}, ZEROS, BITS),
+    ({"search": BITS, "part": PART, "fitted": FITTED}, SOME, BITS),
+    ({"search": BOUND, "part": PART, "fitted": FITTED}, SOME, BOUND),
+    ({"search": NEAR, "part": PART, "fitted": FITTED}, SOME, PART),
+    ({"search": NEAR, "fitted": FITTED}, SOME, FITTED),
+    ({"search": NEAR, "flush": FLUSH}, SOME, NEAR),
+    ({"part": PART, "fitted": FITTED, "flush": FLUSH}, SOME, PART),
+    ({"fitted": FITTED, "flush": FLUSH}, SOME, FITTED),
+    ({"flush": FLUSH}, SOME, FLUSH),
+    ({"search": NARROW}, SOME, NARROW),
+]
+
+
+def find(monkeypatch, parts, result):
+    for name, key in (
+        ("explain_odd_values", "odd"),
+        ("explain_lost_subnormals", "lost"),
+        ("explain_flush", "flush"),
+        ("explain_part", "part"),
+    ):
+        monkeypatch.setattr(mechanism_finding, name, lambda observation, k=key: parts.get(k))
+
+    def run(self):
+        self.tried["layout"] += 3
+        return parts.get("search")
+
+    monkeypatch.setattr(HypothesisSearch, "run", run)
+    monkeypatch.setattr(HypothesisSearch, "run_fitted", lambda self: parts.get("fitted"))
+    return find_mechanism(observe(ROW, 9.0, result), ignore_progress)
+
+
+@pytest.mark.parametrize(("parts", "result", "taken"), TABLE)
+def test_values_come_first_then_bits_and_bounds_then_parts_then_nearness(monkeypatch, parts, result, taken):
+    assert find(monkeypatch, parts, result).mechanism == taken
+
+
+def test_what_was_tried_is_told_and_nothing_is_nothing(monkeypatch):
+    assert find(monkeypatch, {}, SOME) == Found(None, Counter({"layout": 3}))
+    assert find(monkeypatch, {"odd": LOST_NAN}, SOME).tried == Counter()
+    assert Found.nothing() == Found(None, Counter())
+
+
+@pytest.mark.parametrize(
+    ("search", "result", "cause"),
+    [
+        (NARROW, INFINITE, CauseCode.OVERFLOW),
+        (NARROW, SOME, CauseCode.LOW_PRECISION_ACCUMULATOR),
+        (SAMPLED, INFINITE, CauseCode.LOW_PRECISION_ACCUMULATOR),
+        (BITS, INFINITE, CauseCode.REDUCED_PRECISION_OPERANDS),
+    ],
+)
+def test_a_narrow_sum_that_overflows_is_called_overflow(monkeypatch, search, result, cause):
+    found = find(monkeypatch, {"search": search}, result).mechanism
+    assert found is not None
+    assert (found.cause, found.says, found.replay) == (cause, search.says, WHOLE)
+
+
+def test_replayed_bits_say_which_arithmetic_overflows(monkeypatch):
+    found = find(monkeypatch, {"odd": OVERFLOW, "search": NARROW}, SOME).mechanism
+    assert found is not None
+    assert (found.cause, found.says, found.fit) == (CauseCode.OVERFLOW, "narrow", "bits")
+    assert [e.says for e in found.evidence] == ["narrow", "overflow"]

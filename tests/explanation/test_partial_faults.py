@@ -1,0 +1,240 @@
+"""Faults of a part of the result, told by its shape: every output of the problem is a sum of two ones, exactly 2."""
+
+import numpy as np
+import pytest
+
+from hand_made import observe
+from samebits.explanation.partial_faults import explain_part, find_box, is_far_off
+from samebits.findings import Evidence
+from samebits.findings.causes import CauseCode
+from samebits.judging.verdict_rules import Mechanism
+from samebits.problems import parse_problem_text
+
+# 3 x 8 x 4 x 5 = 480 outputs; rows of 5, planes of 20, items of 160.
+LAYER = "conv2d x=3x2x4x5 w=8x2x1x1 dtype=float32"
+WITHIN = "all others are within theirs"
+
+
+def explain(spoil, problem=LAYER):
+    result = np.full(parse_problem_text(problem).out_shape, 2, np.float32)
+    truth = float(parse_problem_text(problem).reduction_length)
+    result[...] = truth
+    spoil(result)
+    return explain_part(observe(problem, truth, result, bound=2.0**-20, magnitudes=truth))
+
+
+def put(index, value=5.0):
+    def spoil(result):
+        result[index] = value
+
+    return spoil
+
+
+def put_flat(first, last=None, value=5.0):
+    def spoil(result):
+        result.reshape(-1)[first:last] = value
+
+    return spoil
+
+
+def wrong(cause, says, evidence):
+    return Mechanism(cause, "wrong", says, "bound", evidence=(Evidence("structure", evidence),))
+
+
+def cause_of(*arguments):
+    found = explain(*arguments)
+    return found and (found.cause, found.says)
+
+
+PART, REST = CauseCode.SHAPE_SPECIFIC_KERNEL, CauseCode.INDEX_OVERFLOW
+OTHER, ZEROS = "returns other values for a part of the result", "returns zeros for a part of the result"
+FIRST_RIGHT = "computes batch item 0 right and returns {} for all others"
+IMPOSSIBLE = "returns values that no sum of these products can have, as of memory that was never written"
+ALL = slice(None)
+
+
+def test_a_right_result_has_no_part_that_is_wrong():
+    assert explain(lambda result: None) is None
+
+
+def test_zeros_only_are_nothing_computed():
+    assert explain(put(...,  0.0)) == wrong(
+        None, "returns zeros only, as if nothing had been computed or written",
+        "480 of 480 outputs are beyond their bound, and all are zero",
+    )  # fmt: skip
+
+
+def test_channels_that_are_off_are_a_part():
+    assert explain(put((ALL, slice(6, None)))) == wrong(
+        PART, OTHER,
+        f"120 of 480 outputs are beyond their bound, only in c_out from 6 on (the tail); {WITHIN}",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("index", "value", "expected"),
+    [
+        ((ALL, slice(6, None)), 0.0, (PART, ZEROS)),
+        ((..., 4), 5.0, (PART, OTHER)),
+        ((1,), 5.0, (PART, OTHER)),
+        ((0,), 5.0, (PART, OTHER)),
+        ((1, 2, 3, 4), 5.0, (PART, OTHER)),
+        ((slice(1, None), 2), 5.0, (PART, OTHER)),
+        ((slice(1, None),), 5.0, (CauseCode.STRIDED_VIEW, FIRST_RIGHT.format("other values"))),
+        ((slice(1, None),), 0.0, (CauseCode.STRIDED_VIEW, FIRST_RIGHT.format("zeros"))),
+        ((slice(0, 2),), 5.0, (PART, OTHER)),
+        ((...,), 5.0, None),
+    ],
+)  # fmt: skip
+def test_a_box_of_outputs_is_named_by_its_shape(index, value, expected):
+    assert cause_of(put(index, value)) == expected
+
+
+def test_other_items_than_the_first_are_counted():
+    evidence = f"320 of 480 outputs are beyond their bound, only in n from 1 on (the tail); {WITHIN}"
+    expected = wrong(CauseCode.STRIDED_VIEW, FIRST_RIGHT.format("other values"), evidence)
+    assert explain(put((slice(1, None),))) == expected
+
+
+def test_one_other_item_of_two_is_a_part():
+    assert cause_of(put((1,)), LAYER.replace("3x2x4x5", "2x2x4x5")) == (PART, OTHER)
+
+
+def test_the_first_axis_of_a_weight_gradient_is_no_batch():
+    # Sums of 3 * 2 ones; 3 x 4 x 5 results.
+    assert cause_of(put((slice(1, None),)), "conv1d.grad_weight x=3x4x6 w=3x4x5 dtype=float32") == (PART, OTHER)
+
+
+def test_mostly_zeros_are_called_zeros():
+    def spoil(share):
+        def set_values(result):
+            values = np.full(60, 5.0, np.float32)
+            values[: round(60 * share)] = 0
+            result[:, 7] = values.reshape(3, 4, 5)
+
+        return set_values
+
+    assert cause_of(spoil(0.75)) == (PART, OTHER)
+    assert cause_of(spoil(0.8)) == (PART, ZEROS)
+
+
+@pytest.mark.parametrize(("count", "expected"), [(45, (PART, OTHER)), (44, None)])
+def test_a_box_is_a_part_from_three_quarters_on(count, expected):
+    def spoil(result):
+        # Every index of 3 x 1 x 4 x 5 occurs among the first ones.
+        mask = np.ones(60, bool)
+        mask[5 : 5 + 60 - count] = False
+        values = np.where(mask, 5.0, 2.0).reshape(3, 4, 5)
+        result[:, 7] = values
+
+    assert cause_of(spoil) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "share", "impossible"),
+    [(8.0, 1.0, False), (8.1, 1.0, True), (-8.1, 1.0, True), (8.1, 0.5, False), (8.1, 0.6, True)],
+)
+def test_values_beyond_four_sums_of_magnitudes_are_memory_never_written(value, share, impossible):
+    def spoil(result):
+        values = np.full(60, 5.0, np.float32)
+        values[: round(60 * share)] = value
+        result[:, 7] = values.reshape(3, 4, 5)
+
+    assert cause_of(spoil) == ((CauseCode.UNINITIALIZED_MEMORY, IMPOSSIBLE) if impossible else (PART, OTHER))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_one_value_that_is_no_number_makes_a_part_impossible(value):
+    def spoil(result):
+        result[:, 7] = 5
+        result[0, 7, 0, 0] = value
+
+    evidence = f"60 of 480 outputs are beyond their bound, only in c_out = 7; {WITHIN}"
+    assert explain(spoil) == wrong(CauseCode.UNINITIALIZED_MEMORY, IMPOSSIBLE, evidence)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "expected"),
+    [
+        (put_flat(103), (REST, "returns other values from output 103 of 480 on")),
+        (put_flat(103, value=0.0), (REST, "returns zeros from output 103 of 480 on")),
+        (put_flat(48), (REST, "returns other values from output 48 of 480 on")),
+        (put_flat(47), None),  # Less than a tenth is right before it, and its box is everything.
+        (put_flat(320), (PART, OTHER)),  # Where an item begins ...
+        (put_flat(460), (PART, OTHER)),  # ... or a plane ...
+        (put_flat(475), (PART, OTHER)),  # ... or a row.
+        (put_flat(477), (REST, "returns other values from output 477 of 480 on")),
+        (put_flat(380, 456), (PART, OTHER)),  # 76 of the 100 that follow, but from the begin of a plane.
+        (put_flat(104, 386), (REST, "returns other values from output 104 of 480 on")),  # Just three quarters.
+        (put_flat(381, 456), (REST, "returns other values from output 381 of 480 on")),
+        (put_flat(381, 455), (PART, OTHER)),  # Less than three quarters of the 99 that follow.
+    ],
+)
+def test_a_fault_from_the_middle_of_a_part_to_the_end_is_an_index_that_overflowed(spoil, expected):
+    assert cause_of(spoil) == expected
+
+
+def test_at_least_twenty_outputs_are_right_before_an_index_overflows():
+    row = "conv1d x=1x2x50 w=1x2x1 dtype=float32"
+    assert cause_of(put_flat(20), row) == (REST, "returns other values from output 20 of 50 on")
+    assert cause_of(put_flat(19), row) == (PART, OTHER)
+
+
+def test_parts_of_one_output_are_none_and_parts_of_two_are():
+    single = "conv1d x=3x2x1 w=50x2x1 dtype=float32"
+    assert cause_of(put_flat(73), single) == (REST, "returns other values from output 73 of 150 on")
+    double = "conv1d x=1x2x2 w=50x2x1 dtype=float32"
+    assert cause_of(put_flat(40), double) == (PART, OTHER)
+    assert cause_of(put_flat(41), double) == (REST, "returns other values from output 41 of 100 on")
+
+
+def test_the_rest_must_be_as_good_as_a_plain_sum():
+    def disturb(index, size):
+        def spoil(result):
+            result[:, 7] = 5
+            result[index] += np.float32(size)
+
+        return spoil
+
+    # Within the bound, but a plain sum of ones is exact.
+    assert explain(disturb((0, 0, 0, 0), 2.0**-21)) is None
+    assert explain(disturb((0, 7, 0, 0), 2.0**-21)) is not None
+
+    def spoil_tail(result):
+        result.reshape(-1)[103:] = 5
+        result[0, 0, 0, 0] += np.float32(2.0**-21)
+
+    assert explain(spoil_tail) is None
+
+
+def test_a_small_loss_is_no_fault_of_a_part():
+    # A sixteenth of the size of the results, and a little more.
+    assert explain(put((ALL, slice(6, None)), 2 * (1 + 2.0**-4))) is None
+    assert explain(put((ALL, slice(6, None)), 2 * (1 + 2.0**-4) + 2.0**-18)) is not None
+
+
+def test_outputs_far_off_are_off_by_their_own_size_and_above_the_noise_of_transforms():
+    marked = np.array([[[True, True, False]]])
+    row = "conv1d x=1x1x3 w=1x1x1 dtype=float32"
+
+    def is_far(truth, result, magnitudes=0.0):
+        return is_far_off(observe(row, truth, result, magnitudes=magnitudes), marked)
+
+    assert is_far([3, 4, 0], [np.nan, 4, 0])
+    assert is_far([3, 4, 0], [3, np.inf, 0])
+    assert not is_far([3, 4, 0], [3, 4, np.inf])
+    assert not is_far([3, 4, 0], [3, 4 + 5 / 16, 0])
+    assert is_far([3, 4, 0], [3, 4 + 5.01 / 16, 0])
+    assert is_far([3, 4, 0], [3, 4 - 5.01 / 16, 0])
+    # 2^8 unit roundoffs of 2^-24 of 2^16 are 1.
+    assert not is_far([3, 4, 0], [4, 4, 0], magnitudes=2.0**16)
+    assert is_far([3, 4, 0], [4.01, 4, 0], magnitudes=2.0**16)
+    assert not is_far([0, 0, 0], [0, 0, 9])
+
+
+def test_a_box_holds_every_combination_of_the_indices_that_occur():
+    marked = np.zeros((2, 3, 4), bool)
+    marked[0, 1, 2] = marked[0, 2, 0] = True
+    box = find_box(marked)
+    assert np.argwhere(box).tolist() == [[0, 1, 0], [0, 1, 2], [0, 2, 0], [0, 2, 2]]
+    assert not find_box(np.zeros((2, 2), bool)).any()

@@ -1,0 +1,48 @@
+"""Advice: all that is known for a cause, never said to have been tried; where nothing is known, the general one."""
+
+import pytest
+
+from samebits.findings import Fix
+from samebits.findings.causes import CauseCode, find_cause
+from samebits.findings.settings_advice import ADVICE, advise
+
+
+def test_advice_for_a_cause_is_each_of_its_rows_with_its_source():
+    (order,) = advise([CauseCode.SUMMATION_ORDER])
+    assert order == Fix(
+        engine="any",
+        setting="samebits.conv2d: correctly rounded, so the order cannot matter",
+        why="no setting makes two libraries add in one order",
+        verified=False,
+        verdict_after=None,
+        source="docs/truth.md",
+    )
+
+
+@pytest.mark.parametrize("cause", CauseCode)
+def test_all_rows_of_a_cause_are_given_or_its_own_general_advice(cause):
+    rows = [(a.engine, a.setting, a.why, a.source) for a in ADVICE if a.cause == cause]
+    row = find_cause(cause)
+    general = [("any", row.advice, row.phrase, f"docs/causes.md#{cause}")]
+    fixes = advise([cause])
+    assert [(f.engine, f.setting, f.why, f.source) for f in fixes] == (rows or general)
+    assert {(f.verified, f.verdict_after) for f in fixes} == {(False, None)}
+
+
+def test_some_causes_have_no_setting():
+    assert {c for c in CauseCode if not any(a.cause == c for a in ADVICE)} == {
+        CauseCode.REQUANTIZATION,
+        CauseCode.HARNESS,
+        CauseCode.INT8_SATURATION,
+    }
+
+
+def test_a_cause_given_twice_is_advised_once_and_causes_keep_their_sequence():
+    fft, harness = CauseCode.FFT, CauseCode.HARNESS
+    assert advise([harness, fft, harness]) == [*advise([harness]), *advise([fft])]
+    assert advise([]) == []
+
+
+def test_no_row_stands_twice_and_every_row_says_its_source():
+    assert len({(a.cause, a.engine, a.setting) for a in ADVICE}) == len(ADVICE)
+    assert all(a.source and a.why for a in ADVICE)
