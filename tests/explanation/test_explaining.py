@@ -135,7 +135,7 @@ def test_bits_are_claimed_only_where_they_were_replayed():
     )
     odd = explain_one(problem, operands, emulate(problem, parse_recipe("direct x=tf32 w=tf32 order=k/37|k"), operands))
     assert (odd.certainty, odd.cause_certainty, odd.replay) == ("statistics", "statistics", None)
-    assert any("bounds prove that the declared formats were not kept" in e.says for e in odd.evidence)
+    assert any("bounds prove that this is not the declared sum in the declared formats" in e.says for e in odd.evidence)
 
 
 def test_noise_that_sums_in_bfloat16_could_make_is_undecided_and_says_what_to_do():

@@ -71,11 +71,11 @@ def test_shares_that_are_not_known_count_as_none():
 @pytest.mark.parametrize(
     ("compared", "total", "beyond", "says"),
     [
-        (2000, 2000, 0, "all 2,000 outputs are within the rounding bound of that and, taken together,"
+        (2000, 2000, 0, "all 2,000 outputs are within the rounding bound of this hypothesis and, taken together,"
          " much closer to it than to what was declared"),
-        (2000, 2000, 1000, "all 2,000 outputs are within the rounding bound of that;"
+        (2000, 2000, 1000, "all 2,000 outputs are within the rounding bound of this hypothesis;"
          " 1,000 are beyond the bound of what was declared"),
-        (2000, 9000, 1, "all 2,000 sampled of 9,000 outputs are within the rounding bound of that;"
+        (2000, 9000, 1, "all 2,000 sampled of 9,000 outputs are within the rounding bound of this hypothesis;"
          " 1 are beyond the bound of what was declared"),
     ],
 )  # fmt: skip

@@ -85,7 +85,7 @@ def compare(
             ran.append(run_on_both(runner, problem, exact_operands, operands))
         found: list[Attribution | None] = [None] * len(ran)
         if attributes and _some_differ(ran):
-            found[len(recorded) :] = _attribute_all(runners, ran[len(recorded) :], problem, operands, progress)
+            found[len(recorded) :] = _attribute_all(runners, ran[len(recorded) :], reference, operands, progress)
     described = "given" if isinstance(case, Case) else f"{data}, seed {seed}"
     ran = _name_apart(ran)
     sides = [_judge(reference, exact, r, attribution) for r, attribution in zip(ran, found, strict=True)]
@@ -123,7 +123,7 @@ def _some_differ(ran: list[Ran]) -> bool:
 
 
 def _attribute_all(
-    runners: list[Runner], ran: list[Ran], problem: Problem, operands: dict[str, np.ndarray], progress: Progress
+    runners: list[Runner], ran: list[Ran], reference: Reference, operands: dict[str, np.ndarray], progress: Progress
 ) -> list[Attribution | None]:
     found: list[Attribution | None] = []
     for i, (runner, r) in enumerate(zip(runners, ran, strict=True)):
@@ -131,7 +131,7 @@ def _attribute_all(
             found.append(None)
             continue
         progress(f"probing how {runner.text[:60]} adds", i / len(runners))
-        found.append(attribute(runner, problem, operands, r.recorded.result))
+        found.append(attribute(runner, reference, operands, r.recorded.result))
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from samebits.findings import Difference, Evidence, Side
+from samebits.findings import Difference, Evidence, Side, is_agreement
 from samebits.problems import Problem
 from samebits.problems.terms import find_terms
 from samebits.recipes.order import expand_order
@@ -21,7 +21,9 @@ def explain_difference(problem: Problem, sides: list[Side], differences: list[Di
     """How the first two replayed sides with different bits come to differ, in words; None where it cannot be said."""
     short = shorten_names(sides)
     recipes = {s.name: parse_recipe(s.recipe) for s in sides if s.recipe and s.replay and s.replay.is_whole}
-    for d in differences:
+    agreeing = {s.name: is_agreement(s.verdict) for s in sides}
+    # What deviates from a correct side says more than two correct ones that differ.
+    for d in sorted(differences, key=lambda d: agreeing[d.a] == agreeing[d.b]):
         if d.differing and d.a in recipes and d.b in recipes:
             says = _say_difference(problem, recipes[d.a], recipes[d.b])
             return Evidence("structure", f"{short[d.a]} and {short[d.b]} {says}")
@@ -35,7 +37,9 @@ def _say_difference(problem: Problem, one: Recipe, two: Recipe) -> str:
     if (one.x, one.w) != (two.x, two.w):
         return f"multiply different numbers: {say_operands(one)}, against {say_operands(two)}"
     if one.accumulator != two.accumulator:
-        return f"keep their sums in different formats: {one.accumulator.format}, against {two.accumulator.format}"
+        if one.accumulator.format != two.accumulator.format:
+            return f"keep their sums in different formats: {one.accumulator.format}, against {two.accumulator.format}"
+        return f"round their sums in different modes: {one.accumulator.mode}, against {two.accumulator.mode}"
     trees = [expand_order(r.orders[0], terms.axis_names, terms.axis_sizes) for r in (one, two)]
     if canonical_tree(trees[0]) == canonical_tree(trees[1]):
         if one.product != two.product:

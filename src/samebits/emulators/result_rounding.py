@@ -26,7 +26,7 @@ def round_operands(
     for name, array in operands.items():
         values = array.astype(np.float64 if array.dtype == np.float64 else np.float32)
         if recipe.flush.operands:
-            values = np.where(np.abs(values) < _LEAST_NORMAL32, values * 0.0, values)
+            values = np.where(np.abs(values) < _LEAST_NORMAL32, np.copysign(0.0, values), values)
         rounding = recipe.find_rounding(problem, name)
         if name == "bias":
             # A late one is added to what is already a result.

@@ -171,7 +171,8 @@ class HypothesisSearch:
         distance, hypothesis = min(near, key=lambda pair: pair[0], default=(np.inf, None))
         if hypothesis is None or distance >= thresholds.EXPLAINS * declared:
             return None
-        says = f"that takes away {1 - (distance / declared) ** 2:.0%} of the squared error; nothing tried takes all"
+        share = min(1 - (distance / declared) ** 2, 0.999)
+        says = f"that takes away {share:.1%} of the squared error; nothing tried takes all"
         return Mechanism(
             hypothesis.cause, hypothesis.verdict, hypothesis.says, "nearness",
             evidence=(Evidence("statistic", says),), tried=self.tried.total(),

@@ -111,6 +111,8 @@ def _explain_pairs(logged: _Logged, progress: Progress) -> Comparison:
         ]
         return describe_mismatch(mismatch, "undecided", summary, sides, logged.data)
     ratio, error = float(logged.ratios.mean()), float(logged.ratios.std() / math.sqrt(len(logged.ratios)))
+    if abs(ratio - 1.0) <= thresholds.SIGMAS * error:
+        return _describe_equal(logged, ratio)
     tried, fitting = _simulate_ratios(logged.stage, ratio, error, progress, thorough=False)
     if not fitting:
         tried, fitting = _simulate_ratios(logged.stage, ratio, error, progress, thorough=True)
@@ -161,12 +163,25 @@ def _describe_open(logged: _Logged, ratio: float) -> Comparison:
     return describe_mismatch(logged.mismatch, "undecided", summary, sides, logged.data)
 
 
+def _describe_equal(logged: _Logged, ratio: float) -> Comparison:
+    """Both sides have the expected sum on average: single elements differ, and nothing says why."""
+    names = logged.mismatch.names
+    sides = [
+        describe_logged_side(n, "undecided", [_say_expected(logged), Evidence("statistic", RECORD)]) for n in names
+    ]
+    summary = (
+        f"{names[0]} and {names[1]} both have the expected sum on average (ratio {ratio:.3f}): neither loses anything"
+        " throughout. What differs in single elements the log does not show."
+    )
+    return describe_mismatch(logged.mismatch, "undecided", summary, sides, logged.data)
+
+
 def _describe_accepted(logged: _Logged, ratio: float, tried: int, fitting: list[_Simulated]) -> Comparison:
     """The list of hypotheses runs from likely to far-fetched; of those that fit, the first is named."""
     names, right = logged.mismatch.names, logged.right
     best, hypothesis = fitting[0], fitting[0].hypothesis
     others = [t.hypothesis.says for t in fitting[1:] if t.hypothesis.cause != hypothesis.cause][:_MOST_ALTERNATIVES]
-    says = hypothesis.says.partition(" (")[0]
+    says = hypothesis.says.partition(" (direct ")[0]
     expects = _say_expected(logged)
     statistic = (
         f"statistics suggest it: ratio {ratio:.3f} logged, {best.ratio:.3f} simulated"
@@ -174,8 +189,9 @@ def _describe_accepted(logged: _Logged, ratio: float, tried: int, fitting: list[
         f" {tried - len(fitting)} other hypotheses do not fit"
     )
     statistic += f"; these of other causes do too: {'; '.join(others)}" if others else ""
-    matters = f"operands of one sign lose {abs(1 - ratio):.0%} of every sum; data about zero would hide it"
-    if logged.stage.observation.problem.direction == "grad_weight":
+    loses = "lose" if ratio < 1 else "gain"
+    matters = f"operands of one sign {loses} {abs(1 - ratio):.0%} of every sum; data about zero would hide it"
+    if ratio < 1 and logged.stage.observation.problem.direction == "grad_weight":
         matters += (
             "; in training every weight gradient of such data is scaled down so, as by a smaller learning rate here"
         )
@@ -185,7 +201,7 @@ def _describe_accepted(logged: _Logged, ratio: float, tried: int, fitting: list[
         names[1 - right], hypothesis.verdict, evidence, says=says, cause=hypothesis.cause, hypothesis=hypothesis
     )
     loses = f"{'loses' if ratio < 1 else 'gains'} about {abs(1 - ratio):.0%} of every sum"
-    summary = f"{names[1 - right]} {says} and {loses}. {names[right]} is right."
+    summary = f"{names[1 - right]} {says} and {loses}; {names[right]} is right (both inferred)."
     sides = [good, bad] if right == 0 else [bad, good]
     return describe_mismatch(logged.mismatch, hypothesis.verdict, summary, sides, logged.data, hypothesis.cause)
 

@@ -95,7 +95,7 @@ def _explain_lost_nan(odd: _Odd) -> Mechanism | None:
 def _explain_saturation(odd: _Odd) -> Mechanism | None:
     """The largest number where the declared result is infinite."""
     largest = float(find_format(odd.observation.problem.out).largest)
-    saturated = np.isinf(odd.truths).all() and np.isfinite(odd.values).all() and (np.abs(odd.values) == largest).all()
+    saturated = np.isinf(odd.truths).all() and (odd.values == np.copysign(largest, odd.truths)).all()
     if not saturated or not odd.others_fine:
         return None
     says = f"saturates at {largest:g} where the result is infinite"

@@ -76,7 +76,9 @@ def _explain_side(reference: Reference, observation: Observation, name: str, pro
 
 def _finish(side: Side, observation: Observation, measured: Measured, found: Found) -> Side:
     """The side with what is said of its evidence levels, and of what else was tried."""
-    mechanism, evidence = found.mechanism, list(side.evidence)
+    # Bounds may leave no room for the mechanism that was found.
+    mechanism = found.mechanism if side.says is not None else None
+    evidence = list(side.evidence)
     cause, level = side.cause, side.cause_certainty
     if mechanism is not None:
         others = say_others(level, mechanism.tried, mechanism.alternatives)

@@ -1,7 +1,6 @@
 """Frozen, versioned values from which everything a person sees is made."""
 
 from samebits.findings.comparison_schema import (
-    CERTAINTY_SAYS,
     Certainty,
     Comparison,
     Difference,
@@ -21,7 +20,6 @@ from samebits.findings.verdicts import AGREEING, VERDICTS, Verdict, is_agreement
 
 __all__ = [
     "AGREEING",
-    "CERTAINTY_SAYS",
     "VERDICTS",
     "Certainty",
     "Comparison",

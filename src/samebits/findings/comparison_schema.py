@@ -11,12 +11,6 @@ from samebits.findings.verdicts import Verdict
 
 EvidenceKind = Literal["replay", "probe", "structure", "statistic", "setting"]
 Certainty = Literal["bits", "bounds", "statistics", "open"]
-CERTAINTY_SAYS: dict[Certainty, str] = {
-    "bits": "bits prove it",
-    "bounds": "bounds prove it",
-    "statistics": "statistics suggest it",
-    "open": "cannot tell",
-}
 
 
 class Evidence(msgspec.Struct, frozen=True):

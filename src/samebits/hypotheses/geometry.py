@@ -83,7 +83,7 @@ def _shifted(problem: Problem) -> Iterator[Hypothesis]:
     for begins in candidates:
         axes = tuple(replace(a, pad_begin=b) for a, b in zip(problem.axes, begins, strict=True))
         names = ", ".join(
-            f"{b} instead of {a.pad_begin} at the beginning of {n}"
+            f"{b} instead of {a.pad_begin} at the beginning of axis {n}"
             for n, a, b in zip(SPATIAL_AXES[problem.rank], problem.axes, begins, strict=True)
             if a.pad_begin != b
         )

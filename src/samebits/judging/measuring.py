@@ -20,16 +20,26 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Distances:
-    """Per element: absolute distance from the truth, in representable numbers, and as a share of the bound."""
+    """Per element: absolute distance from the truth, in representable numbers, and as a share of the bound.
+
+    `unbounded` marks outputs for which no finite bound exists.
+    """
 
     absolute: Floats
     ulp: Floats
     over_bound: Floats
+    unbounded: npt.NDArray[np.bool_] | None = None
 
     @property
     def within_bound(self) -> bool:
         """Whether no output is beyond its bound."""
         return bool((self.over_bound <= 1.0).all())
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether some output is beyond a bound that is finite."""
+        beyond = self.over_bound > 1.0
+        return bool((beyond if self.unbounded is None else beyond & ~self.unbounded).any())
 
     def mark_beyond(self, bound: Floats) -> npt.NDArray[np.bool_]:
         """Finite errors beyond another bound; infinite ones may be overflow and are left out."""
@@ -47,7 +57,7 @@ def measure_distances(problem: Problem, result: np.ndarray, truth: np.ndarray, b
         over = np.where(absolute == 0, 0.0, absolute / bound)
     over[(absolute > 0) & ~np.isfinite(bound)] = np.inf
     over[_mark_overflow(problem, result, truth, bound)] = 1.0
-    return Distances(absolute, count_ulps(result, truth, find_format(problem.out)), over)
+    return Distances(absolute, count_ulps(result, truth, find_format(problem.out)), over, ~np.isfinite(bound))
 
 
 def _mark_overflow(problem: Problem, result: np.ndarray, truth: np.ndarray, bound: Floats) -> npt.NDArray[np.bool_]:
@@ -68,8 +78,11 @@ def summarize_error(distances: Distances, truth: np.ndarray) -> Error:
     """The largest of each distance, and the relative L2 norm of the error over finite true values."""
     values = truth.astype(np.float64)
     finite = np.isfinite(values) & np.isfinite(distances.absolute)
-    norm = float(np.linalg.norm(values[finite]))
-    wrong = float(np.linalg.norm(distances.absolute[finite]))
+    # Scaled, so that squares of numbers near the largest do not overflow.
+    scale = float(np.abs(values[finite]).max(initial=0.0)) or 1.0
+    norm = float(np.linalg.norm(values[finite] / scale))
+    with np.errstate(over="ignore"):
+        wrong = float(np.linalg.norm(distances.absolute[finite] / scale))
     rel_l2 = wrong / norm if norm else (0.0 if wrong == 0 else np.inf)
     return Error(
         max_abs=float(distances.absolute.max()),

@@ -16,7 +16,8 @@ from samebits.judging.measuring import (
     summarize_error,
 )
 from samebits.judging.references import Reference, list_few_values
-from samebits.judging.verdict_rules import Measured, Mechanism, judge_side
+from samebits.judging.verdict_rules import Judgement, Measured, Mechanism, judge_side
+from samebits.problems import Problem
 from samebits.recipes.recipe import Recipe
 from samebits.recipes.recipe_text import format_recipe
 from samebits.runner import Identity
@@ -63,8 +64,7 @@ def describe_side(
     """The finding of one side; its verdict is made here, once, from all that is known."""
     problem, result, distances = reference.problem, recorded.result, measured.distances
     found = attribution or Attribution(None, None, None)
-    mechanism = found.mechanism
-    judgement = judge_side(problem, measured, mechanism)
+    judgement = judge_side(problem, measured, found.mechanism)
     identity = recorded.identity
     notes = identity.notes if identity else ()
     verdict = "undecided" if recorded.failure and judgement.verdict != "wrong" else judgement.verdict
@@ -78,13 +78,13 @@ def describe_side(
         certainty=judgement.certainty,
         cause=judgement.cause,
         cause_certainty=judgement.cause_certainty,
-        says=mechanism.says if mechanism else None,
+        says=judgement.mechanism.says if judgement.mechanism else None,
         recipe=format_recipe(found.recipe) if found.recipe else None,
         replay=found.replay,
         error=summarize_error(distances, reference.truth) if distances else None,
         values=list_few_values(result),
         worst=find_worst(problem, result, reference.truth, distances) if distances and result is not None else None,
-        where=describe_places(problem, distances.over_bound > 1.0) if distances else None,
+        where=_describe_where(problem, measured, judgement),
         exact_data=measured.exact,
         failure=recorded.failure,
         evidence=[
@@ -93,3 +93,13 @@ def describe_side(
             *(Evidence("setting", note) for note in notes),
         ],
     )
+
+
+def _describe_where(problem: Problem, measured: Measured, judgement: Judgement) -> str | None:
+    """Where a side is beyond its bound; if it is another function by that alone, where that is proved."""
+    if measured.distances is None:
+        return None
+    proved = judgement.verdict == "wrong" and judgement.mechanism is None and measured.is_another_function
+    if proved and measured.another_function is not None:
+        return describe_places(problem, measured.another_function)
+    return describe_places(problem, measured.distances.over_bound > 1.0)

@@ -74,7 +74,8 @@ class Mechanism:
 class Judgement:
     """The verdict on one side. `certainty` is the level of the verdict, `cause_certainty` that of the cause.
 
-    A bound can prove that another function was computed while which fault did it is inferred.
+    A bound can prove that another function was computed while which fault did it is inferred. `mechanism` is the one
+    that the verdict rests on, if any.
     """
 
     verdict: Verdict
@@ -82,6 +83,7 @@ class Judgement:
     cause: CauseCode | None = None
     cause_certainty: Certainty | None = None
     evidence: list[Evidence] = field(default_factory=list[Evidence])
+    mechanism: Mechanism | None = None
 
 
 def judge_side(problem: Problem, measured: Measured, mechanism: Mechanism | None = None) -> Judgement:
@@ -128,22 +130,32 @@ def _judge_within(exact: ExactData | None, mechanism: Mechanism | None, evidence
     if mechanism.cause is not None and find_cause(mechanism.cause).within_bound == "rounding":
         verdict = "rounding"
     level: Certainty = "bounds" if verdict == "rounding" else _level_of(mechanism)
-    return Judgement(verdict, level, mechanism.cause, _level_of(mechanism), evidence)
+    return Judgement(verdict, level, mechanism.cause, _level_of(mechanism), evidence, mechanism)
 
 
 def _judge_beyond(measured: Measured, mechanism: Mechanism | None, evidence: list[Evidence]) -> Judgement:
     """Some output is beyond the bound of the declared formats."""
     proved = measured.is_another_function
-    if mechanism is None:
-        return (
-            Judgement("wrong", "bounds", evidence=evidence)
-            if proved
-            else Judgement("undecided", "open", evidence=evidence)
-        )
-    # A sample cannot take back what all outputs showed.
-    verdict: Verdict = "wrong" if proved and mechanism.sampled else mechanism.verdict
-    level = _level_of(mechanism)
-    return Judgement(verdict, "bounds" if proved and verdict == "wrong" else level, mechanism.cause, level, evidence)
+    if mechanism is not None and _can_stand(measured, mechanism):
+        level = _level_of(mechanism)
+        certainty = "bounds" if proved and mechanism.verdict == "wrong" else level
+        return Judgement(mechanism.verdict, certainty, mechanism.cause, level, evidence, mechanism)
+    if proved:
+        return Judgement("wrong", "bounds", evidence=evidence)
+    return Judgement("undecided", "open", evidence=evidence)
+
+
+def _can_stand(measured: Measured, mechanism: Mechanism) -> bool:
+    """Whether what the bounds prove of all outputs leaves room for a mechanism."""
+    if mechanism.verdict == "wrong":
+        return True
+    if measured.is_another_function and (mechanism.sampled or mechanism.fit == "nearness"):
+        # Neither a sample nor nearness on the whole can take back what all outputs showed.
+        return False
+    if mechanism.verdict == "rounding" and mechanism.cause != CauseCode.OVERFLOW:
+        # Correct sums stay inside a finite bound, whatever was replayed.
+        return measured.distances is None or not measured.distances.is_beyond
+    return True
 
 
 def _level_of(mechanism: Mechanism) -> Certainty:

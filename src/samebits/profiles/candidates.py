@@ -163,10 +163,9 @@ def _propose_sums(problem: Problem, order: OrderStage, arithmetic: ArithmeticSta
     """Accumulators, and for multi-term additions the bits they keep."""
     main = arithmetic.find_main_accumulator(problem.dtype)
     if not any(has_fused(t) for t in order.orders.trees):
-        known = Rounding(main.format, main.mode if main.format != "float64" else "nearest_even")
         # A sum of one product, or two, leaves no term to ask with.
         narrow = [n for n in ("float16", "bfloat16", "tf32") if n != main.format] if not arithmetic.accumulators else []
-        return [Sums(r, FusedSum()) for r in (known, *map(Rounding, narrow))]
+        return [Sums(r, FusedSum()) for r in (main, *map(Rounding, narrow))]
     bits = [a.fraction_bits for a in arithmetic.accumulators if a.fraction_bits in range(1, _MOST_ALIGNMENT_BITS + 1)]
     formats = [
         Rounding(a.format, a.mode or "toward_zero")

@@ -58,11 +58,12 @@ def _search(session: ProbeSession) -> Iterator[SearchResult]:
             found = stage
             yield found
     try:
-        special = ask_special(session, found)
+        for special in ask_special(session, found):
+            found = replace(found, special=special)
+            yield found
     except ProbeStopped as stop:
         yield replace(found, notes=(*found.notes, str(stop)))
         return
-    found = replace(found, special=special)
     yield replace(found, chosen=complete_recipe(session.problem, found))
 
 

@@ -13,14 +13,14 @@ from samebits.emulators import emulate
 from samebits.errors import RecipeError
 from samebits.formats.format import find_format
 from samebits.formats.same_bits import mark_differing_bits
+from samebits.judging import thresholds
 from samebits.probes.session import ProbeSession
 from samebits.problems import Problem
 from samebits.problems.operands import make_normal
 from samebits.recipes.recipe import Recipe
 
 _SEED = 20260
-# Beyond so many products the replay takes a sample of output positions.
-_MOST_PRODUCTS = 4e9
+# Beyond so many products candidates are compared on a sample of output positions; the proof takes more.
 _MOST_SAMPLED_PRODUCTS = 2e8
 # Ways of rounding that agree by chance must not pass for one another.
 _FEWEST_OUTPUTS, _MOST_SETS = 256, 16
@@ -53,7 +53,7 @@ class Replayer:
         return (compared - int(differs.sum())) / max(compared, 1), compared, differs
 
     def _choose(self, sampled: bool) -> npt.NDArray[np.bool_] | None:
-        most = _MOST_SAMPLED_PRODUCTS if sampled else _MOST_PRODUCTS
+        most = _MOST_SAMPLED_PRODUCTS if sampled else thresholds.MOST_REPLAYED_PRODUCTS
         products = self.problem.multiply_adds
         if products <= most:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -20,24 +21,29 @@ from samebits.recipes.tree import list_terms
 _FEWEST_TERMS = 3
 
 
-def ask_special(session: ProbeSession, found: SearchResult) -> SpecialStage:
-    """Answers about special values at the position that the search read."""
+def ask_special(session: ProbeSession, found: SearchResult) -> Iterator[SpecialStage]:
+    """Answers about special values at the position that the search read, after each question."""
     tree, position = (found.order.tree, found.order.position) if found.order else (None, 0)
     terms = session.terms
     at = terms.locate_sources(np.array([position % int(np.prod(terms.outputs))]))[0]
     own = np.flatnonzero(np.tile(at >= 0, terms.depth))
     if not len(own):
-        return SpecialStage()
+        return
     subnormals = find_subnormals(session, int(own[len(own) // 2]), position)
-    answers: dict[str, str | None] = {
-        "padding": find_padding_rule(session),
-        "nan": find_nan_reach(session),
-        "sum of negative zeros": find_zero_sign(session, position),
+    known = SpecialStage(subnormals)
+    yield known
+    questions: dict[str, Callable[[], str | None]] = {
+        "padding": lambda: find_padding_rule(session),
+        "nan": lambda: find_nan_reach(session),
+        "sum of negative zeros": lambda: find_zero_sign(session, position),
     }
     sequence = list_terms(tree) if tree is not None else []
     if len(sequence) >= _FEWEST_TERMS and session.problem.then is None:
-        answers["overflow"] = find_overflow(session, (sequence[0], sequence[1], sequence[-1]), position)
-    return SpecialStage(subnormals, answers)
+        triple = (sequence[0], sequence[1], sequence[-1])
+        questions["overflow"] = lambda: find_overflow(session, triple, position)
+    for name, question in questions.items():
+        known = SpecialStage(subnormals, {**known.answers, name: question()})
+        yield known
 
 
 def complete_recipe(problem: Problem, found: SearchResult) -> RecipeStage:

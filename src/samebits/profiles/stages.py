@@ -51,7 +51,9 @@ class ArithmeticStage:
         """Format and mode of the innermost running sum: float32 where nothing says otherwise."""
         for accumulator in self.accumulators:
             if accumulator.format:
-                return Rounding(accumulator.format, accumulator.mode or "nearest_even")
+                # float64 is the format that everything is computed in here: it is rounded to nearest.
+                mode = "nearest_even" if accumulator.format == "float64" else accumulator.mode
+                return Rounding(accumulator.format, mode or "nearest_even")
         return Rounding("float64" if dtype == "float64" else "float32")
 
 

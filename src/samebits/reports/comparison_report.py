@@ -107,11 +107,11 @@ def _list_values(found: Comparison) -> Iterator[Remark]:
 def _draw_orders(found: Comparison, width: int) -> Iterator[list[Remark] | Padding]:
     """The orders in which sides add: beside each other if there is room, else below each other."""
     problem, short = parse_problem_text(found.problem), shorten_names(found.sides)
-    names: dict[str, list[str]] = {}
+    names: dict[tuple[str, ...], list[str]] = {}
     for side in found.sides:
         if side.recipe and side.replay and side.replay.is_whole:
-            names.setdefault(side.recipe, []).append(short[side.name])
-    drawn = [(", ".join(sides), _draw_recipe(problem, recipe)) for recipe, sides in list(names.items())[:_MOST_DRAWN]]
+            names.setdefault(tuple(_draw_recipe(problem, side.recipe)), []).append(short[side.name])
+    drawn = [(", ".join(sides), lines) for lines, sides in list(names.items())[:_MOST_DRAWN]]
     needed = sum(max(map(len, (title, *lines))) + _COLUMN_GAP for title, lines in drawn)
     if drawn and needed + INDENT <= width:
         table = Table(box=None, pad_edge=False, padding=(0, _COLUMN_GAP, 0, 0), header_style="dim")
@@ -119,9 +119,12 @@ def _draw_orders(found: Comparison, width: int) -> Iterator[list[Remark] | Paddi
             table.add_column(title, no_wrap=True)
         table.add_row(*(Text("\n".join(lines)) for _, lines in drawn))
         yield indent(table)
-        return
-    for title, lines in drawn:
-        yield [Remark("", "\n".join([title, *lines]), verbatim=True)]
+    else:
+        for title, lines in drawn:
+            yield [Remark("", "\n".join([title, *lines]), verbatim=True)]
+    left = [name for sides in list(names.values())[_MOST_DRAWN:] for name in sides]
+    if left:
+        yield [Remark("", f"not drawn: {', '.join(left)}; their recipes stand below")]
 
 
 def _draw_recipe(problem: Problem, recipe: str) -> list[str]:

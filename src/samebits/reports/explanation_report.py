@@ -72,7 +72,8 @@ def _list_remarks(found: Comparison) -> Iterator[Remark]:
     yield from _say_evidence(found)
     for side in found.sides:
         if side.recipe:
-            share = f" ({side.replay.count:,}/{side.replay.elements:,})" if side.replay else ""
+            altered = ", with what it does otherwise" if side.verdict == "wrong" else ""
+            share = f" ({side.replay.count:,}/{side.replay.elements:,}{altered})" if side.replay else ""
             yield Remark("recipe of", f"{side.name}{share}: {side.recipe}", verbatim=True)
     worst = next((s for s in found.sides if s.worst and not is_agreement(s.verdict)), None)
     if worst is not None:

@@ -50,7 +50,10 @@ def _summarize_agreement(verdict: Verdict, ran: list[Side]) -> str:
 
 def _say_largest(sides: list[Side]) -> str:
     """The largest share of a bound that any side uses; in ulp too, unless cancellation makes them many."""
-    share = max((s.error.max_over_bound or 0.0) for s in sides if s.error)
+    shares = [s.error.max_over_bound for s in sides if s.error]
+    share = max((x for x in shares if x is not None), default=0.0)
+    if None in shares or not share <= 1.0:
+        return "partial sums may leave the range of the declared formats, so that no finite error bound holds"
     ulps = max((s.error.max_ulp or 0.0) for s in sides if s.error)
     counted = f", {ulps:,.0f} ulp" if ulps < MANY_ULPS else ""
     return f"every output is within its error bound (the largest error is {share:.2g} of it{counted})"
@@ -80,6 +83,8 @@ def _summarize_unclear(side: Side) -> str:
     if side.exact_data and side.exact_data.differing:
         return f"{side.name} rounds even on exact integers: it does not add the products one by one."
     share = side.error.max_over_bound if side.error else None
+    if share is not None and math.isinf(share) and side.error and math.isfinite(side.error.max_abs or 0.0):
+        return f"{side.name} differs from the truth where no finite error bound exists, {side.where}."
     if share is None or not math.isfinite(share):
         return f"{side.name} and the truth are not finite in the same places: they differ {side.where}."
     beyond = f"up to {share:.3g} times its error bound from the truth, {side.where}"

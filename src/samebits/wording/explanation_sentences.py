@@ -63,14 +63,17 @@ def _say_deviation(side: Side) -> str:
 
 
 def _say_within(sides: list[Side]) -> str:
-    share = max((s.error.max_over_bound or 0.0) for s in sides if s.error)
+    shares = [s.error.max_over_bound for s in sides if s.error]
+    share = max((x for x in shares if x is not None), default=0.0)
+    if None in shares or not share <= 1.0:
+        return "partial sums may leave the range of the declared formats, so that no finite error bound holds"
     return f"every output is within its error bound (the largest error is {share:.2g} of it)"
 
 
 def say_consistent(compared: int, total: int, beyond: int) -> str:
     """All outputs that were held against a hypothesis are within the rounding bound of its prediction."""
     which = f"{compared:,} sampled of {total:,}" if compared < total else f"{compared:,}"
-    says = f"all {which} outputs are within the rounding bound of that"
+    says = f"all {which} outputs are within the rounding bound of this hypothesis"
     if beyond:
         return f"{says}; {beyond:,} are beyond the bound of what was declared"
     return f"{says} and, taken together, much closer to it than to what was declared"

@@ -50,9 +50,10 @@ def say_another_function(problem: Problem, beyond: npt.NDArray[np.bool_]) -> str
 
 def say_beyond(problem: Problem, over_bound: npt.NDArray[np.float64]) -> str:
     """Outputs beyond the bound of what was declared."""
-    beyond = over_bound > 1.0
+    beyond, largest = over_bound > 1.0, float(over_bound.max())
+    times = f", by up to {largest:.3g} times" if np.isfinite(largest) else ""
     return (
-        f"bounds prove that the declared formats were not kept: {int(beyond.sum()):,} of {beyond.size:,} outputs are"
-        f" beyond the bound for {problem.reduction_length:,} products added in {accumulator_format(problem).name} in"
-        f" any order, by up to {over_bound.max():.3g} times, {describe_places(problem, beyond)}"
+        f"bounds prove that this is not the declared sum in the declared formats: {int(beyond.sum()):,} of"
+        f" {beyond.size:,} outputs are beyond the bound for {problem.reduction_length:,} products added in"
+        f" {accumulator_format(problem).name} in any order{times}, {describe_places(problem, beyond)}"
     )

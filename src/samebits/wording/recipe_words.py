@@ -11,14 +11,17 @@ def say_what_it_does(recipe: Recipe, cause: CauseCode) -> str:
     """The way of a recipe that its cause names."""
     if cause == CauseCode.REDUCED_PRECISION_OPERANDS:
         rounded = [f"{n} to {r.format}" for n, r in (("x", recipe.x), ("w", recipe.w)) if r]
-        return f"rounds {' and '.join(rounded)} before it multiplies"
+        return f"rounds {' and '.join(rounded)} before it multiplies" if rounded else f"computes by way of {recipe.via}"
     if cause == CauseCode.LOW_PRECISION_ACCUMULATOR:
         stored = sorted({name for order in recipe.orders for name in list_stored_formats(order)})
-        return (
-            f"stores partial sums in {' and '.join(stored)}"
-            if stored
-            else f"keeps its sums in {recipe.accumulator.format}"
-        )
+        if stored:
+            return f"stores partial sums in {' and '.join(stored)}"
+        truncates = recipe.accumulator.mode == "toward_zero"
+        return f"{'truncates its sums to' if truncates else 'keeps its sums in'} {recipe.accumulator.format}"
+    if cause == CauseCode.SUBNORMALS:
+        return "takes subnormal numbers for zero"
+    if cause == CauseCode.NAN_SEMANTICS:
+        return "turns NaN into a bound of its clip or relu"
     if cause in (CauseCode.WINOGRAD, CauseCode.FFT):
         return f"transforms its operands ({cause})"
     return "adds the declared products in an order of its own"
