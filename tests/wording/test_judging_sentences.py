@@ -52,7 +52,8 @@ def test_beyond_counts_only_what_is_above_its_bound():
     shares = np.ones(DOUBLE.out_shape)
     shares[0, 0] = 1234.5
     assert say.say_beyond(DOUBLE, shares) == (
-        "bounds prove that this is not the declared sum in the declared formats: 1,500 of 3,000 outputs are beyond the bound for 3"
+        "bounds prove that this is not the declared sum in the declared formats: 1,500 of 3,000 outputs are beyond the"
+        " bound for 3"
         " products added in float64 in any order, by up to 1.23e+03 times, only in c_out = 0"
     )
     assert "for 1,200 products added in float32" in say.say_beyond(LONG, np.full(LONG.out_shape, 2.0))
