@@ -243,7 +243,11 @@ def test_an_attribution_reaches_its_side_and_the_common_cause(monkeypatch):
     mechanism = Mechanism(ORDER, "rounding", "adds", "bits")
     recipe = parse_recipe("direct")
     monkeypatch.setattr(comparing, "attribute", lambda *given: Attribution(recipe, None, mechanism))
-    near = InjectedRunner("near", lambda problem, result: np.nextafter(result, np.float32(np.inf)))
+
+    def round_up(problem, result):
+        return np.where(result == np.round(result), result, np.nextafter(result, np.float32(np.inf)))
+
+    near = InjectedRunner("near", round_up)
     found = samebits.compare(TEXT, [near, "truth"])
     assert (found.sides[0].cause, found.sides[0].says, found.cause) == (ORDER, "adds", ORDER)
     assert found.summary == summarize_comparison("rounding", found.sides)
