@@ -10,13 +10,16 @@ from hand_made import make_side
 from injected_runners import InjectedRunner
 from samebits.comparison import comparing
 from samebits.comparison.side_running import Ran
-from samebits.errors import ArgumentError
+from samebits.errors import ArgumentError, EngineCrashed
 from samebits.findings import ExactData, Failure
 from samebits.findings.causes import CauseCode
-from samebits.judging.references import Reference
-from samebits.judging.sides import Recorded
+from samebits.judging.references import Reference, make_reference
+from samebits.judging.sides import Attribution, Recorded
+from samebits.judging.verdict_rules import Mechanism
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
+from samebits.recipes import parse_recipe
+from samebits.wording.comparison_sentences import summarize_comparison
 
 TEXT = "conv1d x=1x2x4 w=2x2x1 dtype=float32"
 PROBLEM = parse_problem_text(TEXT)
@@ -189,6 +192,75 @@ def test_only_engines_with_a_result_are_probed(monkeypatch):
     samebits.compare(case, [odd], attributes=False)
     samebits.compare(TEXT, [InjectedRunner("a"), InjectedRunner("b")])
     assert asked == []
+
+
+class CrashingLater(InjectedRunner):
+    """Returns what it makes of exact integers, then crashes."""
+
+    def run(self, problem, operands):
+        if (operands["x"] == np.round(operands["x"])).all():
+            return super().run(problem, operands)
+        raise EngineCrashed("ended")
+
+
+def test_every_side_is_judged_on_integers_and_on_the_data_and_the_whole_is_summed_up():
+    def off(problem, result):
+        return result + np.float32(1)
+
+    found = samebits.compare(TEXT, [InjectedRunner("good"), InjectedRunner("off", off), CrashingLater("later")])
+    good, wrong, crashed = found.sides
+    assert [s.exact_data.differing for s in found.sides] == [0, 8, 0]
+    assert (good.verdict, wrong.verdict, crashed.verdict) == ("identical", "wrong", "undecided")
+    assert (wrong.exact_data.where, wrong.certainty) == ("everywhere", "bounds")
+    assert (crashed.failure, crashed.values) == (Failure("crash", "ended"), None)
+    assert (found.verdict, found.cause, found.summary) == ("wrong", None, summarize_comparison("wrong", found.sides))
+    assert [(d.a, d.b) for d in found.differences] == [("good", "off")]
+
+
+def test_a_crash_weighs_nothing_unless_a_fault_was_proved_before():
+    good, harmless = InjectedRunner("good"), CrashingLater("later")
+    assert samebits.compare(TEXT, [good, harmless]).verdict == "identical"
+    faulty = CrashingLater("faulty", lambda problem, result: result + np.float32(1))
+    found = samebits.compare(TEXT, [good, faulty])
+    assert (found.verdict, found.sides[1].verdict) == ("wrong", "wrong")
+
+
+def test_integers_are_held_against_a_bound_without_rounding_and_recorded_results_are_kept(monkeypatch):
+    asked = []
+
+    def refer(problem, operands, progress, *, rounds=True):
+        asked.append(rounds)
+        return make_reference(problem, operands, progress, rounds=rounds)
+
+    monkeypatch.setattr(comparing, "make_reference", refer)
+    case = Case(PROBLEM, comparing.MAKERS["normal"](PROBLEM, 0), {"kept": TRUTH})
+    (side,) = samebits.compare(case).sides
+    assert asked == [False, True]
+    assert (side.values, side.exact_data) == (TRUTH.ravel().tolist(), None)
+
+
+def test_an_attribution_reaches_its_side_and_the_common_cause(monkeypatch):
+    mechanism = Mechanism(ORDER, "rounding", "adds", "bits")
+    recipe = parse_recipe("direct")
+    monkeypatch.setattr(comparing, "attribute", lambda *given: Attribution(recipe, None, mechanism))
+
+    def round_up(problem, result):
+        return np.where(result == np.round(result), result, np.nextafter(result, np.float32(np.inf)))
+
+    near = InjectedRunner("near", round_up)
+    found = samebits.compare(TEXT, [near, "truth"])
+    assert (found.sides[0].cause, found.sides[0].says, found.cause) == (ORDER, "adds", ORDER)
+    assert found.summary == summarize_comparison("rounding", found.sides)
+    assert samebits.compare(TEXT, [near, near]).verdict == "identical"
+
+
+def test_defaults_are_seed_0_and_300_seconds(monkeypatch):
+    limits = []
+    monkeypatch.setattr(
+        comparing, "open_runner", lambda text, *, time_limit_s: limits.append(time_limit_s) or InjectedRunner(text)
+    )
+    assert samebits.compare(TEXT, ["a"]).data == "normal, seed 0"
+    assert limits == [300]
 
 
 def test_a_runner_is_closed_by_whom_it_was_opened(monkeypatch):

@@ -65,21 +65,29 @@ TABLE = [
 
 
 def find(monkeypatch, parts, result):
+    given = observe(ROW, 9.0, result)
+
+    def explain(observation, key):
+        assert observation is given
+        return parts.get(key)
+
     for name, key in (
         ("explain_odd_values", "odd"),
         ("explain_lost_subnormals", "lost"),
         ("explain_flush", "flush"),
         ("explain_part", "part"),
     ):
-        monkeypatch.setattr(mechanism_finding, name, lambda observation, k=key: parts.get(k))
+        monkeypatch.setattr(mechanism_finding, name, lambda observation, k=key: explain(observation, k))
 
     def run(self):
+        assert self.observation is given
+        assert self.progress is ignore_progress
         self.tried["layout"] += 3
         return parts.get("search")
 
     monkeypatch.setattr(HypothesisSearch, "run", run)
     monkeypatch.setattr(HypothesisSearch, "run_fitted", lambda self: parts.get("fitted"))
-    return find_mechanism(observe(ROW, 9.0, result), ignore_progress)
+    return find_mechanism(given, ignore_progress)
 
 
 @pytest.mark.parametrize(("parts", "result", "taken"), TABLE)

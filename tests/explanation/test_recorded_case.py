@@ -5,7 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from hand_made import make_side, observe
+from hand_made import WHOLE, make_side, observe
+from samebits.contraction.magnitudes import sum_magnitudes
 from samebits.errors import CaseFileError
 from samebits.explanation import recorded_case
 from samebits.explanation.mechanism_finding import Found
@@ -17,8 +18,15 @@ from samebits.judging.verdict_rules import Mechanism
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.progress import ignore_progress
+from samebits.recipes import parse_recipe
 from samebits.truth import compute_truth
-from samebits.wording.explanation_sentences import say_alternatives, say_excluded, say_others, say_what_to_do
+from samebits.wording.explanation_sentences import (
+    say_alternatives,
+    say_excluded,
+    say_others,
+    say_what_to_do,
+    summarize_explained,
+)
 
 PROBLEM = parse_problem_text("conv1d x=1x2x4 w=1x2x1 dtype=float32")
 DATA = {"x": np.float32([[[1, 2, 3, 4], [0.1, 0.2, 0.3, 0.4]]]), "w": np.ones((1, 2, 1), np.float32)}
@@ -33,6 +41,9 @@ def explain(monkeypatch, mechanism=None, tried=None, **results):
 
     def find(observation, progress):
         asked.append(observation)
+        assert observation.operands is DATA
+        assert (observation.bound > 0).all()
+        assert observation.magnitudes.tolist() == sum_magnitudes(PROBLEM, DATA).tolist()
         return found
 
     monkeypatch.setattr(recorded_case, "find_mechanism", find)
@@ -100,8 +111,12 @@ def test_a_mechanism_is_said_with_what_it_excludes_and_cannot_be_told_from(monke
 
 
 def test_a_proof_alone_needs_no_more_words(monkeypatch):
-    mechanism = Mechanism(CauseCode.SUMMATION_ORDER, "rounding", "adds", "bits", tried=1)
+    recipe = parse_recipe("direct order=c")
+    mechanism = Mechanism(CauseCode.SUMMATION_ORDER, "rounding", "adds", "bits", recipe=recipe, replay=WHOLE, tried=1)
     found, _ = explain(monkeypatch, mechanism, a=NEAR)
+    assert (found.sides[0].recipe, found.sides[0].replay) == ("direct product=fused acc=float32 order=c", WHOLE)
+    assert found.sides[0].values == NEAR.ravel().tolist()
+    assert found.summary == summarize_explained("rounding", found.sides)
     assert [e.kind for e in found.sides[0].evidence] == ["statistic"]
 
 

@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 import pytest
 
 from hand_made import make_side
@@ -119,6 +120,19 @@ def test_a_finite_error_without_a_finite_bound_is_said_as_what_it_is():
 def test_errors_that_are_not_known_count_as_none():
     sides = [make_side("e", "rounding", 0.0, None), make_side("g", "rounding")]
     assert summarize_comparison("rounding", sides) == f"None is wrong: {WITHIN} 0 of it, 0 ulp)."
+
+
+def test_engines_are_called_by_their_short_names():
+    side = msgspec.structs.replace(make_side("torch:threads=1", "identical", 0.0, 0.0), engine="torch:threads=1")
+    assert summarize_comparison("identical", [side]) == "torch is correctly rounded: the same bits as the truth."
+
+
+def test_two_replayed_orders_are_said_to_add_the_same_products():
+    other = make_side("e", "rounding", 0.1, 1.0, cause=ORDERS)
+    assert summarize_comparison("rounding", [ROUNDED, other]) == (
+        "They add the same products in different orders or with different roundings. None is wrong:"
+        f" {WITHIN} 0.26 of it, 3 ulp)."
+    )
 
 
 def test_three_names_are_joined_by_commas_and_and():

@@ -50,6 +50,7 @@ def test_a_part_of_an_axis_is_named(index, words):
 
 def test_two_indices_apart_or_uneven_ones_are_no_part():
     assert describe(PLAIN, (ALL, [1, 5])) == "scattered over 25.0% of the outputs"
+    assert describe(PLAIN, (ALL, [0, 1, 2, 6, 7])) == "scattered over 62.5% of the outputs"
     assert describe(PLAIN, (ALL, [0, 2, 3, 4, 6])) == "scattered over 62.5% of the outputs"
     assert describe(PLAIN, (ALL, [1, 2, 5])) == "scattered over 37.5% of the outputs"
 

@@ -23,6 +23,7 @@ def names(*texts):
         (["torch:threads=1", "torch:threads=2", "jax:x=1"], ["torch:threads=1", "torch:threads=2", "jax"]),
         (["emulate:direct", "torch"], ["emulate", "torch"]),
         (["emulate:direct", "torch", "emulate:fft"], ["emulate 1", "torch", "emulate 2"]),
+        (["emulate:direct", "emulate:fft"], ["emulate 1", "emulate 2"]),
         (["[run:1]", "[other]"], ["run:1", "other"]),
         (["[torch:a]", "torch:b"], ["torch:a", "torch:b"]),
         ([], []),
