@@ -175,9 +175,9 @@ def test_runners_get_exact_integers_and_then_the_data(monkeypatch):
 def test_only_engines_with_a_result_are_probed(monkeypatch):
     asked, given = [], []
 
-    def attribute(runner, problem, operands, result):
+    def attribute(runner, reference, operands, result):
         asked.append(runner.text)
-        given.append((problem, operands, result))
+        given.append((reference.problem, operands, result))
 
     monkeypatch.setattr(comparing, "attribute", attribute)
     odd = InjectedRunner("odd", lambda problem, result: result + np.float32(2.0**-21))

@@ -230,7 +230,7 @@ def test_of_recipes_without_the_bits_the_closest_is_inferred():
     assert (found.cause, found.verdict, found.says, found.fit) == (CUT, "downgrade", "nearer", "nearness")
     assert (found.recipe, found.replay, found.tried) == (None, None, 3)
     # A quarter of the distance is a sixteenth of its square.
-    says = "that takes away 94% of the squared error; nothing tried takes all"
+    says = "that takes away 93.8% of the squared error; nothing tried takes all"
     assert found.evidence == (Evidence("statistic", says),)
 
 
@@ -277,4 +277,4 @@ def test_zeros_are_predicted_of_zeros():
     zeros = Hypothesis(CUT, "downgrade", "zeros", predict(np.zeros(COUNT)), recipe=PLAIN)
     found = search(result=np.zeros(COUNT))._try_recipes([zeros])
     assert found is not None
-    assert found.evidence[0].says.startswith("that takes away 100%")
+    assert found.evidence[0].says.startswith("that takes away 99.9%")

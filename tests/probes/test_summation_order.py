@@ -230,7 +230,7 @@ def test_an_exact_sum_has_no_order():
 
 
 def test_sums_in_a_narrow_format_are_found_as_far_as_they_can_be_counted():
-    # With eight significant bits 257 is no number; 300 terms are asked about in parts.
+    # With eight significant bits 257 does not exist; 300 terms are asked about in parts.
     found = find_plain(PlainRunner(accumulator=keep_bits(8)), "conv1d x=1x300x1 w=64x300x1")
     assert is_chain_in_order(found.trees[0], 300)
 
