@@ -26,8 +26,8 @@ ROOT = Path(__file__).parent.parent
 
 ABOUT = """Layers like those of public reports, with what the report's thread establishes (E) or suggests (G) as the
 cause injected in them; what `explain` says of the result, and how it is known. An answer agrees if it names that
-cause, or one that says the same of such a result (`causes` in benchmarks/reports_table.py). They are constructions of ours, not the
-reporters' data. `make reports` writes this page."""
+cause, or one that says the same of such a result (`causes` in benchmarks/reports_table.py). They are constructions of
+ours, not the reporters' data. `make reports` writes this page."""
 
 
 def ask(report: Report) -> Comparison:

@@ -1,7 +1,8 @@
 """Every number that can change a verdict or a cause beside exact data, derived bounds and bits: one documented table.
 
-`at_half` and `at_twice` say what was measured with `make thresholds`: how many of its injected and fault-free cases got
-another verdict or cause when just this number was halved or doubled. docs/thresholds.md is the same table for people.
+`make thresholds` halves and doubles each of them and counts whose verdict or cause changes; docs/thresholds.md is this
+table with what was counted, and a test holds the two together. Code reads them as attributes of this module, at every
+use.
 """
 
 from __future__ import annotations
