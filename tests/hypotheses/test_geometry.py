@@ -32,9 +32,9 @@ MODES = {"circularly": "wrap", "by reflection": "reflect", "with the edge's valu
 
 
 def compute_moved(problem, operands, says):
-    """`pads 0 instead of 1 at the beginning of h, ...`: asserts the second number, uses the first."""
+    """`pads 0 instead of 1 at the beginning of axis h, ...`: asserts the second number, uses the first."""
     begins = list(find_begins(problem))
-    for new, old, name in re.findall(r"(-?\d+) instead of (-?\d+) at the beginning of (\w)", says):
+    for new, old, name in re.findall(r"(-?\d+) instead of (-?\d+) at the beginning of axis (\w)", says):
         axis = AXES[len(begins)].index(name)
         assert begins[axis] == int(old)
         begins[axis] = int(new)
@@ -153,14 +153,14 @@ def test_every_split_of_the_padding_occurs_and_a_lost_and_a_doubled_one(text):
     word = "crops" if problem.is_transposed else "pads"
     for name, (begin, end) in zip(AXES[problem.rank], problem.padding, strict=True):
         for new in {*range(begin + end + 1), 2 * begin, 0} - {begin}:
-            assert f"{word} {new} instead of {begin} at the beginning of {name}" in said
+            assert f"{word} {new} instead of {begin} at the beginning of axis {name}" in said
 
 
 def test_of_small_paddings_every_combination_of_splits_occurs():
     _, hypotheses = listed("conv2d x=1x1x6x6 w=1x1x3x3 padding=1:0x0:1")
     said = {h.says for h in hypotheses}
     for h, w in itertools.product((0, 1), (0, 1)):
-        parts = [f"{n} instead of {o} at the beginning of {a}" for n, o, a in ((h, 1, "h"), (w, 0, "w")) if n != o]
+        parts = [f"{n} instead of {o} at the beginning of axis {a}" for n, o, a in ((h, 1, "h"), (w, 0, "w")) if n != o]
         assert not parts or f"pads {', '.join(parts)}" in said
 
 
