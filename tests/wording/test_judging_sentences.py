@@ -43,8 +43,8 @@ def test_another_function_counts_what_no_rounding_explains():
     beyond = np.zeros(DOUBLE.out_shape, bool)
     beyond[0, 1] = True
     assert say.say_another_function(DOUBLE, beyond) == (
-        "bounds prove another function: 1,500 of 3,000 outputs are farther from the truth than rounding everything to"
-        " bfloat16 could take them, only in c_out = 1"
+        "bounds prove that no sum of these products gives this, not even in bfloat16: 1,500 of 3,000 outputs are"
+        " farther from the truth than rounding everything to bfloat16 could take them, only in c_out = 1"
     )
 
 

@@ -41,10 +41,11 @@ def say_within(problem: Problem, over_bound: npt.NDArray[np.float64]) -> str:
 
 
 def say_another_function(problem: Problem, beyond: npt.NDArray[np.bool_]) -> str:
-    """Outputs that no arithmetic down to bfloat16 gives."""
+    """Outputs that no sum of the declared products gives, not even one rounded to bfloat16 throughout."""
     return (
-        f"bounds prove another function: {int(beyond.sum()):,} of {beyond.size:,} outputs are farther from the truth"
-        f" than rounding everything to bfloat16 could take them, {describe_places(problem, beyond)}"
+        f"bounds prove that no sum of these products gives this, not even in bfloat16: {int(beyond.sum()):,} of"
+        f" {beyond.size:,} outputs are farther from the truth than rounding everything to bfloat16 could take them,"
+        f" {describe_places(problem, beyond)}"
     )
 
 
