@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import injected_faults as faults
+import injected_values as values
 from injected_faults import Maker
 from samebits.formats.same_bits import has_same_bits
 from samebits.problems import parse_problem_text
@@ -100,9 +101,9 @@ MECHANISMS: dict[str, tuple[Maker, str, tuple[str | None, ...]]] = {
     "tail columns": (faults.spoil_part(faults.last_columns, zeros=False), WRONG, _PART),
     "group zero": (faults.spoil_part(faults.one_group, zeros=True), WRONG, _PART),
     "batch item": (faults.spoil_part(faults.one_item, zeros=False), WRONG, (*_PART, "strided-view")),
-    "zeros from an index": (faults.zero_from_index, WRONG, ("index-overflow",)),
-    "unwritten memory": (faults.leave_unwritten, WRONG, ("uninitialized-memory",)),
-    "nan lost": (faults.lose_nan, WRONG, ("nan-semantics",)),
+    "zeros from an index": (values.zero_from_index, WRONG, ("index-overflow",)),
+    "unwritten memory": (values.leave_unwritten, WRONG, ("uninitialized-memory",)),
+    "nan lost": (values.lose_nan, WRONG, ("nan-semantics",)),
 }  # fmt: skip
 
 
