@@ -62,7 +62,7 @@ def explain_case(case: Case, *, progress: Progress = ignore_progress) -> Compari
 
 
 def _explain_side(reference: Reference, observation: Observation, name: str, progress: Progress) -> Side:
-    measured = measure_result(reference, observation.result)
+    measured = measure_result(reference, observation.result, distances=observation.distances)
     found = Found.nothing()
     if measured.differs_in_bits:
         found = find_mechanism(observation, prefix_progress(progress, f"{name[:_LONGEST_NAME]}: "))

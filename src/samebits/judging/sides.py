@@ -10,6 +10,7 @@ from samebits.bounds import bound_narrowest_errors
 from samebits.findings import Evidence, ExactData, Failure, Replay, Side
 from samebits.formats.same_bits import has_same_bits
 from samebits.judging.measuring import (
+    Distances,
     estimate_transform_noise,
     find_worst,
     measure_distances,
@@ -36,12 +37,18 @@ class Recorded:
 
 
 def measure_result(
-    reference: Reference, result: np.ndarray | None, exact: ExactData | None = None, *, exact_beyond: bool = False
+    reference: Reference,
+    result: np.ndarray | None,
+    exact: ExactData | None = None,
+    *,
+    exact_beyond: bool = False,
+    distances: Distances | None = None,
 ) -> Measured:
-    """The distances of a result, with what its runner did on exact integers."""
+    """The distances of a result (`distances` if known already), with what its runner did on exact integers."""
     if result is None:
         return Measured(exact, exact_beyond)
-    distances = measure_distances(reference.problem, result, reference.truth, reference.bound)
+    if distances is None:
+        distances = measure_distances(reference.problem, result, reference.truth, reference.bound)
     narrowest = bound_narrowest_errors(reference.problem, reference.truth, reference.magnitudes)
     farthest = np.maximum(narrowest, estimate_transform_noise(reference.problem, reference.magnitudes))
     differs = not has_same_bits(result, reference.truth)

@@ -55,7 +55,7 @@ class Mechanism:
 
     `verdict` is what the side deserves if this is what it did, `says` the predicate of a sentence about it. `sampled`
     tells that not all outputs were held against it; `alternatives` are mechanisms that the data do not distinguish from
-    it; `tried` counts the hypotheses that were tried, `excluded` those of other kinds that do not fit.
+    it; `tried` counts the hypotheses that were tried.
     """
 
     cause: CauseCode | None
