@@ -96,3 +96,7 @@ class EngineRaised(EngineFailure):
     """The engine raised an error of its own, or returned something that is not the result."""
 
     kind = "error"
+
+
+class CodeNotKeptWarning(UserWarning):
+    """Our compiled code cannot be kept on disk: results are the same, and every start takes half a minute longer."""

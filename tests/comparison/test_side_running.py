@@ -11,6 +11,7 @@ from samebits.errors import (
     EngineRaised,
     EngineTimedOut,
     EngineUnsupported,
+    ResourceLimitError,
 )
 from samebits.findings import Failure
 from samebits.problems import parse_problem_text
@@ -76,17 +77,18 @@ def test_an_engine_that_fails_leaves_its_failure_and_what_it_did_before(raised, 
     assert ran.recorded.identity is IDENTITY
 
 
-def test_any_other_error_is_named_by_its_class():
-    ran = run_on_both(Runner(on_exact=KeyError("x")), PROBLEM, EXACT, GIVEN)
-    assert ran.recorded.failure == Failure("error", "KeyError: 'x'")
+@pytest.mark.parametrize("error", [ResourceLimitError("too much"), MemoryError("too much")])
+def test_any_other_error_is_named_by_its_class(error):
+    ran = run_on_both(Runner(on_exact=error), PROBLEM, EXACT, GIVEN)
+    assert ran.recorded.failure == Failure("error", f"{type(error).__name__}: too much")
     assert ran.on_exact is None
     assert ran.recorded.result is None
 
 
 def test_a_runner_that_cannot_say_who_it_is_is_not_run():
-    runner = Runner(identity=ValueError("who?"))
+    runner = Runner(identity=EngineRaised("who?"))
     ran = run_on_both(runner, PROBLEM, EXACT, GIVEN)
-    assert ran.recorded.failure == Failure("error", "ValueError: who?")
+    assert ran.recorded.failure == Failure("error", "who?")
     assert ran.recorded.identity is None
     assert runner.asked == []
 

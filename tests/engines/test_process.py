@@ -1,6 +1,9 @@
 """A worker's failures become typed failures of its own runner, quickly, and leave no process behind."""
 
 import os
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 
@@ -86,3 +89,42 @@ def test_closing_ends_the_process():
     runner.identify()
     runner.close()
     assert runner._process.poll() is not None
+
+
+def test_a_worker_outlives_the_thread_that_opened_it():
+    opened = []
+    thread = threading.Thread(target=lambda: opened.append(start("HealthyEngine")))
+    thread.start()
+    thread.join()
+    time.sleep(0.3)
+    with opened[0] as runner:
+        np.testing.assert_array_equal(runner.run(PROBLEM, OPERANDS), np.zeros((1, 1, 3), np.float32))
+
+
+def test_a_forked_child_opens_workers_too():
+    with start("HealthyEngine") as runner:
+        runner.identify()
+        child = os.fork()
+        if child == 0:
+            with start("HealthyEngine") as own:
+                os._exit(0 if own.run(PROBLEM, OPERANDS).shape == (1, 1, 3) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert runner.run(PROBLEM, OPERANDS).shape == (1, 1, 3)
+
+
+def test_a_worker_ends_with_the_program_that_opened_it():
+    code = (
+        "import os, sys, test_process\n"
+        "runner = test_process.start('SleepingEngine')\n"
+        "runner.identify()\n"
+        "print(runner.process_id, flush=True)\n"
+        "os._exit(0)"
+    )
+    path = os.pathsep.join([TESTS, str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    worker = Path(f"/proc/{int(done.stdout)}/stat")
+    deadline = time.monotonic() + 10
+    while worker.exists() and " Z " not in worker.read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not worker.exists() or " Z " in worker.read_text()

@@ -1,10 +1,10 @@
 """Importing the package costs next to nothing and loads nobody's library."""
 
 import os
+import resource
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -55,13 +55,19 @@ def test_reading_all_engine_files_loads_no_framework():
     assert not set(FRAMEWORKS) & set(run_python(code).split())
 
 
+def used_by_children():
+    """Processor time, which other work on the machine lengthens less than the clock's."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 @untraced
 def test_doctor_loads_no_framework_and_takes_less_than_a_second_and_a_half():
     code = "import sys; from samebits.cli import main; main(['doctor', '--json']); print(*sys.modules, file=sys.stderr)"
     times = []
     for _ in range(3):
-        begun = time.perf_counter()
+        begun = used_by_children()
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        times.append(time.perf_counter() - begun)
+        times.append(used_by_children() - begun)
         assert not {*FRAMEWORKS, *COMPILERS} & set(done.stderr.split())
     assert min(times) < 1.5

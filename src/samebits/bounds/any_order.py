@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.contraction.magnitudes import sum_magnitudes
+from samebits.float_environment import default_float_environment
 from samebits.formats.format import BFLOAT16, FLOAT16, FLOAT32, Format, find_format
 from samebits.problems import Problem
 from samebits.progress import Progress, ignore_progress
@@ -19,6 +20,7 @@ def accumulator_format(problem: Problem) -> Format:
     return operands if operands.precision > FLOAT32.precision else FLOAT32
 
 
+@default_float_environment()
 def bound_errors(
     problem: Problem,
     operands: Mapping[str, np.ndarray],
@@ -60,6 +62,7 @@ def bound_errors(
         return summed + of_truth + converted
 
 
+@default_float_environment()
 def bound_narrowest_errors(
     problem: Problem, truth: np.ndarray, magnitudes: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:

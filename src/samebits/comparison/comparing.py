@@ -17,6 +17,7 @@ from samebits.comparison.side_running import Ran, run_on_both
 from samebits.errors import ArgumentError
 from samebits.findings import Comparison, ExactData, Side, Verdict
 from samebits.findings.causes import CauseCode, gravest_cause
+from samebits.float_environment import default_float_environment
 from samebits.formats.same_bits import has_same_bits
 from samebits.judging.comparing_cost import check_memory
 from samebits.judging.measuring import estimate_transform_noise, measure_distances
@@ -35,6 +36,7 @@ from samebits.problems.operands import make_exact, make_normal, make_uniform
 from samebits.progress import Progress, ignore_progress, rename_progress
 from samebits.registry import TRUTH, open_runner
 from samebits.runner import Runner
+from samebits.runner.guarded_runner import guard_runner
 from samebits.wording.comparison_sentences import summarize_comparison
 from samebits.wording.place_words import describe_places
 
@@ -47,6 +49,7 @@ MAKERS: dict[str, Callable[[Problem, int], dict[str, np.ndarray]]] = {
 LONGEST_TIME_LIMIT_S = 1e6
 
 
+@default_float_environment()
 def compare(
     subject: str | Path | Problem | Case,
     on: Sequence[str | Runner] = (),
@@ -93,9 +96,9 @@ def compare(
 
 
 def _open(runner: str | Runner, opened: contextlib.ExitStack, time_limit_s: float) -> Runner:
-    """The runner itself, or one opened from its text, which is closed at the end: who opens a runner closes it."""
+    """A caller's runner, guarded; or one opened from its text, which is closed at the end."""
     if not isinstance(runner, str):
-        return runner
+        return guard_runner(runner)
     own = open_runner(runner, time_limit_s=time_limit_s)
     opened.callback(own.close)
     return own
@@ -111,9 +114,6 @@ def _check_arguments(on: Sequence[str | Runner], data: str, seed: int, time_limi
         raise ArgumentError(f"time_limit_s must be above 0 and at most {LONGEST_TIME_LIMIT_S:g}, not {time_limit_s!r}")
     if isinstance(on, str) or not isinstance(on, Sequence):
         raise ArgumentError(f"on must be a list of engine texts or runners, not {on!r}")
-    for runner in on:
-        if not isinstance(runner, (str, Runner)):
-            raise ArgumentError(f"{runner!r} is neither an engine's text nor a runner")
 
 
 def _some_differ(ran: list[Ran]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from samebits.errors import EngineFailure
+from samebits.errors import EngineFailure, SamebitsError
 from samebits.findings import Failure
 from samebits.judging.sides import Recorded
 from samebits.problems import Problem
@@ -34,9 +34,11 @@ def run_on_both(
         identity = runner.identify()
         on_exact = check_result(problem, runner.run(problem, exact))
         result = check_result(problem, runner.run(problem, operands))
+        # Only now can a caller's runner say what it was seen to do.
+        identity = runner.identify()
     except EngineFailure as error:
         # Failure lists the kinds that EngineFailure and its classes declare as plain text.
         failure = Failure(error.kind, str(error))  # type: ignore[arg-type]
-    except Exception as error:  # A runner is anybody's code: whatever it raises is a finding of its side.
+    except (SamebitsError, MemoryError) as error:
         failure = Failure("error", f"{type(error).__name__}: {error}")
     return Ran(Recorded(runner.text, result, runner.text, identity, failure), on_exact)

@@ -12,10 +12,12 @@ from samebits.contraction.compiled_cache import compiled
 from samebits.contraction.plan import Contraction, plan_contractions
 from samebits.contraction.running import as_codes, run_tiles
 from samebits.contraction.tiles import locate_tile, sum_tile
+from samebits.float_environment import default_float_environment
 from samebits.problems import Problem
 from samebits.progress import Progress, ignore_progress
 
 
+@default_float_environment()
 def sum_magnitudes(
     problem: Problem,
     operands: Mapping[str, np.ndarray],

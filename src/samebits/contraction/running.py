@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
 import queue
 import threading
@@ -15,6 +13,7 @@ import numpy.typing as npt
 
 from samebits.contraction.blocks import Blocks, Buffers, choose_blocks, count_doubles, place_buffers
 from samebits.contraction.plan import Contraction, Plan
+from samebits.float_environment import reset_float_environment
 from samebits.progress import Progress, ignore_progress
 
 # work(contraction, its blocks, first tile, last tile + 1, buffers); must release the interpreter lock to compute.
@@ -28,8 +27,6 @@ _pools: dict[int, ThreadPoolExecutor] = {}
 if hasattr(os, "register_at_fork"):
     # A forked child has the pools' objects but none of their threads.
     os.register_at_fork(after_in_child=_pools.clear)
-# FE_DFL_ENV of the C library: the environment a program starts with.
-_DEFAULT_ENVIRONMENT = ctypes.c_void_p(-1)
 
 
 def run_tiles(
@@ -67,7 +64,7 @@ def run_tiles(
 def find_pool(threads: int) -> ThreadPoolExecutor:
     """The pool of that many threads, kept from call to call: starting threads takes as long as a small layer."""
     if threads not in _pools:
-        pool = ThreadPoolExecutor(threads, "samebits", _reset_float_environment)
+        pool = ThreadPoolExecutor(threads, "samebits", reset_float_environment)
         # An interrupt between a worker's start and its registration leaves a thread that nobody ever ends, and so a
         # program that never ends. Interrupts reach the main thread only; a worker that is registered ends all others.
         starter = threading.Thread(target=pool.submit, args=(int,))
@@ -75,15 +72,6 @@ def find_pool(threads: int) -> ThreadPoolExecutor:
         starter.join()
         _pools[threads] = pool
     return _pools[threads]
-
-
-def _reset_float_environment() -> None:
-    """Round to nearest and keep subnormals in this thread, whatever the program around us has set in its own.
-
-    A thread inherits the processor's modes from the one that starts it, and frameworks flush subnormals to zero.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).fesetenv(_DEFAULT_ENVIRONMENT)
 
 
 def count_cores() -> int:

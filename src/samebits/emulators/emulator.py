@@ -13,6 +13,7 @@ from samebits.emulators.result_rounding import finish_sums, round_operands
 from samebits.emulators.sums import sum_products
 from samebits.emulators.winograd import compute_winograd
 from samebits.errors import EngineUnsupported, RecipeError
+from samebits.float_environment import default_float_environment
 from samebits.problems import Problem
 from samebits.problems.operands import check_operands
 from samebits.recipes.recipe import Recipe, Winograd
@@ -21,6 +22,7 @@ from samebits.runner import Identity
 from samebits.version import VERSION
 
 
+@default_float_environment()
 def emulate(
     problem: Problem,
     recipe: Recipe,

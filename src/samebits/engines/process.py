@@ -14,6 +14,7 @@ from typing import IO, Any, BinaryIO, cast
 
 import numpy as np
 
+from samebits.engines.lasting_thread import call_in_lasting_thread
 from samebits.engines.transport import TransportError, receive_message, send_message
 from samebits.errors import (
     EngineCrashed,
@@ -103,16 +104,22 @@ class WorkerRunner:
 
     def _spawn(self, environment: dict[str, str]) -> tuple[subprocess.Popen[bytes], BinaryIO]:
         read_end, write_end = os.pipe()
-        process = subprocess.Popen(
-            # -P: what happens to lie in the current directory must not be taken for a library.
-            [sys.executable, "-P", "-m", "samebits.engines.worker", str(write_end)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=self._log,
-            env=environment,
-            pass_fds=(write_end,),
-        )
-        os.close(write_end)
+
+        def start() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
+                # -P: what happens to lie in the current directory must not be taken for a library.
+                [sys.executable, "-P", "-m", "samebits.engines.worker", str(write_end)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=self._log,
+                env=environment,
+                pass_fds=(write_end,),
+            )
+
+        try:
+            process = call_in_lasting_thread(start)
+        finally:
+            os.close(write_end)
         # Unbuffered it is a FileIO, which reads into a buffer as a BinaryIO does not declare to.
         return process, os.fdopen(read_end, "rb", buffering=0)  # type: ignore[return-value]
 

@@ -10,6 +10,7 @@ from samebits.errors import ArgumentError, LogError
 from samebits.explanation.logged_mismatch import explain_mismatch
 from samebits.explanation.recorded_case import explain_case
 from samebits.findings import Comparison
+from samebits.float_environment import default_float_environment
 from samebits.languages.subject import load_any_case
 from samebits.logs import read_log
 from samebits.problems.case_file import Case
@@ -19,6 +20,7 @@ _ZIP = b"PK\x03\x04"
 _MOST_MISMATCHES = 32
 
 
+@default_float_environment()
 def explain(subject: str | Path | Case, *, progress: Progress = ignore_progress) -> Comparison:
     """Says which recorded result is right, what made the other, and how that is known; no engine is needed.
 

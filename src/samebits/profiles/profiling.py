@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from samebits.engines.known_engines import ENGINES
-from samebits.errors import ArgumentError, EngineFailure, ProbeStopped, ResourceLimitError, SamebitsError
+from samebits.errors import EngineFailure, ProbeStopped, ResourceLimitError
 from samebits.findings import Profile, Replay
+from samebits.float_environment import default_float_environment
 from samebits.languages.subject import read_subject
 from samebits.probes import invariances
 from samebits.probes.session import ProbeSession
@@ -23,6 +24,7 @@ from samebits.progress import Progress, ignore_progress
 from samebits.registry import open_runner, parse_runner_text
 from samebits.registry.runner_text import RunnerText, format_runner_text
 from samebits.runner import Identity, Runner
+from samebits.runner.guarded_runner import guard_runner
 
 # What is asked where a person names no problem: large enough for the usual kernels, small enough to be quick.
 USUAL_PROBLEM = "conv2d x=1x64x28x28 w=64x64x3x3 padding=1 bias dtype=float32"
@@ -33,6 +35,7 @@ _MOST_TERMS, _MOST_WEIGHTS, _MOST_OUTPUTS = 2**22, 2**29, 2**29
 _LONGEST_NAME = 60
 
 
+@default_float_environment()
 def profile(
     engine: str | Runner,
     subject: str | Path | Problem | Case = USUAL_PROBLEM,
@@ -48,13 +51,11 @@ def profile(
     leaves a profile that says how far it came. `time_limit_s` holds for loading and for each call, `most_time_s` for
     all calls. Raises SamebitsError for a text that cannot be read or a problem too large for this machine.
     """
-    if not isinstance(engine, (str, Runner)):
-        raise ArgumentError(f"{engine!r} is neither an engine's text nor a runner")
     case = read_subject(subject)
     problem = case.problem if isinstance(case, Case) else case
     _check_size(problem)
-    if isinstance(engine, Runner):
-        return _profile_runner(engine, None, case, most_time_s, time_limit_s, progress)
+    if not isinstance(engine, str):
+        return _profile_runner(guard_runner(engine), None, case, most_time_s, time_limit_s, progress)
     runner = open_runner(engine, time_limit_s=time_limit_s)
     try:
         return _profile_runner(runner, engine, case, most_time_s, time_limit_s, progress)
@@ -83,11 +84,6 @@ def _profile_runner(
         for part in _ask(session, text, case, time_limit_s, progress):
             known = part
     except (EngineFailure, ProbeStopped) as error:
-        known = known.fail(_say_failure(error))
-    except Exception as error:
-        if isinstance(error, SamebitsError) or text is not None:
-            raise
-        # A runner is anybody's code: whatever it raises is a finding.
         known = known.fail(_say_failure(error))
     return conclude_profile(runner.text, session, known)
 
@@ -175,4 +171,4 @@ def _find_other_text(text: str | None, name: str) -> str | None:
 def _say_failure(error: Exception) -> str:
     if isinstance(error, EngineFailure):
         return f"{error.kind}: {error}"
-    return str(error) if isinstance(error, ProbeStopped) else f"error: {type(error).__name__}: {error}"
+    return str(error)

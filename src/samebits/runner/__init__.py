@@ -49,6 +49,8 @@ def check_result(problem: Problem, result: Any) -> npt.NDArray[Any]:
     """The result, if it has the shape and dtype the problem says; raises EngineRaised."""
     if not isinstance(result, np.ndarray):
         raise EngineRaised(f"returned a {type(result).__name__} where an array was asked for")
+    if isinstance(result, np.ma.MaskedArray):
+        raise EngineRaised("returned a masked array; what is masked has no bits to compare")
     array = cast("npt.NDArray[Any]", result)
     if array.shape != problem.out_shape:
         raise EngineRaised(f"returned shape {array.shape} where the problem says {problem.out_shape}")

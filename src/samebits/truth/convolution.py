@@ -14,6 +14,7 @@ from samebits.contraction.memory import count_available_bytes
 from samebits.contraction.plan import Contraction, plan_contractions
 from samebits.contraction.running import as_codes, run_tiles
 from samebits.errors import ResourceLimitError
+from samebits.float_environment import default_float_environment
 from samebits.formats.format import FLOAT64, code_dtype, find_format, numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.operands import check_operands
@@ -31,6 +32,7 @@ class Truth:
     settled: dict[str, int]
 
 
+@default_float_environment()
 def compute_truth(
     problem: Problem,
     operands: Mapping[str, np.ndarray],
