@@ -2,7 +2,7 @@
 
 import sys
 
-from samebits.cli import main
+from samebits.cli import run_program
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program())

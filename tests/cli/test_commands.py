@@ -170,38 +170,139 @@ def test_names_that_look_like_markup_are_shown_as_they_are(capsys, tmp_path):
     assert "[bold]x[/nope]" in out
 
 
-@pytest.mark.parametrize(("redirect", "status"), [("| true", 2), ("> /dev/full", 2), (">&-", 2)])
-def test_output_that_cannot_be_written_is_trouble_without_a_traceback(redirect, status):
-    command = f"set -o pipefail; {sys.executable} -m samebits compare {TEXT} --on truth {redirect}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    assert "Traceback" not in done.stderr
+# A small answer fits into the buffer, and is written at the end of the program only.
+@pytest.mark.parametrize("command", ["compare CASE --on truth", "compare CASE --on truth --json", "doctor", "--help"])
+@pytest.mark.parametrize(
+    ("redirect", "says"),
+    [
+        ("| true", "output could not be written: Broken pipe"),
+        ("> /dev/full", "output could not be written: No space left on device"),
+        (">&-", "output could not be written: standard output is closed"),
+        ("2>&- >&-", ""),
+        ("2> /dev/full > /dev/full", ""),
+    ],
+)
+def test_output_that_cannot_be_written_is_trouble_in_one_line(command, redirect, says):
+    line = f"set -o pipefail; {sys.executable} -m samebits {command.replace('CASE', TEXT)} {redirect}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+    # A line that ends so tells of progress, where a busy machine takes more than a second.
+    told = [line for line in done.stderr.splitlines() if not line.endswith(" ...")]
+    assert told == ([f"samebits: {says}"] if says else [])
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize("redirect", ["2>&-", "2> /dev/full"])
+@pytest.mark.parametrize(
+    ("command", "status"), [("compare CASE --on truth", 0), ("explain nothing.npz", 2), ("compare nonsense", 2)]
+)
+def test_a_standard_error_that_cannot_be_written_changes_nothing(command, status, redirect):
+    line = f"{sys.executable} -m samebits {command.replace('CASE', TEXT)} {redirect}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
     assert done.returncode == status
+    assert bool(done.stdout) == (status == 0)
 
 
-def _has_child(process_id):
+def test_progress_that_cannot_be_written_changes_nothing(monkeypatch, capsys):
+    """Every report is shown at once, and the stream is full."""
+    full = open("/dev/full", "w")  # noqa: SIM115  (closed below)
+    monkeypatch.setattr(sys, "stderr", full)
+    monkeypatch.setattr("samebits.cli.narrator.QUIET_S", 0.0)
+    assert main(["compare", TEXT, "--on", "truth"]) == 0
+    full.close()
+    assert capsys.readouterr().out.startswith("conv2d")
+
+
+def _read_all(pattern):
     found = []
-    for file in Path(f"/proc/{process_id}/task").glob("*/children"):
+    for file in Path("/proc").glob(pattern):
         with contextlib.suppress(OSError):
-            found.append(file.read_text())
-    return any(found)
+            found.append(file.read_text().strip())
+    return found
+
+
+def _list_children(process_id):
+    return [int(word) for text in _read_all(f"{process_id}/task/*/children") for word in text.split()]
+
+
+def _waits_for_interrupts(process_id):
+    """The thread that waits for them is the first one that the program starts."""
+    return len(_read_all(f"{process_id}/task/*/comm")) > 1
+
+
+def _used_processor_s(process_id):
+    fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _is_running(process_id):
+    with contextlib.suppress(OSError):
+        return " Z " not in Path(f"/proc/{process_id}/stat").read_text()
+    return False
+
+
+needs_proc = pytest.mark.skipif(
+    not [*Path("/proc/self/task").glob("*/children")], reason="needs /proc to see the worker"
+)
+
+
+def start_program(*arguments):
+    # Whoever runs the tests in the background of a script has them ignore interrupts, and so their children. (No
+    # preexec_fn: it forks this process, in which there are threads, and jax warns of that where it was imported.)
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "samebits", *arguments]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def interrupt(process):
+    """Interrupts the program alone, as `kill -INT` does; what it said, and how long it took to end."""
+    begun = time.monotonic()
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    return err.splitlines(), time.monotonic() - begun
 
 
 @pytest.mark.needs("tensorflow")
-@pytest.mark.skipif(not [*Path("/proc/self/task").glob("*/children")], reason="needs /proc to see the worker")
+@needs_proc
 def test_an_interrupt_is_one_line_and_leaves_no_worker():
-    # Whoever runs the tests in the background of a script has them ignore interrupts, and so their children. (No
-    # preexec_fn: it forks this process, in which there are threads, and jax warns of that where it was imported.)
-    command = ["env", "--default-signal=INT", sys.executable, "-m", "samebits", "compare", TEXT, "--on", "tensorflow"]
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
     # Its worker imports for seconds; before there is one, the command itself may still be importing.
+    process = start_program("compare", TEXT, "--on", "tensorflow")
     deadline = time.monotonic() + 60
-    while not _has_child(process.pid):
+    while not (workers := _list_children(process.pid)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert "Traceback" not in err
+    lines, took = interrupt(process)
     assert process.returncode == 2
-    assert err.splitlines()[-1] == "samebits: interrupted"
+    assert lines[-1] == "samebits: interrupted"
+    assert not any("Traceback" in line for line in lines)
+    assert took < 2
+    deadline = time.monotonic() + 10
+    while any(_is_running(worker) for worker in workers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(_is_running(worker) for worker in workers)
+
+
+@needs_proc
+def test_an_interrupt_does_not_wait_for_compiled_code():
+    # The truth of this takes minutes, all of it in compiled code: 20,000,000 terms for each of a thousand outputs.
+    process = start_program("compare", "conv1d x=1x4x5001000 w=1x4x5000000 dtype=float64", "--on", "truth")
+    deadline = time.monotonic() + 60
+    while not _waits_for_interrupts(process.pid) or _used_processor_s(process.pid) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    lines, took = interrupt(process)
+    assert process.returncode == 2
+    assert lines[-1] == "samebits: interrupted"
+    assert took < 2
+
+
+def test_an_interrupt_while_modules_are_imported_is_one_line():
+    """The handler stands before the first import of ours that takes time: no traceback at any moment after."""
+    for share in range(8):
+        process = start_program("compare", TEXT, "--on", "truth")
+        deadline = time.monotonic() + 60
+        while not _waits_for_interrupts(process.pid):
+            assert time.monotonic() < deadline
+        time.sleep(share * 0.05)
+        lines, took = interrupt(process)
+        told = [line for line in lines if not line.endswith(" ...")]
+        assert (process.returncode, told) in [(2, ["samebits: interrupted"]), (0, [])]
+        assert took < 2

@@ -1,5 +1,24 @@
 """The command line: parses arguments, asks the library, prints findings."""
 
-from samebits.cli.app import main
+from __future__ import annotations
 
-__all__ = ["main"]
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line in this process; returns the exit status."""
+    from samebits.cli.app import main as run
+
+    return run(arguments)
+
+
+def run_program() -> int:
+    """The program `samebits`: as `main`, and from here on an interrupt ends the process."""
+    from samebits.cli.interrupts import end_on_interrupt
+
+    # Before anything that takes time to import.
+    end_on_interrupt()
+    return main()
+
+
+__all__ = ["main", "run_program"]

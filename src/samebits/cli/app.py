@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from typer.exceptions import TyperException
 
+from samebits.cli.streams import discard, prepare_streams, say
 from samebits.errors import SamebitsError
 from samebits.version import VERSION
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 AGREE, DIFFER, TROUBLE = 0, 1, 2
 # What the command line's library makes of an interrupt.
 _INTERRUPTED = 130
-_LONGEST_LINE = 2000
 _OPTIONS = ("--on", "--data", "--seed", "--time-limit", "--svg", "--attribute", "--no-attribute")
 app = typer.Typer(
     name="samebits",
@@ -111,10 +111,13 @@ def _judge_comparison(found: Comparison) -> int:
     """The exit status; every engine that broke is named on standard error."""
     from samebits.findings import is_agreement
 
-    broken = [(s.name, s.failure) for s in found.sides if s.failure and s.failure.kind != "unsupported"]
+    failed = [(s.name, s.failure) for s in found.sides if s.failure]
+    broken = [(name, failure) for name, failure in failed if failure.kind != "unsupported"]
     for name, failure in broken:
-        print(f"samebits: {name} {failure.kind}: {failure.says}", file=sys.stderr)
-    if all(s.failure for s in found.sides):
+        say(f"{name} {failure.kind}: {failure.says}")
+    if len(failed) == len(found.sides):
+        if failed and not broken:
+            say(f"no engine takes this problem: {'; '.join(f'{name}: {failure.says}' for name, failure in failed)}")
         return TROUBLE
     if not is_agreement(found.verdict):
         return DIFFER
@@ -178,12 +181,21 @@ def profile_command(
 
 @app.command("doctor")
 def doctor_command(
+    compiles: Annotated[
+        bool, typer.Option("--compile", help="compile our own arithmetic now, so that no first answer waits for it")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
 ) -> int:
     """Say which engines are here, which settings decide their bits, and how to get what is missing."""
     from samebits.engines.inventory import take_inventory
     from samebits.reports.inventory_report import show_inventory
 
+    if compiles:
+        from samebits.cli.compiling_ahead import compile_ahead
+        from samebits.cli.narrator import Narrator
+
+        with Narrator() as narrator:
+            compile_ahead(narrator.hear)
     found = take_inventory()
     _print_finding(found, show_inventory, as_json=as_json)
     return AGREE
@@ -202,22 +214,17 @@ def _options(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
-    if sys.stdout is None or sys.stderr is None:
-        return TROUBLE
-    for stream in (sys.stdout, sys.stderr):
-        # What a terminal cannot show must not end the answer.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+    if not prepare_streams():
+        return _complain("output could not be written: standard output is closed")
     try:
         given = sys.argv[1:] if arguments is None else arguments
         status = app(args=[_protect_problem(a) for a in given], standalone_mode=False)
         sys.stdout.flush()
-    except (SystemExit, BrokenPipeError):
-        # Whoever read our output has gone; rich ends a program so.
-        return _end_output()
-    except OSError as error:
-        _end_output()
-        return _complain(f"output could not be written: {error.strerror}")
+    except (SystemExit, OSError) as error:
+        # Where whoever read our output has gone, rich ends the program.
+        discard(sys.stdout)
+        why = error.strerror if isinstance(error, OSError) else os.strerror(errno.EPIPE)
+        return _complain(f"output could not be written: {why}")
     except (TyperException, SamebitsError, KeyboardInterrupt, typer.Abort, MemoryError) as error:
         return _complain(_say_error(error))
     if status == _INTERRUPTED:
@@ -240,12 +247,6 @@ def _protect_problem(argument: str) -> str:
     return f" {argument}" if argument.startswith("--") and " " in argument and name not in _OPTIONS else argument
 
 
-def _end_output() -> int:
-    """Whoever read our output has gone; leaves nothing for the interpreter to flush into a closed pipe."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return TROUBLE
-
-
 def _complain(says: str) -> int:
-    print(f"samebits: {' '.join(says.split())[:_LONGEST_LINE]}", file=sys.stderr)
+    say(says)
     return TROUBLE

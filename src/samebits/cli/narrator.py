@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 
 from rich.console import Console
 from rich.status import Status
+
+from samebits.cli.streams import say
+from samebits.contraction.compile_notices import hear_of_compiling
 
 QUIET_S = 1.0
 _LINE_EVERY_S = 10.0
@@ -19,7 +21,7 @@ class Narrator:
     def __init__(self) -> None:
         self._console = Console(stderr=True)
         self._status: Status | None = None
-        self._what = "starting (a new installation compiles once, for half a minute)"
+        self._what = "starting"
         self._said = ""
         self._said_at = 0.0
         self._lock = threading.Lock()
@@ -29,10 +31,12 @@ class Narrator:
 
     def __enter__(self) -> Narrator:
         self._timer.start()
+        hear_of_compiling(lambda what: self.hear(what, 0.0))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._timer.cancel()
+        hear_of_compiling(None)
         with self._lock:
             self._begun = False
             if self._status:
@@ -62,4 +66,4 @@ class Narrator:
         now = time.monotonic()
         if headline != self._said or now - self._said_at > _LINE_EVERY_S:
             self._said, self._said_at = headline, now
-            print(f"samebits: {self._what} ...", file=sys.stderr, flush=True)
+            say(f"{self._what} ...")

@@ -1,0 +1,56 @@
+"""Standard output and error as they are found: closed, full, or read by nobody any more."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import warnings
+from typing import TextIO
+
+from samebits.errors import CodeNotKeptWarning
+
+_LONGEST_LINE = 2000
+
+
+def prepare_streams() -> bool:
+    """Makes both streams take any text; whether there is a standard output. A closed standard error loses its lines."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (for as long as the program runs)
+    for stream in (sys.stdout, sys.stderr):
+        # What a terminal cannot show must not end the answer.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    warnings.showwarning = _show_warning
+    return sys.stdout is not None
+
+
+def say(text: str) -> None:
+    """One line on standard error; where it cannot be written it is lost, and so is all that follows."""
+    try:
+        print(f"samebits: {' '.join(text.split())[:_LONGEST_LINE]}", file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        discard(sys.stderr)
+
+
+def discard(stream: TextIO) -> None:
+    """Sends a stream to nowhere, with what the interpreter would still flush to it at its end."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except (OSError, ValueError):
+        return
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Ours as one line for a person; others as Python shows them."""
+    if issubclass(category, CodeNotKeptWarning):
+        say(str(message))
+    elif sys.stderr is not None:
+        print(warnings.formatwarning(message, category, filename, lineno, line), end="", file=file or sys.stderr)
