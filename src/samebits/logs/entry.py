@@ -8,6 +8,8 @@ from typing import Literal
 from samebits.problems import Problem
 
 LONGEST_NAME = 80
+# The fact that says where a problem was found that the mismatch itself does not name.
+PROBLEM_LINE = "problem from line"
 
 Tool = Literal["xla", "assert_close", "polygraphy", "onednn"]
 

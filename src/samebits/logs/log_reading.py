@@ -9,7 +9,7 @@ from pathlib import Path
 
 from samebits.errors import LogError, SamebitsError
 from samebits.languages.any_language import read_problem
-from samebits.logs.entry import Mismatch
+from samebits.logs.entry import PROBLEM_LINE, Mismatch
 from samebits.logs.metrics import read_assertions, read_polygraphy
 from samebits.logs.onednn import read_onednn
 from samebits.logs.xla import read_xla
@@ -82,4 +82,4 @@ def _give_problem(mismatch: Mismatch, problems: list[tuple[int, Problem]]) -> Mi
         return mismatch
     before = bisect.bisect_right(problems, mismatch.line, key=lambda pair: pair[0])
     line, problem = problems[max(before - 1, 0)]
-    return dataclasses.replace(mismatch, problem=problem, facts={**mismatch.facts, "problem from line": str(line)})
+    return dataclasses.replace(mismatch, problem=problem, facts={**mismatch.facts, PROBLEM_LINE: str(line)})
