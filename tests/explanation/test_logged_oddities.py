@@ -8,6 +8,9 @@ import pytest
 import samebits
 from samebits.explanation import logged_mismatch, logged_simulation
 from samebits.findings import json_from_finding
+from samebits.problems import parse_problem_text
+from samebits.problems.case_file import Case
+from samebits.problems.operands import make_normal
 
 SMALL = "conv2d x=1x4x6x6 w=4x4x3x3 dtype=float32"
 XLA_END = "E gpu_conv_algorithm_picker.cc:545] Results mismatch between different convolution algorithms"
@@ -187,3 +190,16 @@ def test_averages_of_the_largest_numbers_stay_finite():
     assert logged_simulation.measure_spread(values) == 0.0
     assert logged_simulation.average(np.array([1.0, 3.0, 8.0])) == 4.0
     assert logged_simulation.measure_spread(np.array([2.0, 4.0])) == 1.0
+
+
+def test_a_case_of_odd_values_warns_of_nothing():
+    problem = parse_problem_text("conv1d x=1x4x9 w=2x4x3 dtype=float32")
+    odd = (np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-45, 0.0)
+    # A warning is an error here (pyproject.toml).
+    for inside in odd:
+        for value in odd:
+            operands = make_normal(problem, 1)
+            operands["x"][0, 0, 4] = inside
+            result = np.full(problem.out_shape, value, np.float32)
+            result[0, 0, 0] = 1
+            samebits.explain(Case(problem, operands, {"a": result, "b": -result}))

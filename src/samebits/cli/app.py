@@ -113,7 +113,7 @@ def _judge_comparison(found: Comparison) -> int:
 
     broken = [(s.name, s.failure) for s in found.sides if s.failure and s.failure.kind != "unsupported"]
     for name, failure in broken:
-        print(f"samebits: {name} {failure.kind}: {failure.says}", file=sys.stderr)
+        _print_trouble(f"{name} {failure.kind}: {failure.says}")
     if all(s.failure for s in found.sides):
         return TROUBLE
     if not is_agreement(found.verdict):
@@ -247,5 +247,13 @@ def _end_output() -> int:
 
 
 def _complain(says: str) -> int:
-    print(f"samebits: {' '.join(says.split())[:_LONGEST_LINE]}", file=sys.stderr)
+    _print_trouble(says)
     return TROUBLE
+
+
+def _print_trouble(says: str) -> None:
+    """One line on standard error, with nothing in it that a terminal obeys."""
+    from samebits.reports.visible_text import show_controls
+
+    shown = " ".join(show_controls(says).split())
+    print(f"samebits: {shown[:_LONGEST_LINE]}", file=sys.stderr)
