@@ -184,3 +184,30 @@ def test_two_assertions_keep_their_own_numbers():
         "Greatest absolute difference: 0.25 at index (0,) (up to 1e-05 allowed)",
     ]
     assert [m.metrics.max_abs for m in parse_log([*one, *two]) if m.metrics] == [0.5, 0.25]
+
+
+def test_onednns_formats_of_operands_and_result_are_the_problems():
+    shape = "mb1_ic3oc64_ih224oh112kh7sh2dh0ph3_iw224ow112kw7sw2dw0pw3,0.57"
+    head = "onednn_verbose,v1,primitive,exec,cpu,convolution,brgemm:avx512_core_bf16"
+    lines = [
+        f"{head},forward_training,src:bf16::blocked:acdb::f0 wei:bf16:a:blocked:Acdb16a::f0 bia:undef::undef:::"
+        f" dst:f32::blocked:acdb::f0,,alg:convolution_direct,{shape}",
+        f"{head},backward_weights,src:bf16::blocked:acdb::f0 diff_wei:f32:a:blocked:Acdb16a::f0 bia:undef::undef:::"
+        f" diff_dst:bf16:p:blocked:acdb::f0,,alg:convolution_direct,{shape}",
+    ]
+    lines.append(lines[0].replace("0.57", "0.61"))
+    assert [format_problem(m.problem) for m in parse_log(lines) if m.problem] == [
+        "conv2d x=1x3x224x224 w=64x3x7x7 stride=2 padding=3 dtype=bfloat16 out=float32",
+        "conv2d.grad_weight x=1x3x224x224 w=64x3x7x7 stride=2 padding=3 dtype=bfloat16 out=float32",
+    ]
+
+
+def test_equal_names_of_two_sides_are_kept_apart():
+    (found,) = parse_log([line.replace("0+TC", "1+TC") for line in OLD])
+    assert found.names == ("1+TC (first)", "1+TC (second)")
+
+
+def test_a_mismatch_takes_the_nearest_problem_before_it_else_the_first():
+    problems = [f"conv2d x=1x{c}x9x9 w=2x{c}x3x3 dtype=float32" for c in (1, 2, 3)]
+    lines = ["", NEW[0], NEW[2], problems[0], "conv2d x=no w=problem", NEW[0], NEW[2], problems[1], problems[2], NEW[0]]
+    assert [m.problem.x[1] for m in parse_log(lines) if m.problem] == [1, 1, 3]

@@ -7,9 +7,11 @@ import time
 
 from rich.console import Console
 from rich.status import Status
+from rich.text import Text
 
 from samebits.cli.streams import say
 from samebits.contraction.compile_notices import hear_of_compiling
+from samebits.reports.visible_text import show_controls
 
 QUIET_S = 1.0
 _LINE_EVERY_S = 10.0
@@ -44,6 +46,7 @@ class Narrator:
 
     def hear(self, what: str, share: float) -> None:
         """Something is being done, and this share of it is done."""
+        what = show_controls(what)
         with self._lock:
             self._what = f"{what}, {share:.0%}" if 0 < share < 1 else what
             if self._begun:
@@ -53,14 +56,14 @@ class Narrator:
         with self._lock:
             self._begun = True
             if self._console.is_terminal:
-                self._status = self._console.status(self._what)
+                self._status = self._console.status(Text(self._what))
                 self._status.start()
             else:
                 self._show()
 
     def _show(self) -> None:
         if self._status:
-            self._status.update(self._what)
+            self._status.update(Text(self._what))
             return
         headline = self._what.partition(",")[0]
         now = time.monotonic()

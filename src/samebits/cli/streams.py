@@ -27,8 +27,10 @@ def prepare_streams() -> bool:
 
 def say(text: str) -> None:
     """One line on standard error; where it cannot be written it is lost, and so is all that follows."""
+    from samebits.reports.visible_text import show_controls
+
     try:
-        print(f"samebits: {' '.join(text.split())[:_LONGEST_LINE]}", file=sys.stderr, flush=True)
+        print(f"samebits: {' '.join(show_controls(text).split())[:_LONGEST_LINE]}", file=sys.stderr, flush=True)
     except (OSError, ValueError):
         discard(sys.stderr)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from samebits.errors import ArgumentError, LogError
-from samebits.explanation.logged_mismatch import explain_mismatch
+from samebits.explanation.logged_mismatch import explain_log
 from samebits.explanation.recorded_case import explain_case
 from samebits.findings import Comparison
 from samebits.float_environment import default_float_environment
@@ -17,7 +17,6 @@ from samebits.problems.case_file import Case
 from samebits.progress import Progress, ignore_progress
 
 _ZIP = b"PK\x03\x04"
-_MOST_MISMATCHES = 32
 
 
 @default_float_environment()
@@ -25,8 +24,9 @@ def explain(subject: str | Path | Case, *, progress: Progress = ignore_progress)
     """Says which recorded result is right, what made the other, and how that is known; no engine is needed.
 
     `subject` is a case (file) with one result or two, or the path of a log: XLA's autotuner, assert_close, Polygraphy,
-    oneDNN verbose lines. Of a log with several mismatches the first is returned, with the others in its `more`. Raises
-    CaseFileError or LogError, in one line, for what cannot be read or has nothing to explain.
+    oneDNN verbose lines. Of a log with several mismatches the first is returned, with the others in its `more`; equal
+    ones are explained once, and of very many the first ones only, which the finding says. Raises CaseFileError or
+    LogError, in one line, for what cannot be read or has nothing to explain.
     """
     if isinstance(subject, Case):
         return explain_case(subject, progress=progress)
@@ -34,10 +34,7 @@ def explain(subject: str | Path | Case, *, progress: Progress = ignore_progress)
         raise ArgumentError(f"a case, or the path of a case file or a log is needed, not {type(subject).__name__}")
     if _is_case_file(Path(subject)):
         return explain_case(load_any_case(subject), progress=progress)
-    mismatches = read_log(subject)
-    if len(mismatches) > _MOST_MISMATCHES:
-        raise LogError(f"{subject} tells of {len(mismatches):,} mismatches; keep at most {_MOST_MISMATCHES}")
-    first, *others = [explain_mismatch(m, progress) for m in mismatches]
+    first, *others = explain_log(read_log(subject), progress)
     return msgspec.structs.replace(first, more=others)
 
 

@@ -6,14 +6,20 @@ record to find out.
 
 from __future__ import annotations
 
+import dataclasses
+
+import msgspec
+
 from samebits.errors import ResourceLimitError
 from samebits.explanation.logged_settings import explain_settings
 from samebits.explanation.logged_sides import RECORD, describe_logged_side, describe_mismatch
+from samebits.explanation.logged_simulation import Simulations
 from samebits.explanation.logged_statistics import explain_statistics
 from samebits.explanation.logged_values import explain_values
 from samebits.findings import Comparison, Evidence
-from samebits.logs import Mismatch
+from samebits.logs import PROBLEM_LINE, Mismatch
 from samebits.progress import Progress
+from samebits.wording.log_sentences import say_left_out, say_repeats
 
 _EXPLAINERS = {
     "xla": explain_values,
@@ -22,12 +28,46 @@ _EXPLAINERS = {
 }
 
 
-def explain_mismatch(mismatch: Mismatch, progress: Progress) -> Comparison:
-    """What one logged mismatch most likely is."""
+_MOST_MISMATCHES = 32
+
+
+def explain_log(mismatches: list[Mismatch], progress: Progress) -> list[Comparison]:
+    """What the mismatches of a log are, in its sequence: equal ones once, and at most so many different ones.
+
+    The first finding says how many others there are; each says in which other lines the same stands.
+    """
+    groups = list(_group_equal(mismatches).values())
+    chosen, left = groups[:_MOST_MISMATCHES], groups[_MOST_MISMATCHES:]
+    simulations = Simulations()
+    found: list[Comparison | None] = [None] * len(chosen)
+    # Those of one problem after each other, so that its operands are rebuilt once.
+    for number in sorted(range(len(chosen)), key=lambda n: repr(chosen[n][0].problem)):
+        alike = chosen[number]
+        explained = explain_mismatch(alike[0], simulations, progress)
+        said = say_repeats([m.line for m in alike[1:]]) if len(alike) > 1 else ""
+        if left and number == 0:
+            said = "; ".join(filter(None, [said, say_left_out(sum(map(len, left)), left[0][0].line, len(chosen))]))
+        evidence = [*explained.evidence, Evidence("statistic", said)] if said else explained.evidence
+        found[number] = msgspec.structs.replace(explained, evidence=evidence)
+    return [f for f in found if f is not None]
+
+
+def _group_equal(mismatches: list[Mismatch]) -> dict[str, list[Mismatch]]:
+    """Mismatches of which a log says the same, wherever it does."""
+    groups: dict[str, list[Mismatch]] = {}
+    for mismatch in mismatches:
+        facts = {name: fact for name, fact in mismatch.facts.items() if name != PROBLEM_LINE}
+        # As text, for NaN does not equal itself.
+        groups.setdefault(repr(dataclasses.replace(mismatch, line=0, facts=facts)), []).append(mismatch)
+    return groups
+
+
+def explain_mismatch(mismatch: Mismatch, simulations: Simulations, progress: Progress) -> Comparison:
+    """What one logged mismatch most likely is; `simulations` serve all mismatches of a log."""
     if mismatch.tool == "onednn":
         return explain_settings(mismatch)
     try:
-        return _EXPLAINERS[mismatch.tool](mismatch, progress)
+        return _EXPLAINERS[mismatch.tool](mismatch, simulations, progress)
     except ResourceLimitError as error:
         # The other mismatches of the log may still be explained.
         sides = [describe_logged_side(n, "undecided", [Evidence("statistic", RECORD)]) for n in mismatch.names]

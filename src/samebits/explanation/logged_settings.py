@@ -23,6 +23,8 @@ def explain_settings(mismatch: Mismatch) -> Comparison:
     elif "wino" in algorithm or "wino" in mismatch.implementation:
         cause = CauseCode.WINOGRAD
     evidence = [Evidence("setting", f"line {mismatch.line}: {says}")]
+    if mismatch.trouble:
+        evidence.append(Evidence("setting", f"cannot read its problem: {mismatch.trouble}"))
     if verdict == "undecided":
         evidence.append(Evidence("statistic", RECORD))
     loses = ": it multiplies numbers rounded to less than its result holds" if verdict == "downgrade" else ""

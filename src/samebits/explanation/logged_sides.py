@@ -12,6 +12,7 @@ from samebits.logs import Mismatch
 from samebits.problems import format_problem
 from samebits.recipes.recipe_text import format_recipe
 from samebits.version import VERSION
+from samebits.wording.log_sentences import say_oddities
 
 UNKNOWN = "(the log names no problem)"
 RECORD = (
@@ -41,6 +42,7 @@ def describe_mismatch(
         settled={},
         sides=sides,
         differences=[],
+        evidence=[Evidence("statistic", said) for said in say_oddities(mismatch)],
         fixes=advise([cause]) if cause else [],
         line=mismatch.line,
         samebits_version=VERSION,

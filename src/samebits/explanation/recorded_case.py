@@ -31,7 +31,7 @@ from samebits.wording.explanation_sentences import (
 )
 
 # "run 2", "torch #2", "torch (b)": what distinguishes two results of one engine.
-_NUMBERING = re.compile(r"(?:\s*\(b\)|(?:\brun|\s#)\s*\d+)$")
+_NUMBERING = re.compile(r"(?:(?<!\s)\s*\(b\)|(?:\brun|\s#)\s*\d+)$")
 _LONGEST_NAME = 40
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TypeVar
 
 import msgspec
@@ -10,8 +11,19 @@ FindingT = TypeVar("FindingT", bound=msgspec.Struct)
 
 
 def json_from_finding(finding: msgspec.Struct) -> str:
-    """Indented JSON of a finding; infinities and NaN, which JSON lacks, become null."""
-    return msgspec.json.format(msgspec.json.encode(finding), indent=2).decode()
+    """Indented JSON of a finding; infinities and NaN, which JSON lacks, become null.
+
+    What a terminal might obey stands in it as \\u009b, which is the same to whoever reads the JSON.
+    """
+    try:
+        text = msgspec.json.format(msgspec.json.encode(finding), indent=2).decode()
+    except UnicodeEncodeError:
+        # Bytes of an argument or a variable that are no UTF-8; Python's own JSON writes them out.
+        plain = json.loads(json.dumps(msgspec.to_builtins(finding)), parse_constant=lambda _: None)
+        text = json.dumps(plain, indent=2)
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def finding_from_json(text: str | bytes, kind: type[FindingT]) -> FindingT:

@@ -7,10 +7,10 @@ doc/driver_conv.md, doc/knobs_attr.md.
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import dataclass, field, replace
 
 from samebits.errors import ProblemTextError
+from samebits.languages.command_line import split_command
 from samebits.languages.implied_padding import find_padding_end, split_transposed_end
 from samebits.problems.problem import Direction, Epilogue, Problem, as_kind
 
@@ -103,10 +103,7 @@ def parse_benchdnn(text: str) -> Problem:
 
 
 def _split_line(text: str) -> _Line:
-    try:
-        tokens = shlex.split(text.rpartition("__REPRO:")[2])
-    except ValueError as error:
-        raise ProblemTextError(f"cannot split the line into options: {error}", text) from None
+    tokens = split_command(text.rpartition("__REPRO:")[2])
     if tokens and tokens[0].endswith("benchdnn"):
         tokens = tokens[1:]
     line = _Line(text, "", is_bare=not any(t.startswith("-") for t in tokens))

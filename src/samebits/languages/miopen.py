@@ -6,10 +6,10 @@ Options and defaults: MIOpen driver/conv_driver.hpp, driver/InputFlags.cpp, driv
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import dataclass
 
 from samebits.errors import ProblemTextError
+from samebits.languages.command_line import split_command
 from samebits.problems.problem import Direction, Problem, Shape, as_kind
 
 # The whitespace or the end that follows the program's name; what precedes it on the line is a log's prefix.
@@ -153,10 +153,7 @@ def _split_words(text: str) -> list[str]:
     for quote in ("'", '"'):
         if prefix.count(quote) % 2:
             command = command.replace(quote, " ", 1)
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise ProblemTextError(f"cannot split the line into options: {error}", text) from None
+    words = split_command(command)
     if not words:
         raise ProblemTextError("MIOpenDriver needs conv, convfp16 or convbfp16 after it", text, len(text.rstrip()))
     return words

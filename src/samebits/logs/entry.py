@@ -7,6 +7,10 @@ from typing import Literal
 
 from samebits.problems import Problem
 
+LONGEST_NAME = 80
+# The fact that says where a problem was found that the mismatch itself does not name.
+PROBLEM_LINE = "problem from line"
+
 Tool = Literal["xla", "assert_close", "polygraphy", "onednn"]
 
 
@@ -42,3 +46,9 @@ class Mismatch:
     computes_in: tuple[str, ...] = ()
     trouble: str = ""
     facts: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def name_sides(first: str, second: str) -> tuple[str, str]:
+    """Two sides' names as a log gives them, not too long, and never the same."""
+    first, second = first[:LONGEST_NAME], second[:LONGEST_NAME]
+    return (first, second) if first != second else (f"{first} (first)", f"{second} (second)")

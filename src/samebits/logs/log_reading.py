@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import re
 from pathlib import Path
 
 from samebits.errors import LogError, SamebitsError
 from samebits.languages.any_language import read_problem
-from samebits.logs.entry import Mismatch
+from samebits.logs.entry import PROBLEM_LINE, Mismatch
 from samebits.logs.metrics import read_assertions, read_polygraphy
 from samebits.logs.onednn import read_onednn
 from samebits.logs.xla import read_xla
@@ -50,24 +51,35 @@ def parse_log(lines: list[str], name: str = "the log") -> list[Mismatch]:
 
 
 def _find_problems(lines: list[str]) -> list[tuple[int, Problem]]:
-    """Problems that stand somewhere in a log in a language of their own."""
+    """Problems that stand somewhere in a log in a language of their own; a text that repeats is read once."""
     found: list[tuple[int, Problem]] = []
+    known: dict[str, Problem | None] = {}
     for number, line in enumerate(lines, 1):
-        text = _PROBLEM.search(line)
-        if text is None and "window=" in line and ("custom-call(" in line or "convolution(" in line):
-            text = _HLO.search(line)
-        if text:
-            try:
-                found.append((number, read_problem(line[text.start() :].strip())))
-            except SamebitsError:
-                continue
+        match = _PROBLEM.search(line)
+        if match is None and "window=" in line and ("custom-call(" in line or "convolution(" in line):
+            match = _HLO.search(line)
+        if match is None:
+            continue
+        text = line[match.start() :].strip()
+        if text not in known:
+            known[text] = _try_to_read(text)
+        problem = known[text]
+        if problem is not None:
+            found.append((number, problem))
     return found
+
+
+def _try_to_read(text: str) -> Problem | None:
+    try:
+        return read_problem(text)
+    except SamebitsError:
+        return None
 
 
 def _give_problem(mismatch: Mismatch, problems: list[tuple[int, Problem]]) -> Mismatch:
     """A mismatch without a problem takes the nearest one before it, else the nearest at all."""
     if mismatch.problem is not None or not problems or mismatch.trouble:
         return mismatch
-    before = [pair for pair in problems if pair[0] <= mismatch.line]
-    line, problem = before[-1] if before else problems[0]
-    return dataclasses.replace(mismatch, problem=problem, facts={**mismatch.facts, "problem from line": str(line)})
+    before = bisect.bisect_right(problems, mismatch.line, key=lambda pair: pair[0])
+    line, problem = problems[max(before - 1, 0)]
+    return dataclasses.replace(mismatch, problem=problem, facts={**mismatch.facts, PROBLEM_LINE: str(line)})

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from samebits.logs.entry import Metrics, Mismatch
+from samebits.logs.entry import Metrics, Mismatch, name_sides
+from samebits.logs.number_text import NUMBER, read_number_after
 
-_NUMBER = r"([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|inf|nan))"
 _COUNT = re.compile(r"Mismatched elements: (\d{1,18}) / (\d{1,18})")
-_ABS = re.compile(rf"(?:Greatest absolute difference|Max absolute difference)[^:]*: {_NUMBER}")
-_REL = re.compile(rf"(?:Greatest relative difference|Max relative difference)[^:]*: {_NUMBER}")
-_ALLOWED = re.compile(rf"\(up to {_NUMBER} allowed\)")
-_NUMPY_ALLOWED = re.compile(rf"rtol={_NUMBER},\s*atol={_NUMBER}")
+# NumPy says "among violations" before the colon.
+_ABS = re.compile(rf"(?:Greatest|Max) absolute difference[^:\n]{{0,40}}: ({NUMBER})")
+_REL = re.compile(rf"(?:Greatest|Max) relative difference[^:\n]{{0,40}}: ({NUMBER})")
+_ALLOWED = re.compile(rf"\(up to ({NUMBER}) allowed\)")
+_NUMPY_ALLOWED = re.compile(rf"rtol=({NUMBER}),\s*atol=({NUMBER})")
 _POLYGRAPHY_NAMES = re.compile(r"Accuracy Comparison \| (\S+) vs\. (\S+)")
-_POLYGRAPHY_STATS = re.compile(
-    rf"(Absolute|Relative) Difference(?: \|)? \| Stats: mean={_NUMBER}.*?min={_NUMBER}.*?max={_NUMBER}"
-)
-_POLYGRAPHY_OUTPUT = re.compile(rf"\| Stats: mean={_NUMBER}.*?min={_NUMBER}.*?max={_NUMBER}")
-_POLYGRAPHY_ALLOWED = re.compile(rf"Tolerance: \[abs={_NUMBER}, rel={_NUMBER}\]")
+# Statistics of a difference, or of one output.
+_POLYGRAPHY_STATS = re.compile(r"(?:(Absolute|Relative) Difference(?: \|)? )?\| Stats: ")
+_POLYGRAPHY_ALLOWED = re.compile(rf"Tolerance: \[abs=({NUMBER}), rel=({NUMBER})\]")
 # The lines that belong to one assertion.
 _REACH = 12
 
@@ -66,29 +68,51 @@ def read_polygraphy(lines: Sequence[str]) -> list[Mismatch]:
             found.pop()
         between = _POLYGRAPHY_NAMES.search(line)
         if between:
-            names, largest = (between[1], between[2]), None
-        stats = _POLYGRAPHY_STATS.search(line)
+            names, largest = name_sides(between[1], between[2]), None
+        tolerance = _POLYGRAPHY_ALLOWED.search(line)
+        if tolerance:
+            values = Metrics(atol=float(tolerance[1]), rtol=float(tolerance[2]))
+        stats = _read_stats(line)
         if stats is None:
-            output, tolerance = _POLYGRAPHY_OUTPUT.search(line), _POLYGRAPHY_ALLOWED.search(line)
-            if output:
-                largest = max(abs(float(output[2])), abs(float(output[3])), largest or 0.0)
-            if tolerance:
-                values = Metrics(atol=float(tolerance[1]), rtol=float(tolerance[2]))
             continue
-        if stats[1] == "Absolute":
+        if not stats.of:
+            largest = _find_largest(stats, largest)
+        elif stats.of == "Absolute":
             open_ = number
-            values = Metrics(
-                mean_abs=float(stats[2]),
-                max_abs=float(stats[4]),
-                atol=values.atol,
-                rtol=values.rtol,
-                largest_value=largest,
-            )
+            values = dataclasses.replace(values, mean_abs=stats.mean, max_abs=stats.largest, largest_value=largest)
         elif open_:
-            done = Metrics(
-                mean_abs=values.mean_abs, max_abs=values.max_abs, max_rel=float(stats[4]), atol=values.atol,
-                rtol=values.rtol, largest_value=values.largest_value,
-            )  # fmt: skip
+            done = dataclasses.replace(values, max_rel=stats.largest)
             found.append(Mismatch("polygraphy", open_, names=names, metrics=done))
             values, open_, largest = Metrics(atol=values.atol, rtol=values.rtol), 0, None
     return found
+
+
+@dataclass(frozen=True)
+class _Stats:
+    """One line of Polygraphy's statistics: of the `Absolute` or `Relative` difference, or (empty) of an output."""
+
+    of: str
+    mean: float
+    least: float
+    largest: float
+
+
+def _read_stats(line: str) -> _Stats | None:
+    stats = _POLYGRAPHY_STATS.search(line)
+    if not stats:
+        return None
+    numbers: list[float] = []
+    at = stats.end()
+    for word in ("mean=", "min=", "max="):
+        number = read_number_after(word, line, at)
+        if number is None:
+            return None
+        numbers.append(number[0])
+        at = number[1]
+    return _Stats(stats[1] or "", *numbers)
+
+
+def _find_largest(stats: _Stats, largest: float | None) -> float:
+    """The largest magnitude of an output, and of those before it; NaN where one of them is."""
+    magnitudes = [abs(stats.least), abs(stats.largest), largest or 0.0]
+    return math.nan if any(map(math.isnan, magnitudes)) else max(magnitudes)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 from samebits.errors import SamebitsError
 from samebits.languages.hlo import parse_hlo
-from samebits.logs.entry import Mismatch
+from samebits.logs.entry import Mismatch, name_sides
+from samebits.logs.number_text import NUMBER
 from samebits.problems import Problem
 
-_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|inf|nan)"
-_DIFFERENCE = re.compile(rf"Difference at (\d{{1,18}}): ({_NUMBER})(?: vs |, expected )({_NUMBER})", re.IGNORECASE)
+_DIFFERENCE = re.compile(rf"Difference at (\d{{1,18}}): ({NUMBER})(?: vs |, expected )({NUMBER})", re.IGNORECASE)
 _VERDICT = re.compile(r"Results (?:mismatch between different|do not match the reference)")
 _INSTRUCTION = re.compile(r"(?<![\w.-])%?[\w.-]{1,200} = ")
 _ALGORITHMS = re.compile(r"\bfor (\S+) vs (\S+)\s*$")
@@ -91,7 +91,7 @@ def _read_instruction(open_: _Open, text: str) -> None:
     """The HLO line of a mismatch, and the algorithms named after it."""
     names = _ALGORITHMS.search(text)
     if names:
-        open_.names = (names[1], names[2])
+        open_.names = name_sides(names[1], names[2])
         text = text[: names.start()]
     try:
         open_.problem = parse_hlo(text.strip())

@@ -92,30 +92,33 @@ def parse_places(text: str) -> Places:
     tokens = _TOKEN.findall(text)
     if not tokens or "".join(tokens) != text:
         raise RecipeError(f"where= takes a map such as ow(0*48,1*8), not {text[:80]!r}")
-    places, rest = _parse(tokens, 0)
-    if rest:
-        raise RecipeError(f"where= goes on after its end: {''.join(rest)[:80]!r}")
+    # From the end, so that the next token is taken off at no cost.
+    tokens.reverse()
+    places = _parse(tokens, 0)
+    if tokens:
+        raise RecipeError(f"where= goes on after its end: {''.join(tokens[:-80:-1])[:80]!r}")
     return places
 
 
-def _parse(tokens: list[str], depth: int) -> tuple[Places, list[str]]:
+def _parse(tokens: list[str], depth: int) -> Places:
+    """The map that the last tokens, read backwards, begin with; these are taken off."""
     if not tokens or depth > _DEEPEST:
         raise RecipeError("where= ends too early or has too many brackets inside each other")
-    if tokens[0].isdigit():
-        return _number(tokens[0]), tokens[1:]
-    axis, rest = tokens[0], tokens[1:]
+    axis = tokens.pop()
+    if axis.isdigit():
+        return _number(axis)
     parts: list[tuple[Places, int]] = []
     separator = "("
     while True:
-        if not rest or rest[0] != separator:
+        if not tokens or tokens.pop() != separator:
             raise RecipeError(f"where={axis}: expected {separator!r}")
-        part, rest = _parse(rest[1:], depth + 1)
-        if len(rest) < 3 or rest[0] != "*" or not rest[1].isdigit():
+        part = _parse(tokens, depth + 1)
+        if len(tokens) < 3 or tokens.pop() != "*" or not tokens[-1].isdigit():
             raise RecipeError(f"where={axis}: every part needs its length, as in 0*48")
-        parts.append((part, _number(rest[1])))
-        rest = rest[2:]
-        if rest and rest[0] == ")":
-            return Split(axis, tuple(parts)), rest[1:]
+        parts.append((part, _number(tokens.pop())))
+        if tokens[-1] == ")":
+            tokens.pop()
+            return Split(axis, tuple(parts))
         separator = ","
 
 

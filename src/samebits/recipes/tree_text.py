@@ -170,17 +170,17 @@ class _Parser:
         return items
 
     def _piece(self, depth: int) -> list[Item]:
-        opening = self._peek()
+        opening, before = self._peek(), self.terms
         if opening == "[":
             self._take()
             inner = self._items(depth + 1)
             self._take("]")
-            return self._repeat(inner)
+            return self._repeat(inner, self.terms - before)
         if opening == "(":
             self._take()
             inner = self._items(depth + 1)
             self._take(")")
-            return self._repeat([Chain(tuple(inner), self._format())])
+            return self._repeat([Chain(tuple(inner), self._format())], self.terms - before)
         if opening == "{":
             self._take()
             inner = self._items(depth + 1)
@@ -188,7 +188,7 @@ class _Parser:
             terms = [t for t in inner if isinstance(t, int)]
             if len(terms) != len(inner):
                 self._fail("a multi-term addition holds terms only")
-            return self._repeat([Fused(tuple(terms))])
+            return self._repeat([Fused(tuple(terms))], self.terms - before)
         return list(self._range())
 
     def _format(self) -> str:
@@ -218,14 +218,15 @@ class _Parser:
         self._count(len(found))
         return found
 
-    def _repeat(self, items: list[Item]) -> list[Item]:
+    def _repeat(self, items: list[Item], terms: int) -> list[Item]:
+        """The items, which have so many terms, as often as the text says."""
         if self._peek() != "*":
             return items
         self._take()
         count = self._number()
         self._take("@")
         shift = self._number()
-        self._count(count * len(items))
+        self._count(max(count - 1, 0) * terms)
         return [map_terms(i, lambda t, by=shift * n: t + by) for n in range(count) for i in items]
 
     def _count(self, terms: int) -> None:

@@ -15,7 +15,18 @@ from samebits.problems.problem_text import parse_problem_text
 from samebits.recipes import format_order, parse_recipe
 from samebits.reports.error_words import format_max_error, format_share, format_value, format_values
 from samebits.reports.order_drawing import draw_order
-from samebits.reports.page_layout import INDENT, VERDICT_STYLES, Page, Remark, fits, indent, make_answer, make_table
+from samebits.reports.page_layout import (
+    INDENT,
+    VERDICT_STYLES,
+    Page,
+    Remark,
+    add_row,
+    fits,
+    indent,
+    make_answer,
+    make_table,
+)
+from samebits.reports.visible_text import make_visible
 from samebits.wording.side_names import EMULATE, shorten_names
 
 _MOST_DRAWN = 3
@@ -31,7 +42,7 @@ _SETTLED_WORDS = {
 
 def show_comparison(found: Comparison, console: Console | None = None) -> None:
     """Prints a comparison to the console (standard output by default)."""
-    console = console or Console(highlight=False)
+    found, console = make_visible(found), console or Console(highlight=False)
     page = Page()
     outputs = f"{found.outputs:,} output{'s' if found.outputs != 1 else ''}"
     page.add(
@@ -57,7 +68,7 @@ def _show_sides(found: Comparison, width: int) -> Padding | list[Remark]:
         for side in found.sides:
             verdict = Text("-") if side.failure else Text(side.verdict, style=VERDICT_STYLES[side.verdict])
             cells = (*_format_numbers(side), _format_replay(side))
-            table.add_row(Text(_format_name(side, short[side.name])), verdict, *cells[: len(shown) - 2])
+            add_row(table, Text(_format_name(side, short[side.name])), verdict, *cells[: len(shown) - 2])
         if fits(table, width):
             return indent(table)
     return [Remark(short[side.name], _say_side(side)) for side in found.sides]
@@ -116,8 +127,8 @@ def _draw_orders(found: Comparison, width: int) -> Iterator[list[Remark] | Paddi
     if drawn and needed + INDENT <= width:
         table = Table(box=None, pad_edge=False, padding=(0, _COLUMN_GAP, 0, 0), header_style="dim")
         for title, _ in drawn:
-            table.add_column(title, no_wrap=True)
-        table.add_row(*(Text("\n".join(lines)) for _, lines in drawn))
+            table.add_column(Text(title), no_wrap=True)
+        add_row(table, *("\n".join(lines) for _, lines in drawn))
         yield indent(table)
     else:
         for title, lines in drawn:

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from samebits.findings import Certainty, Comparison, Side, is_agreement
 from samebits.reports.error_words import format_max_error, format_share, format_value, format_values
-from samebits.reports.page_layout import VERDICT_STYLES, Page, Remark, fits, indent, make_answer, make_table
+from samebits.reports.page_layout import VERDICT_STYLES, Page, Remark, add_row, fits, indent, make_answer, make_table
+from samebits.reports.visible_text import make_visible
 
 _MOST_FIXES = 4
 # Evidence levels: replayed, proved by an error bound, inferred, open.
@@ -19,7 +20,7 @@ _LEVEL_WORDS: dict[Certainty, str] = {"bits": "bits", "bounds": "bounds", "stati
 
 def show_explanation(found: Comparison, console: Console | None = None) -> None:
     """Prints an explanation, and those of a log's other mismatches, to the console (standard output by default)."""
-    console = console or Console(highlight=False)
+    found, console = make_visible(found), console or Console(highlight=False)
     page = Page()
     for one in (found, *found.more):
         _add_one(page, one, console.width)
@@ -47,7 +48,7 @@ def _show_sides(found: Comparison, width: int) -> Padding | list[Remark]:
         verdict = Text(side.verdict, style=VERDICT_STYLES[side.verdict])
         verdict.append(f" ({_LEVEL_WORDS[side.certainty or 'open']})", style="not bold default")
         errors = (format_max_error(side), format_share(side.error)) if judged else ()
-        table.add_row(Text(side.name), verdict, _say_cause(side), *errors)
+        add_row(table, Text(side.name), verdict, _say_cause(side), *errors)
     if fits(table, width):
         return indent(table)
     return [Remark(side.name, _say_side(side)) for side in found.sides]

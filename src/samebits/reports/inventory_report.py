@@ -7,12 +7,13 @@ from rich.table import Table
 from rich.text import Text
 
 from samebits.findings import Inventory
-from samebits.reports.page_layout import Page, Remark, indent
+from samebits.reports.page_layout import Page, Remark, add_row, indent
+from samebits.reports.visible_text import make_visible
 
 
 def show_inventory(found: Inventory, console: Console | None = None) -> None:
     """Prints an inventory to the console (standard output by default)."""
-    console = console or Console(highlight=False)
+    found, console = make_visible(found), console or Console(highlight=False)
     page = Page()
     page.add(
         Text(f"samebits {found.samebits_version}", style="bold").append(f" on Python {found.python}", style="not bold"),
@@ -37,7 +38,7 @@ def _make_engines_table(found: Inventory) -> Table:
     table = _make_folding_table("engine", "version", "settings it takes, with their defaults (env.NAME=value besides)")
     for engine in found.engines:
         version = Text(engine.version, style="green") if engine.version else Text("missing", style="yellow")
-        table.add_row(engine.name, version, ", ".join(engine.settings))
+        add_row(table, engine.name, version, ", ".join(engine.settings))
     return table
 
 
@@ -48,7 +49,7 @@ def _make_variables_table(found: Inventory) -> Table | None:
         return None
     table = _make_folding_table("effective setting", "value", "from", "what it does")
     for engine, variable in rows:
-        table.add_row(f"{engine} {variable.name}", Text(variable.value), variable.origin, variable.says)
+        add_row(table, f"{engine} {variable.name}", Text(variable.value), variable.origin, variable.says)
     return table
 
 

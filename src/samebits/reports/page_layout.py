@@ -109,6 +109,11 @@ def make_table(*headings: str) -> Table:
     return table
 
 
+def add_row(table: Table, *cells: str | Text) -> None:
+    """One more row; text is shown as it stands, brackets and colons too, which would be marks to rich."""
+    table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
+
+
 def fits(table: Table, width: int) -> bool:
     """Whether a table stands in so many columns with no cell folded or cut."""
     endless = Console(width=_ENDLESS)

@@ -11,6 +11,7 @@ from samebits.errors import ArgumentError
 from samebits.findings import Profile
 from samebits.problems.problem_text import parse_problem_text
 from samebits.reports.order_drawing import LETTERS, choose_plane, draw_order, map_of_profile
+from samebits.reports.visible_text import make_visible
 
 # Okabe and Ito's palette, which colour-blind readers can distinguish; letters say the same.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
@@ -31,6 +32,7 @@ def write_picture(found: Profile, path: str | Path) -> None:
 
 def draw_picture(found: Profile) -> str:
     """The SVG text: title, answer, orders, map."""
+    found = make_visible(found)
     problem = parse_problem_text(found.problem)
     parts: list[str] = []
     y = _MARGIN + _LINE

@@ -1,17 +1,88 @@
-"""What a log says of a mismatch, in sentences."""
+"""What a log says of a mismatch, in sentences; and what it cannot mean."""
 
 from __future__ import annotations
 
-from samebits.logs import Metrics
+import math
+from collections.abc import Sequence
+
+from samebits.logs import PROBLEM_LINE, Metrics, Mismatch
+
+_MOST_LINES = 8
 
 
 def say_metrics(metrics: Metrics) -> str:
     """The statistics that a log prints."""
     parts: list[str] = []
-    if metrics.mismatched is not None and metrics.elements:
+    if metrics.mismatched is not None and metrics.elements is not None:
         parts.append(f"{metrics.mismatched:,} of {metrics.elements:,} elements differ by more than the tolerance")
     if metrics.max_abs is not None:
-        parts.append(f"the largest difference is {metrics.max_abs:g}")
+        parts.append(f"the largest difference is {_say_number(metrics.max_abs)}")
     if metrics.max_rel is not None:
-        parts.append(f"relative {metrics.max_rel:g}, which says nothing where outputs are near zero")
+        parts.append(f"relative {_say_number(metrics.max_rel)}, which says nothing where outputs are near zero")
     return ", ".join(parts) or "the log gives no statistics"
+
+
+def say_oddities(mismatch: Mismatch) -> list[str]:
+    """What in a mismatch cannot be, or does not fit the problem that was taken for its own."""
+    return [*_say_odd_counts(mismatch), *_say_odd_statistics(mismatch.metrics or Metrics())]
+
+
+def say_repeats(lines: Sequence[int]) -> str:
+    """Where else a log says the same."""
+    more = f" and {len(lines) - _MOST_LINES:,} more" if len(lines) > _MOST_LINES else ""
+    places = ", ".join(map(str, lines[:_MOST_LINES])) + more
+    return f"the log says the same again from line{'s' if len(lines) > 1 else ''} {places} on: explained once"
+
+
+def say_left_out(count: int, line: int, explained: int) -> str:
+    """How much of a log was not explained."""
+    many = "more mismatches of the log are" if count > 1 else "more mismatch of the log is"
+    return (
+        f"{count:,} {many} not explained, from line {line} on: only the first {explained} different ones are; keep the"
+        " others in a file of their own"
+    )
+
+
+def _say_number(value: float) -> str:
+    # Adding zero makes a negative one positive.
+    return "NaN" if math.isnan(value) else f"{value + 0.0:g}"
+
+
+def _say_odd_counts(mismatch: Mismatch) -> list[str]:
+    metrics, problem = mismatch.metrics or Metrics(), mismatch.problem
+    mismatched, elements = metrics.mismatched, metrics.elements
+    odd: list[str] = []
+    if elements == 0:
+        odd.append("the log compares no elements")
+    elif mismatched is not None and elements is not None and mismatched > elements:
+        odd.append(f"the log counts {mismatched:,} mismatches among {elements:,} elements, which cannot be")
+    if problem is None:
+        return odd
+    line = mismatch.facts.get(PROBLEM_LINE)
+    whose = f"the problem{f' in line {line}' if line else ''} has {math.prod(problem.out_shape):,} outputs"
+    index = max((pair[0] for pair in mismatch.pairs), default=-1)
+    if elements is not None and elements != math.prod(problem.out_shape):
+        odd.append(f"the log compares {elements:,} elements, but {whose}: it may not be this mismatch's")
+    if index >= math.prod(problem.out_shape):
+        odd.append(f"the log compares an element {index:,}, but {whose}: it may not be this mismatch's")
+    return odd
+
+
+def _say_odd_statistics(metrics: Metrics) -> list[str]:
+    named = {
+        "largest difference": metrics.max_abs,
+        "largest relative difference": metrics.max_rel,
+        "mean difference": metrics.mean_abs,
+    }
+    odd = [
+        f"the {name} is {value:g} in the log, but none is negative"
+        for name, value in named.items()
+        if value is not None and value < 0
+    ]
+    if any(value is not None and math.isnan(value) for value in named.values()):
+        odd.append("a difference is NaN, as where a side holds NaN or both the same infinity: the largest is unknown")
+    if metrics.max_abs is not None and metrics.mean_abs is not None and metrics.mean_abs > metrics.max_abs >= 0:
+        odd.append(
+            f"the mean difference {metrics.mean_abs:g} exceeds the largest, {metrics.max_abs:g}, which cannot be"
+        )
+    return odd
