@@ -33,7 +33,7 @@ MODES = {
 _ROUNDING = {0x2000: 0x400, 0x4000: 0x800, 0x6000: 0xC00}
 # Where the C library's fenv_t of x86-64 holds MXCSR, and its size.
 _MXCSR_AT, _FENV_BYTES = 28, 32
-HUNG_S = 600
+HUNG_S = 1800
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,11 @@ FORMATS = (
     ("float32", "bfloat16"), ("float32", "float16"), ("float32", "float64"), ("float64", "float32"),
     ("bfloat16", "float32"), ("float16", "float32"), ("float8_e5m2", "float32"), ("float8_e4m3fn", "bfloat16"),
 )  # fmt: skip
-JOBS_PER_BATCH, JOBS_COMPILING = 16, 8
+# Compiling takes a minute for all kinds of operands: three of them, each with the most hard cases.
+COMPILED_FORMATS = tuple((name, name) for name in ("float32", "float64", "bfloat16"))
+JOBS_PER_BATCH, JOBS_COMPILING = 6, 24
+# Batches that compile anew are apart, so that the others go on meanwhile.
+COMPILING_AT: dict[int, Way] = {0: COMPILING[0], 30: COMPILING[1]}
 # Fewer outputs than these do without the ways that compile everything anew.
 COMPILES_FROM = 10**6
 # Of one batch and of the whole run: one reproduction tells as much as a hundred of its kind.
@@ -79,7 +83,8 @@ def run_batch(batch: Batch) -> Checked:
     kinds: list[str] = []
     for n, text in enumerate(batch.texts):
         random = np.random.default_rng((batch.seed, batch.number, n))
-        dtype, out = FORMATS[int(random.integers(len(FORMATS)))]
+        formats = COMPILED_FORMATS if batch.way in COMPILING else FORMATS
+        dtype, out = formats[int(random.integers(len(formats)))]
         problem = replace(parse_problem_text(text), dtype=dtype, out=out)
         kinds.append(str(random.choice(KINDS)))
         jobs.append((format_problem(problem), make_operands(problem, kinds[-1], random)))
@@ -160,13 +165,12 @@ def list_texts(seed: int, jax_samples: int) -> tuple[list[str], list[str]]:
 
 
 def list_batches(seed: int, texts: list[str]) -> Iterator[Batch]:
-    """Batches without end: those that compile anew first, then every way in turn, every problem in turn."""
+    """Batches without end: every way in turn, every problem in turn, between them those that compile anew."""
     at = 0
     order = np.random.default_rng(seed).permutation(len(WAYS))
     for number in itertools.count():
-        is_first = number < len(COMPILING)
-        way = COMPILING[number] if is_first else WAYS[order[number % len(WAYS)]]
-        count = JOBS_COMPILING if is_first else JOBS_PER_BATCH
+        way = COMPILING_AT.get(number) or WAYS[order[number % len(WAYS)]]
+        count = JOBS_COMPILING if number in COMPILING_AT else JOBS_PER_BATCH
         yield Batch(seed, number, way, tuple(texts[(at + n) % len(texts)] for n in range(count)))
         at += count
 
@@ -249,7 +253,7 @@ def main() -> int:
         print(f"means something else: {text}")
     batches = list_batches(arguments.seed, texts)
     if arguments.outputs < COMPILES_FROM:
-        batches = itertools.islice(batches, len(COMPILING), None)
+        batches = (batch for batch in batches if batch.way not in COMPILING)
     if arguments.only is not None:
         batches = list_batches(arguments.seed, texts)
         batches = itertools.islice(batches, arguments.only, arguments.only + 1)
