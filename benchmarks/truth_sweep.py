@@ -25,6 +25,7 @@ from sweep_operands import KINDS, make_operands
 from sweep_problems import find_misreadings, list_directions, list_jax_samples, list_torch_samples
 from sweep_ways import COMPILING, WAYS, Job, Way, codes_of, compute_all
 
+from samebits.formats.format import numpy_dtype
 from samebits.problems import Problem, parse_problem_text
 from samebits.problems.problem_text import format_problem
 
@@ -108,7 +109,7 @@ def run_batch(batch: Batch) -> Checked:
         for at in wrong:
             checked.wrong[f"{OUTCOMES[reference.outcomes[at]]} | {batch.way.mode}, {batch.way.place}"] += 1
         if wrong.size:
-            again = f"--seed {batch.seed} --only {batch.number}"
+            again = f"--seed {batch.seed} --only {batch.number} (and the same --jax)"
             found = _show_wrong(batch.way, problem, arrays, int(wrong[0]), codes, reference.codes)
             checked.shown.append(f"{text}\n  {kind}; {batch.way}; job {n} of {again}; {wrong.size} outputs\n{found}")
     return checked
@@ -119,7 +120,7 @@ def _show_wrong(
 ) -> str:
     """One wrong output, its terms, and whether they are wrong alone, as few of them as still are."""
     first, second = list_terms(problem, arrays, at)
-    digits = arrays[next(iter(arrays))].dtype.itemsize * 2
+    digits = numpy_dtype(problem.out).itemsize * 2
     said = f"  output {at} is {codes[at]:#0{digits + 2}x}, must be {expected[at]:#0{digits + 2}x}"
     counted = (first != 0) & (second != 0)
     first, second = first[counted], second[counted]
