@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test coverage mutants check bench survey replay injected reports thresholds causes pages examples dist format clean
+.PHONY: help demo test coverage mutants check bench sweep survey replay injected reports thresholds causes pages examples dist format clean
 
 help:
 	@echo "make demo     what samebits says of one convolution on the light engines"
@@ -14,6 +14,7 @@ help:
 	@echo "make mutants  small changes to the parts that decide: which of them no test notices"
 	@echo "make check    ruff, pyright, import contracts"
 	@echo "make bench    timings: the truth over torch, emulators, the order probe over one pair per call"
+	@echo "make sweep    is every output of the truth right: ten million of them, in every mode and way of calling"
 	@echo "make replay   every engine on every problem of the catalog: is its recipe found, are its bits replayed"
 	@echo "make injected thousands of injected and fault-free results explained: what is said of what"
 	@echo "make reports  public reports simulated and explained"
@@ -60,6 +61,10 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench_truth.py
 	$(BIN)/python benchmarks/bench_emulators.py
 	$(BIN)/python benchmarks/bench_orders.py
+
+# Some twenty minutes on two cores.
+sweep: $(VENV)/.dev
+	$(BIN)/python benchmarks/truth_sweep.py
 
 survey: $(VENV)/.dev
 	$(BIN)/python benchmarks/survey.py --write docs/survey.md
