@@ -32,6 +32,10 @@ PROMPT_S = 1.0
 _PATIENCE_S = 60.0
 _START_S = 0.1
 _ROOT = Path(__file__).parent.parent
+# Both ways to start it: they end in different ways when interrupted.
+_MODULE = (sys.executable, "-m", "samebits")
+_SCRIPT = Path(sys.executable).parent / "samebits"
+_STARTS: tuple[tuple[str, ...], ...] = (_MODULE, (str(_SCRIPT),)) if _SCRIPT.exists() else (_MODULE,)
 _LAYER = "conv2d x=2x64x28x28 w=64x64x3x3 padding=1"
 _LONG_SUM = "conv1d x=1x1x5000000 w=1x1x5000000"
 # Command and about how long it takes here; signals come until then.
@@ -88,10 +92,10 @@ def wait_until_gone(process: subprocess.Popen[bytes], started: float) -> tuple[f
 
 
 def interrupt(command: tuple[str, ...], after_s: float, to_group: bool, folder: Path) -> Interrupted | None:
-    """Starts a command and interrupts it; None if it had ended before."""
+    """Starts a program and interrupts it; None if it had ended before."""
     with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
         process = subprocess.Popen(
-            [sys.executable, "-m", "samebits", *command],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
@@ -106,7 +110,13 @@ def interrupt(command: tuple[str, ...], after_s: float, to_group: bool, folder: 
             (os.killpg if to_group else os.kill)(process.pid, signal.SIGINT)
         ended_s, left = wait_until_gone(process, started)
     says, complains = ((folder / n).read_bytes().decode(errors="replace") for n in ("out", "err"))
-    return Interrupted(shlex.join(command), after_s, to_group, ended_s, process.returncode, says, complains, left)
+    return Interrupted(_shorten(command), after_s, to_group, ended_s, process.returncode, says, complains, left)
+
+
+def _shorten(command: tuple[str, ...]) -> str:
+    """The command as one types it."""
+    start = "python -m samebits" if command[:3] == _MODULE else "samebits"
+    return f"{start} {shlex.join(command[3 if command[:3] == _MODULE else 1 :])}"
 
 
 def judge_interrupt(one: Interrupted, boot_s: float) -> list[str]:
@@ -116,7 +126,7 @@ def judge_interrupt(one: Interrupted, boot_s: float) -> list[str]:
     if one.ended_s > PROMPT_S:
         wrong.append(f"took over {PROMPT_S:.0f} s")
     ours = re.findall(r"samebits/([\w/]+\.py)", one.err)
-    if not ours and one.status == -signal.SIGINT and (one.after_s < boot_s or "Traceback" in one.err):
+    if not ours and one.status in (-signal.SIGINT, 1, 130) and (one.after_s < boot_s or "Traceback" in one.err):
         return wrong
     if "Traceback" in one.err:
         wrong.append(f"traceback through {ours[-1] if ours else 'Python alone'}")
@@ -144,7 +154,7 @@ def prepare(folder: Path) -> None:
     result = np.random.default_rng(0).standard_normal(problem.out_shape, np.float32)
     save_case(folder / "big.npz", problem, make_normal(problem), {"theirs": result})
     warm = ("compare", "conv2d x=1x4x8x8 w=4x4x3x3", "--on", "truth", "--on", "emulate:direct order=pairs:k")
-    subprocess.run([sys.executable, "-m", "samebits", *warm], check=False, capture_output=True)
+    subprocess.run([*_MODULE, *warm], check=False, capture_output=True)
 
 
 def choose_moment(rng: Random, usual_s: float) -> float:
@@ -166,7 +176,8 @@ def main() -> int:
         prepare(folder)
         while len(seen) < options.count:
             command, usual_s = rng.choice(COMMANDS)
-            one = interrupt(command, choose_moment(rng, usual_s), rng.random() < 0.5, folder)
+            start = rng.choice(_STARTS)
+            one = interrupt((*start, *command), choose_moment(rng, usual_s), rng.random() < 0.5, folder)
             if one is None:
                 finished += 1
                 continue
@@ -191,7 +202,7 @@ def show(seen: list[Interrupted], faults: dict[str, list[Interrupted]], boot_s: 
             print(
                 f"  {one.after_s:.3f} s after the start, to {whom}, ended {one.ended_s:.2f} s later with status", end=""
             )
-            print(f" {one.status}: samebits {one.command[:160]}\n    {one.err.strip()[-200:]!r}")
+            print(f" {one.status}: {one.command[:160]}\n    {one.err.strip()[-200:]!r}")
 
 
 if __name__ == "__main__":
