@@ -22,6 +22,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -174,6 +175,7 @@ def ask_about(seed: tuple[int, ...]) -> Asked:
     problem = choose_problem(*COMBINATIONS[seed[-1]], rng)
     operands = make_data(problem, rng)
     verdicts: list[tuple[str, str]] = []
+    wrong: list[str] = []
     try:
         truth = compute_truth(problem, operands).values
         made = {
@@ -183,27 +185,42 @@ def ask_about(seed: tuple[int, ...]) -> Asked:
         }
         names = _RESULTS[int(rng.integers(0, len(_RESULTS)))]
         results = {f"{name} {i}": made[name]() for i, name in enumerate(names)}
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            found = _explain(problem, operands, results)
+        try:
+            found = _explain(problem, operands, results, "error")
+        except Warning as warning:
+            wrong.append(_describe(warning))
+            found = _explain(problem, operands, results, "ignore")
         verdicts = [(name, side.verdict) for name, side in zip(names, found.sides, strict=True)]
-        wrong = [f"{name} is called {v}" for name, v in verdicts if v in _IMPOSSIBLE[name]]
+        wrong += [f"{name} is called {v}" for name, v in verdicts if v in _IMPOSSIBLE[name]]
         wrong += _check_shape(problem, results)
     except Exception as error:
-        lines = [line.strip() for line in traceback.format_exc().splitlines() if "samebits/" in line]
-        wrong = [f"{type(error).__name__}: {str(error)[:100]} ({lines[-1] if lines else 'benchmarks'})"]
+        wrong.append(_describe(error))
     return Asked(format_problem(problem), seed, tuple(verdicts), tuple(wrong), time.perf_counter() - started)
 
 
 _IMPOSSIBLE = {"truth": ("rounding", "downgrade", "wrong", "undecided"), "sum": ("downgrade", "wrong"), "fault": ()}
 
 
-def _explain(problem: Problem, operands: Operands, results: dict[str, np.ndarray]) -> Comparison:
+def _describe(error: Exception) -> str:
+    """The error and the last of our lines that it went through."""
+    places = [f for f in traceback.extract_tb(error.__traceback__) if "/samebits/" in f.filename]
+    where = f"{Path(places[-1].filename).name}:{places[-1].lineno}" if places else "benchmarks"
+    return f"{type(error).__name__}: {str(error)[:100]} ({where})"
+
+
+def _explain(
+    problem: Problem,
+    operands: Operands,
+    results: dict[str, np.ndarray],
+    warned: Literal["error", "ignore"],
+) -> Comparison:
     """The case written, read, explained, shown and read back from its JSON."""
     with tempfile.TemporaryDirectory(prefix="cases-") as folder:
         path = Path(folder) / "case.npz"
         save_case(path, problem, operands, results)
-        found = explain(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter(warned)
+            found = explain(path)
     with contextlib.redirect_stdout(io.StringIO()):
         show_explanation(found)
     if json_from_finding(finding_from_json(json_from_finding(found), Comparison)) != json_from_finding(found):
