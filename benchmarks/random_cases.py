@@ -192,7 +192,7 @@ def ask_about(seed: tuple[int, ...]) -> Asked:
             found = _explain(problem, operands, results, "ignore")
         verdicts = [(name, side.verdict) for name, side in zip(names, found.sides, strict=True)]
         wrong += [f"{name} is called {v}" for name, v in verdicts if v in _IMPOSSIBLE[name]]
-        wrong += _check_shape(problem, results)
+        wrong += _check_results(problem, results, truth, dict(zip(results, verdicts, strict=True)))
     except Exception as error:
         wrong.append(_describe(error))
     return Asked(format_problem(problem), seed, tuple(verdicts), tuple(wrong), time.perf_counter() - started)
@@ -228,9 +228,17 @@ def _explain(
     return found
 
 
-def _check_shape(problem: Problem, results: dict[str, np.ndarray]) -> list[str]:
+def _check_results(
+    problem: Problem, results: dict[str, np.ndarray], truth: np.ndarray, verdicts: dict[str, tuple[str, str]]
+) -> list[str]:
+    """What is made is as the problem says; identical is what has the truth's bits, with any NaN as any other."""
     wanted = problem.out_shape, numpy_dtype(problem.out)
-    return [f"{n} has another shape or dtype" for n, y in results.items() if (y.shape, y.dtype) != wanted]
+    wrong = [f"{n} has another shape or dtype" for n, y in results.items() if (y.shape, y.dtype) != wanted]
+    for name, y in results.items():
+        equal = ((y == truth) & (np.signbit(y) == np.signbit(truth))) | ((y != y) & (truth != truth))
+        if (verdicts[name][1] == "identical") != bool(equal.all()):
+            wrong.append(f"{verdicts[name][0]} is called {verdicts[name][1]}: its bits say otherwise")
+    return wrong
 
 
 def main() -> int:
