@@ -189,7 +189,7 @@ def judge_outcome(attack: Attack, outcome: Outcome) -> list[str]:
         wrong.append(f"ended by signal {-outcome.status}")
     elif outcome.status not in attack.expected and outcome.time_s < LONGEST_S:
         wrong.append(f"status {outcome.status}, not {' or '.join(map(str, sorted(attack.expected)))}")
-    elif outcome.status == 2 and len(lines) != 1 and not all(_ENGINE_BROKE.match(line) for line in lines):
+    elif outcome.status == 2 and len(lines) != 1 and not (lines and all(map(_ENGINE_BROKE.match, lines))):
         wrong.append(f"{len(lines)} lines on standard error")
     elif any(not line.startswith("samebits: ") for line in lines):
         wrong.append(f"on standard error: {lines[0][:80]!r}")
