@@ -148,12 +148,31 @@ def choose_options(rng: Random) -> tuple[str, ...]:
 
 
 def make_problem(rng: Random) -> Attack:
-    """A damaged problem text, compared between the truth and an emulated engine."""
-    text = damage(rng.choice(PROBLEMS), rng)
+    """A damaged problem text, or a right one of any size, compared between the truth and an emulated engine."""
+    text = damage(rng.choice(PROBLEMS), rng) if rng.random() < 0.8 else make_sized_text(rng)
     if rng.random() < 0.1:
         text = rng.choice((text * 40, " ".join(rng.choices(PROBLEMS, k=3)), "[" * 5000 + text, f"({text})" * 300))
     engines = ("--on", "truth", "--on", "emulate:direct") if rng.random() < 0.7 else ("--on", "truth")
     return Attack("problem", ("compare", text, *engines, *choose_options(rng)))
+
+
+def make_sized_text(rng: Random) -> str:
+    """A problem whose shapes fit each other, of one product or of 10^18: most are refused or quick."""
+    rank = rng.randint(1, 3)
+    wide = rng.choice((6.0, 12.0, 20.0))
+
+    def draw(bits: float = wide) -> int:
+        return int(2 ** rng.uniform(0, bits))
+
+    groups = rng.choice((1, 1, 2, draw()))
+    c_in, c_out, kernel = draw(wide / 2), draw(wide / 2), [draw(wide / 2) for _ in range(rank)]
+    transposed, direction = rng.random() < 0.3, rng.choice(("", "", ".grad_input", ".grad_weight"))
+    w = (c_in * groups, c_out) if transposed else (c_out * groups, c_in)
+    sizes = [k + draw() for k in kernel]
+    words = [f"conv{'_transpose' * transposed}{rank}d{direction}"]
+    words += [f"x={'x'.join(map(str, (draw(), c_in * groups, *sizes)))}", f"w={'x'.join(map(str, (*w, *kernel)))}"]
+    words += [f"groups={groups}", f"stride={rng.choice((1, 1, 2, draw()))}", f"padding={rng.choice((0, 0, 1, draw()))}"]
+    return " ".join([*words, f"dtype={rng.choice(('float32', 'float16', 'float64'))}"])
 
 
 def make_recipe(rng: Random) -> Attack:
