@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 
 .PHONY: help demo test coverage mutants check bench sweep survey replay injected reports thresholds causes pages examples dist format clean
+.PHONY: help demo test coverage mutants check bench survey replay injected reports thresholds attack causes pages examples dist format clean
 
 help:
 	@echo "make demo     what samebits says of one convolution on the light engines"
@@ -19,6 +20,7 @@ help:
 	@echo "make injected thousands of injected and fault-free results explained: what is said of what"
 	@echo "make reports  public reports simulated and explained"
 	@echo "make thresholds  every threshold halved and doubled: whose answer changes"
+	@echo "make attack   hostile inputs, interrupts at random times, random cases: what ends otherwise than it may"
 	@echo "make causes   docs/causes.md from the table of causes"
 	@echo "make pages    the runs that README and docs show, run anew"
 	@echo "make survey   every engine on every problem of the catalog"
@@ -80,6 +82,12 @@ reports: $(VENV)/.dev
 
 thresholds: $(VENV)/.dev
 	$(BIN)/python benchmarks/threshold_survey.py --write docs/thresholds.md
+
+# Some three quarters of an hour on two cores.
+attack: $(VENV)/.dev
+	$(BIN)/python benchmarks/hostile_inputs.py --count 10000
+	$(BIN)/python benchmarks/interrupts.py --count 200
+	$(BIN)/python benchmarks/random_cases.py --rounds 10
 
 causes: $(VENV)/.light
 	$(BIN)/python benchmarks/causes_page.py

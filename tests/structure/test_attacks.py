@@ -1,0 +1,56 @@
+"""Hostile inputs are judged: every way to end that a person must not meet is seen, and an ordinary end is not."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
+
+from hostile_inputs import make_attack
+from hostile_outcomes import Attack, end_attack, judge_outcome, start_attack
+
+
+def judge(code, folder):
+    attack, started = Attack("test", code=code), time.monotonic()
+    child = start_attack(attack, folder / "attack", as_program=True)
+    _, status, usage = os.wait4(child, 0)
+    return judge_outcome(attack, end_attack(folder / "attack", status, started, usage, child))
+
+
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        ("raise ValueError('x')", "traceback: ValueError: x"),
+        ("raise SystemExit(3)", "status 3, not 0 or 1 or 2"),
+        ("import os; os.kill(os.getpid(), 11)", "ended by signal 11"),
+        ("open('new', 'w')", "written: work/new"),
+        ("import os; open(os.path.expanduser('~/new'), 'w')", "written: home/new"),
+        ("import tempfile; open(tempfile.gettempdir() + '/new', 'w')", "written: tmp/new"),
+        ("print('a\\x1b[1mb')", "control character '\\x1b' on output"),
+        ("import warnings; warnings.warn('hm')", "on standard error: '<string>:1: UserWarning: hm'"),
+        ("import sys; print('samebits: a\\nsamebits: b', file=sys.stderr); sys.exit(2)", "2 lines on standard error"),
+        ("import sys; sys.exit(2)", "0 lines on standard error"),
+        ("import subprocess; subprocess.Popen(['sleep', '60'])", "left a process running"),
+    ],
+)
+def test_what_a_person_must_not_meet_is_seen(code, fault, tmp_path):
+    assert judge(code, tmp_path) == [fault]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print('ok')",
+        "import sys; print('samebits: at work ...\\nsamebits: that is none', file=sys.stderr); sys.exit(2)",
+    ],
+)
+def test_an_ordinary_end_is_none(code, tmp_path):
+    assert judge(code, tmp_path) == []
+
+
+def test_an_input_is_the_same_whenever_it_is_made():
+    assert [make_attack(n, 1) for n in range(40)] == [make_attack(n, 1) for n in range(40)]
+    assert make_attack(0, 1) != make_attack(0, 2)
