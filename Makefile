@@ -5,8 +5,7 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test coverage mutants check bench sweep survey replay injected reports thresholds causes pages examples dist format clean
-.PHONY: help demo test coverage mutants check bench survey replay injected reports thresholds attack causes pages examples dist format clean
+.PHONY: help demo test coverage mutants check bench sweep survey replay injected reports thresholds attack causes pages examples dist format clean
 
 help:
 	@echo "make demo     what samebits says of one convolution on the light engines"
