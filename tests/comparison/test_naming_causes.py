@@ -34,7 +34,7 @@ def name(problem, text, operands):
     """The cause of what a recipe makes of some operands."""
     reference = make_reference(problem, operands, ignore_progress)
     result = emulate(problem, parse_recipe(text), operands)
-    distances = measure_distances(problem, result, reference.truth, reference.bound)
+    distances = measure_distances(problem, result, reference.truth, reference.bound, reference.magnitudes)
     return name_cause(problem, parse_recipe(text), result, reference.truth, distances)
 
 

@@ -28,12 +28,13 @@ def line(*values, dtype=np.float32):
     return np.array(values, dtype).reshape(1, 1, -1)
 
 
-def measure(given, true, bound, dtype="float32"):
-    """Distances of results of one channel, in a format."""
-    problem = parse_problem_text(f"conv1d x=1x1x{len(given)} w=1x1x1 dtype={dtype}")
+def measure(given, true, bound, dtype="float32", magnitudes=None, then=""):
+    """Distances of results of one channel, in a format; sums of magnitudes are small unless given."""
+    problem = parse_problem_text(f"conv1d x=1x1x{len(given)} w=1x1x1 dtype={dtype} {then}")
+    reached = line(*(magnitudes or [1] * len(given)), dtype=np.float64)
     kind = getattr(ml_dtypes, dtype) if dtype.startswith("float8") else np.dtype(dtype)
     found = measure_distances(
-        problem, line(*given, dtype=kind), line(*true, dtype=kind), line(*bound, dtype=np.float64)
+        problem, line(*given, dtype=kind), line(*true, dtype=kind), line(*bound, dtype=np.float64), reached
     )
     return [a.ravel().tolist() for a in (found.absolute, found.ulp, found.over_bound)]
 
@@ -94,6 +95,48 @@ def test_overflow_that_the_bound_reaches_is_just_within_it(given, true, bound, s
 )
 def test_where_a_format_has_no_infinity_nan_is_overflow(given, true, bound, share):
     assert measure([given], [true], [bound], "float8_e4m3fn")[2] == [share]
+
+
+LARGEST = float(np.finfo(np.float32).max)
+
+
+@pytest.mark.parametrize(
+    ("given", "true", "magnitudes", "share"),
+    [
+        # Partial sums may overflow: what is left is infinite or NaN, never another number.
+        (INF, 1, LARGEST, 1),
+        (-INF, 1, LARGEST, 1),
+        (NAN, 1, LARGEST, 1),
+        (NAN, INF, LARGEST, 1),
+        (-INF, INF, LARGEST, 1),
+        (2, 1, LARGEST, 2),
+        (0, 1, LARGEST, 2),
+        (1, 1, LARGEST, 0),
+        (INF, 1, INF, 1),
+        # They cannot: three roundings lift nothing below half of the largest number over it.
+        (INF, 1, LARGEST / 2, INF),
+        (NAN, 1, LARGEST / 2, INF),
+        (NAN, INF, LARGEST / 2, INF),
+    ],
+)
+def test_what_is_left_of_partial_sums_that_overflow_is_just_within_the_bound(given, true, magnitudes, share):
+    assert measure([given], [true], [0.5], magnitudes=[magnitudes])[2] == [share]
+
+
+@pytest.mark.parametrize(("given", "share"), [(0, 1), (6, 1), (5, 8), (7, 12), (NAN, 1)])
+def test_an_epilogue_makes_its_bounds_of_infinities(given, share):
+    assert measure([given], [1], [0.5], magnitudes=[LARGEST], then="then=clip(0,6)")[2] == [share]
+    expected = abs(given - 1) / 0.5 if given == given else INF
+    assert measure([given], [1], [0.5], then="then=clip(0,6)")[2] == [expected]
+
+
+def test_a_narrower_result_may_overflow_before_its_bias_is_added():
+    bare = parse_problem_text("conv1d x=1x1x1 w=1x1x1 dtype=float16")
+    biased = parse_problem_text("conv1d x=1x1x1 w=1x1x1 bias dtype=float16")
+    given, true = line(INF, dtype=np.float16), line(60000, dtype=np.float16)
+    magnitudes, bound = line(80000, dtype=np.float64), line(64, dtype=np.float64)
+    assert measure_distances(biased, given, true, bound, magnitudes).over_bound.tolist() == [[[1.0]]]
+    assert measure_distances(bare, given, true, bound, magnitudes).over_bound.tolist() == [[[INF]]]
 
 
 def test_within_the_bound_means_every_output_and_includes_the_bound_itself():

@@ -46,7 +46,7 @@ def attribute(
 
 
 def _name_mechanism(reference: Reference, recipe: Recipe, replay: Replay, result: np.ndarray) -> Mechanism:
-    distances = measure_distances(reference.problem, result, reference.truth, reference.bound)
+    distances = measure_distances(reference.problem, result, reference.truth, reference.bound, reference.magnitudes)
     cause = name_cause(reference.problem, recipe, result, reference.truth, distances)
     verdict = find_cause(cause).verdicts[-1]
     says = say_what_it_does(recipe, cause)

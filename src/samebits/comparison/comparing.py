@@ -156,7 +156,7 @@ def _judge(reference: Reference, exact: Reference, ran: Ran, attribution: Attrib
 def _judge_exact(exact: Reference, result: np.ndarray) -> tuple[ExactData, bool]:
     """What happened on exact integers, and whether any difference is beyond what rounding could make."""
     truth = exact.truth
-    distances = measure_distances(exact.problem, result, truth, exact.bound)
+    distances = measure_distances(exact.problem, result, truth, exact.bound, exact.magnitudes)
     differing = distances.absolute > 0
     places = np.argwhere(differing)
     first = tuple(int(i) for i in places[0]) if len(places) else None

@@ -59,7 +59,8 @@ def choose_blocks(c: Contraction, threads: int) -> Blocks:
             box[largest] = -(-box[largest] // 2)
     outputs3, terms3 = (box[0], box[1], box[2]), (box[4], box[5], box[6])
     chunks = math.prod(-(-n // b) for n, b in zip((*c.terms, c.depth), (*terms3, box[7]), strict=True) if b)
-    tiles = c.groups * math.prod(-(-n // b) for n, b in zip((*c.outputs, c.batch), box[:4], strict=True))
+    tiles = c.groups * math.prod(c.phases)
+    tiles *= math.prod(-(-n // b) for n, b in zip((*c.outputs, c.batch), box[:4], strict=True))
     rows = _choose_rows(c.rows, tiles, TASKS_PER_THREAD * threads)
     chain = math.prod(terms3) * box[7]
     return Blocks(

@@ -63,7 +63,7 @@ def _write_sums(first, last, c, blocks, rows, rows_table, source, source_table, 
             for b in range(tile.items):
                 for i0 in range(tile.size[0]):
                     for i1 in range(tile.size[1]):
-                        at = c.out_offset + tile.group * o[0] + (tile.row + m) * o[1] + (tile.item + b) * o[2]
+                        at = tile.out_offset + tile.group * o[0] + (tile.row + m) * o[1] + (tile.item + b) * o[2]
                         at += (tile.start[0] + i0) * o[3] + (tile.start[1] + i1) * o[4] + tile.start[2] * o[5]
                         for i2 in range(tile.size[2]):
                             out[at + i2 * o[5]] = buffers.sums[p, m] * up + 2.0**-1000

@@ -1,8 +1,9 @@
 """From a problem to sums of products: out[g, m, b, i] = sum over c, r of rows[g, m, c, r] * source[g, b, c, at(i, r)].
 
 All kinds and directions are one of three forms, gather, scatter and filter (`problems.forms`).
-A scatter splits into one contraction per residue of the output index modulo the stride, each with the taps that reach
-it, so that no product with an inserted zero is ever formed; outputs that no tap reaches are in none of them.
+A scatter splits into one phase per residue of the output index modulo the stride, each with the taps that reach it, so
+that no product with an inserted zero is ever formed; outputs that no tap reaches are in none of them. Phases that
+differ in their first tap only are one contraction: a stride of 100 along three axes makes a million phases.
 Spatial axes are always three; missing ones have size 1.
 """
 
@@ -26,7 +27,8 @@ class Contraction(NamedTuple):
 
     at(i, r) = source_start + i * source_output_step + r * source_term_step per axis; a term whose source lies outside
     [0, source_size) on any axis does not exist. Strides are (g, m, c, r0, r1, r2) for rows, (g, b, c, s0, s1, s2) for
-    the source and (g, m, b, i0, i1, i2) for the result.
+    the source and (g, m, b, i0, i1, i2) for the result. All of this is repeated for each of `phases` (per axis), with
+    rows and result a phase step further each time.
     """
 
     groups: int
@@ -44,6 +46,9 @@ class Contraction(NamedTuple):
     source_strides: Six
     out_offset: int
     out_strides: Six
+    phases: Three
+    rows_phase_steps: Three
+    out_phase_steps: Three
 
     @property
     def reduction_length(self) -> int:
@@ -65,7 +70,9 @@ class Plan:
 
     def count_gaps(self) -> int:
         """How many outputs are empty sums; only transposed forms with a stride beyond their kernel have any."""
-        return self.outputs - sum(c.groups * c.rows * c.batch * math.prod(c.outputs) for c in self.contractions)
+        return self.outputs - sum(
+            c.groups * c.rows * c.batch * math.prod((*c.outputs, *c.phases)) for c in self.contractions
+        )
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,9 @@ class _Sweep:
     out_step: int = 1
     rows_start: int = 0
     rows_step: int = 1
+    phases: int = 1
+    rows_phase_step: int = 0
+    out_phase_step: int = 0
 
 
 def plan_contractions(problem: Problem) -> Plan:
@@ -147,24 +157,38 @@ def _filter(problem: Problem, axes: tuple[Axis, ...]) -> Iterator[Contraction]:
 def _phases(axis: Axis) -> Iterator[_Sweep]:
     """Output indices q of a scatter, by residue: tap k reaches q where stride divides q + pad_begin - k * dilation.
 
-    Only residues that some tap reaches; they are found from the first taps, which meet each of them once.
+    Only residues that some tap reaches; they are found from the first taps, which meet each of them once. Neighbouring
+    taps that reach as many outputs, with as many terms, from the same source index are phases of one sweep.
     """
     step = axis.stride // math.gcd(axis.stride, axis.dilation)
-    for tap in range(min(step, axis.kernel)):
+
+    def reach(tap: int) -> tuple[int, int, int] | None:
+        """Outputs, terms and first source index of a tap's residue; None where the result ends before it."""
         start = (tap * axis.dilation - axis.pad_begin) % axis.stride
         if start >= axis.size_large:
+            return None
+        first = (start + axis.pad_begin - tap * axis.dilation) // axis.stride
+        return -(-(axis.size_large - start) // axis.stride), -(-(axis.kernel - tap) // step), first
+
+    for same, taps in itertools.groupby(range(min(step, axis.kernel)), reach):
+        if same is None:
             continue
+        outputs, terms, source_start = same
+        tap, *others = taps
         yield _Sweep(
-            outputs=-(-(axis.size_large - start) // axis.stride),
-            terms=-(-(axis.kernel - tap) // step),
+            outputs=outputs,
+            terms=terms,
             source_size=axis.size_small,
-            source_start=(start + axis.pad_begin - tap * axis.dilation) // axis.stride,
+            source_start=source_start,
             source_output_step=1,
             source_term_step=-(step * axis.dilation) // axis.stride,
-            out_start=start,
+            out_start=(tap * axis.dilation - axis.pad_begin) % axis.stride,
             out_step=axis.stride,
             rows_start=tap,
             rows_step=step,
+            phases=1 + len(others),
+            rows_phase_step=1,
+            out_phase_step=axis.dilation,
         )
 
 
@@ -193,10 +217,16 @@ def _contraction(
 
     rows_offset, rows_strides = stepped(rows, "rows")
     out_offset, out_strides = stepped(out, "out")
+
+    def phase_steps(strides: Six, name: str) -> Three:
+        a, b, c = (s * t for s, t in zip(three(f"{name}_phase_step"), strides[3:], strict=True))
+        return a, b, c
+
     groups, count, batch, depth = counts
     return Contraction(
         groups, count, batch, depth,
         three("outputs"), three("terms"), three("source_size"), three("source_start"),
         three("source_output_step"), three("source_term_step"),
         rows_offset, rows_strides, source, out_offset, out_strides,
+        three("phases"), phase_steps(rows, "rows"), phase_steps(out, "out"),
     )  # fmt: skip

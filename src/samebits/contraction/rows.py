@@ -23,10 +23,10 @@ def _compile_load(array, index, table):
 
 
 @compiled(fastmath={"reassoc"})
-def sum_row_magnitudes(c, group, row, rows, table):
+def sum_row_magnitudes(c, tile, row, rows, table):
     """Sum of the finite |values| of one row, in any order (the bound it enters allows for that)."""
     strides = c.rows_strides
-    at = c.rows_offset + group * strides[0] + row * strides[1]
+    at = tile.rows_offset + tile.group * strides[0] + row * strides[1]
     length, step, depth, planes, lines = _merge_runs(strides, (c.depth, c.terms[0], c.terms[1], c.terms[2]))
     total = 0.0
     for d in range(depth):
@@ -71,7 +71,7 @@ def _merge_run(length, step, count, stride):
 def pack_rows(c, tile, chunk, count, first, rows, table, packed):
     """Packs the chunk of LANES rows, term by term; rows beyond the tile's last are zero."""
     strides = c.rows_strides
-    at = c.rows_offset + tile.group * strides[0] + (tile.row + first) * strides[1]
+    at = tile.rows_offset + tile.group * strides[0] + (tile.row + first) * strides[1]
     at += chunk[0] * strides[2] + chunk[1] * strides[3] + chunk[2] * strides[4] + chunk[3] * strides[5]
     length, step, depth, planes, lines = _merge_runs(strides, count)
     present = min(LANES, tile.rows - first)

@@ -22,7 +22,7 @@ from samebits.contraction.rows import load, pack_rows, sum_row_magnitudes
 
 
 class Tile(NamedTuple):
-    """Where one tile lies: group, first row, first batch item, first outputs, and how many of each."""
+    """Where one tile lies: group, first row, first batch item, first outputs, how many of each; its phase's offsets."""
 
     group: int
     row: int
@@ -31,16 +31,22 @@ class Tile(NamedTuple):
     items: int
     start: Three
     size: Three
+    rows_offset: int
+    out_offset: int
 
 
 @compiled
 def locate_tile(c, blocks, task):
-    """The tile with number `task`, outputs innermost, groups outermost."""
+    """The tile with number `task`, outputs innermost, then rows and phases, groups outermost."""
     start2, task = _digit(task, c.outputs[2], blocks.outputs[2])
     start1, task = _digit(task, c.outputs[1], blocks.outputs[1])
     start0, task = _digit(task, c.outputs[0], blocks.outputs[0])
     item, task = _digit(task, c.batch, blocks.batch)
-    row, group = _digit(task, c.rows, blocks.rows)
+    row, task = _digit(task, c.rows, blocks.rows)
+    phase2, task = _digit(task, c.phases[2], 1)
+    phase1, task = _digit(task, c.phases[1], 1)
+    phase0, group = _digit(task, c.phases[0], 1)
+    into_rows, into_out = c.rows_phase_steps, c.out_phase_steps
     return Tile(
         group, row, min(blocks.rows, c.rows - row), item, min(blocks.batch, c.batch - item),
         (start0, start1, start2),
@@ -49,6 +55,8 @@ def locate_tile(c, blocks, task):
             min(blocks.outputs[1], c.outputs[1] - start1),
             min(blocks.outputs[2], c.outputs[2] - start2),
         ),
+        c.rows_offset + phase0 * into_rows[0] + phase1 * into_rows[1] + phase2 * into_rows[2],
+        c.out_offset + phase0 * into_out[0] + phase1 * into_out[1] + phase2 * into_out[2],
     )  # fmt: skip
 
 
@@ -67,7 +75,7 @@ def sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buf
     for m in range(buffers.start.size):
         buffers.start[m] = start[tile.group * c.rows + tile.row + m] if m < tile.rows else 0.0
     for m in range(tile.rows):
-        buffers.magnitudes[m] = sum_row_magnitudes(c, tile.group, tile.row + m, rows, rows_table)
+        buffers.magnitudes[m] = sum_row_magnitudes(c, tile, tile.row + m, rows, rows_table)
     positions = _place_outputs(c, blocks, tile, buffers.bases)
     largest = np.int64(0)
     is_first = True

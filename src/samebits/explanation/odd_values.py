@@ -15,6 +15,7 @@ from samebits.formats.format import find_format
 from samebits.hypotheses import Observation
 from samebits.hypotheses.observation import Floats
 from samebits.judging import thresholds
+from samebits.judging.measuring import mark_overflowing_sums
 from samebits.judging.verdict_rules import Mechanism
 from samebits.wording.place_words import describe_places
 
@@ -59,7 +60,8 @@ def _find_odd(observation: Observation) -> _Odd | None:
     both = ~np.isfinite(given) & ~np.isfinite(truth)
     odd |= both & (np.isnan(given) != np.isnan(truth)) | (both & ~np.isnan(given) & (given != truth))
     # Next to the largest number either side may overflow; a sum well beyond it is infinite.
-    odd &= (over > 1.0) | (np.isinf(truth) & _mark_overflowing(observation))
+    possible = mark_overflowing_sums(observation.problem, observation.magnitudes)
+    odd &= (over > 1.0) | possible | (np.isinf(truth) & _mark_overflowing(observation))
     if not odd.any():
         return None
     others = ~odd & ~both
@@ -104,12 +106,12 @@ def _explain_saturation(odd: _Odd) -> Mechanism | None:
 
 def _explain_nonfinite(odd: _Odd) -> Mechanism | None:
     """Infinities and NaN where the truth is finite: overflow if the sums can reach so far, else garbage."""
-    if not np.isfinite(odd.truths).all():
-        return None
     observation = odd.observation
+    if not np.isfinite(odd.truths).all() and not _can_all_overflow(odd):
+        return None
     reached = observation.magnitudes[odd.marked]
     largest = float(accumulator_format(observation.problem).largest)
-    if (reached >= thresholds.OVERFLOW_SHARE * largest).all():
+    if _can_all_overflow(odd) or (reached >= thresholds.OVERFLOW_SHARE * largest).all():
         says = "adds in an order whose partial sums leave the range of the declared formats"
         return _found(
             "rounding", CauseCode.OVERFLOW, says, f"NaN or infinite: {odd.counted}; another order may be finite"
@@ -128,6 +130,12 @@ def _explain_nonfinite(odd: _Odd) -> Mechanism | None:
         evidence = f"NaN or infinite: {odd.counted}; all others are within their bound"
         return _found("wrong", CauseCode.UNINITIALIZED_MEMORY, says, evidence)
     return None
+
+
+def _can_all_overflow(odd: _Odd) -> bool:
+    """Whether partial sums could leave the declared range at every marked output, and all others are fine."""
+    possible = mark_overflowing_sums(odd.observation.problem, odd.observation.magnitudes)
+    return bool(possible[odd.marked].all()) and not np.isfinite(odd.values).any() and odd.others_fine
 
 
 def _can_be_half_overflow(odd: _Odd, right_elsewhere: bool) -> bool:

@@ -81,7 +81,7 @@ class Observation:
     @functools.cached_property
     def distances(self) -> Distances:
         """How far every output is from the truth."""
-        return measure_distances(self.problem, self.result, self.truth, self.bound)
+        return measure_distances(self.problem, self.result, self.truth, self.bound, self.magnitudes)
 
     @functools.cached_property
     def transform_noise(self) -> Floats:

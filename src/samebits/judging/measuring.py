@@ -14,6 +14,7 @@ from samebits.formats.same_bits import mark_differing_bits
 from samebits.judging import thresholds
 from samebits.problems import Problem
 from samebits.problems.windows import locate_window
+from samebits.truth.convolution import round_to_nearest
 
 Floats = npt.NDArray[np.float64]
 
@@ -46,17 +47,21 @@ class Distances:
         return np.isfinite(self.absolute) & (self.absolute > bound)
 
 
-def measure_distances(problem: Problem, result: np.ndarray, truth: np.ndarray, bound: Floats) -> Distances:
+def measure_distances(
+    problem: Problem, result: np.ndarray, truth: np.ndarray, bound: Floats, magnitudes: Floats
+) -> Distances:
     """Distances of `result` from `truth`; equal infinities and NaN against NaN are 0, other non-finite ones infinite.
 
     Where no finite bound exists anything but the true value is infinitely beyond it. Where the bound reaches past the
-    largest number, overflow on one side only is just within it.
+    largest number, overflow on one side only is just within it, and so is what is left of partial sums that overflow
+    (`magnitudes` are the sums of magnitudes, which no partial sum exceeds).
     """
     absolute = measure_absolute(result, truth)
     with np.errstate(divide="ignore", invalid="ignore"):
         over = np.where(absolute == 0, 0.0, absolute / bound)
     over[(absolute > 0) & ~np.isfinite(bound)] = np.inf
     over[_mark_overflow(problem, result, truth, bound)] = 1.0
+    over[(absolute > 0) & mark_overflowing_sums(problem, magnitudes) & _mark_left_of_overflow(problem, result)] = 1.0
     return Distances(absolute, count_ulps(result, truth, find_format(problem.out)), over, ~np.isfinite(bound))
 
 
@@ -72,6 +77,31 @@ def _mark_overflow(problem: Problem, result: np.ndarray, truth: np.ndarray, boun
     )
     reaches = np.abs(finite) + np.where(np.isfinite(bound), bound, 0.0) >= largest
     return (np.isfinite(a) != np.isfinite(b)) & overflowed & reaches
+
+
+def mark_overflowing_sums(problem: Problem, magnitudes: Floats) -> npt.NDArray[np.bool_]:
+    """True where a partial sum could leave the range of the declared formats, though the whole sum may lie in it.
+
+    No partial sum is beyond (1 + n u) S: each of its roundings adds at most u times the magnitudes in it (Jeannerod and
+    Rump 2013, as in `bounds`). A result of another format than the accumulator's is rounded before a bias is added.
+    """
+    accumulator = accumulator_format(problem)
+    largest = accumulator.largest
+    if problem.bias:
+        largest = min(largest, find_format(problem.out).largest)
+    with np.errstate(over="ignore"):
+        reached = magnitudes * (1 + (problem.reduction_length + 2) * float(accumulator.unit_roundoff))
+    return ~(reached < float(largest))
+
+
+def _mark_left_of_overflow(problem: Problem, result: np.ndarray) -> npt.NDArray[np.bool_]:
+    """True where a result is what an infinite or undefined sum becomes: itself, or a bound of the epilogue."""
+    values = result.astype(np.float64)
+    left = ~np.isfinite(values)
+    if problem.then is not None:
+        for limit in (problem.then.low, problem.then.high):
+            left |= values == round_to_nearest(limit, problem.out).astype(np.float64)
+    return left
 
 
 def summarize_error(distances: Distances, truth: np.ndarray) -> Error:

@@ -48,7 +48,7 @@ def measure_result(
     if result is None:
         return Measured(exact, exact_beyond)
     if distances is None:
-        distances = measure_distances(reference.problem, result, reference.truth, reference.bound)
+        distances = measure_distances(reference.problem, result, reference.truth, reference.bound, reference.magnitudes)
     narrowest = bound_narrowest_errors(reference.problem, reference.truth, reference.magnitudes)
     farthest = np.maximum(narrowest, estimate_transform_noise(reference.problem, reference.magnitudes))
     differs = not has_same_bits(result, reference.truth)

@@ -20,7 +20,7 @@ from samebits.problems import Problem
 from samebits.problems.operands import check_operands
 from samebits.progress import Progress, ignore_progress
 from samebits.truth.kernel import settle_tiles
-from samebits.truth.rounding import codes_of_format, encode_pair
+from samebits.truth.rounding import codes_of_format, encode_each
 from samebits.truth.settling import BY_EXACTNESS, WAYS
 
 
@@ -91,9 +91,9 @@ def _fill_empty_sums(problem: Problem, arrays: dict[str, np.ndarray], out: np.nd
     by_channel = out.reshape(problem.out_shape).swapaxes(0, 1)
     by_channel[:] = 0
     if problem.bias:
-        dtype = code_dtype(find_format(problem.out))
-        for channel, bias in zip(by_channel, arrays["bias"].astype(np.float64), strict=True):
-            channel[:] = np.asarray(round_to_nearest(float(bias) + 0.0, problem.out)).reshape(1).view(dtype)[0]
+        # A bias of -0 counts as +0, as an exact zero does.
+        rounded = round_all_to_nearest(arrays["bias"].astype(np.float64) + 0.0, problem.out)
+        by_channel[:] = rounded.view(code_dtype(find_format(problem.out))).reshape(-1, *(1,) * (by_channel.ndim - 1))
 
 
 def _start_values(arrays: dict[str, np.ndarray], c: Contraction) -> npt.NDArray[np.float64]:
@@ -116,10 +116,12 @@ def _apply_epilogue(problem: Problem, values: np.ndarray) -> None:
 
 def round_to_nearest(value: float, format_name: str) -> np.ndarray:
     """`value` rounded to the nearest number of a format, ties to even, as a 0-d array of its dtype; infinities stay."""
+    return round_all_to_nearest(np.array([value]), format_name)[0]
+
+
+def round_all_to_nearest(values: npt.NDArray[np.float64], format_name: str) -> np.ndarray:
+    """Each of `values` rounded to the nearest number of a format, ties to even; infinities and NaN stay."""
     format_ = find_format(format_name)
-    if np.isfinite(value):
-        code = encode_pair(value, 0.0, codes_of_format(format_), np.empty(1))
-        return np.array([code], code_dtype(format_)).view(numpy_dtype(format_name))[0]
-    return np.array([value], np.float32 if format_name != FLOAT64.name else np.float64).astype(
-        numpy_dtype(format_name)
-    )[0]
+    codes = np.empty(values.shape, code_dtype(format_))
+    encode_each(values, codes_of_format(format_), codes)
+    return codes.view(numpy_dtype(format_name))

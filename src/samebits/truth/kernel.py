@@ -58,9 +58,9 @@ def _settle_each(c, tile, rows, rows_table, source, source_table, start, f, wide
         for b in range(tile.item, tile.item + tile.items):
             for i0 in range(tile.start[0], tile.start[0] + tile.size[0]):
                 for i1 in range(tile.start[1], tile.start[1] + tile.size[1]):
-                    at = c.out_offset + tile.group * o[0] + m * o[1] + b * o[2] + i0 * o[3] + i1 * o[4]
+                    at = tile.out_offset + tile.group * o[0] + m * o[1] + b * o[2] + i0 * o[3] + i1 * o[4]
                     for i2 in range(tile.start[2], tile.start[2] + tile.size[2]):
-                        where = (tile.group, m, b, i0, i1, i2)
+                        where = (tile.group, m, b, i0, i1, i2, tile.rows_offset)
                         code = settle_output(c, where, rows, rows_table, source, source_table, offset, f, wide, counts)
                         out[at + i2 * o[5]] = code
 
@@ -129,6 +129,7 @@ def _settle_position(c, tile, p, sums, rows, rows_table, source, source_table, s
         if np.isnan(sums[p, m]):
             where = (
                 tile.group, tile.row + m, tile.item + b, tile.start[0] + i0, tile.start[1] + i1, tile.start[2] + i2,
+                tile.rows_offset,
             )  # fmt: skip
             offset = start[tile.group * c.rows + tile.row + m]
             codes[p, m] = settle_output(c, where, rows, rows_table, source, source_table, offset, f, wide, counts)
@@ -144,7 +145,7 @@ def _write_codes(c, tile, codes, out):
         for b in range(tile.items):
             for i0 in range(tile.size[0]):
                 for i1 in range(tile.size[1]):
-                    line = c.out_offset + tile.group * o[0] + tile.row * o[1] + (tile.item + b) * o[2]
+                    line = tile.out_offset + tile.group * o[0] + tile.row * o[1] + (tile.item + b) * o[2]
                     line += (tile.start[0] + i0) * o[3] + (tile.start[1] + i1) * o[4] + tile.start[2] * o[5]
                     for m in range(first, last):
                         _write_run(codes[p : p + tile.size[2], m], out, line + m * o[1], o[5])

@@ -80,6 +80,20 @@ def two_sum(a, b):
 
 
 @compiled
+def encode_each(values, f, out):
+    """Writes to `out` the code nearest to each of `values`; infinities and NaN are what the format has for them."""
+    cell = np.empty(1)
+    for i in range(values.size):
+        value = values[i]
+        if abs(value) < np.inf:
+            out[i] = encode_pair(value, 0.0, f, cell)
+        elif np.isnan(value):
+            out[i] = f.nan
+        else:
+            out[i] = np.uint64(f.overflow) | (np.uint64(1 if value < 0.0 else 0) << np.uint64(f.sign))
+
+
+@compiled
 def encode_pair(high, low, f, cell):
     """The code nearest to high + low, exactly; both finite, their float64 sum finite.
 

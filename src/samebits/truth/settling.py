@@ -23,10 +23,10 @@ def _sum_plainly(c, where, rows, rows_table, source, source_table, start):
 
     Non-finite terms make the sum of magnitudes non-finite; the other numbers then mean nothing.
     """
-    group, row, item, i0, i1, i2 = where
+    group, row, item, i0, i1, i2, rows_offset = where
     high, low, magnitude, spilled = start, 0.0, abs(start), 0.0
     terms = 1
-    rows_base = c.rows_offset + group * c.rows_strides[0] + row * c.rows_strides[1]
+    rows_base = rows_offset + group * c.rows_strides[0] + row * c.rows_strides[1]
     source_base = group * c.source_strides[0] + item * c.source_strides[1]
     first0 = c.source_start[0] + i0 * c.source_output_step[0]
     first1 = c.source_start[1] + i1 * c.source_output_step[1]
@@ -63,13 +63,13 @@ def _sum_twice(c, where, rows, rows_table, source, source_table, start):
     Errors of products (by fused multiply-add; zero for float32 operands) and of additions go to `low` (Ogita, Rump and
     Oishi, Accurate sum and dot product, SIAM J. Sci. Comput. 26(6), 2005, algorithm 5.3).
     """
-    group, row, item, i0, i1, i2 = where
+    group, row, item, i0, i1, i2, rows_offset = where
     high, low, magnitude = start, 0.0, abs(start)
     terms = 1
     exact, extreme = True, False
     not_a_number = np.isnan(start)
     up, down = start == np.inf, start == -np.inf
-    rows_base = c.rows_offset + group * c.rows_strides[0] + row * c.rows_strides[1]
+    rows_base = rows_offset + group * c.rows_strides[0] + row * c.rows_strides[1]
     source_base = group * c.source_strides[0] + item * c.source_strides[1]
     first0 = c.source_start[0] + i0 * c.source_output_step[0]
     first1 = c.source_start[1] + i1 * c.source_output_step[1]
@@ -118,7 +118,7 @@ def _sum_twice(c, where, rows, rows_table, source, source_table, start):
 @compiled
 def _sum_exactly(c, where, rows, rows_table, source, source_table, start, f, limbs, cell):
     """The code nearest to the exact sum of all terms, which are all finite."""
-    group, row, item, i0, i1, i2 = where
+    group, row, item, i0, i1, i2, rows_offset = where
     limbs[:] = 0
     add_product(limbs, start, 1.0, cell)
     pending = 0
@@ -135,7 +135,7 @@ def _sum_exactly(c, where, rows, rows_table, source, source_table, start, f, lim
                     at2 = c.source_start[2] + i2 * c.source_output_step[2] + r2 * c.source_term_step[2]
                     if at2 < 0 or at2 >= c.source_size[2]:
                         continue
-                    r_at = c.rows_offset + group * c.rows_strides[0] + row * c.rows_strides[1] + d * c.rows_strides[2]
+                    r_at = rows_offset + group * c.rows_strides[0] + row * c.rows_strides[1] + d * c.rows_strides[2]
                     r_at += r0 * c.rows_strides[3] + r1 * c.rows_strides[4] + r2 * c.rows_strides[5]
                     s_at = group * c.source_strides[0] + item * c.source_strides[1] + d * c.source_strides[2]
                     s_at += at0 * c.source_strides[3] + at1 * c.source_strides[4] + at2 * c.source_strides[5]
@@ -149,7 +149,7 @@ def _sum_exactly(c, where, rows, rows_table, source, source_table, start, f, lim
 
 @compiled
 def settle_output(c, where, rows, rows_table, source, source_table, start, f, wide, counts):
-    """The code of one output, correctly rounded; `where` is (group, row, batch item, i0, i1, i2).
+    """The code of one output, correctly rounded; `where` is (group, row, batch item, i0, i1, i2, rows offset).
 
     `wide` tells that operands are float64, whose products are not exact. Non-finite terms give what IEEE 754 addition
     must give in any order: NaN if any term is NaN or infinities of both signs meet, else the infinity. Terms that
