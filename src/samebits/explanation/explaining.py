@@ -22,7 +22,7 @@ _MOST_MISMATCHES = 32
 def explain(subject: str | Path | Case, *, progress: Progress = ignore_progress) -> Comparison:
     """Says which recorded result is right, what made the other, and how that is known; no engine is needed.
 
-    `subject` is a case (file) with one result or two, or the path of a log: XLA's autotuner, assert_close, Polygraphy,
+    `subject` is a case (file) with one result or more, or the path of a log: XLA's autotuner, assert_close, Polygraphy,
     oneDNN verbose lines. Of a log with several mismatches the first is returned, with the others in its `more`. Raises
     CaseFileError or LogError, in one line, for what cannot be read or has nothing to explain.
     """
