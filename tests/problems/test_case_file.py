@@ -183,9 +183,9 @@ def test_two_entries_that_numpy_takes_for_one_are_refused(tmp_path, names):
 def test_entries_that_share_bytes_are_refused(tmp_path):
     path = write(tmp_path / "c.npz")
     with zipfile.ZipFile(path, "a") as archive:
-        twin = copy.copy(archive.getinfo("x.npy"))
-        twin.filename = twin.orig_filename = "a.npy"
-        archive.filelist.append(twin)
+        second = copy.copy(archive.getinfo("x.npy"))
+        second.filename = second.orig_filename = "a.npy"
+        archive.filelist.append(second)
         archive.writestr("b.npy", b"")  # So that the directory is written anew.
     with pytest.raises(CaseFileError, match="inside another"):
         load_case(path)
