@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.errors import RecipeError
+from samebits.formats.whole_number import is_whole_number
 
-_TOKEN = re.compile(r"\d+|[a-z_]+|[(),*]")
+_TOKEN = re.compile(r"[0-9]+|[a-z_]+|[(),*]")
 _DEEPEST = 8
 
 
@@ -92,34 +93,36 @@ def parse_places(text: str) -> Places:
     tokens = _TOKEN.findall(text)
     if not tokens or "".join(tokens) != text:
         raise RecipeError(f"where= takes a map such as ow(0*48,1*8), not {text[:80]!r}")
-    places, rest = _parse(tokens, 0)
-    if rest:
-        raise RecipeError(f"where= goes on after its end: {''.join(rest)[:80]!r}")
+    tokens.reverse()
+    places = _parse(tokens, 0)
+    if tokens:
+        raise RecipeError(f"where= goes on after its end: {''.join(tokens[:-81:-1])[:80]!r}")
     return places
 
 
-def _parse(tokens: list[str], depth: int) -> tuple[Places, list[str]]:
+def _parse(tokens: list[str], depth: int) -> Places:
+    """One map off the end of `tokens`, which stand the other way round, as a list gives only its last one cheaply."""
     if not tokens or depth > _DEEPEST:
         raise RecipeError("where= ends too early or has too many brackets inside each other")
-    if tokens[0].isdigit():
-        return _number(tokens[0]), tokens[1:]
-    axis, rest = tokens[0], tokens[1:]
+    axis = tokens.pop()
+    if is_whole_number(axis[:1]):
+        return _number(axis)
     parts: list[tuple[Places, int]] = []
     separator = "("
     while True:
-        if not rest or rest[0] != separator:
-            raise RecipeError(f"where={axis}: expected {separator!r}")
-        part, rest = _parse(rest[1:], depth + 1)
-        if len(rest) < 3 or rest[0] != "*" or not rest[1].isdigit():
-            raise RecipeError(f"where={axis}: every part needs its length, as in 0*48")
-        parts.append((part, _number(rest[1])))
-        rest = rest[2:]
-        if rest and rest[0] == ")":
-            return Split(axis, tuple(parts)), rest[1:]
+        if not tokens or tokens.pop() != separator:
+            raise RecipeError(f"where={axis[:40]}: expected {separator!r}")
+        part = _parse(tokens, depth + 1)
+        if len(tokens) < 3 or tokens.pop() != "*" or not is_whole_number(tokens[-1][:1]):
+            raise RecipeError(f"where={axis[:40]}: every part needs its length, as in 0*48")
+        parts.append((part, _number(tokens.pop())))
+        if tokens[-1] == ")":
+            tokens.pop()
+            return Split(axis, tuple(parts))
         separator = ","
 
 
 def _number(token: str) -> int:
-    if len(token) > 12:
+    if not is_whole_number(token, 12):
         raise RecipeError(f"where=: {token[:20]}... is too large")
     return int(token)
