@@ -168,8 +168,8 @@ class Library:
     """An array library whose arrays hold at most `most` bits, some by narrowing, some by raising."""
 
     class Array:
-        def __init__(self, values):
-            self.values, self.dtype = values, values.dtype
+        def __init__(self, values, raises):
+            self.values, self.dtype, self.raises = values, values.dtype, raises
 
         def __array__(self, dtype=None, copy=None):
             return self.values
@@ -185,9 +185,7 @@ class Library:
     def asarray(self, values):
         if values.dtype == np.float64 and self.raises:
             raise NotImplementedError("no double here\nsee the manual")
-        made = Library.Array(values.astype(np.float32) if values.dtype == np.float64 else values)
-        made.raises = self.raises
-        return made
+        return Library.Array(values.astype(np.float32) if values.dtype == np.float64 else values, self.raises)
 
 
 @pytest.mark.parametrize(("raises", "says"), [(True, "no double here"), (False, "come back as float32")])

@@ -47,6 +47,8 @@ MAKERS: dict[str, Callable[[Problem, int], dict[str, np.ndarray]]] = {
 LONGEST_TIME_LIMIT_S = 1e6
 
 
+# On infinities, NaN and overflow everything here computes on purpose, and looks at what comes of it.
+@np.errstate(all="ignore")
 def compare(
     subject: str | Path | Problem | Case,
     on: Sequence[str | Runner] = (),

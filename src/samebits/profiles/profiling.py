@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from samebits.engines.known_engines import ENGINES
 from samebits.errors import ArgumentError, EngineFailure, ProbeStopped, ResourceLimitError, SamebitsError
 from samebits.findings import Profile, Replay
@@ -33,6 +35,8 @@ _MOST_TERMS, _MOST_WEIGHTS, _MOST_OUTPUTS = 2**22, 2**29, 2**29
 _LONGEST_NAME = 60
 
 
+# On infinities, NaN and overflow everything here computes on purpose, and looks at what comes of it.
+@np.errstate(all="ignore")
 def profile(
     engine: str | Runner,
     subject: str | Path | Problem | Case = USUAL_PROBLEM,

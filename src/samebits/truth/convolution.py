@@ -31,6 +31,8 @@ class Truth:
     settled: dict[str, int]
 
 
+# On infinities, NaN and overflow everything here computes on purpose, and looks at what comes of it.
+@np.errstate(all="ignore")
 def compute_truth(
     problem: Problem,
     operands: Mapping[str, np.ndarray],

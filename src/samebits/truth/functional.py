@@ -123,6 +123,8 @@ def conv_transpose3d(
     return _convolve("conv_transpose3d", x, w, bias, stride, padding, dilation, groups, dtype, output_padding)
 
 
+# On infinities, NaN and overflow everything here computes on purpose, and looks at what comes of it.
+@np.errstate(all="ignore")
 def _convolve(
     kind: Kind,
     x: Any,
