@@ -4,6 +4,7 @@ import errno
 import io
 import sys
 
+import numpy as np
 import pytest
 import typer
 
@@ -12,6 +13,7 @@ from samebits.cli import app as cli
 from samebits.cli import main
 from samebits.errors import ArgumentError
 from samebits.findings import Comparison, Failure, Inventory, Profile, Replay, finding_from_json
+from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 
 TEXT = "conv1d x=1x1x4 w=1x1x1"
@@ -168,8 +170,9 @@ def test_without_engines_all_installed_ones_run_unless_results_are_recorded(answ
     monkeypatch.setattr("samebits.engines.known_engines.list_installed", lambda: ["one", "two"])
     found = compared("identical", TRUE)
     assert answer("compare", found, TEXT, "--json")[3][0][0][1] == ["one", "two"]
-    for results, expected in (({"a": 1}, []), ({}, ["one", "two"])):
-        monkeypatch.setattr("samebits.languages.subject.read_subject", lambda text, r=results: Case(None, {}, r))
+    for results, expected in (({"a": np.ones((1, 1, 4), np.float32)}, []), ({}, ["one", "two"])):
+        case = Case(parse_problem_text(TEXT), {}, results)
+        monkeypatch.setattr("samebits.languages.subject.read_subject", lambda text, c=case: c)
         assert answer("compare", found, "c.npz", "--json")[3][0][0][1] == expected
 
 

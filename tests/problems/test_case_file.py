@@ -1,6 +1,7 @@
 """Case files: bit for bit there and back, and every way one can be broken gives one line."""
 
 import contextlib
+import copy
 import io
 import os
 import pickle
@@ -10,9 +11,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from samebits.errors import CaseFileError
+from samebits.errors import CaseFileError, OperandError
 from samebits.problems import parse_problem_text
-from samebits.problems.case_file import load_case, save_case
+from samebits.problems.case_file import Case, load_case, save_case
 from samebits.problems.operands import make_normal
 from samebits.problems.problem import DTYPES
 
@@ -35,6 +36,65 @@ def test_every_format_travels_bit_for_bit(tmp_path, dtype):
     assert case.problem == problem
     assert {n: a.tobytes() for n, a in case.operands.items()} == {n: a.tobytes() for n, a in operands.items()}
     assert list(case.results) == ["left", "right"]
+
+
+@pytest.mark.parametrize("count", [3, 24, 30, 700])
+def test_any_number_of_results_is_kept_in_sequence_under_its_names(tmp_path, count):
+    problem = parse_problem_text(TEXT)
+    results = {f"engine {n}": np.full((1, 1, 3), n, np.float32) for n in range(count)}
+    save_case(tmp_path / "c.npz", problem, make_normal(problem), results)
+    read = load_case(tmp_path / "c.npz").results
+    assert list(read) == list(results)
+    assert [r[0, 0, 0] for r in read.values()] == list(range(count))
+
+
+def test_results_are_the_letters_that_no_operand_has(tmp_path):
+    problem = parse_problem_text(TEXT)
+    save_case(
+        tmp_path / "c.npz", problem, make_normal(problem), {str(n): np.ones((1, 1, 3), np.float32) for n in range(27)}
+    )
+    with np.load(tmp_path / "c.npz") as stored:
+        letters = [name for name in stored if not name.startswith("name_")]
+    assert letters == ["problem", "x", "w", *"abcdefghijklmnopqrstuvyz", "aa", "ab", "ac"]
+
+
+def test_a_result_without_its_neighbours_is_read(tmp_path):
+    path = write(tmp_path / "c.npz", c=np.ones((1, 1, 3), np.float32))
+    assert list(load_case(path).results) == ["c"]
+
+
+def test_results_of_one_name_are_kept_apart(tmp_path):
+    names = {"a": "t", "b": "t (c)", "c": "t", "d": "t"}
+    values = {letter: np.full((1, 1, 3), n, np.float32) for n, letter in enumerate(names)}
+    path = write(tmp_path / "c.npz", **values, **{f"name_{k}": np.array(n) for k, n in names.items()})
+    read = load_case(path).results
+    assert list(read) == ["t", "t (c)", "t (c2)", "t (d)"]
+    assert [r[0, 0, 0] for r in read.values()] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        (np.ones((1, 1, 2), np.float32), "1x1x2 float32, not 1x1x3 float32"),
+        (np.ones((1, 1, 3)), "float64, not 1x1x3 float32"),
+        (np.ma.masked_array(np.ones((1, 1, 3), np.float32), True), "masked"),
+        ([[[1.0, 1.0, 1.0]]], "not list"),
+    ],
+)
+def test_a_result_that_is_none_of_the_problem_is_refused(tmp_path, result, says):
+    problem = parse_problem_text(TEXT)
+    for make in (
+        lambda: Case(problem, {}, {"r": result}),
+        lambda: save_case(tmp_path / "c", problem, make_normal(problem), {"r": result}),
+    ):
+        with pytest.raises(OperandError, match=says):
+            make()
+
+
+def test_a_result_in_the_other_byte_order_is_one(tmp_path):
+    case = Case(parse_problem_text(TEXT), {}, {"r": np.ones((1, 1, 3), ">f4")})
+    assert case.results["r"].dtype.isnative
+    assert (case.results["r"] == 1).all()
 
 
 def test_bfloat16_travels_as_uint16_bit_patterns(tmp_path):
@@ -100,6 +160,56 @@ def test_an_array_that_claims_to_be_huge_is_refused(tmp_path):
         archive.writestr("x.npy", header.getvalue() + b"\0" * 28)
     with pytest.raises(CaseFileError):
         load_case(tmp_path / "c.npz")
+
+
+def zipped(array):
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
+@pytest.mark.parametrize("names", [("x.npy", "x.npy"), ("x", "x.npy"), ("x.npy", "x"), ("x.npy", "x.npy\0y")])
+def test_two_entries_that_numpy_takes_for_one_are_refused(tmp_path, names):
+    path = write(tmp_path / "c.npz", x=None)
+    # A directory that states a small size does not let a large entry of the same name through.
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        for name, size in zip(names, (10**7, 7), strict=True):
+            archive.writestr(name, zipped(np.zeros((1, 1, size), np.float32)))
+    with pytest.raises(CaseFileError, match="two entries 'x'"):
+        load_case(path)
+
+
+def test_entries_that_share_bytes_are_refused(tmp_path):
+    path = write(tmp_path / "c.npz")
+    with zipfile.ZipFile(path, "a") as archive:
+        second = copy.copy(archive.getinfo("x.npy"))
+        second.filename = second.orig_filename = "a.npy"
+        archive.filelist.append(second)
+        archive.writestr("b.npy", b"")  # So that the directory is written anew.
+    with pytest.raises(CaseFileError, match="inside another"):
+        load_case(path)
+
+
+@pytest.mark.parametrize("shape", [(10**7,), (1, 1, 8), (1, 1, 6), (-1, -1, 7), (10**30, 0), (2**31, 2**31, 4)])
+def test_a_header_that_states_another_size_than_the_entry_has_is_refused(tmp_path, shape):
+    path = write(tmp_path / "c.npz", x=None)
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("x.npy", header.getvalue() + b"\0" * 28)
+    with pytest.raises(CaseFileError, match=r"x states|shape"):
+        load_case(path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_compression_that_numpy_does_not_write_is_refused(tmp_path, method):
+    # LZMA's header can ask for a dictionary of 4 GiB.
+    path = write(tmp_path / "c.npz", x=None)
+    with zipfile.ZipFile(path, "a", method) as archive:
+        archive.writestr("x.npy", zipped(np.ones((1, 1, 7), np.float32)))
+    with pytest.raises(CaseFileError, match="compressed in a way"):
+        load_case(path)
 
 
 def test_paths_that_are_no_case_are_said(tmp_path):

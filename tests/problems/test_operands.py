@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from samebits.errors import OperandError
+from samebits.errors import OperandError, ProblemShapeError
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import check_operands, make_exact, make_normal, make_uniform
 from samebits.truth import compute_truth
@@ -62,3 +62,22 @@ def test_operands_that_do_not_fit_are_refused_by_name():
         check_operands(problem, {**good, "x": good["x"][:, :, :6]})
     with pytest.raises(OperandError, match="dtype float64"):
         check_operands(problem, {**good, "w": good["w"].astype(float)})
+
+
+@pytest.mark.parametrize(
+    ("w", "says"),
+    [
+        (np.ma.masked_array(np.ones((1, 1, 5), np.float32), True), "operand w is a masked array"),
+        ([[[1.0] * 5]], "operand w must be a NumPy array, not list"),
+        (None, "operand w must be a NumPy array, not NoneType"),
+    ],
+)
+def test_what_is_no_plain_array_is_refused(w, says):
+    problem = parse_problem_text("conv1d x=1x1x7 w=1x1x5")
+    with pytest.raises(OperandError, match=says):
+        check_operands(problem, {"x": np.ones((1, 1, 7), np.float32), "w": w})
+
+
+def test_an_empty_batch_is_said_to_be_nothing_to_compare():
+    with pytest.raises(ProblemShapeError, match="empty batch, nothing to compute or to compare"):
+        parse_problem_text("conv2d x=0x3x8x8 w=2x3x3x3")

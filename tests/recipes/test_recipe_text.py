@@ -1,5 +1,8 @@
 """Recipes, orders, trees and maps print and read back; bad texts get one line."""
 
+import time
+import tracemalloc
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -9,8 +12,9 @@ from injected_recipes import list_injected
 from samebits.errors import RecipeError
 from samebits.recipes import Chain, Fused, expand_order, format_recipe, parse_order, parse_recipe
 from samebits.recipes.hardware import MATRIX_UNITS
-from samebits.recipes.order_map import array_from_places, format_places, parse_places, places_from_array
-from samebits.recipes.tree import list_terms
+from samebits.recipes.order import TreeOrder, expand_orders
+from samebits.recipes.order_map import Split, array_from_places, format_places, parse_places, places_from_array
+from samebits.recipes.tree import MOST_ITEMS, list_terms
 from samebits.recipes.tree_text import format_tree, parse_tree
 
 NAMES, SIZES = ("c", "kh", "kw"), (16, 3, 3)
@@ -92,6 +96,8 @@ def test_any_map_reads_back(numbers):
         "direct fused=99", "direct flush=everything", "direct where=ow(0*3", "direct where=ow(0)", "direct acc=x acc=y",
         "winograd(3)", "direct order=tree:0:999999999999", "direct order=tree:" + "(" * 400 + "0" + ")" * 400,
         "direct order=tree:[0]*99999999@1", "direct order=k!speed=high", "direct product=float64 acc=float32",
+        "direct fused=²", "direct bias=after/²", "direct bias=after/٣", "direct fused=٣", "direct order=c/٣",
+        "direct order=tree:0:٣", "direct where=ow(0*²)", "direct where=ow(٣*1)", "direct where=٣", "winograd(٤)",
     ],
 )  # fmt: skip
 def test_a_bad_recipe_gets_one_line(text):
@@ -99,6 +105,63 @@ def test_a_bad_recipe_gets_one_line(text):
         parse_recipe(text)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "tree:0:8388609", "tree:(0)*4194305@1", "tree:(0:1000)*10000@1000", "tree:{0:10}*1000000@10",
+        "tree:[[[0:100]*100@1]*100@1]*100@1", "tree:" + "(" * 100 + "0" + ")" * 100 + "*100000@1",
+        ";".join(["k"] * 4097), "|".join(["k"] * 17), ",".join(["k"] * 33),
+    ],
+)  # fmt: skip
+def test_what_would_expand_to_too_much_is_refused_before_it_does(order):
+    tracemalloc.start()
+    try:
+        with pytest.raises(RecipeError, match="at most"):
+            parse_recipe(f"direct order={order}")
+        # What an expansion takes: at least the eight bytes of a pointer per item.
+        assert tracemalloc.get_traced_memory()[1] < 8 * MOST_ITEMS
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_trees_of_one_recipe_are_counted_together():
+    assert len(parse_recipe("direct order=tree:0:4000000;k;tree:0:4000000").orders) == 3
+    with pytest.raises(RecipeError, match="at most"):
+        parse_recipe("direct order=tree:0:4000000;k;tree:0:4000000;tree:0:4000000")
+
+
+@pytest.mark.parametrize("order", ["tree:(0:9)*0@1", "tree:[0]*0@1", "tree:{0}*0@0"])
+def test_a_tree_that_repeats_its_items_no_time_is_refused(order):
+    with pytest.raises(RecipeError, match="at least once"):
+        parse_order(order)
+
+
+def test_the_longest_orders_of_real_layers_expand():
+    count = 5_000_000
+    in_order = Chain(tuple(range(count)))
+    assert expand_order(parse_order("k"), ("n",), (count,)) == in_order
+    assert list_terms(expand_order(parse_order("k/4096|k"), ("n",), (count,))) == list(range(count))
+    assert parse_order(f"tree:0:{count}") == TreeOrder(in_order)
+
+
+def test_sums_too_long_to_expand_are_refused_before_they_are():
+    with pytest.raises(RecipeError, match="8,388,609 terms"):
+        expand_order(parse_order("pairs:k"), ("n",), (MOST_ITEMS + 1,))
+    orders = [parse_order(text) for text in ("k", "-k", "pairs:k")]
+    with pytest.raises(RecipeError, match="3 orders"):
+        expand_orders(orders, ("n",), (6_000_000,))
+    assert [list_terms(t) for t in expand_orders(orders[:2], ("n",), (3,))] == [[0, 1, 2], [2, 1, 0]]
+
+
+def test_a_long_map_is_read_in_time_proportional_to_its_length():
+    parts = 100_000
+    text = f"ow({','.join(['0*1', '1*1'] * (parts // 2))})"
+    # Each part costs a few steps; steps that copied the rest of the map would take minutes.
+    started = time.process_time()
+    assert parse_places(text) == Split("ow", ((0, 1), (1, 1)) * (parts // 2))
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize("order", ["z", "tree:0+1", "tree:0:144+0", "tree:1:145"])

@@ -19,7 +19,7 @@ from samebits.formats.format import FLOAT32, find_format
 from samebits.problems import Problem
 from samebits.problems.terms import Terms, find_terms
 from samebits.problems.windows import name_axes
-from samebits.recipes.order import KeyedOrder, Order, expand_order, list_stored_formats
+from samebits.recipes.order import KeyedOrder, Order, expand_orders, list_stored_formats
 from samebits.recipes.order_map import array_from_places
 from samebits.recipes.recipe import Recipe
 from samebits.recipes.tree import Item, has_fused, list_terms, restrict_tree
@@ -222,7 +222,7 @@ def _plan_batches(
     problem: Problem, recipe: Recipe, terms: Terms, skips: bool, wanted: npt.NDArray[np.bool_] | None
 ) -> Iterator[Batch]:
     """All outputs, divided by order and by the terms they have."""
-    trees: list[Item] = [expand_order(o, terms.axis_names, terms.axis_sizes) for o in recipe.orders]
+    trees = expand_orders(recipe.orders, terms.axis_names, terms.axis_sizes)
     pattern, masks = terms.patterns if skips else terms.phases
     numbers = terms.view_result(array_from_places(recipe.where, name_axes(problem), problem.out_shape))
     if numbers.size and numbers.max() >= len(trees):

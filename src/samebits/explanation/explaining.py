@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from samebits.errors import ArgumentError, LogError
 from samebits.explanation.logged_mismatch import explain_log
@@ -20,10 +21,12 @@ _ZIP = b"PK\x03\x04"
 
 
 @default_float_environment()
+# On infinities, NaN and overflow everything here computes on purpose, and looks at what comes of it.
+@np.errstate(all="ignore")
 def explain(subject: str | Path | Case, *, progress: Progress = ignore_progress) -> Comparison:
     """Says which recorded result is right, what made the other, and how that is known; no engine is needed.
 
-    `subject` is a case (file) with one result or two, or the path of a log: XLA's autotuner, assert_close, Polygraphy,
+    `subject` is a case (file) with one result or more, or the path of a log: XLA's autotuner, assert_close, Polygraphy,
     oneDNN verbose lines. Of a log with several mismatches the first is returned, with the others in its `more`; equal
     ones are explained once, and of very many the first ones only, which the finding says. Raises CaseFileError or
     LogError, in one line, for what cannot be read or has nothing to explain.

@@ -30,8 +30,8 @@ from samebits.wording.explanation_sentences import (
     summarize_explained,
 )
 
-# "run 2", "torch #2", "torch (b)": what distinguishes two results of one engine.
-_NUMBERING = re.compile(r"(?:(?<!\s)\s*\(b\)|(?:\brun|\s#)\s*\d+)$")
+# "run 2", "torch #2", "torch (b)" as case files have it: what distinguishes two results of one engine.
+_NUMBERING = re.compile(r"(?:(?<!\s)\s*\([b-z]\)|(?:\brun|\s#)\s*\d+)$")
 _LONGEST_NAME = 40
 
 
@@ -43,7 +43,7 @@ def explain_case(case: Case, *, progress: Progress = ignore_progress) -> Compari
     """
     if not case.results:
         raise CaseFileError(
-            "the case has operands but no result to explain: store one as `a`, two as `a` and `b`; to run engines"
+            "the case has operands but no result to explain: store them as `a`, `b` ...; to run engines"
             " on it, samebits compare CASE --on ENGINE"
         )
     problem, operands = case.problem, case.operands

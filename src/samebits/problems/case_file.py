@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import string
+import warnings
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import numpy as np
+import numpy.lib.format as npy
 
 from samebits.errors import CaseFileError, OperandError, ProblemShapeError, ProblemTextError
 from samebits.formats.format import code_dtype, find_format, numpy_dtype
-from samebits.problems.operands import check_operands
+from samebits.problems.operands import check_operands, check_results
 from samebits.problems.other_shapes import explain_shape
 from samebits.problems.problem import Problem
 from samebits.problems.problem_text import format_problem, parse_problem_text
 
-RESULTS = ("a", "b")
-_KNOWN = ("problem", "x", "w", "bias", "dy", "a", "b", "name_a", "name_b")
+OPERANDS = ("x", "w", "bias", "dy")
 _NATIVE = ("float64", "float32", "float16")
 LARGEST_TEXT_BYTES = 2**20
 LONGEST_NAME = 80
@@ -26,11 +30,17 @@ LONGEST_NAME = 80
 
 @dataclass(frozen=True)
 class Case:
-    """A problem with its operands and the results somebody recorded, by name."""
+    """A problem with its operands and the results somebody recorded, by name.
+
+    Raises OperandError for a result that is none of this problem's; operands are checked where they are used.
+    """
 
     problem: Problem
     operands: dict[str, np.ndarray]
     results: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "results", check_results(self.problem, self.results))
 
 
 Read = Callable[[str], Problem]
@@ -40,28 +50,28 @@ def load_case(path: str | Path, read: Read = parse_problem_text) -> Case:
     """Reads a case file; raises CaseFileError, in one line, for whatever is wrong with it.
 
     `read` makes a problem of its text (`languages.subject` knows more languages than ours). Formats that NumPy lacks
-    travel as unsigned integers of their width (bfloat16 as uint16).
+    travel as unsigned integers of their width (bfloat16 as uint16). Two results of one name are kept apart by their
+    letters.
     """
     path = Path(path)
     entries = _read_entries(path, read)
     problem = _read_problem(path, entries, read)
     try:
-        arrays = {n: _decode(path, n, a, problem.dtype) for n, a in entries.items() if n in ("x", "w", "bias", "dy")}
+        arrays = {n: _decode(path, n, a, problem.dtype) for n, a in entries.items() if n in OPERANDS}
         operands = check_operands(problem, arrays)
     except OperandError as error:
         raise CaseFileError(f"case file {path}: {error}") from None
     results: dict[str, np.ndarray] = {}
-    for key in RESULTS:
-        if key in entries:
-            name = _printable(_read_text(path, entries, f"name_{key}")) if f"name_{key}" in entries else key
-            result = _decode(path, key, entries[key], problem.out)
-            if result.shape != problem.out_shape:
-                shapes = "x".join(map(str, result.shape)), "x".join(map(str, problem.out_shape))
-                raise CaseFileError(
-                    f"case file {path}: result {key} has shape {shapes[0]}, the problem says {shapes[1]}"
-                    + explain_shape(problem, result.shape)
-                )
-            results[name if name not in results else f"{name} ({key})"] = result
+    for key in _list_results(entries):
+        name = _printable(_read_text(path, entries, f"name_{key}")) if f"name_{key}" in entries else key
+        result = _decode(path, key, entries[key], problem.out)
+        if result.shape != problem.out_shape:
+            shapes = "x".join(map(str, result.shape)), "x".join(map(str, problem.out_shape))
+            raise CaseFileError(
+                f"case file {path}: result {key} has shape {shapes[0]}, the problem says {shapes[1]}"
+                + explain_shape(problem, result.shape)
+            )
+        results[_distinguish(name, key, results)] = result
     return Case(problem, operands, results)
 
 
@@ -71,21 +81,40 @@ def save_case(
     operands: Mapping[str, np.ndarray],
     results: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """Writes a case file that `load_case` reads back bit for bit; at most two results, with their names.
+    """Writes a case file that `load_case` reads back bit for bit, with all results and their names.
 
     Raises OperandError for operands or results that are not the problem's.
     """
     checked = check_operands(problem, operands)
     entries: dict[str, np.ndarray] = {"problem": np.array(format_problem(problem))}
     entries |= {name: _encode(array) for name, array in checked.items()}
-    for key, (name, array) in zip(RESULTS, (results or {}).items(), strict=False):
-        if array.shape != problem.out_shape or array.dtype != numpy_dtype(problem.out):
-            wanted = f"{'x'.join(map(str, problem.out_shape))} {problem.out}"
-            raise OperandError(f"result {name!r} is {'x'.join(map(str, array.shape))} {array.dtype}, not {wanted}")
-        entries |= {key: _encode(array), f"name_{key}": np.array(name)}
+    recorded = check_results(problem, results or {})
+    for key, (name, array) in zip(_name_results(), recorded.items(), strict=False):
+        entries |= {key: _encode(array), f"name_{key}": np.array(str(name))}
     with Path(path).open("wb") as file:
         # NumPy's stubs take the keyword arrays for its own flag.
         np.savez_compressed(file, allow_pickle=False, **entries)  # type: ignore[arg-type]
+
+
+def _name_results() -> Iterator[str]:
+    """What results are called in a file: a, b, ... z, aa, ab, ...; operands keep their names."""
+    for length in itertools.count(1):
+        yield from ("".join(n) for n in itertools.product(string.ascii_lowercase, repeat=length) if n not in _TAKEN)
+
+
+_TAKEN = frozenset(tuple(name) for name in OPERANDS)
+_LETTERS = tuple(itertools.takewhile(lambda name: len(name) == 1, _name_results()))
+
+
+def _list_results(names: Mapping[str, object]) -> list[str]:
+    """The results among a file's entries: every single letter, and longer names as far as they follow on z."""
+    longer = itertools.islice(_name_results(), len(_LETTERS), None)
+    return [n for n in _LETTERS if n in names] + list(itertools.takewhile(names.__contains__, longer))
+
+
+def _distinguish(name: str, key: str, taken: Mapping[str, object]) -> str:
+    numbered = (f"{name} ({key}{n})" for n in itertools.chain([""], itertools.count(2)))
+    return next(n for n in itertools.chain([name], numbered) if n not in taken)
 
 
 def _read_entries(path: Path, read: Read) -> dict[str, np.ndarray]:
@@ -95,10 +124,10 @@ def _read_entries(path: Path, read: Read) -> dict[str, np.ndarray]:
         with path.open("rb") as file:
             if file.read(4) != b"PK\x03\x04":
                 raise CaseFileError(f"case file {path} is no .npz archive")
-        with zipfile.ZipFile(path) as archive:
-            sizes = {entry.filename.removesuffix(".npy"): entry.file_size for entry in archive.infolist()}
-        with np.load(path, allow_pickle=False) as arrays:
-            return _read_arrays(path, arrays, sizes, read)
+            with zipfile.ZipFile(file) as archive, warnings.catch_warnings():
+                # NumPy warns of headers that Python 2 wrote.
+                warnings.simplefilter("ignore")
+                return _read_arrays(path, archive, _list_members(path, archive), read)
     except CaseFileError:
         raise
     except Exception as error:  # Readers of zip and npy raise whatever hostile bytes make them raise.
@@ -115,41 +144,76 @@ def _check_is_file(path: Path) -> None:
         raise CaseFileError(f"case file {str(path)[:100]!r} cannot be read: {_first_line(error)}") from None
 
 
+def _list_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """The archive's members by name; refuses two that NumPy would call the same, and two that share bytes.
+
+    So all that is read comes from bytes of the file's own, and deflate makes at most 1,032 of one (zlib's manual).
+    """
+    members: dict[str, zipfile.ZipInfo] = {}
+    end = 0
+    for member in sorted(archive.infolist(), key=lambda m: m.header_offset):
+        name = member.filename.removesuffix(".npy")
+        if name in members:
+            raise CaseFileError(f"case file {path} has two entries {_printable(name)!r}; which one holds is not said")
+        if member.header_offset < end:
+            raise CaseFileError(f"case file {path}: entry {_printable(name)!r} lies inside another one")
+        end = member.header_offset + member.compress_size
+        members[name] = member
+    return members
+
+
 def _read_arrays(
-    path: Path, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int], read: Read
+    path: Path, archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], read: Read
 ) -> dict[str, np.ndarray]:
-    if "problem" not in sizes:
+    if "problem" not in members:
         raise CaseFileError(f"case file {path} has no entry 'problem' with the problem's text")
-    entries: dict[str, np.ndarray] = {}
-    limits: dict[str, int] = dict.fromkeys(("problem", "name_a", "name_b"), LARGEST_TEXT_BYTES)
-    for name in _KNOWN:
-        if name not in sizes:
-            continue
-        if sizes[name] > limits[name]:
-            says = f"{name} has {sizes[name]:,} bytes, at most {limits[name]:,} are needed"
-            raise CaseFileError(f"case file {path}: {says}")
-        array = arrays[name]
-        if not isinstance(array, np.ndarray):
-            raise CaseFileError(f"case file {path}: entry {name!r} is no .npy array")
-        entries[name] = array
-        if name == "problem":
-            limits |= _limit_sizes(_read_problem(path, entries, read))
+    entries = {"problem": _read_array(path, archive, members["problem"], LARGEST_TEXT_BYTES)}
+    problem = _read_problem(path, entries, read)
+    results = _list_results(members)
+    shapes = dict.fromkeys(results, problem.out_shape) | problem.operand_shapes
+    names = ((result, f"name_{result}") for result in results)
+    for name in (*OPERANDS, *itertools.chain.from_iterable(names)):
+        if name in members:
+            # An array's shape in the widest dtype, and a header.
+            limit = (math.prod(shapes[name]) * 16 if name in shapes else 0) + LARGEST_TEXT_BYTES
+            entries[name] = _read_array(path, archive, members[name], limit)
     return entries
 
 
-def _limit_sizes(problem: Problem) -> dict[str, int]:
-    """The most bytes each array may have: its shape in the widest dtype, and a header."""
-    shapes = {**problem.operand_shapes, "a": problem.out_shape, "b": problem.out_shape}
-    return {
-        name: math.prod(shapes.get(name, ())) * 16 + LARGEST_TEXT_BYTES for name in ("x", "w", "bias", "dy", "a", "b")
-    }
+def _read_array(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, limit: int) -> np.ndarray:
+    """One entry's array; refuses what has more than `limit` bytes, or other bytes than its own header states."""
+    name = _printable(member.filename.removesuffix(".npy"))
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise CaseFileError(f"case file {path}: entry {name!r} is compressed in a way that NumPy does not write")
+    if member.file_size > limit:
+        says = f"{name} has {member.file_size:,} bytes, at most {limit:,} are needed"
+        raise CaseFileError(f"case file {path}: {says}")
+    with archive.open(member) as stream:
+        if stream.read(len(npy.MAGIC_PREFIX)) != npy.MAGIC_PREFIX:
+            raise CaseFileError(f"case file {path}: entry {name!r} is no .npy array")
+        stream.seek(0)
+        _check_header(path, name, stream, member.file_size)
+        stream.seek(0)
+        return npy.read_array(stream, allow_pickle=False)
+
+
+def _check_header(path: Path, name: str, stream: IO[bytes], size: int) -> None:
+    """Refuses objects, and an array that is not just as large as its header states, before NumPy makes room for it."""
+    version = npy.read_magic(stream)
+    if version not in ((1, 0), (2, 0)):
+        raise CaseFileError(f"case file {path}: entry {name!r} is .npy of version {version}; save it as 1.0")
+    read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, _, dtype = read_header(stream)
+    if dtype.hasobject:
+        raise CaseFileError(f"case file {path} holds pickled objects, which samebits never loads")
+    stated, held = math.prod(shape) * dtype.itemsize, size - stream.tell()
+    if min(shape, default=0) < 0 or stated != held:
+        raise CaseFileError(f"case file {path}: {name} states {stated:,} bytes of numbers and has {held:,}")
 
 
 def _explain_unreadable(error: Exception) -> str:
     if isinstance(error, PermissionError):
         return f"cannot be read: {error.strerror}"
-    if isinstance(error, ValueError) and "allow_pickle" in str(error):
-        return "holds pickled objects, which samebits never loads"
     return f"is no readable .npz: {_first_line(error)}"
 
 

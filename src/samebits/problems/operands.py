@@ -24,15 +24,40 @@ def check_operands(problem: Problem, operands: Mapping[str, np.ndarray]) -> dict
     for name, shape in problem.operand_shapes.items():
         if name not in operands:
             raise OperandError(f"operand {name} is missing; {problem.kind}.{problem.direction} reads {_names(problem)}")
-        array = operands[name]
-        if array.dtype != expected and array.dtype.newbyteorder("=") == expected:
-            array = array.astype(expected)
+        array = _check_array(operands[name], f"operand {name}", expected)
         if array.shape != shape:
             raise OperandError(f"operand {name} has shape {_join(array.shape)}, but the problem says {_join(shape)}")
         if array.dtype != expected:
             raise OperandError(f"operand {name} has dtype {array.dtype}, but the problem says {expected}")
         checked[name] = array
     return checked
+
+
+def check_results(problem: Problem, results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Results of this problem, as they are or in this machine's byte order; raises OperandError where one is none."""
+    expected = numpy_dtype(problem.out)
+    checked = {name: _check_array(array, f"result {name!r}", expected) for name, array in results.items()}
+    for name, array in checked.items():
+        if array.shape != problem.out_shape or array.dtype != expected:
+            wanted = f"{_join(problem.out_shape)} {problem.out}"
+            raise OperandError(f"result {name!r} is {_join(array.shape)} {array.dtype}, not {wanted}")
+    return checked
+
+
+def _check_array(array: object, name: str, expected: np.dtype) -> np.ndarray:
+    """The NumPy array without a mask that it must be, in this machine's byte order."""
+    refuse_mask(array, name)
+    if not isinstance(array, np.ndarray):
+        raise OperandError(f"{name} must be a NumPy array, not {type(array).__name__}; convert it first")
+    if array.dtype != expected and array.dtype.newbyteorder("=") == expected:
+        return array.astype(expected)
+    return array
+
+
+def refuse_mask(array: object, name: str) -> None:
+    """Raises OperandError for a masked array: what is masked would be computed with as if it were not."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise OperandError(f"{name} is a masked array, and its mask would be lost; fill it first, as in x.filled(0)")
 
 
 def make_normal(problem: Problem, seed: int = 0) -> dict[str, np.ndarray]:

@@ -175,6 +175,8 @@ class Problem:
         for name, shape in (("x", self.x), ("w", self.w)):
             if len(shape) != rank + 2:
                 raise ProblemShapeError(f"{self.kind} needs {name} with {rank + 2} sizes, not {len(shape)}")
+            if name == "x" and shape[0] == 0:
+                raise ProblemShapeError("x is an empty batch, nothing to compute or to compare; N must be at least 1")
             if min(shape) < 1:
                 raise ProblemShapeError(f"every size of {name} must be at least 1, not {min(shape)}")
         for name, least in (("stride", 1), ("dilation", 1), ("output_padding", 0)):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from samebits.errors import ProblemShapeError, ProblemTextError
+from samebits.formats.whole_number import is_whole_number
 from samebits.problems.problem import DIRECTIONS, DTYPES, KINDS, Direction, Epilogue, Kind, Padding, Problem, Shape
 
 KEYS = ("x", "w", "bias", "stride", "padding", "dilation", "output_padding", "groups", "dtype", "out", "then")
@@ -113,7 +114,7 @@ def _parse_value(key: str, value: str, rank: int, text: str, position: int) -> A
 
 
 def _parse_size(value: str, text: str, position: int) -> int:
-    if not (value.isascii() and value.isdigit()) or len(value) > 18:
+    if not is_whole_number(value):
         raise ProblemTextError(f"expected a whole number, not {value!r}", text, position)
     return int(value)
 

@@ -13,6 +13,7 @@ keys before it is added up on its own, by the rule of its level, and enters the 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -22,6 +23,7 @@ import numpy.typing as npt
 
 from samebits.errors import RecipeError
 from samebits.recipes.tree import (
+    MOST_ITEMS,
     Chain,
     Fused,
     Item,
@@ -98,12 +100,29 @@ IN_ORDER = KeyedOrder((Level((Key(EVERY_AXIS),)),))
 def expand_order(order: Order, axis_names: Sequence[str], axis_sizes: Sequence[int]) -> Item:
     """The tree of an order over terms numbered row-major along the axes.
 
-    Raises RecipeError where a key names an axis that is not there, or a tree misses, repeats or invents terms.
+    Raises RecipeError where a key names an axis that is not there, a tree misses, repeats or invents terms, or there
+    are more than MOST_ITEMS terms.
     """
+    count = math.prod(axis_sizes)
+    if count > MOST_ITEMS:
+        raise RecipeError(f"this problem's sums have {count:,} terms; orders are expanded to at most {MOST_ITEMS:,}")
     if isinstance(order, TreeOrder):
-        _check_tree(order.tree, int(np.prod(axis_sizes, dtype=np.int64)))
+        _check_tree(order.tree, count)
         return order.tree
     return _expand_keys(order.levels, tuple(axis_names), tuple(axis_sizes))
+
+
+def expand_orders(orders: Sequence[Order], axis_names: Sequence[str], axis_sizes: Sequence[int]) -> list[Item]:
+    """The trees of all orders of a recipe; raises RecipeError as `expand_order` does, and for too many in all.
+
+    One order may have MOST_ITEMS terms; all of them together twice as many.
+    """
+    count = len(orders) * math.prod(axis_sizes)
+    if len(orders) > 1 and count > 2 * MOST_ITEMS:
+        raise RecipeError(
+            f"{len(orders):,} orders of this problem's sums have {count:,} terms in all; at most {2 * MOST_ITEMS:,}"
+        )
+    return [expand_order(order, axis_names, axis_sizes) for order in orders]
 
 
 # Recipes that are tried one after the other often share their order; trees of long sums are large.

@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.errors import RecipeError
+from samebits.formats.whole_number import is_whole_number
 
-_TOKEN = re.compile(r"\d+|[a-z_]+|[(),*]")
+_TOKEN = re.compile(r"[0-9]+|[a-z_]+|[(),*]")
 _DEEPEST = 8
 
 
@@ -92,29 +93,28 @@ def parse_places(text: str) -> Places:
     tokens = _TOKEN.findall(text)
     if not tokens or "".join(tokens) != text:
         raise RecipeError(f"where= takes a map such as ow(0*48,1*8), not {text[:80]!r}")
-    # From the end, so that the next token is taken off at no cost.
     tokens.reverse()
     places = _parse(tokens, 0)
     if tokens:
-        raise RecipeError(f"where= goes on after its end: {''.join(tokens[:-80:-1])[:80]!r}")
+        raise RecipeError(f"where= goes on after its end: {''.join(tokens[:-81:-1])[:80]!r}")
     return places
 
 
 def _parse(tokens: list[str], depth: int) -> Places:
-    """The map that the last tokens, read backwards, begin with; these are taken off."""
+    """One map off the end of `tokens`, which stand the other way round, as a list gives only its last one cheaply."""
     if not tokens or depth > _DEEPEST:
         raise RecipeError("where= ends too early or has too many brackets inside each other")
     axis = tokens.pop()
-    if axis.isdigit():
+    if is_whole_number(axis[:1]):
         return _number(axis)
     parts: list[tuple[Places, int]] = []
     separator = "("
     while True:
         if not tokens or tokens.pop() != separator:
-            raise RecipeError(f"where={axis}: expected {separator!r}")
+            raise RecipeError(f"where={axis[:40]}: expected {separator!r}")
         part = _parse(tokens, depth + 1)
-        if len(tokens) < 3 or tokens.pop() != "*" or not tokens[-1].isdigit():
-            raise RecipeError(f"where={axis}: every part needs its length, as in 0*48")
+        if len(tokens) < 3 or tokens.pop() != "*" or not is_whole_number(tokens[-1][:1]):
+            raise RecipeError(f"where={axis[:40]}: every part needs its length, as in 0*48")
         parts.append((part, _number(tokens.pop())))
         if tokens[-1] == ")":
             tokens.pop()
@@ -123,6 +123,6 @@ def _parse(tokens: list[str], depth: int) -> Places:
 
 
 def _number(token: str) -> int:
-    if len(token) > 12:
+    if not is_whole_number(token, 12):
         raise RecipeError(f"where=: {token[:20]}... is too large")
     return int(token)

@@ -12,13 +12,18 @@ from typing import Any
 
 from samebits.errors import RecipeError
 from samebits.formats.format import FORMATS
+from samebits.formats.whole_number import is_whole_number
 from samebits.recipes.order import EVERY_AXIS, IN_ORDER, RULES, Key, KeyedOrder, Level, Order, Own, Rule, TreeOrder
 from samebits.recipes.order_map import format_places, parse_places
 from samebits.recipes.recipe import Algorithm, Fft, Flush, FusedSum, Recipe, Rounding, Winograd
+from samebits.recipes.tree import MOST_ITEMS, count_items
 from samebits.recipes.tree_text import format_tree, parse_tree
 
 _LONGEST = 2**22
-_KEY = re.compile(r"(-?)([a-z]+)(?:/(\d{1,9}))?(?:%(\d{1,9}))?")
+_MOST_ORDERS = 2**12
+# Of one order; real ones have up to three levels and six keys.
+_MOST_LEVELS, _MOST_KEYS = 16, 32
+_KEY = re.compile(r"(-?)([a-z]+)(?:/([0-9]{1,9}))?(?:%([0-9]{1,9}))?")
 _CHOICES = {
     "start": ("zero", "product"),
     "padding": ("skipped", "multiplied"),
@@ -86,8 +91,8 @@ def parse_recipe(text: str) -> Recipe:
     return Recipe(**values)
 
 
-def parse_order(text: str) -> Order:
-    """The order of a text; raises RecipeError."""
+def parse_order(text: str, most_items: int = MOST_ITEMS) -> Order:
+    """The order of a text; raises RecipeError, for a tree of more than `most_items` before it is made."""
     text, *ways = text.split("!")
     own: dict[str, Any] = {}
     for way in ways:
@@ -96,8 +101,22 @@ def parse_order(text: str) -> Order:
             raise RecipeError(f"behind ! an order takes product= and bias=, each once, not {way[:40]!r}")
         own |= _parse_field(name, value)
     if text.startswith("tree:"):
-        return TreeOrder(parse_tree(text.removeprefix("tree:")), Own(**own))
+        return TreeOrder(parse_tree(text.removeprefix("tree:"), most_items), Own(**own))
+    if text.count("|") >= _MOST_LEVELS or text.count("|") + text.count(",") >= _MOST_KEYS:
+        raise RecipeError(f"an order has at most {_MOST_LEVELS} levels and {_MOST_KEYS} keys: {text[:40]!r}...")
     return KeyedOrder(tuple(_parse_level(part) for part in text.split("|")), Own(**own))
+
+
+def _parse_orders(text: str) -> tuple[Order, ...]:
+    if text.count(";") >= _MOST_ORDERS:
+        raise RecipeError(f"a recipe has at most {_MOST_ORDERS:,} orders, not {text.count(';') + 1:,}")
+    orders: list[Order] = []
+    left = MOST_ITEMS
+    for part in text.split(";"):
+        order = parse_order(part, left)
+        left -= count_items(order.tree) if isinstance(order, TreeOrder) else 0
+        orders.append(order)
+    return tuple(orders)
 
 
 def _parse_field(name: str, value: str) -> dict[str, Any]:
@@ -109,17 +128,17 @@ def _parse_field(name: str, value: str) -> dict[str, Any]:
         return {name: _parse_rounding(value)}
     if name == "bias":
         position, slash, terms = value.partition("/")
-        if slash and not (terms.isdigit() and len(terms) < 10):
+        if slash and not (is_whole_number(terms, 9)):
             raise RecipeError(f"bias=after/ takes a number of terms, not {terms[:40]!r}")
         return {"bias": position, "bias_terms": int(terms or 0)}
     if name == "acc":
         return {"accumulator": _parse_rounding(value)}
     if name == "order":
-        return {"orders": tuple(parse_order(part) for part in value.split(";"))}
+        return {"orders": _parse_orders(value)}
     if name == "where":
         return {"where": parse_places(value)}
     if name == "fused":
-        if not value.isdigit() or len(value) > 2:
+        if not is_whole_number(value, 2):
             raise RecipeError(f"fused= takes the fraction bits kept, not {value[:40]!r}")
         return {"fused": FusedSum(int(value))}
     if name == "flush":
@@ -143,7 +162,7 @@ def _parse_algorithm(word: str) -> Algorithm:
         return None
     if word == "fft":
         return Fft()
-    match = re.fullmatch(r"winograd\((\d{1,2})\)", word)
+    match = re.fullmatch(r"winograd\(([0-9]{1,2})\)", word)
     if not match:
         raise RecipeError(
             f"a recipe begins with direct, winograd(2), winograd(4), winograd(6) or fft, not {word[:40]!r}"

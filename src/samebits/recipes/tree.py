@@ -35,6 +35,9 @@ class Chain:
 
 
 Item = int | Chain | Fused
+# What the orders of one recipe may expand to, terms and sums together: the longest sums of real layers (weight
+# gradients) have 5 million terms, and 2^23 items take a gigabyte.
+MOST_ITEMS = 2**23
 
 
 def flatten_chain(chain: Chain) -> Chain:
@@ -60,6 +63,15 @@ def list_terms(item: Item) -> list[int]:
         else:
             found.extend(list_terms(part))
     return found
+
+
+def count_items(item: Item) -> int:
+    """How many terms and sums a tree holds, itself included."""
+    if isinstance(item, int):
+        return 1
+    if isinstance(item, Fused):
+        return 1 + len(item.terms)
+    return 1 + sum(1 if isinstance(p, int) else count_items(p) for p in item.items)
 
 
 def restrict_tree(item: Item, exists: npt.NDArray[np.bool_] | Callable[[int], bool]) -> Item | None:

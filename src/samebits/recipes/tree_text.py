@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 from samebits.errors import RecipeError
 from samebits.formats.format import FORMATS
-from samebits.recipes.tree import Chain, Fused, Item, map_terms
+from samebits.formats.whole_number import is_whole_number
+from samebits.recipes.tree import MOST_ITEMS, Chain, Fused, Item, map_terms
 
 _DEEPEST = 200
-_MOST_TERMS = 2**24
-_TOKEN = re.compile(r"\d+|[()\[\]{}+:*@]|[a-z][a-z0-9_]*")
+_TOKEN = re.compile(r"[0-9]+|[()\[\]{}+:*@]|[a-z][a-z0-9_]*")
 
 
 def format_tree(tree: Item) -> str:
@@ -119,21 +119,22 @@ def _count_repeats(pieces: list[_Piece], start: int, period: int) -> tuple[int, 
     return count, shift
 
 
-def parse_tree(text: str) -> Item:
-    """The tree of a text; raises RecipeError."""
-    return _Parser(text).parse()
+def parse_tree(text: str, most_items: int = MOST_ITEMS) -> Item:
+    """The tree of a text; raises RecipeError, for more than `most_items` terms and sums before they are made."""
+    return _Parser(text, most_items).parse()
 
 
 class _Parser:
     """Recursive descent over the tokens of one tree."""
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, most_items: int):
         self.text = text
+        self.most_items = most_items
         self.tokens = _TOKEN.findall(text)
         if "".join(self.tokens) != text:
             raise RecipeError(f"a tree holds numbers, ()[]{{}} + : * @ and nothing else: {text[:80]!r}")
         self.at = 0
-        self.terms = 0
+        self.made = 0
 
     def parse(self) -> Item:
         items = self._items(0)
@@ -156,7 +157,7 @@ class _Parser:
 
     def _number(self) -> int:
         token = self._take()
-        if not token.isdigit() or len(token) > 12:
+        if not is_whole_number(token, 12):
             self._fail("expected a number")
         return int(token)
 
@@ -170,30 +171,32 @@ class _Parser:
         return items
 
     def _piece(self, depth: int) -> list[Item]:
-        opening, before = self._peek(), self.terms
+        opening, before = self._peek(), self.made
         if opening == "[":
             self._take()
             inner = self._items(depth + 1)
             self._take("]")
-            return self._repeat(inner, self.terms - before)
+            return self._repeat(inner, before)
         if opening == "(":
             self._take()
+            self._count(1)
             inner = self._items(depth + 1)
             self._take(")")
-            return self._repeat([Chain(tuple(inner), self._format())], self.terms - before)
+            return self._repeat([Chain(tuple(inner), self._format())], before)
         if opening == "{":
             self._take()
+            self._count(1)
             inner = self._items(depth + 1)
             self._take("}")
             terms = [t for t in inner if isinstance(t, int)]
             if len(terms) != len(inner):
                 self._fail("a multi-term addition holds terms only")
-            return self._repeat([Fused(tuple(terms))], self.terms - before)
+            return self._repeat([Fused(tuple(terms))], before)
         return list(self._range())
 
     def _format(self) -> str:
         following = self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else ""
-        if self._peek() != "@" or following.isdigit():
+        if self._peek() != "@" or is_whole_number(following):
             return ""
         self._take("@")
         name = self._take()
@@ -218,18 +221,20 @@ class _Parser:
         self._count(len(found))
         return found
 
-    def _repeat(self, items: list[Item], terms: int) -> list[Item]:
-        """The items, which have so many terms, as often as the text says."""
+    def _repeat(self, items: list[Item], before: int) -> list[Item]:
+        """The items as often as the text says; `before` is what was made before them."""
         if self._peek() != "*":
             return items
         self._take()
         count = self._number()
         self._take("@")
         shift = self._number()
-        self._count(max(count - 1, 0) * terms)
+        if count < 1:
+            self._fail("a tree repeats its items at least once")
+        self._count((count - 1) * (self.made - before))
         return [map_terms(i, lambda t, by=shift * n: t + by) for n in range(count) for i in items]
 
-    def _count(self, terms: int) -> None:
-        self.terms += terms
-        if self.terms > _MOST_TERMS:
-            self._fail(f"more than {_MOST_TERMS} terms")
+    def _count(self, items: int) -> None:
+        self.made += items
+        if self.made > self.most_items:
+            self._fail(f"a recipe's trees have at most {MOST_ITEMS:,} terms and sums, and here they would have more")

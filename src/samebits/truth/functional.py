@@ -13,7 +13,8 @@ import numpy as np
 
 from samebits.errors import OperandError, ProblemShapeError
 from samebits.formats.format import numpy_dtype
-from samebits.problems.problem import DTYPES, Kind, Problem, Shape
+from samebits.problems.operands import check_operands, refuse_mask
+from samebits.problems.problem import DTYPES, LARGEST_SIZE, Kind, Problem, Shape
 from samebits.truth.convolution import compute_truth
 
 ArrayT = TypeVar("ArrayT")
@@ -25,19 +26,21 @@ def conv1d(
     x: ArrayT,
     w: Any,
     bias: Any = None,
-    *,
     stride: Size = 1,
     padding: Size | Literal["valid", "same"] = 0,
     dilation: Size = 1,
     groups: int = 1,
+    *,
     dtype: Any = None,
 ) -> ArrayT:
     """The correctly rounded 1-D convolution: y[n, o, i] = bias[o] + sum of x * w over channels and taps, rounded once.
 
     x (N, C_in, L) or (C_in, L), w (C_out, C_in/groups, k), bias (C_out); all of one dtype among float64, float32,
-    bfloat16, float16, float8_e4m3fn, float8_e5m2. Returns an array of the same kind as x, in its dtype or `dtype`.
+    bfloat16, float16, float8_e4m3fn, float8_e5m2. N may be 0; one number in a sequence holds for every axis. Returns an
+    array of the same kind as x, in its dtype or `dtype`, never silently in another.
     Exact: each output is the number nearest to the exact sum, ties to even, so it does not depend on batch size,
-    padding, position, threads or machine. Raises OperandError and ProblemShapeError.
+    padding, position, threads or machine. Raises ProblemShapeError, and OperandError, also where arrays of x's kind
+    cannot hold the dtype (float64 in JAX needs x64) and for masked arrays, whose mask would be lost.
     """
     return _convolve("conv1d", x, w, bias, stride, padding, dilation, groups, dtype)
 
@@ -46,11 +49,11 @@ def conv2d(
     x: ArrayT,
     w: Any,
     bias: Any = None,
-    *,
     stride: Size = 1,
     padding: Size | Literal["valid", "same"] = 0,
     dilation: Size = 1,
     groups: int = 1,
+    *,
     dtype: Any = None,
 ) -> ArrayT:
     """The correctly rounded 2-D convolution; as `conv1d`, with x (N, C_in, H, W) and w (C_out, C_in/groups, kh, kw)."""
@@ -61,11 +64,11 @@ def conv3d(
     x: ArrayT,
     w: Any,
     bias: Any = None,
-    *,
     stride: Size = 1,
     padding: Size | Literal["valid", "same"] = 0,
     dilation: Size = 1,
     groups: int = 1,
+    *,
     dtype: Any = None,
 ) -> ArrayT:
     """The correctly rounded 3-D convolution; as `conv1d`, with three spatial axes."""
@@ -76,12 +79,12 @@ def conv_transpose1d(
     x: ArrayT,
     w: Any,
     bias: Any = None,
-    *,
     stride: Size = 1,
     padding: Size = 0,
     output_padding: Size = 0,
     groups: int = 1,
     dilation: Size = 1,
+    *,
     dtype: Any = None,
 ) -> ArrayT:
     """The correctly rounded transposed 1-D convolution; as `conv1d`, with w (C_in, C_out/groups, k)."""
@@ -92,12 +95,12 @@ def conv_transpose2d(
     x: ArrayT,
     w: Any,
     bias: Any = None,
-    *,
     stride: Size = 1,
     padding: Size = 0,
     output_padding: Size = 0,
     groups: int = 1,
     dilation: Size = 1,
+    *,
     dtype: Any = None,
 ) -> ArrayT:
     """The correctly rounded transposed 2-D convolution; as `conv1d`, with w (C_in, C_out/groups, kh, kw)."""
@@ -108,18 +111,20 @@ def conv_transpose3d(
     x: ArrayT,
     w: Any,
     bias: Any = None,
-    *,
     stride: Size = 1,
     padding: Size = 0,
     output_padding: Size = 0,
     groups: int = 1,
     dilation: Size = 1,
+    *,
     dtype: Any = None,
 ) -> ArrayT:
     """The correctly rounded transposed 3-D convolution; as `conv1d`, with three spatial axes."""
     return _convolve("conv_transpose3d", x, w, bias, stride, padding, dilation, groups, dtype, output_padding)
 
 
+# On infinities, NaN and overflow everything here computes on purpose, and looks at what comes of it.
+@np.errstate(all="ignore")
 def _convolve(
     kind: Kind,
     x: Any,
@@ -139,54 +144,74 @@ def _convolve(
     unbatched = operands["x"].ndim == rank + 1
     if unbatched:
         operands["x"] = operands["x"][None]
-    dilations = _per_axis(dilation, rank, "dilation")
+    is_empty = operands["x"].shape[:1] == (0,)
+    if is_empty:
+        # Shapes and dtypes are checked as for one item of a batch; a view of one zero takes no memory.
+        operands["x"] = np.broadcast_to(operands["x"].dtype.type(0), (1, *operands["x"].shape[1:]))
+    strides, dilations = _per_axis(stride, rank, "stride"), _per_axis(dilation, rank, "dilation")
     problem = Problem(
         kind=kind,
         x=operands["x"].shape,
         w=operands["w"].shape,
         bias=bias is not None,
-        stride=_per_axis(stride, rank, "stride"),
-        padding=_pad_pairs(padding, rank, operands["w"].shape[2:], dilations, _per_axis(stride, rank, "stride")),
+        stride=strides,
+        padding=_pad_pairs(padding, kind, operands["w"].shape[2:], dilations, strides),
         dilation=dilations,
         output_padding=_per_axis(output_padding, rank, "output_padding"),
         groups=_whole_number(groups, "groups"),
         dtype=_dtype_name(operands["x"].dtype),
         out=_dtype_name(dtype) if dtype is not None else "",
     )
+    # Before anything is computed: whether the person's own kind of array can hold the result.
+    none = _like(np.empty((0, *problem.out_shape[1:]), numpy_dtype(problem.out)), x)
+    if is_empty:
+        check_operands(problem, operands)
+        return none
     values = compute_truth(problem, operands).values
     return _like(values[0] if unbatched else values, x)
 
 
 def _whole_number(value: Any, name: str) -> int:
     try:
-        return operator.index(value)
+        number = operator.index(value)
     except TypeError:
-        raise ProblemShapeError(f"{name} must be whole numbers, not {value!r}") from None
+        number = None
+    if number is None or isinstance(value, bool):
+        raise ProblemShapeError(f"{name} must be whole numbers, not {value!r}")
+    if abs(number) > LARGEST_SIZE:
+        raise ProblemShapeError(f"{name}: numbers beyond 2^40 are not supported")
+    return number
 
 
 def _per_axis(value: Any, rank: int, name: str) -> Shape:
-    """One number per axis from a number or a sequence of them."""
-    values = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,) * rank
+    """One number per axis from a number, or a list or tuple of one or of `rank` of them, as torch takes them."""
+    values = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    if len(values) == 1:
+        values *= rank
     if len(values) != rank:
         raise ProblemShapeError(f"{name} must be a whole number or {rank} of them, not {value!r}")
     return tuple(_whole_number(v, name) for v in values)
 
 
-def _pad_pairs(padding: Any, rank: int, kernel: Shape, dilation: Shape, stride: Shape) -> tuple[tuple[int, int], ...]:
+def _pad_pairs(padding: Any, kind: Kind, kernel: Shape, dilation: Shape, stride: Shape) -> tuple[tuple[int, int], ...]:
+    rank = len(stride)
+    if not isinstance(padding, str):
+        return tuple((p, p) for p in _per_axis(padding, rank, "padding"))
+    if padding not in ("valid", "same"):
+        raise ProblemShapeError(f"padding must be numbers, 'valid' or 'same', not {padding!r}")
+    if kind.startswith("conv_transpose"):
+        raise ProblemShapeError(f"{kind} takes padding as numbers, not {padding!r}, as in torch")
     if padding == "valid":
         return ((0, 0),) * rank
-    if padding == "same":
-        if any(s != 1 for s in stride):
-            raise ProblemShapeError("padding='same' needs stride 1, as in torch; give the padding as numbers")
-        totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=False)]
-        return tuple((total // 2, total - total // 2) for total in totals)
-    if isinstance(padding, str):
-        raise ProblemShapeError(f"padding must be numbers, 'valid' or 'same', not {padding!r}")
-    return tuple((p, p) for p in _per_axis(padding, rank, "padding"))
+    if any(s != 1 for s in stride):
+        raise ProblemShapeError("padding='same' needs stride 1, as in torch; give the padding as numbers")
+    totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=False)]
+    return tuple((total // 2, total - total // 2) for total in totals)
 
 
 def _to_numpy(array: Any, name: str) -> np.ndarray:
     """The array's values as NumPy's; torch's formats that NumPy lacks travel through float32 unchanged."""
+    refuse_mask(array, name)
     try:
         if hasattr(array, "detach") and hasattr(array, "resolve_neg"):
             tensor = array.detach().cpu().resolve_conj().resolve_neg()
@@ -196,7 +221,7 @@ def _to_numpy(array: Any, name: str) -> np.ndarray:
             return tensor.numpy()
         converted = np.asarray(array)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise OperandError(f"{name} is no array that NumPy can read: {error}") from None
+        raise OperandError(f"{name} is no array that NumPy can read: {_first_line(error)}") from None
     if converted.dtype == object:
         raise OperandError(f"{name} is no numeric array: {type(array).__name__}")
     return converted
@@ -215,9 +240,20 @@ def _dtype_name(dtype: Any) -> str:
 
 
 def _like(values: np.ndarray, example: Any) -> Any:
-    """`values` as the kind of array that `example` is."""
-    if isinstance(example, np.ndarray) or np.isscalar(example) or isinstance(example, (list, tuple)):
+    """`values` as the kind of array that `example` is; OperandError where that kind cannot hold their dtype."""
+    if isinstance(example, (np.ndarray, np.generic, list, tuple, int, float)):
         return values
+    try:
+        converted = _convert(values, example)
+        held = _dtype_name(converted.dtype)
+    except Exception as error:  # Libraries raise whatever they like for a dtype that they lack.
+        raise OperandError(_say_not_held(values, example, _first_line(error))) from None
+    if held != values.dtype.name:
+        raise OperandError(_say_not_held(values, example, f"it would come back as {held}"))
+    return converted
+
+
+def _convert(values: np.ndarray, example: Any) -> Any:
     library = type(example).__module__.partition(".")[0]
     if library == "tensorflow":
         return sys.modules[library].convert_to_tensor(values)
@@ -225,4 +261,20 @@ def _like(values: np.ndarray, example: Any) -> Any:
         torch = sys.modules["torch"]
         wide = values if values.dtype.name in _NUMPYS_OWN else values.astype(np.float32)
         return torch.from_numpy(wide).to(getattr(torch, values.dtype.name)).to(example.device)
-    return array_api_compat.array_namespace(example).asarray(values)
+    try:
+        namespace = array_api_compat.array_namespace(example)
+    except TypeError:
+        # It says only how it becomes a NumPy array.
+        return values
+    return namespace.asarray(values)
+
+
+def _say_not_held(values: np.ndarray, example: Any, why: str) -> str:
+    x64 = 'switch it on with jax.config.update("jax_enable_x64", True), or '
+    advice = x64 if array_api_compat.is_jax_array(example) and values.dtype == np.float64 else ""
+    kind = f"{type(example).__module__.partition('.')[0]}'s {type(example).__name__}"
+    return f"{kind} cannot hold a {values.dtype.name} result here ({why}); {advice}pass NumPy arrays to get it"
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
