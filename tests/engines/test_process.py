@@ -91,6 +91,12 @@ def test_closing_ends_the_process():
     assert runner._process.poll() is not None
 
 
+def find_tests():
+    """An environment in which other processes import this file."""
+    path = os.pathsep.join([TESTS, str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path}
+
+
 def test_a_worker_outlives_the_thread_that_opened_it():
     opened = []
     thread = threading.Thread(target=lambda: opened.append(start("HealthyEngine")))
@@ -102,14 +108,22 @@ def test_a_worker_outlives_the_thread_that_opened_it():
 
 
 def test_a_forked_child_opens_workers_too():
-    with start("HealthyEngine") as runner:
-        runner.identify()
-        child = os.fork()
-        if child == 0:
-            with start("HealthyEngine") as own:
-                os._exit(0 if own.run(PROBLEM, OPERANDS).shape == (1, 1, 3) else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert runner.run(PROBLEM, OPERANDS).shape == (1, 1, 3)
+    # In a process of its own: one that has loaded jax must not fork.
+    code = (
+        "import os, test_process\n"
+        "def runs(runner):\n"
+        "    return runner.run(test_process.PROBLEM, test_process.OPERANDS).shape == (1, 1, 3)\n"
+        "runner = test_process.start('HealthyEngine')\n"
+        "runner.identify()\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    with test_process.start('HealthyEngine') as own:\n"
+        "        os._exit(0 if runs(own) else 1)\n"
+        "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0\n"
+        "assert runs(runner)\n"
+        "runner.close()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env=find_tests(), timeout=120)
 
 
 def test_a_worker_ends_with_the_program_that_opened_it():
@@ -120,9 +134,7 @@ def test_a_worker_ends_with_the_program_that_opened_it():
         "print(runner.process_id, flush=True)\n"
         "os._exit(0)"
     )
-    path = os.pathsep.join([TESTS, str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=find_tests())
     worker = Path(f"/proc/{int(done.stdout)}/stat")
     deadline = time.monotonic() + 10
     while worker.exists() and " Z " not in worker.read_text() and time.monotonic() < deadline:

@@ -1,23 +1,32 @@
 """Hostile inputs are judged: every way to end that a person must not meet is seen, and an ordinary end is not."""
 
-import os
+import json
+import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
+BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
 
-from hostile_inputs import make_attack
+from hostile_inputs import make_attack  # noqa: E402  (from where it lies)
+
+# In a process of its own: children are forked, which a process that has loaded jax must not do.
+PROGRAM = """
+import json, os, pathlib, sys, time
+sys.path.insert(0, sys.argv[1])
 from hostile_outcomes import Attack, end_attack, judge_outcome, start_attack
+attack, started, folder = Attack("test", code=sys.argv[2]), time.monotonic(), pathlib.Path(sys.argv[3])
+child = start_attack(attack, folder, as_program=True)
+_, status, usage = os.wait4(child, 0)
+print(json.dumps(judge_outcome(attack, end_attack(folder, status, started, usage, child))))
+"""
 
 
 def judge(code, folder):
-    attack, started = Attack("test", code=code), time.monotonic()
-    child = start_attack(attack, folder / "attack", as_program=True)
-    _, status, usage = os.wait4(child, 0)
-    return judge_outcome(attack, end_attack(folder / "attack", status, started, usage, child))
+    command = [sys.executable, "-c", PROGRAM, str(BENCHMARKS), code, str(folder / "attack")]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 AGREE, DIFFER, TROUBLE = 0, 1, 2
 # What the command line's library makes of an interrupt.
 _INTERRUPTED = 130
+_OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
 _OPTIONS = ("--on", "--data", "--seed", "--time-limit", "--svg", "--attribute", "--no-attribute")
 app = typer.Typer(
     name="samebits",
@@ -221,15 +222,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = app(args=[_protect_problem(a) for a in given], standalone_mode=False)
         sys.stdout.flush()
     except (SystemExit, OSError) as error:
-        # Where whoever read our output has gone, rich ends the program.
-        discard(sys.stdout)
-        why = error.strerror if isinstance(error, OSError) else os.strerror(errno.EPIPE)
-        return _complain(f"output could not be written: {why}")
+        return _complain(_say_system_error(error))
     except (TyperException, SamebitsError, KeyboardInterrupt, typer.Abort, MemoryError) as error:
         return _complain(_say_error(error))
     if status == _INTERRUPTED:
         return _complain("interrupted")
     return status if isinstance(status, int) else AGREE
+
+
+def _say_system_error(error: SystemExit | OSError) -> str:
+    """One line about what the system refused; where it is our output, nothing more is written to it."""
+    if isinstance(error, OSError) and error.errno not in _OUTPUT_ERRORS:
+        gone = error.errno == errno.ENOENT and not error.filename
+        named = "the current folder" if gone else error.filename
+        return f"{named}: {error.strerror}" if named else str(error.strerror or error)
+    discard(sys.stdout)
+    # Where whoever read our output has gone, rich ends the program.
+    why = error.strerror if isinstance(error, OSError) else os.strerror(errno.EPIPE)
+    return f"output could not be written: {why}"
 
 
 def _say_error(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -44,6 +45,9 @@ class OnnxruntimeEngine(Engine):
 
     def load(self, settings: Mapping[str, str]) -> None:
         import onnx
+
+        # It would keep a file of its own in the home folder and report to its maker.
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         import onnxruntime
 
         self.onnx: Any = onnx

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -37,6 +38,8 @@ class OpenvinoEngine(Engine):
     }
 
     def load(self, settings: Mapping[str, str]) -> None:
+        # Its telemetry keeps files in the home folder; openvino goes on without where it cannot be imported.
+        sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
         import openvino
 
         self.openvino: Any = openvino

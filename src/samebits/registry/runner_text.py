@@ -48,7 +48,7 @@ def parse_runner_text(text: str) -> RunnerText:
         key, equals, value = part.partition("=")
         if not equals or not key:
             raise RunnerTextError(f"engine text {text!r}: {part!r} is no key=value")
-        if key in settings or key in environment:
+        if key in settings or (key.startswith(_ENVIRONMENT) and key.removeprefix(_ENVIRONMENT) in environment):
             raise RunnerTextError(f"engine text {text!r}: {key} is given twice")
         if key.startswith(_ENVIRONMENT):
             environment[_check_variable(key.removeprefix(_ENVIRONMENT), value)] = value

@@ -25,6 +25,7 @@ from samebits.reports.page_layout import (
     indent,
     make_answer,
     make_table,
+    open_console,
 )
 from samebits.reports.visible_text import make_visible
 from samebits.wording.side_names import EMULATE, shorten_names
@@ -42,7 +43,7 @@ _SETTLED_WORDS = {
 
 def show_comparison(found: Comparison, console: Console | None = None) -> None:
     """Prints a comparison to the console (standard output by default)."""
-    found, console = make_visible(found), console or Console(highlight=False)
+    found, console = make_visible(found), console or open_console()
     page = Page()
     outputs = f"{found.outputs:,} output{'s' if found.outputs != 1 else ''}"
     page.add(

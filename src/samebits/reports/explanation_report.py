@@ -10,7 +10,17 @@ from rich.text import Text
 
 from samebits.findings import Certainty, Comparison, Side, is_agreement
 from samebits.reports.error_words import format_max_error, format_share, format_value, format_values
-from samebits.reports.page_layout import VERDICT_STYLES, Page, Remark, add_row, fits, indent, make_answer, make_table
+from samebits.reports.page_layout import (
+    VERDICT_STYLES,
+    Page,
+    Remark,
+    add_row,
+    fits,
+    indent,
+    make_answer,
+    make_table,
+    open_console,
+)
 from samebits.reports.visible_text import make_visible
 
 _MOST_FIXES = 4
@@ -20,7 +30,7 @@ _LEVEL_WORDS: dict[Certainty, str] = {"bits": "bits", "bounds": "bounds", "stati
 
 def show_explanation(found: Comparison, console: Console | None = None) -> None:
     """Prints an explanation, and those of a log's other mismatches, to the console (standard output by default)."""
-    found, console = make_visible(found), console or Console(highlight=False)
+    found, console = make_visible(found), console or open_console()
     page = Page()
     for one in (found, *found.more):
         _add_one(page, one, console.width)

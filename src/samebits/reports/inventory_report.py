@@ -7,13 +7,13 @@ from rich.table import Table
 from rich.text import Text
 
 from samebits.findings import Inventory
-from samebits.reports.page_layout import Page, Remark, add_row, indent
+from samebits.reports.page_layout import Page, Remark, add_row, indent, open_console
 from samebits.reports.visible_text import make_visible
 
 
 def show_inventory(found: Inventory, console: Console | None = None) -> None:
     """Prints an inventory to the console (standard output by default)."""
-    found, console = make_visible(found), console or Console(highlight=False)
+    found, console = make_visible(found), console or open_console()
     page = Page()
     page.add(
         Text(f"samebits {found.samebits_version}", style="bold").append(f" on Python {found.python}", style="not bold"),

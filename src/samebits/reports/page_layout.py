@@ -24,6 +24,7 @@ VERDICT_STYLES: dict[Verdict, str] = {
 INDENT = 2
 _GAP = 2
 _LEAST_WIDTH = 20
+_NARROWEST, _USUAL_WIDTH = 10, 80
 _ENDLESS = 10_000
 _LEAST_FIRST = 14
 # A longer label stands in a line of its own.
@@ -38,6 +39,12 @@ class Remark:
     says: str
     verbatim: bool = False
     style: str = ""
+
+
+def open_console() -> Console:
+    """Standard output; a width that leaves no room for a word, such as COLUMNS=0, counts as unknown."""
+    console = Console(highlight=False)
+    return console if console.width >= _NARROWEST else Console(highlight=False, width=_USUAL_WIDTH)
 
 
 @dataclass

@@ -10,7 +10,7 @@ from rich.text import Text
 from samebits.findings import Profile
 from samebits.problems.problem_text import parse_problem_text
 from samebits.reports.order_drawing import draw_map, draw_order
-from samebits.reports.page_layout import Page, Remark, make_answer
+from samebits.reports.page_layout import Page, Remark, make_answer, open_console
 from samebits.reports.visible_text import make_visible
 
 _INVARIANCES = (
@@ -38,7 +38,7 @@ _LETTER_A = 65
 
 def show_profile(found: Profile, console: Console | None = None) -> None:
     """Prints a profile to the console (standard output by default)."""
-    found, console = make_visible(found), console or Console(highlight=False)
+    found, console = make_visible(found), console or open_console()
     version = f" {found.version}" if found.version else ""
     device = f" · {found.device}" if found.device else ""
     whole = found.replay is not None and found.replay.is_whole
