@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+
+class Announcement(str):
+    """Something said once beforehand: a listener shows it at once and keeps it, whatever is said next."""
+
+    __slots__ = ()
+
+
 # progress(what is being done, the share of it that is done, from 0 to 1).
 Progress = Callable[[str, float], None]
 

@@ -3,6 +3,7 @@
 Where all products of an output are zero its bound is next to nothing, and a transform leaves noise there all the same.
 """
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -10,6 +11,7 @@ import samebits
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_exact, make_normal
+from samebits.runner import Identity
 
 TEXT = "conv2d x=1x8x32x32 w=8x8x3x3 padding=1 dtype=float32"
 
@@ -76,3 +78,82 @@ def test_values_of_the_results_own_size_where_all_products_are_zero_are_wrong(ze
     (side,) = samebits.explain(Case(problem, operands, {"theirs": result})).sides
     assert (side.verdict, side.certainty) == ("wrong", "bounds")
     assert side.cause_certainty in ("statistics", None)
+
+
+def multiply_in_halves(x, w, half):
+    """Winograd's F(4, 3) of a padded plane in plain NumPy, transformed tiles rounded to 16 bits before they multiply.
+
+    Matrices of Lavin and Gray, Fast Algorithms for Convolutional Neural Networks (2015), section 4.3.
+    """
+    into = np.array(
+        [[4, 0, -5, 0, 1, 0], [0, -4, -4, 1, 1, 0], [0, 4, -4, -1, 1, 0], [0, -2, -1, 2, 1, 0], [0, 2, -1, -2, 1, 0],
+         [0, 4, 0, -5, 0, 1]], np.float32,
+    )  # fmt: skip
+    weigh = np.array(
+        [[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], np.float32
+    ) / np.float32(24)  # fmt: skip
+    back = np.array([[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]], np.float32)
+    padded = np.pad(np.asarray(x, np.float32), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    n, _, height, width = padded.shape
+    filters = np.einsum("ai,ocij,bj->ocab", weigh, np.asarray(w, np.float32), weigh).astype(half).astype(np.float32)
+    out = np.zeros((n, len(w), height - 2, width - 2), np.float32)
+    for top in range(0, height - 2, 4):
+        for left in range(0, width - 2, 4):
+            tile = padded[:, :, top : top + 6, left : left + 6]
+            tile = np.einsum("ai,ncij,bj->ncab", into, tile, into).astype(half).astype(np.float32)
+            products = np.einsum("ncab,ocab->noab", tile, filters)
+            out[:, :, top : top + 4, left : left + 4] = np.einsum("ia,noab,jb->noij", back, products, back)
+    return out
+
+
+class Halves:
+    """A runner that convolves by F(4, 3) in 16 bits, and can drop the last channel of its weights."""
+
+    text = "halves"
+
+    def __init__(self, half, drops=False):
+        self.half, self.drops = half, drops
+
+    def identify(self):
+        return Identity(self.text, "halves", "1", "CPU")
+
+    def run(self, problem, operands):
+        w = operands["w"].copy()
+        if self.drops:
+            w[:, -1] = 0
+        return multiply_in_halves(operands["x"], w, self.half).astype(operands["x"].dtype)
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("half", [np.float16, ml_dtypes.bfloat16])
+def test_a_transform_in_halves_is_not_called_another_function(half, dtype):
+    text = TEXT.replace("float32", dtype)
+    for seed in range(3):
+        (side,) = samebits.compare(text, [Halves(half)], seed=seed, attributes=False).sides
+        assert side.verdict != "wrong", [e.says for e in side.evidence]
+        assert side.exact_data.differing > 0
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_a_transform_in_halves_with_a_fault_is_wrong_still(dtype):
+    """Without a channel the errors are those of whole products, beyond what 16 bits lose."""
+    text = TEXT.replace("float32", dtype).replace("x=1x8x", "x=1x2x").replace("w=8x8x", "w=8x2x")
+    (side,) = samebits.compare(text, [Halves(np.float16, drops=True)], attributes=False).sides
+    assert side.verdict == "wrong"
+
+
+def test_integers_that_are_wrong_leave_no_room_for_a_transform():
+    """One product too few gives integers: no noise, however small it is beside the largest sum."""
+
+    class Short(Halves):
+        def run(self, problem, operands):
+            result = samebits.compute_truth(problem, operands).values.copy()
+            x, w = operands["x"].astype(np.float32), operands["w"].astype(np.float32)
+            result[..., 1:, 1:] -= np.einsum("nhw,o->nohw", x[:, 0, :-1, :-1], w[:, 0, 0, 0])
+            return result
+
+    (side,) = samebits.compare(TEXT, [Short(np.float16)], attributes=False).sides
+    assert side.verdict == "wrong"

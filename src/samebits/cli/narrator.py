@@ -11,6 +11,7 @@ from rich.text import Text
 
 from samebits.cli.streams import say
 from samebits.contraction.compile_notices import hear_of_compiling
+from samebits.progress import Announcement
 from samebits.reports.visible_text import show_controls
 
 QUIET_S = 1.0
@@ -46,6 +47,9 @@ class Narrator:
 
     def hear(self, what: str, share: float) -> None:
         """Something is being done, and this share of it is done."""
+        if isinstance(what, Announcement):
+            say(what)
+            return
         what = show_controls(what)
         with self._lock:
             self._what = f"{what}, {share:.0%}" if 0 < share < 1 else what

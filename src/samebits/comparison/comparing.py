@@ -19,7 +19,8 @@ from samebits.findings import Comparison, ExactData, Side, Verdict
 from samebits.findings.causes import CauseCode, gravest_cause
 from samebits.float_environment import default_float_environment
 from samebits.formats.same_bits import has_same_bits
-from samebits.judging.comparing_cost import check_memory
+from samebits.judging import thresholds
+from samebits.judging.comparing_cost import announce_cost, check_memory
 from samebits.judging.measuring import estimate_transform_noise, measure_distances
 from samebits.judging.references import Reference, list_differences, make_reference, start_document
 from samebits.judging.sides import (
@@ -35,6 +36,7 @@ from samebits.problems.case_file import Case
 from samebits.problems.operands import make_exact, make_normal, make_uniform
 from samebits.progress import Progress, ignore_progress, rename_progress
 from samebits.registry import TRUTH, open_runner
+from samebits.registry.runner_text import EMULATE
 from samebits.runner import Runner
 from samebits.runner.guarded_runner import guard_runner
 from samebits.wording.comparison_sentences import summarize_comparison
@@ -76,6 +78,8 @@ def compare(
     case = read_subject(subject)
     problem = case.problem if isinstance(case, Case) else case
     check_memory(problem, len(on) + 2)
+    emulated = sum(1 for runner in on if isinstance(runner, str) and runner.startswith(EMULATE))
+    announce_cost(problem, 2, 2 * emulated, progress)
     with contextlib.ExitStack() as opened:
         runners = [_open(runner, opened, time_limit_s) for runner in on]
         exact_operands = make_exact(problem, seed)
@@ -170,8 +174,16 @@ def _judge_exact(exact: Reference, result: np.ndarray) -> tuple[ExactData, bool]
         first_value=float(result[first]) if first else None,
         first_truth=float(truth[first]) if first else None,
     )
-    rounding = np.maximum(exact.bound, estimate_transform_noise(exact.problem, exact.magnitudes))
+    in_halves = _are_fractions(result[differing])
+    noise = estimate_transform_noise(exact.problem, exact.magnitudes, in_halves=in_halves)
+    rounding = np.maximum(exact.bound, noise)
     return found, bool((distances.absolute > rounding).any())
+
+
+def _are_fractions(values: np.ndarray) -> bool:
+    """Whether most of these are no integers: no sum of products of integers then, of whichever, but a transform's."""
+    given = values.astype(np.float64)
+    return bool((np.isfinite(given) & (np.rint(given) != given)).mean() > thresholds.MAJORITY) if given.size else False
 
 
 def _conclude(reference: Reference, ran: list[Ran], sides: list[Side], data: str) -> Comparison:

@@ -16,7 +16,7 @@ from samebits.formats.format import find_format
 from samebits.formats.same_bits import has_same_bits
 from samebits.hypotheses import Observation
 from samebits.judging import thresholds
-from samebits.judging.comparing_cost import check_memory
+from samebits.judging.comparing_cost import announce_cost, check_memory
 from samebits.judging.references import Reference, list_differences, make_reference, start_document
 from samebits.judging.sides import Attribution, Recorded, describe_side, measure_result
 from samebits.judging.verdict_rules import Measured, judge_all
@@ -48,6 +48,7 @@ def explain_case(case: Case, *, progress: Progress = ignore_progress) -> Compari
         )
     problem, operands = case.problem, case.operands
     check_memory(problem, len(case.results) + 2)
+    announce_cost(problem, 1, 0, progress)
     reference = make_reference(problem, operands, progress)
     sides: list[Side] = []
     for name, result in case.results.items():

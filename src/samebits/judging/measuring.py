@@ -161,14 +161,22 @@ def measure_absolute(a: np.ndarray, b: np.ndarray) -> Floats:
     return np.nan_to_num(distance, nan=np.inf, posinf=np.inf)
 
 
-def estimate_transform_noise(problem: Problem, magnitudes: Floats) -> Floats:
+def has_narrow_operands(problem: Problem) -> bool:
+    """Whether a transform of these operands may multiply numbers of 16 bits and keep what is declared."""
+    return find_format(problem.dtype).precision <= find_format("float16").precision
+
+
+def estimate_transform_noise(problem: Problem, magnitudes: Floats, *, in_halves: bool = False) -> Floats:
     """How far a transform's rounding may take any output, from the largest sum of magnitudes in its row.
 
     A transform's error follows the largest values of a plane and not the terms of the output itself, so that outputs
     whose products are all zero get some too. An estimate (`thresholds.TRANSFORM_NOISE`): it only withholds `wrong`.
+    With `in_halves` the transform multiplies numbers of 16 bits (`thresholds.HALF_TRANSFORM_NOISE`).
     """
-    unit = float(accumulator_format(problem).unit_roundoff)
+    share = thresholds.TRANSFORM_NOISE * float(accumulator_format(problem).unit_roundoff)
+    if in_halves:
+        share = max(share, thresholds.HALF_TRANSFORM_NOISE)
     rows = 0 if problem.direction == "grad_weight" else 1
     others = tuple(i for i in range(magnitudes.ndim) if i != rows)
     finite = np.where(np.isfinite(magnitudes), magnitudes, 0.0)
-    return np.broadcast_to(thresholds.TRANSFORM_NOISE * unit * finite.max(axis=others, keepdims=True), magnitudes.shape)
+    return np.broadcast_to(share * finite.max(axis=others, keepdims=True), magnitudes.shape)

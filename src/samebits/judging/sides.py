@@ -13,6 +13,7 @@ from samebits.judging.measuring import (
     Distances,
     estimate_transform_noise,
     find_worst,
+    has_narrow_operands,
     measure_distances,
     summarize_error,
 )
@@ -50,7 +51,11 @@ def measure_result(
     if distances is None:
         distances = measure_distances(reference.problem, result, reference.truth, reference.bound, reference.magnitudes)
     narrowest = bound_narrowest_errors(reference.problem, reference.truth, reference.magnitudes)
-    farthest = np.maximum(narrowest, estimate_transform_noise(reference.problem, reference.magnitudes))
+    # What rounds on exact integers, and by no more than rounding can, is a transform whatever it multiplies.
+    is_transform = exact is not None and exact.differing > 0 and not exact_beyond
+    in_halves = is_transform or has_narrow_operands(reference.problem)
+    noise = estimate_transform_noise(reference.problem, reference.magnitudes, in_halves=in_halves)
+    farthest = np.maximum(narrowest, noise)
     differs = not has_same_bits(result, reference.truth)
     return Measured(exact, exact_beyond, distances, differs, distances.mark_beyond(farthest))
 

@@ -53,6 +53,8 @@ PLAIN_TIMES = 2.0
 SMALL_LOSS = 2.0**-4
 # Errors up to this many unit roundoffs of a channel's largest sum of magnitudes may be the noise of a transform.
 TRANSFORM_NOISE = 2.0**8
+# Errors up to this share of a channel's largest sum of magnitudes may be the noise of a transform in half precision.
+HALF_TRANSFORM_NOISE = 2.0**-3
 # Values beyond this many times the sum of magnitudes are none that a sum of these products can have.
 IMPOSSIBLE = 4.0
 # So much of a set of values makes them all zeros, or all impossible.
@@ -99,6 +101,8 @@ TABLE: tuple[Threshold, ...] = (
               " of random sign"),
     Threshold("TRANSFORM_NOISE", TRANSFORM_NOISE, "wrong or undecided", "F(6,3), the noisiest usual transform, was measured"
               " up to 60 unit roundoffs of the largest sum of magnitudes, Fourier transforms up to 10"),
+    Threshold("HALF_TRANSFORM_NOISE", HALF_TRANSFORM_NOISE, "wrong or undecided", "F(6,3) in float16 was measured up to 0.018"
+              " of the largest sum of magnitudes, and bfloat16 has three bits less"),
     Threshold("IMPOSSIBLE", IMPOSSIBLE, "uninitialized-memory", "no sum exceeds its sum of magnitudes; two for a doubled"
               " bias or product, two for narrow rounding"),
     Threshold("MAJORITY", MAJORITY, "uninitialized-memory, words", "more than half"),

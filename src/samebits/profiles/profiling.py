@@ -12,6 +12,7 @@ from samebits.engines.known_engines import ENGINES
 from samebits.errors import EngineFailure, ProbeStopped, ResourceLimitError
 from samebits.findings import Profile, Replay
 from samebits.float_environment import default_float_environment
+from samebits.judging.comparing_cost import announce_cost
 from samebits.languages.subject import read_subject
 from samebits.probes import invariances
 from samebits.probes.session import ProbeSession
@@ -58,6 +59,8 @@ def profile(
     case = read_subject(subject)
     problem = case.problem if isinstance(case, Case) else case
     _check_size(problem)
+    # The recipe is replayed on several sets of random operands.
+    announce_cost(problem, 0, 4, progress)
     if not isinstance(engine, str):
         return _profile_runner(guard_runner(engine), None, case, most_time_s, time_limit_s, progress)
     runner = open_runner(engine, time_limit_s=time_limit_s)
