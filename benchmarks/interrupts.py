@@ -121,7 +121,9 @@ def _shorten(command: tuple[str, ...]) -> str:
 
 def judge_interrupt(one: Interrupted, boot_s: float) -> list[str]:
     """What is wrong with how a command ended; while Python itself starts nothing is ours."""
-    lines = [line for line in one.err.splitlines() if not re.fullmatch(r"samebits: .* \.\.\.", line)]
+    lines = [
+        line for line in one.err.splitlines() if not re.fullmatch(r"samebits: (.* \.\.\.|a large problem: .*)", line)
+    ]
     wrong = [f"left running: {p}" for p in one.left]
     if one.ended_s > PROMPT_S:
         wrong.append(f"took over {PROMPT_S:.0f} s")

@@ -146,3 +146,34 @@ def test_an_output_shape_with_batch_and_channels_is_read_from_its_end():
 def test_a_node_that_is_no_problem_is_refused(op_type, attributes, x, w, says):
     with pytest.raises(ProblemShapeError, match=says):
         read(op_type, attributes, x, w)
+
+
+@pytest.mark.parametrize(
+    ("operator", "attributes"),
+    [
+        ("ConvTranspose", {"pads": [1, 1]}),
+        ("Conv", {"pads": 1}),
+        ("Conv", {"pads": "1111"}),
+        ("Conv", {"strides": [1.5, 1]}),
+        ("Conv", {"strides": 2}),
+        ("Conv", {"dilations": [1]}),
+        ("Conv", {"kernel_shape": "NOTSET"}),
+        ("Conv", {"auto_pad": [1, 1]}),
+        ("Conv", {"auto_pad": "SAME"}),
+        ("Conv", {"group": "two"}),
+        ("Conv", {"group": None}),
+        ("ConvTranspose", {"output_shape": [5]}),
+        ("ConvTranspose", {"output_shape": "5x5"}),
+        ("ConvTranspose", {"output_padding": [0, None]}),
+    ],
+)
+def test_attributes_of_another_type_or_number_are_refused_in_one_line(operator, attributes):
+    with pytest.raises(ProblemShapeError) as raised:
+        problem_from_onnx_node(operator, attributes, (1, 4, 8, 8), (4, 4, 3, 3), bias=True, dtype="float32")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("x", "w"), [((1, 4, "8", 8), (4, 4, 3, 3)), ((1, 4, 8, 8), (4, 4, 3)), (5, (4, 4, 3, 3))])
+def test_shapes_that_are_none_are_refused_in_one_line(x, w):
+    with pytest.raises(ProblemShapeError):
+        problem_from_onnx_node("Conv", {}, x, w, bias=False, dtype="float32")

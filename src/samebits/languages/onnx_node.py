@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from samebits.errors import ProblemShapeError
@@ -14,37 +16,80 @@ def problem_from_onnx_node(
 ) -> Problem:
     """The problem that an ONNX node computes (operators Conv-22 and ConvTranspose-22, all attributes).
 
-    `attributes` are the node's, as Python values. Raises ProblemShapeError for another operator or rank, for a
-    kernel_shape that is not w's, and for an output_shape that no padding gives.
+    `attributes` are the node's, as Python values. Raises ProblemShapeError for another operator or rank, for
+    attributes that are not of the type and number ONNX says, for a kernel_shape that is not w's, and for an
+    output_shape that no padding gives.
     """
+    x, w = _whole_numbers(x, "the shape of x"), _whole_numbers(w, "the shape of w")
     rank = len(x) - 2
     if op_type not in ("Conv", "ConvTranspose") or not 1 <= rank <= 3:
         raise ProblemShapeError(f"ONNX {op_type} with {rank} spatial axes is no convolution that samebits knows")
-    kernel = tuple(attributes.get("kernel_shape") or w[2:])
-    if kernel != tuple(w[2:]):
-        raise ProblemShapeError(f"ONNX kernel_shape {kernel} is not that of the weights, {tuple(w[2:])}")
+    if len(w) != rank + 2:
+        raise ProblemShapeError(f"ONNX {op_type}: weights of {len(w)} axes do not go with data of {rank + 2}")
+    given = _Attributes(attributes, rank)
+    kernel = given.read("kernel_shape", w[2:])
+    if kernel != w[2:]:
+        raise ProblemShapeError(f"ONNX kernel_shape {kernel} is not that of the weights, {w[2:]}")
     kind = as_kind(f"{'conv_transpose' if op_type == 'ConvTranspose' else 'conv'}{rank}d")
-    stride = tuple(attributes.get("strides") or (1,) * rank)
-    dilation = tuple(attributes.get("dilations") or (1,) * rank)
-    extra = tuple(attributes.get("output_padding") or (0,) * rank)
-    padding = _padding(attributes, rank)
-    output_shape = attributes.get("output_shape")
-    if output_shape:
-        upper = attributes.get("auto_pad", "NOTSET") == "SAME_UPPER"
-        padding, extra = _padding_for(output_shape[-rank:], x[2:], kernel, stride, dilation, extra, upper)
+    stride, dilation = given.read("strides", (1,) * rank), given.read("dilations", (1,) * rank)
+    extra = given.read("output_padding", (0,) * rank)
+    padding = _padding(given, rank)
+    if attributes.get("output_shape"):
+        # Its length may count batch and channels too.
+        target = _whole_numbers(attributes["output_shape"], "ONNX output_shape")[-rank:]
+        if len(target) != rank:
+            raise ProblemShapeError(f"ONNX output_shape must be {rank} whole numbers, not {target}")
+        upper = given.auto_pad == "SAME_UPPER"
+        padding, extra = _padding_for(target, x[2:], kernel, stride, dilation, extra, upper)
+    (groups,) = _whole_numbers((attributes.get("group", 1),), "ONNX group")
     return Problem(
-        kind=kind, x=tuple(x), w=tuple(w), bias=bias, stride=stride, padding=padding, dilation=dilation,
-        output_padding=extra, groups=attributes.get("group", 1), dtype=dtype,
+        kind=kind, x=x, w=w, bias=bias, stride=stride, padding=padding, dilation=dilation,
+        output_padding=extra, groups=groups, dtype=dtype,
     )  # fmt: skip
 
 
-def _padding(attributes: Mapping[str, Any], rank: int) -> Padding:
-    auto = attributes.get("auto_pad", "NOTSET")
+@dataclass(frozen=True)
+class _Attributes:
+    """Attributes of a node with so many spatial axes, checked when they are read."""
+
+    values: Mapping[str, Any]
+    rank: int
+
+    @property
+    def auto_pad(self) -> str:
+        """NOTSET, VALID, SAME_UPPER or SAME_LOWER."""
+        found = self.values.get("auto_pad", "NOTSET")
+        if found not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
+            raise ProblemShapeError(f"ONNX auto_pad {found!r} is none that ONNX has")
+        return found
+
+    def read(self, name: str, default: Shape, per_axis: int = 1) -> Shape:
+        """An attribute of whole numbers, `per_axis` of them for every spatial axis; empty ones are not set."""
+        found = self.values.get(name)
+        if found is None or (isinstance(found, Sequence) and len(found) == 0):
+            return default
+        numbers = _whole_numbers(found, f"ONNX {name}")
+        if len(numbers) != per_axis * self.rank:
+            raise ProblemShapeError(f"ONNX {name} must be {per_axis * self.rank} whole numbers, not {numbers}")
+        return numbers
+
+
+def _whole_numbers(values: Any, name: str) -> Shape:
+    try:
+        if isinstance(values, (str, bytes)):
+            raise TypeError
+        return tuple(operator.index(v) for v in values)
+    except TypeError:
+        raise ProblemShapeError(f"{name} must be whole numbers, not {values!r}") from None
+
+
+def _padding(given: _Attributes, rank: int) -> Padding:
+    auto = given.auto_pad
     if auto == "SAME_UPPER":
         return "same_upper"
     if auto == "SAME_LOWER":
         return "same_lower"
-    pads = list(attributes.get("pads") or [0] * 2 * rank) if auto == "NOTSET" else [0] * 2 * rank
+    pads = given.read("pads", (0,) * 2 * rank, 2) if auto == "NOTSET" else (0,) * 2 * rank
     return tuple((pads[a], pads[rank + a]) for a in range(rank))
 
 
