@@ -9,6 +9,7 @@ import pytest
 from exact_arithmetic import correctly_rounded
 from samebits.formats import FORMATS, numpy_dtype
 from samebits.problems import Problem, parse_problem_text
+from samebits.problems.operands import make_normal
 from samebits.problems.problem import DTYPES, KINDS
 from samebits.truth import compute_truth
 
@@ -187,3 +188,23 @@ def test_sums_just_below_and_just_beyond_the_largest_number(out):
     assert_correctly_rounded(problem, operands)
     values = compute_truth(problem, operands).values.ravel()
     np.testing.assert_array_equal(np.isinf(values), [False, False, False, True, True])
+
+
+def test_after_an_interrupt_threads_stop_within_a_moment():
+    """A float64 problem that takes half a minute: a listener interrupts at the first report, and threads go quiet."""
+    problem = parse_problem_text("conv2d x=8x32x64x64 w=32x32x3x3 padding=1 dtype=float64")
+    operands = make_normal(problem)
+
+    def interrupt(what, share):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compute_truth(problem, operands, progress=interrupt)
+    begun, used = time.monotonic(), time.process_time()
+    while time.monotonic() - begun < 20:
+        time.sleep(0.5)
+        now = time.process_time()
+        if now - used < 0.05:
+            return
+        used = now
+    pytest.fail("threads are still computing")

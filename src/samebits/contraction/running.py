@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import threading
@@ -20,6 +21,8 @@ from samebits.progress import Progress, ignore_progress
 Work = Callable[[Contraction, Blocks, int, int, Buffers], None]
 # Enough for the threads to finish together, few enough that starting them costs nothing.
 JOBS_PER_THREAD = 4
+# Half a second of the slowest work, one float64 output after the other.
+_PRODUCTS_AT_ONCE = 2**25
 # Working memory of threads that have finished, for the next ones: fresh pages cost more than some layers take.
 _arenas: queue.SimpleQueue[np.ndarray] = queue.SimpleQueue()
 _LARGEST_KEPT_DOUBLES = 2**21
@@ -37,10 +40,15 @@ def run_tiles(
     jobs = [(c, choose_blocks(c, threads)) for c in plan.contractions]
     total = sum(blocks.tasks for _, blocks in jobs)
     done = 0
+    given_up = threading.Event()
 
     def run(c: Contraction, blocks: Blocks, first: int, last: int) -> int:
         arena = _take_arena(count_doubles(blocks))
-        work(c, blocks, first, last, place_buffers(blocks, arena))
+        buffers, at_once = place_buffers(blocks, arena), _count_tiles_at_once(c, blocks)
+        for start in range(first, last, at_once):
+            if given_up.is_set():
+                break
+            work(c, blocks, start, min(start + at_once, last), buffers)
         if arena.size <= _LARGEST_KEPT_DOUBLES:
             _arenas.put(arena)
         return last - first
@@ -57,8 +65,15 @@ def run_tiles(
             progress(doing, done / total)
     finally:
         # After an error or an interrupt nobody wants the rest.
+        given_up.set()
         for future in futures:
             future.cancel()
+
+
+def _count_tiles_at_once(c: Contraction, blocks: Blocks) -> int:
+    """Tiles that take a fraction of a second: between them a thread notices that nobody wants the rest."""
+    products = blocks.rows * blocks.batch * math.prod(blocks.outputs) * c.reduction_length
+    return max(_PRODUCTS_AT_ONCE // max(products, 1), 1)
 
 
 def find_pool(threads: int) -> ThreadPoolExecutor:
