@@ -161,3 +161,29 @@ def test_places_are_located_one_by_one_as_together():
     every = terms.locate_sources(np.arange(math.prod(terms.outputs)))
     for place in (0, 5, len(every) - 1):
         assert np.array_equal(terms.locate_sources(np.array([place]))[0], every[place])
+
+
+@pytest.mark.parametrize("text", [
+    "conv1d x=1x1x9 w=1x1x4 stride=2 padding=3:1 dilation=2",
+    "conv1d.grad_weight x=1x1x9 w=1x1x4 stride=2 padding=3:1 dilation=2",
+    "conv1d.grad_input x=1x1x19 w=1x1x4 stride=3 padding=2:5 dilation=2",
+    "conv_transpose2d x=1x1x5x4 w=1x1x7x3 stride=6x4 padding=2:1x0:1 dilation=4x3 output_padding=3x2",
+    "conv_transpose1d x=1x1x3 w=1x1x2 stride=9 output_padding=4",
+    "conv3d x=1x1x3x4x5 w=1x1x2x3x1 padding=2",
+])  # fmt: skip
+def test_patterns_and_phases_are_those_that_numpy_finds(text):
+    terms = find_terms(parse_problem_text(text))
+    exists = np.ones((1, 1), bool)
+    for reach in terms.reaches:
+        exists = (exists[:, None, :, None] & (reach >= 0)[None, :, None, :]).reshape(len(exists) * len(reach), -1)
+    number, masks = terms.patterns
+    np.testing.assert_array_equal(masks[number], exists)
+    endless = np.ones((1, 1), bool)
+    for a, span, size in zip(terms.axes, terms.spans, terms.outputs, strict=True):
+        possible = np.ones((size, span), bool)
+        if terms.form == "scatter":
+            at = np.arange(size)[:, None] + a.pad_begin - np.arange(span) * a.dilation
+            possible = at % a.stride == 0
+        endless = (endless[:, None, :, None] & possible[None, :, None, :]).reshape(len(endless) * size, -1)
+    number, masks = terms.phases
+    np.testing.assert_array_equal(masks[number], endless)

@@ -10,13 +10,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from samebits.contraction.memory import count_available_bytes
 from samebits.contraction.running import count_cores, find_pool
 from samebits.emulators.program import Program, compile_tree
 from samebits.emulators.rounding_kernel import Target, make_target
 from samebits.emulators.sums_kernel import gather_columns, run_rows32, run_rows64, run_rows_any
-from samebits.errors import RecipeError
+from samebits.errors import RecipeError, ResourceLimitError
 from samebits.formats.format import FLOAT32, find_format
-from samebits.problems import Problem
+from samebits.problems import Problem, format_problem
 from samebits.problems.terms import Terms, find_terms
 from samebits.problems.windows import name_axes
 from samebits.recipes.order import KeyedOrder, Order, expand_orders, list_stored_formats
@@ -30,6 +31,8 @@ _LEAST_PLACES, _MOST_PLACES = 16, 4096
 # A job is at least this many products, so that handing it out costs little.
 _LEAST_PRODUCTS = 2**18
 _MOST_FORMATS = 4
+# An index of 8 bytes, and what is made of it on the way.
+_BYTES_PER_REACH = 32
 
 
 class Batch(NamedTuple):
@@ -65,6 +68,7 @@ def sum_products(
     float32 where the accumulator is, else float64.
     """
     terms = find_terms(problem)
+    _check_tables(terms)
     machine = _choose_machine(problem, recipe)
     weights = np.ascontiguousarray(terms.view_rows(operands[terms.rows_operand]), machine.dtype)
     weights = weights.reshape(terms.groups, terms.rows, terms.count)
@@ -80,6 +84,17 @@ def sum_products(
             # A sum that underflowed to -0 would become +0 by the zero products of padding.
             executor.run(True, zeros)
     return result
+
+
+def _check_tables(terms: Terms) -> None:
+    """Raises ResourceLimitError where the tables of which output reads what along an axis would fill the memory."""
+    needed = _BYTES_PER_REACH * sum(o * s for o, s in zip(terms.outputs, terms.spans, strict=True))
+    available = count_available_bytes()
+    if needed > 0.5 * available:
+        raise ResourceLimitError(
+            f"emulating {format_problem(terms.problem)} needs about {needed / 2**30:.1f} GiB, and"
+            f" {available / 2**30:.1f} GiB are free; make the kernel or the spatial size smaller"
+        )
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ _NARROW_TRUTH_RATE = 3e9
 _BOUND_RATE = 1e10
 _EMULATOR_RATE = 3e9
 _LEAST_SHARE = 1 / 32
+# What an emulator takes besides: for a term in an order, for an entry of its tables, for a position.
+_ORDER_S, _REACH_S, _POSITION_S = 1e-5, 1e-7, 1e-6
 _WORTH_SAYING_S = 10.0
 
 
@@ -35,6 +37,8 @@ def announce_cost(problem: Problem, references: int, emulations: int, progress: 
     seconds = products / (share * count_cores()) * (
         references / truth + references / _BOUND_RATE + emulations / _EMULATOR_RATE
     )  # fmt: skip
+    reached = sum(o * s for o, s in zip(terms.outputs, terms.spans, strict=True))
+    seconds += emulations * (terms.count * _ORDER_S + reached * _REACH_S + terms.positions * _POSITION_S)
     if seconds < _WORTH_SAYING_S:
         return
     needed = max(count_needed_bytes(problem, 2) / 2**30, 0.1)

@@ -107,7 +107,7 @@ class Terms:
         number = np.zeros(1, np.int64)
         masks = np.ones((1, 1), bool)
         for reach in self.reaches:
-            own, inverse = np.unique(reach >= 0, axis=0, return_inverse=True)
+            own, inverse = _find_distinct_rows(reach >= 0)
             number = (number[:, None] * len(own) + inverse.reshape(1, -1)).reshape(-1)
             masks = (masks[:, None, :, None] & own[None, :, None, :]).reshape(len(masks) * len(own), -1)
         used, number = np.unique(number, return_inverse=True)
@@ -127,7 +127,7 @@ class Terms:
                 possible = offset % a.stride == 0
             else:
                 possible = np.ones((size, span), bool)
-            own, inverse = np.unique(possible, axis=0, return_inverse=True)
+            own, inverse = _find_distinct_rows(possible)
             number = (number[:, None] * len(own) + inverse.reshape(1, -1)).reshape(-1)
             masks = (masks[:, None, :, None] & own[None, :, None, :]).reshape(len(masks) * len(own), -1)
         used, number = np.unique(number, return_inverse=True)
@@ -160,6 +160,21 @@ def find_terms(problem: Problem) -> Terms:
         "filter": (channels_small // g, per_group, n, small, kernel, large),
     }[parts.form]
     return Terms(problem, parts.form, parts.rows_operand, parts.source_operand, g, *sizes, problem.axes)
+
+
+def _find_distinct_rows(masks: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+    """The distinct rows, sorted, and which of them each row is; in time in proportion to the masks.
+
+    Along an axis the terms that exist for one output follow each other at one step, the same for all outputs: so the
+    first of them and their number tell one row from another.
+    """
+    keys = masks.argmax(axis=1) * (masks.shape[1] + 1) + masks.sum(axis=1)
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    rows = masks[first]
+    order = np.array(sorted(range(len(rows)), key=lambda i: rows[i].tobytes()), np.int64)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return rows[order], place[inverse.reshape(-1)]
 
 
 def _reach(form: Form, a: Axis) -> npt.NDArray[np.int64]:
