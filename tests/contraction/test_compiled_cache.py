@@ -140,6 +140,12 @@ def test_code_of_other_sources_is_not_loaded_and_is_removed(folder):
     assert find_files(folder) == before
 
 
+def test_code_in_a_shared_folder_can_be_read_by_all_who_share_it(folder):
+    kept = list(folder.rglob("*.code"))
+    assert kept
+    assert all(path.stat().st_mode & 0o444 == 0o444 for path in kept)
+
+
 def test_many_processes_at_once_on_an_empty_folder(tmp_path):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     programs = [

@@ -7,13 +7,14 @@ import samebits
 from samebits.problems.case_file import Case
 from samebits.problems.terms import find_terms
 
-# 3e38 + 3e38 is beyond float32; the three channels add up to 3e38.
-PROBLEM = samebits.parse_problem_text("conv1d x=1x3x4 w=1x3x1")
+# 3e38 + 3e38 is beyond float32, and so is -3e38 - 3e38; the five channels add up to 3e38.
+SIGNS = (1, 1, -1, -1, 1)
+PROBLEM = samebits.parse_problem_text("conv1d x=1x5x4 w=1x5x1")
 
 
-def explain(result, scale=3e38):
-    x = (np.array([1, 1, -1], np.float64).reshape(1, 3, 1) * np.full((1, 3, 4), scale)).astype(np.float32)
-    operands = {"x": x, "w": np.ones((1, 3, 1), np.float32)}
+def explain(result, scale=3e38, signs=SIGNS):
+    x = (np.array(signs, np.float64).reshape(1, 5, 1) * np.full((1, 5, 4), scale)).astype(np.float32)
+    operands = {"x": x, "w": np.ones((1, 5, 1), np.float32)}
     return samebits.explain(Case(PROBLEM, operands, {"side": np.asarray(result, np.float32).reshape(1, 1, 4)})).sides[0]
 
 
@@ -22,6 +23,14 @@ def test_an_order_that_overflows_is_rounding(value):
     side = explain([value] * 4)
     assert (side.verdict, side.cause) == ("rounding", "overflow")
     assert not any("bounds prove" in e.says for e in side.evidence)
+
+
+@pytest.mark.parametrize("value", [-np.inf, np.nan])
+def test_terms_of_one_sign_overflow_to_its_infinity_and_to_nothing_else(value):
+    right = explain([np.inf] * 4, 1e38, (1,) * 5)
+    assert (right.verdict, right.certainty) == ("identical", "bits")
+    side = explain([np.inf, np.inf, np.inf, value], 1e38, (1,) * 5)
+    assert side.verdict in ("undecided", "wrong")
 
 
 def test_some_outputs_in_an_order_that_overflows_are_rounding_too():

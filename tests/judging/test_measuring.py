@@ -104,15 +104,28 @@ LARGEST = float(np.finfo(np.float32).max)
     ("given", "true", "magnitudes", "share"),
     [
         # Partial sums may overflow: what is left is infinite or NaN, never another number.
-        (INF, 1, LARGEST, 1),
-        (-INF, 1, LARGEST, 1),
-        (NAN, 1, LARGEST, 1),
-        (NAN, INF, LARGEST, 1),
-        (-INF, INF, LARGEST, 1),
-        (2, 1, LARGEST, 2),
-        (0, 1, LARGEST, 2),
-        (1, 1, LARGEST, 0),
+        (INF, 1, 2 * LARGEST, 1),
+        (-INF, 1, 2 * LARGEST, 1),
+        (NAN, 1, 2 * LARGEST, 1),
+        (NAN, INF, 3 * LARGEST, 1),
+        (-INF, INF, 3 * LARGEST, 1),
+        (2, 1, 2 * LARGEST, 2),
+        (0, 1, 2 * LARGEST, 2),
+        (1, 1, 2 * LARGEST, 0),
         (INF, 1, INF, 1),
+        # Only terms of one sign reach so far: 1.25 of the largest number up, 0.75 down.
+        (INF, LARGEST / 2, 2 * LARGEST, 1),
+        (-INF, LARGEST / 2, 2 * LARGEST, INF),
+        (NAN, LARGEST / 2, 2 * LARGEST, INF),
+        (-INF, -LARGEST / 2, 2 * LARGEST, 1),
+        (INF, -LARGEST / 2, 2 * LARGEST, INF),
+        # No term, or less than what is beyond the largest number twice, has the other sign.
+        (-INF, INF, LARGEST, INF),
+        (NAN, INF, LARGEST, INF),
+        (NAN, INF, 2.9 * LARGEST, INF),
+        (INF, -INF, 2.9 * LARGEST, INF),
+        # Terms of both signs reach half of the sum of magnitudes.
+        (INF, 1, 1.9 * LARGEST, INF),
         # They cannot: three roundings lift nothing below half of the largest number over it.
         (INF, 1, LARGEST / 2, INF),
         (NAN, 1, LARGEST / 2, INF),

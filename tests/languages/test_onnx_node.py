@@ -177,3 +177,10 @@ def test_attributes_of_another_type_or_number_are_refused_in_one_line(operator, 
 def test_shapes_that_are_none_are_refused_in_one_line(x, w):
     with pytest.raises(ProblemShapeError):
         problem_from_onnx_node("Conv", {}, x, w, bias=False, dtype="float32")
+
+
+def test_attributes_may_be_arrays_and_empty_ones_are_not_set():
+    """As tools hold them; 9 = (5 - 1) * 2 + 3 - 2 is one column of padding on each side."""
+    given = {"strides": np.array([2]), "output_shape": np.array([9]), "dilations": np.array([], np.int64)}
+    problem = problem_from_onnx_node("ConvTranspose", given, (1, 2, 5), (2, 3, 3), bias=False, dtype="float32")
+    assert (problem.stride, problem.dilation, problem.out_shape) == ((2,), (1,), (1, 3, 9))

@@ -118,3 +118,17 @@ def test_torch_float8_comes_back_as_torch_float8():
     x = torch.from_numpy(integers((1, 2, 5))).to(torch.float8_e4m3fn)
     got = samebits.conv1d(x, torch.ones((1, 2, 1)).to(torch.float8_e4m3fn))
     assert got.dtype == torch.float8_e4m3fn
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+def test_a_result_beyond_all_memory_is_refused(batch):
+    x, w = np.ones((batch, 1, 4, 4), np.float32), np.ones((1, 1, 1, 1), np.float32)
+    with pytest.raises(ResourceLimitError, match="does not fit"):
+        samebits.conv2d(x, w, padding=2**40)
+
+
+@pytest.mark.parametrize("dtype", ["datetime64[s]", "f4,f4", "U1"])
+@pytest.mark.parametrize("batch", [0, 1])
+def test_arrays_of_other_things_than_numbers_are_refused_even_where_there_are_none(batch, dtype):
+    with pytest.raises(OperandError, match="is not supported"):
+        samebits.conv1d(np.zeros((batch, 1, 4), dtype), np.ones((1, 1, 1), np.float32))

@@ -30,7 +30,7 @@ class Narrator:
         self._lock = threading.Lock()
         self._timer = threading.Timer(QUIET_S, self._begin)
         self._timer.daemon = True
-        self._begun = False
+        self._begun = self._ended = False
 
     def __enter__(self) -> Narrator:
         self._timer.start()
@@ -41,7 +41,7 @@ class Narrator:
         self._timer.cancel()
         hear_of_compiling(None)
         with self._lock:
-            self._begun = False
+            self._begun, self._ended = False, True
             if self._status:
                 self._status.stop()
 
@@ -58,6 +58,9 @@ class Narrator:
 
     def _begin(self) -> None:
         with self._lock:
+            # The timer may have fired just before it was cancelled.
+            if self._ended:
+                return
             self._begun = True
             if self._console.is_terminal:
                 self._status = self._console.status(Text(self._what))

@@ -32,6 +32,7 @@ _PACKAGE = Path(__file__).parent.parent
 _COMPILED_PARTS = ("contraction", "truth", "emulators")
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _NAME_DIGITS = 16
+_KEPT_MODE = 0o644
 
 
 def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -89,6 +90,8 @@ class _KeptCode(FunctionCache):
             try:
                 file.write(_digest_code(path, code) + code)
                 file.flush()
+                # A temporary file is its owner's alone; code in a folder that several share is for all of them.
+                os.chmod(file.name, _KEPT_MODE)
                 os.replace(file.name, path)
             except BaseException:
                 os.unlink(file.name)

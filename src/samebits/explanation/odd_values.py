@@ -15,7 +15,7 @@ from samebits.formats.format import find_format
 from samebits.hypotheses import Observation
 from samebits.hypotheses.observation import Floats
 from samebits.judging import thresholds
-from samebits.judging.measuring import mark_overflowing_sums
+from samebits.judging.measuring import mark_left_of_overflow
 from samebits.judging.verdict_rules import Mechanism
 from samebits.wording.place_words import describe_places
 
@@ -60,7 +60,7 @@ def _find_odd(observation: Observation) -> _Odd | None:
     both = ~np.isfinite(given) & ~np.isfinite(truth)
     odd |= both & (np.isnan(given) != np.isnan(truth)) | (both & ~np.isnan(given) & (given != truth))
     # Next to the largest number either side may overflow; a sum well beyond it is infinite.
-    possible = mark_overflowing_sums(observation.problem, observation.magnitudes)
+    possible = mark_left_of_overflow(observation.problem, observation.result, observation.truth, observation.magnitudes)
     odd &= (over > 1.0) | possible | (np.isinf(truth) & _mark_overflowing(observation))
     if not odd.any():
         return None
@@ -134,7 +134,8 @@ def _explain_nonfinite(odd: _Odd) -> Mechanism | None:
 
 def _can_all_overflow(odd: _Odd) -> bool:
     """Whether partial sums could leave the declared range at every marked output, and all others are fine."""
-    possible = mark_overflowing_sums(odd.observation.problem, odd.observation.magnitudes)
+    observed = odd.observation
+    possible = mark_left_of_overflow(observed.problem, observed.result, observed.truth, observed.magnitudes)
     return bool(possible[odd.marked].all()) and not np.isfinite(odd.values).any() and odd.others_fine
 
 

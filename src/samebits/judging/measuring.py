@@ -61,7 +61,7 @@ def measure_distances(
         over = np.where(absolute == 0, 0.0, absolute / bound)
     over[(absolute > 0) & ~np.isfinite(bound)] = np.inf
     over[_mark_overflow(problem, result, truth, bound)] = 1.0
-    over[(absolute > 0) & mark_overflowing_sums(problem, magnitudes) & _mark_left_of_overflow(problem, result)] = 1.0
+    over[(absolute > 0) & mark_left_of_overflow(problem, result, truth, magnitudes)] = 1.0
     return Distances(absolute, count_ulps(result, truth, find_format(problem.out)), over, ~np.isfinite(bound))
 
 
@@ -79,29 +79,48 @@ def _mark_overflow(problem: Problem, result: np.ndarray, truth: np.ndarray, boun
     return (np.isfinite(a) != np.isfinite(b)) & overflowed & reaches
 
 
-def mark_overflowing_sums(problem: Problem, magnitudes: Floats) -> npt.NDArray[np.bool_]:
-    """True where a partial sum could leave the range of the declared formats, though the whole sum may lie in it.
+def mark_left_of_overflow(
+    problem: Problem, result: np.ndarray, truth: np.ndarray, magnitudes: Floats
+) -> npt.NDArray[np.bool_]:
+    """True where partial sums could leave the range of the declared formats and become what the result holds there.
 
-    No partial sum is beyond (1 + n u) S: each of its roundings adds at most u times the magnitudes in it (Jeannerod and
-    Rump 2013, as in `bounds`). A result of another format than the accumulator's is rounded before a bias is added.
+    The positive terms of a sum s with magnitudes S add up to (S + s) / 2, the negative ones to (S - s) / 2, and each
+    partial sum lies between: it is beyond neither times 1 + n u, as each of its roundings adds at most u times the
+    magnitudes in it (Jeannerod and Rump 2013, as in `bounds`). An infinity needs terms of its sign that reach so far,
+    NaN needs both, and where a bound of the epilogue is what is left, either. A result of another format than the
+    accumulator's is rounded before a bias is added.
     """
-    accumulator = accumulator_format(problem)
-    largest = accumulator.largest
-    if problem.bias:
-        largest = min(largest, find_format(problem.out).largest)
-    with np.errstate(over="ignore"):
-        reached = magnitudes * (1 + (problem.reduction_length + 2) * float(accumulator.unit_roundoff))
-    return ~(reached < float(largest))
-
-
-def _mark_left_of_overflow(problem: Problem, result: np.ndarray) -> npt.NDArray[np.bool_]:
-    """True where a result is what an infinite or undefined sum becomes: itself, or a bound of the epilogue."""
+    accumulator, format_ = accumulator_format(problem), find_format(problem.out)
+    largest = float(min(accumulator.largest, format_.largest) if problem.bias else accumulator.largest)
+    share = 1 + (problem.reduction_length + 2) * float(accumulator.unit_roundoff)
+    least, most = _enclose_sums(problem, truth, magnitudes)
+    with np.errstate(over="ignore", invalid="ignore"):
+        up = ~((magnitudes / 2 + most / 2) * share < largest)
+        down = ~((magnitudes / 2 - least / 2) * share < largest)
     values = result.astype(np.float64)
-    left = ~np.isfinite(values)
+    # Without infinities a format says NaN for them.
+    both = up & down if format_.has_infinity else up | down
+    left = (np.isposinf(values) & up) | (np.isneginf(values) & down) | (np.isnan(values) & both)
     if problem.then is not None:
         for limit in (problem.then.low, problem.then.high):
-            left |= values == round_to_nearest(limit, problem.out).astype(np.float64)
+            left |= (values == round_to_nearest(limit, problem.out).astype(np.float64)) & (up | down)
     return left
+
+
+def _enclose_sums(problem: Problem, truth: np.ndarray, magnitudes: Floats) -> tuple[Floats, Floats]:
+    """The least and the most that the exact sums can be, as the truth tells; a clip, and NaN, tell nothing.
+
+    An infinite truth is a sum beyond the largest number; where an infinite operand made it nothing is to be excused.
+    """
+    values, format_ = truth.astype(np.float64), find_format(problem.out)
+    tells = ~np.isnan(values) & (problem.then is None)
+    largest = float(format_.largest)
+    with np.errstate(over="ignore", invalid="ignore"):
+        near = np.clip(values, -largest, largest)
+        error = 2 * float(format_.unit_roundoff) * np.abs(near) + float(format_.smallest_subnormal)
+        least = np.where(tells & (values > -np.inf), np.maximum(near - error, -magnitudes), -magnitudes)
+        most = np.where(tells & (values < np.inf), np.minimum(near + error, magnitudes), magnitudes)
+    return least, most
 
 
 def summarize_error(distances: Distances, truth: np.ndarray) -> Error:

@@ -34,9 +34,10 @@ def problem_from_onnx_node(
     stride, dilation = given.read("strides", (1,) * rank), given.read("dilations", (1,) * rank)
     extra = given.read("output_padding", (0,) * rank)
     padding = _padding(given, rank)
-    if attributes.get("output_shape"):
+    output_shape = attributes.get("output_shape")
+    if output_shape is not None and len(wanted := _whole_numbers(output_shape, "ONNX output_shape")):
         # Its length may count batch and channels too.
-        target = _whole_numbers(attributes["output_shape"], "ONNX output_shape")[-rank:]
+        target = wanted[-rank:]
         if len(target) != rank:
             raise ProblemShapeError(f"ONNX output_shape must be {rank} whole numbers, not {target}")
         upper = given.auto_pad == "SAME_UPPER"
@@ -66,9 +67,9 @@ class _Attributes:
     def read(self, name: str, default: Shape, per_axis: int = 1) -> Shape:
         """An attribute of whole numbers, `per_axis` of them for every spatial axis; empty ones are not set."""
         found = self.values.get(name)
-        if found is None or (isinstance(found, Sequence) and len(found) == 0):
+        numbers = () if found is None else _whole_numbers(found, f"ONNX {name}")
+        if not numbers:
             return default
-        numbers = _whole_numbers(found, f"ONNX {name}")
         if len(numbers) != per_axis * self.rank:
             raise ProblemShapeError(f"ONNX {name} must be {per_axis * self.rank} whole numbers, not {numbers}")
         return numbers

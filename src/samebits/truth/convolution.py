@@ -50,15 +50,20 @@ def compute_truth(
     with its bounds rounded to the result's format, and keeps NaN. Raises OperandError and ResourceLimitError.
     """
     arrays = check_operands(problem, operands)
-    out_format = find_format(problem.out)
-    needed = math.prod(problem.out_shape) * out_format.width_bits // 8
-    if needed > 0.9 * count_available_bytes():
-        raise ResourceLimitError(f"a result of {needed / 2**30:.1f} GiB does not fit in the memory that is free")
+    check_result_fits(problem)
     values = np.empty(problem.out_shape, numpy_dtype(problem.out))
-    counts = _settle(problem, arrays, values.reshape(-1).view(code_dtype(out_format)), threads, progress)
+    codes = values.reshape(-1).view(code_dtype(find_format(problem.out)))
+    counts = _settle(problem, arrays, codes, threads, progress)
     if problem.then:
         _apply_epilogue(problem, values)
     return Truth(values, dict(zip(WAYS, (int(n) for n in counts), strict=True)))
+
+
+def check_result_fits(problem: Problem) -> None:
+    """Raises ResourceLimitError for a result that is larger than the memory that is free now."""
+    needed = math.prod(problem.out_shape) * find_format(problem.out).width_bits // 8
+    if needed > 0.9 * count_available_bytes():
+        raise ResourceLimitError(f"a result of {needed / 2**30:.1f} GiB does not fit in the memory that is free")
 
 
 def _settle(

@@ -15,7 +15,7 @@ from samebits.errors import OperandError, ProblemShapeError
 from samebits.formats.format import numpy_dtype
 from samebits.problems.operands import check_operands, refuse_mask
 from samebits.problems.problem import DTYPES, LARGEST_SIZE, Kind, Problem, Shape
-from samebits.truth.convolution import compute_truth
+from samebits.truth.convolution import check_result_fits, compute_truth
 
 ArrayT = TypeVar("ArrayT")
 Size = int | Sequence[int]
@@ -147,7 +147,7 @@ def _convolve(
     is_empty = operands["x"].shape[:1] == (0,)
     if is_empty:
         # Shapes and dtypes are checked as for one item of a batch; a view of one zero takes no memory.
-        operands["x"] = np.broadcast_to(operands["x"].dtype.type(0), (1, *operands["x"].shape[1:]))
+        operands["x"] = np.broadcast_to(np.zeros((), operands["x"].dtype), (1, *operands["x"].shape[1:]))
     strides, dilations = _per_axis(stride, rank, "stride"), _per_axis(dilation, rank, "dilation")
     problem = Problem(
         kind=kind,
@@ -163,10 +163,11 @@ def _convolve(
         out=_dtype_name(dtype) if dtype is not None else "",
     )
     # Before anything is computed: whether the person's own kind of array can hold the result.
-    none = _like(np.empty((0, *problem.out_shape[1:]), numpy_dtype(problem.out)), x)
+    _like(np.empty(0, numpy_dtype(problem.out)), x)
     if is_empty:
         check_operands(problem, operands)
-        return none
+        check_result_fits(problem)
+        return _like(np.empty((0, *problem.out_shape[1:]), numpy_dtype(problem.out)), x)
     values = compute_truth(problem, operands).values
     return _like(values[0] if unbatched else values, x)
 
