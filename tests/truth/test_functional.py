@@ -6,6 +6,7 @@ import pytest
 
 import samebits
 from samebits.errors import OperandError, ProblemShapeError, ResourceLimitError, SamebitsError
+from samebits.formats import numpy_dtype
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -132,3 +133,27 @@ def test_a_result_beyond_all_memory_is_refused(batch):
 def test_arrays_of_other_things_than_numbers_are_refused_even_where_there_are_none(batch, dtype):
     with pytest.raises(OperandError, match="is not supported"):
         samebits.conv1d(np.zeros((batch, 1, 4), dtype), np.ones((1, 1, 1), np.float32))
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float16", "float32"])
+def test_every_number_reaches_torch_and_comes_back_bit_for_bit(dtype):
+    """All numbers of a format (and NaN, which has one code) times one, in and out of torch."""
+    torch = pytest.importorskip("torch")
+    own = numpy_dtype(dtype)
+    count = 2 ** (8 * min(own.itemsize, 2))
+    codes = np.arange(count, dtype=np.uint32) << (16 if own.itemsize == 4 else 0)
+    numbers = codes.astype(f"uint{8 * own.itemsize}").view(own).reshape(1, 1, -1)
+    one = np.ones((1, 1, 1), own)
+    bits = torch.uint8 if own.itemsize == 1 else torch.int16 if own.itemsize == 2 else torch.int32
+    signed = np.dtype(f"{'u' if own.itemsize == 1 else ''}int{8 * own.itemsize}")
+
+    def send(array):
+        return torch.from_numpy(array.view(signed)).view(getattr(torch, dtype))
+
+    got = samebits.conv1d(send(numbers), send(one))
+    assert got.dtype == getattr(torch, dtype)
+    expected = samebits.conv1d(numbers, one)
+    np.testing.assert_array_equal(got.view(bits).numpy(), expected.view(signed))
+    finite = np.isfinite(numbers.astype(np.float32)) & (numbers.astype(np.float32) != 0)
+    np.testing.assert_array_equal(got.view(bits).numpy()[finite], numbers.view(signed)[finite])

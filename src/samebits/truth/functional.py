@@ -211,14 +211,17 @@ def _pad_pairs(padding: Any, kind: Kind, kernel: Shape, dilation: Shape, stride:
 
 
 def _to_numpy(array: Any, name: str) -> np.ndarray:
-    """The array's values as NumPy's; torch's formats that NumPy lacks travel through float32 unchanged."""
+    """The array's values as NumPy's; torch's formats that NumPy lacks travel as bits."""
     refuse_mask(array, name)
     try:
         if hasattr(array, "detach") and hasattr(array, "resolve_neg"):
             tensor = array.detach().cpu().resolve_conj().resolve_neg()
             own_name = str(tensor.dtype).removeprefix("torch.")
             if own_name in DTYPES and own_name not in _NUMPYS_OWN:
-                return tensor.float().numpy().astype(numpy_dtype(own_name))
+                torch, own = sys.modules["torch"], numpy_dtype(own_name)
+                # As bits: NumPy does not know the format, and a conversion would be arithmetic of this thread.
+                codes = torch.uint8 if own.itemsize == 1 else torch.int16
+                return tensor.contiguous().view(codes).numpy().view(own)
             return tensor.numpy()
         converted = np.asarray(array)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -260,8 +263,10 @@ def _convert(values: np.ndarray, example: Any) -> Any:
         return sys.modules[library].convert_to_tensor(values)
     if array_api_compat.is_torch_array(example):
         torch = sys.modules["torch"]
-        wide = values if values.dtype.name in _NUMPYS_OWN else values.astype(np.float32)
-        return torch.from_numpy(wide).to(getattr(torch, values.dtype.name)).to(example.device)
+        known = values
+        if values.dtype.name not in _NUMPYS_OWN:
+            known = values.view(np.uint8 if values.dtype.itemsize == 1 else np.int16)
+        return torch.from_numpy(known).view(getattr(torch, values.dtype.name)).to(example.device)
     try:
         namespace = array_api_compat.array_namespace(example)
     except TypeError:
