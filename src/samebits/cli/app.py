@@ -183,7 +183,11 @@ def profile_command(
 @app.command("doctor")
 def doctor_command(
     compiles: Annotated[
-        bool, typer.Option("--compile", help="compile our own arithmetic now, so that no first answer waits for it")
+        bool,
+        typer.Option(
+            "--compile",
+            help="compile for all formats now (minutes, once), so that first answers wait less",
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
 ) -> int:

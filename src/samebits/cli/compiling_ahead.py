@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from samebits.bounds.any_order import bound_errors, bound_narrowest_errors
 from samebits.contraction.magnitudes import sum_magnitudes
 from samebits.emulators import emulate
+from samebits.explanation import explain
 from samebits.problems import parse_problem_text
+from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
 from samebits.progress import Progress
 from samebits.recipes import parse_recipe
@@ -29,6 +33,10 @@ def compile_ahead(progress: Progress) -> None:
         truth = compute_truth(problem, operands).values
         bound_errors(problem, operands, truth)
         bound_narrowest_errors(problem, truth, sum_magnitudes(problem, operands))
+        # Outputs without a product are rounded by themselves; an explanation asks everything else there is.
+        spread = parse_problem_text(f"conv_transpose1d x=1x1x2 w=1x1x1 stride=3 bias {formats}")
+        compute_truth(spread, make_normal(spread))
+        explain(Case(problem, operands, {"zeros": np.zeros_like(truth)}))
     progress("compiling emulators", len(_FORMATS) / (len(_FORMATS) + 1))
     problem = parse_problem_text("conv2d x=1x2x5x5 w=2x2x3x3 bias")
     for text in _RECIPES:

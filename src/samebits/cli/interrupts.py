@@ -31,9 +31,15 @@ def end_on_interrupt() -> None:
     threading.Thread(target=_wait_and_end, args=(read_end,), name="samebits-interrupts", daemon=True).start()
 
 
+def ignore_interrupts() -> None:
+    """The answer is given: an interrupt while the interpreter ends does not change its status any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _wait_and_end(read_end: int) -> None:
-    while os.read(read_end, 1) != bytes([signal.SIGINT]):
-        continue
+    while (seen := os.read(read_end, 1)) != bytes([signal.SIGINT]):
+        if not seen:
+            return
     try:
         # Not through sys.stderr, whose lock the interrupted thread may hold.
         os.write(2, (_CLEARED_LINE if os.isatty(2) else b"") + _INTERRUPTED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 from collections.abc import Callable
@@ -11,7 +12,9 @@ COMPILING = "compiling for this processor, once, for about half a minute"
 
 
 def _say_on_standard_error(what: str) -> None:
-    print(f"samebits: {what} ...", file=sys.stderr, flush=True)
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            print(f"samebits: {what} ...", file=sys.stderr, flush=True)
 
 
 class _Notices:

@@ -55,7 +55,8 @@ class _KeptCode(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled form for a signature, or None where there is none that is intact."""
         target_context.refresh()
-        with contextlib.suppress(OSError):
+        # Whatever is the matter with a file: its function is compiled anew.
+        with contextlib.suppress(Exception):
             path = self._path(sig, target_context.codegen())
             kept = path.read_bytes()
             digest, code = kept[:_DIGEST_BYTES], kept[_DIGEST_BYTES:]

@@ -159,14 +159,14 @@ def _describe_open(logged: _Logged, ratio: float) -> Comparison:
 
 
 def _describe_equal(logged: _Logged, ratio: float) -> Comparison:
-    """Both sides have the expected sum on average: single elements differ, and nothing says why."""
+    """The ratio of the sides' means is within what single elements vary by, and nothing says why these differ."""
     names = logged.mismatch.names
     sides = [
         describe_logged_side(n, "undecided", [_say_expected(logged), Evidence("statistic", RECORD)]) for n in names
     ]
     summary = (
-        f"{names[0]} and {names[1]} both have the expected sum on average (ratio {_say_ratio(ratio)}): neither loses"
-        " anything throughout. What differs in single elements the log does not show."
+        f"{names[0]} and {names[1]} differ in single elements: the ratio of their means, {_say_ratio(ratio)}, is no"
+        " farther from 1 than these vary, so that nothing says either loses anything throughout."
     )
     return describe_mismatch(logged.mismatch, "undecided", summary, sides, logged.data)
 

@@ -109,15 +109,14 @@ def _explain_nonfinite(odd: _Odd) -> Mechanism | None:
     observation = odd.observation
     if not np.isfinite(odd.truths).all() and not _can_all_overflow(odd):
         return None
-    reached = observation.magnitudes[odd.marked]
-    largest = float(accumulator_format(observation.problem).largest)
-    if _can_all_overflow(odd) or (reached >= thresholds.OVERFLOW_SHARE * largest).all():
+    if _can_all_overflow(odd):
         says = "adds in an order whose partial sums leave the range of the declared formats"
         return _found(
             "rounding", CauseCode.OVERFLOW, says, f"NaN or infinite: {odd.counted}; another order may be finite"
         )
     right_elsewhere = odd.others_fine and odd.any_others
     if _can_be_half_overflow(odd, right_elsewhere):
+        reached = observation.magnitudes[odd.marked]
         others = observation.magnitudes[~odd.marked & np.isfinite(observation.magnitudes)]
         says = "lets intermediate sums overflow float16's range (65,504)"
         evidence = (

@@ -32,8 +32,6 @@ SMALLEST_SHARE = 2.0**-8
 MOST_CHECKED = 8.0
 # Beyond so many products a recipe is replayed on a sample of outputs, and its cause is inferred.
 MOST_REPLAYED_PRODUCTS = 3e9
-# Sums of magnitudes beyond this share of the largest number may overflow on the way.
-OVERFLOW_SHARE = 0.5
 # Fewer outputs that differ from the truth than this can be fitted by chance.
 FEWEST_TELLING = 20.0
 # Bits that a recipe must get right that the truth does not.
@@ -82,8 +80,6 @@ TABLE: tuple[Threshold, ...] = (
     Threshold("MOST_CHECKED", MOST_CHECKED, "cause", "only time: the right hypothesis was always the first or second"),
     Threshold("MOST_REPLAYED_PRODUCTS", MOST_REPLAYED_PRODUCTS, "evidence level, wrong or downgrade", "only time: a second"
               " a recipe; of larger problems a sample is replayed, and what a sample shows is inferred"),
-    Threshold("OVERFLOW_SHARE", OVERFLOW_SHARE, "rounding or overflow", "a sum may double on the way: partial sums are at"
-              " most the sum of magnitudes, rounded up"),
     Threshold("FEWEST_TELLING", FEWEST_TELLING, "rounding or downgrade", "2^-20: the chance that the error of every output"
               " has the sign that a hypothesis predicts"),
     Threshold("FEWEST_BITS", FEWEST_BITS, "rounding or downgrade", "a thousand hypotheses, each right by luck with 2^-30:"

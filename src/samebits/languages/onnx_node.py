@@ -60,6 +60,9 @@ class _Attributes:
     def auto_pad(self) -> str:
         """NOTSET, VALID, SAME_UPPER or SAME_LOWER."""
         found = self.values.get("auto_pad", "NOTSET")
+        if isinstance(found, bytes):
+            # As onnx.helper.get_attribute_value returns it.
+            found = found.decode("ascii", "replace")
         if found not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
             raise ProblemShapeError(f"ONNX auto_pad {found!r} is none that ONNX has")
         return found

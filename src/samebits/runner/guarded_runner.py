@@ -40,7 +40,7 @@ class GuardedRunner:
             identity: Any = self._call(self._runner.identify)
             if not isinstance(identity, Identity):
                 raise EngineRaised(f"identify() returned a {type(identity).__name__} where an Identity was asked for")
-            self._identity = identity
+            self._identity = replace(identity, notes=tuple(str(note) for note in identity.notes or ()))
         return replace(self._identity, notes=(*self._identity.notes, *self._remarks))
 
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
