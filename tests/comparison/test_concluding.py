@@ -52,19 +52,37 @@ def test_wrong_integers_are_counted_located_and_the_first_is_shown():
 @pytest.mark.parametrize(
     ("bound", "magnitudes", "beyond"),
     [
-        (0.5, 0.0, False),
-        (0.49, 0.0, True),
+        (1.0, 0.0, False),
+        (0.99, 0.0, True),
         # 2^8 unit roundoffs of float32 of the largest magnitude.
-        (0.0, 2.0**15, False),
-        (0.0, 2.0**15 * 0.99, True),
-        (0.5, 1.0, False),
+        (0.0, 2.0**16, False),
+        (0.0, 2.0**16 * 0.99, True),
+        (1.0, 1.0, False),
     ],
 )
 def test_integers_that_rounding_could_have_missed_are_no_other_function(bound, magnitudes, beyond):
     result = TRUTH.copy()
-    result[0, 1, 2] += np.float32(0.5)
+    result[0, 1, 2] += np.float32(1)
     found, is_beyond = comparing._judge_exact(exact(bound, magnitudes), result)
     assert (found.differing, is_beyond) == (1, beyond)
+
+
+@pytest.mark.parametrize(
+    ("off", "magnitudes", "beyond"),
+    # 2^-3 of the largest magnitude; whole numbers are no noise of a transform in halves, nor are mostly whole ones.
+    [
+        ([0.5], 4.0, False),
+        ([0.5], 3.9, True),
+        ([1.0], 100.0, True),
+        ([0.5, 1.0], 8.0, True),
+        ([0.5, 0.5, 1], 8.0, False),
+    ],
+)
+def test_fractions_where_integers_belong_are_a_transforms(off, magnitudes, beyond):
+    result = TRUTH.copy()
+    result[0, 1, : len(off)] += np.array(off, np.float32)
+    found, is_beyond = comparing._judge_exact(exact(0.0, magnitudes), result)
+    assert (found.differing, is_beyond) == (len(off), beyond)
 
 
 def test_zeros_of_another_sign_are_right_on_integers():
