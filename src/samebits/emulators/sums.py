@@ -227,7 +227,7 @@ def _can_underflow(machine: Machine, flushes: bool, weights: np.ndarray, source:
     """Whether any product may be rounded, or flushed, to zero."""
     if flushes:
         return True
-    smallest = [np.abs(a[a != 0]).min(initial=np.inf).astype(np.float64) for a in (weights, source)]
+    smallest = [np.abs(a).min(initial=np.inf, where=a != 0).astype(np.float64) for a in (weights, source)]
     quanta = [t.drop + t.least_exponent - 1075 for t in machine.targets.values()]
     quantum = max(quanta, default=-149 if machine.dtype == np.float32 else -1074)
     return float(np.log2(smallest[0]) + np.log2(smallest[1])) < quantum + 1

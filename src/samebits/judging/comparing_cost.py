@@ -7,6 +7,7 @@ import math
 from samebits.contraction.memory import count_available_bytes
 from samebits.contraction.running import count_cores
 from samebits.errors import ResourceLimitError
+from samebits.formats.format import numpy_dtype
 from samebits.problems import Problem, format_problem
 from samebits.problems.terms import find_terms
 from samebits.progress import Announcement, Progress
@@ -22,6 +23,9 @@ _LEAST_SHARE = 1 / 32
 # What an emulator takes besides: for a term in an order, for an entry of its tables, for a position.
 _ORDER_S, _REACH_S, _POSITION_S = 1e-5, 1e-7, 1e-6
 _WORTH_SAYING_S = 10.0
+# Sets of operands that a comparison has at one time, most of them while an emulator is probed (11 were measured).
+_COPIES = 12
+_LEAST_WIDTH_BYTES = 4
 
 
 def announce_cost(problem: Problem, references: int, emulations: int, progress: Progress) -> None:
@@ -58,8 +62,9 @@ def _say_time(seconds: float) -> str:
 
 
 def count_needed_bytes(problem: Problem, sides: int) -> int:
-    """What operands, truth, bound and the results of so many sides take in memory."""
-    operands = sum(math.prod(s) for s in problem.operand_shapes.values()) * 8 * 3
+    """What operands, probes, truth, bound and the results of so many sides take in memory at most."""
+    size = max(numpy_dtype(problem.dtype).itemsize, _LEAST_WIDTH_BYTES)
+    operands = sum(math.prod(s) for s in problem.operand_shapes.values()) * size * _COPIES
     return operands + math.prod(problem.out_shape) * 8 * (4 + sides)
 
 

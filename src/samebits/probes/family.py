@@ -20,6 +20,7 @@ from samebits.probes.session import ProbeSession
 Family = Literal["direct", "winograd", "fft", "unknown"]
 _SEED = 7
 _SIGNIFICANT = 4
+_DRAWN_AT_ONCE = 2**20
 # All of them float16 numbers (subnormal below -14), and too far apart for float32 to hold a sum of two.
 _EXPONENTS = (-20, 15)
 # A tile reaches a few outputs beyond the kernel, a Fourier transform the whole plane.
@@ -47,16 +48,7 @@ def find_family(session: ProbeSession) -> ImpulseResponse:
     terms = session.terms
     random = np.random.default_rng(_SEED)
     operands = session.make_operands(0.0)
-    rows = np.empty((terms.groups * terms.rows, terms.count))
-    formats = [find_format(n) for n in (session.problem.dtype, session.problem.out)]
-    steps = 2 ** (min(_SIGNIFICANT, *(f.precision for f in formats)) - 1)
-    # Eight bits hold neither so many bits nor so many exponents; of what they hold without subnormals float32 has
-    # exact transforms, so that those may pass for direct.
-    narrow = [f for f in formats if f.width_bits <= 8]
-    least = max([_EXPONENTS[0], *(f.smallest_normal_exponent for f in narrow)])
-    most = min([_EXPONENTS[1], *(f.exponent_bias for f in narrow)])
-    significands = 1 + random.integers(0, steps, rows.shape) / steps
-    rows[...] = significands * np.exp2(random.integers(least, most, rows.shape))
+    rows = _draw_rows(random, session)
     view = session.view_rows(operands)
     view[...] = rows.reshape(view.shape)
     source = terms.view_source(operands[terms.source_operand])
@@ -91,6 +83,23 @@ def find_family(session: ProbeSession) -> ImpulseResponse:
     else:
         family = "fft" if leaked > _FAR else "winograd"
     return ImpulseResponse(family, wrong, leaked, finite, operands, result)
+
+
+def _draw_rows(random: np.random.Generator, session: ProbeSession) -> np.ndarray:
+    """The rows, [groups * rows, terms]."""
+    formats = [find_format(n) for n in (session.problem.dtype, session.problem.out)]
+    steps = 2 ** (min(_SIGNIFICANT, *(f.precision for f in formats)) - 1)
+    # Eight bits hold neither so many bits nor so many exponents; of what they hold without subnormals float32 has
+    # exact transforms, so that those may pass for direct.
+    narrow = [f for f in formats if f.width_bits <= 8]
+    least = max([_EXPONENTS[0], *(f.smallest_normal_exponent for f in narrow)])
+    most = min([_EXPONENTS[1], *(f.exponent_bias for f in narrow)])
+    rows = np.empty(session.terms.groups * session.terms.rows * session.terms.count, session.dtype)
+    for start in range(0, rows.size, _DRAWN_AT_ONCE):
+        block = rows[start : start + _DRAWN_AT_ONCE]
+        significands = 1 + random.integers(0, steps, block.size) / steps
+        block[...] = significands * np.exp2(random.integers(least, most, block.size))
+    return rows.reshape(-1, session.terms.count)
 
 
 def _apply_epilogue(session: ProbeSession, values: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from samebits.formats.scalar import NEAREST_AWAY, NEAREST_EVEN, TOWARD_ZERO
 from samebits.probes.session import ProbeSession
 
 _SEED = 23
+_DRAWN_AT_ONCE = 2**20
 _MODES = (NEAREST_EVEN, TOWARD_ZERO, NEAREST_AWAY)
 _NARROWER = (FLOAT32, FLOAT16, TF32, BFLOAT16)
 
@@ -67,6 +68,14 @@ def find_operand_roundings(session: ProbeSession, term: int, positions: np.ndarr
 
 def _draw(random: np.random.Generator, count: int, session: ProbeSession) -> npt.NDArray[np.generic]:
     """Values of both signs around 1 (positive and below any clip's bound if there is one), all bits in use."""
+    values = np.empty(count, session.dtype)
+    for start in range(0, count, _DRAWN_AT_ONCE):
+        block = values[start : start + _DRAWN_AT_ONCE]
+        block[...] = _draw_block(random, block.size, session)
+    return values
+
+
+def _draw_block(random: np.random.Generator, count: int, session: ProbeSession) -> npt.NDArray[np.float64]:
     then = session.problem.then
     scale: float | np.ndarray = 1.0 if then is None or then.high >= 4 else max(then.high, 2.0**-10) / 4
     if find_format(session.problem.dtype).exponent_bits >= 8:
@@ -81,7 +90,7 @@ def _draw(random: np.random.Generator, count: int, session: ProbeSession) -> npt
         half = 2.0**-precision
         tie = 1.0 + half * (4.0 * np.floor((values - 1.0) / (12.0 * half)) + 1.0)
         values = np.where(kind == number, tie, values)
-    return (values * signs * scale).astype(session.dtype)
+    return values * signs * scale
 
 
 def _classify(given: np.ndarray, answers: np.ndarray, session: ProbeSession) -> OperandRounding:

@@ -129,9 +129,9 @@ def _thin_out(problem: Problem, operands: dict[str, np.ndarray], budget: int, rn
     else:
         rows = values
     flat = rows.reshape(rows.shape[0], -1)
-    order = rng.random(flat.shape).argsort(axis=1)
     keep = np.zeros(flat.shape, bool)
-    np.put_along_axis(keep, order[:, :budget], True, axis=1)
+    for kept in keep:
+        kept[rng.random(kept.size).argsort()[:budget]] = True
     thinned = np.where(keep, flat, 0).reshape(rows.shape)
     if name != "w":
         operands[name] = np.ascontiguousarray(np.moveaxis(thinned, 0, 1))
