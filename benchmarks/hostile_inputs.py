@@ -83,7 +83,7 @@ def warm_up(folder: Path) -> None:
     import samebits.reports.explanation_report
     import samebits.reports.inventory_report
     import samebits.reports.profile_picture
-    import samebits.reports.profile_report  # noqa: F401
+    import samebits.reports.profile_report  # noqa: F401  (for the children, which fork)
 
     for number, command in enumerate((("compare", SMALL, "--on", "truth", "--on", "emulate:direct"), ("doctor",))):
         child = start_attack(Attack("warm", command), folder / f"warm{number}", as_program=False)
@@ -123,7 +123,7 @@ def count(tally: Tally, done: Running, outcome: Outcome) -> None:
     faults = judge_outcome(done.attack, outcome)
     tally.kinds[done.attack.kind] += 1
     tally.statuses[done.attack.kind, outcome.status] += 1
-    tally.times_s[done.attack.kind] += outcome.time_s  # type: ignore[assignment]
+    tally.times_s[done.attack.kind] += outcome.time_s  # type: ignore[assignment]  (a Counter of seconds)
     tally.longest_s = max(tally.longest_s, (outcome.time_s, done.number))
     tally.largest_bytes = max(tally.largest_bytes, (outcome.peak_bytes, done.number))
     for fault in faults:

@@ -129,7 +129,7 @@ def _be_child(attack: Attack, folder: Path, as_program: bool) -> int:
         code = ("-c", attack.code) if attack.code else ("-m", "samebits", *attack.arguments)
         os.execv(sys.executable, [sys.executable, *code])
     # Buffers of the parent's streams hold nothing, but were made for other files.
-    sys.stdout, sys.stderr = (open(n, "w", closefd=False) for n in (1, 2))  # noqa: SIM115
+    sys.stdout, sys.stderr = (open(n, "w", closefd=False) for n in (1, 2))  # noqa: SIM115  (the process's own)
     _limit_free_memory()
     if not attack.code:
         return main(attack.arguments)
@@ -145,7 +145,7 @@ def _limit_free_memory() -> None:
     """Samebits finds as much memory free as an input may take, so that it has to refuse what would take more."""
     for module in [m for n, m in sys.modules.items() if n.startswith("samebits.")]:
         if hasattr(module, "count_available_bytes"):
-            setattr(module, "count_available_bytes", lambda: float(LARGEST_BYTES))  # noqa: B010
+            setattr(module, "count_available_bytes", lambda: float(LARGEST_BYTES))  # noqa: B010  (a name of the module)
 
 
 def list_files(folder: Path) -> list[str]:

@@ -1,4 +1,8 @@
-"""The processor's modes while we compute: round to nearest, keep subnormals, whatever the program around us has set."""
+"""The modes in which we compute, whatever the program around us has set: the processor's, and what NumPy warns of.
+
+Rounding is to nearest and subnormals are kept. NumPy warns of nothing: on infinities, NaN and overflow everything here
+computes on purpose, and looks at what comes of it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,9 @@ import ctypes
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
 
 # Larger than any C library's fenv_t (x86-64: 32 bytes; AArch64: 16).
 _ENVIRONMENT_BYTES = 256
@@ -25,9 +32,10 @@ def _find_library() -> tuple[ctypes.CDLL, ctypes.c_void_p] | None:
 
 
 class _Callers(threading.local):
-    """The environment this thread had before the outermost of our calls."""
+    """What this thread had set before the outermost of our calls."""
 
     environment: ctypes.Array[ctypes.c_char] | None = None
+    warnings: dict[str, Any] | None = None
 
 
 _found = _find_library()
@@ -43,33 +51,40 @@ def reset_float_environment() -> None:
 
 @contextlib.contextmanager
 def default_float_environment() -> Iterator[None]:
-    """Computes with the modes a program starts with; afterwards this thread has the ones it had before."""
-    if not _found or _callers.environment is not None:
+    """Computes with the modes a program starts with, without warnings; afterwards this thread has its own again."""
+    if _callers.warnings is not None:
         yield
         return
-    library, default = _found
-    _callers.environment = ctypes.create_string_buffer(_ENVIRONMENT_BYTES)
-    library.fegetenv(_callers.environment)
-    library.fesetenv(default)
+    _callers.warnings = dict(np.geterr())
+    if _found:
+        library, default = _found
+        _callers.environment = ctypes.create_string_buffer(_ENVIRONMENT_BYTES)
+        library.fegetenv(_callers.environment)
+        library.fesetenv(default)
     try:
-        yield
+        with np.errstate(all="ignore"):
+            yield
     finally:
-        library.fesetenv(_callers.environment)
-        _callers.environment = None
+        if _found:
+            _found[0].fesetenv(_callers.environment)
+        _callers.environment = _callers.warnings = None
 
 
 @contextlib.contextmanager
 def callers_float_environment() -> Iterator[None]:
-    """Runs a caller's code, called from within ours, with the modes that the caller had set."""
-    ours = _callers.environment
-    if not _found or ours is None:
+    """Runs a caller's code, called from within ours, with the modes and warnings that the caller had set."""
+    environment, warnings = _callers.environment, _callers.warnings
+    if warnings is None:
         yield
         return
-    library, default = _found
-    library.fesetenv(ours)
-    _callers.environment = None
+    _callers.environment = _callers.warnings = None
+    if _found:
+        _found[0].fesetenv(environment)
     try:
-        yield
+        with np.errstate(**warnings):
+            yield
     finally:
-        _callers.environment = ours
-        library.fesetenv(default)
+        _callers.environment, _callers.warnings = environment, warnings
+        if _found:
+            library, default = _found
+            library.fesetenv(default)

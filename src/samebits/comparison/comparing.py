@@ -52,8 +52,6 @@ LONGEST_TIME_LIMIT_S = 1e6
 
 
 @default_float_environment()
-# On infinities, NaN and overflow everything here computes on purpose, and looks at what comes of it.
-@np.errstate(all="ignore")
 def compare(
     subject: str | Path | Problem | Case,
     on: Sequence[str | Runner] = (),

@@ -2,8 +2,8 @@
 
 Numba's own cache notices a change of one source file only, though a function is compiled together with all it calls,
 and it loads whatever lies in its files. Here each compiled function is one file: the digest of what follows, then the
-code. Its name holds digests of all our sources and of the processor, so that other code is never found; a file that is
-damaged in any way does not have its digest, and its function is compiled anew.
+code. Its name holds digests of all compiled sources and of the processor, so that other code is never found; a file
+that is damaged in any way does not have its digest, and its function is compiled anew.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class OpenvinoEngine(Engine):
 
     def load(self, settings: Mapping[str, str]) -> None:
         # Its telemetry keeps files in the home folder; openvino goes on without where it cannot be imported.
-        sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+        sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  (None: cannot be imported)
         import openvino
 
         self.openvino: Any = openvino

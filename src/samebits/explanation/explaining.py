@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from samebits.errors import ArgumentError, LogError
 from samebits.explanation.logged_mismatch import explain_log
@@ -21,8 +20,6 @@ _ZIP = b"PK\x03\x04"
 
 
 @default_float_environment()
-# On infinities, NaN and overflow everything here computes on purpose, and looks at what comes of it.
-@np.errstate(all="ignore")
 def explain(subject: str | Path | Case, *, progress: Progress = ignore_progress) -> Comparison:
     """Says which recorded result is right, what made the other, and how that is known; no engine is needed.
 

@@ -21,14 +21,12 @@ from samebits.logs import PROBLEM_LINE, Mismatch
 from samebits.progress import Progress
 from samebits.wording.log_sentences import say_left_out, say_repeats
 
+_MOST_MISMATCHES = 32
 _EXPLAINERS = {
     "xla": explain_values,
     "assert_close": explain_statistics,
     "polygraphy": explain_statistics,
 }
-
-
-_MOST_MISMATCHES = 32
 
 
 def explain_log(mismatches: list[Mismatch], progress: Progress) -> list[Comparison]:

@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from samebits.engines.known_engines import ENGINES
 from samebits.errors import EngineFailure, ProbeStopped, ResourceLimitError
 from samebits.findings import Profile, Replay
@@ -39,8 +37,6 @@ _LONGEST_NAME = 60
 
 
 @default_float_environment()
-# On infinities, NaN and overflow everything here computes on purpose, and looks at what comes of it.
-@np.errstate(all="ignore")
 def profile(
     engine: str | Runner,
     subject: str | Path | Problem | Case = USUAL_PROBLEM,

@@ -33,8 +33,6 @@ class Truth:
 
 
 @default_float_environment()
-# On infinities, NaN and overflow everything here computes on purpose, and looks at what comes of it.
-@np.errstate(all="ignore")
 def compute_truth(
     problem: Problem,
     operands: Mapping[str, np.ndarray],

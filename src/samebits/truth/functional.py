@@ -12,6 +12,7 @@ import array_api_compat
 import numpy as np
 
 from samebits.errors import OperandError, ProblemShapeError
+from samebits.float_environment import default_float_environment
 from samebits.formats.format import numpy_dtype
 from samebits.problems.operands import check_operands, refuse_mask
 from samebits.problems.problem import DTYPES, LARGEST_SIZE, Kind, Problem, Shape
@@ -123,8 +124,7 @@ def conv_transpose3d(
     return _convolve("conv_transpose3d", x, w, bias, stride, padding, dilation, groups, dtype, output_padding)
 
 
-# On infinities, NaN and overflow everything here computes on purpose, and looks at what comes of it.
-@np.errstate(all="ignore")
+@default_float_environment()
 def _convolve(
     kind: Kind,
     x: Any,
