@@ -45,10 +45,11 @@ def test_more_work_is_said_to_take_longer():
     assert seconds("conv2d x=5120x512x28x28 w=512x512x3x3 padding=1") > 5 * seconds(wide)
 
 
-def test_memory_counts_every_array_once():
-    problem = parse_problem_text("conv1d x=1x1x10 w=1x1x3")
-    # x, w: 13 numbers, three copies; truth, bound, magnitudes, one more and two sides of 8 outputs, as float64.
-    assert count_needed_bytes(problem, 2) == 13 * 24 + 8 * 8 * 6
+@pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("float64", 8), ("float16", 4)])
+def test_memory_counts_every_array_and_its_copies(dtype, width):
+    problem = parse_problem_text(f"conv1d x=1x1x10 w=1x1x3 dtype={dtype}")
+    # x, w: 13 numbers, twelve copies; truth, bound, magnitudes, one more and two sides of 8 outputs, as float64.
+    assert count_needed_bytes(problem, 2) == 13 * width * 12 + 8 * 8 * 6
 
 
 def test_the_command_says_it_at_once(capsys, monkeypatch):
