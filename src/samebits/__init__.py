@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         conv_transpose1d,
         conv_transpose2d,
         conv_transpose3d,
+        linear,
+        matmul,
     )
 
 __version__ = VERSION
@@ -38,11 +40,15 @@ __all__ = [
     "conv_transpose2d",
     "conv_transpose3d",
     "explain",
+    "linear",
+    "matmul",
     "parse_problem_text",
     "profile",
 ]
 
-_FUNCTIONAL = {name: "samebits.truth.functional" for name in __all__ if name.startswith("conv")}
+_FUNCTIONAL = {
+    name: "samebits.truth.functional" for name in __all__ if name.startswith("conv") or name in ("linear", "matmul")
+}
 _HOMES = _FUNCTIONAL | {
     "Problem": "samebits.problems",
     "parse_problem_text": "samebits.problems",

@@ -143,6 +143,7 @@ def test_an_attribution_is_said_with_its_recipe_and_its_evidence():
 
 
 def test_up_to_sixteen_values_are_shown_one_by_one():
-    assert list_few_values(None) is None
-    assert list_few_values(np.arange(16, dtype=np.float16).reshape(4, 4)) == list(range(16))
-    assert list_few_values(np.arange(17)) is None
+    problem = parse_problem_text("conv1d x=1x1x1 w=1x1x1")
+    assert list_few_values(problem, None) is None
+    assert list_few_values(problem, np.arange(16, dtype=np.float16).reshape(4, 4)) == list(range(16))
+    assert list_few_values(problem, np.arange(17)) is None

@@ -57,7 +57,7 @@ def bound_errors(
             return summed + of_truth
         converted = unit * (value + summed) + float(result.smallest_subnormal)
         if problem.bias:
-            bias = np.abs(operands["bias"].astype(np.float64)).reshape((1, -1) + (1,) * problem.rank)
+            bias = np.abs(operands["bias"].astype(np.float64)).reshape(problem.bias_shape)
             converted = 2 * converted + unit * bias
         return summed + of_truth + converted
 

@@ -33,12 +33,14 @@ from samebits.judging.verdict_rules import judge_all
 from samebits.languages.subject import read_subject
 from samebits.problems import Problem
 from samebits.problems.case_file import Case
+from samebits.problems.lowering import lower_problem, state_index
 from samebits.problems.operands import make_exact, make_normal, make_uniform
 from samebits.progress import Progress, ignore_progress, rename_progress
 from samebits.registry import TRUTH, open_runner
 from samebits.registry.runner_text import EMULATE
 from samebits.runner import Runner
 from samebits.runner.guarded_runner import guard_runner
+from samebits.runner.lowered_runner import lower_runner
 from samebits.wording.comparison_sentences import summarize_comparison
 from samebits.wording.place_words import describe_places
 
@@ -74,18 +76,22 @@ def compare(
     """
     _check_arguments(on, data, seed, time_limit_s)
     case = read_subject(subject)
-    problem = case.problem if isinstance(case, Case) else case
+    lowering = lower_problem(case.problem if isinstance(case, Case) else case)
+    problem = lowering.stated
     check_memory(problem, len(on) + 2)
     emulated = sum(1 for runner in on if isinstance(runner, str) and runner.startswith(EMULATE))
     announce_cost(problem, 2, 2 * emulated, progress)
     with contextlib.ExitStack() as opened:
-        runners = [_open(runner, opened, time_limit_s) for runner in on]
+        operands = case.operands if isinstance(case, Case) else MAKERS[data](problem, seed)
+        recorded = case.results if isinstance(case, Case) else {}
+        # Of a product the convolution with the same sums is judged; only engines know that they are asked for less.
+        problem, operands = lowering.convolution, lowering.lower_operands(operands)
+        recorded = {name: lowering.lower_result(result) for name, result in recorded.items()}
+        runners = [lower_runner(_open(runner, opened, time_limit_s), lowering) for runner in on]
         exact_operands = make_exact(problem, seed)
         on_integers = rename_progress(progress, "computing exact integers")
         exact = make_reference(problem, exact_operands, on_integers, rounds=False)
-        operands = case.operands if isinstance(case, Case) else MAKERS[data](problem, seed)
         reference = make_reference(problem, operands, progress)
-        recorded = case.results if isinstance(case, Case) else {}
         ran = [Ran(Recorded(name, result)) for name, result in recorded.items()]
         for i, runner in enumerate(runners):
             progress(f"running {runner.text}", i / len(runners))
@@ -168,7 +174,7 @@ def _judge_exact(exact: Reference, result: np.ndarray) -> tuple[ExactData, bool]
         differing=int(differing.sum()),
         elements=result.size,
         where=describe_places(exact.problem, differing),
-        first_index=list(first) if first else None,
+        first_index=list(state_index(exact.problem, first)) if first is not None else None,
         first_value=float(result[first]) if first else None,
         first_truth=float(truth[first]) if first else None,
     )

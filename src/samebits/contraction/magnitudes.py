@@ -14,6 +14,7 @@ from samebits.contraction.running import as_codes, run_tiles
 from samebits.contraction.tiles import locate_tile, sum_tile
 from samebits.float_environment import default_float_environment
 from samebits.problems import Problem
+from samebits.problems.lowering import lower_problem
 from samebits.progress import Progress, ignore_progress
 
 
@@ -30,6 +31,8 @@ def sum_magnitudes(
     At most 1 + 2^-30 times the exact sums, plus 2^-1000; infinite where that is beyond float64. Non-finite operands
     count as 0: a sum that really has such a term is not finite itself, and over padding an infinite weight has no term.
     """
+    lowering = lower_problem(problem)
+    problem, operands = lowering.convolution, lowering.lower_operands(operands)
     plan = plan_contractions(problem)
     rows, rows_table = as_codes(_finite_magnitudes(operands[plan.rows_operand]))
     source, source_table = as_codes(_finite_magnitudes(operands[plan.source_operand]))
@@ -40,10 +43,10 @@ def sum_magnitudes(
         _write_sums(first, last, c, blocks, rows, rows_table, source, source_table, start, out.reshape(-1), buffers)
 
     if plan.count_gaps():
-        channels = (1, -1) + (1,) * problem.rank
-        out[:] = _finite_magnitudes(operands["bias"]).astype(np.float64).reshape(channels) if problem.bias else 0.0
+        shape = problem.bias_shape
+        out[:] = _finite_magnitudes(operands["bias"]).astype(np.float64).reshape(shape) if problem.bias else 0.0
     run_tiles(plan, work, "bounding errors", threads=threads, progress=progress)
-    return out
+    return lowering.restore_result(out)
 
 
 def _finite_magnitudes(array: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from samebits.emulators.winograd import compute_winograd
 from samebits.errors import EngineUnsupported, RecipeError
 from samebits.float_environment import default_float_environment
 from samebits.problems import Problem
+from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import check_operands
 from samebits.recipes.recipe import Recipe, Winograd
 from samebits.recipes.recipe_text import format_recipe
@@ -35,7 +36,15 @@ def emulate(
     With `wanted`, a mask over the result, only those outputs need be right. Raises RecipeError where the recipe cannot
     be executed on this problem, OperandError where operands do not fit it.
     """
-    operands = check_operands(problem, operands)
+    lowering = lower_problem(problem)
+    operands = lowering.lower_operands(check_operands(problem, operands))
+    wanted = wanted if wanted is None else lowering.lower_result(wanted)
+    return lowering.restore_result(_emulate(lowering.convolution, recipe, operands, wanted))
+
+
+def _emulate(
+    problem: Problem, recipe: Recipe, operands: dict[str, np.ndarray], wanted: npt.NDArray[np.bool_] | None
+) -> np.ndarray:
     with np.errstate(all="ignore"):
         read = round_operands(problem, recipe, operands)
         if recipe.algorithm is None:
@@ -64,7 +73,7 @@ def _add_late_bias(problem: Problem, recipe: Recipe, sums: np.ndarray, read: Map
         return sums
     if recipe.bias != "last":
         raise RecipeError(f"bias={recipe.bias}: only sums of products have a running sum; last or rounded here")
-    return sums + read["bias"].reshape(1, -1, *(1,) * problem.rank).astype(sums.dtype)
+    return sums + read["bias"].reshape(problem.bias_shape).astype(sums.dtype)
 
 
 class Emulator:

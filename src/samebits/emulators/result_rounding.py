@@ -47,7 +47,7 @@ def finish_sums(
     values = round_array(sums, out)
     late = _mark_late_bias(problem, recipe)
     if late is not None:
-        bias = operands["bias"].astype(np.float64).reshape(1, -1, *(1,) * problem.rank)
+        bias = operands["bias"].astype(np.float64).reshape(problem.bias_shape)
         values = np.where(late, round_array(values.astype(np.float64) + bias, out), values)
     if problem.then:
         values = _apply_epilogue(problem, recipe, values)

@@ -16,7 +16,10 @@ _MOST_PROGRAMS = 32
 
 
 class JaxEngine(Engine):
-    """lax.conv_general_dilated under jit; gradients through vjp, transposed ones with a dilated input."""
+    """lax.conv_general_dilated and dot_general under jit; gradients through vjp, transposed ones with a dilated input.
+
+    Products of vectors and broadcast batches go through numpy.matmul, which makes dot_general of them.
+    """
 
     name = "jax"
     settings: ClassVar[dict[str, Setting]] = {
@@ -88,6 +91,23 @@ class JaxEngine(Engine):
 
     def _forward(self, problem: Problem, x: Any, w: Any, bias: Any) -> Any:
         jax = self.jax
+        y = self._multiply(problem, x, w) if problem.product else self._convolve(problem, x, w)
+        if bias is not None:
+            y = y + bias.astype(y.dtype).reshape(problem.bias_shape)
+        if problem.then:
+            low, high = problem.then.low, problem.then.high
+            y = jax.nn.relu(y) if problem.then.name == "relu" else jax.numpy.clip(y, low, high)
+        return y
+
+    def _multiply(self, problem: Problem, x: Any, w: Any) -> Any:
+        out = numpy_dtype(problem.out)
+        if problem.kind == "matmul":
+            return self.jax.numpy.matmul(x, w, preferred_element_type=out)
+        summed = (((x.ndim - 1,), (1,)), ((), ()))
+        return self.jax.lax.dot_general(x, w, summed, preferred_element_type=out)
+
+    def _convolve(self, problem: Problem, x: Any, w: Any) -> Any:
+        jax = self.jax
         pads = [(a.pad_begin, a.pad_end) for a in problem.axes]
         strides, inner = problem.stride, (1,) * problem.rank
         if problem.is_transposed:
@@ -95,17 +115,11 @@ class JaxEngine(Engine):
             pads = [self._transposed_pads(a) for a in problem.axes]
             strides, inner = inner, strides
         spatial = "DHW"[-problem.rank :]
-        y = jax.lax.conv_general_dilated(
+        return jax.lax.conv_general_dilated(
             x, w, strides, pads, lhs_dilation=inner, rhs_dilation=problem.dilation, feature_group_count=problem.groups,
             dimension_numbers=(f"NC{spatial}", f"OI{spatial}", f"NC{spatial}"),
             preferred_element_type=numpy_dtype(problem.out),
         )  # fmt: skip
-        if bias is not None:
-            y = y + bias.astype(y.dtype).reshape((1, -1) + (1,) * problem.rank)
-        if problem.then:
-            low, high = problem.then.low, problem.then.high
-            y = jax.nn.relu(y) if problem.then.name == "relu" else jax.numpy.clip(y, low, high)
-        return y
 
     def _turn_weights(self, problem: Problem, w: Any) -> Any:
         """(C_in, C_out/g, taps) as the flipped (C_out, C_in/g, taps) of the equivalent convolution."""

@@ -46,6 +46,7 @@ ENGINES: dict[str, EngineSpec] = {
         _spec("tensorflow", "TensorflowEngine", "tensorflow-cpu", "tensorflow", "tensorflow-intel"),
         _spec("jax", "JaxEngine", "jax"),
         _spec("openvino", "OpenvinoEngine", "openvino"),
+        _spec("numpy", "NumpyEngine", "numpy"),
     )
 }
 

@@ -1,4 +1,4 @@
-"""ONNX Runtime on the CPU: each problem as a model of one convolution and its epilogue."""
+"""ONNX Runtime on the CPU: each problem as a model of one convolution or product and its epilogue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _OPSET = 17
 
 
 class OnnxruntimeEngine(Engine):
-    """An inference session of Conv or ConvTranspose on the CPU execution provider."""
+    """An inference session of Conv, ConvTranspose, Gemm or MatMul on the CPU execution provider.
+
+    `linear` is what torch's exporter makes of it: Gemm where x has two axes, else MatMul with transposed weights, Add.
+    """
 
     name = "onnxruntime"
     settings: ClassVar[dict[str, Setting]] = {
@@ -36,6 +39,7 @@ class OnnxruntimeEngine(Engine):
             "conv1d",
             ("conv1d", "conv2d"),
         ),
+        "linear_as": Setting("the operator that computes linear", "", ("gemm", "matmul")),
     }
     variables: ClassVar[dict[str, str]] = {
         "OMP_NUM_THREADS": "threads, in builds with OpenMP",
@@ -63,6 +67,7 @@ class OnnxruntimeEngine(Engine):
             "weights": self.given.get("weights", "constant"),
             "flush_denormal": self.given.get("flush_denormal", "off"),
             "conv1d_as": self.given.get("conv1d_as", "conv1d"),
+            "linear_as": self.given.get("linear_as", "gemm where x has two axes, else matmul"),
             "provider": "CPUExecutionProvider",
         }
         return InForce(self.runtime.__version__, "CPU", in_force)
@@ -71,7 +76,10 @@ class OnnxruntimeEngine(Engine):
         if problem.direction != "forward":
             return "onnxruntime's inference package has no gradients"
         if problem.out != problem.dtype:
-            return "ONNX's Conv returns its operands' dtype"
+            return "ONNX's Conv, Gemm and MatMul return their operands' dtype"
+        if problem.product:
+            known = problem.dtype in ("float32", "float64", "float16")
+            return None if known else f"onnxruntime's CPU MatMul takes no {problem.dtype}"
         if problem.dtype not in ("float32", "float16"):
             return f"onnxruntime's CPU Conv takes no {problem.dtype}"
         return None
@@ -111,7 +119,7 @@ class OnnxruntimeEngine(Engine):
             if name not in constants
         ]
         tensors = [numpy_helper.from_array(array, name) for name, array in constants.items()]
-        nodes = [self._convolution(problem)]
+        nodes = [self._convolution(problem)] if problem.product is None else self._product(problem, tensors)
         if problem.then:
             nodes.append(self._epilogue(problem, tensors))
         graph = helper.make_graph(
@@ -134,6 +142,42 @@ class OnnxruntimeEngine(Engine):
         operator = "ConvTranspose" if problem.is_transposed else "Conv"
         output = "sum" if problem.then else "y"
         return self.onnx.helper.make_node(operator, list(problem.operand_shapes), [output], **attributes)
+
+    def _product(self, problem: Problem, tensors: list[Any]) -> list[Any]:
+        helper, output = self.onnx.helper, "sum" if problem.then else "y"
+        if problem.kind == "matmul":
+            return [helper.make_node("MatMul", ["x", "w"], [output])]
+        flat = len(problem.x) == 2
+        if (self.given.get("linear_as") or ("gemm" if flat else "matmul")) == "gemm":
+            return self._gemm(problem, tensors, output, flat=flat)
+        nodes: list[Any] = []
+        for i, tensor in enumerate(tensors):
+            if tensor.name == "w":
+                array = np.ascontiguousarray(self.onnx.numpy_helper.to_array(tensor).T)
+                tensors[i] = self.onnx.numpy_helper.from_array(array, "w_turned")
+                break
+        else:
+            nodes.append(helper.make_node("Transpose", ["w"], ["w_turned"], perm=[1, 0]))
+        product = "product" if problem.bias else output
+        nodes.append(helper.make_node("MatMul", ["x", "w_turned"], [product]))
+        if problem.bias:
+            nodes.append(helper.make_node("Add", ["product", "bias"], [output]))
+        return nodes
+
+    def _gemm(self, problem: Problem, tensors: list[Any], output: str, *, flat: bool) -> list[Any]:
+        """Gemm takes two axes; more are put together before it and taken apart after it."""
+        helper = self.onnx.helper
+        names = ["x" if flat else "x_flat", *list(problem.operand_shapes)[1:]]
+        gemm = helper.make_node("Gemm", names, [output if flat else "y_flat"], transB=1)
+        if flat:
+            return [gemm]
+        for name, shape in (("shape_flat", (-1, problem.x[-1])), ("shape", problem.y_shape)):
+            tensors.append(self.onnx.numpy_helper.from_array(np.array(shape, np.int64), name))
+        return [
+            helper.make_node("Reshape", ["x", "shape_flat"], ["x_flat"]),
+            gemm,
+            helper.make_node("Reshape", ["y_flat", "shape"], [output]),
+        ]
 
     def _epilogue(self, problem: Problem, tensors: list[Any]) -> Any:
         assert problem.then is not None

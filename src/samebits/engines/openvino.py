@@ -1,4 +1,4 @@
-"""OpenVINO on the CPU: each problem as a compiled model of one convolution and its epilogue."""
+"""OpenVINO on the CPU: each problem as a compiled model of one convolution or product and its epilogue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TYPES = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf1
 
 
 class OpenvinoEngine(Engine):
-    """Convolution, GroupConvolution and their BackpropData operators on the CPU plugin.
+    """Convolution, GroupConvolution, their BackpropData operators and MatMul on the CPU plugin.
 
     Its default precision is the hardware's: bfloat16 where the processor multiplies that, whatever the model's dtype.
     """
@@ -77,9 +77,9 @@ class OpenvinoEngine(Engine):
         if problem.direction != "forward":
             return "openvino has no gradients"
         if problem.out != problem.dtype:
-            return "openvino's convolutions return their operands' dtype"
+            return "openvino's convolutions and products return their operands' dtype"
         if problem.dtype not in _TYPES:
-            return f"openvino's CPU convolutions take no {problem.dtype}"
+            return f"openvino's CPU plugin computes no {problem.dtype}"
         return None
 
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -115,6 +115,18 @@ class OpenvinoEngine(Engine):
 
     def _graph(self, problem: Problem, nodes: Mapping[str, Any]) -> Any:
         opset = self.openvino.opset13
+        y = self._multiply(problem, nodes) if problem.product else self._convolve(problem, nodes)
+        if problem.then:
+            y = opset.relu(y) if problem.then.name == "relu" else opset.clamp(y, problem.then.low, problem.then.high)
+        return y
+
+    def _multiply(self, problem: Problem, nodes: Mapping[str, Any]) -> Any:
+        opset = self.openvino.opset13
+        y = opset.matmul(nodes["x"], nodes["w"], False, problem.kind == "linear")
+        return opset.add(y, nodes["bias"]) if "bias" in nodes else y
+
+    def _convolve(self, problem: Problem, nodes: Mapping[str, Any]) -> Any:
+        opset = self.openvino.opset13
         begin, end = [a.pad_begin for a in problem.axes], [a.pad_end for a in problem.axes]
         stride, dilation = list(problem.stride), list(problem.dilation)
         x, w = nodes["x"], nodes["w"]
@@ -138,6 +150,4 @@ class OpenvinoEngine(Engine):
         if "bias" in nodes:
             shape = np.array([1, -1] + [1] * problem.rank, np.int64)
             y = opset.add(y, opset.reshape(nodes["bias"], shape, False))
-        if problem.then:
-            y = opset.relu(y) if problem.then.name == "relu" else opset.clamp(y, problem.then.low, problem.then.high)
         return y

@@ -16,12 +16,14 @@ class TensorflowEngine(Engine):
     """tf.nn.conv2d and conv3d and their transposes; one-dimensional problems as tf.nn.conv1d makes them, in 2-D.
 
     Uneven padding is an argument in 2-D and tf.pad before a VALID convolution in 3-D; gradients come from the tape.
+    `linear` is what Keras's Dense does, with a kernel of K x N: tf.matmul, tf.tensordot where x has more axes.
     """
 
     name = "tensorflow"
     settings: ClassVar[dict[str, Setting]] = {
         "threads": THREADS,
         "deterministic": Setting("tf.config.experimental.enable_op_determinism", "off", ON_OFF),
+        "linear_as": Setting("weights K x N, or N x K with transpose_b", "dense", ("dense", "transpose_b")),
     }
     variables: ClassVar[dict[str, str]] = {
         "TF_ENABLE_ONEDNN_OPTS": "0 takes Eigen's kernels instead of oneDNN's",
@@ -43,6 +45,7 @@ class TensorflowEngine(Engine):
         tensorflow.config.set_visible_devices([], "GPU")
         if "threads" in settings:
             tensorflow.config.threading.set_intra_op_parallelism_threads(int(settings["threads"]))
+        self.linear_as = settings.get("linear_as", "dense")
         self.deterministic = settings.get("deterministic") == "on"
         if self.deterministic:
             tensorflow.keras.utils.set_random_seed(0)
@@ -52,6 +55,7 @@ class TensorflowEngine(Engine):
         in_force = {
             "threads": str(self.tf.config.threading.get_intra_op_parallelism_threads() or "all cores"),
             "deterministic": "on" if self.deterministic else "off",
+            "linear_as": self.linear_as,
             "onednn": self._onednn(),
         }
         return InForce(self.tf.__version__, "CPU", in_force)
@@ -65,14 +69,16 @@ class TensorflowEngine(Engine):
 
     def explain_unsupported(self, problem: Problem) -> str | None:
         if problem.out != problem.dtype:
-            return "tensorflow's convolutions return their operands' dtype"
+            return "tensorflow's convolutions and products return their operands' dtype"
         if problem.dtype.startswith("float8"):
-            return "tensorflow's convolutions take no float8"
+            return "tensorflow's convolutions and products take no float8"
         if problem.rank == 3 and problem.groups > 1:
             return "tensorflow's 3-D convolutions have no groups"
         return None
 
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        if problem.product:
+            return self._multiply(problem, operands)
         tf = self.tf
         given = {name: self._tensor(problem, name, array) for name, array in operands.items()}
         if problem.direction == "forward":
@@ -100,10 +106,41 @@ class TensorflowEngine(Engine):
             y = tf.nn.conv2d(x, w, strides, pads if any(map(any, pads)) else "VALID", dilations=dilations)
         if bias is not None:
             y = tf.nn.bias_add(y, bias)
-        if problem.then:
-            low, high = problem.then.low, problem.then.high
-            y = tf.nn.relu(y) if problem.then.name == "relu" else tf.clip_by_value(y, low, high)
-        return y
+        return self._finish(problem, y)
+
+    def _finish(self, problem: Problem, y: Any) -> Any:
+        if problem.then is None:
+            return y
+        low, high = problem.then.low, problem.then.high
+        return self.tf.nn.relu(y) if problem.then.name == "relu" else self.tf.clip_by_value(y, low, high)
+
+    def _multiply(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        tf = self.tf
+        given = {name: tf.constant(array) for name, array in operands.items()}
+        if problem.direction == "forward":
+            y = self._product(problem, given["x"], given["w"])
+            y = y if "bias" not in given else y + given["bias"]
+            return self._finish(problem, y).numpy().reshape(problem.out_shape)
+        inputs = {n: given.get(n, tf.zeros(s, given["dy"].dtype)) for n, s in (("x", problem.x), ("w", problem.w))}
+        wanted = "x" if problem.direction == "grad_input" else "w"
+        with tf.GradientTape() as tape:
+            tape.watch(inputs[wanted])
+            y = self._product(problem, inputs["x"], inputs["w"])
+        return tape.gradient(y, inputs[wanted], given["dy"]).numpy()
+
+    def _product(self, problem: Problem, x: Any, w: Any) -> Any:
+        tf = self.tf
+        if problem.kind == "linear":
+            x = x[None] if len(problem.x) == 1 else x
+            if self.linear_as == "transpose_b":
+                y = tf.matmul(tf.reshape(x, [-1, problem.x[-1]]), w, transpose_b=True)
+                return tf.reshape(y, problem.y_shape)
+            kernel = tf.transpose(w)
+            y = tf.matmul(x, kernel) if len(x.shape) == 2 else tf.tensordot(x, kernel, 1)
+            return tf.reshape(y, problem.y_shape)
+        x = x[None] if len(problem.x) == 1 else x
+        w = w[:, None] if len(problem.w) == 1 else w
+        return tf.reshape(tf.matmul(x, w), problem.y_shape)
 
     def _transposed(
         self, problem: Problem, x: Any, w: Any, strides: list[int], pads: list[list[int]], dilations: list[int]

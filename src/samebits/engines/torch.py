@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
 from samebits.engines.engine import ON_OFF, THREADS, Engine, InForce, Setting
+from samebits.engines.operand_memory import OPERAND_MEMORY, lay_out
 from samebits.formats.format import numpy_dtype
 from samebits.problems import Problem
 
+_MOST_PROGRAMS = 32
+
 
 class TorchEngine(Engine):
-    """torch.nn.functional's convolutions; gradients through autograd.
+    """torch.nn.functional's convolutions and linear, torch.matmul; gradients through autograd.
 
     Padding that differs between begin and end is what its users write: F.pad before the convolution, or a crop after
     the transposed one.
@@ -26,7 +29,10 @@ class TorchEngine(Engine):
         "layout": Setting("memory format of x and w", "contiguous", ("contiguous", "channels_last")),
         "deterministic": Setting("torch.use_deterministic_algorithms", "off", ON_OFF),
         "flush_denormal": Setting("torch.set_flush_denormal", "off", ON_OFF),
-        "fp32_precision": Setting("precision oneDNN may compute float32 convolutions in", "", ("ieee", "tf32", "bf16")),
+        "fp32_precision": Setting("precision oneDNN may compute float32 in", "", ("ieee", "tf32", "bf16")),
+        "compile": Setting("torch.compile, with inductor", "off", ON_OFF),
+        "linear_as": Setting("the call that computes linear", "linear", ("linear", "addmm", "matmul")),
+        **OPERAND_MEMORY,
     }
     variables: ClassVar[dict[str, str]] = {
         "ONEDNN_MAX_CPU_ISA": "caps the instruction set of oneDNN's kernels",
@@ -52,9 +58,14 @@ class TorchEngine(Engine):
         torch.use_deterministic_algorithms(settings.get("deterministic") == "on")
         torch.set_flush_denormal(settings.get("flush_denormal") == "on")
         if "fp32_precision" in settings:
-            torch.backends.mkldnn.conv.fp32_precision = settings["fp32_precision"]
+            for kind in (torch.backends.mkldnn.conv, torch.backends.mkldnn.matmul):
+                kind.fp32_precision = settings["fp32_precision"]
         self.channels_last = settings.get("layout") == "channels_last"
         self.flushes = settings.get("flush_denormal") == "on"
+        self.memory = {name: settings.get(f"{name}_memory", "contiguous") for name in ("x", "w")}
+        self.linear_as = settings.get("linear_as", "linear")
+        self.compiles = settings.get("compile") == "on"
+        self.programs: dict[Problem, Any] = {}
 
     def report(self) -> InForce:
         torch = self.torch
@@ -65,6 +76,9 @@ class TorchEngine(Engine):
             "layout": "channels_last" if self.channels_last else "contiguous",
             "deterministic": "on" if torch.are_deterministic_algorithms_enabled() else "off",
             "flush_denormal": "on" if self.flushes else "off",
+            "compile": "on" if self.compiles else "off",
+            "linear_as": self.linear_as,
+            **{f"{name}_memory": way for name, way in self.memory.items()},
             "isa": torch.backends.cpu.get_cpu_capability(),
         }
         precision = getattr(getattr(mkldnn, "conv", None), "fp32_precision", None)
@@ -74,26 +88,53 @@ class TorchEngine(Engine):
 
     def explain_unsupported(self, problem: Problem) -> str | None:
         if problem.dtype.startswith("float8"):
-            return "torch's CPU convolutions take no float8"
+            return "torch's CPU convolutions and products take no float8"
         if problem.out != problem.dtype:
-            return "torch's convolutions return their operands' dtype"
+            return "torch's convolutions and products return their operands' dtype"
         return None
 
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         torch = self.torch
-        tensors = {name: self._tensor(array) for name, array in operands.items()}
+        tensors = {name: self._tensor(problem, name, array) for name, array in operands.items()}
         if problem.direction == "forward":
             with torch.no_grad():
-                return self._array(self._forward(problem, tensors["x"], tensors["w"], tensors.get("bias")))
+                return self._array(self._find_program(problem)(tensors["x"], tensors["w"], tensors.get("bias")))
         wanted = "x" if problem.direction == "grad_input" else "w"
         shapes = {"x": problem.x, "w": problem.w}
         inputs = {n: tensors.get(n, torch.zeros(shapes[n], dtype=tensors["dy"].dtype)) for n in shapes}
         inputs[wanted].requires_grad_()
-        result = self._forward(problem, inputs["x"], inputs["w"], None)
+        result = self._find_program(problem)(inputs["x"], inputs["w"], None)
         (gradient,) = torch.autograd.grad(result, inputs[wanted], tensors["dy"])
         return self._array(gradient)
 
-    def _forward(self, problem: Problem, x: Any, w: Any, bias: Any) -> Any:
+    def _find_program(self, problem: Problem) -> Callable[..., Any]:
+        """The problem's function of x, w and bias; compiled by the first call where that is asked for."""
+        if problem not in self.programs:
+            forward = self._multiply if problem.product else self._convolve
+
+            def compute(x: Any, w: Any, bias: Any) -> Any:
+                y = forward(problem, x, w, bias)
+                if problem.then is None:
+                    return y
+                relu = self.torch.nn.functional.relu
+                return relu(y) if problem.then.name == "relu" else y.clamp(problem.then.low, problem.then.high)
+
+            program: Any = self.torch.compile(compute, dynamic=False) if self.compiles else compute
+            self.programs = dict([*self.programs.items()][-_MOST_PROGRAMS:]) | {problem: program}
+        return self.programs[problem]
+
+    def _multiply(self, problem: Problem, x: Any, w: Any, bias: Any) -> Any:
+        torch = self.torch
+        if problem.kind == "matmul":
+            return torch.matmul(x, w)
+        if self.linear_as == "linear":
+            return torch.nn.functional.linear(x, w, bias)
+        if self.linear_as == "addmm" and bias is not None:
+            return torch.addmm(bias, x.reshape(-1, x.shape[-1]), w.t()).reshape(problem.y_shape)
+        y = torch.matmul(x, w.t())
+        return y if bias is None else y + bias
+
+    def _convolve(self, problem: Problem, x: Any, w: Any, bias: Any) -> Any:
         functional = self.torch.nn.functional
         operation = getattr(functional, problem.kind)
         pads = [(a.pad_begin, a.pad_end) for a in problem.axes]
@@ -108,8 +149,6 @@ class TorchEngine(Engine):
                 x = functional.pad(x, [p for pair in reversed(pads) for p in pair])
                 even = [0] * problem.rank
             y = operation(x, w, bias, problem.stride, even, problem.dilation, problem.groups)
-        if problem.then:
-            y = functional.relu(y) if problem.then.name == "relu" else y.clamp(problem.then.low, problem.then.high)
         return y
 
     @staticmethod
@@ -124,13 +163,14 @@ class TorchEngine(Engine):
         """Where each axis of the evenly cropped result must end so that the size is the problem's."""
         return [a.pad_begin - e + a.size_large for a, e in zip(problem.axes, even, strict=True)]
 
-    def _tensor(self, array: np.ndarray) -> Any:
+    def _tensor(self, problem: Problem, name: str, array: np.ndarray) -> Any:
         torch = self.torch
+        array = lay_out(array, self.memory.get(name, "contiguous") if problem.product else "contiguous")
         if array.dtype == numpy_dtype("bfloat16"):
             tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
         else:
-            tensor = torch.from_numpy(np.ascontiguousarray(array))
-        if self.channels_last and tensor.dim() in (4, 5):
+            tensor = torch.from_numpy(array)
+        if self.channels_last and problem.product is None and tensor.dim() in (4, 5):
             formats = {4: torch.channels_last, 5: torch.channels_last_3d}
             tensor = tensor.contiguous(memory_format=formats[tensor.dim()])
         return tensor

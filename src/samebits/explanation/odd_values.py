@@ -73,7 +73,7 @@ def _mark_overflowing(observation: Observation) -> npt.NDArray[np.bool_]:
     problem, format_ = observation.problem, find_format(observation.problem.out)
     exact = observation.bare_sums()
     if problem.bias:
-        exact = exact + observation.operands["bias"].astype(np.float64).reshape(1, -1, *(1,) * problem.rank)
+        exact = exact + observation.operands["bias"].astype(np.float64).reshape(problem.bias_shape)
     with np.errstate(all="ignore"):
         unit = float(accumulator_format(problem).unit_roundoff)
         error = (problem.reduction_length + 2) * unit * observation.magnitudes

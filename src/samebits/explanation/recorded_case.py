@@ -20,7 +20,7 @@ from samebits.judging.comparing_cost import announce_cost, check_memory
 from samebits.judging.references import Reference, list_differences, make_reference, start_document
 from samebits.judging.sides import Attribution, Recorded, describe_side, measure_result
 from samebits.judging.verdict_rules import Measured, judge_all
-from samebits.problems.case_file import Case
+from samebits.problems.case_file import Case, lower_case
 from samebits.progress import Progress, ignore_progress, prefix_progress
 from samebits.wording.explanation_sentences import (
     say_alternatives,
@@ -46,8 +46,9 @@ def explain_case(case: Case, *, progress: Progress = ignore_progress) -> Compari
             "the case has operands but no result to explain: store them as `a`, `b` ...; to run engines"
             " on it, samebits compare CASE --on ENGINE"
         )
+    check_memory(case.problem, len(case.results) + 2)
+    case = lower_case(case)
     problem, operands = case.problem, case.operands
-    check_memory(problem, len(case.results) + 2)
     announce_cost(problem, 1, 0, progress)
     reference = make_reference(problem, operands, progress)
     sides: list[Side] = []

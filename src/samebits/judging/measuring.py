@@ -13,6 +13,7 @@ from samebits.formats import count_ulps, find_format
 from samebits.formats.same_bits import mark_differing_bits
 from samebits.judging import thresholds
 from samebits.problems import Problem
+from samebits.problems.lowering import state_index
 from samebits.problems.windows import locate_window
 from samebits.truth.convolution import round_to_nearest
 
@@ -149,13 +150,14 @@ def find_worst(problem: Problem, result: np.ndarray, truth: np.ndarray, distance
     candidates = np.flatnonzero(shares.ravel() == shares.max())
     flat = int(candidates[distances.ulp.ravel()[candidates].argmax()])
     index = tuple(int(i) for i in np.unravel_index(flat, result.shape))
+    own = state_index(problem, index)
     return WorstElement(
-        index=list(index),
+        index=list(own),
         value=float(result[index]),
         truth=float(truth[index]),
         ulp=float(distances.ulp[index]),
         over_bound=float(shares[index]),
-        window=locate_window(problem, index),
+        window=locate_window(problem.stated or problem, own),
     )
 
 

@@ -13,6 +13,7 @@ from samebits.contraction.magnitudes import sum_magnitudes
 from samebits.findings import Comparison, Difference, Side
 from samebits.judging.measuring import Floats, compare_results
 from samebits.problems import Problem, format_problem
+from samebits.problems.lowering import lower_problem
 from samebits.progress import Progress
 from samebits.truth import compute_truth
 from samebits.version import VERSION
@@ -55,13 +56,13 @@ def start_document(reference: Reference, sides: list[Side], differences: list[Di
     """The document of a problem with its sides, open until a verdict, its cause and a summary are given."""
     problem = reference.problem
     return Comparison(
-        problem=format_problem(problem),
+        problem=format_problem(problem.stated or problem),
         verdict="undecided",
         summary="",
         data=data,
         outputs=reference.truth.size,
         reduction_length=problem.reduction_length,
-        truth=list_few_values(reference.truth),
+        truth=list_few_values(problem, reference.truth),
         settled=reference.settled,
         sides=sides,
         differences=differences,
@@ -69,8 +70,10 @@ def start_document(reference: Reference, sides: list[Side], differences: list[Di
     )
 
 
-def list_few_values(values: np.ndarray | None) -> list[float | None] | None:
-    """All values of a small result, for showing one by one; None of a large one."""
+def list_few_values(problem: Problem, values: np.ndarray | None) -> list[float | None] | None:
+    """All values of a small result as they stand in what was stated, for showing one by one; None of a large one."""
     if values is None or values.size > FEW_OUTPUTS:
         return None
+    if problem.stated:
+        values = lower_problem(problem.stated).restore_result(values)
     return [float(v) for v in values.ravel()]

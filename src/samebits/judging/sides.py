@@ -94,7 +94,7 @@ def describe_side(
         recipe=format_recipe(found.recipe) if found.recipe else None,
         replay=found.replay,
         error=summarize_error(distances, reference.truth) if distances else None,
-        values=list_few_values(result),
+        values=list_few_values(problem, result),
         worst=find_worst(problem, result, reference.truth, distances) if distances and result is not None else None,
         where=_describe_where(problem, measured, judgement),
         exact_data=measured.exact,

@@ -7,7 +7,7 @@ Unlike the other probes these do change the problem, as a person would who grows
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -33,31 +33,34 @@ def count_distinct_results(runner: Runner, problem: Problem, operands: Mapping[s
 
 def is_invariant_to_batch_size(runner: Runner, problem: Problem) -> bool | None:
     """Does the first item of a batch get the same bits when the batch is one larger?"""
-    if problem.direction == "grad_weight":
+    batch = _find_batch(problem)
+    if batch is None:
         return None
-    larger = _with_batch(problem, problem.x[0] + 1)
+    larger = _with_batch(problem, batch, batch.size + 1)
     many = make_normal(larger, _SEED)
-    few = {n: _first_items(n, a, problem.x[0]) for n, a in many.items()}
-    return has_same_bits(_run(runner, larger, many)[: problem.x[0]], _run(runner, problem, few))
+    few = {n: _first_items(a, batch.axes[n], batch.size) if n in batch.axes else a for n, a in many.items()}
+    kept = _first_items(_run(runner, larger, many), batch.axis_of_result, batch.size)
+    return has_same_bits(kept, _run(runner, problem, few))
 
 
 def is_invariant_to_batch_position(runner: Runner, problem: Problem) -> bool | None:
     """Do equal items of one batch get equal bits?"""
-    if problem.direction == "grad_weight":
+    batch = _find_batch(problem)
+    if batch is None:
         return None
-    batch = max(problem.x[0], 3)
-    repeated = _with_batch(problem, batch)
+    size = max(batch.size, 3)
+    repeated = _with_batch(problem, batch, size)
     operands = make_normal(repeated, _SEED)
-    for name in ("x", "dy"):
+    for name, axis in batch.axes.items():
         if name in operands:
-            operands[name] = np.repeat(operands[name][:1], batch, axis=0)
-    result = _run(runner, repeated, operands)
-    return all(has_same_bits(result[0], item) for item in result[1:])
+            operands[name] = np.repeat(_first_items(operands[name], axis, 1), size, axis=axis)
+    items = np.moveaxis(_run(runner, repeated, operands), batch.axis_of_result, 0)
+    return all(has_same_bits(items[0], item) for item in items[1:])
 
 
 def is_invariant_to_length(runner: Runner, problem: Problem) -> bool | None:
     """Do outputs keep their bits when the last axis of the input grows by one, which they do not read?"""
-    if problem.direction != "forward" or problem.is_transposed or isinstance(problem.padding, str):
+    if problem.direction != "forward" or problem.is_transposed or isinstance(problem.padding, str) or problem.product:
         return None
     longer = replace(problem, x=(*problem.x[:-1], problem.x[-1] + 1))
     operands = make_normal(longer, _SEED)
@@ -76,11 +79,12 @@ def is_invariant_to_channel_order(runner: Runner, problem: Problem) -> bool | No
         return None
     operands = make_normal(problem, _SEED)
     order = np.random.default_rng(_SEED).permutation(problem.c_in)
-    axis = 0 if problem.is_transposed else 1
+    axes = {"x": 1, "w": 0 if problem.is_transposed else 1}
+    if problem.product:
+        axes = {name: problem.product.labels[name].index("k") for name in axes}
     mixed = {
         **operands,
-        "x": np.ascontiguousarray(operands["x"][:, order]),
-        "w": np.ascontiguousarray(np.take(operands["w"], order, axis)),
+        **{name: np.ascontiguousarray(np.take(operands[name], order, axis)) for name, axis in axes.items()},
     }
     return has_same_bits(_run(runner, problem, operands), _run(runner, problem, mixed))
 
@@ -90,12 +94,34 @@ def is_same_on(other: Runner, problem: Problem, operands: Mapping[str, np.ndarra
     return has_same_bits(_run(other, problem, operands), result)
 
 
-def _with_batch(problem: Problem, batch: int) -> Problem:
-    return replace(problem, x=(batch, *problem.x[1:]))
+@dataclass(frozen=True)
+class _Batch:
+    """Items that are independent of each other: how many, along which axis of x and dy, and of the result."""
+
+    size: int
+    axes: dict[str, int]
+    axis_of_result: int
 
 
-def _first_items(name: str, array: np.ndarray, count: int) -> np.ndarray:
-    return array[:count] if name in ("x", "dy") else array
+def _find_batch(problem: Problem) -> _Batch | None:
+    """The batch, of a product the rows; None where there are none."""
+    if problem.direction == "grad_weight":
+        return None
+    if problem.product is None:
+        return _Batch(problem.x[0], {"x": 0, "dy": 0}, 0)
+    if len(problem.x) < 2:
+        return None
+    return _Batch(problem.x[-2], {"x": -2, "dy": -2}, -2 if len(problem.w) > 1 else -1)
+
+
+def _with_batch(problem: Problem, batch: _Batch, size: int) -> Problem:
+    sizes = list(problem.x)
+    sizes[batch.axes["x"]] = size
+    return replace(problem, x=tuple(sizes))
+
+
+def _first_items(array: np.ndarray, axis: int, count: int) -> np.ndarray:
+    return np.ascontiguousarray(np.take(array, np.arange(count), axis))
 
 
 def _run(runner: Runner, problem: Problem, operands: Mapping[str, np.ndarray]) -> npt.NDArray[np.generic]:

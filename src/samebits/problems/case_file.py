@@ -17,6 +17,7 @@ import numpy.lib.format as npy
 
 from samebits.errors import CaseFileError, OperandError, ProblemShapeError, ProblemTextError
 from samebits.formats.format import code_dtype, find_format, numpy_dtype
+from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import check_operands, check_results
 from samebits.problems.other_shapes import explain_shape
 from samebits.problems.problem import Problem
@@ -41,6 +42,13 @@ class Case:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "results", check_results(self.problem, self.results))
+
+
+def lower_case(case: Case) -> Case:
+    """The case of the convolution that is computed in place of a product; any other case as it is."""
+    lowering = lower_problem(case.problem)
+    results = {name: lowering.lower_result(result) for name, result in case.results.items()}
+    return Case(lowering.convolution, lowering.lower_operands(case.operands), results)
 
 
 Read = Callable[[str], Problem]

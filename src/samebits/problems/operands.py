@@ -9,6 +9,7 @@ import numpy as np
 
 from samebits.errors import OperandError
 from samebits.formats.format import BFLOAT16, find_format, numpy_dtype
+from samebits.problems.lowering import lower_problem
 from samebits.problems.problem import Problem
 
 # Every partial sum of exact data fits the significand of bfloat16, the narrowest format that engines compute float32 or
@@ -63,7 +64,8 @@ def refuse_mask(array: object, name: str) -> None:
 def make_normal(problem: Problem, seed: int = 0) -> dict[str, np.ndarray]:
     """Normal data: activations N(0, 1), weights N(0, 1/K), bias and gradients N(0, 1); rounded to the dtype."""
     rng = np.random.default_rng(seed)
-    scales = {"w": 1 / math.sqrt(problem.w[1] * math.prod(problem.w[2:]))}
+    length = problem.product.length if problem.product else problem.w[1] * math.prod(problem.w[2:])
+    scales = {"w": 1 / math.sqrt(length)}
     return {
         name: (rng.standard_normal(shape, np.float32) * np.float32(scales.get(name, 1.0))).astype(
             numpy_dtype(problem.dtype)
@@ -91,7 +93,11 @@ def make_exact(problem: Problem, seed: int = 0) -> dict[str, np.ndarray]:
     where even those are too many, all but `budget` of the values in each reduction are zero, by construction and not
     only on average (benchdnn lowers the density of its data for the same reason).
     """
-    rng = np.random.default_rng(seed)
+    lowering = lower_problem(problem)
+    return lowering.restore_operands(_make_exact(lowering.convolution, np.random.default_rng(seed)))
+
+
+def _make_exact(problem: Problem, rng: np.random.Generator) -> dict[str, np.ndarray]:
     largest, budget = _exact_limits(problem)
     operands = {name: _signed_integers(rng, shape, largest) for name, shape in problem.operand_shapes.items()}
     if problem.reduction_length > budget:

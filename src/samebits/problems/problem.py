@@ -1,4 +1,4 @@
-"""A problem: which convolution is computed, as a frozen value without any data."""
+"""A problem: which convolution or product is computed, as a frozen value without any data."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from samebits.errors import ProblemShapeError
+from samebits.problems.product_shapes import ProductShapes, Shape, find_product_shapes
 
-Kind = Literal["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
+Kind = Literal[
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "linear", "matmul"
+]
 Direction = Literal["forward", "grad_input", "grad_weight"]
 AutoPadding = Literal["same_upper", "same_lower"]
-Shape = tuple[int, ...]
 Padding = tuple[tuple[int, int], ...] | AutoPadding
 
 KINDS: tuple[Kind, ...] = (
@@ -21,7 +23,11 @@ KINDS: tuple[Kind, ...] = (
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+    "linear",
+    "matmul",
 )
+# Kinds without windows: what only convolutions have stays at its default.
+PRODUCTS: tuple[Kind, ...] = ("linear", "matmul")
 DIRECTIONS: tuple[Direction, ...] = ("forward", "grad_input", "grad_weight")
 # Operand formats; results may be any of these too.
 DTYPES = ("float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
@@ -66,11 +72,13 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One convolution: kind, direction, shapes and attributes; hashable, printed by `samebits.problems.problem_text`.
+    """One convolution or product: kind, direction, shapes, attributes; hashable, printed by `problems.problem_text`.
 
     Shapes follow torch: `x` is (N, C_in, *spatial); `w` is (C_out, C_in/groups, *kernel), and for transposed kinds
-    (C_in, C_out/groups, *kernel). `padding` is ((begin, end), ...) per axis, or `same_upper`/`same_lower`.
-    Raises ProblemShapeError where they do not fit.
+    (C_in, C_out/groups, *kernel). `padding` is ((begin, end), ...) per axis, or `same_upper`/`same_lower`. For `linear`
+    `x` is (..., K) and `w` (N, K), as in torch; for `matmul` (..., M, K) and (..., K, N), as in NumPy; `product` names
+    their axes. A convolution that is computed in place of a product names that as `stated`. Raises ProblemShapeError
+    where they do not fit.
     """
 
     kind: Kind
@@ -86,9 +94,15 @@ class Problem:
     dtype: str = "float32"
     out: str = ""
     then: Epilogue | None = None
+    stated: Problem | None = field(default=None, repr=False)
     axes: tuple[Axis, ...] = field(init=False, compare=False, repr=False)
+    product: ProductShapes | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "product", None)
+        if self.kind in PRODUCTS:
+            self._check_product()
+            return
         rank = self.rank
         defaults = {"stride": (1,), "dilation": (1,), "output_padding": (0,), "padding": ((0, 0),)}
         for name, default in defaults.items():
@@ -103,7 +117,7 @@ class Problem:
     @property
     def rank(self) -> int:
         """The number of spatial axes."""
-        return int(self.kind[-2])
+        return 0 if self.kind in PRODUCTS else int(self.kind[-2])
 
     @property
     def is_transposed(self) -> bool:
@@ -112,17 +126,21 @@ class Problem:
 
     @property
     def c_in(self) -> int:
-        """Input channels."""
-        return self.x[1]
+        """Input channels; of a product, the length of its sums."""
+        return self.x[-1] if self.product else self.x[1]
 
     @property
     def c_out(self) -> int:
-        """Output channels."""
+        """Output channels; of a product, the columns of its result."""
+        if self.product:
+            return self.product.find_size("y", "n")
         return self.w[1] * self.groups if self.is_transposed else self.w[0]
 
     @property
     def y_shape(self) -> Shape:
-        """The shape of the forward result, (N, C_out, *spatial)."""
+        """The shape of the forward result, (N, C_out, *spatial); of a product as torch and NumPy have it."""
+        if self.product:
+            return self.product.sizes["y"]
         sizes = tuple(a.size_large if self.is_transposed else a.size_small for a in self.axes)
         return (self.x[0], self.c_out, *sizes)
 
@@ -130,6 +148,11 @@ class Problem:
     def out_shape(self) -> Shape:
         """The shape of this direction's result: y, the gradient of x, or the gradient of w."""
         return {"forward": self.y_shape, "grad_input": self.x, "grad_weight": self.w}[self.direction]
+
+    @property
+    def bias_shape(self) -> Shape:
+        """The bias's shape as it stands beside a result, whose other axes it is repeated along."""
+        return (-1,) if self.product else (1, -1, *(1,) * self.rank)
 
     @property
     def operand_shapes(self) -> dict[str, Shape]:
@@ -143,6 +166,12 @@ class Problem:
     @property
     def reduction_length(self) -> int:
         """K: the most products that any output adds up (borders add fewer), the bias not counted."""
+        if self.product:
+            return {
+                "forward": self.product.length,
+                "grad_input": self.c_out,
+                "grad_weight": math.prod(self.x[:-1]),
+            }[self.direction]
         if self.direction == "grad_weight":
             return self.x[0] * math.prod(a.size_small for a in self.axes)
         gathers = (self.direction == "forward") != self.is_transposed
@@ -154,8 +183,29 @@ class Problem:
     @property
     def multiply_adds(self) -> int:
         """The number of products in all outputs together, padded ones counted."""
+        if self.product:
+            return math.prod(self.y_shape) * self.product.length
         taps = math.prod(a.kernel * a.size_small for a in self.axes)
         return self.x[0] * self.w[0] * self.w[1] * taps
+
+    def _check_product(self) -> None:
+        """Takes the place of what a convolution checks and resolves."""
+        if not self.out:
+            object.__setattr__(self, "out", self.dtype)
+        for name, none in (("stride", ()), ("padding", ()), ("dilation", ()), ("output_padding", ()), ("groups", 1)):
+            if getattr(self, name) != none:
+                raise ProblemShapeError(f"{self.kind} has no {name}; leave it out")
+        self._check_names()
+        if self.kind == "matmul" and self.bias:
+            raise ProblemShapeError("matmul has no bias; linear has one")
+        if self.kind == "matmul" and self.direction != "forward":
+            raise ProblemShapeError(f"matmul has no {self.direction}: its gradients are products, state them as matmul")
+        for name, shape in (("x", self.x), ("w", self.w)):
+            if shape and min(shape) < 1:
+                raise ProblemShapeError(f"every size of {name} must be at least 1, not {min(shape)}")
+        object.__setattr__(self, "axes", ())
+        object.__setattr__(self, "product", find_product_shapes(self.kind, self.x, self.w))
+        self._check_sizes((*self.x, *self.w))
 
     def _check_names(self) -> None:
         if self.kind not in KINDS:
@@ -195,7 +245,10 @@ class Problem:
             raise ProblemShapeError("output_padding belongs to transposed kinds only")
         every = (*self.x, *self.w, *self.stride, *self.dilation, *self.output_padding)
         pads = () if isinstance(self.padding, str) else tuple(p for pair in self.padding for p in pair)
-        if max((*every, *pads)) > LARGEST_SIZE or max(math.prod(self.x), math.prod(self.w)) > LARGEST_SIZE:
+        self._check_sizes((*every, *pads))
+
+    def _check_sizes(self, every: Shape) -> None:
+        if max(every) > LARGEST_SIZE or max(math.prod(self.x), math.prod(self.w)) > LARGEST_SIZE:
             raise ProblemShapeError("sizes beyond 2^40 elements are not supported")
 
     def _check_groups(self) -> None:

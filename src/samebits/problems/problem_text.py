@@ -10,9 +10,21 @@ from typing import Any, cast
 
 from samebits.errors import ProblemShapeError, ProblemTextError
 from samebits.formats.whole_number import is_whole_number
-from samebits.problems.problem import DIRECTIONS, DTYPES, KINDS, Direction, Epilogue, Kind, Padding, Problem, Shape
+from samebits.problems.problem import (
+    DIRECTIONS,
+    DTYPES,
+    KINDS,
+    PRODUCTS,
+    Direction,
+    Epilogue,
+    Kind,
+    Padding,
+    Problem,
+    Shape,
+)
 
 KEYS = ("x", "w", "bias", "stride", "padding", "dilation", "output_padding", "groups", "dtype", "out", "then")
+_PRODUCT_KEYS = ("x", "w", "bias", "dtype", "out", "then")
 _CLIP = re.compile(r"clip\(([^,()]+),([^,()]+)\)")
 
 
@@ -30,7 +42,7 @@ def format_problem(problem: Problem) -> str:
         parts.append("bias")
     if any(s != 1 for s in problem.stride):
         parts.append(f"stride={_shorten(problem.stride)}")
-    padding = _format_padding(problem.padding)
+    padding = _format_padding(problem.padding) if problem.padding else "0"
     if padding != "0":
         parts.append(f"padding={padding}")
     if any(d != 1 for d in problem.dilation):
@@ -53,8 +65,8 @@ def parse_problem_text(text: str) -> Problem:
     if not tokens:
         raise ProblemTextError("nothing there; expected e.g. conv2d x=1x3x8x8 w=4x3x3x3", text, 0)
     kind, direction = _parse_kind(tokens[0], text)
-    rank = int(kind[-2])
-    values = _parse_values(tokens[1:], rank, text)
+    keys = _PRODUCT_KEYS if kind in PRODUCTS else KEYS
+    values = _parse_values(tokens[1:], keys, 0 if kind in PRODUCTS else int(kind[-2]), text)
     for name in ("x", "w"):
         if name not in values:
             raise ProblemTextError(f"{name}= is missing", text, len(text.rstrip()))
@@ -79,12 +91,13 @@ def _parse_kind(token: _Token, text: str) -> tuple[Kind, Direction]:
     return kind, cast(Direction, direction or "forward")
 
 
-def _parse_values(tokens: list[_Token], rank: int, text: str) -> dict[str, Any]:
+def _parse_values(tokens: list[_Token], keys: tuple[str, ...], rank: int, text: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for token in tokens:
         key, equals, value = token.text.partition("=")
-        if key not in KEYS:
-            raise ProblemTextError(f"unknown key {key!r}; one of {', '.join(KEYS)}", text, token.position)
+        if key not in keys:
+            what = "a product has no" if key in KEYS else "unknown key"
+            raise ProblemTextError(f"{what} {key!r}; one of {', '.join(keys)}", text, token.position)
         if key in values:
             raise ProblemTextError(f"{key} is given twice", text, token.position)
         if bool(equals) == (key == "bias") or (equals and not value):

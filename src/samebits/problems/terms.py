@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.problems.forms import Form, find_parts
+from samebits.problems.lowering import lower_problem
 from samebits.problems.problem import SPATIAL_AXES, Axis, Problem
 
 
@@ -63,7 +64,9 @@ class Terms:
 
     @property
     def axis_names(self) -> tuple[str, ...]:
-        """Names of the axes that terms are numbered along, slowest first: c kh kw or n oh ow."""
+        """Names of the axes that terms are numbered along, slowest first: c kh kw or n oh ow; k of a product."""
+        if self.problem.stated:
+            return ({"gather": "k", "scatter": "n", "filter": "m"}[self.form], "one")
         letter = "o" if self.form == "filter" else "k"
         first = "n" if self.form == "filter" else "c"
         return (first, *(letter + a for a in SPATIAL_AXES[self.problem.rank]))
@@ -147,7 +150,8 @@ class Terms:
 
 @functools.lru_cache(maxsize=8)
 def find_terms(problem: Problem) -> Terms:
-    """The terms of a problem."""
+    """The terms of a problem; of a product, those of the convolution with the same sums."""
+    problem = lower_problem(problem).convolution
     small = tuple(a.size_small for a in problem.axes)
     large = tuple(a.size_large for a in problem.axes)
     kernel = tuple(a.kernel for a in problem.axes)

@@ -6,12 +6,24 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.problems.problem import SPATIAL_AXES, Axis, Problem
+from samebits.problems.product_shapes import ProductShapes
 
 Range = list[int]
+_RESULTS = {"forward": "y", "grad_input": "x", "grad_weight": "w"}
 
 
 def name_axes(problem: Problem) -> tuple[str, ...]:
-    """Names of the result's axes: n c_out oh ow, n c_in h w, or c_out c_per_group kh kw."""
+    """Names of the result's axes: n c_out oh ow, n c_in h w, or c_out c_per_group kh kw.
+
+    Of a product the batch's, m and n (k for a gradient); of the convolution in its place m and n (or k), the batch's
+    taken in.
+    """
+    if problem.product:
+        return problem.product.labels[_RESULTS[problem.direction]]
+    if problem.stated:
+        return {"forward": ("m", "n", "one"), "grad_input": ("m", "k", "one"), "grad_weight": ("n", "k", "one")}[
+            problem.direction
+        ]
     spatial = SPATIAL_AXES[problem.rank]
     if problem.direction == "grad_weight":
         first = ("c_in", "c_per_group") if problem.is_transposed else ("c_out", "c_per_group")
@@ -23,6 +35,8 @@ def name_axes(problem: Problem) -> tuple[str, ...]:
 
 def locate_window(problem: Problem, index: tuple[int, ...]) -> dict[str, list[Range]]:
     """Half-open index ranges, per axis, of what the output at `index` gathers from: x or dy, clipped to what exists."""
+    if problem.product:
+        return _product_window(problem, problem.product, index)
     if problem.direction == "grad_weight":
         return _filter_window(problem, index)
     gathers = (problem.direction == "forward") != problem.is_transposed
@@ -44,6 +58,17 @@ def mark_border(problem: Problem) -> npt.NDArray[np.bool_]:
         shape[position] = size
         marks |= (counts < full).reshape(shape)
     return marks
+
+
+def _product_window(problem: Problem, product: ProductShapes, index: tuple[int, ...]) -> dict[str, list[Range]]:
+    """As `locate_window`: where the source has an axis of the result, the output's own index; else all of the axis."""
+    own = dict(zip(product.labels[_RESULTS[problem.direction]], index, strict=True))
+    source = "y" if problem.direction == "grad_input" else "x"
+    window: list[Range] = []
+    for label, size in zip(product.labels[source], product.sizes[source], strict=True):
+        at = min(own[label], size - 1) if label in own else None
+        window.append([0, size] if at is None else [at, at + 1])
+    return {"dy" if source == "y" else "x": window}
 
 
 def _gathered(a: Axis, i: int) -> Range:

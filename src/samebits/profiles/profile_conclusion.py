@@ -94,7 +94,7 @@ def conclude_profile(text: str, session: ProbeSession, known: Profiled) -> Profi
     replay = Replay(chosen.matched, chosen.compared) if recipe else None
     family = search.family.family if search.family else None
     return Profile(
-        problem=format_problem(problem),
+        problem=format_problem(problem.stated or problem),
         engine=text,
         version=identity.version if identity else None,
         device=identity.device if identity else None,

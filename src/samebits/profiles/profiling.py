@@ -15,7 +15,8 @@ from samebits.languages.subject import read_subject
 from samebits.probes import invariances
 from samebits.probes.session import ProbeSession
 from samebits.problems import Problem, format_problem
-from samebits.problems.case_file import Case
+from samebits.problems.case_file import Case, lower_case
+from samebits.problems.lowering import lower_problem
 from samebits.problems.terms import find_terms
 from samebits.profiles.profile_conclusion import InvarianceAnswers, Profiled, conclude_profile
 from samebits.profiles.recipe_search import search_recipe
@@ -26,6 +27,7 @@ from samebits.registry import open_runner, parse_runner_text
 from samebits.registry.runner_text import RunnerText, format_runner_text
 from samebits.runner import Identity, Runner
 from samebits.runner.guarded_runner import guard_runner
+from samebits.runner.lowered_runner import lower_runner
 
 # What is asked where a person names no problem: large enough for the usual kernels, small enough to be quick.
 USUAL_PROBLEM = "conv2d x=1x64x28x28 w=64x64x3x3 padding=1 bias dtype=float32"
@@ -80,11 +82,13 @@ def _profile_runner(
     runner: Runner, text: str | None, case: Problem | Case, most_time_s: float, time_limit_s: float, progress: Progress
 ) -> Profile:
     """`text` is that of an engine which is open for this profile only; None where a caller's runner is asked."""
-    problem = case.problem if isinstance(case, Case) else case
-    session = ProbeSession(runner, problem, most_time_s=most_time_s, progress=progress)
+    lowering = lower_problem(case.problem if isinstance(case, Case) else case)
+    session = ProbeSession(
+        lower_runner(runner, lowering), lowering.convolution, most_time_s=most_time_s, progress=progress
+    )
     known = Profiled()
     try:
-        for part in _ask(session, text, case, time_limit_s, progress):
+        for part in _ask(session, runner, text, lower_case(case) if isinstance(case, Case) else None, time_limit_s):
             known = part
     except (EngineFailure, ProbeStopped) as error:
         known = known.fail(_say_failure(error))
@@ -92,9 +96,10 @@ def _profile_runner(
 
 
 def _ask(
-    session: ProbeSession, text: str | None, case: Problem | Case, time_limit_s: float, progress: Progress
+    session: ProbeSession, runner: Runner, text: str | None, case: Case | None, time_limit_s: float
 ) -> Iterator[Profiled]:
     """What is known after each part: identity, recipe, replay of the case, invariances."""
+    progress = session.progress
     progress(f"loading {session.runner.text[:_LONGEST_NAME]}", 0.0)
     identity: Identity = session.runner.identify()
     known = Profiled(identity)
@@ -104,29 +109,32 @@ def _ask(
     yield known
     if search.stopped is not None:
         raise search.stopped
-    if isinstance(case, Case) and search.recipe:
+    if case is not None and search.recipe:
         progress("replaying the case", 0.5)
         replayer = Replayer(case.problem, case.operands, session.ask(dict(case.operands)))
         matched, compared, _ = replayer.score(search.recipe)
         known = known.with_case(Replay(matched, compared))
         yield known
     progress("asking what changes the bits", 0.8)
-    for answers in _ask_invariances(session, search, text, time_limit_s):
+    for answers in _ask_invariances(session, runner, search, text, time_limit_s):
         yield known.with_invariances(answers)
 
 
 def _ask_invariances(
-    session: ProbeSession, search: SearchResult, text: str | None, time_limit_s: float
+    session: ProbeSession, runner: Runner, search: SearchResult, text: str | None, time_limit_s: float
 ) -> Iterator[InvarianceAnswers]:
-    """The answers after each question. A question that the runner fails at is noted; the others go on."""
-    runner, problem, first = session.runner, session.problem, search.replayers[0]
+    """The answers after each question. A question that the runner fails at is noted; the others go on.
+
+    Other shapes are asked of the runner itself, as the problem was stated.
+    """
+    problem, first = session.problem.stated or session.problem, search.replayers[0]
     questions = {
         "batch_size": invariances.is_invariant_to_batch_size,
         "batch_position": invariances.is_invariant_to_batch_position,
         "length": invariances.is_invariant_to_length,
         "channel_order": invariances.is_invariant_to_channel_order,
     }
-    distinct = invariances.count_distinct_results(runner, problem, first.operands)
+    distinct = invariances.count_distinct_results(session.runner, session.problem, first.operands)
     answers = InvarianceAnswers({"repeat": distinct == 1}, distinct)
     yield answers
     for name, question in questions.items():
@@ -149,7 +157,8 @@ def _ask_other_setting(
         return answers
     changed = open_runner(other, time_limit_s=time_limit_s)
     try:
-        same = invariances.is_same_on(changed, first.problem, first.operands, first.result)
+        lowered = lower_runner(changed, lower_problem(first.problem.stated or first.problem))
+        same = invariances.is_same_on(lowered, first.problem, first.operands, first.result)
         return answers.add(name, same).note("setting", f"{name}: compared with {other}")
     except EngineFailure as error:
         return answers.note("probe", f"{name} could not be tried: {error}")

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from samebits.findings import Comparison, Side, is_agreement
 from samebits.problems import Problem
+from samebits.problems.problem import PRODUCTS
 from samebits.problems.problem_text import parse_problem_text
 from samebits.recipes import format_order, parse_recipe
 from samebits.reports.error_words import format_max_error, format_share, format_value, format_values
@@ -231,7 +232,8 @@ def _say_worst(side: Side, name: str) -> str:
 def _say_next(found: Comparison) -> Remark:
     kind = found.problem.split()[0].partition(".")[0]
     if is_agreement(found.verdict):
-        says = f"samebits.{kind}(x, w, ...) returns the truth itself, the same bits for any batch, padding or machine"
+        any_ = "batch or machine" if kind in PRODUCTS else "batch, padding or machine"
+        says = f"samebits.{kind}(x, w, ...) returns the truth itself, the same bits for any {any_}"
         return Remark("next", says)
     deviating = [s for s in found.sides if not is_agreement(s.verdict) and s.engine and not s.failure]
     if not deviating:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from samebits.findings import Profile
 from samebits.problems import Problem
+from samebits.problems.lowering import lower_problem
 from samebits.problems.terms import find_terms
 from samebits.problems.windows import name_axes
 from samebits.recipes.order import expand_order
@@ -33,9 +34,13 @@ def tree_of_order(problem: Problem, text: str) -> Item:
 
 
 def map_of_profile(problem: Problem, found: Profile) -> npt.NDArray[np.int64] | None:
-    """The number of every output's order, most used first, in the result's shape; None where it is not known."""
+    """The number of every output's order, most used first; None where it is not known.
+
+    In the result's shape, of a product in that of the convolution with the same sums.
+    """
     if found.where is None:
         return None
+    problem = lower_problem(problem).convolution
     where = array_from_places(parse_places(found.where), name_axes(problem), problem.out_shape)
     numbers, inverse, counts = np.unique(where, return_inverse=True, return_counts=True)
     rank = np.empty(len(numbers), np.int64)
@@ -62,7 +67,7 @@ def draw_map(problem: Problem, found: Profile) -> list[str]:
 
 def choose_plane(problem: Problem, ranks: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], str]:
     """Two axes along which the map changes (the last two if it changes along no others), and a title."""
-    axes = name_axes(problem)
+    axes = name_axes(lower_problem(problem).convolution)
     changing = [a for a in range(ranks.ndim) if (np.diff(ranks, axis=a) != 0).any()]
     shown = changing[-2:] if len(changing) > 1 else [a for a in (changing[0] - 1, changing[0]) if a >= 0]
     rest = tuple(0 if a not in shown else slice(None) for a in range(ranks.ndim))

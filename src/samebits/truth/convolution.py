@@ -17,6 +17,7 @@ from samebits.errors import ResourceLimitError
 from samebits.float_environment import default_float_environment
 from samebits.formats.format import FLOAT64, code_dtype, find_format, numpy_dtype
 from samebits.problems import Problem
+from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import check_operands
 from samebits.progress import Progress, ignore_progress
 from samebits.truth.kernel import settle_tiles
@@ -47,14 +48,16 @@ def compute_truth(
     there); a non-finite sum is what IEEE 754 gives in any order; an exact zero is +0. `then` is applied after rounding,
     with its bounds rounded to the result's format, and keeps NaN. Raises OperandError and ResourceLimitError.
     """
-    arrays = check_operands(problem, operands)
+    lowering = lower_problem(problem)
+    arrays = lowering.lower_operands(check_operands(problem, operands))
     check_result_fits(problem)
+    problem = lowering.convolution
     values = np.empty(problem.out_shape, numpy_dtype(problem.out))
     codes = values.reshape(-1).view(code_dtype(find_format(problem.out)))
     counts = _settle(problem, arrays, codes, threads, progress)
     if problem.then:
         _apply_epilogue(problem, values)
-    return Truth(values, dict(zip(WAYS, (int(n) for n in counts), strict=True)))
+    return Truth(lowering.restore_result(values), dict(zip(WAYS, (int(n) for n in counts), strict=True)))
 
 
 def check_result_fits(problem: Problem) -> None:

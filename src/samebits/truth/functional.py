@@ -16,7 +16,7 @@ from samebits.float_environment import default_float_environment
 from samebits.formats.format import numpy_dtype
 from samebits.problems.operands import check_operands, refuse_mask
 from samebits.problems.problem import DTYPES, LARGEST_SIZE, Kind, Problem, Shape
-from samebits.truth.convolution import check_result_fits, compute_truth
+from samebits.truth.convolution import check_result_fits, compute_truth, round_all_to_nearest
 
 ArrayT = TypeVar("ArrayT")
 Size = int | Sequence[int]
@@ -122,6 +122,60 @@ def conv_transpose3d(
 ) -> ArrayT:
     """The correctly rounded transposed 3-D convolution; as `conv1d`, with three spatial axes."""
     return _convolve("conv_transpose3d", x, w, bias, stride, padding, dilation, groups, dtype, output_padding)
+
+
+def linear(x: ArrayT, w: Any, bias: Any = None, *, dtype: Any = None) -> ArrayT:
+    """The correctly rounded y = x w^T + bias, as torch.nn.functional.linear's: each y[..., n] rounded once.
+
+    x (..., K), w (N, K), bias (N); the result is (..., N). Formats, kinds of array, exactness and errors as in
+    `conv1d`; any of x's leading sizes may be 0.
+    """
+    return _multiply("linear", x, w, bias, dtype)
+
+
+def matmul(x: ArrayT, w: Any, *, dtype: Any = None) -> ArrayT:
+    """The correctly rounded matrix product, with the shapes and the broadcasting of numpy.matmul.
+
+    x (..., M, K) or (K), w (..., K, N) or (K); the result is (..., M, N), without M or N where an operand has one axis.
+    Formats, kinds of array, exactness and errors as in `conv1d`.
+    """
+    return _multiply("matmul", x, w, None, dtype)
+
+
+@default_float_environment()
+def _multiply(kind: Kind, x: Any, w: Any, bias: Any, dtype: Any) -> Any:
+    operands = {"x": _to_numpy(x, "x"), "w": _to_numpy(w, "w")}
+    if bias is not None:
+        operands["bias"] = _to_numpy(bias, "bias")
+    given = {name: array.shape for name, array in operands.items()}
+    for name in ("x", "w"):
+        # Shapes and dtypes of what is empty are checked as for one row; a view of one zero takes no memory.
+        if 0 in given[name]:
+            sizes = tuple(max(size, 1) for size in given[name])
+            operands[name] = np.broadcast_to(np.zeros((), operands[name].dtype), sizes)
+    problem = Problem(
+        kind=kind,
+        x=operands["x"].shape,
+        w=operands["w"].shape,
+        bias=bias is not None,
+        dtype=_dtype_name(operands["x"].dtype),
+        out=_dtype_name(dtype) if dtype is not None else "",
+    )
+    _like(np.empty(0, numpy_dtype(problem.out)), x)
+    if any(operands[name].shape != given[name] for name in ("x", "w")):
+        check_operands(problem, operands)
+        return _like(_multiply_empty(problem, given, operands), x)
+    return _like(compute_truth(problem, operands).values, x)
+
+
+def _multiply_empty(problem: Problem, given: dict[str, Shape], operands: dict[str, np.ndarray]) -> np.ndarray:
+    """The result for operands of these shapes, one of which is empty: sums of nothing are +0. Or ProblemShapeError."""
+    x, w = (np.broadcast_to(np.zeros((), np.float32), given[name]) for name in ("x", "w"))
+    try:
+        values = np.matmul(x, w.T if problem.kind == "linear" else w).astype(numpy_dtype(problem.out))
+    except ValueError as error:
+        raise ProblemShapeError(f"{problem.kind}: {_first_line(error)}") from None
+    return values + round_all_to_nearest(operands["bias"].astype(np.float64), problem.out) if problem.bias else values
 
 
 @default_float_environment()

@@ -6,25 +6,32 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.problems import Problem
+from samebits.problems.lowering import lower_problem
 from samebits.problems.windows import mark_border, name_axes
 
 # Beyond this share the few outputs that do not differ are no pattern.
 _NEARLY_ALL = 0.98
+_PRODUCT_AXES = {"m": "row", "n": "column"}
 
 
 def describe_places(problem: Problem, differing: npt.NDArray[np.bool_]) -> str | None:
     """One phrase for the set of differing outputs (a mask of `problem.out_shape`), or None where there are none."""
+    if problem.stated:
+        differing = lower_problem(problem.stated).restore_result(differing)
+        problem = problem.stated
     count = int(differing.sum())
     if count == 0:
         return None
     if count == differing.size:
         return "everywhere"
-    border, group = _at_borders(problem, differing), _in_group(problem, differing)
+    is_product = problem.product is not None
+    border, group = (None, None) if is_product else (_at_borders(problem, differing), _in_group(problem, differing))
     # Borders say where along the spatial axes, a group where along its own.
     said = {_group_axis(problem)} if group else set[int]()
     if border:
         said |= set(range(2, differing.ndim))
-    axes = [_along(name, differing, i) for i, name in enumerate(name_axes(problem)) if i not in said]
+    names = (_PRODUCT_AXES.get(name, name) for name in name_axes(problem)) if is_product else name_axes(problem)
+    axes = [_along(name, differing, i) for i, name in enumerate(names) if i not in said]
     phrases = [p for p in (border, group, *axes) if p]
     if not phrases:
         share = count / differing.size
