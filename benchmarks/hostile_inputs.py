@@ -99,7 +99,8 @@ def attack_all(numbers: range, seed: int, jobs: int, folder: Path) -> Tally:
         while len(running) < jobs and (number := next(waiting, None)) is not None:
             attack = make_attack(number, seed)
             here = Running(number, attack, folder / str(number), time.monotonic())
-            running[start_attack(attack, here.folder, as_program=number % _PROGRAM_EVERY == 0)] = here
+            as_program = number % _PROGRAM_EVERY == 0 and not attack.code
+            running[start_attack(attack, here.folder, as_program=as_program)] = here
         if not running:
             return tally
         ended, status, usage = os.wait4(-1, os.WNOHANG)

@@ -169,6 +169,8 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    # A shell that starts us in the background has interrupts ignored, and the commands would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     rng = Random(options.seed)
     seen: list[Interrupted] = []
     faults: dict[str, list[Interrupted]] = defaultdict(list)

@@ -9,7 +9,7 @@ import samebits
 from hand_made import make_side
 from injected_runners import InjectedRunner
 from samebits.comparison import comparing
-from samebits.comparison.side_running import Ran
+from samebits.judging.side_running import Ran
 from samebits.errors import ArgumentError, EngineCrashed
 from samebits.findings import ExactData, Failure
 from samebits.findings.causes import CauseCode

@@ -8,7 +8,7 @@ import pytest
 from injected_runners import InjectedRunner
 from samebits import compare
 from samebits.comparison import attribution
-from samebits.comparison.attribution import attribute
+from samebits.profiles.attribution import attribute
 from samebits.emulators import emulate
 from samebits.errors import ProbeStopped
 from samebits.findings import Evidence, Replay

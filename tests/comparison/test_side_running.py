@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from samebits.comparison.side_running import run_on_both
+from samebits.judging.side_running import run_on_both
 from samebits.errors import (
     EngineCrashed,
     EngineFailure,

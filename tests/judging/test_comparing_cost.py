@@ -48,8 +48,9 @@ def test_more_work_is_said_to_take_longer():
 @pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("float64", 8), ("float16", 4)])
 def test_memory_counts_every_array_and_its_copies(dtype, width):
     problem = parse_problem_text(f"conv1d x=1x1x10 w=1x1x3 dtype={dtype}")
-    # x, w: 13 numbers, twelve copies; truth, bound, magnitudes, one more and two sides of 8 outputs, as float64.
-    assert count_needed_bytes(problem, 2) == 13 * width * 12 + 8 * 8 * 6
+    # x, w: 13 numbers, twelve copies; of 8 outputs, as float64: truth, bound and magnitudes on two sets of operands,
+    # four for distances, and two results of each of two sides.
+    assert count_needed_bytes(problem, 2) == 13 * width * 12 + 8 * 8 * (3 * 2 + 4 + 2 * 2)
 
 
 def test_the_command_says_it_at_once(capsys, monkeypatch):

@@ -62,9 +62,12 @@ def compare_command(
     attribute: Annotated[
         bool, typer.Option(help="where results differ, find out how each engine adds and replay it")
     ] = True,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="try settings until the sides agree; each in a process of its own (minutes)")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
 ) -> int:
-    """Run one convolution on every engine and say which results are right.
+    """Run one convolution or product on every engine and say which results are right.
 
     Each result is judged on exact integers, where any difference is a fault, and against the correctly rounded result.
     """
@@ -89,6 +92,7 @@ def compare_command(
             seed=seed,
             time_limit_s=time_limit,
             attributes=attribute,
+            fix=fix,
             progress=narrator.hear,
         )
     _print_finding(found, show_comparison, as_json=as_json)

@@ -11,30 +11,27 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from samebits.comparison.attribution import attribute
 from samebits.comparison.order_difference import explain_difference
-from samebits.comparison.side_running import Ran, run_on_both
 from samebits.errors import ArgumentError
-from samebits.findings import Comparison, ExactData, Side, Verdict
+from samebits.findings import Comparison, Side, Verdict
 from samebits.findings.causes import CauseCode, gravest_cause
+from samebits.fixes import AskedSide, FixSearch, TrialData
 from samebits.float_environment import default_float_environment
 from samebits.formats.same_bits import has_same_bits
-from samebits.judging import thresholds
 from samebits.judging.comparing_cost import announce_cost, check_memory
-from samebits.judging.measuring import estimate_transform_noise, measure_distances
 from samebits.judging.references import Reference, list_differences, make_reference, start_document
+from samebits.judging.side_running import Ran, judge_ran, run_on_both
 from samebits.judging.sides import (
     Attribution,
     Recorded,
-    describe_side,
-    measure_result,
 )
 from samebits.judging.verdict_rules import judge_all
 from samebits.languages.subject import read_subject
 from samebits.problems import Problem
 from samebits.problems.case_file import Case
-from samebits.problems.lowering import lower_problem, state_index
+from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import make_exact, make_normal, make_uniform
+from samebits.profiles.attribution import attribute
 from samebits.progress import Progress, ignore_progress, rename_progress
 from samebits.registry import TRUTH, open_runner
 from samebits.registry.runner_text import EMULATE
@@ -42,7 +39,6 @@ from samebits.runner import Runner
 from samebits.runner.guarded_runner import guard_runner
 from samebits.runner.lowered_runner import lower_runner
 from samebits.wording.comparison_sentences import summarize_comparison
-from samebits.wording.place_words import describe_places
 
 Data = Literal["normal", "uniform", "exact"]
 MAKERS: dict[str, Callable[[Problem, int], dict[str, np.ndarray]]] = {
@@ -62,6 +58,7 @@ def compare(
     seed: int = 0,
     time_limit_s: float = 300.0,
     attributes: bool = True,
+    fix: bool = False,
     progress: Progress = ignore_progress,
 ) -> Comparison:
     """Runs one problem on every runner in `on` and judges each result against the truth and against the others.
@@ -70,9 +67,9 @@ def compare(
     become sides too. Runners are texts such as "torch:threads=1", which are opened and closed here, or objects with the
     Runner protocol, which stay open. Every runner is tried on exact integers, where any difference is a fault, and on
     `data` (the case's own operands, if it has any). A runner that fails is a finding of its side. Where results differ
-    and `attributes` is set, every runner's recipe is found by probing and replayed on the same operands. `progress`
-    hears what is being done and the share done. Raises SamebitsError for a subject, a runner's text or a size that
-    cannot be dealt with.
+    and `attributes` is set, every runner's recipe is found by probing and replayed on the same operands. With `fix`
+    settings of the engines are tried until the sides agree, which may take minutes. `progress` hears what is being done
+    and the share done. Raises SamebitsError for a subject, a runner's text or a size that cannot be dealt with.
     """
     _check_arguments(on, data, seed, time_limit_s)
     case = read_subject(subject)
@@ -101,8 +98,25 @@ def compare(
             found[len(recorded) :] = _attribute_all(runners, ran[len(recorded) :], reference, operands, progress)
     described = "given" if isinstance(case, Case) else f"{data}, seed {seed}"
     ran = _name_apart(ran)
-    sides = [_judge(reference, exact, r, attribution) for r, attribution in zip(ran, found, strict=True)]
-    return _conclude(reference, ran, sides, described)
+    sides = [judge_ran(reference, exact, r, attribution) for r, attribution in zip(ran, found, strict=True)]
+    concluded = _conclude(reference, ran, sides, described)
+    if not fix:
+        return concluded
+    random = make_normal(problem, seed + 1)
+    on_random = make_reference(problem, random, rename_progress(progress, "computing random operands"))
+    trial_data = TrialData(lowering, (exact_operands, exact), (operands, reference), (random, on_random))
+    texts = [None] * len(recorded) + [runner if isinstance(runner, str) else None for runner in on]
+    fixes, evidence = FixSearch(trial_data, _list_asked(ran, sides, texts), progress, time_limit_s).run()
+    return msgspec.structs.replace(concluded, fixes=fixes, evidence=[*concluded.evidence, *evidence])
+
+
+def _list_asked(ran: list[Ran], sides: list[Side], texts: Sequence[str | None]) -> list[AskedSide]:
+    """The sides that returned something, with the texts that may be changed."""
+    return [
+        AskedSide(s.name, text, r.recorded.result, s.verdict, s.cause)
+        for s, r, text in zip(sides, ran, texts, strict=True)
+        if r.recorded.result is not None
+    ]
 
 
 def _open(runner: str | Runner, opened: contextlib.ExitStack, time_limit_s: float) -> Runner:
@@ -155,39 +169,6 @@ def _name_apart(ran: list[Ran]) -> list[Ran]:
         own = f"{name} #{seen[name]}" if seen[name] > 1 else name
         named.append(replace(r, recorded=replace(r.recorded, name=own)))
     return named
-
-
-def _judge(reference: Reference, exact: Reference, ran: Ran, attribution: Attribution | None) -> Side:
-    on_exact, beyond = _judge_exact(exact, ran.on_exact) if ran.on_exact is not None else (None, False)
-    measured = measure_result(reference, ran.recorded.result, on_exact, exact_beyond=beyond)
-    return describe_side(reference, ran.recorded, measured, attribution)
-
-
-def _judge_exact(exact: Reference, result: np.ndarray) -> tuple[ExactData, bool]:
-    """What happened on exact integers, and whether any difference is beyond what rounding could make."""
-    truth = exact.truth
-    distances = measure_distances(exact.problem, result, truth, exact.bound, exact.magnitudes)
-    differing = distances.absolute > 0
-    places = np.argwhere(differing)
-    first = tuple(int(i) for i in places[0]) if len(places) else None
-    found = ExactData(
-        differing=int(differing.sum()),
-        elements=result.size,
-        where=describe_places(exact.problem, differing),
-        first_index=list(state_index(exact.problem, first)) if first is not None else None,
-        first_value=float(result[first]) if first else None,
-        first_truth=float(truth[first]) if first else None,
-    )
-    in_halves = _are_fractions(result[differing])
-    noise = estimate_transform_noise(exact.problem, exact.magnitudes, in_halves=in_halves)
-    rounding = np.maximum(exact.bound, noise)
-    return found, bool((distances.absolute > rounding).any())
-
-
-def _are_fractions(values: np.ndarray) -> bool:
-    """Whether most of these are no integers: no sum of products of integers then, of whichever, but a transform's."""
-    given = values.astype(np.float64)
-    return bool((np.isfinite(given) & (np.rint(given) != given)).mean() > thresholds.MAJORITY) if given.size else False
 
 
 def _conclude(reference: Reference, ran: list[Ran], sides: list[Side], data: str) -> Comparison:

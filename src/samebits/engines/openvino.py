@@ -57,12 +57,14 @@ class OpenvinoEngine(Engine):
             "CPU_DENORMALS_OPTIMIZATION": self._property("CPU_DENORMALS_OPTIMIZATION"),
             "weights": "constant" if self.constant_weights else "runtime",
         }
-        notes = ()
+        notes: tuple[str, ...] = ()
         if precision not in ("f32", "dynamic") and "INFERENCE_PRECISION_HINT" not in self.properties:
             notes = (
                 f"openvino computes in {precision} by default on this processor; "
                 "openvino:INFERENCE_PRECISION_HINT=f32 asks for float32",
             )
+        if {"EXECUTION_MODE_HINT", "INFERENCE_PRECISION_HINT"} <= set(self.properties):
+            notes += (f"EXECUTION_MODE_HINT and INFERENCE_PRECISION_HINT compete; read back, {precision} is in force",)
         version = self.openvino.__version__.partition("-")[0]
         return InForce(version, "CPU", in_force, notes)
 

@@ -55,7 +55,7 @@ class WorkerRunner:
         self.text = text
         self.name = name
         self.time_limit_s = time_limit_s
-        self._start_header = {"module": module, "class": class_name, "settings": dict(settings or {})}
+        self._start_header: dict[str, Any] = {"module": module, "class": class_name, "settings": dict(settings or {})}
         self._identity: Identity | None = None
         self._failure: EngineFailure | None = None
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close())
@@ -71,8 +71,10 @@ class WorkerRunner:
         if self._identity is None:
             header, _ = self._exchange(self._start_header, {}, 0)
             report = header["report"]
+            overruled = say_overruled(self._start_header["settings"], report["settings"])
+            notes = (*report["notes"], *overruled)
             self._identity = Identity(
-                self.text, self.name, report["version"], report["device"], report["settings"], tuple(report["notes"])
+                self.text, self.name, report["version"], report["device"], report["settings"], notes
             )
         return self._identity
 
@@ -172,6 +174,20 @@ class WorkerRunner:
         self._log.seek(max(self._log.seek(0, os.SEEK_END) - 4096, 0))
         lines = [line.strip() for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
         return f"; last words: {lines[-1][:200]}" if lines else ""
+
+
+def say_overruled(asked: Mapping[str, str], in_force: Mapping[str, str]) -> list[str]:
+    """One line for every setting that was asked for while another value is in force, as read back from the engine."""
+    return [
+        f"{name}={value} was asked for; read back, {in_force[name]} is in force"
+        for name, value in asked.items()
+        if name in in_force and _spell(in_force[name]) != _spell(value)
+    ]
+
+
+def _spell(value: str) -> str:
+    """A value as libraries write it in different ways: YES, True and on are one."""
+    return {"yes": "on", "true": "on", "1": "on", "no": "off", "false": "off"}.get(value.lower(), value.lower())
 
 
 def _describe_exit(code: int) -> str:

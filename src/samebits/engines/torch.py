@@ -64,6 +64,7 @@ class TorchEngine(Engine):
         self.flushes = settings.get("flush_denormal") == "on"
         self.memory = {name: settings.get(f"{name}_memory", "contiguous") for name in ("x", "w")}
         self.linear_as = settings.get("linear_as", "linear")
+        self.asks_precision = "fp32_precision" in settings
         self.compiles = settings.get("compile") == "on"
         self.programs: dict[Problem, Any] = {}
 
@@ -84,7 +85,10 @@ class TorchEngine(Engine):
         precision = getattr(getattr(mkldnn, "conv", None), "fp32_precision", None)
         if precision:
             in_force["fp32_precision"] = str(precision)
-        return InForce(torch.__version__, "CPU", in_force)
+        notes: tuple[str, ...] = ()
+        if self.asks_precision and in_force["mkldnn"] == "off":
+            notes = ("mkldnn=off wins over fp32_precision, which only oneDNN heeds: float32 is computed as it is",)
+        return InForce(torch.__version__, "CPU", in_force, notes)
 
     def explain_unsupported(self, problem: Problem) -> str | None:
         if problem.dtype.startswith("float8"):

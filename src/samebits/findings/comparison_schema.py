@@ -122,7 +122,12 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Fix(msgspec.Struct, frozen=True):
-    """A setting or change that makes the sides agree: tried (`verified`), or by what `source` says."""
+    """A setting or change that makes the sides agree: tried (`verified`), or by what `source` says.
+
+    `text` is the engine's text with it, `changes` how many settings differ, `same_bits` whether the sides then agree in
+    every bit, `also` what else it does. Where other sides must change too, `together_with` has their texts. Times are
+    medians of runs in turns, as a caller sees them.
+    """
 
     engine: str
     setting: str
@@ -130,6 +135,13 @@ class Fix(msgspec.Struct, frozen=True):
     verified: bool
     verdict_after: Verdict | None
     source: str | None = None
+    text: str | None = None
+    changes: int | None = None
+    same_bits: bool | None = None
+    also: str | None = None
+    together_with: list[str] = []
+    time_before_s: float | None = None
+    time_after_s: float | None = None
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):

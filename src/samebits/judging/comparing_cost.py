@@ -26,6 +26,8 @@ _WORTH_SAYING_S = 10.0
 # Sets of operands that a comparison has at one time, most of them while an emulator is probed (11 were measured).
 _COPIES = 12
 _LEAST_WIDTH_BYTES = 4
+# Arrays as large as a result, beside each side's two: truth, bound and magnitudes on both sets of operands, distances.
+_OF_RESULT = 10
 
 
 def announce_cost(problem: Problem, references: int, emulations: int, progress: Progress) -> None:
@@ -65,7 +67,7 @@ def count_needed_bytes(problem: Problem, sides: int) -> int:
     """What operands, probes, truth, bound and the results of so many sides take in memory at most."""
     size = max(numpy_dtype(problem.dtype).itemsize, _LEAST_WIDTH_BYTES)
     operands = sum(math.prod(s) for s in problem.operand_shapes.values()) * size * _COPIES
-    return operands + math.prod(problem.out_shape) * 8 * (4 + sides)
+    return operands + math.prod(problem.out_shape) * 8 * (_OF_RESULT + 2 * sides)
 
 
 def check_memory(problem: Problem, sides: int) -> None:

@@ -152,8 +152,9 @@ def _draw_recipe(problem: Problem, recipe: str) -> list[str]:
 def _list_remarks(found: Comparison) -> Iterator[Remark]:
     """Which sides agree, why the others do not, the worst element, the settings, how the truth was settled."""
     yield from _say_groups(found)
-    for evidence in found.evidence:
+    for evidence in (e for e in found.evidence if e.kind != "setting"):
         yield Remark("why", (f"cause {found.cause}: " if found.cause else "") + evidence.says)
+    yield from _say_fixes(found)
     yield from _say_recipes(found)
     short = shorten_names(found.sides)
     for side in found.sides:
@@ -195,6 +196,19 @@ def _say_settings(side: Side) -> Iterator[Remark]:
         listed = ", ".join(f"{key}={value}" for key, value in side.settings.items())
         yield Remark("settings", f"{name}: {listed}")
     yield from (Remark("note", e.says) for e in side.evidence if e.kind == "setting")
+
+
+def _say_fixes(found: Comparison) -> Iterator[Remark]:
+    """What was tried and helped: the setting, what holds after it, what it costs."""
+    for fix in found.fixes:
+        also = f" and {', '.join(fix.together_with)}" if fix.together_with else ""
+        said = f"{fix.text or fix.setting}{also}"
+        after = "the same bits from every side" if fix.same_bits else f"all within rounding ({fix.verdict_after})"
+        took = ""
+        if fix.time_before_s and fix.time_after_s:
+            took = f"; time {fix.time_after_s / fix.time_before_s:.2g} x"
+        yield Remark("fix", f"{said}   tried: {after}{took}. {fix.why[:1].upper()}{fix.why[1:]}; {fix.also}")
+    yield from (Remark("tried", e.says) for e in found.evidence if e.kind == "setting")
 
 
 def _say_groups(found: Comparison) -> Iterator[Remark]:

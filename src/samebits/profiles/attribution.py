@@ -14,7 +14,7 @@ from samebits.judging.references import Reference
 from samebits.judging.sides import Attribution
 from samebits.judging.verdict_rules import Mechanism
 from samebits.probes.session import ProbeSession
-from samebits.profiles import search_recipe
+from samebits.profiles.recipe_search import search_recipe
 from samebits.profiles.replaying import Replayer
 from samebits.recipes.recipe import Recipe
 from samebits.runner import Runner

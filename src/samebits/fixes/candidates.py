@@ -1,0 +1,97 @@
+"""Which changes of an engine's text are worth trying: the table's rows, and each setting that was given left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from samebits.engines.known_engines import ENGINES
+from samebits.findings.causes import CauseCode
+from samebits.findings.fix_table import SETTINGS, SettingRow
+from samebits.problems import Problem
+from samebits.registry import parse_runner_text
+from samebits.registry.runner_text import RunnerText, format_runner_text
+
+_ENVIRONMENT = "env."
+
+
+@dataclass(frozen=True)
+class Change:
+    """One setting given another value, or left out (`value` None)."""
+
+    engine: str
+    key: str
+    value: str | None
+    why: str
+    also: str
+    source: str | None
+
+    @property
+    def says(self) -> str:
+        """As a person reads it."""
+        return f"{self.key}={self.value}" if self.value is not None else f"without {self.key}"
+
+    def apply(self, text: str) -> str:
+        """The engine's text with this change."""
+        runner = parse_runner_text(text)
+        settings, environment = dict(runner.settings), dict(runner.environment)
+        of = environment if self.key.startswith(_ENVIRONMENT) else settings
+        name = self.key.removeprefix(_ENVIRONMENT)
+        of.pop(name, None)
+        if self.value is not None:
+            of[name] = self.value
+        return format_runner_text(RunnerText(runner.name, settings, environment))
+
+
+def list_changes(text: str, problem: Problem, cause: CauseCode | None, in_force: Mapping[str, str]) -> list[Change]:
+    """Changes of an engine's text that may alter its bits: those for the cause first, in the table's sequence.
+
+    `in_force` are the settings as the engine reports them: what is so already is not tried.
+    """
+    runner = parse_runner_text(text)
+    if runner.name not in ENGINES:
+        return []
+    given = {**runner.settings, **{_ENVIRONMENT + k: v for k, v in runner.environment.items()}}
+    # What a person set is the likeliest to have made the difference.
+    changes = [
+        Change(
+            runner.name, key, None, f"{key}={value} was asked for; the default is tried", "the engine's default", None
+        )
+        for key, value in given.items()
+    ]
+    rows = [row for row in SETTINGS if row.engine == runner.name and _takes(row, problem)]
+    rows.sort(key=lambda row: cause not in row.causes)
+    changes += [_make_change(row) for row in rows if not _is_so(row, given, in_force)]
+    return changes
+
+
+def _make_change(row: SettingRow) -> Change:
+    return Change(row.engine, row.key, row.value, row.why, row.also, row.source)
+
+
+def _takes(row: SettingRow, problem: Problem) -> bool:
+    return row.takes == "all" or (row.takes == "products") == (problem.product is not None)
+
+
+def _is_so(row: SettingRow, given: Mapping[str, str], in_force: Mapping[str, str]) -> bool:
+    """Whether the engine has this setting already, as given, as reported, or by its declared default."""
+    if row.key in given:
+        return given[row.key] == row.value
+    declared = ENGINES[row.engine].load_class().settings.get(row.key)
+    default = declared.default if declared else ""
+    return row.value in (default, in_force.get(row.key))
+
+
+def pair_changes(changes: list[Change]) -> Iterator[tuple[Change, Change]]:
+    """Every two changes of different settings."""
+    for i, one in enumerate(changes):
+        for other in changes[i + 1 :]:
+            if other.key != one.key:
+                yield one, other
+
+
+def apply_all(text: str, changes: tuple[Change, ...]) -> str:
+    """The engine's text with several changes."""
+    for change in changes:
+        text = change.apply(text)
+    return text

@@ -1,0 +1,83 @@
+"""One runner on exact integers and on the operands in question; whatever it does becomes data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from samebits.errors import EngineFailure, SamebitsError
+from samebits.findings import ExactData, Failure, Side
+from samebits.judging import thresholds
+from samebits.judging.measuring import estimate_transform_noise, measure_distances
+from samebits.judging.references import Reference
+from samebits.judging.sides import Attribution, Recorded, describe_side, measure_result
+from samebits.problems import Problem
+from samebits.problems.lowering import state_index
+from samebits.runner import Identity, Runner, check_result
+from samebits.wording.place_words import describe_places
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one runner returned, on the operands and on exact integers; or one recorded result."""
+
+    recorded: Recorded
+    on_exact: np.ndarray | None = None
+
+
+def run_on_both(
+    runner: Runner, problem: Problem, exact: Mapping[str, np.ndarray], operands: Mapping[str, np.ndarray]
+) -> Ran:
+    """Runs both sets of operands; an engine that fails leaves what it did before, and its failure."""
+    identity: Identity | None = None
+    on_exact: np.ndarray | None = None
+    result: np.ndarray | None = None
+    failure: Failure | None = None
+    try:
+        identity = runner.identify()
+        on_exact = check_result(problem, runner.run(problem, exact))
+        result = check_result(problem, runner.run(problem, operands))
+        # Only now can a caller's runner say what it was seen to do.
+        identity = runner.identify()
+    except EngineFailure as error:
+        # Failure lists the kinds that EngineFailure and its classes declare as plain text.
+        failure = Failure(error.kind, str(error))  # type: ignore[arg-type]
+    except (SamebitsError, MemoryError) as error:
+        failure = Failure("error", f"{type(error).__name__}: {error}")
+    return Ran(Recorded(runner.text, result, runner.text, identity, failure), on_exact)
+
+
+def judge_ran(reference: Reference, exact: Reference, ran: Ran, attribution: Attribution | None = None) -> Side:
+    """The finding of one side, from what it returned on both sets of operands and the recipe that was found, if any."""
+    on_exact, beyond = _judge_exact(exact, ran.on_exact) if ran.on_exact is not None else (None, False)
+    measured = measure_result(reference, ran.recorded.result, on_exact, exact_beyond=beyond)
+    return describe_side(reference, ran.recorded, measured, attribution)
+
+
+def _judge_exact(exact: Reference, result: np.ndarray) -> tuple[ExactData, bool]:
+    """What happened on exact integers, and whether any difference is beyond what rounding could make."""
+    truth = exact.truth
+    distances = measure_distances(exact.problem, result, truth, exact.bound, exact.magnitudes)
+    differing = distances.absolute > 0
+    places = np.argwhere(differing)
+    first = tuple(int(i) for i in places[0]) if len(places) else None
+    found = ExactData(
+        differing=int(differing.sum()),
+        elements=result.size,
+        where=describe_places(exact.problem, differing),
+        first_index=list(state_index(exact.problem, first)) if first is not None else None,
+        first_value=float(result[first]) if first else None,
+        first_truth=float(truth[first]) if first else None,
+    )
+    in_halves = _are_fractions(result[differing])
+    noise = estimate_transform_noise(exact.problem, exact.magnitudes, in_halves=in_halves)
+    rounding = np.maximum(exact.bound, noise)
+    return found, bool((distances.absolute > rounding).any())
+
+
+def _are_fractions(values: np.ndarray) -> bool:
+    """Whether most of these are no integers: no sum of products of integers then, of whichever, but a transform's."""
+    given = values.astype(np.float64)
+    return bool((np.isfinite(given) & (np.rint(given) != given)).mean() > thresholds.MAJORITY) if given.size else False
