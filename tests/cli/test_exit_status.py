@@ -158,19 +158,22 @@ def test_the_options_of_compare_reach_the_library(answer):
         "--time-limit",
         "2.5",
         "--no-attribute",
+        "--fix",
     )
     _, _, _, ((given, named),) = answer("compare", found, *TEXT.split(), *options, "--json")
     assert given[1] == ["truth", "jax"]
     assert str(given[0].x) == "(1, 1, 4)"
     del named["progress"]
-    assert named == {"data": "exact", "seed": 7, "time_limit_s": 2.5, "attributes": False}
+    assert named == {"data": "exact", "seed": 7, "time_limit_s": 2.5, "attributes": False, "fix": True}
 
 
 def test_without_engines_all_installed_ones_run_unless_results_are_recorded(answer, monkeypatch):
-    monkeypatch.setattr("samebits.engines.known_engines.list_installed", lambda: ["one", "two"])
+    monkeypatch.setattr("samebits.engines.known_engines.list_installed", lambda: ["torch", "numpy", "jax"])
     found = compared("identical", TRUE)
-    assert answer("compare", found, TEXT, "--json")[3][0][0][1] == ["one", "two"]
-    for results, expected in (({"a": np.ones((1, 1, 4), np.float32)}, []), ({}, ["one", "two"])):
+    # NumPy multiplies and has no convolutions.
+    assert answer("compare", found, "matmul x=2x3 w=3x4", "--json")[3][0][0][1] == ["torch", "numpy", "jax"]
+    assert answer("compare", found, TEXT, "--json")[3][0][0][1] == ["torch", "jax"]
+    for results, expected in (({"a": np.ones((1, 1, 4), np.float32)}, []), ({}, ["torch", "jax"])):
         case = Case(parse_problem_text(TEXT), {}, results)
         monkeypatch.setattr("samebits.languages.subject.read_subject", lambda text, c=case: c)
         assert answer("compare", found, "c.npz", "--json")[3][0][0][1] == expected

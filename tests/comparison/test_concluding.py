@@ -9,11 +9,12 @@ import samebits
 from hand_made import make_side
 from injected_runners import InjectedRunner
 from samebits.comparison import comparing
-from samebits.judging.side_running import Ran
 from samebits.errors import ArgumentError, EngineCrashed
 from samebits.findings import ExactData, Failure
 from samebits.findings.causes import CauseCode
+from samebits.judging import side_running
 from samebits.judging.references import Reference, make_reference
+from samebits.judging.side_running import Ran
 from samebits.judging.sides import Attribution, Recorded
 from samebits.judging.verdict_rules import Mechanism
 from samebits.problems import parse_problem_text
@@ -35,18 +36,18 @@ def exact(bound=0.0, magnitudes=0.0):
 
 
 def test_right_integers_leave_nothing_to_say():
-    assert comparing._judge_exact(exact(), TRUTH.copy()) == (ExactData(0, 8, None, None, None, None), False)
+    assert side_running._judge_exact(exact(), TRUTH.copy()) == (ExactData(0, 8, None, None, None, None), False)
 
 
 def test_wrong_integers_are_counted_located_and_the_first_is_shown():
     result = TRUTH.copy()
     result[0, 1, 1:] += 3
-    assert comparing._judge_exact(exact(), result) == (
+    assert side_running._judge_exact(exact(), result) == (
         ExactData(3, 8, "only in c_out = 1, ow from 1 on (the tail)", [0, 1, 1], 9.0, 6.0),
         True,
     )
     zeros = np.zeros_like(TRUTH)
-    assert comparing._judge_exact(exact(), zeros)[0].first_index == [0, 0, 0]
+    assert side_running._judge_exact(exact(), zeros)[0].first_index == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_wrong_integers_are_counted_located_and_the_first_is_shown():
 def test_integers_that_rounding_could_have_missed_are_no_other_function(bound, magnitudes, beyond):
     result = TRUTH.copy()
     result[0, 1, 2] += np.float32(1)
-    found, is_beyond = comparing._judge_exact(exact(bound, magnitudes), result)
+    found, is_beyond = side_running._judge_exact(exact(bound, magnitudes), result)
     assert (found.differing, is_beyond) == (1, beyond)
 
 
@@ -81,14 +82,14 @@ def test_integers_that_rounding_could_have_missed_are_no_other_function(bound, m
 def test_fractions_where_integers_belong_are_a_transforms(off, magnitudes, beyond):
     result = TRUTH.copy()
     result[0, 1, : len(off)] += np.array(off, np.float32)
-    found, is_beyond = comparing._judge_exact(exact(0.0, magnitudes), result)
+    found, is_beyond = side_running._judge_exact(exact(0.0, magnitudes), result)
     assert (found.differing, is_beyond) == (len(off), beyond)
 
 
 def test_zeros_of_another_sign_are_right_on_integers():
     result = TRUTH.copy()
     result[0, 1, 3] = -0.0
-    assert comparing._judge_exact(exact(), result)[0].differing == 0
+    assert side_running._judge_exact(exact(), result)[0].differing == 0
 
 
 def test_sides_of_one_name_are_numbered_from_the_second_on():
@@ -204,7 +205,8 @@ def test_only_engines_with_a_result_are_probed(monkeypatch):
     assert [s.name for s in found.sides] == ["kept", "odd", "truth", "even"]
     assert found.data == "given"
     assert asked == ["odd", "even"]
-    assert all(problem is PROBLEM and operands is case.operands for problem, operands, _ in given)
+    assert all(problem == PROBLEM for problem, _, _ in given)
+    assert all(operands[name] is array for _, operands, _ in given for name, array in case.operands.items())
     assert [result.ravel().tolist() for _, _, result in given] == [found.sides[1].values, found.sides[3].values]
     asked.clear()
     samebits.compare(case, [odd], attributes=False)

@@ -7,8 +7,6 @@ import pytest
 
 from injected_runners import InjectedRunner
 from samebits import compare
-from samebits.comparison import attribution
-from samebits.profiles.attribution import attribute
 from samebits.emulators import emulate
 from samebits.errors import ProbeStopped
 from samebits.findings import Evidence, Replay
@@ -20,6 +18,8 @@ from samebits.judging.references import make_reference
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
+from samebits.profiles import attribution
+from samebits.profiles.attribution import attribute
 from samebits.profiles.stages import RecipeStage, SearchResult
 from samebits.progress import ignore_progress
 from samebits.recipes import parse_recipe

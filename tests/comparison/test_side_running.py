@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from samebits.judging.side_running import run_on_both
 from samebits.errors import (
     EngineCrashed,
     EngineFailure,
@@ -14,6 +13,7 @@ from samebits.errors import (
     ResourceLimitError,
 )
 from samebits.findings import Failure
+from samebits.judging.side_running import run_on_both
 from samebits.problems import parse_problem_text
 from samebits.runner import Identity
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from samebits.errors import ProblemShapeError, ProblemTextError
 from samebits.problems import Epilogue, Problem, format_problem, parse_problem_text
-from samebits.problems.problem import DTYPES, KINDS
+from samebits.problems.problem import DTYPES, KINDS, PRODUCTS
 
 PRINTED = [
     "conv2d x=1x3x224x224 w=64x3x7x7 stride=2 padding=3 dtype=float32",
@@ -27,7 +27,7 @@ def test_a_printed_text_is_printed_again_unchanged(text):
 
 @st.composite
 def problems(draw):
-    kind = draw(st.sampled_from(KINDS))
+    kind = draw(st.sampled_from([kind for kind in KINDS if kind not in PRODUCTS]))
     rank, transposed = int(kind[-2]), kind.startswith("conv_t")
     small = st.integers(1, 4)
     sizes = st.lists(st.integers(1, 12), min_size=rank, max_size=rank)
@@ -60,7 +60,29 @@ def problems(draw):
         return Problem(kind="conv1d", x=(1, 1, 7), w=(1, 1, 5))
 
 
-@given(problems())
+@st.composite
+def products(draw):
+    kind = draw(st.sampled_from(PRODUCTS))
+    sizes = st.lists(st.integers(1, 9), max_size=3).map(tuple)
+    batch, m, k, n = draw(sizes), draw(st.integers(1, 9)), draw(st.integers(1, 9)), draw(st.integers(1, 9))
+    direction = draw(st.sampled_from(["forward", "grad_input", "grad_weight"])) if kind == "linear" else "forward"
+    fields = {"dtype": draw(st.sampled_from(DTYPES)), "out": draw(st.sampled_from(["", *DTYPES]))}
+    if direction == "forward":
+        fields |= {
+            "bias": kind == "linear" and draw(st.booleans()),
+            "then": draw(st.sampled_from([None, Epilogue("relu")])),
+        }
+    if kind == "linear":
+        return Problem(kind, (*batch, k), (n, k), direction, **fields)
+    # Either operand repeats some of the other's batch, lacks it, or is a vector.
+    repeats = [draw(st.sampled_from([(s, s), (s, 1), (1, s)])) for s in batch]
+    x, w = ([pair[i] for pair in repeats] for i in (0, 1))
+    x = draw(st.sampled_from([(*x, m, k), (m, k), (k,)]))
+    w = draw(st.sampled_from([(*w, k, n), (k, n), (k,)]))
+    return Problem(kind, x, w, **fields)
+
+
+@given(st.one_of(problems(), products()))
 def test_every_problem_is_read_back_from_its_text(problem):
     assert parse_problem_text(format_problem(problem)) == problem
 

@@ -25,7 +25,7 @@ AGREE, DIFFER, TROUBLE = 0, 1, 2
 # What the command line's library makes of an interrupt.
 _INTERRUPTED = 130
 _OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
-_OPTIONS = ("--on", "--data", "--seed", "--time-limit", "--svg", "--attribute", "--no-attribute")
+_OPTIONS = ("--on", "--data", "--seed", "--time-limit", "--svg", "--attribute", "--no-attribute", "--fix")
 app = typer.Typer(
     name="samebits",
     help="Two convolutions disagree: which is right, does it matter, what causes it.",
@@ -73,7 +73,7 @@ def compare_command(
     """
     from samebits.cli.narrator import Narrator
     from samebits.comparison import compare
-    from samebits.engines.known_engines import list_installed
+    from samebits.engines.known_engines import list_installed_for
     from samebits.languages.subject import read_subject
     from samebits.problems.case_file import Case
     from samebits.reports.comparison_report import show_comparison
@@ -83,7 +83,7 @@ def compare_command(
     subject_read = read_subject(text)
     case = subject_read if isinstance(subject_read, Case) else None
     if not chosen and not (case and case.results):
-        chosen = list_installed()
+        chosen = list_installed_for(subject_read.problem if isinstance(subject_read, Case) else subject_read)
     with Narrator() as narrator:
         found = compare(
             subject_read,

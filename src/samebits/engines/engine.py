@@ -54,6 +54,8 @@ class Engine(ABC):
     settings: ClassVar[dict[str, Setting]]
     # Environment variables known to change bits or kernels, with what they do; for doctor.
     variables: ClassVar[dict[str, str]]
+    # Whether it computes products only; who asks all engines about a convolution leaves it out.
+    only_products: ClassVar[bool] = False
 
     @abstractmethod
     def load(self, settings: Mapping[str, str]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from samebits.engines.engine import Engine
+from samebits.problems import Problem
 
 
 @dataclass(frozen=True)
@@ -54,3 +55,8 @@ ENGINES: dict[str, EngineSpec] = {
 def list_installed() -> list[str]:
     """The engines that are here, in the table's sequence; nothing is loaded."""
     return [name for name, spec in ENGINES.items() if spec.find_version() is not None]
+
+
+def list_installed_for(problem: Problem) -> list[str]:
+    """The engines that are here and compute problems of this kind."""
+    return [n for n in list_installed() if problem.product or not ENGINES[n].load_class().only_products]

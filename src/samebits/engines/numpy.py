@@ -18,6 +18,7 @@ class NumpyEngine(Engine):
     """numpy.matmul, dot or einsum; `linear` and its gradients as people write them with those."""
 
     name = "numpy"
+    only_products = True
     settings: ClassVar[dict[str, Setting]] = {
         "threads": THREADS,
         "call": Setting("the function that multiplies", "matmul", ("matmul", "dot", "einsum")),

@@ -64,7 +64,7 @@ class OpenvinoEngine(Engine):
                 "openvino:INFERENCE_PRECISION_HINT=f32 asks for float32",
             )
         if {"EXECUTION_MODE_HINT", "INFERENCE_PRECISION_HINT"} <= set(self.properties):
-            notes += (f"EXECUTION_MODE_HINT and INFERENCE_PRECISION_HINT compete; read back, {precision} is in force",)
+            notes += (f"EXECUTION_MODE_HINT and INFERENCE_PRECISION_HINT compete; read back, {precision} won",)
         version = self.openvino.__version__.partition("-")[0]
         return InForce(version, "CPU", in_force, notes)
 

@@ -176,12 +176,12 @@ class WorkerRunner:
         return f"; last words: {lines[-1][:200]}" if lines else ""
 
 
-def say_overruled(asked: Mapping[str, str], in_force: Mapping[str, str]) -> list[str]:
-    """One line for every setting that was asked for while another value is in force, as read back from the engine."""
+def say_overruled(asked: Mapping[str, str], effective: Mapping[str, str]) -> list[str]:
+    """One line for every setting that was asked for while the engine, read back, has another."""
     return [
-        f"{name}={value} was asked for; read back, {in_force[name]} is in force"
+        f"{name}={value} was asked for; read back, it is {effective[name]}"
         for name, value in asked.items()
-        if name in in_force and _spell(in_force[name]) != _spell(value)
+        if name in effective and _spell(effective[name]) != _spell(value)
     ]
 
 

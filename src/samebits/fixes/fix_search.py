@@ -16,7 +16,7 @@ import numpy as np
 
 from samebits.findings import Evidence, Fix, Verdict, is_agreement
 from samebits.findings.causes import CauseCode
-from samebits.fixes.candidates import Change, list_changes, pair_changes
+from samebits.fixes.setting_changes import Change, list_changes, pair_changes
 from samebits.fixes.trials import Trial, TrialData, digest, time_in_turns, try_text
 from samebits.profiles.attribution import attribute
 from samebits.progress import Progress

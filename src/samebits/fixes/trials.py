@@ -11,7 +11,7 @@ import numpy as np
 
 from samebits.errors import EngineFailure, SamebitsError
 from samebits.findings import Verdict, is_agreement
-from samebits.fixes.candidates import Change, apply_all
+from samebits.fixes.setting_changes import Change, apply_all
 from samebits.judging.references import Reference
 from samebits.judging.side_running import Ran, judge_ran, run_on_both
 from samebits.problems.lowering import Lowering

@@ -1,4 +1,4 @@
-"""A catalog of named problems: convolutions of published networks, of real reports, and shapes that break code."""
+"""A catalog of named problems: layers of published networks, of real reports, and shapes that break code."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from samebits.problems.catalog import (
     residual,
     segmentation,
     speech,
+    transformers,
     variants,
     video,
     waveform,
@@ -40,6 +41,7 @@ _GROUPS = (
     speech,
     waveform,
     video,
+    transformers,
     reported,
     corners,
 )
