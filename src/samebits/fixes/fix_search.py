@@ -67,6 +67,8 @@ class FixSearch:
 
     def run(self) -> tuple[list[Fix], list[Evidence]]:
         """Fixes, the smallest first, and what is to be said besides."""
+        if len(self.sides) < 2:
+            return [], [Evidence("setting", "fewer than two sides returned a result: there is nobody to agree with")]
         if self._agree():
             return [], [Evidence("setting", "all sides have the same bits already: there is nothing to fix")]
         self.trials = [
