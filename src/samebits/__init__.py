@@ -5,12 +5,13 @@ Everything public is loaded on first use, so that importing the package costs ne
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
 from samebits.version import VERSION
 
+# Type checkers take it for true. Importing it from typing takes most of the time before the command can say anything.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from samebits.comparison import compare
     from samebits.explanation import explain
     from samebits.problems import Problem, parse_problem_text
@@ -61,6 +62,8 @@ _HOMES = _FUNCTIONAL | {
 
 
 def __getattr__(name: str) -> Any:
+    import importlib
+
     if name not in _HOMES:
         raise AttributeError(f"module 'samebits' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -37,6 +37,7 @@ from samebits.hypotheses import (
     list_layout_hypotheses,
     list_operand_hypotheses,
     list_order_hypotheses,
+    list_product_hypotheses,
     list_recipe_hypotheses,
     list_transform_hypotheses,
 )
@@ -91,9 +92,11 @@ class HypothesisSearch:
         kinds = {
             "operand rounding": list_operand_hypotheses(problem),
             "epilogue": list_epilogue_hypotheses(problem),
-            "index relation": list_geometry_hypotheses(problem),
-            "layout": list_layout_hypotheses(problem),
         }
+        if problem.stated:
+            kinds["operands and result"] = list_product_hypotheses(problem)
+        else:
+            kinds |= {"index relation": list_geometry_hypotheses(problem), "layout": list_layout_hypotheses(problem)}
         if not self.observation.result.any():
             # Whatever reads nothing but padding gives zeros.
             kinds = {"operand rounding": kinds["operand rounding"]}

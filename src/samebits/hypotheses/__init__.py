@@ -13,6 +13,7 @@ from samebits.hypotheses.geometry import list_geometry_hypotheses
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.layout import list_layout_hypotheses
 from samebits.hypotheses.observation import Observation, Sample
+from samebits.hypotheses.products import list_product_hypotheses
 
 __all__ = [
     "Hypothesis",
@@ -26,6 +27,7 @@ __all__ = [
     "list_operand_hypotheses",
     "list_operand_recipes",
     "list_order_hypotheses",
+    "list_product_hypotheses",
     "list_recipe_hypotheses",
     "list_transform_hypotheses",
 ]

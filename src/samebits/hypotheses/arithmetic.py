@@ -198,12 +198,19 @@ def _transform(observation: Observation, sample: Sample, recipe: Recipe) -> Floa
     return sample.pick(observation.cache[key]).astype(np.float64)
 
 
+_LANES = ("k/192|k", "k/256|k", "k/384|k", "k/512|k", "pairs:k%4|k", "halves:k%8|k", "halves:k%16|k")
+
+
 def _plain_orders(problem: Problem) -> list[str]:
+    if problem.stated:
+        return ["k"]
     first, *spatial = find_terms(problem).axis_names
     return [",".join((first, *spatial)), ",".join((*spatial, first))]
 
 
 def _common_orders(problem: Problem) -> list[str]:
+    if problem.stated:
+        return ["k", *_LANES]
     first, *spatial = find_terms(problem).axis_names
     every = ",".join(spatial)
     orders = [*_plain_orders(problem), f"{every}|{first}", f"{first}|{every}"]
@@ -213,11 +220,14 @@ def _common_orders(problem: Problem) -> list[str]:
             f"{first}/{block}|{every},{first}",
             f"{first}/{block},{every}|{first}",
         ]
-    return [*orders, "k/192|k", "k/256|k", "k/384|k", "k/512|k", "pairs:k%4|k", "halves:k%8|k", "halves:k%16|k"]
+    return [*orders, *_LANES]
 
 
 def _stored_sums(problem: Problem, *, thorough: bool) -> Iterator[tuple[str, str]]:
     """Order texts with a place for the format of the running sum, and what is added between two roundings to it."""
+    if problem.stated:
+        yield from _stored_blocks(problem, thorough=thorough)
+        return
     first, *spatial = find_terms(problem).axis_names
     inner = ",".join(spatial)
     outer = first
@@ -226,11 +236,17 @@ def _stored_sums(problem: Problem, *, thorough: bool) -> Iterator[tuple[str, str
         if tail:
             yield f"chain@{{}}:{','.join(head)}|{','.join(tail)}", f"the products of one {_say_axes(head)}"
     yield f"chain@{{}}:{inner}|{outer}", f"the products of one {_say_axes(spatial)}"
+    for text, words in _stored_blocks(problem, thorough=thorough):
+        yield text, words
+        # Kernels for channels-last data meet channels fastest.
+        block = words.partition(" ")[0]
+        yield f"chain@{{}}:{inner},{first}/{block}|{first}", f"{block} channels"
+
+
+def _stored_blocks(problem: Problem, *, thorough: bool) -> Iterator[tuple[str, str]]:
     for block in dict.fromkeys((*_USUAL_BLOCKS, *(_OTHER_BLOCKS if thorough else ()))):
         if block < problem.reduction_length:
             yield f"chain@{{}}:k/{block}|k", f"{block} products"
-            # Kernels for channels-last data meet channels fastest.
-            yield f"chain@{{}}:{inner},{first}/{block}|{first}", f"{block} channels"
 
 
 def _say_axes(names: list[str]) -> str:
