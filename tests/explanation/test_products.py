@@ -61,7 +61,7 @@ SOUND = {
 
 @pytest.mark.parametrize("order", ["blas", "loop", "halves", "wide"])
 @pytest.mark.parametrize("text", SOUND)
-def test_sound_products_are_never_accused(text, order):
+def test_sound_products_are_never_called_wrong(text, order):
     """In float32: NumPy's BLAS, its own loops, two halves added at the end; in float64."""
 
     def compute(wide):

@@ -1,11 +1,14 @@
-"""The front door for problem texts in any language: ours, XLA HLO, oneDNN's benchdnn, MIOpenDriver."""
+"""The front door for problem texts in any language: ours, XLA HLO, oneDNN's benchdnn, MIOpenDriver, BLAS."""
 
 from __future__ import annotations
 
 import re
 
 from samebits.languages.benchdnn import parse_benchdnn
+from samebits.languages.benchdnn_matmul import parse_benchdnn_matmul
+from samebits.languages.blas import BENCH, LOG, parse_blas
 from samebits.languages.hlo import parse_hlo
+from samebits.languages.hlo_dot import parse_dot
 from samebits.languages.miopen import parse_miopen
 from samebits.problems.problem import KINDS, Problem
 from samebits.problems.problem_text import parse_problem_text
@@ -14,13 +17,17 @@ _OURS = re.compile(rf"\s*(?:{'|'.join(KINDS)})(?:\.\w*)?(?:\s|$)")
 # What only a line of that language has; tried in this order.
 _FOREIGN = (
     (re.compile(r"MIOpenDriver"), parse_miopen),
+    (BENCH, parse_blas),
+    (LOG, parse_blas),
+    (re.compile(r"(?<![\w.$/\"-])dot\(|custom_call_target=\"__cublas"), parse_dot),
+    (re.compile(r"(?:^|\s)--matmul\b"), parse_benchdnn_matmul),
     (re.compile(r"(?<!\w)(?:convolution|custom-call)\(|dim_labels=|custom_call_target="), parse_hlo),
     (re.compile(r"benchdnn|__REPRO:|^\s*--|^[\s_]*(?:g|mb|[io][cdhw]|[kspd][dhw])[0-9]"), parse_benchdnn),
 )
 
 
 def read_problem(text: str) -> Problem:
-    """The problem that `text` names, in whichever of the four languages it is written.
+    """The problem that `text` names, in whichever language it is written.
 
     Text in none of them is read as ours, so that the error speaks of the language a person can learn here. Raises
     ProblemTextError and ProblemShapeError.

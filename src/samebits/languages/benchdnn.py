@@ -7,6 +7,7 @@ doc/driver_conv.md, doc/knobs_attr.md.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from samebits.errors import ProblemTextError
@@ -48,7 +49,7 @@ _CHANGING = ("attr", "attr-scales", "attr-zero-points", "attr-dropout", "attr-pr
 
 
 @dataclass(frozen=True)
-class _Line:
+class BenchdnnLine:
     """A line taken apart: options by name, and the descriptor. `is_bare` says that it has no option at all."""
 
     text: str
@@ -58,6 +59,7 @@ class _Line:
     is_bare: bool = True
 
     def refuse(self, says: str, token: str = "") -> ProblemTextError:
+        """The error that says this, and where in the line."""
         position = self.text.find(token) if token else -1
         return ProblemTextError(says, self.text, None if position < 0 else position)
 
@@ -84,7 +86,7 @@ def parse_benchdnn(text: str) -> Problem:
     fields = _read_descriptor(line)
     axes = _read_axes(fields, line)
     direction, bias = _read_direction(line)
-    dtype, out = _read_formats(line, direction)
+    dtype, out = read_number_types(line, line.options, direction)
     return Problem(
         kind=as_kind(f"{'conv_transpose' if line.driver == 'deconv' else 'conv'}{len(axes)}d"),
         x=(_read_minibatch(line, fields), fields["ic"], *(a.size for a in axes)),
@@ -98,15 +100,15 @@ def parse_benchdnn(text: str) -> Problem:
         groups=fields.get("g", 1),
         dtype=dtype,
         out=out,
-        then=_read_epilogue(line),
+        then=read_epilogue(line, line.options),
     )
 
 
-def _split_line(text: str) -> _Line:
+def _split_line(text: str) -> BenchdnnLine:
     tokens = split_command(text.rpartition("__REPRO:")[2])
     if tokens and tokens[0].endswith("benchdnn"):
         tokens = tokens[1:]
-    line = _Line(text, "", is_bare=not any(t.startswith("-") for t in tokens))
+    line = BenchdnnLine(text, "", is_bare=not any(t.startswith("-") for t in tokens))
     for token in tokens:
         line = _take_option(line, token) if token.startswith("-") else _take_descriptor(line, token)
     if not line.descriptor:
@@ -114,37 +116,40 @@ def _split_line(text: str) -> _Line:
     return line
 
 
-def _take_descriptor(line: _Line, token: str) -> _Line:
+def _take_descriptor(line: BenchdnnLine, token: str) -> BenchdnnLine:
     if line.descriptor:
         raise line.refuse("a second problem descriptor; give one at a time", token)
     return replace(line, descriptor=token)
 
 
-def _take_option(line: _Line, token: str) -> _Line:
+def _take_option(line: BenchdnnLine, token: str) -> BenchdnnLine:
     name, _, value = token.lstrip("-").partition("=")
     if name in ("conv", "deconv"):
         return replace(line, driver=name)
     if name == "reset":
         return replace(line, options={})
     if name not in _READ:
-        _check_harmless(line, name, value, token)
+        check_harmless(line, name, value, token)
         return line
     if "," in value:
         raise line.refuse(f"--{name} lists several values; give one problem at a time", token)
     return replace(line, options={**line.options, name: value})
 
 
-def _check_harmless(line: _Line, name: str, value: str, token: str) -> None:
+def check_harmless(line: BenchdnnLine, name: str, value: str, token: str) -> None:
+    """Raises ProblemTextError for an option that changes what is computed, or that is not known."""
     if _IGNORED.fullmatch(name) or value in _HARMLESS.get(name, ()) or (name in _CHANGING and not value):
         return
     if name in _HARMLESS:
         raise line.refuse(f"--{name}={value} is a setting of the engine, not of the problem; leave it out", token)
     if name in _CHANGING:
         raise line.refuse(f"--{name} changes what is computed in a way a problem cannot express", token)
-    raise line.refuse(f"option --{name} is not one this reader knows for --conv or --deconv; leave it out", token)
+    raise line.refuse(
+        f"option --{name} is not one this reader knows for --conv, --deconv or --matmul; leave it out", token
+    )
 
 
-def _read_descriptor(line: _Line) -> dict[str, int]:
+def _read_descriptor(line: BenchdnnLine) -> dict[str, int]:
     token, position = line.descriptor, 0
     fields: dict[str, int] = {}
     while position < len(token) and token[position] != "n":
@@ -160,13 +165,13 @@ def _read_descriptor(line: _Line) -> dict[str, int]:
     return fields
 
 
-def _read_number(line: _Line, digits: str, token: str) -> int:
+def _read_number(line: BenchdnnLine, digits: str, token: str) -> int:
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
         raise line.refuse(f"expected a whole number of at most 18 digits, not {digits[:40]!r}", token)
     return int(digits)
 
 
-def _read_axes(fields: dict[str, int], line: _Line) -> tuple[_SpatialAxis, ...]:
+def _read_axes(fields: dict[str, int], line: BenchdnnLine) -> tuple[_SpatialAxis, ...]:
     """Depth, height and width as given; benchdnn's rule: `h` alone is square, `d` alone is cubic."""
     d, h, w = (_read_axis(fields, letter, line) for letter in "dhw")
     if d and not h and not w:
@@ -182,7 +187,7 @@ def _read_axes(fields: dict[str, int], line: _Line) -> tuple[_SpatialAxis, ...]:
     raise line.refuse("no spatial size; give iw and kw, or ih and kh, or id and kd", line.descriptor)
 
 
-def _read_axis(fields: dict[str, int], letter: str, line: _Line) -> _SpatialAxis | None:
+def _read_axis(fields: dict[str, int], letter: str, line: BenchdnnLine) -> _SpatialAxis | None:
     size, result, kernel = (fields.get(name + letter, 0) for name in "iok")
     stride, dilation = fields.get("s" + letter, 1), fields.get("d" + letter, 0) + 1
     begin = fields.get("p" + letter)
@@ -213,12 +218,12 @@ def _halve(total: int) -> int:
     return -(-total // 2) if total < 0 else total // 2
 
 
-def _read_minibatch(line: _Line, fields: dict[str, int]) -> int:
+def _read_minibatch(line: BenchdnnLine, fields: dict[str, int]) -> int:
     override = line.options.get("mb", "0")
     return _read_number(line, override, override) or fields.get("mb", 2)
 
 
-def _read_channels(line: _Line, fields: dict[str, int]) -> tuple[int, int]:
+def _read_channels(line: BenchdnnLine, fields: dict[str, int]) -> tuple[int, int]:
     """The first two sizes of w: (oc, ic/g), transposed (ic, oc/g)."""
     groups = fields.get("g", 1)
     if not groups or fields["ic"] % groups or fields["oc"] % groups:
@@ -228,7 +233,7 @@ def _read_channels(line: _Line, fields: dict[str, int]) -> tuple[int, int]:
     return fields["oc"], fields["ic"] // groups
 
 
-def _read_direction(line: _Line) -> tuple[Direction, bool]:
+def _read_direction(line: BenchdnnLine) -> tuple[Direction, bool]:
     name = line.options.get("dir") or ("FWD_D" if line.is_bare else "FWD_B")
     if name.upper() not in _DIRECTIONS:
         raise line.refuse(f"unknown --dir={name}; one of {', '.join(_DIRECTIONS)}", name)
@@ -236,10 +241,12 @@ def _read_direction(line: _Line) -> tuple[Direction, bool]:
     return direction, bias or (direction == "forward" and line.options.get("bia-dt", "undef") not in ("", "undef"))
 
 
-def _read_formats(line: _Line, direction: Direction) -> tuple[str, str]:
-    """(operands' dtype, result's dtype) from --dt=src:wei:dst, or from the older --cfg."""
-    given = line.options.get("dt") or line.options.get("cfg") or "f32"
-    names = given.split(":") if line.options.get("dt") else _split_configuration(given)
+def read_number_types(
+    line: BenchdnnLine, options: Mapping[str, str], direction: Direction = "forward"
+) -> tuple[str, str]:
+    """(operands' dtype, result's dtype) from --dt=src:wei:dst, or from the older --cfg. Raises ProblemTextError."""
+    given = options.get("dt") or options.get("cfg") or "f32"
+    names = given.split(":") if options.get("dt") else _split_configuration(given)
     if len(names) not in (1, 3) or any(name not in _DTYPES for name in names):
         raise line.refuse(f"data types {given!r} are not one or three of {', '.join(_DTYPES)}", given)
     src, wei, dst = (_DTYPES[name] for name in (names * 3)[:3])
@@ -260,8 +267,9 @@ def _split_configuration(given: str) -> list[str]:
     return names if "".join(names) == given else [given]
 
 
-def _read_epilogue(line: _Line) -> Epilogue | None:
-    given = line.options.get("attr-post-ops", "")
+def read_epilogue(line: BenchdnnLine, options: Mapping[str, str]) -> Epilogue | None:
+    """relu or clip from --attr-post-ops, None where nothing is given. Raises ProblemTextError for anything else."""
+    given = options.get("attr-post-ops", "")
     name, *arguments = given.split(":")
     try:
         numbers = [float(a) for a in arguments]

@@ -36,7 +36,9 @@ _WINDOW_DEFAULTS = {"stride": "1", "pad": "0_0", "lhs_dilate": "1", "rhs_dilate"
 
 
 @dataclass(frozen=True)
-class _Array:
+class HloArray:
+    """A type and a shape as HLO prints them; a scalar has no sizes."""
+
     dtype: str
     sizes: Shape
 
@@ -101,9 +103,9 @@ def read_convolution(text: str) -> Convolution:
     """The one convolution in `text`, which may have other lines around it. Raises ProblemTextError."""
     line = _find_line(text)
     target, (head, rest) = _find_target(line), _OPERATION.split(line, maxsplit=1)[::2]
-    words, attributes = _split_operands(rest)
-    operands = _read_operands(words, target, text)
-    result = _read_array(head.rpartition("=")[2], text)
+    words, attributes = split_operands(rest)
+    operands = read_operands(words, 3 if target == "BiasActivationForward" else 2, text)
+    result = read_array(head.rpartition("=")[2], text)
     if not result:
         raise ProblemTextError("the result's shape is needed before the operation, e.g. f32[1,4,6,6]", text)
     labels = _read_labels(attributes, text)
@@ -146,7 +148,7 @@ def _find_target(line: str) -> str:
     return target[1] if target else ""
 
 
-def _split_operands(rest: str) -> tuple[list[str], str]:
+def split_operands(rest: str) -> tuple[list[str], str]:
     """The operands of `a, b), attributes` and the attributes. Brackets in layouts, {1,0:T(8,128)}, may nest."""
     words, depth, start = [], 0, 0
     for i, character in enumerate(rest):
@@ -159,8 +161,8 @@ def _split_operands(rest: str) -> tuple[list[str], str]:
     return words, rest[start:]
 
 
-def _read_operands(words: list[str], target: str, text: str) -> list[_Array]:
-    expected = 3 if target == "BiasActivationForward" else 2
+def read_operands(words: list[str], expected: int, text: str) -> list[HloArray]:
+    """So many operands of one type, with their shapes. Raises ProblemTextError."""
     if len(words) != expected:
         raise ProblemTextError(f"expected {expected} operands, found {len(words)}", text)
     operands = [_read_operand(word, text) for word in words]
@@ -170,13 +172,13 @@ def _read_operands(words: list[str], target: str, text: str) -> list[_Array]:
     return operands
 
 
-def _read_operand(word: str, text: str) -> _Array:
+def _read_operand(word: str, text: str) -> HloArray:
     """The operand's own shape or, where it is printed as a name only, that of the line which defines the name."""
     name = _COMMENT.sub("", word).strip().removeprefix("%")
-    array = _read_array(word, text)
+    array = read_array(word, text)
     if not array and _NAME.fullmatch(name):
         defined = re.search(rf"(?<![\w.-]){re.escape(name)} = ([^ ]+) ", text)
-        array = _read_array(defined[1], text) if defined else None
+        array = read_array(defined[1], text) if defined else None
     if not array:
         raise ProblemTextError(
             f"operand {name[:40]!r} has no shape; print HLO with operand shapes, or add the line that defines it", text
@@ -184,13 +186,14 @@ def _read_operand(word: str, text: str) -> _Array:
     return array
 
 
-def _read_array(word: str, text: str) -> _Array | None:
+def read_array(word: str, text: str) -> HloArray | None:
+    """The first type and shape in a text, as f32[8,64]; None where there is none. Raises ProblemTextError."""
     array = _ARRAY.search(word)
     if not array:
         return None
     if array[1] not in _DTYPES:
         raise ProblemTextError(f"element type {array[1][:40]} is none of {', '.join(_DTYPES)}", text)
-    return _Array(_DTYPES[array[1]], tuple(_read_number(size, text) for size in array[2].split(",")))
+    return HloArray(_DTYPES[array[1]], tuple(_read_number(size, text) for size in array[2].split(",") if array[2]))
 
 
 def _read_number(digits: str, text: str) -> int:
@@ -211,7 +214,7 @@ def _read_labels(attributes: str, text: str) -> tuple[str, str, str]:
     return labels
 
 
-def _find_roles(target: str, operands: list[_Array], result: _Array) -> tuple[_Array, _Array, _Array]:
+def _find_roles(target: str, operands: list[HloArray], result: HloArray) -> tuple[HloArray, HloArray, HloArray]:
     """(input, filter, output) of the forward convolution, which is what dim_labels speak of."""
     if target == "BackwardInput":
         return result, operands[1], operands[0]
@@ -220,7 +223,7 @@ def _find_roles(target: str, operands: list[_Array], result: _Array) -> tuple[_A
     return operands[0], operands[1], result
 
 
-def _arrange(array: _Array, labels: str, order: str, text: str) -> Shape:
+def _arrange(array: HloArray, labels: str, order: str, text: str) -> Shape:
     """The sizes in the order of `order`, then the spatial axes by number."""
     if len(array.sizes) != len(labels):
         raise ProblemTextError(f"dim_labels {labels} does not fit an array of {len(array.sizes)} axes", text)

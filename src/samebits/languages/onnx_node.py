@@ -1,4 +1,4 @@
-"""From an ONNX Conv or ConvTranspose node to a problem."""
+"""From an ONNX Conv, ConvTranspose, Gemm or MatMul node to a problem."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from samebits.problems.problem import Padding, Problem, Shape, as_kind
 def problem_from_onnx_node(
     op_type: str, attributes: Mapping[str, Any], x: Shape, w: Shape, *, bias: bool, dtype: str
 ) -> Problem:
-    """The problem that an ONNX node computes (operators Conv-22 and ConvTranspose-22, all attributes).
+    """The problem that an ONNX node computes (operators Conv-22, ConvTranspose-22, Gemm-13, MatMul-13, all attributes).
 
-    `attributes` are the node's, as Python values. Raises ProblemShapeError for another operator or rank, for
-    attributes that are not of the type and number ONNX says, for a kernel_shape that is not w's, and for an
-    output_shape that no padding gives.
+    Of Gemm the operands' shapes as they are multiplied, so turned where transA or transB say so: `linear` with the bias
+    or where B is turned, else `matmul`; alpha and beta must be 1, and a bias one row. `attributes` are the node's, as
+    Python values. Raises ProblemShapeError for another operator or rank, for attributes that are not of the type and
+    number ONNX says, for a kernel_shape that is not w's, and for an output_shape that no padding gives.
     """
     x, w = _whole_numbers(x, "the shape of x"), _whole_numbers(w, "the shape of w")
+    if op_type == "MatMul":
+        return Problem("matmul", x, w, dtype=dtype)
+    if op_type == "Gemm":
+        return _read_gemm(attributes, x, w, bias=bias, dtype=dtype)
     rank = len(x) - 2
     if op_type not in ("Conv", "ConvTranspose") or not 1 <= rank <= 3:
         raise ProblemShapeError(f"ONNX {op_type} with {rank} spatial axes is no convolution that samebits knows")
@@ -47,6 +52,19 @@ def problem_from_onnx_node(
         kind=kind, x=x, w=w, bias=bias, stride=stride, padding=padding, dilation=dilation,
         output_padding=extra, groups=groups, dtype=dtype,
     )  # fmt: skip
+
+
+def _read_gemm(attributes: Mapping[str, Any], x: Shape, w: Shape, *, bias: bool, dtype: str) -> Problem:
+    if len(x) != 2 or len(w) != 2:
+        raise ProblemShapeError(f"ONNX Gemm takes matrices, not operands of {len(x)} and {len(w)} axes")
+    for name in ("alpha", "beta"):
+        if attributes.get(name, 1.0) != 1.0 and (name == "alpha" or bias):
+            raise ProblemShapeError(f"ONNX Gemm with {name}={attributes[name]!r} is not what a problem can express")
+    turns = {name: _whole_numbers((attributes.get(name, 0),), f"ONNX {name}")[0] for name in ("transA", "transB")}
+    x = x[::-1] if turns["transA"] else x
+    if bias or turns["transB"]:
+        return Problem("linear", x, w if turns["transB"] else w[::-1], bias=bias, dtype=dtype)
+    return Problem("matmul", x, w, dtype=dtype)
 
 
 @dataclass(frozen=True)
