@@ -33,7 +33,7 @@ from samebits.formats.format import numpy_dtype
 from samebits.problems import Problem, format_problem, parse_problem_text
 from samebits.problems.case_file import save_case
 from samebits.problems.operands import make_exact, make_normal, make_uniform
-from samebits.problems.problem import DIRECTIONS, KINDS, Kind
+from samebits.problems.problem import CONVOLUTIONS, DIRECTIONS, Kind
 from samebits.recipes import parse_recipe
 from samebits.reports.explanation_report import show_explanation
 from samebits.truth import compute_truth
@@ -46,7 +46,7 @@ FORMATS = (
     ("bfloat16", "float32"), ("float8_e4m3fn", "float16"),
 )  # fmt: skip
 GROUPS = ("one", "two", "depthwise")
-COMBINATIONS = tuple(itertools.product(KINDS, DIRECTIONS, GROUPS, FORMATS))
+COMBINATIONS = tuple(itertools.product(CONVOLUTIONS, DIRECTIONS, GROUPS, FORMATS))
 _RESULTS = (("truth",), ("truth", "sum"), ("truth", "fault"), ("sum", "fault"), ("fault", "fault"))
 _ORDERS = ("k", "-k", "pairs:k", "halves:k%8|k", "k/5|k", "k%3|k")
 

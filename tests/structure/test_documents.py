@@ -26,7 +26,7 @@ CONSOLE = [re.match(r"\$ (.*?(?<!\\)\n)(.*)", text, re.DOTALL).groups() for lang
 PLAIN = [line for language, text in BLOCKS if not language for line in text.splitlines()]
 IN_TABLE = re.findall(r"^\|[^|]*\| `(samebits (?:compare|profile|doctor)[^`]*)`", README, re.MULTILINE)
 COMMANDS = [*(line for line in PLAIN if re.match(r"samebits (compare|explain|profile|doctor) ", line)), *IN_TABLE]
-PROBLEMS = sorted({line for line in PLAIN if re.match(r"conv(_transpose)?[123]d", line)})
+PROBLEMS = sorted({line for line in PLAIN if re.match(r"conv(_transpose)?[123]d|linear|matmul", line)})
 
 
 def run(command: str) -> subprocess.CompletedProcess[str]:

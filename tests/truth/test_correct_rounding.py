@@ -10,7 +10,7 @@ from exact_arithmetic import correctly_rounded
 from samebits.formats import FORMATS, numpy_dtype
 from samebits.problems import Problem, parse_problem_text
 from samebits.problems.operands import make_normal
-from samebits.problems.problem import DTYPES, KINDS
+from samebits.problems.problem import CONVOLUTIONS, DTYPES
 from samebits.truth import compute_truth
 
 SHAPES = {
@@ -48,7 +48,7 @@ def assert_correctly_rounded(problem: Problem, operands: dict[str, np.ndarray]) 
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CONVOLUTIONS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_kind_direction_and_operand_format(kind, direction, dtype):
     problem = parse_problem_text(f"{kind}{direction} {SHAPES[kind]} dtype={dtype}")

@@ -235,7 +235,8 @@ class FixSearch:
 
     def _conclude(self, fixes: list[Fix]) -> tuple[list[Fix], list[Evidence]]:
         """With the change of code that always helps, where no setting gives the same bits."""
-        evidence = [Evidence("setting", f"{self.tried} settings tried, each in a process of its own")]
+        plural = "" if self.tried == 1 else "s"
+        evidence = [Evidence("setting", f"{self.tried} setting{plural} tried, each in a process of its own")]
         if any(fix.same_bits and is_agreement(fix.verdict_after or "undecided") for fix in fixes):
             return fixes, evidence
         if self._is_over():

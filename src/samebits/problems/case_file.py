@@ -47,6 +47,8 @@ class Case:
 def lower_case(case: Case) -> Case:
     """The case of the convolution that is computed in place of a product; any other case as it is."""
     lowering = lower_problem(case.problem)
+    if not lowering.is_product:
+        return case
     results = {name: lowering.lower_result(result) for name, result in case.results.items()}
     return Case(lowering.convolution, lowering.lower_operands(case.operands), results)
 

@@ -28,6 +28,7 @@ KINDS: tuple[Kind, ...] = (
 )
 # Kinds without windows: what only convolutions have stays at its default.
 PRODUCTS: tuple[Kind, ...] = ("linear", "matmul")
+CONVOLUTIONS: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind not in PRODUCTS)
 DIRECTIONS: tuple[Direction, ...] = ("forward", "grad_input", "grad_weight")
 # Operand formats; results may be any of these too.
 DTYPES = ("float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
