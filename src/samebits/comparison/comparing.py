@@ -41,6 +41,8 @@ from samebits.runner.lowered_runner import lower_runner
 from samebits.wording.comparison_sentences import summarize_comparison
 
 Data = Literal["normal", "uniform", "exact"]
+# Whole results that an emulator is asked for where its recipe is looked for too.
+_PROBED = 12
 MAKERS: dict[str, Callable[[Problem, int], dict[str, np.ndarray]]] = {
     "normal": make_normal,
     "uniform": make_uniform,
@@ -77,7 +79,7 @@ def compare(
     problem = lowering.stated
     check_memory(problem, len(on) + 2)
     emulated = sum(1 for runner in on if isinstance(runner, str) and runner.startswith(EMULATE))
-    announce_cost(problem, 2, 2 * emulated, progress)
+    announce_cost(problem, 2, (_PROBED if attributes and len(on) > 1 else 2) * emulated, progress)
     with contextlib.ExitStack() as opened:
         operands = case.operands if isinstance(case, Case) else MAKERS[data](problem, seed)
         recorded = case.results if isinstance(case, Case) else {}

@@ -11,15 +11,18 @@ import numpy.typing as npt
 from samebits.errors import ProbeStopped
 from samebits.formats.format import numpy_dtype
 from samebits.problems import Problem
+from samebits.problems.lowering import lower_problem
 from samebits.problems.terms import Terms, find_terms
 from samebits.progress import Progress, ignore_progress
 from samebits.runner import Runner, check_result
+from samebits.runner.lowered_runner import lower_runner
 
 
 @dataclass
 class ProbeSession:
     """Asks a runner one problem again and again with chosen operands, and never another shape.
 
+    Of a product `problem` becomes the convolution with the same sums, `runner` one that asks the product in its place.
     `calls` and `time_s` count what was asked so far; beyond `most_calls` or `most_time_s` the next question raises
     ProbeStopped. A runner that fails raises its EngineFailure.
     """
@@ -31,6 +34,10 @@ class ProbeSession:
     progress: Progress = ignore_progress
     calls: int = 0
     time_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        lowering = lower_problem(self.problem)
+        self.runner, self.problem = lower_runner(self.runner, lowering), lowering.convolution
 
     @property
     def terms(self) -> Terms:

@@ -82,10 +82,8 @@ def _profile_runner(
     runner: Runner, text: str | None, case: Problem | Case, most_time_s: float, time_limit_s: float, progress: Progress
 ) -> Profile:
     """`text` is that of an engine which is open for this profile only; None where a caller's runner is asked."""
-    lowering = lower_problem(case.problem if isinstance(case, Case) else case)
-    session = ProbeSession(
-        lower_runner(runner, lowering), lowering.convolution, most_time_s=most_time_s, progress=progress
-    )
+    problem = case.problem if isinstance(case, Case) else case
+    session = ProbeSession(runner, problem, most_time_s=most_time_s, progress=progress)
     known = Profiled()
     try:
         for part in _ask(session, runner, text, lower_case(case) if isinstance(case, Case) else None, time_limit_s):
