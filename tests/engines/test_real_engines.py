@@ -29,9 +29,32 @@ TEXTS = [
     "conv_transpose2d.grad_input x=2x4x5x6 w=4x3x3x3 stride=2 padding=1",
     "conv_transpose2d.grad_weight x=2x4x5x6 w=4x3x3x3 stride=2 padding=1",
     "conv2d.grad_input x=2x4x9x11 w=8x2x3x3 padding=1 groups=2",
+    "linear x=5x33 w=7x33 bias then=relu",
+    "linear x=2x3x33 w=7x33 bias",
+    "linear x=33 w=7x33",
+    "linear x=5x33 w=7x33 then=clip(-2,3.5)",
+    "linear.grad_input x=2x5x9 w=7x9",
+    "linear.grad_weight x=2x5x9 w=7x9",
+    "matmul x=5x33 w=33x6 then=relu",
+    "matmul x=2x5x33 w=2x33x6",
+    "matmul x=4x1x5x8 w=3x8x6",
+    "matmul x=33 w=33x6",
+    "matmul x=5x33 w=33",
+    "matmul x=33 w=33",
 ]
 INFERENCE_ONLY = ("onnxruntime", "openvino")
-RUNNERS = [*ENGINES, "torch:mkldnn=off,layout=channels_last", "onnxruntime:conv1d_as=conv2d"]
+RUNNERS = [
+    *ENGINES,
+    "torch:mkldnn=off,layout=channels_last",
+    "torch:linear_as=addmm,w_memory=transposed",
+    "torch:linear_as=matmul,x_memory=strided",
+    "onnxruntime:conv1d_as=conv2d",
+    "onnxruntime:linear_as=matmul,weights=runtime",
+    "onnxruntime:linear_as=gemm",
+    "tensorflow:linear_as=transpose_b",
+    "numpy:call=einsum,x_memory=transposed",
+    "numpy:call=dot,w_memory=strided",
+]
 
 
 @pytest.fixture(scope="module", params=each_engine(RUNNERS))

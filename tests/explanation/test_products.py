@@ -129,3 +129,13 @@ def test_the_worst_output_is_named_as_it_stands_in_the_result():
     assert side.worst.index == [3, 2, 4, 1]
     assert side.worst.window == {"x": [[3, 4], [0, 1], [4, 5], [0, 7]]}
     assert side.where == "only in batch0 = 3, batch1 = 2, row = 4, column = 1"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_single_number_is_a_result_too(tmp_path, dtype):
+    problem = parse_problem_text(f"matmul x=40 w=40 dtype={dtype}")
+    operands = make_normal(problem, 2)
+    result = samebits.matmul(operands["x"], operands["w"])
+    save_case(tmp_path / "dot.npz", problem, operands, {"theirs": np.asarray(result)})
+    found = samebits.explain(tmp_path / "dot.npz")
+    assert (found.verdict, found.outputs) == ("identical", 1)

@@ -24,7 +24,7 @@ class TransportError(Exception):
 
 def send_message(stream: BinaryIO, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> None:
     """Writes one message; arrays must have a dtype of `samebits.formats`."""
-    contiguous = {name: np.ascontiguousarray(array) for name, array in (arrays or {}).items()}
+    contiguous = {name: np.asarray(array, order="C") for name, array in (arrays or {}).items()}
     described = [[name, array.dtype.name, list(array.shape)] for name, array in contiguous.items()]
     text = json.dumps({"header": header, "arrays": described}).encode()
     stream.write(len(text).to_bytes(8, "big") + text)

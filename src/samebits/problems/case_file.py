@@ -253,13 +253,13 @@ def _decode(path: Path, name: str, array: np.ndarray, dtype: str) -> np.ndarray:
     if array.dtype.newbyteorder("=") != stored:
         says = f"{stored} (bit patterns of {dtype})" if dtype not in _NATIVE else str(stored)
         raise CaseFileError(f"case file {path}: {name} has dtype {array.dtype}, but the problem's {dtype} needs {says}")
-    return array.astype(stored).view(numpy_dtype(dtype)) if array.ndim else array.astype(stored)
+    return array.astype(stored).view(numpy_dtype(dtype))
 
 
 def _encode(array: np.ndarray) -> np.ndarray:
     if array.dtype.name in _NATIVE:
         return array
-    return np.ascontiguousarray(array).view(f"uint{8 * array.dtype.itemsize}")
+    return np.asarray(array, order="C").view(f"uint{8 * array.dtype.itemsize}")
 
 
 def _first_line(error: BaseException) -> str:
