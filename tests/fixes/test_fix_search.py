@@ -120,6 +120,13 @@ def test_nothing_is_claimed_where_nothing_helps(problem, deviating, pretend):
     assert code.setting == f"samebits.{problem.split()[0]} in place of every side"
 
 
+@pytest.mark.parametrize("problem", ["linear.grad_weight x=9x8 w=5x8", "conv1d x=2x6x12 w=5x6x3 then=relu"])
+def test_gradients_and_epilogues_are_not_sent_to_functions_that_have_none(problem, pretend):
+    pretend(lambda text: OTHER if text.startswith("torch") else "direct")
+    found, _ = fix(problem, ["torch", "jax"])
+    assert found.fixes[-1].setting == "samebits.compute_truth(problem, operands) in place of every side"
+
+
 def test_where_the_bits_agree_already_nothing_is_tried(pretend):
     opened = pretend(lambda text: "direct")
     found, fixes = fix(CONVOLUTION, ["torch", "jax"])

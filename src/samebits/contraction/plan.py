@@ -194,7 +194,7 @@ def _phases(axis: Axis) -> Iterator[_Sweep]:
 
 def _volumes(axes: tuple[Axis, ...]) -> tuple[int, int, int]:
     # A tuple of three by its names, which a generator does not tell the checker.
-    return tuple(math.prod(getattr(a, name) for a in axes) for name in ("kernel", "size_large", "size_small"))  # type: ignore[return-value]
+    return tuple(math.prod(getattr(a, name) for a in axes) for name in ("kernel", "size_large", "size_small"))  # type: ignore[return-value]  (three)
 
 
 def _spatial(sizes: list[int]) -> Three:
@@ -213,7 +213,7 @@ def _contraction(
         starts, steps = three(f"{name}_start"), three(f"{name}_step")
         offset = sum(s * t for s, t in zip(starts, strides[3:], strict=True))
         # Six strides: three as they are and three times their steps; the checker cannot count a generator.
-        return offset, (*strides[:3], *(s * t for s, t in zip(steps, strides[3:], strict=True)))  # type: ignore[return-value]
+        return offset, (*strides[:3], *(s * t for s, t in zip(steps, strides[3:], strict=True)))  # type: ignore[return-value]  (six)
 
     rows_offset, rows_strides = stepped(rows, "rows")
     out_offset, out_strides = stepped(out, "out")

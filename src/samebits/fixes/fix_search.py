@@ -144,8 +144,8 @@ class FixSearch:
         if len(fixed) > 1:
             return
         # A recorded result says nothing of other operands than its own.
-        keys = [self._bits_of(trials, whole=not fixed) for trials in self.trials if trials]
-        common = set[object].intersection(*map(set, keys)) & (fixed or set().union(*map(set, keys))) if keys else set()
+        keys = [set(self._bits_of(trials, whole=not fixed)) for trials in self.trials if trials]
+        common = set[object].intersection(*keys, *([fixed] if fixed else [])) if keys else set[object]()
         for key in common:
             trials: tuple[Trial | None, ...] = tuple(
                 next((t for t in own if t.digests and self._key(t, whole=not fixed) == key), None) if own else None
@@ -243,12 +243,15 @@ class FixSearch:
             evidence.append(Evidence("setting", f"stopped after {self.most_time_s:.0f} s; more settings may help"))
         if not fixes:
             evidence.append(Evidence("setting", "no setting tried makes the sides agree"))
-        kind = self.data.lowering.stated.kind
+        stated = self.data.lowering.stated
+        # The functions are torch's and NumPy's: they compute no gradients and have no epilogue.
+        plain = stated.direction == "forward" and stated.then is None
+        call = f"samebits.{stated.kind}" if plain else "samebits.compute_truth(problem, operands)"
         return [
             *fixes,
             Fix(
                 engine="any",
-                setting=f"samebits.{kind} in place of every side",
+                setting=f"{call} in place of every side",
                 why="correctly rounded, so that there is one result only",
                 verified=True,
                 verdict_after="identical",

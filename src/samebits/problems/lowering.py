@@ -12,14 +12,11 @@ import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
 from samebits.problems.problem import Problem
 from samebits.problems.product_shapes import Labels
-
-ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 
 @dataclass(frozen=True)

@@ -247,9 +247,7 @@ def _say_next(found: Comparison) -> Remark:
     kind = found.problem.split()[0].partition(".")[0]
     helps = next((f for f in found.fixes if f.verified and f.text), None)
     if helps is not None:
-        return Remark(
-            "next", f"run it with what stands under fix: {', '.join([helps.text or '', *helps.together_with])}"
-        )
+        return Remark("next", f"run with the fix: {', '.join([helps.text or '', *helps.together_with])}")
     if is_agreement(found.verdict):
         any_ = "batch or machine" if kind in PRODUCTS else "batch, padding or machine"
         says = f"samebits.{kind}(x, w, ...) returns the truth itself, the same bits for any {any_}"
