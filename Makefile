@@ -60,6 +60,7 @@ check: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench_truth.py
+	$(BIN)/python benchmarks/bench_classes.py
 	$(BIN)/python benchmarks/bench_emulators.py
 	$(BIN)/python benchmarks/bench_orders.py
 
@@ -72,6 +73,7 @@ survey: $(VENV)/.dev
 
 replay: $(VENV)/.dev
 	$(BIN)/python benchmarks/replay_survey.py --write docs/replay.md
+	$(BIN)/python benchmarks/replay_survey.py --products --write docs/replay_products.md
 
 injected: $(VENV)/.dev
 	$(BIN)/python benchmarks/injected_survey.py --rounds 5 --write docs/injected.md

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pages import write_page
+from product_problems import list_products
 
 from samebits.errors import EngineUnsupported
 from samebits.probes.session import ProbeSession
@@ -30,6 +31,11 @@ ABOUT = """For each pair of an engine and a problem the recipe is found by probi
 data, borders included; a pair counts if every output has the engine's bits (large problems: a sample of whole
 positions). Each has 60 s in the engine and a minute of refining. `make replay` runs all problems on all five engines
 and writes this page. Where an engine computes another function (known_deviations/) no recipe can give its bits."""
+ABOUT_PRODUCTS = """Of a hundred matrix products (`benchmarks/product_problems.py`): 1 to 4,096 rows, sums of
+5 to 8,192 terms, primes among both, linear layers with and without bias, `matmul` with and without a batch, both
+gradients of linear layers; with NumPy, and with w stored transposed. Calls are all that a recipe took, times those of
+whole searches."""
+ENGINES_OF_PRODUCTS = ("numpy", "numpy:w_memory=transposed", "torch:w_memory=transposed")
 ENGINES = ("onnxruntime", "torch", "tensorflow", "jax", "openvino:INFERENCE_PRECISION_HINT=f32")
 
 
@@ -78,8 +84,7 @@ def examine(runner: Runner, name: str, problem: Problem) -> Pair:
     return pair
 
 
-def survey(engines: list[str], only: str, every: int, log: Path | None) -> list[Pair]:
-    problems = [(n, p) for n, p in catalog().items() if fnmatch.fnmatch(n, only)][::every]
+def survey(engines: list[str], problems: list[tuple[str, Problem]], log: Path | None) -> list[Pair]:
     pairs: list[Pair] = []
     for engine in engines:
         runner = open_runner(engine, time_limit_s=120)
@@ -124,6 +129,9 @@ def report(pairs: list[Pair]) -> str:
     lines += ["", f"{len(whole)} of {len(ran)} pairs ({100 * len(whole) / max(len(ran), 1):.2f} %) replayed whole.", ""]
     if ran:
         lines += [
+            f"All questions: median {statistics.median(p.calls for p in ran):.0f} calls, most"
+            f" {max(p.calls for p in ran):,};"
+            f" longest search {max(p.time_s for p in ran):.1f} s.",
             f"Summation order: median {statistics.median(p.order_calls for p in ran):.0f} calls,"
             f" {statistics.median(p.order_time_s for p in ran):.3f} s in the engine.",
             "",
@@ -139,18 +147,22 @@ def report(pairs: list[Pair]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--on", action="append", help="an engine; default: five CPU engines")
-    parser.add_argument("--only", default="*", help="problems whose catalog name fits this pattern")
+    parser.add_argument("--on", action="append", help="an engine; default: five CPU engines, of products also NumPy")
+    parser.add_argument("--products", action="store_true", help="a hundred matrix products in place of the catalog")
+    parser.add_argument("--only", default="*", help="problems whose name fits this pattern")
     parser.add_argument("--every", type=int, default=1, help="only every N-th problem")
     parser.add_argument("--write", type=Path, help="where to write the tables")
     parser.add_argument("--log", type=Path, help="where to append one JSON line per pair")
     options = parser.parse_args()
-    pairs = survey(options.on or list(ENGINES), options.only, options.every, options.log)
-    tables = report(pairs)
+    known = list_products() if options.products else catalog()
+    engines = options.on or list(ENGINES + (ENGINES_OF_PRODUCTS if options.products else ()))
+    problems = [(n, p) for n, p in known.items() if fnmatch.fnmatch(n, options.only)][:: options.every]
+    tables = report(survey(engines, problems, options.log))
     print(tables)
     if options.write:
         part = f" This run: one problem in {options.every}." if options.every > 1 else ""
-        write_page(options.write, "Recipes replayed: engines on the catalog", ABOUT + part, tables)
+        what, about = ("matrix products", ABOUT_PRODUCTS) if options.products else ("the catalog", ABOUT)
+        write_page(options.write, f"Recipes replayed: engines on {what}", about + part, tables)
     return 0
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samebits.formats import FORMATS, numpy_dtype
-from samebits.formats.array import round_array_to_format
+from samebits.formats.array import add_to_odd, round_array_to_format
 from samebits.formats.scalar import MODES, round_to_format
 
 GFLOAT_FORMATS = {
@@ -110,3 +110,17 @@ def test_directed_modes_enclose_any_fraction(value, name):
 def test_the_limits_are_those_of_the_standards(name, largest, smallest_subnormal):
     assert FORMATS[name].largest == largest
     assert FORMATS[name].smallest_subnormal == smallest_subnormal
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
+def test_a_sum_rounded_to_odd_first_is_rounded_once(name):
+    """Sums that lie halfway between two numbers of the format but for a last bit far below; exact sums; random ones."""
+    rng, format_ = np.random.default_rng(9), FORMATS[name]
+    half = 2.0**-format_.precision
+    ties = 1.0 + half * (2 * rng.integers(0, 2 ** (format_.precision - 1), 300) + 1)
+    little = rng.choice([-1, 0, 1], 300) * 2.0 ** rng.integers(-70, -40, 300)
+    a = np.concatenate([ties, rng.standard_normal(300)]) * rng.choice([-1, 1], 600)
+    b = np.concatenate([little, rng.standard_normal(300) * 2.0 ** rng.integers(-40, 3, 300)])
+    rounded = round_array_to_format(add_to_odd(a, b), format_)
+    for x, y, got in zip(a.tolist(), b.tolist(), rounded.tolist(), strict=True):
+        assert same_float(got, round_to_format(Fraction(x) + Fraction(y), format_)), (x, y)

@@ -130,7 +130,8 @@ class Buffers(NamedTuple):
     offsets: np.ndarray  # int64 [chain], how far from there each term lies
     start: np.ndarray  # float64 [rows], what the sums start from
     magnitudes: np.ndarray  # float64 [rows], sum of |row| over all terms so far
-    codes: np.ndarray  # uint32 [as sums], for whoever turns sums into results
+    lows: np.ndarray  # float64 [as sums], what sums leave out where they are kept twice as precise
+    codes: np.ndarray  # uint32 [as sums], for whoever turns sums into results; shares its memory with lows
 
 
 def count_doubles(blocks: Blocks) -> int:
@@ -142,7 +143,7 @@ def _buffer_sizes(blocks: Blocks) -> tuple[int, ...]:
     sums = blocks.positions * (blocks.rows + SPARE)
     window = blocks.batch * max(blocks.depth, 1) * math.prod(blocks.window)
     chain = max(blocks.chain, 1)
-    return sums, window, chain * LANES, blocks.positions, chain, blocks.rows, blocks.rows, -(-sums // 2)
+    return sums, window, chain * LANES, blocks.positions, chain, blocks.rows, blocks.rows, sums
 
 
 def place_buffers(blocks: Blocks, arena: np.ndarray) -> Buffers:
@@ -155,5 +156,5 @@ def place_buffers(blocks: Blocks, arena: np.ndarray) -> Buffers:
     codes = parts[7].view(np.uint32)[: math.prod(shape)].reshape(shape)
     return Buffers(
         sums=parts[0].reshape(shape), window=parts[1], packed=parts[2], bases=parts[3].view(np.int64),
-        offsets=parts[4].view(np.int64), start=parts[5], magnitudes=parts[6], codes=codes,
+        offsets=parts[4].view(np.int64), start=parts[5], magnitudes=parts[6], lows=parts[7].reshape(shape), codes=codes,
     )  # fmt: skip

@@ -60,7 +60,7 @@ def _write_sums(first, last, c, blocks, rows, rows_table, source, source_table, 
     o = c.out_strides
     for task in range(first, last):
         tile = locate_tile(c, blocks, task)
-        sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buffers)
+        sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buffers, False)
         for m in range(tile.rows):
             p = 0
             for b in range(tile.items):

@@ -77,9 +77,8 @@ def _generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         for v in range(BLOCKING.vectors):
             lane = _INT(v * BLOCKING.width)
             held = _load_vector(builder, before_pointer, builder.add(builder.mul(before_stride, _INT(p)), lane))
-            cell = builder.gep(sums_pointer, [builder.add(builder.mul(sums_stride, _INT(p)), lane)])
             total = builder.fadd(held, chains[p][v])
-            builder.store(total, builder.bitcast(cell, _VECTOR.as_pointer()), align=8)
+            _store_vector(builder, total, sums_pointer, builder.add(builder.mul(sums_stride, _INT(p)), lane))
     return context.get_dummy_value()
 
 
@@ -125,6 +124,89 @@ def _term_loop(builder: Any, pixels: list, rows: Any, offsets: Any, count: Any) 
     return results
 
 
+def _add_terms_twice(
+    typingctx: Any, rows: Any, source: Any, bases: Any, offsets: Any, count: Any, anchors: Any, sums: Any, lows: Any,
+    stride: Any,
+):  # fmt: skip
+    """As `_add_terms`, each sum kept as C[p, l] + D[p, l] (`sums` and `lows`) and nearly twice as precise.
+
+    `anchors` is the address of LANES powers of two times 1.5, each more than four times what its sums can come to. A
+    chain starts from it, so that all of it has one last place: t = fma(a, b, chain) adds a multiple of that, exactly
+    known as t - chain, and what a * b has beyond is fma(a, b, chain - t), which goes to a second sum. Needs a fused
+    multiply-add.
+    """
+    signature = types.void(*(types.int64,) * 9)
+    return signature, _generate_twice
+
+
+def _generate_twice(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    rows, source, bases, offsets, count, anchors, sums, lows, stride = args
+    doubles = _DOUBLE.as_pointer()
+    source_pointer = builder.inttoptr(source, doubles)
+    bases_pointer = builder.inttoptr(bases, _INT.as_pointer())
+    pixels = [builder.gep(source_pointer, [builder.load(builder.gep(bases_pointer, [_INT(p)]))]) for p in range(PIXELS)]
+    rows_pointer, offsets_pointer = builder.inttoptr(rows, doubles), builder.inttoptr(offsets, _INT.as_pointer())
+    anchors_pointer = builder.inttoptr(anchors, doubles)
+    sums_pointer, lows_pointer = builder.inttoptr(sums, doubles), builder.inttoptr(lows, doubles)
+    # One vector of rows after the other: two sums for each leave no registers for more.
+    for v in range(BLOCKING.vectors):
+        lane = _INT(v * BLOCKING.width)
+        anchor = _load_vector(builder, anchors_pointer, lane)
+        chains = _two_sums_loop(builder, pixels, rows_pointer, offsets_pointer, count, lane, anchor)
+        for p, (chain, rest) in enumerate(chains):
+            at = builder.add(builder.mul(stride, _INT(p)), lane)
+            high, low = _load_vector(builder, sums_pointer, at), _load_vector(builder, lows_pointer, at)
+            part = builder.fsub(chain, anchor)
+            total = builder.fadd(high, part)
+            shadow = builder.fsub(total, high)
+            error = builder.fadd(builder.fsub(high, builder.fsub(total, shadow)), builder.fsub(part, shadow))
+            _store_vector(builder, total, sums_pointer, at)
+            _store_vector(builder, builder.fadd(low, builder.fadd(error, rest)), lows_pointer, at)
+    return context.get_dummy_value()
+
+
+def _two_sums_loop(
+    builder: Any, pixels: list, rows: Any, offsets: Any, count: Any, lane: Any, anchor: Any
+) -> list[tuple[Any, Any]]:
+    """For every pixel the chain, started from the anchor, and the sum of what it left out."""
+    before = builder.block
+    body, after = builder.append_basic_block("terms"), builder.append_basic_block("done")
+    zero = ir.Constant(_VECTOR, [0.0] * BLOCKING.width)
+    builder.cbranch(builder.icmp_signed(">", count, _INT(0)), body, after)
+
+    builder.position_at_end(body)
+    term = builder.phi(_INT)
+    term.add_incoming(_INT(0), before)
+    chains = [(builder.phi(_VECTOR), builder.phi(_VECTOR)) for _ in pixels]
+    weights = _load_vector(builder, rows, builder.add(builder.mul(term, _INT(LANES)), lane))
+    offset = builder.load(builder.gep(offsets, [term]))
+    updated = []
+    for pixel, (chain, rest) in zip(pixels, chains, strict=True):
+        spread = _spread(builder, builder.load(builder.gep(pixel, [offset])))
+        _fence_loads(builder)
+        total = _multiply_add(builder, spread, weights, chain)
+        left = _multiply_add(builder, spread, weights, builder.fsub(chain, total))
+        updated.append((total, builder.fadd(rest, left)))
+    following = builder.add(term, _INT(1))
+    term.add_incoming(following, builder.block)
+    last = builder.block
+    builder.cbranch(builder.icmp_signed("<", following, count), body, after)
+
+    builder.position_at_end(after)
+    results = []
+    for own, new in zip(chains, updated, strict=True):
+        result = []
+        for phi, start, value in zip(own, (anchor, zero), new, strict=True):
+            phi.add_incoming(start, before)
+            phi.add_incoming(value, last)
+            end = builder.phi(_VECTOR)
+            end.add_incoming(start, before)
+            end.add_incoming(value, last)
+            result.append(end)
+        results.append((result[0], result[1]))
+    return results
+
+
 def _fence_loads(builder: Any) -> None:
     """Keeps the compiler from loading later source values early: held in registers they would push the sums out."""
     fence = ir.InlineAsm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", side_effect=True)
@@ -133,6 +215,10 @@ def _fence_loads(builder: Any) -> None:
 
 def _load_vector(builder: Any, pointer: Any, index: Any) -> Any:
     return builder.load(builder.bitcast(builder.gep(pointer, [index]), _VECTOR.as_pointer()), align=8)
+
+
+def _store_vector(builder: Any, vector: Any, pointer: Any, index: Any) -> None:
+    builder.store(vector, builder.bitcast(builder.gep(pointer, [index]), _VECTOR.as_pointer()), align=8)
 
 
 def _spread(builder: Any, scalar: Any) -> Any:
@@ -174,5 +260,6 @@ def _prefetch(typingctx: Any, address: Any):
 
 # Typed as anything: pyright cannot see that numba calls these without their first parameter.
 add_terms: Any = intrinsic(_add_terms)
+add_terms_twice: Any = intrinsic(_add_terms_twice)
 fused_multiply_add: Any = intrinsic(_fused_multiply_add)
 prefetch: Any = intrinsic(_prefetch)

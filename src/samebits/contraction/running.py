@@ -26,6 +26,8 @@ _PRODUCTS_AT_ONCE = 2**25
 # Working memory of threads that have finished, for the next ones: fresh pages cost more than some layers take.
 _arenas: queue.SimpleQueue[np.ndarray] = queue.SimpleQueue()
 _LARGEST_KEPT_DOUBLES = 2**21
+# So many numbers of a narrow format are widened to float32 at once (64 MiB); reading codes takes longer.
+_MOST_WIDENED = 2**24
 _pools: dict[int, ThreadPoolExecutor] = {}
 if hasattr(os, "register_at_fork"):
     # A forked child has the pools' objects but none of their threads.
@@ -106,12 +108,19 @@ def _take_arena(size: int) -> npt.NDArray[np.float64]:
 
 
 def as_codes(array: np.ndarray) -> tuple[np.ndarray, npt.NDArray[np.float32]]:
-    """The array as tiles read it: float32 and float64 flat as they are, narrower ones as codes with a value table."""
+    """The array as tiles read it: float32 and float64 flat as they are, narrower ones widened.
+
+    Where that takes much memory they stay codes, with a table of their values.
+    """
     # Compiled code is made for one type of array: read-only, as a view of any array can be.
     flat = np.require(array, requirements=["C", "A"]).reshape(-1).view()
     flat.flags.writeable = False
     if flat.dtype in (np.float32, np.float64):
         return flat, np.zeros(1, np.float32)
+    if flat.size <= _MOST_WIDENED:
+        wide = flat.astype(np.float32)
+        wide.flags.writeable = False
+        return wide, np.zeros(1, np.float32)
     codes = np.dtype(f"uint{8 * flat.dtype.itemsize}")
     every_code = np.arange(2 ** (8 * flat.dtype.itemsize), dtype=codes)
     return flat.view(codes), every_code.view(flat.dtype).astype(np.float32)

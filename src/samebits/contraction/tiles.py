@@ -11,12 +11,13 @@ Improved error bounds for inner products in floating-point arithmetic, SIAM J. M
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from samebits.contraction.compiled_cache import compiled
-from samebits.contraction.microkernel import LANES, PIXELS, add_terms
+from samebits.contraction.microkernel import LANES, PIXELS, add_terms, add_terms_twice
 from samebits.contraction.plan import Three
 from samebits.contraction.rows import load, pack_rows, sum_row_magnitudes
 
@@ -67,10 +68,11 @@ def _digit(number, size, block):
 
 
 @compiled
-def sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buffers):
+def sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buffers, twice):
     """Fills buffers.sums with start[row] + the sums of the tile; returns the largest finite |source| that was read.
 
-    `buffers.magnitudes` receives, per row, the sum of |row value| over all finite terms.
+    `buffers.magnitudes` receives, per row, the sum of |row value| over all finite terms. With `twice` (which needs a
+    fused multiply-add) a sum is buffers.sums + buffers.lows; `bound_twice` says how far that is off.
     """
     for m in range(buffers.start.size):
         buffers.start[m] = start[tile.group * c.rows + tile.row + m] if m < tile.rows else 0.0
@@ -79,6 +81,12 @@ def sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buf
     positions = _place_outputs(c, blocks, tile, buffers.bases)
     largest = np.int64(0)
     is_first = True
+    anchors = np.empty(LANES if twice else 0)
+    if twice:
+        for p in range(positions):
+            for m in range(buffers.start.size):
+                buffers.sums[p, m] = buffers.start[m]
+                buffers.lows[p, m] = 0.0
     for depth in range(0, c.depth, blocks.depth):
         for t0 in range(0, c.terms[0], blocks.terms[0]):
             for t1 in range(0, c.terms[1], blocks.terms[1]):
@@ -91,7 +99,11 @@ def sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buf
                     seen = _copy_window(c, blocks, tile, chunk, count, source, source_table, buffers.window)
                     largest = max(largest, seen)
                     _place_terms(c, blocks, count, buffers.offsets)
-                    _add_chunk(c, tile, chunk, count, rows, rows_table, positions, buffers, is_first)
+                    if twice:
+                        bound = _float_from_bits(largest)
+                        _add_chunk_twice(c, tile, chunk, count, rows, rows_table, positions, buffers, bound, anchors)
+                    else:
+                        _add_chunk(c, tile, chunk, count, rows, rows_table, positions, buffers, is_first)
                     is_first = False
     return _float_from_bits(largest)
 
@@ -238,3 +250,51 @@ def _add_chunk(c, tile, chunk, count, rows, table, positions, buffers, is_first)
                 buffers.packed.ctypes.data, buffers.window.ctypes.data, buffers.bases.ctypes.data + 8 * p,
                 buffers.offsets.ctypes.data, terms, before, 0 if is_first else stride, sums, stride,
             )  # fmt: skip
+
+
+@compiled
+def _add_chunk_twice(c, tile, chunk, count, rows, table, positions, buffers, largest, anchors):
+    terms = count[0] * count[1] * count[2] * count[3]
+    stride = buffers.sums.shape[1]
+    for m in range(0, tile.rows, LANES):
+        pack_rows(c, tile, chunk, count, m, rows, table, buffers.packed)
+        for lane in range(LANES):
+            at = m + lane
+            present = at < tile.rows
+            magnitude = largest * buffers.magnitudes[at] + abs(buffers.start[at]) if present else 0.0
+            anchors[lane] = 1.5 * 2.0**52 * find_last_place(magnitude)
+        for p in range(0, positions, PIXELS):
+            at = 8 * (p * stride + m)
+            add_terms_twice(
+                buffers.packed.ctypes.data, buffers.window.ctypes.data, buffers.bases.ctypes.data + 8 * p,
+                buffers.offsets.ctypes.data, terms, anchors.ctypes.data, buffers.sums.ctypes.data + at,
+                buffers.lows.ctypes.data + at, stride,
+            )  # fmt: skip
+
+
+@compiled
+def find_last_place(magnitude):
+    """The last place of chains of sums of at most this magnitude that are kept twice: 2^-52 of their anchor's power.
+
+    That power is more than four times the magnitude and at most eight times; infinite where float64 has none.
+    """
+    if not magnitude < 2.0**1000:
+        return np.inf
+    _, exponent = math.frexp(magnitude)
+    return 2.0 ** (max(exponent + 2, -900) - 52)
+
+
+@compiled
+def bound_twice(c, blocks, magnitude):
+    """How far sums + lows may be off, where `magnitude` bounds the sum of all |terms| and the start.
+
+    Let q be the last place (`find_last_place`), n the terms of a chunk, N those of all, k the chunks. What a product
+    has beyond a multiple of q is at most q/2 and is rounded once, to 2^-53 of it; n of them are added, every sum of
+    theirs at most n q/2: (n + n^2) 2^-54 q for a chunk. Each chunk then adds its rest, and the error (at most q/4) of a
+    sum of at most 2^51 q, to `lows`, in two roundings, where there is never more than N q/2 + k q/4 and a bit. Twice
+    all of it is taken, and 2^-1000 where products may underflow.
+    """
+    total = c.depth * c.terms[0] * c.terms[1] * c.terms[2]
+    chunks = blocks.roundings - blocks.chain
+    share = total * (blocks.chain + 1.0) + 2.0 * chunks * (total + chunks + 2.0)
+    return share * 2.0**-53 * find_last_place(magnitude) + 2.0**-1000

@@ -33,6 +33,7 @@ _LEAST_PRODUCTS = 2**18
 _MOST_FORMATS = 4
 # An index of 8 bytes, and what is made of it on the way.
 _BYTES_PER_REACH = 32
+_SEED = 5
 
 
 class Batch(NamedTuple):
@@ -269,8 +270,8 @@ def _group_rows(
     if (flat == flat[:1]).all():
         sets = [np.arange(groups * rows)]
     else:
-        _, inverse = np.unique(flat, axis=0, return_inverse=True)
-        sets = [np.flatnonzero(inverse.reshape(-1) == i) for i in range(int(inverse.max()) + 1)]
+        inverse = _number_rows(flat)
+        sets = [np.flatnonzero(inverse == i) for i in range(int(inverse.max()) + 1)]
     if chosen is not None:
         some = np.asarray(chosen.reshape(groups * rows, -1).any(axis=1))
         sets = [s[some[s]] for s in sets]
@@ -282,6 +283,15 @@ def _group_rows(
             continue
         for g in np.unique(own // rows):
             yield np.array([g]), own[own // rows == g] % rows
+
+
+def _number_rows(table: np.ndarray) -> npt.NDArray[np.int64]:
+    """For every row which of the distinct rows it is; by a random sum of each, as sorting whole rows takes seconds."""
+    weights = np.random.default_rng(_SEED).integers(-(2**62), 2**62, table.shape[1])
+    _, first, inverse = np.unique(table @ weights, return_index=True, return_inverse=True)
+    if not np.array_equal(table[first][inverse], table):
+        _, inverse = np.unique(table, axis=0, return_inverse=True)
+    return inverse.reshape(-1)
 
 
 def _restrict_program(tree: Item, terms: Terms, mask: npt.NDArray[np.bool_], recipe: Recipe) -> Program | None:

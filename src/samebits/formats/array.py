@@ -32,6 +32,20 @@ def round_array_to_format(
     return np.copysign(np.where(finite, rounded, beyond), values)
 
 
+def add_to_odd(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """a + b rounded to odd in float64: rounding that to a format of at most 51 bits rounds the exact sum once.
+
+    Arrays of one shape, finite, no sum overflowing. An inexact sum becomes whichever of its two neighbours has an odd
+    last bit (Boldo and Melquiond 2008), so that it never lies halfway between two numbers of a narrower format.
+    """
+    total = a + b
+    shared = total - a
+    error = (a - (total - shared)) + (b - shared)
+    even = total.view(np.int64) & 1 == 0
+    towards = np.nextafter(total, np.copysign(np.inf, error))
+    return np.where((error != 0) & even, towards, total)
+
+
 def _round_integers(scaled: np.ndarray, negative: np.ndarray, mode: str) -> np.ndarray:
     floor = np.floor(scaled)
     rest = scaled - floor

@@ -16,6 +16,8 @@ from samebits.formats.scalar import NEAREST_AWAY, NEAREST_EVEN, TOWARD_ZERO
 from samebits.probes.session import ProbeSession
 
 _SEED = 23
+# Fewer values may be numbers of several narrower formats by chance.
+_FEWEST_COMPARED = 8
 _DRAWN_AT_ONCE = 2**20
 _MODES = (NEAREST_EVEN, TOWARD_ZERO, NEAREST_AWAY)
 _NARROWER = (FLOAT32, FLOAT16, TF32, BFLOAT16)
@@ -32,38 +34,63 @@ class OperandRounding:
 
 
 def find_operand_roundings(session: ProbeSession, term: int, positions: np.ndarray) -> dict[str, OperandRounding]:
-    """By operand name (x, w or dy), from two calls. `positions`: output positions that have the term."""
+    """By operand name (x, w or dy), from two calls, of which a problem of few outputs takes several.
+
+    `positions`: output positions that have the term.
+    """
     terms = session.terms
     random = np.random.default_rng(_SEED)
-    places = int(np.prod(terms.outputs))
-    shape = (terms.groups * terms.rows, terms.count)
+    seen: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {terms.rows_operand: [], terms.source_operand: []}
+    for ask, name in ((_ask_rows, terms.rows_operand), (_ask_source, terms.source_operand)):
+        while sum(answers.size for _, answers in seen[name]) < _FEWEST_COMPARED:
+            given, answers = ask(session, term, positions, random)
+            seen[name].append((given.reshape(-1), answers.reshape(-1)))
+            if not answers.size:
+                break
+    return {
+        name: _classify(np.concatenate([g for g, _ in parts]), np.concatenate([a for _, a in parts]), session)
+        for name, parts in seen.items()
+    }
 
+
+def _ask_rows(
+    session: ProbeSession, term: int, positions: np.ndarray, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Random row values and what became of them, from one call."""
+    terms = session.terms
+    shape = (terms.groups * terms.rows, terms.count)
     operands = session.make_operands(0.0)
     rows = _draw(random, shape[0] * shape[1], session).reshape(shape)
     view = session.view_rows(operands)
     view[...] = rows.reshape(view.shape)
     # One source value of 1: every output that it reaches shows the row value that met it.
-    at = terms.locate_sources(positions % places)
+    at = terms.locate_sources(positions % int(np.prod(terms.outputs)))
     pixel = int(at[len(at) // 2, term % terms.volume])
     terms.view_source(operands[terms.source_operand])[:, :, term // terms.volume, pixel] = 1.0
     answers = session.ask_by_row(operands)
     which, tap = np.nonzero(at == pixel)
     met = term // terms.volume * terms.volume + tap
-    of_rows = _classify(rows[:, met].astype(np.float64), answers[:, positions[which]], session)
+    return rows[:, met].astype(np.float64), answers[:, positions[which]]
 
+
+def _ask_source(
+    session: ProbeSession, term: int, positions: np.ndarray, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Random source values and what became of them, from one call."""
+    terms = session.terms
+    places = int(np.prod(terms.outputs))
     operands = session.make_operands()
-    rows = np.zeros(shape, session.dtype)
+    rows = np.zeros((terms.groups * terms.rows, terms.count), session.dtype)
     rows[:, term] = 1.0
-    session.view_rows(operands)[...] = rows.reshape(view.shape)
+    view = session.view_rows(operands)
+    view[...] = rows.reshape(view.shape)
     source = operands[terms.source_operand]
     source[...] = _draw(random, source.size, session).reshape(source.shape)
     answers = session.ask_by_row(operands)
     at = terms.locate_sources(positions % places)[:, term % terms.volume]
     values = terms.view_source(source).astype(np.float64)
     met = values[:, positions // places, term // terms.volume, at]
-    given = np.repeat(met, terms.rows, axis=0)
-    of_source = _classify(given, answers[:, positions], session)
-    return {terms.rows_operand: of_rows, terms.source_operand: of_source}
+    return np.repeat(met, terms.rows, axis=0), answers[:, positions]
 
 
 def _draw(random: np.random.Generator, count: int, session: ProbeSession) -> npt.NDArray[np.generic]:

@@ -13,17 +13,21 @@ from fractions import Fraction
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from samebits.formats.array import round_array_to_format
+from samebits.formats.array import add_to_odd, round_array_to_format
 from samebits.formats.format import find_format
 from samebits.formats.scalar import NEAREST_EVEN, round_to_format
 from samebits.probes.session import ProbeSession
+from samebits.problems import Problem
 
 Product = Literal["fused", "fused_reversed", "rounded", "exact"]
 _WAYS: tuple[Product, ...] = ("fused", "fused_reversed", "rounded", "exact")
 _SEED = 11
 _MOST_COMPARED = 256
 _MOST_ROUNDS = 12
+# So many bits can be rounded from float64 once, and products of so many are exact in it.
+_MOST_PRECISION = 51
 _SMALLEST_SUM, _LARGEST_SUM = 2.0, 8.0
 
 
@@ -166,20 +170,47 @@ def _ask_products(
         values[row, list(pair)] = two
     view = session.view_rows(operands)
     view[...] = values.reshape(view.shape)
-    answers = session.ask_by_row(operands)
+    rows = np.array(list(row_of_pair.values()))
+    answers = session.ask_by_row(operands)[np.ix_(rows, positions)]
     sources = terms.view_source(source).astype(np.float64)
-    for (pair, row), two in zip(row_of_pair.items(), drawn, strict=True):
-        for position, found in zip(positions, at, strict=True):
-            where = [int(found[t % terms.volume]) for t in pair]
-            if min(where) < 0:
-                continue
-            met = [
-                sources[row // terms.rows, position // places, t // terms.volume, i]
-                for t, i in zip(pair, where, strict=True)
-            ]
-            products = [Fraction(float(w)) * Fraction(float(v)) for w, v in zip(two, met, strict=True)]
-            expected = _predict(products[0], products[1], accumulator, NEAREST_EVEN, session.problem.out)
-            yield pair, {name for name, value in expected.items() if value == answers[row, position]}
+    pairs = np.array(list(row_of_pair))
+    where = at[:, pairs % terms.volume].transpose(1, 0, 2)
+    met = sources[
+        (rows // terms.rows)[:, None, None], (positions // places)[:, None], pairs[:, None] // terms.volume, where
+    ]
+    present = (where >= 0).all(axis=2)
+    expected = _predict_arrays(drawn.astype(np.float64)[:, None], met, accumulator, session.problem)
+    agrees = {name: ((value == answers) | ~present).all(axis=1) for name, value in expected.items()}
+    for number in np.flatnonzero(present.any(axis=1)):
+        yield list(row_of_pair)[number], {name for name in _WAYS if agrees[name][number]}
+
+
+def _predict_arrays(
+    one: npt.NDArray[np.float64], other: npt.NDArray[np.float64], accumulator: str, problem: Problem
+) -> dict[Product, npt.NDArray[np.float64]]:
+    """As `_predict`, of arrays whose last axis holds the factors of the first and of the second product."""
+    format_, result = find_format(accumulator), find_format(problem.out)
+    if max(format_.precision, 2 * find_format(problem.dtype).precision) > _MOST_PRECISION:
+        one, other = np.broadcast_arrays(one, other)
+        answers = [
+            _predict(
+                *(Fraction(x) * Fraction(y) for x, y in zip(a, b, strict=True)), accumulator, NEAREST_EVEN, problem.out
+            )
+            for a, b in zip(one.reshape(-1, 2).tolist(), other.reshape(-1, 2).tolist(), strict=True)
+        ]
+        return {name: np.array([answer[name] for answer in answers]).reshape(one.shape[:-1]) for name in _WAYS}
+    first, second = np.moveaxis(one * other, -1, 0)
+
+    def rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return round_array_to_format(values, format_)
+
+    sums: dict[Product, npt.NDArray[np.float64]] = {
+        "fused": add_to_odd(rounded(first), second),
+        "fused_reversed": add_to_odd(first, rounded(second)),
+        "rounded": add_to_odd(rounded(first), rounded(second)),
+        "exact": add_to_odd(first, second),
+    }
+    return {name: round_array_to_format(rounded(value), result) for name, value in sums.items()}
 
 
 def _predict(first: Fraction, second: Fraction, accumulator: str, mode: str, out: str) -> dict[Product, float]:

@@ -11,6 +11,8 @@ from samebits.probes.session import ProbeSession
 # Positions whose answers are kept one by one; all others are distinguished by a digest of theirs.
 _MOST_SAMPLED = 1024
 _PAIRS_PER_ROW_CLASS, _PAIRS_PER_CHOSEN_ROW = 3, 12
+# How far the two terms of a pair that tells rows apart stand from each other; 0: anywhere.
+_DISTANCES = (0, 1, 2, 0, 4, 8, 0, 3, 16, 0, 1, 64)
 _MOST_PATTERNS = 4
 _SEED = 576
 
@@ -107,7 +109,7 @@ def classify_rows(
         own = np.flatnonzero(np.tile(masks[chosen], terms.depth))
         if len(own) < 3 or len(rows) == 1:
             continue
-        for i, j in [tuple(random.choice(own, 2, replace=False)) for _ in range(pairs)]:
+        for i, j in _choose_pairs(own, pairs, random):
             operands = session.make_operands()
             values = np.zeros((count, terms.count), session.dtype)
             values[:, own[:: -(-len(own) // scale.capacity)]] = scale.unit
@@ -119,3 +121,18 @@ def classify_rows(
         return [rows]
     _, inverse, counts = np.unique(np.concatenate(answers, axis=1), axis=0, return_inverse=True, return_counts=True)
     return [rows[inverse.reshape(-1) == n] for n in np.argsort(-counts, kind="stable")]
+
+
+def _choose_pairs(
+    own: npt.NDArray[np.int64], count: int, random: np.random.Generator
+) -> list[tuple[np.int64, np.int64]]:
+    """Pairs of terms far from each other and close together: orders differ in blocks, or inside them only."""
+    pairs: list[tuple[np.int64, np.int64]] = []
+    for distance in _DISTANCES[:count]:
+        if 0 < distance < len(own):
+            first = int(random.integers(len(own) - distance))
+            pairs.append((own[first], own[first + distance]))
+        else:
+            one, other = random.choice(own, 2, replace=False)
+            pairs.append((one, other))
+    return pairs

@@ -13,42 +13,47 @@ the others are checked against it by a few pairs, and by whoever replays the ord
 from __future__ import annotations
 
 import itertools
-import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from samebits.errors import ProbeStopped
+from samebits.probes.likely_trees import choose_more_pairs, choose_pairs, find_likely_tree
 from samebits.probes.mask_values import Scale, choose_scale
 from samebits.probes.query_batch import QueryBatch, classify_rows
 from samebits.probes.session import ProbeSession
 from samebits.probes.subtrees import Subtree, pick_pairs
+from samebits.probes.swapped_roles import SwappedSession, can_swap
 from samebits.probes.tree_shape import Junctions
-from samebits.recipes.likely import propose_likely_orders
-from samebits.recipes.order import expand_order
+from samebits.problems.terms import Terms
 from samebits.recipes.tree import Item, list_terms, map_terms, restrict_tree
 
 _PAIRS_PER_COPY = 3
 _PAIRS_PER_TRANSFER = 8
 _MOST_PIVOTS_MATCHED = 256
 _MOST_REFINEMENTS = 6
-# Where one pivot would take more calls than this, a likely order is tried first.
-_MOST_CALLS_PER_PIVOT = 200
-_GUESSED_NEAR = 24
+# Where one pivot would take more calls than this, and the sum is not short, a likely order is tried first.
+_MOST_CALLS_PER_PIVOT = 8
+_FEWEST_GUESSED = 128
+# Rows may answer otherwise in the last blocks of a matrix; whoever has more kinds of them than this is asked later.
+_MOST_CLASSES = 8
 
 
 @dataclass
 class FoundOrders:
     """Trees over the terms of whole sums, and which position uses which (-1: undetermined).
 
-    `places` has the shape [batch, outputs]; a position that lacks terms uses its tree without them.
+    `places` has the shape [batch, outputs]; a position that lacks terms uses its tree without them. `guessed`: a
+    tree is a likely one that explains what was asked, not everything.
     """
 
     trees: list[Item]
     places: npt.NDArray[np.int64]
     scale: Scale | None
     notes: list[str] = field(default_factory=list[str])
+    guessed: bool = False
 
 
 @dataclass
@@ -66,11 +71,13 @@ def find_summation_orders(
     *,
     rows: npt.NDArray[np.int64] | None = None,
     positions: npt.NDArray[np.bool_] | None = None,
+    may_guess: bool = True,
 ) -> FoundOrders:
     """The orders of all output positions (or some); what stays undetermined, and why, stands in the notes.
 
     Only `rows` (numbers; default all) carry questions; where rows turn out to answer differently, those of the largest
-    agreeing set do. Raises EngineFailure where the runner fails.
+    agreeing set do. Where rows are few and positions many, positions carry them instead, if they can. `may_guess`: of
+    long sums a likely order may be tried first. Raises EngineFailure where the runner fails.
     """
     terms = session.terms
     unknown = np.full((terms.batch, int(np.prod(terms.outputs))), -1, np.int64)
@@ -82,12 +89,57 @@ def find_summation_orders(
         return FoundOrders([], unknown, None, [str(stop)])
     if scale is None:
         return FoundOrders([], unknown, None, ["no mask absorbs units: the running sum is too wide, or is no sum"])
-    if rows is None:
-        try:
-            rows = classify_rows(session, scale)[0]
-        except ProbeStopped as stop:
-            return FoundOrders([], unknown, scale, [str(stop)])
-    return _Search(session, scale, rows, positions).run()
+    try:
+        every = np.arange(terms.groups * terms.rows) if rows is None else rows
+        asked = np.ones(unknown.shape, bool) if positions is None else positions
+        if _should_swap(terms, len(every), int(asked.sum())):
+            found = _ask_positions(session, every, asked, may_guess=may_guess)
+            if found:
+                return replace(found, scale=scale)
+        alike = classify_rows(session, scale)[0] if rows is None else rows
+        found = _Search(session, scale, alike, positions, may_guess=may_guess).run()
+        if rows is None and not found.trees:
+            # Rows that seemed alike are not: more questions part them.
+            closer = classify_rows(session, scale, alike, asked)[0]
+            if len(closer) < len(alike):
+                found = _Search(session, scale, closer, positions, may_guess=may_guess).run()
+        return found
+    except ProbeStopped as stop:
+        return FoundOrders([], unknown, scale, [str(stop)])
+
+
+def _should_swap(terms: Terms, rows: int, positions: int) -> bool:
+    return terms.count > _MOST_CALLS_PER_PIVOT * rows and terms.groups * positions > 2 * rows and can_swap(terms)
+
+
+def _ask_positions(
+    session: ProbeSession, rows: npt.NDArray[np.int64], asked: npt.NDArray[np.bool_], *, may_guess: bool
+) -> FoundOrders | None:
+    """The orders of positions that carry the questions themselves, every kind of them; None if they cannot."""
+    terms = session.terms
+    swapped = SwappedSession.swap(session)
+    scale = choose_scale(swapped)
+    if scale is None:
+        return None
+    read = np.zeros((terms.rows, 1), bool)
+    read[rows % terms.rows] = True
+    own = np.flatnonzero(asked.reshape(-1))
+    carriers = (np.arange(terms.groups)[:, None] * terms.positions + own).reshape(-1)
+    every = FoundOrders([], np.full(asked.shape, -1, np.int64), scale)
+    for alike in classify_rows(swapped, scale, carriers, read)[:_MOST_CLASSES]:
+        found = _Search(swapped, scale, alike, read, may_guess=may_guess, likely=every.trees).run()
+        every.notes += found.notes
+        every.guessed |= found.guessed
+        used = np.bincount(found.places[read][found.places[read] >= 0], minlength=1)
+        if not found.trees or not used.any():
+            continue
+        tree = found.trees[int(used.argmax())]
+        if tree not in every.trees:
+            every.trees.append(tree)
+        places = every.places.reshape(-1)
+        new = np.unique(alike % terms.positions)
+        places[new[places[new] < 0]] = every.trees.index(tree)
+    return every if every.trees else None
 
 
 class _UnreadableError(Exception):
@@ -103,8 +155,14 @@ class _Search(QueryBatch):
         scale: Scale,
         rows: npt.NDArray[np.int64],
         positions: npt.NDArray[np.bool_] | None,
+        *,
+        may_guess: bool,
+        likely: Sequence[Item] = (),
     ):
         super().__init__(session, scale, rows, positions)
+        self.may_guess = may_guess
+        self.likely = likely
+        self.guessed = False
         self.trees: list[Item] = []
         self.members: list[npt.NDArray[np.bool_]] = []
         self.notes: list[str] = []
@@ -128,7 +186,7 @@ class _Search(QueryBatch):
             places[own] = group.order if group.exists.any() else 0
             if group.column in self.failed:
                 self.notes.append(f"{int(own.sum())} positions: {self.failed[group.column]}")
-        return FoundOrders(self.trees, places.reshape(self.terms.batch, -1), self.scale, self.notes)
+        return FoundOrders(self.trees, places.reshape(self.terms.batch, -1), self.scale, self.notes, self.guessed)
 
     def _solve_all(self) -> None:
         """Takes apart the group with the most terms, then whichever its tree leaves unexplained."""
@@ -226,7 +284,7 @@ class _Search(QueryBatch):
     def _take_apart(self, group: _Group) -> Item:
         """The tree of one group's positions."""
         members = np.flatnonzero(group.exists)
-        if len(members) > _MOST_CALLS_PER_PIVOT * len(self.rows):
+        if self.may_guess and len(members) > max(_MOST_CALLS_PER_PIVOT * len(self.rows), _FEWEST_GUESSED):
             guessed = self._guess(members, group)
             if guessed is not None:
                 return guessed
@@ -249,34 +307,22 @@ class _Search(QueryBatch):
         return root.build()
 
     def _guess(self, members: npt.NDArray[np.int64], group: _Group) -> Item | None:
-        """The likely order that explains a few hundred pairs, where asking about every term would take too long."""
-        near = members[1 : _GUESSED_NEAR + 1]
-        far = members[np.unique(np.geomspace(_GUESSED_NEAR, len(members) - 1, _GUESSED_NEAR).astype(np.int64))]
-        pairs = {(int(members[0]), int(j)) for j in (*near, *far, members[-1])}
-        pairs |= {tuple(sorted(self.random.choice(members, 2, replace=False).tolist())) for _ in range(_GUESSED_NEAR)}
+        """The likely order that explains a hundred pairs, where asking about every term would take too long."""
+        pairs = choose_pairs(members, self.random)
         units = self._choose_units(members, -1, group)
         if not self._fits_whole(group):
             marks = np.zeros(self.terms.count, bool)
             marks[self.random.choice(members, self.scale.capacity - 1, replace=False)] = True
             self.units[units] = marks
         self.ask([(a, b, units) for a, b in pairs])
-        present = self.units[units] & group.exists
-        # In a sum divided into blocks, the first term's junctions end where blocks do.
-        ends = {b: int(present.sum()) - self._read(a, b, units, group) for a, b in pairs if a == members[0]}
-        inner = {b: end for b, end in ends.items() if end < present.sum()}
-        block = math.gcd(*(end for b, end in inner.items() if end != np.searchsorted(members, b) + 1))
-        names, sizes = self.terms.axis_names, self.terms.axis_sizes
-        for order in propose_likely_orders(names, sizes, blocks=(block,) if self._fits_whole(group) and block else ()):
-            tree = restrict_tree(expand_order(order, names, sizes), group.exists)
-            if tree is None:
-                continue
-            junctions = Junctions(tree, self.terms.count)
-            if all(
-                int(junctions.count_outside(a, np.array([b]), present)[0]) == self._read(a, b, units, group)
-                for a, b in pairs
-            ):
-                return tree
-        return None
+        outside = {(a, b): self._read(a, b, units, group) for a, b in pairs}
+        if self._fits_whole(group):
+            more = choose_more_pairs(members, outside)
+            self.ask([(a, b, units) for a, b in more])
+            outside |= {(a, b): self._read(a, b, units, group) for a, b in more}
+        tree = find_likely_tree(self.terms, members, self.units[units], outside, self.likely)
+        self.guessed |= tree is not None
+        return tree
 
     def _scatter_loose(self, subtrees: list[Subtree], group: _Group) -> list[Subtree]:
         """Asks terms that stand beside a subtree whether their neighbours do so too; returns what is left to ask."""

@@ -27,6 +27,8 @@ from samebits.recipes.tree import Chain, Item, list_terms
 
 # A mask larger than float16 can hold came through: ten fraction bits are then TF32's.
 _LARGEST_HALF_MASK = 2.0**15
+# A wrong order reproduces some outputs by chance; a right one with a wrong bias or product rarely fewer than this.
+_LEAST_GUESS_MATCH = 0.5
 _MOST_POSITIONS_ASKED = 512
 
 
@@ -77,6 +79,11 @@ def _search_direct(session: ProbeSession, found: SearchResult) -> Iterator[Searc
         yield found
     found = replace(found, chosen=_try_all(found, propose_direct(session.problem, order, found.arithmetic)))
     yield found
+    if order.orders.guessed and found.chosen.matched < _LEAST_GUESS_MATCH:
+        order = _find_orders(session, may_guess=False)
+        found = replace(found, order=order, notes=(*found.notes, *order.orders.notes))
+        found = replace(found, chosen=_try_all(found, propose_direct(session.problem, order, found.arithmetic)))
+        yield found
     if found.recipe and not found.chosen.is_whole:
         yield _refine(session, found, found.recipe)
 
@@ -91,9 +98,9 @@ def _refine(session: ProbeSession, found: SearchResult, recipe: Recipe) -> Searc
     return replace(found, notes=notes, chosen=RecipeStage(recipe, matched, compared, found.chosen.tried))
 
 
-def _find_orders(session: ProbeSession) -> OrderStage:
+def _find_orders(session: ProbeSession, *, may_guess: bool = True) -> OrderStage:
     calls, time_s = session.calls, session.time_s
-    orders = find_summation_orders(session)
+    orders = find_summation_orders(session, may_guess=may_guess)
     tree, position = _choose_read_position(session, orders)
     return OrderStage(orders, session.calls - calls, session.time_s - time_s, tree, position)
 

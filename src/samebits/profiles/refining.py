@@ -18,10 +18,11 @@ import numpy.typing as npt
 
 from samebits.errors import ProbeStopped
 from samebits.probes.mask_values import choose_scale
-from samebits.probes.product_rounding import Roundings, find_term_products
+from samebits.probes.product_rounding import Product, Roundings, find_term_products
 from samebits.probes.query_batch import classify_rows
 from samebits.probes.session import ProbeSession
 from samebits.probes.summation_order import find_summation_orders
+from samebits.probes.swapped_roles import SwappedSession, can_swap
 from samebits.problems import Problem
 from samebits.problems.operands import make_normal
 from samebits.problems.terms import Terms, find_terms
@@ -42,6 +43,8 @@ _LEAST_LINE_DENSITY = 0.2
 _LEAST_SOLVED = 0.02
 _POSITIONS_PER_TERM = 24
 _MOST_ROUNDS = 8
+# Terms asked one by one, each in a row: so many calls at most to ask each of them once.
+_MOST_PRODUCT_CALLS = 160
 _MOST_PRODUCTS = 1e9
 _MOST_TIME_S = 60.0
 _SEED = 12
@@ -77,7 +80,7 @@ class Refiner:
                 if better is None:
                     break
                 self.recipe = better
-                missed = self._score_all(better)
+                missed = self._mark_missed(better)
                 if int(missed.sum()) < fewest:
                     best, fewest = better, int(missed.sum())
             return self._unify_rows(best)
@@ -86,18 +89,23 @@ class Refiner:
 
     def _unify_rows(self, recipe: Recipe) -> Recipe:
         """One order for a whole row wherever one of the row's own misses no more: the others fitted by chance."""
+        if len(recipe.orders) == 1:
+            return recipe
         terms = find_terms(self.session.problem)
         where = array_from_places(recipe.where, self._axes, self.session.problem.out_shape)
         used = np.stack([terms.view_result(where == n).sum(axis=(2, 3)) for n in range(len(recipe.orders))])
         likeliest = np.argsort(-used, axis=0, kind="stable")
         open_ = (used > 0).sum(axis=0) > 1
-        before = terms.view_result(self._score_all(recipe)).sum(axis=(2, 3))
+        missed_before = self._mark_missed(recipe)
+        before = terms.view_result(missed_before).sum(axis=(2, 3))
         for place in range(int((used > 0).sum(axis=0).max())):
             chosen = likeliest[place]
             trial = where.copy()
             view = terms.view_result(trial)
             view[...] = np.where(open_[:, :, None, None], chosen[:, :, None, None], view)
-            missed = terms.view_result(self._score_all(_use_orders(self.session.problem, recipe, trial)))
+            changed = trial != where
+            missed = self._mark_missed(_use_orders(self.session.problem, recipe, trial), changed)
+            missed = terms.view_result(missed | (missed_before & ~changed))
             own = np.take_along_axis(used, chosen[None], axis=0)[0] > 0
             better = open_ & own & (missed.sum(axis=(2, 3)) <= before)
             view = terms.view_result(where)
@@ -106,6 +114,10 @@ class Refiner:
             if not open_.any():
                 break
         return _use_orders(self.session.problem, recipe, where)
+
+    @property
+    def _terms(self) -> Terms:
+        return find_terms(self.session.problem)
 
     @property
     def _axes(self) -> tuple[str, ...]:
@@ -117,7 +129,7 @@ class Refiner:
 
     def _collect_missed(self) -> npt.NDArray[np.bool_]:
         """Outputs that any data set shows to be missed, on as many sets as the problem's size allows."""
-        missed = self._score_all(self.recipe)
+        missed = self._mark_missed(self.recipe)
         affordable = int(_MOST_REPLAYED_PRODUCTS / self.session.problem.multiply_adds)
         most = min(_MOST_DATA_SETS, max(_LEAST_DATA_SETS, affordable))
         while missed.any() and len(self.replayers) < most:
@@ -127,13 +139,24 @@ class Refiner:
             missed |= self.replayers[-1].score(self.recipe)[2]
         return missed
 
-    def _score_all(self, recipe: Recipe) -> npt.NDArray[np.bool_]:
-        missed = np.zeros(self.session.problem.out_shape, bool)
+    def _mark_missed(self, recipe: Recipe, among: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.bool_]:
+        """Which outputs (of all, or of some) a recipe misses on any data set; what one shows is not asked again."""
+        shape = self.session.problem.out_shape
+        missed = np.zeros(shape, bool)
+        left = np.ones(shape, bool) if among is None else among
         for replayer in self.replayers:
             if time.perf_counter() > self.deadline:
                 raise _TimeSpentError
-            missed |= replayer.score(recipe)[2]
+            if not left.any():
+                break
+            found = replayer.score(recipe, among=left)[2]
+            missed |= found
+            left = left & ~found
         return missed
+
+    def _misses_less(self, recipe: Recipe, missed: npt.NDArray[np.bool_], cells: npt.NDArray[np.bool_]) -> bool:
+        """Whether a recipe that differs in some outputs only misses fewer of them than are missed now."""
+        return bool(self._mark_missed(recipe, cells).sum() < (missed & cells).sum())
 
     def _box(self, missed: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Whole rows times whole positions around what is missed."""
@@ -168,7 +191,7 @@ class Refiner:
                 changed = change_orders(
                     self.session.problem, candidate, left, lambda order, w=own: replace(order, own=w)
                 )
-                wrong = np.asarray(terms.view_result(self._score_all(changed) & left).any(axis=(0, 1)))
+                wrong = np.asarray(terms.view_result(self._mark_missed(changed, left)).any(axis=(0, 1)))
                 solved = left.copy()
                 terms.view_result(solved)[...] &= ~wrong[None, None]
                 if solved.sum() > _LEAST_SOLVED * cells.sum():
@@ -178,7 +201,7 @@ class Refiner:
                     left &= ~solved
                 if not left.any():
                     break
-            if candidate != self.recipe and self._score_all(candidate).sum() < missed.sum():
+            if candidate != self.recipe and self._misses_less(candidate, missed, cells):
                 return candidate
         return None
 
@@ -191,7 +214,7 @@ class Refiner:
         """The trees of missed outputs, with the terms marked whose products are rounded before they are added."""
         if self.recipe.product not in ("fused", "rounded") or self.recipe.accumulator.mode != "nearest_even":
             return None
-        terms = find_terms(self.session.problem)
+        terms = self._terms
         apart: dict[Order, Order] = {}
         for number in np.unique(self._where[missed]):
             view = terms.view_result(missed & (self._where == number))
@@ -201,15 +224,7 @@ class Refiner:
             order = self.recipe.orders[number]
             tree = expand_order(order, terms.axis_names, terms.axis_sizes)
             pairs = [(a, b) for a, b in _list_joins(tree) if exists[a] and exists[b]]
-            found = find_term_products(
-                self.session,
-                pairs,
-                rows,
-                _choose_some(positions, _POSITIONS_PER_TERM),
-                self.recipe.accumulator.format,
-                operand_roundings(terms, self.recipe),
-                _list_starts(tree) & set(pairs),
-            )
+            found = self._find_products(pairs, rows, positions, _list_starts(tree) & set(pairs))
             fused = (order.own.product or self.recipe.product) == "fused"
             others = {b for (_, b), way in found.items() if way == ("rounded" if fused else "fused")}
             swapped = {pair for pair, way in found.items() if way == "fused_reversed"}
@@ -217,6 +232,24 @@ class Refiner:
                 rounded = others if fused else {b for _, b in set(_list_joins(tree)) - swapped} - others
                 apart[order] = TreeOrder(_set_apart(tree, rounded, swapped), replace(order.own, product="fused"))
         return self._accept(missed, apart) if apart else None
+
+    def _find_products(
+        self,
+        pairs: list[tuple[int, int]],
+        rows: npt.NDArray[np.int64],
+        positions: npt.NDArray[np.int64],
+        starting: set[tuple[int, int]],
+    ) -> dict[tuple[int, int], Product]:
+        """As `find_term_products`, asked by positions where rows are few; nothing where either would take too long."""
+        terms, session, roundings = self._terms, self.session, operand_roundings(self._terms, self.recipe)
+        if len(pairs) > _MOST_PRODUCT_CALLS * len(rows) and can_swap(terms):
+            session, roundings = SwappedSession.swap(session), roundings[::-1]
+            carriers = (np.arange(terms.groups)[:, None] * terms.positions + positions).reshape(-1)
+            rows, positions = carriers, np.unique(rows % terms.rows)
+        if len(pairs) > _MOST_PRODUCT_CALLS * len(rows):
+            return {}
+        read = _choose_some(positions, _POSITIONS_PER_TERM)
+        return find_term_products(session, pairs, rows, read, self.recipe.accumulator.format, roundings, starting)
 
     def _ask_orders(self, missed: npt.NDArray[np.bool_]) -> Recipe | None:
         """The order asked again of what is missed."""
@@ -237,7 +270,7 @@ class Refiner:
             flat[at] = own[at]
             changed = self._ask_rows(candidate, cells, alike)
             # Products may still be rounded otherwise: a right order need not miss less at once.
-            if len(alike) < len(rows) or self._score_all(changed).sum() <= self._score_all(candidate).sum():
+            if len(alike) < len(rows) or self._mark_missed(changed).sum() <= self._mark_missed(candidate).sum():
                 candidate = changed
         return candidate if candidate != self.recipe else None
 
@@ -268,7 +301,7 @@ class Refiner:
         """The first spread on which other orders in place of the present ones miss less than before."""
         for cells in self._spread(missed):
             candidate = change_orders(self.session.problem, self.recipe, cells, lambda o: orders.get(o, o))
-            if self._score_all(candidate).sum() < missed.sum():
+            if self._misses_less(candidate, missed, cells):
                 return candidate
         return None
 

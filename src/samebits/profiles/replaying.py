@@ -36,16 +36,21 @@ class Replayer:
     operands: Mapping[str, np.ndarray]
     result: np.ndarray
 
-    def score(self, recipe: Recipe, *, sampled: bool = False) -> tuple[float, int, npt.NDArray[np.bool_]]:
+    def score(
+        self, recipe: Recipe, *, sampled: bool = False, among: npt.NDArray[np.bool_] | None = None
+    ) -> tuple[float, int, npt.NDArray[np.bool_]]:
         """The share of outputs reproduced, how many were compared, and which of all were not. 0 if it cannot run.
 
-        `sampled` compares fewer positions where the problem is large, for choosing among candidates.
+        `sampled` compares fewer positions where the problem is large, for choosing among candidates; `among`, a mask
+        over the result, names the only outputs to compare.
         """
         wanted = self._choose(sampled)
+        if among is not None:
+            wanted = among if wanted is None else wanted & among
         try:
             replayed = emulate(self.problem, recipe, self.operands, wanted=wanted)
         except RecipeError:
-            return 0.0, 0, np.ones(self.problem.out_shape, bool)
+            return 0.0, 0, np.ones(self.problem.out_shape, bool) if among is None else among.copy()
         differs = mark_differing_bits(replayed, self.result)
         if wanted is not None:
             differs &= wanted

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from samebits.contraction.compiled_cache import compiled
-from samebits.contraction.tiles import locate_tile, sum_tile
+from samebits.contraction.microkernel import BLOCKING
+from samebits.contraction.tiles import bound_twice, locate_tile, sum_tile
 from samebits.truth.rounding import encode_pair
-from samebits.truth.settling import BY_ROUNDING_TEST, settle_output
+from samebits.truth.settling import BY_EXACTNESS, BY_ROUNDING_TEST, settle_output
 
+HAS_FMA = BLOCKING.has_fma
 # As many 32-bit codes as a cache line holds.
 _ROWS_AT_ONCE = 16
 
@@ -17,8 +19,8 @@ _ROWS_AT_ONCE = 16
 def settle_tiles(first, last, c, blocks, rows, rows_table, source, source_table, start, f, wide, out, counts, buffers):
     """Writes the codes of all outputs of tiles first..last-1 to `out`.
 
-    `wide` tells that operands are float64, whose products may underflow. Where the result is float64 the rounding test
-    could never decide, and every output is settled one by one.
+    `wide` tells that operands are float64, whose products may underflow. Where the result is float64, sums are kept
+    twice as precise; a processor without fused multiply-add settles every output one by one.
     """
     sums = buffers.sums
     errors = np.empty(sums.shape[1])
@@ -27,9 +29,14 @@ def settle_tiles(first, last, c, blocks, rows, rows_table, source, source_table,
     for task in range(first, last):
         tile = locate_tile(c, blocks, task)
         if f.precision == 53:
-            _settle_each(c, tile, rows, rows_table, source, source_table, start, f, wide, out, counts)
+            if HAS_FMA:
+                _settle_doubles(
+                    c, blocks, tile, rows, rows_table, source, source_table, start, f, wide, out, counts, buffers
+                )
+            else:
+                _settle_each(c, tile, rows, rows_table, source, source_table, start, f, wide, out, counts)
             continue
-        largest = sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buffers)
+        largest = sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buffers, False)
         # Bound: roundings * u * sum |row||source| <= roundings * u * max|source| * sum|row|; the factor covers the
         # rounding of this computation and of the magnitudes' own sums.
         unit = blocks.roundings * 2.0**-53 * (1.0 + 2.0**-10)
@@ -48,6 +55,46 @@ def settle_tiles(first, last, c, blocks, rows, rows_table, source, source_table,
                 c, tile, flagged[i], sums, rows, rows_table, source, source_table, start, f, wide, codes, counts
             )
         _write_codes(c, tile, codes, out)
+
+
+@compiled
+def _settle_doubles(c, blocks, tile, rows, rows_table, source, source_table, start, f, wide, out, counts, buffers):
+    """All float64 outputs of a tile, from sums kept twice as precise; those that these cannot decide one by one."""
+    largest = sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buffers, True)
+    sums, lows, flagged = buffers.sums, buffers.lows, buffers.bases
+    codes = sums.view(np.uint64)
+    positions = tile.items * tile.size[0] * tile.size[1] * tile.size[2]
+    errors, zeros = np.empty(tile.rows), np.empty(tile.rows, np.bool_)
+    for m in range(tile.rows):
+        offset = abs(start[tile.group * c.rows + tile.row + m])
+        errors[m] = bound_twice(c, blocks, largest * buffers.magnitudes[m] + offset)
+        zeros[m] = offset == 0.0 and (largest == 0.0 or buffers.magnitudes[m] == 0.0)
+    undecided, exact, count = 0, 0, 0
+    for p in range(positions):
+        differing = 0
+        for m in range(tile.rows):
+            high, low = sums[p, m], lows[p, m]
+            error = errors[m] + 2.0**-51 * abs(low)
+            nearest, other = high + (low - error), high + (low + error)
+            settled = nearest == other and nearest != 0.0 and abs(nearest) < np.inf
+            sums[p, m] = nearest if settled else np.nan
+            differing += 0 if settled else 1
+            if not settled and zeros[m] and high == 0.0:
+                # Nothing but zeros, and neither infinity nor NaN: exactly +0.
+                sums[p, m] = 0.0
+                differing -= 1
+                exact += 1
+        if differing:
+            undecided += differing
+            flagged[count] = p
+            count += 1
+    counts[BY_EXACTNESS] += exact
+    counts[BY_ROUNDING_TEST] += tile.rows * positions - undecided - exact
+    for i in range(count):
+        _settle_position(
+            c, tile, flagged[i], sums, rows, rows_table, source, source_table, start, f, wide, codes, counts
+        )
+    _write_codes(c, tile, codes, out)
 
 
 @compiled
@@ -97,18 +144,41 @@ def _test_float32(tile, sums, errors, codes, flagged):
 
 @compiled
 def _test_narrow(tile, sums, errors, codes, f, cell, flagged):
-    """As `_test_float32`, for any format that is not wider than 32 bits."""
+    """As `_test_float32`, for any format that is not wider than 32 bits.
+
+    Numbers that are normal in it are rounded by their bits, ties to even; the others of a position one by one.
+    """
     positions = tile.items * tile.size[0] * tile.size[1] * tile.size[2]
+    below, above = np.empty(tile.rows), np.empty(tile.rows)
+    below_bits, above_bits = below.view(np.int64), above.view(np.int64)
+    # Of float64's bits so many go; what is left counts up the format's numbers, from a float64 exponent's bias.
+    dropped = 53 - f.precision
+    half = (np.int64(1) << (dropped - 1)) - 1
+    least = np.int64(f.quantum + f.precision - 1 + 1023) << 52
+    bias = np.int64(f.quantum + f.precision - 2 + 1023) << (f.precision - 1)
     undecided, count = 0, 0
     for p in range(positions):
-        differing = 0
+        open_ = 0
         for m in range(tile.rows):
             # Rounding these two to float64 first is safe: they bound the sum, and the error allows for it.
-            below, above = sums[p, m] - errors[m], sums[p, m] + errors[m]
-            if abs(below) < np.inf and abs(above) < np.inf:
-                lower = encode_pair(below, 0.0, f, cell)
-                if lower == encode_pair(above, 0.0, f, cell):
-                    codes[p, m] = lower
+            below[m], above[m] = sums[p, m] - errors[m], sums[p, m] + errors[m]
+        for m in range(tile.rows):
+            one, other = below_bits[m] & 0x7FFFFFFFFFFFFFFF, above_bits[m] & 0x7FFFFFFFFFFFFFFF
+            lower = ((one + half + ((one >> dropped) & 1)) >> dropped) - bias
+            upper = ((other + half + ((other >> dropped) & 1)) >> dropped) - bias
+            negative = np.int64(1) if below_bits[m] < 0 else np.int64(0)
+            alike = (below_bits[m] ^ above_bits[m]) >= 0 and lower == upper
+            plain = one >= least and other >= least and lower <= f.largest
+            codes[p, m] = np.uint32(lower | (negative << f.sign))
+            open_ += 0 if alike and plain else 1
+        if not open_:
+            continue
+        differing = 0
+        for m in range(tile.rows):
+            if abs(below[m]) < np.inf and abs(above[m]) < np.inf:
+                lower_code = encode_pair(below[m], 0.0, f, cell)
+                if lower_code == encode_pair(above[m], 0.0, f, cell):
+                    codes[p, m] = lower_code
                     continue
             sums[p, m] = np.nan
             differing += 1
