@@ -13,6 +13,8 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from types import ModuleType
 
 import numpy as np
 
@@ -22,6 +24,8 @@ from samebits.truth import compute_truth
 
 # Long enough for an idle pool's threads to stop spinning before the other side is timed.
 _PAUSE_S = 0.02
+# OpenBLAS's threads, in this process, spin for 2^26 cycles.
+_LONG_PAUSE_S = 0.15
 _LAYERS = {
     "depthwise and grouped": (
         "conv2d x=4x96x56x56 w=96x1x3x3 padding=1 groups=96",
@@ -77,21 +81,43 @@ _FORMATS = (
 
 def serve(threads: int) -> None:
     """The other process: reads problems, answers each empty line with the seconds that torch takes for the last one."""
-    from samebits.engines.torch import TorchEngine
+    import torch
 
-    engine = TorchEngine()
-    engine.load({"threads": str(threads)})
-    problem, operands = None, {}
+    torch.set_num_threads(threads)
+    call = None
     for line in sys.stdin:
         if line.strip():
-            problem = parse_problem_text(line.strip())
-            operands = make_normal(problem)
+            call = prepare(torch, parse_problem_text(line.strip()))
             print(0.0, flush=True)
             continue
-        assert problem
-        start = time.perf_counter()
-        engine.run(problem, operands)
-        print(time.perf_counter() - start, flush=True)
+        assert call
+        with torch.no_grad():
+            start = time.perf_counter()
+            call()
+            print(time.perf_counter() - start, flush=True)
+
+
+def prepare(torch: ModuleType, problem: Problem) -> Callable[[], object]:
+    """Torch's own operator on tensors that are ready; gradients by the operator that autograd calls."""
+    arrays = {name: torch.from_numpy(array) for name, array in make_normal(problem).items()}
+    bias = arrays.get("bias")
+    if problem.product:
+        if problem.direction == "grad_weight":
+            return lambda: torch.matmul(arrays["dy"].T, arrays["x"])
+        if problem.kind == "linear":
+            return lambda: torch.nn.functional.linear(arrays["x"], arrays["w"], bias)
+        return lambda: torch.matmul(arrays["x"], arrays["w"])
+    stride, padding, dilation = (
+        [getattr(a, name) for a in problem.axes] for name in ("stride", "pad_begin", "dilation")
+    )
+    transposed = problem.kind.startswith("conv_transpose")
+    common = (stride, padding, dilation, transposed, [0] * problem.rank, problem.groups)
+    if problem.direction == "forward":
+        return lambda: torch.ops.aten.convolution(arrays["x"], arrays["w"], bias, *common)
+    wanted = [problem.direction == "grad_input", problem.direction == "grad_weight", False]
+    shaped = {name: arrays.get(name, torch.empty(getattr(problem, name), dtype=arrays["dy"].dtype)) for name in "xw"}
+    backward = torch.ops.aten.convolution_backward
+    return lambda: backward(arrays["dy"], shaped["x"], shaped["w"], None, *common, wanted)
 
 
 class Torch:
@@ -151,9 +177,9 @@ def compare_numpy(size: int, options: argparse.Namespace) -> float:
     x, w = (operands[n].astype(np.float64) for n in "xw")
     ratios = []
     for turn in range(options.turns + 2):
-        time.sleep(_PAUSE_S)
+        time.sleep(_LONG_PAUSE_S)
         own = time_truth(problem, operands, options.threads)
-        time.sleep(_PAUSE_S)
+        time.sleep(_LONG_PAUSE_S)
         start = time.perf_counter()
         np.matmul(x, w)
         if turn >= 2:

@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from samebits.contraction.blocks import Blocks, Buffers
 from samebits.contraction.compiled_cache import compiled
-from samebits.contraction.plan import Contraction, plan_contractions
+from samebits.contraction.plan import Contraction
+from samebits.contraction.product_plan import plan_problem
 from samebits.contraction.running import as_codes, run_tiles
 from samebits.contraction.tiles import locate_tile, sum_tile
 from samebits.float_environment import default_float_environment
 from samebits.problems import Problem
-from samebits.problems.lowering import lower_problem
 from samebits.progress import Progress, ignore_progress
 
 
@@ -31,9 +31,9 @@ def sum_magnitudes(
     At most 1 + 2^-30 times the exact sums, plus 2^-1000; infinite where that is beyond float64. Non-finite operands
     count as 0: a sum that really has such a term is not finite itself, and over padding an infinite weight has no term.
     """
-    lowering = lower_problem(problem)
-    problem, operands = lowering.convolution, lowering.lower_operands(operands)
-    plan = plan_contractions(problem)
+    plan, lowering = plan_problem(problem)
+    if lowering:
+        problem, operands = lowering.convolution, lowering.lower_operands(operands)
     rows, rows_table = as_codes(_finite_magnitudes(operands[plan.rows_operand]))
     source, source_table = as_codes(_finite_magnitudes(operands[plan.source_operand]))
     out = np.empty(problem.out_shape)
@@ -46,7 +46,7 @@ def sum_magnitudes(
         shape = problem.bias_shape
         out[:] = _finite_magnitudes(operands["bias"]).astype(np.float64).reshape(shape) if problem.bias else 0.0
     run_tiles(plan, work, "bounding errors", threads=threads, progress=progress)
-    return lowering.restore_result(out)
+    return lowering.restore_result(out) if lowering else out
 
 
 def _finite_magnitudes(array: np.ndarray) -> np.ndarray:

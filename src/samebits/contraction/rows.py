@@ -76,6 +76,17 @@ def pack_rows(c, tile, chunk, count, first, rows, table, packed):
     length, step, depth, planes, lines = _merge_runs(strides, count)
     present = min(LANES, tile.rows - first)
     n = 0
+    if strides[1] == 1 and present == LANES:
+        for d in range(depth):
+            for r0 in range(planes):
+                for r1 in range(lines):
+                    line = at + d * strides[2] + r0 * strides[3] + r1 * strides[4]
+                    for r in range(length):
+                        source, target = rows[line + r * step :], packed[n : n + LANES]
+                        for lane in range(LANES):
+                            target[lane] = load(source, lane, table)
+                        n += LANES
+        return
     for d in range(depth):
         for r0 in range(planes):
             for r1 in range(lines):

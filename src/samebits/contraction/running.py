@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.contraction.blocks import Blocks, Buffers, choose_blocks, count_doubles, place_buffers
+from samebits.contraction.compiled_cache import compiled
 from samebits.contraction.plan import Contraction, Plan
 from samebits.float_environment import reset_float_environment
 from samebits.progress import Progress, ignore_progress
@@ -23,6 +24,8 @@ Work = Callable[[Contraction, Blocks, int, int, Buffers], None]
 JOBS_PER_THREAD = 4
 # Half a second of the slowest work, one float64 output after the other.
 _PRODUCTS_AT_ONCE = 2**25
+# Products that one thread alone adds up in a fraction of a millisecond.
+_FEWEST_SHARED = 2**18
 # Working memory of threads that have finished, for the next ones: fresh pages cost more than some layers take.
 _arenas: queue.SimpleQueue[np.ndarray] = queue.SimpleQueue()
 _LARGEST_KEPT_DOUBLES = 2**21
@@ -55,6 +58,12 @@ def run_tiles(
             _arenas.put(arena)
         return last - first
 
+    if total * max(math.prod((b.rows, b.batch, *b.outputs)) * c.reduction_length for c, b in jobs) < _FEWEST_SHARED:
+        # Handing it out would take longer.
+        for c, blocks in jobs:
+            run(c, blocks, 0, blocks.tasks)
+        progress(doing, 1.0)
+        return
     pool = find_pool(threads)
     futures = []
     for c, blocks in jobs:
@@ -107,6 +116,21 @@ def _take_arena(size: int) -> npt.NDArray[np.float64]:
     return arena if arena.size >= size else np.empty(size)
 
 
+@compiled
+def _widen_halves(codes, bits, values):
+    """float16 as float32, of which `bits` are the codes; faster than NumPy's conversion, which takes one at a time."""
+    for i in range(codes.size):
+        magnitude = np.uint32(codes[i] & 0x7FFF)
+        # Infinity and NaN keep an exponent of all ones; other exponents are 112 too small.
+        beyond = magnitude >= 0x7C00
+        bits[i] = (magnitude << 13) | np.uint32(0x7F800000 if beyond else 0)
+    for i in range(codes.size):
+        if bits[i] < 0x7F800000:
+            values[i] *= np.float32(2.0**112)
+    for i in range(codes.size):
+        bits[i] |= np.uint32(codes[i] & 0x8000) << 16
+
+
 def as_codes(array: np.ndarray) -> tuple[np.ndarray, npt.NDArray[np.float32]]:
     """The array as tiles read it: float32 and float64 flat as they are, narrower ones widened.
 
@@ -118,7 +142,11 @@ def as_codes(array: np.ndarray) -> tuple[np.ndarray, npt.NDArray[np.float32]]:
     if flat.dtype in (np.float32, np.float64):
         return flat, np.zeros(1, np.float32)
     if flat.size <= _MOST_WIDENED:
-        wide = flat.astype(np.float32)
+        wide = np.empty(flat.shape, np.float32)
+        if flat.dtype == np.float16:
+            _widen_halves(flat.view(np.uint16), wide.view(np.uint32), wide)
+        else:
+            wide[...] = flat
         wide.flags.writeable = False
         return wide, np.zeros(1, np.float32)
     codes = np.dtype(f"uint{8 * flat.dtype.itemsize}")

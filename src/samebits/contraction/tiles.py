@@ -21,6 +21,9 @@ from samebits.contraction.microkernel import LANES, PIXELS, add_terms, add_terms
 from samebits.contraction.plan import Three
 from samebits.contraction.rows import load, pack_rows, sum_row_magnitudes
 
+# Where there are no more positions than this, rows are not packed for vectors of them.
+MOST_DOT_POSITIONS = min(8, LANES, PIXELS)
+
 
 class Tile(NamedTuple):
     """Where one tile lies: group, first row, first batch item, first outputs, how many of each; its phase's offsets."""
@@ -109,6 +112,13 @@ def sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buf
 
 
 @compiled
+def has_dots(c):
+    """Whether all sums of a contraction are dot products of rows without gaps, its positions items of a batch."""
+    places = c.outputs[0] * c.outputs[1] * c.outputs[2]
+    return places == 1 and c.terms[0] * c.terms[1] * c.terms[2] == 1 and c.rows_strides[2] == 1
+
+
+@compiled
 def _place_outputs(c, blocks, tile, bases):
     """The window offset of every output of the tile; the tail of the last microkernel call repeats the first."""
     n = 0
@@ -152,6 +162,8 @@ def _place_terms(c, blocks, count, offsets):
 def _copy_window(c, blocks, tile, chunk, count, source, table, window):
     """Copies the chunk's source as float64 with zeros where there is none; returns the bits of the largest |value|."""
     size0, size1, size2 = blocks.window
+    if c.terms[0] * c.terms[1] * c.terms[2] == 1 and c.outputs[0] * c.outputs[1] * c.outputs[2] == 1:
+        return _copy_points(c, blocks, tile, chunk, count, source, table, window)
     low0 = c.source_start[0] + tile.start[0] * c.source_output_step[0] + chunk[1] * c.source_term_step[0]
     low1 = c.source_start[1] + tile.start[1] * c.source_output_step[1] + chunk[2] * c.source_term_step[1]
     low2 = c.source_start[2] + tile.start[2] * c.source_output_step[2] + chunk[3] * c.source_term_step[2]
@@ -199,6 +211,38 @@ def _copy_window(c, blocks, tile, chunk, count, source, table, window):
 
 
 @compiled
+def _copy_points(c, blocks, tile, chunk, count, source, table, window):
+    """As `_copy_window` where every item of the batch has one source value to a term: a transposition in blocks."""
+    present = True
+    at = tile.group * c.source_strides[0] + tile.item * c.source_strides[1] + chunk[0] * c.source_strides[2]
+    for axis in range(3):
+        place = c.source_start[axis]
+        present &= 0 <= place < c.source_size[axis]
+        at += place * c.source_strides[3 + axis]
+    step, largest = c.source_strides[2], np.int64(0)
+    for first in range(0, count[0], LANES):
+        last = min(first + LANES, count[0])
+        block = window[first * blocks.batch : last * blocks.batch]
+        for b in range(tile.items):
+            line = at + b * c.source_strides[1] + first * step
+            target = block[b:]
+            if not present:
+                for d in range(last - first):
+                    target[d * blocks.batch] = 0.0
+            elif step == 1:
+                run = source[line : line + last - first]
+                for d in range(last - first):
+                    target[d * blocks.batch] = load(run, d, table)
+            else:
+                run = source[line : line + (last - first - 1) * step + 1]
+                for d in range(last - first):
+                    target[d * blocks.batch] = load(run, d * step, table)
+        for d in range(last - first):
+            largest = max(largest, _largest_bits(block[d * blocks.batch : d * blocks.batch + tile.items]))
+    return largest
+
+
+@compiled
 def _clear(run):
     for i in range(run.size):
         run[i] = 0.0
@@ -240,6 +284,9 @@ def _float_from_bits(bits):
 def _add_chunk(c, tile, chunk, count, rows, table, positions, buffers, is_first):
     terms = count[0] * count[1] * count[2] * count[3]
     stride = buffers.sums.shape[1]
+    if positions == PIXELS and tile.items <= MOST_DOT_POSITIONS and has_dots(c):
+        _add_dots(c, tile, chunk, terms, rows, table, buffers, is_first)
+        return
     for m in range(0, tile.rows, LANES):
         pack_rows(c, tile, chunk, count, m, rows, table, buffers.packed)
         for p in range(0, positions, PIXELS):
@@ -250,6 +297,52 @@ def _add_chunk(c, tile, chunk, count, rows, table, positions, buffers, is_first)
                 buffers.packed.ctypes.data, buffers.window.ctypes.data, buffers.bases.ctypes.data + 8 * p,
                 buffers.offsets.ctypes.data, terms, before, 0 if is_first else stride, sums, stride,
             )  # fmt: skip
+
+
+@compiled
+def _add_dots(c, tile, chunk, terms, rows, table, buffers, is_first):
+    """As `_add_chunk` for few positions of a product: each sum by itself, read where its row lies.
+
+    Its terms are added in as many chains as the compiler likes, each no longer than one chain would be.
+    """
+    at = tile.rows_offset + tile.group * c.rows_strides[0] + tile.row * c.rows_strides[1] + chunk[0] * c.rows_strides[2]
+    values = buffers.packed
+    for p in range(tile.items):
+        for t in range(terms):
+            values[p * terms + t] = buffers.window[buffers.bases[p] + buffers.offsets[t]]
+    for m in range(tile.rows):
+        line = at + m * c.rows_strides[1]
+        row = rows[line : line + terms]
+        for p in range(0, tile.items - 3, 4):
+            four = _dot_four(row, table, values[p * terms : (p + 4) * terms], terms)
+            for i in range(4):
+                buffers.sums[p + i, m] = four[i] + (buffers.start[m] if is_first else buffers.sums[p + i, m])
+        for p in range(tile.items // 4 * 4, tile.items):
+            total = _dot(row, table, values[p * terms : (p + 1) * terms])
+            buffers.sums[p, m] = total + (buffers.start[m] if is_first else buffers.sums[p, m])
+
+
+@compiled(fastmath={"reassoc", "contract"})
+def _dot(row, table, values):
+    total = 0.0
+    for t in range(values.size):
+        total += load(row, t, table) * values[t]
+    return total
+
+
+@compiled(fastmath={"reassoc", "contract"})
+def _dot_four(row, table, values, terms):
+    """The row with each of four runs of values, read once."""
+    first, second = values[:terms], values[terms : 2 * terms]
+    third, fourth = values[2 * terms : 3 * terms], values[3 * terms : 4 * terms]
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    for t in range(terms):
+        value = load(row, t, table)
+        a += value * first[t]
+        b += value * second[t]
+        c += value * third[t]
+        d += value * fourth[t]
+    return a, b, c, d
 
 
 @compiled

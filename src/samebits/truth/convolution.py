@@ -11,18 +11,21 @@ import numpy.typing as npt
 
 from samebits.contraction.blocks import Blocks, Buffers
 from samebits.contraction.memory import count_available_bytes
-from samebits.contraction.plan import Contraction, plan_contractions
+from samebits.contraction.plan import Contraction, Plan
+from samebits.contraction.product_plan import plan_problem
 from samebits.contraction.running import as_codes, run_tiles
 from samebits.errors import ResourceLimitError
 from samebits.float_environment import default_float_environment
 from samebits.formats.format import FLOAT64, code_dtype, find_format, numpy_dtype
 from samebits.problems import Problem
-from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import check_operands
 from samebits.progress import Progress, ignore_progress
 from samebits.truth.kernel import settle_tiles
 from samebits.truth.rounding import codes_of_format, encode_each
 from samebits.truth.settling import BY_EXACTNESS, WAYS
+
+# Asking the system how much memory is free takes longer than a small problem.
+_SMALL_RESULT_BYTES = 2**22
 
 
 @dataclass(frozen=True)
@@ -48,30 +51,36 @@ def compute_truth(
     there); a non-finite sum is what IEEE 754 gives in any order; an exact zero is +0. `then` is applied after rounding,
     with its bounds rounded to the result's format, and keeps NaN. Raises OperandError and ResourceLimitError.
     """
-    lowering = lower_problem(problem)
-    arrays = lowering.lower_operands(check_operands(problem, operands))
+    arrays = dict(check_operands(problem, operands))
     check_result_fits(problem)
-    problem = lowering.convolution
+    plan, lowering = plan_problem(problem)
+    if lowering:
+        problem, arrays = lowering.convolution, lowering.lower_operands(arrays)
     values = np.empty(problem.out_shape, numpy_dtype(problem.out))
     codes = values.reshape(-1).view(code_dtype(find_format(problem.out)))
-    counts = _settle(problem, arrays, codes, threads, progress)
+    counts = _settle(problem, plan, arrays, codes, threads, progress)
     if problem.then:
         _apply_epilogue(problem, values)
-    return Truth(lowering.restore_result(values), dict(zip(WAYS, (int(n) for n in counts), strict=True)))
+    values = lowering.restore_result(values) if lowering else values
+    return Truth(values, dict(zip(WAYS, (int(n) for n in counts), strict=True)))
 
 
 def check_result_fits(problem: Problem) -> None:
     """Raises ResourceLimitError for a result that is larger than the memory that is free now."""
     needed = math.prod(problem.out_shape) * find_format(problem.out).width_bits // 8
-    if needed > 0.9 * count_available_bytes():
+    if needed > _SMALL_RESULT_BYTES and needed > 0.9 * count_available_bytes():
         raise ResourceLimitError(f"a result of {needed / 2**30:.1f} GiB does not fit in the memory that is free")
 
 
 def _settle(
-    problem: Problem, arrays: dict[str, np.ndarray], out: np.ndarray, threads: int | None, progress: Progress
+    problem: Problem,
+    plan: Plan,
+    arrays: dict[str, np.ndarray],
+    out: np.ndarray,
+    threads: int | None,
+    progress: Progress,
 ) -> npt.NDArray[np.int64]:
     """Writes all codes to `out`; returns how many outputs were settled in each way."""
-    plan = plan_contractions(problem)
     rows, rows_table = as_codes(arrays[plan.rows_operand])
     source, source_table = as_codes(arrays[plan.source_operand])
     codes = codes_of_format(find_format(problem.out))
