@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test coverage mutants check bench sweep survey replay injected reports thresholds attack causes pages examples dist format clean
+.PHONY: help demo test coverage mutants check bench sweep survey replay injected reports fixes thresholds attack causes pages examples dist format clean
 
 help:
 	@echo "make demo     what samebits says of one convolution on the light engines"
@@ -18,6 +18,7 @@ help:
 	@echo "make replay   every engine on every problem of the catalog: is its recipe found, are its bits replayed"
 	@echo "make injected thousands of injected and fault-free results explained: what is said of what"
 	@echo "make reports  public reports simulated and explained"
+	@echo "make fixes    real engines that differ by one known setting: is a setting found that ends it"
 	@echo "make thresholds  every threshold halved and doubled: whose answer changes"
 	@echo "make attack   hostile inputs, interrupts at random times, random cases: what ends otherwise than it may"
 	@echo "make causes   docs/causes.md from the table of causes"
@@ -80,6 +81,10 @@ injected: $(VENV)/.dev
 
 reports: $(VENV)/.dev
 	$(BIN)/python benchmarks/reports_survey.py --write docs/reports.md
+
+# An hour on two cores.
+fixes: $(VENV)/.dev
+	$(BIN)/python benchmarks/fix_survey.py --write docs/fix_survey.md
 
 thresholds: $(VENV)/.dev
 	$(BIN)/python benchmarks/threshold_survey.py --write docs/thresholds.md

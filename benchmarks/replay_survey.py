@@ -12,6 +12,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def examine(runner: Runner, name: str, problem: Problem) -> Pair:
     return pair
 
 
-def survey(engines: list[str], problems: list[tuple[str, Problem]], log: Path | None) -> list[Pair]:
+def survey(engines: Sequence[str], problems: list[tuple[str, Problem]], log: Path | None) -> list[Pair]:
     pairs: list[Pair] = []
     for engine in engines:
         runner = open_runner(engine, time_limit_s=120)
@@ -155,7 +156,7 @@ def main() -> int:
     parser.add_argument("--log", type=Path, help="where to append one JSON line per pair")
     options = parser.parse_args()
     known = list_products() if options.products else catalog()
-    engines = options.on or list(ENGINES + (ENGINES_OF_PRODUCTS if options.products else ()))
+    engines = options.on or (ENGINES + (ENGINES_OF_PRODUCTS if options.products else ()))
     problems = [(n, p) for n, p in known.items() if fnmatch.fnmatch(n, options.only)][:: options.every]
     tables = report(survey(engines, problems, options.log))
     print(tables)

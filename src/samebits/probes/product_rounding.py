@@ -181,7 +181,7 @@ def _ask_products(
     present = (where >= 0).all(axis=2)
     expected = _predict_arrays(drawn.astype(np.float64)[:, None], met, accumulator, session.problem)
     agrees = {name: ((value == answers) | ~present).all(axis=1) for name, value in expected.items()}
-    for number in np.flatnonzero(present.any(axis=1)):
+    for number in np.flatnonzero(present.sum(axis=1)):
         yield list(row_of_pair)[number], {name for name in _WAYS if agrees[name][number]}
 
 
@@ -192,11 +192,10 @@ def _predict_arrays(
     format_, result = find_format(accumulator), find_format(problem.out)
     if max(format_.precision, 2 * find_format(problem.dtype).precision) > _MOST_PRECISION:
         one, other = np.broadcast_arrays(one, other)
+        both = zip(one.reshape(-1, 2).tolist(), other.reshape(-1, 2).tolist(), strict=True)
         answers = [
-            _predict(
-                *(Fraction(x) * Fraction(y) for x, y in zip(a, b, strict=True)), accumulator, NEAREST_EVEN, problem.out
-            )
-            for a, b in zip(one.reshape(-1, 2).tolist(), other.reshape(-1, 2).tolist(), strict=True)
+            _predict(Fraction(a) * Fraction(b), Fraction(c) * Fraction(d), accumulator, NEAREST_EVEN, problem.out)
+            for (a, c), (b, d) in both
         ]
         return {name: np.array([answer[name] for answer in answers]).reshape(one.shape[:-1]) for name in _WAYS}
     first, second = np.moveaxis(one * other, -1, 0)

@@ -14,9 +14,10 @@ from samebits.probes.accumulator import Accumulator, choose_triples, find_accumu
 from samebits.probes.bias_position import BiasPosition, find_bias_position
 from samebits.probes.family import ImpulseResponse, find_family
 from samebits.probes.operand_rounding import find_operand_roundings
+from samebits.probes.order_search import FoundOrders
 from samebits.probes.product_rounding import ProductRounding, find_product_rounding
 from samebits.probes.session import ProbeSession
-from samebits.probes.summation_order import FoundOrders, find_summation_orders
+from samebits.probes.summation_order import find_summation_orders
 from samebits.profiles.candidates import propose_channel_sums, propose_direct, propose_plain_transforms
 from samebits.profiles.refining import Refiner, operand_roundings
 from samebits.profiles.replaying import Replayer, make_replayers, score_all

@@ -243,7 +243,7 @@ class Refiner:
         """As `find_term_products`, asked by positions where rows are few; nothing where either would take too long."""
         terms, session, roundings = self._terms, self.session, operand_roundings(self._terms, self.recipe)
         if len(pairs) > _MOST_PRODUCT_CALLS * len(rows) and can_swap(terms):
-            session, roundings = SwappedSession.swap(session), roundings[::-1]
+            session, roundings = SwappedSession.swap(session), (roundings[1], roundings[0])
             carriers = (np.arange(terms.groups)[:, None] * terms.positions + positions).reshape(-1)
             rows, positions = carriers, np.unique(rows % terms.rows)
         if len(pairs) > _MOST_PRODUCT_CALLS * len(rows):

@@ -9,9 +9,9 @@ from samebits.probes.accumulator import Accumulator
 from samebits.probes.bias_position import BiasPosition
 from samebits.probes.family import ImpulseResponse
 from samebits.probes.operand_rounding import OperandRounding
+from samebits.probes.order_search import FoundOrders
 from samebits.probes.product_rounding import ProductRounding
 from samebits.probes.subnormals import Subnormals
-from samebits.probes.summation_order import FoundOrders
 from samebits.profiles.replaying import Replayer
 from samebits.recipes.recipe import Recipe, Rounding
 from samebits.recipes.tree import Item
