@@ -22,13 +22,15 @@ from pages import write_page
 
 import samebits
 from samebits.errors import EngineFailure
+from samebits.findings.fix_table import SETTINGS
 from samebits.formats.same_bits import mark_differing_bits
 from samebits.problems import Problem, parse_problem_text
+from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
 from samebits.registry import open_runner
 
 ABOUT = """Two sides of one engine, one as installed and one with a single setting changed, on problems where that
-changes bits; and pairs of different engines, of which nobody knows beforehand whether a setting ends it. `compare
+changes bits; the same with the second side known by its recorded result only, as from another machine; and pairs of different engines, of which nobody knows beforehand whether a setting ends it. `compare
 --fix` is asked; a fix counts as true if the texts it names, run again here on other random data, agree in every bit
 (or, where it promises no more than rounding, if `compare` says so of them). `make fixes` writes this page."""
 PROBLEMS = (
@@ -65,6 +67,7 @@ CHANGES = {
     "numpy": ("call=einsum", "call=dot", "threads=1", "env.OPENBLAS_CORETYPE=Haswell", "w_memory=transposed"),
 }  # fmt: skip
 CROSS = ("torch", "onnxruntime", "openvino", "tensorflow", "jax")
+_ROWS = {(row.engine, row.change) for row in SETTINGS}
 _SEEDS = (901, 902, 903)
 _SEED = 4
 
@@ -75,7 +78,8 @@ class Asked:
 
     problem: str
     sides: tuple[str, str]
-    is_known: bool  # whether undoing one setting must end it
+    is_known: bool  # whether one setting must end it
+    is_recorded: bool = False  # whether the second side was there as a recorded result only
     verdict: str = ""
     cause: str = ""
     fix: str = ""
@@ -119,9 +123,15 @@ def examine(text: str, sides: tuple[str, str], *, is_known: bool) -> Asked | Non
     results = [run_on(side, problem, (1,)) for side in sides]
     if not differ(*results):
         return None
-    asked = Asked(text, sides, is_known)
+    name, _, change = sides[1].partition(":")
+    asked = Asked(text, sides, is_known, is_recorded=(name, change) in _ROWS)
     started = time.perf_counter()
-    found = samebits.compare(text, on=list(sides), fix=True)
+    if asked.is_recorded:
+        operands = make_normal(problem, 1)
+        assert results[1]
+        found = samebits.compare(Case(problem, operands, {"recorded": results[1][0]}), on=[sides[0]], fix=True)
+    else:
+        found = samebits.compare(text, on=list(sides), fix=True)
     asked.time_s = round(time.perf_counter() - started, 1)
     asked.verdict, asked.cause = str(found.verdict), str(found.cause or "")
     fixes = [fix for fix in found.fixes if fix.verified and fix.text]
@@ -129,7 +139,8 @@ def examine(text: str, sides: tuple[str, str], *, is_known: bool) -> Asked | Non
         best = fixes[0]
         asked.fix = " + ".join([str(best.text), *best.together_with])
         asked.changes, asked.same_bits = best.changes or 0, bool(best.same_bits)
-        after = [str(best.text), *best.together_with]
+        # A recorded result was made by what the second side says.
+        after = [str(best.text), *([sides[1]] if asked.is_recorded else best.together_with)]
         asked.is_true = is_true(problem, sides, after, same_bits=asked.same_bits)
     return asked
 
@@ -151,11 +162,13 @@ def is_true(problem: Problem, sides: tuple[str, str], after: list[str], *, same_
 def report(every: list[Asked]) -> str:
     """The tables of the page."""
     known, cross = [a for a in every if a.is_known], [a for a in every if not a.is_known]
+    live, recorded = [a for a in known if not a.is_recorded], [a for a in known if a.is_recorded]
     lines = [
         "| sides | differ | a fix found | the same bits | one change | true on other data |",
         "|---|---|---|---|---|---|",
     ]
-    for name, own in (("one setting apart", known), ("two engines", cross)):
+    groups = {"one setting apart": live, "one setting apart, one side recorded": recorded, "two engines": cross}
+    for name, own in groups.items():
         fixed = [a for a in own if a.fix]
         same, single = sum(a.same_bits for a in fixed), sum(a.changes == 1 for a in fixed)
         lines.append(

@@ -94,17 +94,18 @@ class FixSearch:
         return len(bits) == 1 and all(is_agreement(s.verdict) for s in self.sides)
 
     def _try_in_sequence(self) -> Iterator[None]:
-        """Single changes of the sides that deviate, then of the others, then pairs of those that changed bits."""
+        """What was set left out; single changes, of sides that deviate first; pairs of those that changed bits."""
         order = sorted(range(len(self.sides)), key=lambda i: is_agreement(self.sides[i].verdict))
         singles = {i: self._list_changes(i) for i in order}
         total = sum(map(len, singles.values())) or 1
-        for i in order:
-            for change in singles[i]:
-                if self._is_over():
-                    return
-                self.progress(f"trying {self.sides[i].name[:40]} {change.says[:60]}", self.tried / total)
-                self._try(i, (change,))
-                yield
+        # Two sides of one engine differ by what was set on one of them.
+        every = sorted(((i, c) for i in order for c in singles[i]), key=lambda both: both[1].value is not None)
+        for i, change in every:
+            if self._is_over():
+                return
+            self.progress(f"trying {self.sides[i].name[:40]} {change.says[:60]}", self.tried / total)
+            self._try(i, (change,))
+            yield
         for i in order:
             if self._choose(same_bits=True):
                 return
