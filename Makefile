@@ -71,6 +71,7 @@ sweep: $(VENV)/.dev
 
 survey: $(VENV)/.dev
 	$(BIN)/python benchmarks/survey.py --write docs/survey.md
+	$(BIN)/python benchmarks/survey.py --products --write docs/survey_products.md
 
 replay: $(VENV)/.dev
 	$(BIN)/python benchmarks/replay_survey.py --write docs/replay.md

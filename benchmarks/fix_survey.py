@@ -30,9 +30,10 @@ from samebits.problems.operands import make_normal
 from samebits.registry import open_runner
 
 ABOUT = """Two sides of one engine, one as installed and one with a single setting changed, on problems where that
-changes bits; the same with the second side known by its recorded result only, as from another machine; and pairs of different engines, of which nobody knows beforehand whether a setting ends it. `compare
---fix` is asked; a fix counts as true if the texts it names, run again here on other random data, agree in every bit
-(or, where it promises no more than rounding, if `compare` says so of them). `make fixes` writes this page."""
+changes bits; the same with the second side known by its recorded result only, as from another machine; and pairs of
+different engines, of which nobody knows beforehand whether a setting ends it. `compare --fix` is asked; a fix counts as
+true if the texts it names, run again here on other random data, agree in every bit (or, where it promises no more than
+rounding, if `compare` says so of them). `make fixes` writes this page."""
 PROBLEMS = (
     "conv2d x=1x16x14x14 w=32x16x3x3 padding=1",
     "conv2d x=1x64x14x14 w=64x64x1x1",

@@ -16,8 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from product_problems import list_network_products
+
 from samebits.comparison import compare
 from samebits.findings import Comparison, Side
+from samebits.problems import Problem
 from samebits.problems.catalog import catalog
 from samebits.registry import open_runner
 from samebits.runner import Runner
@@ -102,13 +105,12 @@ def note_side(survey: Survey, deviations: list[Deviation], name: str, dtype: str
         survey.new.append(line)
 
 
-def run_survey(names: list[str], engines: list[str], deviations: list[Deviation]) -> Survey:
+def run_survey(problems: dict[str, Problem], engines: list[str], deviations: list[Deviation]) -> Survey:
     survey = Survey()
     runners = [Persistent(open_runner(text)) for text in engines]
     begun = time.monotonic()
     try:
-        for i, name in enumerate(names):
-            problem = catalog()[name]
+        for i, (name, problem) in enumerate(problems.items()):
             found: Comparison = compare(problem, runners, attributes=False)
             for side in found.sides:
                 note_side(survey, deviations, name, problem.dtype, side)
@@ -116,7 +118,7 @@ def run_survey(names: list[str], engines: list[str], deviations: list[Deviation]
                     position = [r.text for r in runners].index(side.name)
                     runners[position] = Persistent(open_runner(side.name))
             if sys.stderr.isatty() or i % 50 == 0:
-                print(f"\r{i + 1}/{len(names)} {time.monotonic() - begun:.0f} s {name:<60}", end="", file=sys.stderr)
+                print(f"\r{i + 1}/{len(problems)} {time.monotonic() - begun:.0f} s {name:<60}", end="", file=sys.stderr)
     finally:
         for runner in runners:
             runner.runner.close()
@@ -124,8 +126,8 @@ def run_survey(names: list[str], engines: list[str], deviations: list[Deviation]
     return survey
 
 
-def render(survey: Survey, deviations: list[Deviation], problems: int) -> Iterator[str]:
-    yield "# Survey: every engine on the catalog\n"
+def render(survey: Survey, deviations: list[Deviation], problems: int, what: str) -> Iterator[str]:
+    yield f"# Survey: every engine on {what}\n"
     yield f"Made by `make survey`: {problems} problems, each on exact integers and on random normal operands (seed 0)."
     yield "`identical` is correctly rounded; `rounding` is within the bound of the declared formats for any order.\n"
     yield "| engine | dtype | " + " | ".join(COLUMNS) + " |"
@@ -136,27 +138,31 @@ def render(survey: Survey, deviations: list[Deviation], problems: int) -> Iterat
         yield f"| {label} | {dtype} | " + " | ".join(str(counts[c]) for c in COLUMNS) + " |"
     yield "\nLargest error as a share of its bound, over all results that are within it: "
     yield ", ".join(f"{e.partition(':')[0]} {w:.2g}" for e, w in sorted(survey.worst.items())) + ".\n"
-    yield "## Known deviations\n"
-    for d in deviations:
+    shown = [d for d in deviations if d.matched or what == "the catalog"]
+    yield "## Known deviations\n" if shown else ""
+    for d in shown:
         yield f"- **{d.engine}**, {d.verdict}, {d.matched} problems: {d.reason} ({d.link})"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--products", action="store_true", help="products of real networks in place of the catalog")
     parser.add_argument("--only", default="*")
     parser.add_argument("--on", action="append")
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     deviations = load_deviations()
-    names = [name for name in catalog() if fnmatch.fnmatch(name, options.only)]
-    survey = run_survey(names, options.on or list(ENGINES), deviations)
-    text = "\n".join(render(survey, deviations, len(names))) + "\n"
+    known = list_network_products() if options.products else catalog()
+    problems = {name: problem for name, problem in known.items() if fnmatch.fnmatch(name, options.only)}
+    survey = run_survey(problems, options.on or list(ENGINES), deviations)
+    what = "products of real networks" if options.products else "the catalog"
+    text = "\n".join(render(survey, deviations, len(problems), what)) + "\n"
     print(text)
     if options.write:
         options.write.write_text(text)
     for line in survey.new:
         print(f"NEW {line}")
-    complete = options.only == "*" and not options.on
+    complete = options.only == "*" and not options.on and not options.products
     unmatched = [d for d in deviations if not d.matched] if complete else []
     for d in unmatched:
         print(f"UNMATCHED {d.engine} {d.problems}: nothing shows this any more; remove the entry")
