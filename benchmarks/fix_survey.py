@@ -62,7 +62,7 @@ CHANGES = {
         "env.ONEDNN_DEFAULT_FPMATH_MODE=BF16",
     ),
     "jax": (
-        "jit=off", "precision=bfloat16", "env.XLA_FLAGS=--xla_cpu_max_isa=AVX2",
+        "jit=off", "precision=highest", "env.XLA_FLAGS=--xla_cpu_max_isa=AVX2",
         "env.XLA_FLAGS=--xla_cpu_use_onednn=false",
     ),
     "numpy": ("call=einsum", "call=dot", "threads=1", "env.OPENBLAS_CORETYPE=Haswell", "w_memory=transposed"),

@@ -70,6 +70,6 @@ def list_network_products() -> dict[str, Problem]:
         for width in (200, 768, 1024):
             texts += [f"linear.{way} x={rows}x{width} w={2 * width}x{width}" for way in ("grad_input", "grad_weight")]
     for dtype in ("bfloat16", "float16"):
-        texts += [f"linear x=1x{n}x768 w=768x768 bias dtype={dtype}" for n in (1, 33, 128)]
+        texts += [f"linear x=1x{n}x768 w=768x768 bias dtype={dtype}" for n in (1, 20, 33, 128)]
         texts += [f"matmul x=12x{n}x64 w=12x64x{n} dtype={dtype}" for n in (33, 128)]
     return {text: parse_problem_text(text) for text in texts}
