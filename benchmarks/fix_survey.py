@@ -194,13 +194,16 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60.0, help="no new pair is begun after so many")
     parser.add_argument("--only", default="", help="sides that contain this text")
     parser.add_argument("--write", type=Path, help="where to write the tables")
-    parser.add_argument("--log", type=Path, help="where to append one JSON line per pair")
+    parser.add_argument("--log", type=Path, help="one JSON line per pair is appended; pairs in it are not asked again")
     options = parser.parse_args()
     ends, every = time.monotonic() + 60 * options.minutes, []
+    if options.log and options.log.exists():
+        every = [Asked(**json.loads(line)) for line in options.log.read_text().splitlines()]
+    known = {(a.problem, tuple(a.sides)) for a in every}
     for text, sides, is_known in list_pairs():
         if time.monotonic() > ends:
             break
-        if options.only not in " ".join(sides):
+        if options.only not in " ".join(sides) or (text, sides) in known:
             continue
         asked = examine(text, sides, is_known=is_known)
         if asked is None:
