@@ -240,14 +240,18 @@ class Refiner:
         positions: npt.NDArray[np.int64],
         starting: set[tuple[int, int]],
     ) -> dict[tuple[int, int], Product]:
-        """As `find_term_products`, asked by positions where rows are few; nothing where either would take too long."""
+        """As `find_term_products`, asked by positions where rows are few; of long sums at both ends only."""
         terms, session, roundings = self._terms, self.session, operand_roundings(self._terms, self.recipe)
         if len(pairs) > _MOST_PRODUCT_CALLS * len(rows) and can_swap(terms):
             session, roundings = SwappedSession.swap(session), (roundings[1], roundings[0])
             carriers = (np.arange(terms.groups)[:, None] * terms.positions + positions).reshape(-1)
             rows, positions = carriers, np.unique(rows % terms.rows)
-        if len(pairs) > _MOST_PRODUCT_CALLS * len(rows):
-            return {}
+        most = _MOST_PRODUCT_CALLS * len(rows)
+        if len(pairs) > most:
+            # Products that are rounded otherwise stand at the ends of a sum: in its tail, or before its lanes begin.
+            in_sequence = sorted(pairs, key=lambda pair: pair[1])
+            pairs = in_sequence[: most // 2] + in_sequence[-(most // 2) :]
+            starting = starting & set(pairs)
         read = _choose_some(positions, _POSITIONS_PER_TERM)
         return find_term_products(session, pairs, rows, read, self.recipe.accumulator.format, roundings, starting)
 
