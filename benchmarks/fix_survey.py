@@ -101,6 +101,22 @@ def run_on(text: str, problem: Problem, seeds: tuple[int, ...]) -> list[np.ndarr
         runner.close()
 
 
+def run_all() -> dict[tuple[str, str], list[np.ndarray] | None]:
+    """By side and problem, each side's engine started once; a side that fails begins anew for the next problem."""
+    results: dict[tuple[str, str], list[np.ndarray] | None] = {}
+    for side in [*CHANGES, *(f"{e}:{change}" for e, changes in CHANGES.items() for change in changes)]:
+        runner = open_runner(side, time_limit_s=120)
+        for text in PROBLEMS:
+            problem = parse_problem_text(text)
+            try:
+                results[side, text] = [runner.run(problem, make_normal(problem, 1))]
+            except EngineFailure:
+                results[side, text] = None
+        runner.close()
+        print(f"ran {side}", file=sys.stderr)
+    return results
+
+
 def differ(one: list[np.ndarray] | None, other: list[np.ndarray] | None) -> bool:
     """Whether both ran, and any bit differs."""
     if one is None or other is None:
@@ -118,10 +134,11 @@ def list_pairs() -> list[tuple[str, tuple[str, str], bool]]:
     return pairs
 
 
-def examine(text: str, sides: tuple[str, str], *, is_known: bool) -> Asked | None:
+def examine(
+    text: str, sides: tuple[str, str], results: tuple[list[np.ndarray] | None, ...], *, is_known: bool
+) -> Asked | None:
     """What is claimed of a pair, checked; None where the sides agree or one cannot run."""
     problem = parse_problem_text(text)
-    results = [run_on(side, problem, (1,)) for side in sides]
     if not differ(*results):
         return None
     name, _, change = sides[1].partition(":")
@@ -200,12 +217,13 @@ def main() -> int:
     if options.log and options.log.exists():
         every = [Asked(**json.loads(line)) for line in options.log.read_text().splitlines()]
     known = {(a.problem, tuple(a.sides)) for a in every}
+    results = run_all()
     for text, sides, is_known in list_pairs():
         if time.monotonic() > ends:
             break
         if options.only not in " ".join(sides) or (text, sides) in known:
             continue
-        asked = examine(text, sides, is_known=is_known)
+        asked = examine(text, sides, tuple(results[side, text] for side in sides), is_known=is_known)
         if asked is None:
             continue
         every.append(asked)
