@@ -32,10 +32,10 @@ ABOUT = """For each pair of an engine and a problem the recipe is found by probi
 data, borders included; a pair counts if every output has the engine's bits (large problems: a sample of whole
 positions). Each has 60 s in the engine and a minute of refining. `make replay` runs all problems on all five engines
 and writes this page. Where an engine computes another function (known_deviations/) no recipe can give its bits."""
-ABOUT_PRODUCTS = """Of a hundred matrix products (`benchmarks/product_problems.py`): 1 to 4,096 rows, sums of
-5 to 8,192 terms, primes among both, linear layers with and without bias, `matmul` with and without a batch, both
-gradients of linear layers; with NumPy, and with w stored transposed. Calls are all that a recipe took, times those of
-whole searches."""
+ABOUT_PRODUCTS = """The recipes of a hundred matrix products (`benchmarks/product_problems.py`): 1 to 4,096 rows,
+sums of 5 to 8,192 terms, primes among both, linear layers with and without bias, `matmul` with and without a batch,
+both gradients of linear layers; with NumPy, and with w stored transposed. Calls are all that a recipe took, times those
+of whole searches."""
 ENGINES_OF_PRODUCTS = ("numpy", "numpy:w_memory=transposed", "torch:w_memory=transposed")
 ENGINES = ("onnxruntime", "torch", "tensorflow", "jax", "openvino:INFERENCE_PRECISION_HINT=f32")
 
