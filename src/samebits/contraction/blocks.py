@@ -17,7 +17,7 @@ ROWS_PER_TILE = 512
 # Rows are divided further until every thread has this many tiles.
 TASKS_PER_THREAD = 2
 WINDOW_DOUBLES = 96 * 1024
-# Of a source with few positions so many values at once stay in the first-level cache.
+# Of a few vectors, each multiplied by every row, so many values at once stay in the first-level cache.
 _FEW_VALUES = 4096
 # Rows of a buffer are this much longer than they need to be: a power of two between them maps all to few cache sets.
 SPARE = 16
@@ -49,8 +49,8 @@ class Blocks(NamedTuple):
 def choose_blocks(c: Contraction, threads: int) -> Blocks:
     """Boxes for a contraction: innermost axes first, then shrunk until the source window fits its buffer."""
     *outputs, batch = _fill((*c.outputs[::-1], c.batch), OUTPUTS_PER_TILE)
-    positions = c.batch * math.prod(c.outputs)
-    length = TERMS_PER_CHUNK if positions > PIXELS else max(TERMS_PER_CHUNK, _FEW_VALUES // positions)
+    is_vectors = math.prod(c.outputs) == math.prod(c.terms) == 1 and 0 < c.batch <= PIXELS
+    length = max(TERMS_PER_CHUNK, _FEW_VALUES // c.batch) if is_vectors else TERMS_PER_CHUNK
     *terms, depth = _fill((*c.terms[::-1], c.depth), length)
     box = [*outputs[::-1], batch, *terms[::-1], depth]
     while _window_size(c, box) > WINDOW_DOUBLES:

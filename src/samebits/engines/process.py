@@ -123,7 +123,7 @@ class WorkerRunner:
         finally:
             os.close(write_end)
         # Unbuffered it is a FileIO, which reads into a buffer as a BinaryIO does not declare to.
-        return process, os.fdopen(read_end, "rb", buffering=0)  # type: ignore[return-value]
+        return process, os.fdopen(read_end, "rb", buffering=0)  # type: ignore[return-value]  (unbuffered: a FileIO)
 
     def _exchange(
         self, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], largest_bytes: int

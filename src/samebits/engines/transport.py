@@ -64,7 +64,7 @@ def _read_exactly(stream: BinaryIO, size: int) -> bytearray:
     view, filled = memoryview(data), 0
     while filled < size:
         # Every binary stream has readinto; typing's BinaryIO leaves it out.
-        count = stream.readinto(view[filled : filled + _CHUNK])  # type: ignore[attr-defined]
+        count = stream.readinto(view[filled : filled + _CHUNK])  # type: ignore[attr-defined]  (pipes have it)
         if not count:
             raise TransportError("the stream ended")
         filled += count

@@ -43,7 +43,7 @@ def run_on_both(
         identity = runner.identify()
     except EngineFailure as error:
         # Failure lists the kinds that EngineFailure and its classes declare as plain text.
-        failure = Failure(error.kind, str(error))  # type: ignore[arg-type]
+        failure = Failure(error.kind, str(error))  # type: ignore[arg-type]  (one of the kinds)
     except (SamebitsError, MemoryError) as error:
         failure = Failure("error", f"{type(error).__name__}: {error}")
     return Ran(Recorded(runner.text, result, runner.text, identity, failure), on_exact)

@@ -242,9 +242,9 @@ class Refiner:
     ) -> dict[tuple[int, int], Product]:
         """As `find_term_products`, asked by positions where rows are few; of long sums at both ends only."""
         terms, session, roundings = self._terms, self.session, operand_roundings(self._terms, self.recipe)
-        if len(pairs) > _MOST_PRODUCT_CALLS * len(rows) and can_swap(terms):
+        carriers = (np.arange(terms.groups)[:, None] * terms.positions + positions).reshape(-1)
+        if len(pairs) > _MOST_PRODUCT_CALLS * len(rows) and len(carriers) > len(rows) and can_swap(terms):
             session, roundings = SwappedSession.swap(session), (roundings[1], roundings[0])
-            carriers = (np.arange(terms.groups)[:, None] * terms.positions + positions).reshape(-1)
             rows, positions = carriers, np.unique(rows % terms.rows)
         most = _MOST_PRODUCT_CALLS * len(rows)
         if len(pairs) > most:
