@@ -1,6 +1,7 @@
 """Texts of matrix products in other tools' languages: what they name, and what is refused."""
 
 import math
+import time
 
 import pytest
 from hypothesis import given
@@ -44,6 +45,8 @@ READ = [
      "matmul x=128x3072 w=3072x768 dtype=float16 out=float32"),
     ("rocblas-bench -f gemm_strided_batched -r f32_r -m 10 -n 8 -k 20 --batch_count 4 --alpha 1 --beta 0",
      "matmul x=4x8x20 w=4x20x10 dtype=float32"),
+    ("hipblaslt-bench -m 8 -n 4 -k 2 -f matmul --bias_vector 0 --scaleA 0 --activation_type none -r f32_r",
+     "matmul x=4x2 w=2x8 dtype=float32"),
     (LOG, "matmul x=128x768 w=768x3072 dtype=float16"),
 ]  # fmt: skip
 
@@ -72,6 +75,15 @@ def test_products_in_other_languages_are_read(text, expected):
         ("--matmul --attr-scales=src:common:2 20x30:30x40", "attr-scales"),
         ("--matmul --bia_dt=f32 --bia_mask=3 20x30:30x40", "bias"),
         ("--matmul --bia_dt=f32 4x20x30:4x30x40", "bias"),
+        (CUBLAS.replace('"alpha_real":1', f'"alpha_real":{"9" * 400}'), "alpha"),
+        (CUBLAS.replace('"RELU"', '["RELU"]'), "epilogue"),
+        (CUBLAS.replace('"RELU"', "{}"), "epilogue"),
+        ("hipblaslt-bench", "sizem"),
+        ("rocblas-bench -m 8 -n 8 -k 8 --batch_count 0", "at least 1"),
+        ("rocblas-bench -f trsm -m 8 -n 8 -k 8", "trsm"),
+        ("hipblaslt-bench -m 8 -n 8 -k 8 --activation_type gelu", "gelu"),
+        ("hipblaslt-bench -m 8 -n 8 -k 8 --bias_vector --bias_type f32_r", "bias_vector"),
+        ("hipblaslt-bench -m 8 -n 8 -k 8 --scaleA 1", "scalea"),
         ("hipblaslt-bench -m 768 -n 128 -k 3072 --alpha 2", "alpha"),
         ("hipblaslt-bench -m 768 -n x -k 3072", "whole number"),
         ("hipblaslt-bench -m 768 -n 1 -k 3072 --a_type i8_r", "type"),
@@ -81,6 +93,14 @@ def test_products_in_other_languages_are_read(text, expected):
 def test_what_no_problem_expresses_is_refused(text, says):
     with pytest.raises((ProblemTextError, ProblemShapeError), match=says):
         read_problem(text)
+
+
+def test_a_long_text_that_is_no_log_of_a_product_is_refused_at_once():
+    started = time.perf_counter()
+    with pytest.raises(ProblemTextError):
+        read_problem("Adesc=[" * 20_000)
+    # With the square of its length it took 18 s.
+    assert time.perf_counter() - started < 2
 
 
 @given(st.sampled_from([text for text, _ in READ]), st.data())
@@ -130,6 +150,11 @@ def test_what_jax_lowers_is_read_back(equation, shapes):
 def test_onnx_nodes_are_read(arguments, expected):
     *given_, bias = arguments
     assert format_problem(problem_from_onnx_node(*given_, bias=bias, dtype="float32")) == expected
+
+
+def test_a_bias_that_onnx_matmul_has_not_is_not_lost():
+    with pytest.raises(ProblemShapeError, match="no bias"):
+        problem_from_onnx_node("MatMul", {}, (8, 64), (64, 10), bias=True, dtype="float32")
 
 
 @pytest.mark.parametrize(

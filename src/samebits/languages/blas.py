@@ -7,6 +7,7 @@ docs.nvidia.com/cuda/cublas (cuBLASLt logging).
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from samebits.errors import ProblemTextError
@@ -15,13 +16,16 @@ from samebits.languages.command_line import split_command
 from samebits.problems.problem import Epilogue, Problem
 
 BENCH = re.compile(r"(?:hipblaslt|rocblas)-bench\b")
-LOG = re.compile(r"\bAdesc=\[.*\bBdesc=\[")
+# No second Adesc on the way to Bdesc: from every one of many to the end takes time with the square of the length.
+LOG = re.compile(r"\bAdesc=\[(?:(?!\bAdesc=\[).)*\bBdesc=\[")
 _TYPES = {
     "f64_r": "float64", "f32_r": "float32", "f16_r": "float16", "bf16_r": "bfloat16", "f8_r": "float8_e4m3fn",
     "bf8_r": "float8_e5m2", "R_64F": "float64", "R_32F": "float32", "R_16F": "float16", "R_16BF": "bfloat16",
     "R_8F_E4M3": "float8_e4m3fn", "R_8F_E5M2": "float8_e5m2",
 }  # fmt: skip
 _SHORT = {"-m": "sizem", "-n": "sizen", "-k": "sizek", "-f": "function", "-r": "precision"}
+# What else a benchmark may be told to do with the result, unless it is told 0.
+_BESIDES = ("bias_vector", "gradient", "scalea", "scaleb", "scalec", "scaled", "scalee", "scalealpha_vector")
 _FIELD = re.compile(r"(\w+)=([\w.+-]+)")
 
 
@@ -36,7 +40,7 @@ def parse_blas(text: str) -> Problem:
 def _read_bench(text: str) -> Problem:
     words = split_command(BENCH.split(text, maxsplit=1)[1])
     given: dict[str, str] = {}
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in itertools.pairwise((*words, "")):
         if word.startswith("-") and not is_whole_number(word[1:2]):
             name, equals, value = word.partition("=")
             given[_SHORT.get(name, name.lstrip("-").lower())] = value if equals else following
@@ -45,13 +49,20 @@ def _read_bench(text: str) -> Problem:
             raise ProblemTextError(
                 f"--{name} {given[name]} is not {allowed:g}: a problem has neither alpha nor beta", text
             )
+    for name in _BESIDES:
+        if given.get(name, "0") != "0":
+            raise ProblemTextError(f"--{name} changes what is computed in a way that a problem cannot express", text)
+    function, activation = given.get("function", "gemm"), given.get("activation_type", "none").lower()
+    if not ("gemm" in function or function == "matmul"):
+        raise ProblemTextError(f"function {function[:40]!r} is no matrix product", text)
+    if activation not in ("none", "relu"):
+        raise ProblemTextError(f"activation {activation[:40]!r} is none that a matmul problem has", text)
     m, n, k = (_read_size(given, name, text) for name in ("sizem", "sizen", "sizek"))
     batch = _read_size(given, "batch_count", text) if "batch_count" in given else 1
     common = given.get("precision", "f32_r")
     dtypes = {_read_type(given.get(f"{letter}_type", common), text) for letter in "ab"}
     out = _read_type(given.get("d_type", given.get("c_type", common)), text)
-    then = Epilogue("relu") if given.get("activation_type", "none").lower() == "relu" else None
-    return _make(m, n, k, batch, dtypes, out, then, text)
+    return _make(m, n, k, batch, dtypes, out, Epilogue("relu") if activation == "relu" else None, text)
 
 
 def _read_log(text: str) -> Problem:
@@ -76,7 +87,7 @@ def _read_log(text: str) -> Problem:
 def _make(m: int, n: int, k: int, batch: int, dtypes: set[str], out: str, then: Epilogue | None, text: str) -> Problem:
     if len(dtypes) > 1:
         raise ProblemTextError(f"operands of two types, {' and '.join(sorted(dtypes))}; a problem has one", text)
-    outer = (batch,) if batch > 1 else ()
+    outer = () if batch == 1 else (batch,)
     return Problem("matmul", (*outer, n, k), (*outer, k, m), dtype=dtypes.pop(), out=out, then=then)
 
 

@@ -43,9 +43,7 @@ def parse_dot(text: str) -> Problem:
     result = read_array(head.rpartition("=")[2], text)
     if result is None:
         raise ProblemTextError("the result's shape is needed before the operation, e.g. f32[8,64]", text)
-    then, scale = _read_configuration(attributes, text)
-    if scale != 1:
-        raise ProblemTextError(f"the product is multiplied by alpha = {scale:g}, which a problem cannot express", text)
+    then = _read_configuration(attributes, text)
     left = _arrange(
         lhs, _read_axes(attributes, "lhs_batch_dims", text), _read_axes(attributes, _DIMENSIONS[1], text), text
     )
@@ -93,11 +91,11 @@ def _read_axes(attributes: str, name: str, text: str) -> Shape:
     return tuple(int(n) for n in numbers)
 
 
-def _read_configuration(attributes: str, text: str) -> tuple[Epilogue | None, float]:
-    """The epilogue and alpha of a cuBLAS custom-call's backend_config; none and 1 of a plain dot."""
+def _read_configuration(attributes: str, text: str) -> Epilogue | None:
+    """The epilogue of a cuBLAS custom-call's backend_config, whose alpha must be 1 and beta 0; none of a plain dot."""
     found = re.search(r"backend_config=(\{.*\})", attributes)
     if found is None:
-        return None, 1.0
+        return None
     try:
         given, _ = json.JSONDecoder().raw_decode(found[1])
     except (ValueError, RecursionError):
@@ -107,11 +105,13 @@ def _read_configuration(attributes: str, text: str) -> tuple[Epilogue | None, fl
         raise ProblemTextError("the backend_config is no JSON object", text)
     known = cast("dict[str, Any]", config)
     name = known.get("epilogue", "DEFAULT")
-    if name not in _EPILOGUES:
+    if not isinstance(name, str) or name not in _EPILOGUES:
         raise ProblemTextError(f"epilogue {str(name)[:40]} is none that a matmul problem has", text)
     alpha = known.get("alpha_real", 1)
     if not isinstance(alpha, (int, float)):
         raise ProblemTextError("alpha_real must be a number", text)
+    if alpha != 1:
+        raise ProblemTextError("the product is multiplied by alpha, which a problem cannot express", text)
     if known.get("beta", 0) != 0:
         raise ProblemTextError("the product is added to another operand (beta), which a problem cannot express", text)
-    return _EPILOGUES[name], float(alpha)
+    return _EPILOGUES[name]

@@ -23,6 +23,8 @@ def problem_from_onnx_node(
     """
     x, w = _whole_numbers(x, "the shape of x"), _whole_numbers(w, "the shape of w")
     if op_type == "MatMul":
+        if bias:
+            raise ProblemShapeError("ONNX MatMul has no bias; an Add that follows it makes the two a linear layer")
         return Problem("matmul", x, w, dtype=dtype)
     if op_type == "Gemm":
         return _read_gemm(attributes, x, w, bias=bias, dtype=dtype)
