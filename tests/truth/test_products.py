@@ -7,7 +7,7 @@ import pytest
 
 import samebits
 from exact_products import multiply_correctly_rounded
-from samebits.errors import OperandError, ProblemShapeError
+from samebits.errors import OperandError, ProblemShapeError, ResourceLimitError
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_exact, make_normal
 from samebits.problems.problem import DTYPES
@@ -106,7 +106,7 @@ def test_torch_tensors_come_back_as_tensors():
 @pytest.mark.parametrize(
     ("x", "w", "shape"),
     [((0, 7), (7, 3), (0, 3)), ((3, 0, 4), (4, 2), (3, 0, 2)), ((2, 4), (4, 0), (2, 0)), ((2, 0), (0, 3), (2, 3)),
-     ((0, 2, 4), (1, 4, 5), (0, 2, 5))],
+     ((0, 2, 4), (1, 4, 5), (0, 2, 5)), ((1, 2, 4), (0, 4, 5), (0, 2, 5)), ((0,), (0,), ())],
 )  # fmt: skip
 def test_empty_operands_give_what_numpy_gives(x, w, shape):
     y = samebits.matmul(np.ones(x, np.float32), np.ones(w, np.float32))
@@ -121,6 +121,24 @@ def test_a_sum_of_nothing_is_its_bias():
     assert not np.signbit(y).any()
 
 
+def test_a_layer_without_outputs_has_an_empty_bias_and_no_other():
+    x, w = np.ones((2, 4), np.float32), np.ones((0, 4), np.float32)
+    assert samebits.linear(x, w, np.ones(0, np.float32)).shape == (2, 0)
+    for sizes in ((1,), (3,), ()):
+        with pytest.raises(OperandError, match="bias"):
+            samebits.linear(x, w, np.ones(sizes, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("x", "w"),
+    [((10**7, 0), (0, 10**7)), ((2**39, 0), (0, 2**39)), ((2**20, 2**20, 0), (0, 1)), ((0, 2**40, 1), (1, 2**40))],
+)
+def test_a_result_too_large_for_memory_is_refused_where_operands_are_empty(x, w):
+    views = [np.broadcast_to(np.float32(0), shape) for shape in (x, w)]
+    with pytest.raises(ResourceLimitError, match="does not fit"):
+        samebits.matmul(*views)
+
+
 @pytest.mark.parametrize(
     ("function", "x", "w", "says"),
     [
@@ -129,7 +147,9 @@ def test_a_sum_of_nothing_is_its_bias():
         ("matmul", (2, 5), (4, 3), "last but one size of w is 4"),
         ("matmul", (2, 4, 5), (3, 5, 6), "batch sizes 2 of x and 3 of w"),
         ("matmul", (), (3,), "at least 1 size each"),
-        ("matmul", (0, 2, 4), (3, 4, 5), "matmul"),
+        ("matmul", (0, 2, 4), (3, 4, 5), "batch sizes 0 of x and 3 of w"),
+        ("matmul", (2, 0), (3, 5), "last size of x is 0, but the last but one size of w is 3"),
+        ("matmul", (2, 1), (0, 5), "last size of x is 1, but the last but one size of w is 0"),
     ],
 )
 def test_shapes_that_do_not_multiply_are_refused(function, x, w, says):

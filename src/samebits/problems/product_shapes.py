@@ -93,7 +93,7 @@ def _find_matmul(x: Shape, w: Shape) -> ProductShapes:
         b = batch_w[-i] if i <= len(batch_w) else 1
         if a != b and 1 not in (a, b):
             raise ProblemShapeError(f"batch sizes {a} of x and {b} of w are neither equal nor is one of them 1")
-        sizes.append(max(a, b))
+        sizes.append(b if a == 1 else a)
     labels = {
         "x": (*names[len(names) - len(batch_x) :], *of_x),
         "w": (*names[len(names) - len(batch_w) :], *of_w),

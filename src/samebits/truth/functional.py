@@ -16,6 +16,7 @@ from samebits.float_environment import default_float_environment
 from samebits.formats.format import numpy_dtype
 from samebits.problems.operands import check_operands, refuse_mask
 from samebits.problems.problem import DTYPES, LARGEST_SIZE, Kind, Problem, Shape
+from samebits.problems.product_shapes import find_product_shapes
 from samebits.truth.convolution import check_result_fits, compute_truth, round_all_to_nearest
 
 ArrayT = TypeVar("ArrayT")
@@ -147,12 +148,16 @@ def _multiply(kind: Kind, x: Any, w: Any, bias: Any, dtype: Any) -> Any:
     operands = {"x": _to_numpy(x, "x"), "w": _to_numpy(w, "w")}
     if bias is not None:
         operands["bias"] = _to_numpy(bias, "bias")
-    given = {name: array.shape for name, array in operands.items()}
-    for name in ("x", "w"):
-        # Shapes and dtypes of what is empty are checked as for one row; a view of one zero takes no memory.
-        if 0 in given[name]:
-            sizes = tuple(max(size, 1) for size in given[name])
-            operands[name] = np.broadcast_to(np.zeros((), operands[name].dtype), sizes)
+    given = find_product_shapes(kind, operands["x"].shape, operands["w"].shape)
+    is_empty = any(0 in given.sizes[name] for name in ("x", "w"))
+    if is_empty:
+        for name, array in operands.items():
+            if array.shape != given.sizes.get(name):
+                raise OperandError(f"{name} has shape {array.shape}, but the product takes {given.sizes.get(name)}")
+            # What else may be wrong is checked as for sizes of 1; a view of one zero takes no memory.
+            if not array.size:
+                sizes = tuple(max(size, 1) for size in array.shape)
+                operands[name] = np.broadcast_to(np.zeros((), array.dtype), sizes)
     problem = Problem(
         kind=kind,
         x=operands["x"].shape,
@@ -162,20 +167,15 @@ def _multiply(kind: Kind, x: Any, w: Any, bias: Any, dtype: Any) -> Any:
         out=_dtype_name(dtype) if dtype is not None else "",
     )
     _like(np.empty(0, numpy_dtype(problem.out)), x)
-    if any(operands[name].shape != given[name] for name in ("x", "w")):
+    if is_empty:
         check_operands(problem, operands)
-        return _like(_multiply_empty(problem, given, operands), x)
+        check_result_fits(problem)
+        values = np.zeros(given.sizes["y"], numpy_dtype(problem.out))
+        if bias is not None and values.size:
+            # A sum of nothing is +0, so an exact zero is +0 with any bias.
+            values += round_all_to_nearest(operands["bias"].astype(np.float64), problem.out)
+        return _like(values, x)
     return _like(compute_truth(problem, operands).values, x)
-
-
-def _multiply_empty(problem: Problem, given: dict[str, Shape], operands: dict[str, np.ndarray]) -> np.ndarray:
-    """The result for operands of these shapes, one of which is empty: sums of nothing are +0. Or ProblemShapeError."""
-    x, w = (np.broadcast_to(np.zeros((), np.float32), given[name]) for name in ("x", "w"))
-    try:
-        values = np.matmul(x, w.T if problem.kind == "linear" else w).astype(numpy_dtype(problem.out))
-    except ValueError as error:
-        raise ProblemShapeError(f"{problem.kind}: {_first_line(error)}") from None
-    return values + round_all_to_nearest(operands["bias"].astype(np.float64), problem.out) if problem.bias else values
 
 
 @default_float_environment()
