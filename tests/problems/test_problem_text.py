@@ -129,6 +129,8 @@ def test_the_position_of_what_cannot_be_read_is_given(text, column, says):
         ("conv_transpose2d x=1x3x8x8 w=3x4x3x3 stride=2 output_padding=2", "below stride or dilation"),
         ("conv2d.grad_input x=1x3x8x8 w=4x3x3x3 bias", "neither bias nor"),
         ("conv2d x=1000000000000x3x8x8 w=4x3x3x3", "2\\^40"),
+        (f"matmul x={'1x' * 63}2x3 w=3x2", "x has 65 sizes; arrays have at most 64 axes"),
+        (f"linear x=3 w=4x{'1x' * 62}3", "linear needs w with 2 sizes"),
     ],
 )
 def test_what_does_not_fit_is_said(text, says):

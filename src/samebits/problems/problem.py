@@ -36,6 +36,8 @@ DTYPES = ("float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_
 SPATIAL_AXES = {1: ("w",), 2: ("h", "w"), 3: ("d", "h", "w")}
 # Sizes beyond this cannot be indexed by a signed 64-bit offset with room for arithmetic.
 LARGEST_SIZE = 2**40
+# NPY_MAXDIMS: NumPy's arrays, and torch's, have no more.
+MOST_AXES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +206,8 @@ class Problem:
         for name, shape in (("x", self.x), ("w", self.w)):
             if shape and min(shape) < 1:
                 raise ProblemShapeError(f"every size of {name} must be at least 1, not {min(shape)}")
+            if len(shape) > MOST_AXES:
+                raise ProblemShapeError(f"{name} has {len(shape)} sizes; arrays have at most {MOST_AXES} axes")
         object.__setattr__(self, "axes", ())
         object.__setattr__(self, "product", find_product_shapes(self.kind, self.x, self.w))
         self._check_sizes((*self.x, *self.w))
