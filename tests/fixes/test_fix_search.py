@@ -167,6 +167,17 @@ def test_one_change_on_each_side_is_found_where_one_alone_does_not_do(pretend):
     assert (one.changes, one.same_bits, one.verdict_after) == (2, True, "identical")
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_of_two_fixes_as_small_the_first_in_the_table_is_found_on_any_data(seed, pretend):
+    """Both sides can be made to add by halves and by splits; the names of bits are other ones for every seed."""
+    both = {"mkldnn=off": "direct order=halves:k", "layout=channels_last": "direct order=splits:k",
+            "conv1d_as=conv2d": "direct order=splits:k", "optimization=basic": "direct order=halves:k"}  # fmt: skip
+    pretend(lambda t: both.get(t.partition(":")[2], OTHER if t.startswith("torch") else "direct"))
+    found = samebits.compare(CONVOLUTION, ["torch", "onnxruntime"], attributes=False, fix=True, seed=seed)
+    one = found.fixes[0]
+    assert (one.text, one.together_with) == ("torch:mkldnn=off", ["onnxruntime:optimization=basic"])
+
+
 def test_two_settings_of_one_side_are_found_where_each_alone_only_changes_the_bits(pretend):
     def choose(text):
         given = values_of(text)

@@ -134,7 +134,7 @@ class FixSearch:
         return time.monotonic() - self.started > self.most_time_s
 
     def _choose(self, *, same_bits: bool) -> _Choice | None:
-        """The choice with the fewest changes, among equals the one tried first; None where there is none."""
+        """The choice with the fewest changes, among equals the one of which the first side's trial came first."""
         chosen = self._choose_same_bits() if same_bits else self._choose_agreeing()
         return min(
             (c for c in chosen if c.changes), key=lambda c: (not is_agreement(c.verdict), c.changes), default=None
@@ -145,9 +145,12 @@ class FixSearch:
         if len(fixed) > 1:
             return
         # A recorded result says nothing of other operands than its own.
-        keys = [set(self._bits_of(trials, whole=not fixed)) for trials in self.trials if trials]
-        common = set[object].intersection(*keys, *([fixed] if fixed else [])) if keys else set[object]()
-        for key in common:
+        keys = [self._bits_of(trials, whole=not fixed) for trials in self.trials if trials]
+        others = [set(own) for own in keys[1:]] + ([set[object](fixed)] if fixed else [])
+        # In the first side's sequence: a set of texts has another one in every process.
+        for key in dict.fromkeys(keys[0] if keys else []):
+            if not all(key in other for other in others):
+                continue
             trials: tuple[Trial | None, ...] = tuple(
                 next((t for t in own if t.digests and self._key(t, whole=not fixed) == key), None) if own else None
                 for own in (sorted(group, key=lambda t: len(t.changes)) for group in self.trials)
