@@ -27,6 +27,14 @@ UP = "conv_transpose2d x=1x4x28x28 w=4x8x3x3 stride=2 padding=1 output_padding=1
         ("conv2d x=1x8x20x20 w=8x8x3x3", (1, 8, 9, 31), ""),
         ("conv2d x=1x8x20x20 w=8x8x3x3", (8,), ""),
         ("conv2d.grad_weight x=1x8x20x20 w=6x8x3x3", (6, 3, 3, 8), "channels last"),
+        ("linear x=5x7 w=3x7", (3, 5), "the last two axes exchanged"),
+        ("linear x=5x7 w=3x7", (5, 3, 1), ""),
+        ("linear.grad_weight x=5x7 w=3x7", (7, 3), "the last two axes exchanged"),
+        ("matmul x=2x5x7 w=7x3", (2, 3, 5), "the last two axes exchanged"),
+        ("matmul x=2x5x7 w=7x3", (5, 2, 3), ""),
+        ("linear x=7 w=3x7", (1, 3), ""),
+        ("matmul x=7 w=7", (1,), ""),
+        ("matmul x=7 w=7", (1, 1), ""),
     ],
 )
 def test_one_change_that_gives_the_shape_is_named(text, shape, says):

@@ -16,6 +16,10 @@ def explain_shape(problem: Problem, shape: Shape) -> str:
     """Words to add to "has another shape": what gives just this one; empty where nothing that is known does."""
     if shape == problem.out_shape:
         return ""
+    if problem.product:
+        # A product has no settings that change its shape.
+        is_turned = shape == (*problem.out_shape[:-2], *problem.out_shape[:-3:-1])
+        return "; that is its shape with the last two axes exchanged" if is_turned else ""
     n, c, *spatial = problem.out_shape
     if shape == (n, *spatial, c):
         return "; that is its shape with channels last"
