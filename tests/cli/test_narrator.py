@@ -1,6 +1,10 @@
-"""The narrator's line: it is gone for good once what it tells of has ended."""
+"""The narrator's line: it is gone for good once what it tells of has ended, and each is written whole."""
+
+import io
+import sys
 
 from samebits.cli.narrator import Narrator
+from samebits.cli.streams import say
 
 
 def test_a_timer_that_fires_as_the_work_ends_shows_nothing(capfd):
@@ -9,3 +13,13 @@ def test_a_timer_that_fires_as_the_work_ends_shows_nothing(capfd):
     narrator._begin()
     narrator.hear("computing", 0.6)
     assert capfd.readouterr().err == ""
+
+
+def test_a_line_is_written_with_its_end_at_once(monkeypatch):
+    """An interrupt comes between two writes of an unbuffered stream, never within one."""
+    written = []
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "write", written.append)
+    monkeypatch.setattr(sys, "stderr", stream)
+    say("at work ...")
+    assert [text for text in written if text] == ["samebits: at work ...\n"]

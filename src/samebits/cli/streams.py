@@ -29,8 +29,10 @@ def say(text: str) -> None:
     """One line on standard error; where it cannot be written it is lost, and so is all that follows."""
     from samebits.reports.visible_text import show_controls
 
+    line = f"samebits: {' '.join(show_controls(text).split())[:_LONGEST_LINE]}\n"
     try:
-        print(f"samebits: {' '.join(show_controls(text).split())[:_LONGEST_LINE]}", file=sys.stderr, flush=True)
+        # With its end in one write: an unbuffered stream writes both at once, and an interrupt comes before or after.
+        print(line, end="", file=sys.stderr, flush=True)
     except (OSError, ValueError):
         discard(sys.stderr)
 
