@@ -11,7 +11,7 @@ from random import Random
 
 import numpy as np
 from hostile_outcomes import ANY, TROUBLE, Attack, File
-from hostile_texts import ODD, PROBLEMS, damage
+from hostile_texts import ODD, PROBLEMS, PRODUCTS, damage
 
 from samebits.formats.format import numpy_dtype
 from samebits.problems import parse_problem_text
@@ -202,7 +202,7 @@ def reorder(arrays: Arrays, rng: Random) -> bytes:
 
 def exchange_text(arrays: Arrays, rng: Random) -> bytes:
     """Another problem than the arrays are of, or none."""
-    text = rng.choice((damage(str(arrays["problem"]), rng), rng.choice(PROBLEMS), rng.choice(ODD)))
+    text = rng.choice((damage(str(arrays["problem"]), rng), rng.choice(PROBLEMS + PRODUCTS), rng.choice(ODD)))
     value = text.replace("\udcff", "?")
     name = rng.choice(("problem", "problem", "name_a", "name_b"))
     return pack(arrays | {name: rng.choice((np.array(value), np.array([value]), np.array(value.encode())))})
@@ -243,7 +243,7 @@ DAMAGES: tuple[tuple[Callable[[Arrays, Random], bytes], frozenset[int]], ...] = 
 
 def make_case_attack(rng: Random) -> Attack:
     """A case file, or what is none under its name, to explain or to compare."""
-    arrays = make_arrays(rng.choice(PROBLEMS[:8]), rng)
+    arrays = make_arrays(rng.choice(PROBLEMS[:8] + PRODUCTS[:8]), rng)
     damage_case, expected = rng.choice(DAMAGES)
     name = rng.choice(("c.npz", "c.npz", "c", "ü\x1b[1m.npz"))
     data = damage_case(arrays, rng)
@@ -257,5 +257,7 @@ def make_case_attack(rng: Random) -> Attack:
         files, name = (*files, File("link.npz", name.encode("utf-8", "surrogateescape"), "link")), "link.npz"
     json = ("--json",) if rng.random() < 0.3 else ()
     if rng.random() < 0.3:
-        return Attack("case", ("compare", name, "--on", "truth", *json), files, expected)
+        # A file with a recorded result has a side that no setting changes.
+        fix = rng.choice(((), (), ("--fix",), ("--fix", "--on", "numpy", "--no-attribute")))
+        return Attack("case", ("compare", name, "--on", "truth", *fix, *json), files, expected)
     return Attack("case", ("explain", name, *json), files, expected)

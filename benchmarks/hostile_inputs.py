@@ -24,17 +24,18 @@ from random import Random
 
 from hostile_files import make_case_attack
 from hostile_outcomes import LONGEST_S, Attack, Outcome, end_attack, judge_outcome, start_attack
-from hostile_texts import SMALL, make_command, make_engine, make_log, make_onnx, make_problem, make_recipe
+from hostile_texts import SMALL, make_command, make_engine, make_log, make_onnx, make_problem, make_product, make_recipe
 
 ROOT = Path(__file__).parent.parent
 # How many in a hundred are of which kind.
 SHARES: tuple[tuple[int, Callable[[Random], Attack]], ...] = (
-    (18, make_command),
-    (20, make_problem),
+    (16, make_command),
+    (14, make_problem),
+    (12, make_product),
     (12, make_recipe),
     (8, make_engine),
-    (24, make_case_attack),
-    (15, make_log),
+    (22, make_case_attack),
+    (13, make_log),
     (3, make_onnx),
 )
 _PROGRAM_EVERY = 50

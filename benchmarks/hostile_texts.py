@@ -38,6 +38,30 @@ PROBLEMS = (
     " f16[37,1,10,4]{3,2,1,0} %a), window={size=1x5 stride=1x5}, dim_labels=b01f_01io->b01f,"
     " custom_call_target=\"__cudnn$convBackwardFilter\"",
 )  # fmt: skip
+PRODUCTS = (
+    "linear x=8x32 w=24x32 bias dtype=bfloat16",
+    "linear x=2x3x9 w=5x9 then=relu out=float64",
+    "linear.grad_input x=6x9 w=4x9",
+    "linear.grad_weight x=6x7x9 w=4x9 dtype=float8_e5m2",
+    "matmul x=4x1x5x8 w=3x8x6 dtype=float16 out=float32",
+    "matmul x=8 w=8 dtype=float64",
+    "matmul x=2x3x8 w=8 then=clip(0,6)",
+    "matmul x=8 w=3x8x5",
+    "--matmul --dt=f16:f16:f32 3x20x30:1x30x40",
+    "benchdnn --matmul --dt=bf16 --bia-dt=f32 --bia-mask=2 --attr-post-ops=relu 20x30:30x40n\"name\"",
+    "hipblaslt-bench -m 64 -n 8 -k 32 --a_type f16_r --b_type f16_r --d_type f32_r --alpha 1 --activation_type relu",
+    "./rocblas-bench -f gemm_strided_batched -r bf16_r --transposeA T -m 16 -n 8 -k 4 --batch_count 2 --beta 0",
+    "cublasLtMatmul A=0x7f Adesc=[type=R_16F rows=16 cols=32 ld=16] Bdesc=[type=R_16F rows=32 cols=8] Cdesc=[type=R_16F"
+    " rows=16 cols=8] Ddesc=[type=R_32F] computeDesc=[computeType=COMPUTE_32F transa=OP_N epilogue=EPILOGUE_RELU]",
+    "%d = bf16[2,8,6] dot(bf16[2,8,9] %a, bf16[2,6,9] %b), lhs_batch_dims={0}, lhs_contracting_dims={2},"
+    " rhs_batch_dims={0}, rhs_contracting_dims={2}",
+    "%v = f32[] dot(f32[30] %a, f32[30] %b), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+    "%g = (f32[8,6]{1,0}, s8[4]{0}) custom-call(f32[8,9]{1,0} %a, f32[9,6]{1,0} %b),"
+    " custom_call_target=\"__cublas$gemm\", backend_config={\"alpha_real\":1,\"beta\":0,\"dot_dimension_numbers\":"
+    "{\"lhs_contracting_dimensions\":[\"1\"],\"rhs_contracting_dimensions\":[\"0\"]},\"epilogue\":\"DEFAULT\"}",
+)  # fmt: skip
+# Values where a configuration or a node has numbers and names.
+VALUES = ("[]", "{}", "null", "true", "-1", "0", "2", "NaN", "1e999", "9" * 400, '"²"', '"RELU"', "[1,1]", "0.5")
 RECIPES = (
     "direct", "fft", "winograd(2)", "winograd(4) acc=float16",
     "direct product=fused acc=float32 order=c,kh,kw bias=first",
@@ -75,6 +99,10 @@ ENGINES = ("torch", "onnxruntime", "tensorflow", "jax", "openvino", "truth", "em
 SETTINGS = (
     "threads=1", "mkldnn=off", "layout=channels_last", "env.OMP_NUM_THREADS=1", "env.X=a\\,b", "deterministic=on",
     "INFERENCE_PRECISION_HINT=f32", "flush_denormal=on", "fp32_precision=tf32", "env.TF_ENABLE_ONEDNN_OPTS=0",
+)  # fmt: skip
+NUMPY_SETTINGS = (
+    "threads=1", "call=einsum", "call=dot,x_memory=strided", "w_memory=transposed", "env.OPENBLAS_CORETYPE=Prescott",
+    "env.OPENBLAS_NUM_THREADS=-1", "call=einsum,threads=1,env.OMP_NUM_THREADS=x", "call=none", "memory=", "threads=0",
 )  # fmt: skip
 LOG_LINES = (
     "2021-06-05 21:28:17.678118: E buffer_comparator.cc:682] Difference at 0: 95.25 vs 80.8125",
@@ -173,6 +201,47 @@ def make_sized_text(rng: Random) -> str:
     words += [f"x={'x'.join(map(str, (draw(), c_in * groups, *sizes)))}", f"w={'x'.join(map(str, (*w, *kernel)))}"]
     words += [f"groups={groups}", f"stride={rng.choice((1, 1, 2, draw()))}", f"padding={rng.choice((0, 0, 1, draw()))}"]
     return " ".join([*words, f"dtype={rng.choice(('float32', 'float16', 'float64'))}"])
+
+
+def make_product(rng: Random) -> Attack:
+    """A product in any language, damaged or of any size; often with settings to be tried until the sides agree."""
+    text = rng.choice(PRODUCTS)
+    kind = rng.random()
+    if kind < 0.2:
+        text = make_sized_product(rng)
+    elif kind < 0.3:
+        words = text.replace('":', '": ').split()
+        words[rng.randrange(len(words))] = rng.choice(VALUES)
+        text = " ".join(words)
+    elif kind < 0.4:
+        text = rng.choice((text[: rng.randint(4, 20)], f" {text}"[: rng.randint(4, 20)])) * rng.choice((1, 9, 20_000))
+    elif kind < 0.8:
+        text = damage(text, rng)
+    # Every setting that is tried starts NumPy in another process.
+    numpy = ("--on", f"numpy:{rng.choice(NUMPY_SETTINGS)}", *rng.choice(((), ("--on", "numpy"), ("--on", "truth"))))
+    sides = numpy if rng.random() < 0.15 else ("--on", "truth", *rng.choice(((), ("--on", "emulate:direct"))))
+    fix = ("--fix",) if rng.random() < 0.5 else ()
+    if rng.random() < 0.05:
+        return Attack("product", ("profile", "emulate:direct", text, *fix, *choose_options(rng)))
+    return Attack("product", ("compare", text, *sides, *fix, *choose_options(rng)))
+
+
+def make_sized_product(rng: Random) -> str:
+    """A product of operands with up to a hundred axes, which fit each other for the most part."""
+    wide = rng.choice((2.0, 5.0, 12.0, 20.0))
+    rows, columns, length = (int(2 ** rng.uniform(0, wide)) for _ in range(3))
+    count = rng.choice((0, 0, 1, 2, 3, 10, 62, 63, 100))
+    batch = [rng.choice((1, 1, 1, 2, int(2 ** rng.uniform(0, wide)))) for _ in range(count)]
+    direction = rng.choice(("", "", ".grad_input", ".grad_weight"))
+    x, w, kind = [*batch, rows, length], [columns, length], f"linear{direction}"
+    if rng.random() < 0.6:
+        kind, own = "matmul", [rng.choice((size, 1)) for size in batch[rng.randint(0, count) :]]
+        w = [*own, length, columns]
+    if rng.random() < 0.2:
+        changed = rng.choice((x, w))
+        changed[rng.randrange(len(changed))] = rng.choice((0, 1, 2, 3))
+    shapes = " ".join(f"{name}={'x'.join(map(str, shape))}" for name, shape in (("x", x), ("w", w)))
+    return f"{kind} {shapes} dtype={rng.choice(('float32', 'float16', 'float64', 'float8_e4m3fn'))}"
 
 
 def make_recipe(rng: Random) -> Attack:
@@ -279,11 +348,15 @@ def make_onnx(rng: Random) -> Attack:
     names = ("kernel_shape", "strides", "dilations", "pads", "auto_pad", "group", "output_shape", "output_padding", "x")
     attributes = {rng.choice(names): rng.choice(values) for _ in range(rng.randint(0, 4))}
     shapes = ((1, 4, 8, 8), (4, 4, 3, 3), (1, 4, 8), (1, 4), (), (0, 4, 8, 8), (1, 4, -8, 8), (2**40, 4, 8, 8))
+    operator = rng.choice(("Conv", "ConvTranspose", "Conv", "ConvInteger", "", "Gemm", "MatMul"))
+    if operator in ("Gemm", "MatMul"):
+        attributes = {rng.choice(("alpha", "beta", "transA", "transB")): rng.choice(values) for _ in range(2)}
+        shapes = ((8, 8), (4, 8), (8,), (8, 4), (), (2, 8, 4), (0, 8), (-8, 8), (2**40, 8), (8, 2**40), (1,) * 70)
     x, w = rng.choice(shapes), rng.choice(shapes)
-    operator = rng.choice(("Conv", "ConvTranspose", "Conv", "ConvInteger", ""))
     dtype = rng.choice(("float32", "float16", "int8", ""))
+    bias = rng.random() < 0.7
     code = (
         "from samebits.languages.onnx_node import problem_from_onnx_node\n"
-        f"problem_from_onnx_node({operator!r}, {attributes!r}, {x!r}, {w!r}, bias=True, dtype={dtype!r})"
+        f"problem_from_onnx_node({operator!r}, {attributes!r}, {x!r}, {w!r}, bias={bias}, dtype={dtype!r})"
     )
     return Attack("onnx", code=code)

@@ -48,6 +48,7 @@ COMMANDS: tuple[tuple[tuple[str, ...], float], ...] = (
     (("profile", "onnxruntime", _LAYER), 6.0),
     (("explain", "big.npz"), 12.0),
     (("explain", str(_ROOT / "examples" / "xla_mismatch.log")), 4.0),
+    (("compare", "linear x=64x256 w=64x256", "--on", "numpy:call=einsum", "--on", "numpy", "--fix"), 5.0),
     (("doctor",), 0.6),
 )
 

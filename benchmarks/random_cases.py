@@ -1,4 +1,4 @@
-"""Explains random cases of every kind, direction, group count and format; `make attack`.
+"""Explains random cases of every kind, direction, group count (batches of products) and format; `make attack`.
 
 Shapes are small and odd. The recorded results are the truth, the truth's sums in another order, and faults. Nothing
 may be raised, warned of or written that cannot be read back; the truth is identical, and no correct sum is called a
@@ -33,7 +33,7 @@ from samebits.formats.format import numpy_dtype
 from samebits.problems import Problem, format_problem, parse_problem_text
 from samebits.problems.case_file import save_case
 from samebits.problems.operands import make_exact, make_normal, make_uniform
-from samebits.problems.problem import CONVOLUTIONS, DIRECTIONS, Kind
+from samebits.problems.problem import CONVOLUTIONS, DIRECTIONS, PRODUCTS, Kind
 from samebits.recipes import parse_recipe
 from samebits.reports.explanation_report import show_explanation
 from samebits.truth import compute_truth
@@ -46,7 +46,12 @@ FORMATS = (
     ("bfloat16", "float32"), ("float8_e4m3fn", "float16"),
 )  # fmt: skip
 GROUPS = ("one", "two", "depthwise")
-COMBINATIONS = tuple(itertools.product(CONVOLUTIONS, DIRECTIONS, GROUPS, FORMATS))
+BATCHES = ("none", "of x", "of both")
+COMBINATIONS = (
+    *itertools.product(CONVOLUTIONS, DIRECTIONS, GROUPS, FORMATS),
+    *itertools.product(("linear",), DIRECTIONS, BATCHES, FORMATS),
+    *itertools.product(("matmul",), ("forward",), BATCHES, FORMATS),
+)
 _RESULTS = (("truth",), ("truth", "sum"), ("truth", "fault"), ("sum", "fault"), ("fault", "fault"))
 _ORDERS = ("k", "-k", "pairs:k", "halves:k%8|k", "k/5|k", "k%3|k")
 
@@ -96,6 +101,28 @@ def choose_problem(
             return parse_problem_text(" ".join(words))
 
 
+def choose_product(
+    kind: Kind, direction: str, batches: str, formats: tuple[str, str], rng: np.random.Generator
+) -> Problem:
+    """A small product; of matmul the batches are repeated along some axes, and an operand may be a vector."""
+    rows, columns, length = (int(n) for n in rng.choice([1, 2, 3, 5, 8, 17, 40], 3))
+    batch = [int(n) for n in rng.integers(1, 4, int(rng.integers(1, 4)))] if batches != "none" else []
+    x, w = [*batch, rows, length], [columns, length]
+    if kind == "matmul":
+        own = batch[int(rng.integers(0, len(batch))) :] if batches == "of both" else []
+        w = [*(int(rng.choice([n, 1])) for n in own), length, columns]
+    if batches == "none" and rng.random() < 0.3:
+        x = x[1:]
+    if kind == "matmul" and rng.random() < 0.2:
+        w = [length]
+    words = [f"{kind}.{direction}".removesuffix(".forward"), f"x={'x'.join(map(str, x))}", f"w={'x'.join(map(str, w))}"]
+    words += [f"dtype={formats[0]}", f"out={formats[1]}"]
+    if direction == "forward":
+        words += ["bias"] if kind == "linear" and rng.random() < 0.5 else []
+        words += [[], ["then=relu"], ["then=clip(0,6)"]][int(rng.choice([0, 0, 0, 1, 2]))]
+    return parse_problem_text(" ".join(words))
+
+
 def make_data(problem: Problem, rng: np.random.Generator) -> Operands:
     """Normal, uniform, exact, of odd magnitudes, or with infinities and NaN."""
     make = (make_normal, make_uniform, make_exact)[int(rng.choice([0, 0, 1, 2]))]
@@ -119,7 +146,7 @@ def add_otherwise(problem: Problem, operands: Operands, rng: np.random.Generator
 
 
 def _shift(y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return np.roll(y, 1, int(rng.integers(0, y.ndim)))
+    return np.roll(y, 1, int(rng.integers(0, y.ndim)) if y.ndim else None)
 
 
 def _flip_bit(y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -165,14 +192,16 @@ def make_fault(problem: Problem, operands: Operands, truth: np.ndarray, rng: np.
     if problem.dtype != "float64" and rng.random() < 0.3:
         return emulate(problem, parse_recipe(str(rng.choice(_NARROW_RECIPES))), operands)
     with np.errstate(all="ignore"):
-        return FAULTS[int(rng.integers(0, len(FAULTS)))](truth, rng)
+        # Arithmetic makes of an array without axes what is none.
+        return np.asarray(FAULTS[int(rng.integers(0, len(FAULTS)))](truth, rng))
 
 
 def ask_about(seed: tuple[int, ...]) -> Asked:
     """One case by its number: (seed, round, combination)."""
     rng = np.random.default_rng(seed)
     started = time.perf_counter()
-    problem = choose_problem(*COMBINATIONS[seed[-1]], rng)
+    choose = choose_product if COMBINATIONS[seed[-1]][0] in PRODUCTS else choose_problem
+    problem = choose(*COMBINATIONS[seed[-1]], rng)
     operands = make_data(problem, rng)
     verdicts: list[tuple[str, str]] = []
     wrong: list[str] = []
