@@ -110,7 +110,7 @@ def test_the_one_setting_that_helps_is_found_whichever_it_is(row, deviating, pre
 
 
 @pytest.mark.parametrize("deviating", [NARROW, OTHER])
-@pytest.mark.parametrize("problem", [CONVOLUTION, PRODUCT])
+@pytest.mark.parametrize("problem", [CONVOLUTION, PRODUCT, "conv1d x=2x6x12 w=5x6x3 padding=same_upper"])
 def test_nothing_is_claimed_where_nothing_helps(problem, deviating, pretend):
     pretend(lambda text: deviating if text.startswith("torch") else "direct")
     found, fixes = fix(problem, ["torch", "jax"])
@@ -125,6 +125,9 @@ def test_nothing_is_claimed_where_nothing_helps(problem, deviating, pretend):
     [
         "linear.grad_weight x=9x8 w=5x8",
         "conv1d x=2x6x12 w=5x6x3 then=relu",
+        "conv1d x=2x6x12 w=5x6x3 padding=1:0",
+        "conv1d x=2x6x12 w=5x6x3 stride=2 padding=same_upper",
+        "conv1d x=2x6x12 w=5x6x4 padding=same_lower",
     ],
 )
 def test_what_functions_named_as_torchs_cannot_express_is_not_sent_to_them(problem, pretend):

@@ -19,6 +19,7 @@ from samebits.findings import Evidence, Fix, Verdict, is_agreement
 from samebits.findings.causes import CauseCode
 from samebits.fixes.setting_changes import Change, list_changes, pair_changes
 from samebits.fixes.trials import Trial, TrialData, digest, time_in_turns, try_text
+from samebits.problems import Problem
 from samebits.profiles.attribution import attribute
 from samebits.progress import Progress
 from samebits.registry import open_runner
@@ -259,15 +260,11 @@ class FixSearch:
             evidence.append(Evidence("setting", f"stopped after {self.most_time_s:.0f} s; more settings may help"))
         if not fixes:
             evidence.append(Evidence("setting", "no setting tried makes the sides agree"))
-        stated = self.data.lowering.stated
-        # The functions are torch's and NumPy's: they compute no gradients and have no epilogue.
-        plain = stated.direction == "forward" and stated.then is None
-        call = f"samebits.{stated.kind}" if plain else "samebits.compute_truth(problem, operands)"
         return [
             *fixes,
             Fix(
                 engine="any",
-                setting=f"{call} in place of every side",
+                setting=f"{_name_call(self.data.lowering.stated)} in place of every side",
                 why="correctly rounded, so that there is one result only",
                 verified=True,
                 verdict_after="identical",
@@ -281,3 +278,13 @@ class FixSearch:
 def _rank(fix: Fix) -> tuple[bool, int, bool]:
     """Agreement before what only has the same bits, few changes before many, the same bits before rounding."""
     return not is_agreement(fix.verdict_after or "undecided"), fix.changes or 0, not fix.same_bits
+
+
+def _name_call(problem: Problem) -> str:
+    """Which of our functions computes a problem: those named as torch's know no gradient, epilogue, uneven padding."""
+    plain = problem.direction == "forward" and problem.then is None
+    if isinstance(problem.padding, str):
+        plain = plain and not problem.is_transposed and problem.padding == "same_upper" and set(problem.stride) == {1}
+    else:
+        plain = plain and all(begin == end for begin, end in problem.padding)
+    return f"samebits.{problem.kind}" if plain else "samebits.compute_truth(problem, operands)"
