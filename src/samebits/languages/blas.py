@@ -14,7 +14,7 @@ from samebits.formats.whole_number import is_whole_number
 from samebits.languages.command_line import split_command
 from samebits.problems.problem import Epilogue, Problem
 
-BENCH = re.compile(r"(?:hipblaslt|rocblas)-bench\b")
+BENCH = re.compile(r"(hipblaslt|rocblas)-bench\b")
 LOG = re.compile(r"\bAdesc=\[.*\bBdesc=\[")
 _TYPES = {
     "f64_r": "float64", "f32_r": "float32", "f16_r": "float16", "bf16_r": "bfloat16", "f8_r": "float8_e4m3fn",
@@ -23,6 +23,12 @@ _TYPES = {
 }  # fmt: skip
 _SHORT = {"-m": "sizem", "-n": "sizen", "-k": "sizek", "-f": "function", "-r": "precision"}
 _FIELD = re.compile(r"(\w+)=([\w.+-]+)")
+_DEFAULT_TYPES = {"hipblaslt": "f16_r", "rocblas": "f32_r"}
+# What a benchmark computes besides the product, where it is given and not 0.
+_CHANGING = (
+    "bias_vector", "scalea", "scaleb", "scalec", "scaled", "scalealpha_vector", "amaxscalea", "amaxscaleb", "use_e",
+    "gradient", "grouped_gemm",
+)  # fmt: skip
 
 
 def parse_blas(text: str) -> Problem:
@@ -34,7 +40,8 @@ def parse_blas(text: str) -> Problem:
 
 
 def _read_bench(text: str) -> Problem:
-    words = split_command(BENCH.split(text, maxsplit=1)[1])
+    _, tool, options = BENCH.split(text, maxsplit=1)
+    words = split_command(options)
     given: dict[str, str] = {}
     for word, following in zip(words, [*words[1:], ""], strict=True):
         if word.startswith("-") and not is_whole_number(word[1:2]):
@@ -45,13 +52,18 @@ def _read_bench(text: str) -> Problem:
             raise ProblemTextError(
                 f"--{name} {given[name]} is not {allowed:g}: a problem has neither alpha nor beta", text
             )
+    for name in _CHANGING:
+        if given.get(name, "0") != "0":
+            raise ProblemTextError(f"--{name} changes what is computed in a way a problem cannot express", text)
+    activation = given.get("activation_type", "none").lower()
+    if activation not in ("none", "relu"):
+        raise ProblemTextError(f"activation {activation[:40]} is none that a matmul problem has", text)
     m, n, k = (_read_size(given, name, text) for name in ("sizem", "sizen", "sizek"))
     batch = _read_size(given, "batch_count", text) if "batch_count" in given else 1
-    common = given.get("precision", "f32_r")
+    common = given.get("precision", _DEFAULT_TYPES[tool])
     dtypes = {_read_type(given.get(f"{letter}_type", common), text) for letter in "ab"}
     out = _read_type(given.get("d_type", given.get("c_type", common)), text)
-    then = Epilogue("relu") if given.get("activation_type", "none").lower() == "relu" else None
-    return _make(m, n, k, batch, dtypes, out, then, text)
+    return _make(m, n, k, batch, dtypes, out, Epilogue("relu") if activation == "relu" else None, text)
 
 
 def _read_log(text: str) -> Problem:
