@@ -128,7 +128,7 @@ def linear(x: ArrayT, w: Any, bias: Any = None, *, dtype: Any = None) -> ArrayT:
     """The correctly rounded y = x w^T + bias, as torch.nn.functional.linear's: each y[..., n] rounded once.
 
     x (..., K), w (N, K), bias (N); the result is (..., N). Formats, kinds of array, exactness and errors as in
-    `conv1d`; any of x's leading sizes may be 0.
+    `conv1d`; any size may be 0.
     """
     return _multiply("linear", x, w, bias, dtype)
 
@@ -148,7 +148,8 @@ def _multiply(kind: Kind, x: Any, w: Any, bias: Any, dtype: Any) -> Any:
     if bias is not None:
         operands["bias"] = _to_numpy(bias, "bias")
     given = {name: array.shape for name, array in operands.items()}
-    for name in ("x", "w"):
+    # A bias of nothing goes with a w of no rows only.
+    for name in ("x", "w", *(("bias",) if given.get("bias") == given["w"][:1] else ())):
         # Shapes and dtypes of what is empty are checked as for one row; a view of one zero takes no memory.
         if 0 in given[name]:
             sizes = tuple(max(size, 1) for size in given[name])
@@ -164,6 +165,8 @@ def _multiply(kind: Kind, x: Any, w: Any, bias: Any, dtype: Any) -> Any:
     _like(np.empty(0, numpy_dtype(problem.out)), x)
     if any(operands[name].shape != given[name] for name in ("x", "w")):
         check_operands(problem, operands)
+        if given.get("bias", given["w"][:1]) != given["w"][:1]:
+            raise OperandError(f"bias has shape {given['bias']}, but w, N x K, has {given['w'][0]} rows")
         return _like(_multiply_empty(problem, given, operands), x)
     return _like(compute_truth(problem, operands).values, x)
 
