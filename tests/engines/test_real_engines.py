@@ -100,6 +100,7 @@ def test_an_engine_reports_its_version_device_and_settings(runner):
         ("tensorflow:env.TF_ENABLE_ONEDNN_OPTS=0", "onednn", "off"),
         ("tensorflow:threads=1", "threads", "1"),
         ("openvino:INFERENCE_PRECISION_HINT=f32", "INFERENCE_PRECISION_HINT", "f32"),
+        ("openvino:INFERENCE_NUM_THREADS=10", "INFERENCE_NUM_THREADS", "10"),
         ("jax:precision=highest", "precision", "highest"),
         ("onnxruntime:threads=1,optimization=basic", "optimization", "basic"),
     ],

@@ -8,7 +8,7 @@ import pytest
 import samebits
 from samebits.emulators import Emulator
 from samebits.engines.known_engines import ENGINES
-from samebits.errors import EngineCrashed
+from samebits.errors import EngineCrashed, EngineMissingError
 from samebits.findings.fix_table import SETTINGS
 from samebits.fixes import fix_search, setting_changes, trials
 from samebits.problems import parse_problem_text
@@ -110,7 +110,7 @@ def test_the_one_setting_that_helps_is_found_whichever_it_is(row, deviating, pre
 
 
 @pytest.mark.parametrize("deviating", [NARROW, OTHER])
-@pytest.mark.parametrize("problem", [CONVOLUTION, PRODUCT])
+@pytest.mark.parametrize("problem", [CONVOLUTION, PRODUCT, "conv1d x=2x6x12 w=5x6x3 padding=same_upper"])
 def test_nothing_is_claimed_where_nothing_helps(problem, deviating, pretend):
     pretend(lambda text: deviating if text.startswith("torch") else "direct")
     found, fixes = fix(problem, ["torch", "jax"])
@@ -120,8 +120,17 @@ def test_nothing_is_claimed_where_nothing_helps(problem, deviating, pretend):
     assert code.setting == f"samebits.{problem.split()[0]} in place of every side"
 
 
-@pytest.mark.parametrize("problem", ["linear.grad_weight x=9x8 w=5x8", "conv1d x=2x6x12 w=5x6x3 then=relu"])
-def test_gradients_and_epilogues_are_not_sent_to_functions_that_have_none(problem, pretend):
+@pytest.mark.parametrize(
+    "problem",
+    [
+        "linear.grad_weight x=9x8 w=5x8",
+        "conv1d x=2x6x12 w=5x6x3 then=relu",
+        "conv1d x=2x6x12 w=5x6x3 padding=1:0",
+        "conv1d x=2x6x12 w=5x6x3 stride=2 padding=same_upper",
+        "conv1d x=2x6x12 w=5x6x4 padding=same_lower",
+    ],
+)
+def test_what_functions_named_as_torchs_cannot_express_is_not_sent_to_them(problem, pretend):
     pretend(lambda text: OTHER if text.startswith("torch") else "direct")
     found, _ = fix(problem, ["torch", "jax"])
     assert found.fixes[-1].setting == "samebits.compute_truth(problem, operands) in place of every side"
@@ -156,6 +165,16 @@ def test_rounding_is_offered_where_the_bits_cannot_be_the_same(pretend):
     _, fixes = fix(CONVOLUTION, ["openvino", "jax"])
     (one,) = fixes
     assert (one.text, one.same_bits, one.verdict_after) == ("openvino:INFERENCE_PRECISION_HINT=f32", False, "rounding")
+
+
+@pytest.mark.parametrize("attributes", [True, False])
+def test_a_smaller_loss_that_the_bound_does_not_show_is_no_agreement(attributes, pretend):
+    """2048 products: operands in bfloat16 are beyond the bound, in TF32 within it; both lose what float32 has."""
+    recipes = {"torch": "direct x=bfloat16 w=bfloat16", "torch:mkldnn=off": "direct x=tf32 w=tf32"}
+    pretend(lambda text: recipes.get(text, recipes["torch"] if text.startswith("torch") else "direct"))
+    found = samebits.compare("linear x=4x2048 w=5x2048", ["torch", "jax"], attributes=attributes, fix=True)
+    assert found.sides[0].verdict == ("downgrade" if attributes else "undecided")
+    assert [f.engine for f in found.fixes] == ["any"]
 
 
 def test_one_change_on_each_side_is_found_where_one_alone_does_not_do(pretend):
@@ -213,6 +232,42 @@ def test_a_setting_that_helps_only_once_is_not_called_verified(pretend):
     pretend(choose)
     _, fixes = fix(CONVOLUTION, ["torch", "jax"])
     assert fixes == []
+
+
+@pytest.mark.parametrize("once", ["compared", "tried"])
+def test_a_side_left_as_it_is_must_give_its_bits_again_too(once, pretend):
+    """jax adds now one way, now another, and torch:mkldnn=off meets one of them: nothing is the same every time."""
+    runs = {"compared": [OTHER, "direct"], "tried": ["direct", "direct"]}[once]
+    seen = []
+
+    def choose(text):
+        if text.startswith("torch"):
+            return "direct" if text == "torch:mkldnn=off" else "direct order=halves:k"
+        if text != "jax":
+            return "direct order=splits:k"
+        seen.append(text)
+        return [*runs, OTHER][min(len(seen), 3) - 1]
+
+    pretend(choose)
+    _, fixes = fix(CONVOLUTION, ["torch", "jax"])
+    assert not any(f.same_bits for f in fixes)
+
+
+def test_a_runner_that_is_open_is_closed_where_the_next_cannot_be_opened(monkeypatch):
+    closed = []
+
+    class Open:
+        def close(self):
+            closed.append(self)
+
+    def open_runner(text, time_limit_s):
+        if text == "jax":
+            raise EngineMissingError("jax is not installed")
+        return Open()
+
+    monkeypatch.setattr(trials, "open_runner", open_runner)
+    assert trials.time_in_turns(("torch", "jax"), data=None, time_limit_s=1.0) is None
+    assert len(closed) == 1
 
 
 def test_settings_at_which_the_engine_crashes_are_passed_over(pretend):

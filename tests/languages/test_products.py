@@ -23,6 +23,13 @@ LOG = (
     " Bdesc=[type=R_16F rows=768 cols=128 ld=768] Cdesc=[type=R_16F rows=3072 cols=128 ld=3072]"
     " Ddesc=[type=R_16F rows=3072 cols=128 ld=3072] computeDesc=[computeType=COMPUTE_32F scaleType=R_32F transa=OP_T]"
 )
+SCALED = (
+    "%g = (bf16[8,32]{1,0}, s8[16]{0}) custom-call(f8e4m3fn[8,16]{1,0} %a, f8e4m3fn[32,16]{1,0} %b, f32[] %one, "
+    '/*index=3*/f32[] %other), custom_call_target="__cublas$lt$matmul$f8", backend_config={"gemm_backend_config":'
+    '{"alpha_real":1,"beta":0,"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],'
+    '"rhs_contracting_dimensions":["1"],"lhs_batch_dimensions":[],"rhs_batch_dimensions":[]},"epilogue":"DEFAULT"}}'
+)
+ONES = "%one = f32[] constant(1)\n%other = f32[] constant(1)\n"
 READ = [
     ("%d = f32[8,32] dot(f32[8,16] %a, f32[16,32] %b), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
      "matmul x=8x16 w=16x32 dtype=float32"),
@@ -47,6 +54,11 @@ READ = [
      "matmul x=4x8x20 w=4x20x10 dtype=float32"),
     ("hipblaslt-bench -m 8 -n 4 -k 2 -f matmul --bias_vector 0 --scaleA 0 --activation_type none -r f32_r",
      "matmul x=4x2 w=2x8 dtype=float32"),
+    (ONES + SCALED, "matmul x=8x16 w=16x32 dtype=float8_e4m3fn out=bfloat16"),
+    ("--matmul --bia_dt=f32 --bia_mask=4 4x20x30:1x30x40", "linear x=4x20x30 w=40x30 bias dtype=float32"),
+    ("hipblaslt-bench -m 8 -n 4 -k 16 --scaleA 0 --activation_type relu",
+     "matmul x=4x16 w=16x8 dtype=float16 then=relu"),
+    ("rocblas-bench -f gemm -m 8 -n 4 -k 16", "matmul x=4x16 w=16x8 dtype=float32"),
     (LOG, "matmul x=128x768 w=768x3072 dtype=float16"),
 ]  # fmt: skip
 
@@ -86,6 +98,14 @@ def test_products_in_other_languages_are_read(text, expected):
         ("hipblaslt-bench -m 8 -n 8 -k 8 --scaleA 1", "scalea"),
         ("hipblaslt-bench -m 768 -n 128 -k 3072 --alpha 2", "alpha"),
         ("hipblaslt-bench -m 768 -n x -k 3072", "whole number"),
+        ("hipblaslt-bench -m 8 -n 4 -k 16 --activation_type gelu", "gelu"),
+        ("hipblaslt-bench -m 8 -n 4 -k 16 --bias_vector --iters 3", "bias_vector"),
+        ("hipblaslt-bench -m 8 -n 4 -k 16 --scaleA 1", "scalea"),
+        ("hipblaslt-bench -m 8 -n 4 -k 16 --gradient", "gradient"),
+        (SCALED, "multiplied by 'one'"),
+        ("%one = f32[] constant(1)\n%other = f32[] constant(0.5)\n" + SCALED, "multiplied by 'other'"),
+        # benchdnn's default is a mask of 2: of three axes that is M.
+        ("--matmul --bia_dt=f32 4x20x30:1x30x40", "bias"),
         ("hipblaslt-bench -m 768 -n 1 -k 3072 --a_type i8_r", "type"),
         (LOG.replace("rows=768 cols=128", "rows=767 cols=128"), "k ="),
     ],

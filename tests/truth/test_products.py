@@ -114,6 +114,17 @@ def test_empty_operands_give_what_numpy_gives(x, w, shape):
     assert not y.any()
 
 
+@pytest.mark.parametrize("x", [(3, 2), (0, 2), (3, 0), (2,)])
+def test_a_layer_without_rows_takes_a_bias_of_nothing_only(x):
+    """As numpy has it: x w^T has no columns, to which only as many numbers can be added."""
+    operands = np.ones(x, np.float32), np.ones((0, x[-1]), np.float32)
+    assert samebits.linear(*operands, np.ones(0, np.float32)).shape == (*x[:-1], 0)
+    with pytest.raises(OperandError, match="bias has shape"):
+        samebits.linear(*operands, np.ones(1, np.float32))
+    with pytest.raises(OperandError, match="bias has shape"):
+        samebits.linear(operands[0], np.ones((1, x[-1]), np.float32), np.ones(0, np.float32))
+
+
 def test_a_sum_of_nothing_is_its_bias():
     bias = np.array([1.5, -0.0, 3.0], np.float32)
     y = samebits.linear(np.ones((2, 0), np.float32), np.ones((3, 0), np.float32), bias)

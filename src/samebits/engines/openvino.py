@@ -49,11 +49,11 @@ class OpenvinoEngine(Engine):
         self.core.set_property("CPU", self.properties)
 
     def report(self) -> InForce:
-        precision = self._property("INFERENCE_PRECISION_HINT")
+        precision, threads = (self._property(n) for n in ("INFERENCE_PRECISION_HINT", "INFERENCE_NUM_THREADS"))
         in_force = {
             "INFERENCE_PRECISION_HINT": precision,
             "EXECUTION_MODE_HINT": self._property("EXECUTION_MODE_HINT"),
-            "INFERENCE_NUM_THREADS": self._property("INFERENCE_NUM_THREADS").replace("0", "all cores"),
+            "INFERENCE_NUM_THREADS": "all cores" if threads == "0" else threads,
             "CPU_DENORMALS_OPTIMIZATION": self._property("CPU_DENORMALS_OPTIMIZATION"),
             "weights": "constant" if self.constant_weights else "runtime",
         }

@@ -2,7 +2,8 @@
 
 Every engine's text is run with one change after another, each in a fresh worker on three sets of operands. Two sides
 agree where all bits of all three are the same; short of that, where no side is anything but `rounding`. Changes of two
-sides are combined from what was seen of each. What was found is run once more before it is called verified.
+sides are combined from what was seen of each. What was found is run once more on every side, changed or not, before it
+is called verified.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from samebits.findings import Evidence, Fix, Verdict, is_agreement
 from samebits.findings.causes import CauseCode
 from samebits.fixes.setting_changes import Change, list_changes, pair_changes
 from samebits.fixes.trials import Trial, TrialData, digest, time_in_turns, try_text
+from samebits.problems import Problem
 from samebits.profiles.attribution import attribute
 from samebits.progress import Progress
 from samebits.registry import open_runner
@@ -62,6 +64,7 @@ class FixSearch:
     most_time_s: float = _MOST_TIME_S
     trials: list[list[Trial]] = field(default_factory=list[list[Trial]])
     verified: list[tuple[Trial | None, ...]] = field(default_factory=list[tuple["Trial | None", ...]])
+    repeated: list[Trial] = field(default_factory=list[Trial])
     tried: int = 0
     started: float = field(default_factory=time.monotonic)
 
@@ -190,19 +193,32 @@ class FixSearch:
         yield _Choice(tuple(trials), "rounding", same_bits=False)
 
     def _holds(self, choice: _Choice) -> bool:
-        """Whether fresh workers give the same bits again; trials that do not are forgotten."""
+        """Whether fresh workers of every side give the same bits again; trials that do not are of no more use."""
         if choice.trials in self.verified:
             return True
         for i, (side, trial) in enumerate(zip(self.sides, choice.trials, strict=True)):
-            if trial is None or not trial.changes or side.text is None:
+            if trial is None:
                 continue
-            self.progress(f"verifying {trial.text[:60]}", 0.95)
-            again = try_text(side.text, trial.changes, self.data, self.time_limit_s)
-            loses = side.verdict == "downgrade" and not choice.same_bits and self._still_loses(trial)
-            if again.digests != trial.digests or again.verdict != trial.verdict or loses:
-                self.trials[i] = [t for t in self.trials[i] if t is not trial]
+            asks = trial.changes and not is_agreement(side.verdict) and not choice.same_bits
+            if not self._repeats(side, trial) or (asks and self._still_loses(trial)):
+                useless = replace(trial, verdict="undecided", digests=None)
+                self.trials[i] = [useless if t is trial else t for t in self.trials[i]]
                 return False
         self.verified.append(choice.trials)
+        return True
+
+    def _repeats(self, side: AskedSide, trial: Trial) -> bool:
+        """Whether a fresh worker gives the same bits; of a text without changes, whether it gave them when compared."""
+        if any(t is trial for t in self.repeated):
+            return True
+        assert side.text is not None
+        if not trial.changes and trial.digests and trial.digests[1] != digest(side.result):
+            return False
+        self.progress(f"verifying {trial.text[:60]}", 0.95)
+        again = try_text(side.text, trial.changes, self.data, self.time_limit_s)
+        if again.digests != trial.digests or again.verdict != trial.verdict:
+            return False
+        self.repeated.append(trial)
         return True
 
     def _describe(self, choice: _Choice) -> Fix:
@@ -247,15 +263,11 @@ class FixSearch:
             evidence.append(Evidence("setting", f"stopped after {self.most_time_s:.0f} s; more settings may help"))
         if not fixes:
             evidence.append(Evidence("setting", "no setting tried makes the sides agree"))
-        stated = self.data.lowering.stated
-        # The functions are torch's and NumPy's: they compute no gradients and have no epilogue.
-        plain = stated.direction == "forward" and stated.then is None
-        call = f"samebits.{stated.kind}" if plain else "samebits.compute_truth(problem, operands)"
         return [
             *fixes,
             Fix(
                 engine="any",
-                setting=f"{call} in place of every side",
+                setting=f"{_name_call(self.data.lowering.stated)} in place of every side",
                 why="correctly rounded, so that there is one result only",
                 verified=True,
                 verdict_after="identical",
@@ -269,3 +281,13 @@ class FixSearch:
 def _rank(fix: Fix) -> tuple[bool, int, bool]:
     """Agreement before what only has the same bits, few changes before many, the same bits before rounding."""
     return not is_agreement(fix.verdict_after or "undecided"), fix.changes or 0, not fix.same_bits
+
+
+def _name_call(problem: Problem) -> str:
+    """Which of our functions computes a problem: those named as torch's know no gradient, epilogue, uneven padding."""
+    plain = problem.direction == "forward" and problem.then is None
+    if isinstance(problem.padding, str):
+        plain = plain and not problem.is_transposed and problem.padding == "same_upper" and set(problem.stride) == {1}
+    else:
+        plain = plain and all(begin == end for begin, end in problem.padding)
+    return f"samebits.{problem.kind}" if plain else "samebits.compute_truth(problem, operands)"

@@ -99,7 +99,9 @@ def time_in_turns(texts: tuple[str, str], data: TrialData, time_limit_s: float) 
     """
     runners: list[Runner] = []
     try:
-        runners = [open_runner(text, time_limit_s=time_limit_s) for text in texts]
+        for text in texts:
+            # One by one: what is open already is closed where the next cannot be opened.
+            runners.append(open_runner(text, time_limit_s=time_limit_s))
         lowered = [lower_runner(runner, data.lowering) for runner in runners]
         times: list[list[float]] = [[], []]
         for _ in range(_TIMED_RUNS + 1):

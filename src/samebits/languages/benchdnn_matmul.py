@@ -50,7 +50,8 @@ def parse_benchdnn_matmul(text: str) -> Problem:
     then = read_epilogue(line, options)
     if options.get("bia-dt", "undef") in ("", "undef"):
         return Problem("matmul", x, w, dtype=dtype, out=out, then=then)
-    mask = options.get("bia-mask", str(1 << (len(x) - 1)))
+    # benchdnn's own default, which is N of two axes, and M of three.
+    mask = options.get("bia-mask", "2")
     if mask != str(1 << (len(x) - 1)) or any(size != 1 for size in w[:-2]):
         raise line.refuse("a bias along other axes than N, or with several matrices of weights, is no linear layer")
     return Problem("linear", x, (w[-1], w[-2]), bias=True, dtype=dtype, out=out, then=then)

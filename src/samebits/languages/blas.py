@@ -15,7 +15,7 @@ from samebits.formats.whole_number import is_whole_number
 from samebits.languages.command_line import split_command
 from samebits.problems.problem import Epilogue, Problem
 
-BENCH = re.compile(r"(?:hipblaslt|rocblas)-bench\b")
+BENCH = re.compile(r"(hipblaslt|rocblas)-bench\b")
 # No second Adesc on the way to Bdesc: from every one of many to the end takes time with the square of the length.
 LOG = re.compile(r"\bAdesc=\[(?:(?!\bAdesc=\[).)*\bBdesc=\[")
 _TYPES = {
@@ -24,9 +24,13 @@ _TYPES = {
     "R_8F_E4M3": "float8_e4m3fn", "R_8F_E5M2": "float8_e5m2",
 }  # fmt: skip
 _SHORT = {"-m": "sizem", "-n": "sizen", "-k": "sizek", "-f": "function", "-r": "precision"}
-# What else a benchmark may be told to do with the result, unless it is told 0.
-_BESIDES = ("bias_vector", "gradient", "scalea", "scaleb", "scalec", "scaled", "scalee", "scalealpha_vector")
 _FIELD = re.compile(r"(\w+)=([\w.+-]+)")
+_DEFAULT_TYPES = {"hipblaslt": "f16_r", "rocblas": "f32_r"}
+# What a benchmark computes besides the product, where it is given and not 0.
+_CHANGING = (
+    "bias_vector", "scalea", "scaleb", "scalec", "scaled", "scalealpha_vector", "scalee", "amaxscalea", "amaxscaleb",
+    "use_e", "gradient", "grouped_gemm",
+)  # fmt: skip
 
 
 def parse_blas(text: str) -> Problem:
@@ -38,7 +42,8 @@ def parse_blas(text: str) -> Problem:
 
 
 def _read_bench(text: str) -> Problem:
-    words = split_command(BENCH.split(text, maxsplit=1)[1])
+    _, tool, options = BENCH.split(text, maxsplit=1)
+    words = split_command(options)
     given: dict[str, str] = {}
     for word, following in itertools.pairwise((*words, "")):
         if word.startswith("-") and not is_whole_number(word[1:2]):
@@ -49,7 +54,7 @@ def _read_bench(text: str) -> Problem:
             raise ProblemTextError(
                 f"--{name} {given[name]} is not {allowed:g}: a problem has neither alpha nor beta", text
             )
-    for name in _BESIDES:
+    for name in _CHANGING:
         if given.get(name, "0") != "0":
             raise ProblemTextError(f"--{name} changes what is computed in a way that a problem cannot express", text)
     function, activation = given.get("function", "gemm"), given.get("activation_type", "none").lower()
@@ -59,7 +64,7 @@ def _read_bench(text: str) -> Problem:
         raise ProblemTextError(f"activation {activation[:40]!r} is none that a matmul problem has", text)
     m, n, k = (_read_size(given, name, text) for name in ("sizem", "sizen", "sizek"))
     batch = _read_size(given, "batch_count", text) if "batch_count" in given else 1
-    common = given.get("precision", "f32_r")
+    common = given.get("precision", _DEFAULT_TYPES[tool])
     dtypes = {_read_type(given.get(f"{letter}_type", common), text) for letter in "ab"}
     out = _read_type(given.get("d_type", given.get("c_type", common)), text)
     return _make(m, n, k, batch, dtypes, out, Epilogue("relu") if activation == "relu" else None, text)

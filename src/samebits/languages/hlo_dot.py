@@ -40,6 +40,7 @@ def parse_dot(text: str) -> Problem:
     head, _, rest = DOT.split(lines.pop(), maxsplit=1)
     words, attributes = split_operands(rest)
     lhs, rhs = read_operands(words[:2], 2, text)
+    _check_scales(words[2:], text)
     result = read_array(head.rpartition("=")[2], text)
     if result is None:
         raise ProblemTextError("the result's shape is needed before the operation, e.g. f32[8,64]", text)
@@ -60,6 +61,18 @@ def parse_dot(text: str) -> Problem:
     if math.prod(problem.out_shape) != math.prod(result.sizes):
         raise ProblemTextError(f"the operands give a result of {problem.out_shape}, the line has {result.sizes}", text)
     return problem
+
+
+def _check_scales(words: list[str], text: str) -> None:
+    """Operands beyond the two are what a product of float8 is multiplied by, which a problem has no place for but 1."""
+    for word in words:
+        name = word.split()[-1].removeprefix("%") if word.split() else ""
+        if not re.search(rf"(?<![\w.-]){re.escape(name)} = f32\[\] constant\(1\)", text):
+            raise ProblemTextError(
+                f"the product is multiplied by {name[:40]!r}, which a problem cannot express; if it is 1, add the line "
+                f"that says so, {name[:40]} = f32[] constant(1)",
+                text,
+            )
 
 
 def _is_dot_line(line: str) -> bool:

@@ -129,7 +129,7 @@ def linear(x: ArrayT, w: Any, bias: Any = None, *, dtype: Any = None) -> ArrayT:
     """The correctly rounded y = x w^T + bias, as torch.nn.functional.linear's: each y[..., n] rounded once.
 
     x (..., K), w (N, K), bias (N); the result is (..., N). Formats, kinds of array, exactness and errors as in
-    `conv1d`; any of x's leading sizes may be 0.
+    `conv1d`; any size may be 0.
     """
     return _multiply("linear", x, w, bias, dtype)
 
