@@ -12,19 +12,29 @@ def test_advice_for_a_cause_is_each_of_its_rows_with_its_source():
     assert order == Fix(
         engine="any",
         setting="samebits.conv2d: correctly rounded, so the order cannot matter",
-        why="no setting makes two libraries add in one order",
+        why="seldom a setting makes two libraries add in one order (compare --fix tries)",
         verified=False,
         verdict_after=None,
         source="docs/truth.md",
     )
 
 
+def test_a_product_is_advised_of_what_multiplies_matrices_only():
+    (order,) = advise([CauseCode.SUMMATION_ORDER], product=True)
+    assert "samebits.linear" in order.setting
+    assert "conv2d" not in order.setting
+    settings = [f.setting for f in advise([CauseCode.REDUCED_PRECISION_OPERANDS], product=True)]
+    assert any("matmul.allow_tf32" in s for s in settings)
+    assert not any("cudnn" in s for s in settings)
+
+
+@pytest.mark.parametrize("family", ["convolution", "product"])
 @pytest.mark.parametrize("cause", CauseCode)
-def test_all_rows_of_a_cause_are_given_or_its_own_general_advice(cause):
-    rows = [(a.engine, a.setting, a.why, a.source) for a in ADVICE if a.cause == cause]
+def test_all_rows_of_a_cause_are_given_or_its_own_general_advice(cause, family):
+    rows = [(a.engine, a.setting, a.why, a.source) for a in ADVICE if a.cause == cause and a.only in ("", family)]
     row = find_cause(cause)
     general = [("any", row.advice, row.phrase, f"docs/causes.md#{cause}")]
-    fixes = advise([cause])
+    fixes = advise([cause], product=family == "product")
     assert [(f.engine, f.setting, f.why, f.source) for f in fixes] == (rows or general)
     assert {(f.verified, f.verdict_after) for f in fixes} == {(False, None)}
 

@@ -87,6 +87,14 @@ def test_bits_that_depend_on_the_batch_size_are_found():
     assert ask(is_invariant_to_length, runner) is True
 
 
+@pytest.mark.parametrize("alone", [1, 2, 3, 5])
+def test_bits_that_change_at_one_size_only_are_found(alone):
+    """A batch of four: an item alone, a pair, one fewer and one more are each a kernel's own case somewhere."""
+    four = LAYER.replace("x=2", "x=4")
+    assert ask(is_invariant_to_batch_size, Depends(lambda problem, call: problem.x[0] == alone), four) is False
+    assert ask(is_invariant_to_batch_size, Depends(lambda problem, call: problem.x[0] == 7), four) is True
+
+
 def test_bits_that_depend_on_the_place_in_the_batch_are_found():
     assert ask(is_invariant_to_batch_position, LastItem()) is False
     assert ask(is_invariant_to_batch_position, LastItem(), LAYER.replace("x=2", "x=1")) is False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from samebits.findings.causes import CauseCode, find_cause
 from samebits.findings.comparison_schema import Fix
@@ -11,13 +12,17 @@ from samebits.findings.comparison_schema import Fix
 
 @dataclass(frozen=True)
 class Advice:
-    """One setting or change of code; `source` is where its maker, or a report, says that it helps."""
+    """One setting or change of code; `source` is where its maker, or a report, says that it helps.
+
+    `only` names the family of problems that it is for, where it does nothing for the other.
+    """
 
     cause: CauseCode
     engine: str
     setting: str
     why: str
     source: str
+    only: Literal["", "convolution", "product"] = ""
 
 
 _TORCH_PRECISION = "pytorch.org/docs/stable/notes/numerical_accuracy.html"
@@ -28,7 +33,12 @@ _CUDNN = "docs.nvidia.com/deeplearning/cudnn: Convolution Functions, backward fi
 ADVICE = (
     Advice(
         CauseCode.REDUCED_PRECISION_OPERANDS, "torch", "torch.backends.cudnn.allow_tf32 = False",
-        "cuDNN rounds float32 operands to TF32 by default", _TORCH_PRECISION,
+        "cuDNN rounds float32 operands to TF32 by default", _TORCH_PRECISION, "convolution",
+    ),
+    Advice(
+        CauseCode.REDUCED_PRECISION_OPERANDS, "torch",
+        "torch.backends.cuda.matmul.allow_tf32 = False; torch.set_float32_matmul_precision('highest')",
+        "cuBLAS, and oneDNN, round float32 operands where these allow it", _TORCH_PRECISION, "product",
     ),
     Advice(
         CauseCode.REDUCED_PRECISION_OPERANDS, "any CUDA library", "NVIDIA_TF32_OVERRIDE=0 in the environment",
@@ -61,11 +71,11 @@ ADVICE = (
     ),
     Advice(
         CauseCode.LOW_PRECISION_ACCUMULATOR, "tensorflow", "TF_FP16_CONV_USE_FP32_COMPUTE=1 (the default) in the environment",
-        "asks cuDNN to add float16 products in float32", "tensorflow/core/util/use_cudnn.cc",
+        "asks cuDNN to add float16 products in float32", "tensorflow/core/util/use_cudnn.cc", "convolution",
     ),
     Advice(
         CauseCode.LOW_PRECISION_ACCUMULATOR, "cudnn", "backward filter: ALGO_1 in place of ALGO_0; engines without the note"
-        " REDUCED_PRECISION_REDUCTION", "ALGO_0 keeps intermediate sums of a float16 result in float16", _CUDNN,
+        " REDUCED_PRECISION_REDUCTION", "ALGO_0 keeps intermediate sums of a float16 result in float16", _CUDNN, "convolution",
     ),
     Advice(
         CauseCode.LOW_PRECISION_ACCUMULATOR, "xla", "forbid the algorithm (denylist), or compute the gradient in float32",
@@ -73,8 +83,8 @@ ADVICE = (
     ),
     Advice(
         CauseCode.LOW_PRECISION_ACCUMULATOR, "torch",
-        "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False",
-        "float16 products may be reduced in float16", _TORCH_PRECISION,
+        "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False (allow_bf16_... for bfloat16)",
+        "products of 16 bits may be reduced in 16 bits", _TORCH_PRECISION, "product",
     ),
     Advice(
         CauseCode.OVERFLOW, "any", "scale the input by 2^-k and the result by 2^k, or compute in float32 or bfloat16",
@@ -99,7 +109,11 @@ ADVICE = (
     ),
     Advice(
         CauseCode.SUMMATION_ORDER, "any", "samebits.conv2d: correctly rounded, so the order cannot matter",
-        "no setting makes two libraries add in one order", "docs/truth.md",
+        "seldom a setting makes two libraries add in one order (compare --fix tries)", "docs/truth.md", "convolution",
+    ),
+    Advice(
+        CauseCode.SUMMATION_ORDER, "any", "samebits.linear, samebits.matmul: correctly rounded, so the order cannot matter",
+        "seldom a setting makes two libraries add in one order (compare --fix tries)", "docs/truth.md", "product",
     ),
     Advice(
         CauseCode.ILL_CONDITIONED, "any", "compare with the error bound, K u sum|x||w|, in place of a relative tolerance",
@@ -125,6 +139,11 @@ ADVICE = (
     Advice(
         CauseCode.AXIS_ORDER, "any", "flip the kernel, or state the layouts (OIHW or HWIO) where the weights change hands",
         "frameworks compute cross-correlation, mathematics a convolution", "pytorch.org/docs: torch.nn.Conv2d",
+        "convolution",
+    ),
+    Advice(
+        CauseCode.AXIS_ORDER, "any", "transpose what lies transposed: torch's linear keeps w as N x K, matmul as K x N",
+        "weights change hands with their axes exchanged", "pytorch.org/docs: torch.nn.Linear", "product",
     ),
     Advice(
         CauseCode.STRIDED_VIEW, "torch", ".contiguous() (or .clone()) on input, weight and bias before the call",
@@ -167,13 +186,18 @@ ADVICE = (
 )  # fmt: skip
 
 
-def advise(causes: Sequence[CauseCode]) -> list[Fix]:
-    """All advice for these causes, none of it tried here; for a cause without a known setting the general one."""
-    return [fix for cause in dict.fromkeys(causes) for fix in _list_fixes(cause)]
+def advise(causes: Sequence[CauseCode], *, product: bool = False) -> list[Fix]:
+    """All advice for these causes, none of it tried here; for a cause without a known setting the general one.
+
+    `product`: the problem is a matrix product and no convolution.
+    """
+    return [
+        fix for cause in dict.fromkeys(causes) for fix in _list_fixes(cause, "product" if product else "convolution")
+    ]
 
 
-def _list_fixes(cause: CauseCode) -> list[Fix]:
-    known = [a for a in ADVICE if a.cause == cause]
+def _list_fixes(cause: CauseCode, family: str) -> list[Fix]:
+    known = [a for a in ADVICE if a.cause == cause and a.only in ("", family)]
     if not known:
         row = find_cause(cause)
         known = [Advice(cause, "any", row.advice, row.phrase, row.link)]

@@ -32,15 +32,20 @@ def count_distinct_results(runner: Runner, problem: Problem, operands: Mapping[s
 
 
 def is_invariant_to_batch_size(runner: Runner, problem: Problem) -> bool | None:
-    """Does the first item of a batch get the same bits when the batch is one larger?"""
+    """Do items get the same bits alone, in pairs, and in a batch that is one smaller or one larger?"""
     batch = _find_batch(problem)
     if batch is None:
         return None
-    larger = _with_batch(problem, batch, batch.size + 1)
-    many = make_normal(larger, _SEED)
-    few = {n: _first_items(a, batch.axes[n], batch.size) if n in batch.axes else a for n, a in many.items()}
-    kept = _first_items(_run(runner, larger, many), batch.axis_of_result, batch.size)
-    return has_same_bits(kept, _run(runner, problem, few))
+    largest = batch.size + 1
+    many = make_normal(_with_batch(problem, batch, largest), _SEED)
+    whole = _run_first(runner, problem, batch, many, batch.size)
+    for size in sorted({1, 2, batch.size - 1, largest} - {0, batch.size}):
+        both = min(size, batch.size)
+        some = _run_first(runner, problem, batch, many, size)
+        axis = batch.axis_of_result
+        if not has_same_bits(_first_items(some, axis, both), _first_items(whole, axis, both)):
+            return False
+    return True
 
 
 def is_invariant_to_batch_position(runner: Runner, problem: Problem) -> bool | None:
@@ -118,6 +123,14 @@ def _with_batch(problem: Problem, batch: _Batch, size: int) -> Problem:
     sizes = list(problem.x)
     sizes[batch.axes["x"]] = size
     return replace(problem, x=tuple(sizes))
+
+
+def _run_first(
+    runner: Runner, problem: Problem, batch: _Batch, many: Mapping[str, np.ndarray], size: int
+) -> npt.NDArray[np.generic]:
+    """The result of a batch of the first `size` items."""
+    few = {n: _first_items(a, batch.axes[n], size) if n in batch.axes else a for n, a in many.items()}
+    return _run(runner, _with_batch(problem, batch, size), few)
 
 
 def _first_items(array: np.ndarray, axis: int, count: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from rich.console import Console
@@ -247,12 +248,15 @@ def _say_next(found: Comparison) -> Remark:
     kind = found.problem.split()[0].partition(".")[0]
     helps = next((f for f in found.fixes if f.verified and f.text), None)
     if helps is not None:
-        return Remark("next", f"run with the fix: {', '.join([helps.text or '', *helps.together_with])}")
+        texts = [helps.text or "", *helps.together_with]
+        return Remark("next", f"run with the fix: {' '.join(f'--on {shlex.quote(t)}' for t in texts)}", verbatim=True)
     if is_agreement(found.verdict):
         any_ = "batch or machine" if kind in PRODUCTS else "batch, padding or machine"
         says = f"samebits.{kind}(x, w, ...) returns the truth itself, the same bits for any {any_}"
         return Remark("next", says)
     deviating = [s for s in found.sides if not is_agreement(s.verdict) and s.engine and not s.failure]
+    if not deviating and any(s.engine and not s.failure for s in found.sides):
+        return Remark("next", "samebits explain the case file: it looks for what made a recorded result")
     if not deviating:
         return Remark(
             "next", "run an engine on the same case with --on ENGINE; samebits doctor lists those that are here"
