@@ -15,7 +15,8 @@ from samebits.comparison.order_difference import explain_difference
 from samebits.errors import ArgumentError
 from samebits.findings import Comparison, Side, Verdict
 from samebits.findings.causes import CauseCode, gravest_cause
-from samebits.fixes import AskedSide, FixSearch, TrialData
+from samebits.fixes import AskedSide, FixSearch, ProblemTrials
+from samebits.fixes.trials import digest
 from samebits.float_environment import default_float_environment
 from samebits.formats.same_bits import has_same_bits
 from samebits.judging.comparing_cost import announce_cost, check_memory
@@ -106,16 +107,16 @@ def compare(
         return concluded
     random = make_normal(problem, seed + 1)
     on_random = make_reference(problem, random, rename_progress(progress, "computing random operands"))
-    trial_data = TrialData(lowering, (exact_operands, exact), (operands, reference), (random, on_random))
+    place = ProblemTrials(lowering, (exact_operands, exact), (operands, reference), (random, on_random), time_limit_s)
     texts = [None] * len(recorded) + [runner if isinstance(runner, str) else None for runner in on]
-    fixes, evidence = FixSearch(trial_data, _list_asked(ran, sides, texts), progress, time_limit_s).run()
+    fixes, evidence = FixSearch(place, _list_asked(ran, sides, texts), progress).run()
     return msgspec.structs.replace(concluded, fixes=fixes, evidence=[*concluded.evidence, *evidence])
 
 
 def _list_asked(ran: list[Ran], sides: list[Side], texts: Sequence[str | None]) -> list[AskedSide]:
     """The sides that returned something, with the texts that may be changed."""
     return [
-        AskedSide(s.name, text, r.recorded.result, s.verdict, s.cause)
+        AskedSide(s.name, text, digest(r.recorded.result), s.verdict, s.cause)
         for s, r, text in zip(sides, ran, texts, strict=True)
         if r.recorded.result is not None
     ]

@@ -13,17 +13,11 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from samebits.findings import Evidence, Fix, Verdict, is_agreement
 from samebits.findings.causes import CauseCode
-from samebits.fixes.setting_changes import Change, list_changes, pair_changes
-from samebits.fixes.trials import Trial, TrialData, digest, time_in_turns, try_text
-from samebits.problems import Problem
-from samebits.profiles.attribution import attribute
+from samebits.fixes.setting_changes import Change, pair_changes
+from samebits.fixes.trials import Trial, Trials
 from samebits.progress import Progress
-from samebits.registry import open_runner
-from samebits.runner.lowered_runner import lower_runner
 
 _MOST_TIME_S = 300.0
 _MOST_PAIRED = 6
@@ -31,11 +25,11 @@ _MOST_PAIRED = 6
 
 @dataclass(frozen=True)
 class AskedSide:
-    """A side of a comparison: its engine's text (None where nothing can be changed), its result and verdict."""
+    """A side of a comparison: its engine's text (None where nothing can be changed), its bits and verdict."""
 
     name: str
     text: str | None
-    result: np.ndarray
+    bits: str
     verdict: Verdict
     cause: CauseCode | None
 
@@ -57,10 +51,9 @@ class _Choice:
 class FixSearch:
     """Settings tried on the sides of one comparison; `run` says what was found."""
 
-    data: TrialData
+    place: Trials
     sides: list[AskedSide]
     progress: Progress
-    time_limit_s: float = 300.0
     most_time_s: float = _MOST_TIME_S
     trials: list[list[Trial]] = field(default_factory=list[list[Trial]])
     verified: list[tuple[Trial | None, ...]] = field(default_factory=list[tuple["Trial | None", ...]])
@@ -74,9 +67,7 @@ class FixSearch:
             return [], [Evidence("setting", "fewer than two sides returned a result: there is nobody to agree with")]
         if self._agree():
             return [], [Evidence("setting", "all sides have the same bits already: there is nothing to fix")]
-        self.trials = [
-            [] if s.text is None else [try_text(s.text, (), self.data, self.time_limit_s)] for s in self.sides
-        ]
+        self.trials = [[] if s.text is None else [self.place.try_text(s.text, ())] for s in self.sides]
         for _ in self._try_in_sequence():
             best = self._choose(same_bits=True)
             # One change is the least there can be.
@@ -93,7 +84,7 @@ class FixSearch:
         return self._conclude(sorted(distinct.values(), key=_rank))
 
     def _agree(self) -> bool:
-        bits = {digest(s.result) for s in self.sides}
+        bits = {s.bits for s in self.sides}
         return len(bits) == 1 and all(is_agreement(s.verdict) for s in self.sides)
 
     def _try_in_sequence(self) -> Iterator[None]:
@@ -125,13 +116,13 @@ class FixSearch:
         if side.text is None:
             return []
         identity = self.trials[i][0].identity
-        return list_changes(side.text, self.data.lowering.stated, side.cause, identity.settings if identity else {})
+        return self.place.list_changes(side.text, side.cause, identity.settings if identity else {})
 
     def _try(self, i: int, changes: tuple[Change, ...]) -> None:
         text = self.sides[i].text
         assert text is not None
         self.tried += 1
-        self.trials[i].append(try_text(text, changes, self.data, self.time_limit_s))
+        self.trials[i].append(self.place.try_text(text, changes))
 
     def _is_over(self) -> bool:
         return time.monotonic() - self.started > self.most_time_s
@@ -144,7 +135,7 @@ class FixSearch:
         )
 
     def _choose_same_bits(self) -> Iterator[_Choice]:
-        fixed = {digest(s.result) for s in self.sides if s.text is None}
+        fixed = {s.bits for s in self.sides if s.text is None}
         if len(fixed) > 1:
             return
         # A recorded result says nothing of other operands than its own.
@@ -200,7 +191,7 @@ class FixSearch:
             if trial is None:
                 continue
             asks = trial.changes and not is_agreement(side.verdict) and not choice.same_bits
-            if not self._repeats(side, trial) or (asks and self._still_loses(trial)):
+            if not self._repeats(side, trial) or (asks and self.place.still_loses(trial)):
                 useless = replace(trial, verdict="undecided", digests=None)
                 self.trials[i] = [useless if t is trial else t for t in self.trials[i]]
                 return False
@@ -212,10 +203,10 @@ class FixSearch:
         if any(t is trial for t in self.repeated):
             return True
         assert side.text is not None
-        if not trial.changes and trial.digests and trial.digests[1] != digest(side.result):
+        if not trial.changes and trial.digests and trial.digests[1] != side.bits:
             return False
         self.progress(f"verifying {trial.text[:60]}", 0.95)
-        again = try_text(side.text, trial.changes, self.data, self.time_limit_s)
+        again = self.place.try_text(side.text, trial.changes)
         if again.digests != trial.digests or again.verdict != trial.verdict:
             return False
         self.repeated.append(trial)
@@ -225,7 +216,7 @@ class FixSearch:
         """A choice that holds, with what its first change costs."""
         changed = [(s, t) for s, t in zip(self.sides, choice.trials, strict=True) if t and t.changes]
         side, trial = changed[0]
-        times = time_in_turns((side.text or "", trial.text), self.data, self.time_limit_s)
+        times = self.place.time_in_turns((side.text or "", trial.text))
         return Fix(
             engine=trial.text.partition(":")[0],
             setting=", ".join(c.says for c in trial.changes),
@@ -242,17 +233,6 @@ class FixSearch:
             time_after_s=times[1] if times else None,
         )
 
-    def _still_loses(self, trial: Trial) -> bool:
-        """Whether the engine's recipe, found and replayed, still is one that loses precision."""
-        runner = open_runner(trial.text, time_limit_s=self.time_limit_s)
-        try:
-            operands, reference = self.data.own
-            assert trial.result is not None
-            found = attribute(lower_runner(runner, self.data.lowering), reference, operands, trial.result)
-        finally:
-            runner.close()
-        return bool(found and found.mechanism and not is_agreement(found.mechanism.verdict))
-
     def _conclude(self, fixes: list[Fix]) -> tuple[list[Fix], list[Evidence]]:
         """With the change of code that always helps, where no setting gives the same bits."""
         plural = "" if self.tried == 1 else "s"
@@ -263,31 +243,10 @@ class FixSearch:
             evidence.append(Evidence("setting", f"stopped after {self.most_time_s:.0f} s; more settings may help"))
         if not fixes:
             evidence.append(Evidence("setting", "no setting tried makes the sides agree"))
-        return [
-            *fixes,
-            Fix(
-                engine="any",
-                setting=f"{_name_call(self.data.lowering.stated)} in place of every side",
-                why="correctly rounded, so that there is one result only",
-                verified=True,
-                verdict_after="identical",
-                source="docs/truth.md",
-                same_bits=True,
-                also="a change of code; slower",
-            ),
-        ], evidence
+        change = self.place.name_change_of_code()
+        return [*fixes, *([change] if change else [])], evidence
 
 
 def _rank(fix: Fix) -> tuple[bool, int, bool]:
     """Agreement before what only has the same bits, few changes before many, the same bits before rounding."""
     return not is_agreement(fix.verdict_after or "undecided"), fix.changes or 0, not fix.same_bits
-
-
-def _name_call(problem: Problem) -> str:
-    """Which of our functions computes a problem: those named as torch's know no gradient, epilogue, uneven padding."""
-    plain = problem.direction == "forward" and problem.then is None
-    if isinstance(problem.padding, str):
-        plain = plain and not problem.is_transposed and problem.padding == "same_upper" and set(problem.stride) == {1}
-    else:
-        plain = plain and all(begin == end for begin, end in problem.padding)
-    return f"samebits.{problem.kind}" if plain else "samebits.compute_truth(problem, operands)"

@@ -43,10 +43,13 @@ class Change:
         return format_runner_text(RunnerText(runner.name, settings, environment))
 
 
-def list_changes(text: str, problem: Problem, cause: CauseCode | None, in_force: Mapping[str, str]) -> list[Change]:
+def list_changes(
+    text: str, problem: Problem | None, cause: CauseCode | None, in_force: Mapping[str, str]
+) -> list[Change]:
     """Changes of an engine's text that may alter its bits: those for the cause first, in the table's sequence.
 
-    `in_force` are the settings as the engine reports them: what is so already is not tried.
+    `problem` is None for a network, which has both families. `in_force` are the settings as the engine reports
+    them: what is so already is not tried.
     """
     runner = parse_runner_text(text)
     if runner.name not in ENGINES:
@@ -69,8 +72,8 @@ def _make_change(row: SettingRow) -> Change:
     return Change(row.engine, row.key, row.value, row.why, row.also, row.source)
 
 
-def _takes(row: SettingRow, problem: Problem) -> bool:
-    return row.takes == "all" or (row.takes == "products") == (problem.product is not None)
+def _takes(row: SettingRow, problem: Problem | None) -> bool:
+    return problem is None or row.takes == "all" or (row.takes == "products") == (problem.product is not None)
 
 
 def _is_so(row: SettingRow, given: Mapping[str, str], in_force: Mapping[str, str]) -> bool:
