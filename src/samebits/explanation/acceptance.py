@@ -73,12 +73,12 @@ def _bound_prediction(observation: Observation, sample: Sample, predicted: Float
 def _find_recipe(observation: Observation, hypothesis: Hypothesis) -> Recipe | None:
     """A recipe in a usual order that reproduces the result with what the hypothesis assumes; None where none does."""
     problem = observation.problem
-    if hypothesis.recipe is not None:
-        return find_by_bits(observation, list_operand_recipes(problem, hypothesis.recipe))
     altered = hypothesis.alter(observation) if hypothesis.alter else None
+    stage = replace(observation, problem=altered[0], operands=altered[1], cache={}) if altered else observation
+    if hypothesis.recipe is not None:
+        return find_by_bits(stage, list_operand_recipes(problem, hypothesis.recipe))
     if altered is None:
         return None
-    stage = replace(observation, problem=altered[0], operands=altered[1], cache={})
     return find_by_bits(stage, (h.recipe for h in list_order_hypotheses(stage.problem) if h.recipe))
 
 

@@ -61,9 +61,11 @@ def list_operand_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
         says = f"rounds {' and '.join(rounded)} to {rounding.format}{how} before it multiplies"
         yield _rounds_operands(says, recipe)
         if x and w and rounding.mode == "nearest_even" and rounding.format in _STORED:
-            yield _rounds_operands(
-                f"computes in {rounding.format}: rounds operands and results", replace(recipe, via=rounding.format)
-            )
+            narrow = replace(recipe, via=rounding.format)
+            yield _rounds_operands(f"computes in {rounding.format}: rounds operands and results", narrow)
+            if problem.bias:
+                says = f"computes in {rounding.format}: rounds operands, bias and results"
+                yield _rounds_operands(says, narrow, bias=rounding)
 
 
 def _flush_operands(problem: Problem) -> Iterator[Hypothesis]:
@@ -74,16 +76,27 @@ def _flush_operands(problem: Problem) -> Iterator[Hypothesis]:
     yield _rounds_operands("takes subnormal operands for zero", recipe, CauseCode.SUBNORMALS)
 
 
-def _rounds_operands(says: str, recipe: Recipe, cause: CauseCode = CauseCode.REDUCED_PRECISION_OPERANDS) -> Hypothesis:
+def _rounds_operands(
+    says: str,
+    recipe: Recipe,
+    cause: CauseCode = CauseCode.REDUCED_PRECISION_OPERANDS,
+    bias: Rounding | None = None,
+) -> Hypothesis:
+    def alter(observation: Observation) -> tuple[Problem, dict[str, np.ndarray]]:
+        own = observation.operands["bias"]
+        narrow = round_array(own.astype(np.float64), bias or Rounding(own.dtype.name))
+        return observation.problem, {**observation.operands, "bias": narrow.astype(own.dtype)}
+
     def predict(observation: Observation, sample: Sample) -> Floats | None:
         read = observation.read_operands(recipe)
         if observation.result.any() and any(observation.operands[n].any() and not a.any() for n, a in read.items()):
             return None  # Rounding to zero whatever is multiplied explains no result but zeros.
-        values = observation.sum_instead(read, sample)
+        values = observation.sum_instead(read, sample, bias=alter(observation)[1]["bias"] if bias else None)
         return round_array(values, Rounding(recipe.via)).astype(np.float64) if recipe.via else values
 
     unit = float(find_format(recipe.via).unit_roundoff) if recipe.via else 0.0
-    return Hypothesis(cause, "downgrade", says, predict, recipe=recipe, unit=unit)
+    altered = alter if bias else None
+    return Hypothesis(cause, "downgrade", says, predict, alter=altered, recipe=recipe, unit=unit)
 
 
 def list_recipe_hypotheses(problem: Problem, *, thorough: bool = True) -> Iterator[Hypothesis]:

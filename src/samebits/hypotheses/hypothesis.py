@@ -21,10 +21,10 @@ Predict = Callable[[Observation, Sample], Floats | None]
 class Hypothesis:
     """What is assumed, the cause it would be, and what the result would be.
 
-    `says` continues a sentence that begins with a side's name ("pads with ..."). `verdict` is what the side deserves if
-    the hypothesis is accepted. Where another problem or other operands compute just what is assumed, `alter` returns
-    them, so that recipes can be replayed on them. `unit` is the unit roundoff of a rounding that the prediction
-    ends with beside the declared ones.
+    `says` continues a sentence that begins with a side's name ("pads with ..."). `verdict` is what the side
+    deserves if the hypothesis is accepted. Where another problem or other operands compute just what is assumed,
+    `alter` returns them, so that recipes (`recipe`, where that is given too) can be replayed on them. `unit` is the
+    unit roundoff of a rounding that the prediction ends with beside the declared ones.
     """
 
     cause: CauseCode

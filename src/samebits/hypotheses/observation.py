@@ -131,12 +131,17 @@ class Observation:
         """The operands as a recipe multiplies them: rounded, flushed."""
         return {n: a for n, a in round_operands(self.problem, recipe, self.operands).items() if n != "bias"}
 
-    def sum_instead(self, operands: Mapping[str, np.ndarray], sample: Sample, terms: Terms | None = None) -> Floats:
-        """Finished sums of a sample with other operands, or other terms, in place of the declared ones."""
+    def sum_instead(
+        self,
+        operands: Mapping[str, np.ndarray],
+        sample: Sample,
+        terms: Terms | None = None,
+        bias: np.ndarray | None = None,
+    ) -> Floats:
+        """Finished sums of a sample with other operands, another bias or terms, in place of the declared ones."""
         terms = terms or sample.terms
-        return self.finish(
-            sum_terms(terms, operands[terms.rows_operand], operands[terms.source_operand], sample), sample
-        )
+        sums = sum_terms(terms, operands[terms.rows_operand], operands[terms.source_operand], sample)
+        return self.finish(sums, sample, bias)
 
     def finish(self, sums: Floats, sample: Sample, bias: np.ndarray | None = None) -> Floats:
         """Sums of a sample as results: bias (the operand's own by default) added, epilogue applied, not rounded."""
