@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from samebits.errors import RunnerTextError
+from samebits.errors import EngineUnsupported, RunnerTextError
 from samebits.problems import Problem
 
 # More threads than this take the machine down with the engine.
@@ -18,12 +18,16 @@ LARGEST_NUMBER = 1024
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of an engine. `choices` empty means any whole number where `is_number`, else any text."""
+    """One setting of an engine. `choices` empty means any whole number where `is_number`, else any text.
+
+    `of_problems`: it says how the engine is asked for one problem, and means nothing for a network.
+    """
 
     says: str
     default: str = ""
     choices: tuple[str, ...] = ()
     is_number: bool = False
+    of_problems: bool = False
 
     def check(self, name: str, value: str) -> None:
         """Raises RunnerTextError if `value` is none that this setting takes."""
@@ -69,6 +73,38 @@ class Engine(ABC):
     def explain_unsupported(self, problem: Problem) -> str | None:
         """Why this engine cannot run the problem, or None if it can."""
 
+    # Whether it runs ONNX models; the others compute their convolutions and products one at a time.
+    runs_onnx: ClassVar[bool] = False
+    # Whether it runs exported programs (.pt2), and exports modules to them and to ONNX.
+    runs_programs: ClassVar[bool] = False
+
     @abstractmethod
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         """The engine's result, of `problem.out_shape` and dtype `problem.out`; may raise anything."""
+
+    def load_onnx(self, model: bytes, observed: Sequence[str]) -> None:
+        """Makes an ONNX model ready; it replaces the one before. `observed` are outputs that it has only to be seen."""
+        raise EngineUnsupported(f"{self.name} runs no ONNX models")
+
+    def run_onnx(self, inputs: Mapping[str, np.ndarray], wanted: Sequence[str]) -> dict[str, np.ndarray]:
+        """The wanted outputs of the model that was made ready last; the others are computed too."""
+        raise EngineUnsupported(f"{self.name} runs no ONNX models")
+
+    def export_program(self, text: str, folder: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Exports a module (`file.py:function`, .pt2) into a folder as program.pt2 and model.onnx; example inputs."""
+        raise EngineUnsupported(f"{self.name} exports no modules")
+
+    def list_program_values(self, path: str) -> list[str]:
+        """The names of values that an exported program lets one observe."""
+        raise EngineUnsupported(f"{self.name} runs no exported programs")
+
+    def run_program(
+        self,
+        path: str,
+        inputs: Mapping[str, np.ndarray],
+        outputs: Sequence[str],
+        observed: Sequence[str],
+        given: Mapping[str, np.ndarray],
+    ) -> dict[str, np.ndarray]:
+        """An exported program's outputs, and values of it that are observed; `given` ones take the place of its own."""
+        raise EngineUnsupported(f"{self.name} runs no exported programs")

@@ -21,7 +21,7 @@ class NumpyEngine(Engine):
     only_products = True
     settings: ClassVar[dict[str, Setting]] = {
         "threads": THREADS,
-        "call": Setting("the function that multiplies", "matmul", ("matmul", "dot", "einsum")),
+        "call": Setting("the function that multiplies", "matmul", ("matmul", "dot", "einsum"), of_problems=True),
         **OPERAND_MEMORY,
     }
     variables: ClassVar[dict[str, str]] = {

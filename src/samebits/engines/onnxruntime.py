@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -29,17 +29,21 @@ class OnnxruntimeEngine(Engine):
     """
 
     name = "onnxruntime"
+    runs_onnx = True
     settings: ClassVar[dict[str, Setting]] = {
         "threads": THREADS,
         "optimization": Setting("graph optimization level", "all", tuple(_LEVELS)),
-        "weights": Setting("weights stand in the model or arrive with each run", "constant", ("constant", "runtime")),
+        "weights": Setting(
+            "weights stand in the model or arrive with each run", "constant", ("constant", "runtime"), of_problems=True
+        ),
         "flush_denormal": Setting("session.set_denormal_as_zero", "off", ON_OFF),
         "conv1d_as": Setting(
             "run 1-D problems as they are, or as tf2onnx exports them: in 2-D with a first axis of size 1",
             "conv1d",
             ("conv1d", "conv2d"),
+            of_problems=True,
         ),
-        "linear_as": Setting("the operator that computes linear", "", ("gemm", "matmul")),
+        "linear_as": Setting("the operator that computes linear", "", ("gemm", "matmul"), of_problems=True),
     }
     variables: ClassVar[dict[str, str]] = {
         "OMP_NUM_THREADS": "threads, in builds with OpenMP",
@@ -57,6 +61,7 @@ class OnnxruntimeEngine(Engine):
         self.onnx: Any = onnx
         self.runtime: Any = onnxruntime
         self.given = dict(settings)
+        self.session: Any = None
         onnxruntime.set_default_logger_severity(3)
 
     def report(self) -> InForce:
@@ -99,6 +104,14 @@ class OnnxruntimeEngine(Engine):
         )
         feeds = {name: array for name, array in operands.items() if name not in constants}
         return session.run(["y"], feeds)[0]
+
+    def load_onnx(self, model: bytes, observed: Sequence[str]) -> None:
+        self.session = None
+        self.session = self.runtime.InferenceSession(model, self._options(), providers=["CPUExecutionProvider"])
+
+    def run_onnx(self, inputs: Mapping[str, np.ndarray], wanted: Sequence[str]) -> dict[str, np.ndarray]:
+        # Asking for fewer outputs leaves the session's graph as it is.
+        return dict(zip(wanted, self.session.run(list(wanted), dict(inputs)), strict=True))
 
     def _options(self) -> Any:
         options = self.runtime.SessionOptions()

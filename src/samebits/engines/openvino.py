@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +22,7 @@ class OpenvinoEngine(Engine):
     """
 
     name = "openvino"
+    runs_onnx = True
     settings: ClassVar[dict[str, Setting]] = {
         "INFERENCE_PRECISION_HINT": Setting("format the plugin computes in", "", ("f32", "bf16", "f16", "dynamic")),
         "EXECUTION_MODE_HINT": Setting("speed, or the model's own precision", "", ("PERFORMANCE", "ACCURACY")),
@@ -30,7 +31,9 @@ class OpenvinoEngine(Engine):
         "ENABLE_CPU_PINNING": Setting("bind threads to cores", "", _YES_NO),
         "ENABLE_HYPER_THREADING": Setting("use both threads of a core", "", _YES_NO),
         "CPU_DENORMALS_OPTIMIZATION": Setting("flush subnormals to zero", "", _YES_NO),
-        "weights": Setting("weights stand in the model or arrive with each run", "constant", ("constant", "runtime")),
+        "weights": Setting(
+            "weights stand in the model or arrive with each run", "constant", ("constant", "runtime"), of_problems=True
+        ),
     }
     variables: ClassVar[dict[str, str]] = {
         "ONEDNN_MAX_CPU_ISA": "caps the instruction set of oneDNN's kernels",
@@ -47,6 +50,7 @@ class OpenvinoEngine(Engine):
         self.constant_weights = settings.get("weights", "constant") == "constant"
         self.properties = {name: value for name, value in settings.items() if name != "weights"}
         self.core.set_property("CPU", self.properties)
+        self.compiled: Any = None
 
     def report(self) -> InForce:
         precision, threads = (self._property(n) for n in ("INFERENCE_PRECISION_HINT", "INFERENCE_NUM_THREADS"))
@@ -103,6 +107,35 @@ class OpenvinoEngine(Engine):
         request.infer()
         output = request.get_output_tensor(0)
         return np.array(output.data).view(operands["x"].dtype).reshape(output.shape)
+
+    def load_onnx(self, model: bytes, observed: Sequence[str]) -> None:
+        self.compiled = None
+        read = self.core.read_model(model)
+        precision = self._property("INFERENCE_PRECISION_HINT")
+        if precision in ("bf16", "f16") and observed:
+            # As float32 a value would go on unrounded to whoever reads it next: not what happens unobserved.
+            prepared = self.openvino.preprocess.PrePostProcessor(read)
+            for port in read.outputs:
+                if port.get_names() & set(observed) and port.get_element_type() == self.openvino.Type.f32:
+                    wanted = getattr(self.openvino.Type, precision)
+                    prepared.output(port.get_any_name()).tensor().set_element_type(wanted)
+            read = prepared.build()
+        self.compiled = self.core.compile_model(read, "CPU")
+
+    def run_onnx(self, inputs: Mapping[str, np.ndarray], wanted: Sequence[str]) -> dict[str, np.ndarray]:
+        request = self.compiled.create_infer_request()
+        # Inputs that nothing reads are gone from the compiled model.
+        taken = {name for port in self.compiled.inputs for name in port.get_names()}
+        request.infer({name: array for name, array in inputs.items() if name in taken})
+        return {name: self._widen(request.get_tensor(name)) for name in wanted}
+
+    def _widen(self, tensor: Any) -> np.ndarray:
+        """A tensor as an array; what is observed in a narrow format as float32, which the network declares."""
+        element = tensor.get_element_type()
+        if element == self.openvino.Type.bf16:
+            codes = np.array(tensor.data).view(np.uint16).astype(np.uint32) << 16
+            return codes.view(np.float32).reshape(tensor.shape)
+        return np.array(tensor.data)
 
     def _type(self, problem: Problem) -> Any:
         return getattr(self.openvino.Type, _TYPES[problem.dtype])

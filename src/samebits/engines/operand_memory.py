@@ -8,8 +8,12 @@ from samebits.engines.engine import Setting
 
 _WAYS = ("contiguous", "transposed", "strided")
 OPERAND_MEMORY = {
-    "x_memory": Setting("how x of a product lies: its rows, its columns, or every second element", "contiguous", _WAYS),
-    "w_memory": Setting("how w of a product lies: its rows, its columns, or every second element", "contiguous", _WAYS),
+    "x_memory": Setting(
+        "how x of a product lies: its rows, its columns, or every second element", "contiguous", _WAYS, of_problems=True
+    ),
+    "w_memory": Setting(
+        "how w of a product lies: its rows, its columns, or every second element", "contiguous", _WAYS, of_problems=True
+    ),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import signal
@@ -9,13 +10,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import IO, Any, BinaryIO, cast
 
 import numpy as np
 
 from samebits.engines.lasting_thread import call_in_lasting_thread
-from samebits.engines.transport import TransportError, receive_message, send_message
+from samebits.engines.transport import MODEL, TransportError, receive_message, send_message
 from samebits.errors import (
     EngineCrashed,
     EngineFailure,
@@ -33,6 +34,8 @@ _FAILURES: dict[str, type[EngineFailure]] = {
     "error": EngineRaised,
 }
 DEFAULT_TIME_LIMIT_S = 300.0
+# One value of a network may be as large as a protocol buffer allows a model to be.
+LARGEST_RESULT_BYTES = 2**31
 
 
 class WorkerRunner:
@@ -58,6 +61,7 @@ class WorkerRunner:
         self._start_header: dict[str, Any] = {"module": module, "class": class_name, "settings": dict(settings or {})}
         self._identity: Identity | None = None
         self._failure: EngineFailure | None = None
+        self._model_key: bytes | None = None
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close())
         self._process, self._replies = self._spawn({**os.environ, **(environment or {})})
 
@@ -86,6 +90,50 @@ class WorkerRunner:
         if "result" not in arrays:
             raise EngineRaised("returned no result")
         return check_result(problem, arrays["result"])
+
+    def run_onnx(
+        self, model: bytes, inputs: Mapping[str, np.ndarray], wanted: Sequence[str], observed: Sequence[str] = ()
+    ) -> dict[str, np.ndarray]:
+        """The wanted outputs of an ONNX model; it is sent and made ready once for runs that follow each other.
+
+        `observed` are outputs that the model has only to be seen; they come in the dtype that the model declares.
+
+        Raises EngineFailure.
+        """
+        self.identify()
+        key = hashlib.sha256(model).digest()
+        brings = {} if key == self._model_key else {MODEL: np.frombuffer(model, np.uint8)}
+        # Whatever fails, the worker may have dropped the model it had.
+        self._model_key = None
+        header = {"wanted": list(wanted), "observed": list(observed), "brings_model": bool(brings)}
+        _, arrays = self._exchange(header, {**inputs, **brings}, LARGEST_RESULT_BYTES)
+        self._model_key = key
+        if missing := [name for name in wanted if name not in arrays]:
+            raise EngineRaised(f"returned no {missing[0]}")
+        return arrays
+
+    def export_program(self, text: str, folder: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Has a module exported into a folder: what the engine says of it, and example inputs. Raises EngineFailure."""
+        self.identify()
+        return self._exchange({"program": text, "folder": folder}, {}, LARGEST_RESULT_BYTES)
+
+    def list_program_values(self, path: str) -> list[str]:
+        """The values that an exported program lets one observe. Raises EngineFailure."""
+        self.identify()
+        return self._exchange({"program": path}, {}, 0)[0]["values"]
+
+    def run_program(
+        self,
+        path: str,
+        inputs: Mapping[str, np.ndarray],
+        outputs: Sequence[str],
+        observed: Sequence[str],
+        given: Mapping[str, np.ndarray],
+    ) -> dict[str, np.ndarray]:
+        """An exported program's outputs and observed values. Raises EngineFailure."""
+        self.identify()
+        header = {"program": path, "outputs": list(outputs), "observed": list(observed), "given": list(given)}
+        return self._exchange(header, {**inputs, **given}, LARGEST_RESULT_BYTES)[1]
 
     def close(self) -> None:
         """Ends the process."""

@@ -23,7 +23,9 @@ class TensorflowEngine(Engine):
     settings: ClassVar[dict[str, Setting]] = {
         "threads": THREADS,
         "deterministic": Setting("tf.config.experimental.enable_op_determinism", "off", ON_OFF),
-        "linear_as": Setting("weights K x N, or N x K with transpose_b", "dense", ("dense", "transpose_b")),
+        "linear_as": Setting(
+            "weights K x N, or N x K with transpose_b", "dense", ("dense", "transpose_b"), of_problems=True
+        ),
     }
     variables: ClassVar[dict[str, str]] = {
         "TF_ENABLE_ONEDNN_OPTS": "0 takes Eigen's kernels instead of oneDNN's",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from samebits.engines.engine import ON_OFF, THREADS, Engine, InForce, Setting
 from samebits.engines.operand_memory import OPERAND_MEMORY, lay_out
+from samebits.engines.torch_program import TorchProgram
 from samebits.formats.format import numpy_dtype
 from samebits.problems import Problem
 
@@ -23,15 +24,18 @@ class TorchEngine(Engine):
     """
 
     name = "torch"
+    runs_programs = True
     settings: ClassVar[dict[str, Setting]] = {
         "threads": THREADS,
         "mkldnn": Setting("use oneDNN's kernels", "on", ON_OFF),
-        "layout": Setting("memory format of x and w", "contiguous", ("contiguous", "channels_last")),
+        "layout": Setting("memory format of x and w", "contiguous", ("contiguous", "channels_last"), of_problems=True),
         "deterministic": Setting("torch.use_deterministic_algorithms", "off", ON_OFF),
         "flush_denormal": Setting("torch.set_flush_denormal", "off", ON_OFF),
         "fp32_precision": Setting("precision oneDNN may compute float32 in", "", ("ieee", "tf32", "bf16")),
         "compile": Setting("torch.compile, with inductor", "off", ON_OFF),
-        "linear_as": Setting("the call that computes linear", "linear", ("linear", "addmm", "matmul")),
+        "linear_as": Setting(
+            "the call that computes linear", "linear", ("linear", "addmm", "matmul"), of_problems=True
+        ),
         **OPERAND_MEMORY,
     }
     variables: ClassVar[dict[str, str]] = {
@@ -67,6 +71,7 @@ class TorchEngine(Engine):
         self.asks_precision = "fp32_precision" in settings
         self.compiles = settings.get("compile") == "on"
         self.programs: dict[Problem, Any] = {}
+        self.exported = TorchProgram(torch, compiles=self.compiles)
 
     def report(self) -> InForce:
         torch = self.torch
@@ -110,6 +115,22 @@ class TorchEngine(Engine):
         result = self._find_program(problem)(inputs["x"], inputs["w"], None)
         (gradient,) = torch.autograd.grad(result, inputs[wanted], tensors["dy"])
         return self._array(gradient)
+
+    def export_program(self, text: str, folder: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        return self.exported.export(text, folder)
+
+    def list_program_values(self, path: str) -> list[str]:
+        return self.exported.list_values(path)
+
+    def run_program(
+        self,
+        path: str,
+        inputs: Mapping[str, np.ndarray],
+        outputs: Sequence[str],
+        observed: Sequence[str],
+        given: Mapping[str, np.ndarray],
+    ) -> dict[str, np.ndarray]:
+        return self.exported.run(path, inputs, outputs, observed, given)
 
     def _find_program(self, problem: Problem) -> Callable[..., Any]:
         """The problem's function of x, w and bias; compiled by the first call where that is asked for."""

@@ -15,7 +15,11 @@ import numpy as np
 from samebits.formats.format import FORMATS, numpy_dtype
 
 LARGEST_HEADER = 2**24
+# What networks hold besides the formats that samebits computes with.
+_OTHER_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 _CHUNK = 2**24
+# The array that holds a model's bytes; no input of a model is called so.
+MODEL = "#model"
 
 
 class TransportError(Exception):
@@ -23,7 +27,7 @@ class TransportError(Exception):
 
 
 def send_message(stream: BinaryIO, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> None:
-    """Writes one message; arrays must have a dtype of `samebits.formats`."""
+    """Writes one message; arrays must have a dtype of `samebits.formats`, or one of integers."""
     contiguous = {name: np.asarray(array, order="C") for name, array in (arrays or {}).items()}
     described = [[name, array.dtype.name, list(array.shape)] for name, array in contiguous.items()]
     text = json.dumps({"header": header, "arrays": described}).encode()
@@ -50,9 +54,9 @@ def receive_message(stream: BinaryIO, largest_bytes: int) -> tuple[dict[str, Any
 
 
 def _read_array(stream: BinaryIO, dtype_name: str, shape: list[int], largest_bytes: int) -> np.ndarray:
-    if dtype_name not in FORMATS or any(not isinstance(s, int) or s < 0 for s in shape):
+    if dtype_name not in (*FORMATS, *_OTHER_DTYPES) or any(not isinstance(s, int) or s < 0 for s in shape):
         raise ValueError(f"an array of dtype {dtype_name!r} and shape {shape}")
-    dtype = numpy_dtype(dtype_name)
+    dtype = numpy_dtype(dtype_name) if dtype_name in FORMATS else np.dtype(dtype_name)
     size = math.prod(shape) * dtype.itemsize
     if size > largest_bytes:
         raise ValueError(f"an array of {size} bytes where at most {largest_bytes} were expected")

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from samebits.engines.engine import Engine
-from samebits.engines.transport import TransportError, receive_message, send_message
+from samebits.engines.transport import MODEL, TransportError, receive_message, send_message
 from samebits.errors import EngineUnsupported
 from samebits.problems import parse_problem_text
 
@@ -48,6 +48,10 @@ def main() -> int:
             if engine is None:
                 engine = _load_engine(header)
                 send_message(replies, {"report": _report(engine)})
+            elif "wanted" in header:
+                send_message(replies, {"ok": True}, _run_model(engine, header, arrays))
+            elif "program" in header:
+                send_message(replies, *_run_program(engine, header, arrays))
             else:
                 send_message(replies, {"ok": True}, {"result": _run(engine, header, arrays)})
         except Exception as error:
@@ -94,6 +98,27 @@ def _run(engine: Engine, header: dict[str, Any], arrays: dict[str, np.ndarray]) 
     if reason:
         raise EngineUnsupported(reason)
     return np.asarray(engine.run(problem, arrays))
+
+
+def _run_model(engine: Engine, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The model comes along where it is another than the last one."""
+    if header["brings_model"]:
+        model = arrays.pop(MODEL)
+        engine.load_onnx(model.tobytes(), header["observed"])
+    return {name: np.asarray(value) for name, value in engine.run_onnx(arrays, header["wanted"]).items()}
+
+
+def _run_program(
+    engine: Engine, header: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Exports a module, says which values a program has, or runs it."""
+    path = header["program"]
+    if "folder" in header:
+        return engine.export_program(path, header["folder"])
+    if "outputs" not in header:
+        return {"values": engine.list_program_values(path)}, {}
+    given = {name: arrays.pop(name) for name in header["given"]}
+    return {}, engine.run_program(path, arrays, header["outputs"], header["observed"], given)
 
 
 def _describe(error: Exception) -> dict[str, str]:
