@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from samebits.comparison import compare
     from samebits.explanation import explain
+    from samebits.models.front_door import compare
     from samebits.problems import Problem, parse_problem_text
     from samebits.profiles import profile
     from samebits.truth import Truth, compute_truth
@@ -55,7 +55,7 @@ _HOMES = _FUNCTIONAL | {
     "parse_problem_text": "samebits.problems",
     "Truth": "samebits.truth",
     "compute_truth": "samebits.truth",
-    "compare": "samebits.comparison",
+    "compare": "samebits.models.front_door",
     "explain": "samebits.explanation",
     "profile": "samebits.profiles",
 }

@@ -38,6 +38,10 @@ class CaseFileError(SamebitsError):
     """A case file cannot be read safely or does not hold what it must."""
 
 
+class ModelError(SamebitsError):
+    """A model cannot be read safely, or has what samebits cannot deal with."""
+
+
 class LogError(SamebitsError):
     """A log cannot be read, or tells of no mismatch."""
 

@@ -12,8 +12,18 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from typer.exceptions import TyperException
 
+from samebits.cli.network_command import (
+    CommonOptions,
+    ModelOptions,
+    NetworkCases,
+    NetworkInputs,
+    NetworkRanges,
+    NetworkReplay,
+    compare_network,
+    read_ranges,
+)
 from samebits.cli.streams import discard, prepare_streams, say
-from samebits.errors import SamebitsError
+from samebits.errors import ArgumentError, SamebitsError
 from samebits.version import VERSION
 
 if TYPE_CHECKING:
@@ -25,7 +35,10 @@ AGREE, DIFFER, TROUBLE = 0, 1, 2
 # What the command line's library makes of an interrupt.
 _INTERRUPTED = 130
 _OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
-_OPTIONS = ("--on", "--data", "--seed", "--time-limit", "--svg", "--attribute", "--no-attribute", "--fix")
+_OPTIONS = (
+    "--on", "--data", "--seed", "--time-limit", "--svg", "--attribute", "--no-attribute", "--fix", "--inputs",
+    "--range", "--replay", "--save-cases",
+)  # fmt: skip
 app = typer.Typer(
     name="samebits",
     help="Two convolutions disagree: which is right, does it matter, what causes it.",
@@ -46,7 +59,11 @@ class DataChoice(StrEnum):
 @app.command("compare")
 def compare_command(
     subject: Annotated[
-        list[str], typer.Argument(help="a problem's text, or a case file (.npz)", metavar="PROBLEM|CASE")
+        list[str],
+        typer.Argument(
+            help="a problem's text, a case file (.npz), or a network: .onnx, .pt2, file.py:function",
+            metavar="PROBLEM|CASE|MODEL",
+        ),
     ],
     on: Annotated[
         list[str] | None,
@@ -65,12 +82,29 @@ def compare_command(
     fix: Annotated[
         bool, typer.Option("--fix", help="try settings until the sides agree; each in a process of its own (minutes)")
     ] = False,
+    inputs: NetworkInputs = None,
+    ranges: NetworkRanges = None,
+    replay: NetworkReplay = False,
+    save_cases: NetworkCases = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
 ) -> int:
-    """Run one convolution or product on every engine and say which results are right.
+    """Run one convolution or product, or a whole network, on every engine and say which results are right.
 
-    Each result is judged on exact integers, where any difference is a fault, and against the correctly rounded result.
+    Each result is judged on exact integers, where any difference is a fault, and against the correctly rounded result;
+    of a network each unit, on what it was really fed.
     """
+    from samebits.models.front_door import is_model
+
+    text, common = " ".join(subject), CommonOptions(list(on or []), seed, time_limit, attribute, fix, as_json)
+    options = ModelOptions(inputs, read_ranges(ranges or []), replay, save_cases)
+    if is_model(text):
+        return compare_network(text, common, options)
+    if options.are_given:
+        raise ArgumentError("--inputs, --range, --replay and --save-cases are for networks")
+    return _compare_problem(text, data, common)
+
+
+def _compare_problem(text: str, data: DataChoice, options: CommonOptions) -> int:
     from samebits.cli.narrator import Narrator
     from samebits.comparison import compare
     from samebits.engines.known_engines import list_installed_for
@@ -78,24 +112,22 @@ def compare_command(
     from samebits.problems.case_file import Case
     from samebits.reports.comparison_report import show_comparison
 
-    text = " ".join(subject)
-    chosen = list(on or [])
-    subject_read = read_subject(text)
-    case = subject_read if isinstance(subject_read, Case) else None
+    chosen, subject = options.on, read_subject(text)
+    case = subject if isinstance(subject, Case) else None
     if not chosen and not (case and case.results):
-        chosen = list_installed_for(subject_read.problem if isinstance(subject_read, Case) else subject_read)
+        chosen = list_installed_for(subject.problem if isinstance(subject, Case) else subject)
     with Narrator() as narrator:
         found = compare(
-            subject_read,
+            subject,
             chosen,
             data=data.value,
-            seed=seed,
-            time_limit_s=time_limit,
-            attributes=attribute,
-            fix=fix,
+            seed=options.seed,
+            time_limit_s=options.time_limit_s,
+            attributes=options.attribute,
+            fix=options.fix,
             progress=narrator.hear,
         )
-    _print_finding(found, show_comparison, as_json=as_json)
+    _print_finding(found, show_comparison, as_json=options.as_json)
     return _judge_comparison(found)
 
 

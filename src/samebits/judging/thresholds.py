@@ -47,6 +47,8 @@ FEWEST_BEFORE = 20.0
 FAULT_FREE_TIMES = 8.0
 # A result as close to the truth as this many times a plain sum needs no narrow arithmetic to explain it.
 PLAIN_TIMES = 2.0
+# A unit of a network that is so many times farther from the truth than its sums' roundings is searched for a reason.
+UNUSUAL_TIMES = 4.0
 # Another function is off by its own size; bfloat16 throughout loses 2^-8 of a sum that does not cancel.
 SMALL_LOSS = 2.0**-4
 # Errors up to this many unit roundoffs of a channel's largest sum of magnitudes may be the noise of a transform.
@@ -93,6 +95,8 @@ TABLE: tuple[Threshold, ...] = (
               " sums by 2^13 (float16) or more"),
     Threshold("PLAIN_TIMES", PLAIN_TIMES, "which hypotheses are tried", "only speed and chance fits: what is as accurate as"
               " float32 sums was not kept in float16"),
+    Threshold("UNUSUAL_TIMES", UNUSUAL_TIMES, "which units of a network are searched within their bound", "only speed: random"
+              " signs keep roundings below one, sums of one sign below the root of K; TF32 operands make 2^13 over that root"),
     Threshold("SMALL_LOSS", SMALL_LOSS, "wrong or undecided", "2^-8 of rounding to bfloat16, 16 times as much for K = 256"
               " of random sign"),
     Threshold("TRANSFORM_NOISE", TRANSFORM_NOISE, "wrong or undecided", "F(6,3), the noisiest usual transform, was measured"

@@ -1,0 +1,1 @@
+"""A network between engines: which unit deviates, why, and what ends it."""

@@ -1,0 +1,164 @@
+"""Arrays with the error that arithmetic in a format may have put on them: what a unit's output is held against.
+
+Every rule gives the exact function of the values in float64 and an upper bound of how far a computation of it, with
+each operation rounded in the declared format, in any order, can be from there. Rules are those of standard error
+analysis (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., chapters 2 and 3): |f(a + e) - f(a)| from the
+largest slope of f, plus the roundings of f itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """Values in float64, and how far the computed ones may be from them.
+
+    `magnitude` is the sum of the magnitudes of the terms that a value is the sum of, `growth` the roundings, times the
+    unit roundoff, that such a term may have passed: what is added to a sum of products may be added to it first.
+    """
+
+    value: Floats
+    error: Floats
+    magnitude: Floats
+    growth: float = 0.0
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """The unit roundoff of a format and its smallest subnormal number."""
+
+    unit: float
+    least: float
+
+
+def exactly(array: np.ndarray) -> Bounded:
+    """An array that was really fed: no error."""
+    value = array.astype(np.float64)
+    return Bounded(value, np.zeros_like(value), np.abs(value))
+
+
+def rounded(a: Arithmetic, value: Floats, error: Floats, roundings: float = 1.0) -> Bounded:
+    """A value after an operation that rounds `roundings` times relative to it."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        own = roundings * a.unit * (np.abs(value) + error) + roundings * a.least
+        return Bounded(value, error + own, np.abs(value) + error)
+
+
+def add(a: Arithmetic, x: Bounded, y: Bounded, sign: float = 1.0) -> Bounded:
+    """x + y, or x - y; where one is a sum of products the other may have been added to that anywhere."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        value = x.value + sign * y.value
+        magnitude = x.magnitude + y.magnitude
+        error = x.error + y.error + x.growth * y.magnitude + y.growth * x.magnitude
+        own = a.unit * (4 * magnitude if x.growth or y.growth else np.abs(value) + error) + a.least
+        return Bounded(value, error + own, magnitude, x.growth + y.growth)
+
+
+def multiply(a: Arithmetic, x: Bounded, y: Bounded) -> Bounded:
+    """x y; a factor that is known exactly may have been multiplied into a sum's terms."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        value = x.value * y.value
+        error = np.abs(x.value) * y.error + np.abs(y.value) * x.error + x.error * y.error
+        magnitude = x.magnitude * y.magnitude
+        growth = x.growth + y.growth
+        own = a.unit * (4 * magnitude if growth else np.abs(value) + error) + a.least
+        return Bounded(value, error + own, magnitude, growth)
+
+
+def divide(a: Arithmetic, x: Bounded, y: Bounded) -> Bounded:
+    """x / y, three roundings allowed: a reciprocal may be multiplied instead."""
+    with np.errstate(all="ignore"):
+        value = x.value / y.value
+        room = np.maximum(np.abs(y.value) - y.error, 0.0)
+        error = (x.error + np.abs(value) * y.error) / room
+        error = np.where((x.error == 0) & (y.error == 0), 0.0, error)
+        if x.growth and not y.error.any():
+            scaled = x.magnitude / np.abs(y.value)
+            return Bounded(value, error + 4 * a.unit * scaled + a.least, scaled, x.growth)
+        return rounded(a, value, error, 3.0)
+
+
+def apply_slope(
+    a: Arithmetic,
+    x: Bounded,
+    function: Callable[[Floats], Floats],
+    slope: float | Floats,
+    *,
+    relative: float,
+    absolute: float = 0.0,
+) -> Bounded:
+    """An elementwise function whose slope is at most `slope`, computed within so many units relative and absolute."""
+    with np.errstate(all="ignore"):
+        value = function(x.value)
+        found = rounded(a, value, slope * x.error, relative)
+        return Bounded(value, found.error + absolute * a.unit, found.magnitude)
+
+
+def choose(function: Callable[..., Floats], *inputs: Bounded) -> Bounded:
+    """A function that returns one of its inputs (maximum, clip ...): the largest error of any, no rounding."""
+    value = function(*(x.value for x in inputs))
+    error = inputs[0].error
+    for other in inputs[1:]:
+        error = np.maximum(error, other.error)
+    return Bounded(value, np.broadcast_to(error, value.shape), np.abs(value))
+
+
+def move(function: Callable[[np.ndarray], np.ndarray], x: Bounded) -> Bounded:
+    """A function that only moves or repeats elements."""
+    return Bounded(function(x.value), function(x.error), function(x.magnitude), x.growth)
+
+
+def take_mean(a: Arithmetic, x: Bounded, axes: tuple[int, ...], *, divides: bool = True) -> Bounded:
+    """The mean, or the sum, over axes that are kept with size 1; added in any order."""
+    count = int(np.prod([x.value.shape[i] for i in axes], dtype=np.int64))
+    share = 1.0 / count if divides and count else 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        value = x.value.sum(axes, keepdims=True) * share
+        summed = np.abs(x.value).sum(axes, keepdims=True) * share
+        error = x.error.sum(axes, keepdims=True) * share
+        growth = (count + 2) * a.unit
+        return Bounded(value, error + growth * (summed + error) + (count + 2) * a.least, np.abs(value) + error)
+
+
+def standardize(a: Arithmetic, x: Bounded, axes: tuple[int, ...], epsilon: float) -> Bounded:
+    """(x - mean) / sqrt(variance + epsilon) over axes; the variance in two passes, or as the mean of squares.
+
+    The mean of squares less the square of the mean loses (n + 4) u times the mean of squares, which is allowed.
+    """
+    count = int(np.prod([x.value.shape[i] for i in axes], dtype=np.int64))
+    growth = (count + 4) * a.unit
+    with np.errstate(all="ignore"):
+        mean = x.value.mean(axes, keepdims=True)
+        centred = x.value - mean
+        spread = (centred**2).mean(axes, keepdims=True) + epsilon
+        squares = (x.value**2).mean(axes, keepdims=True)
+        size = np.abs(x.value).mean(axes, keepdims=True)
+        error = x.error + x.error.mean(axes, keepdims=True) + growth * size + a.unit * np.abs(centred)
+        fed = 2 * (np.abs(centred) * x.error).mean(axes, keepdims=True) + (x.error**2).mean(axes, keepdims=True)
+        lost = np.minimum((growth * squares + fed) / spread, 1.0)
+        value = centred / np.sqrt(spread)
+        # A relative error d of the variance is at most (1 - d)^-1/2 - 1 of the result.
+        relative = 1.0 / np.sqrt(1.0 - lost) - 1.0
+        moved = error / np.sqrt(spread) * (1.0 + relative) + np.abs(value) * relative
+        return rounded(a, value, moved, 6.0)
+
+
+def take_softmax(a: Arithmetic, x: Bounded, axis: int) -> Bounded:
+    """exp(x) / sum exp(x) along an axis; the largest is subtracted first."""
+    with np.errstate(all="ignore"):
+        shifted = x.value - x.value.max(axis, keepdims=True)
+        powers = np.exp(shifted)
+        value = powers / powers.sum(axis, keepdims=True)
+        # What is wrong in an exponent, 6 units of exp itself, and the sum's own roundings.
+        exponent = x.error + x.error.max(axis, keepdims=True) + a.unit * np.abs(shifted)
+        share = np.expm1(exponent) + 6 * a.unit
+        of_sum = (value * share).sum(axis, keepdims=True) + x.value.shape[axis] * a.unit
+        return rounded(a, value, value * (share + of_sum + share * of_sum), 3.0)

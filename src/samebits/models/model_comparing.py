@@ -1,0 +1,388 @@
+"""Comparing engines on a whole network: which unit deviates by itself, what it inherits, and what comes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from samebits.errors import ArgumentError, EngineFailure
+from samebits.findings import Evidence, Failure, Verdict, is_agreement, worst_verdict
+from samebits.findings.causes import CauseCode, gravest_cause
+from samebits.findings.model_schema import ModelComparison, ModelSide, OutputDifference, Taps
+from samebits.fixes import AskedSide, FixSearch
+from samebits.float_environment import default_float_environment
+from samebits.formats import count_ulps, find_format
+from samebits.formats.format import FORMATS
+from samebits.formats.same_bits import mark_differing_bits
+from samebits.judging.measuring import measure_absolute
+from samebits.models.case_saving import save_cases as write_cases
+from samebits.models.exact_trials import try_exact_integers
+from samebits.models.model_fixes import ModelTrials, digest_outputs
+from samebits.models.model_inputs import check_inputs, load_inputs, make_inputs
+from samebits.models.model_judging import JudgedUnit, ModelJudge, measure_relative
+from samebits.models.model_runners import ModelRunner, find_problem_runner, open_model_runner
+from samebits.models.module_export import export_module, is_module
+from samebits.models.network import Network
+from samebits.models.network_replay import replay_side
+from samebits.models.observing import Observer, divide_observably
+from samebits.models.onnx_reading import read_onnx
+from samebits.models.unit_reference import UnitArithmetic
+from samebits.models.units import fold_constants
+from samebits.progress import Progress, ignore_progress
+from samebits.runner import Identity, Runner
+from samebits.version import VERSION
+from samebits.wording.model_sentences import say_exact_integers, say_network_replayed, say_share, summarize_model
+
+
+@dataclass
+class Asked:
+    """One side of a comparison: its runner, and what came of opening it."""
+
+    name: str
+    runner: ModelRunner
+    observer: Observer | None = None
+    identity: Identity | None = None
+    failure: Failure | None = None
+    replayed: int | None = None
+    exact: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything that judging a network found, before it is put into words."""
+
+    network: Network
+    asked: list[Asked]
+    judged: list[JudgedUnit]
+    judge: ModelJudge | None = None
+
+    def list_deviating(self, side: str) -> list[JudgedUnit]:
+        """The units where one side is neither right nor within rounding, in sequence."""
+        return [u for u in self.judged if side in u.sides and not is_agreement(u.sides[side].verdict)]
+
+    def find_first(self) -> JudgedUnit | None:
+        """The first unit that deviates on some side; without any, the first whose bits differ."""
+        deviating = next((u for u in self.judged if u.deviates), None)
+        return deviating or next((u for u in self.judged if u.differing), None)
+
+
+@default_float_environment()
+def compare_model(
+    model: str | Path | Network,
+    on: Sequence[str | ModelRunner | Runner],
+    *,
+    inputs: str | Path | Mapping[str, np.ndarray] | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    seed: int = 0,
+    time_limit_s: float = 300.0,
+    attributes: bool = True,
+    fix: bool = False,
+    replay: bool = False,
+    save_cases: str | Path | None = None,
+    progress: Progress = ignore_progress,
+) -> ModelComparison:
+    """Runs a network on every engine in `on` and judges each unit of it against the truth on what it was really fed.
+
+    `model` is an ONNX file (or what `read_onnx` made of one), an exported program (.pt2), or `file.py:function`,
+    which returns a torch module and its inputs. Inputs are arrays by name, an .npz of them, or random ones (`seed`,
+    `ranges`). Engines that read ONNX run it whole; all others compute its convolutions and products one at a time.
+    Values between units are observed only as far as that leaves every bit of the result as it is. With `fix`
+    settings are tried until the sides agree, with `replay` the recipe of every unit is looked for and executed on
+    what it was fed, with `save_cases` the units that deviate are written to that folder as case files. Raises
+    SamebitsError for a model, inputs or a runner's text that cannot be dealt with.
+    """
+    if isinstance(on, str) or not isinstance(on, Sequence):
+        raise ArgumentError(f"on must be a list of engine texts or runners, not {on!r}")
+    with contextlib.ExitStack() as opened:
+        network, examples = _take_model(model, opened, time_limit_s, progress)
+        if inputs is None and examples is not None and not ranges:
+            inputs = examples
+        fed = _take_inputs(network, inputs, ranges, seed)
+        asked = _open_all(on, opened, time_limit_s, network.program)
+        outcome = judge_network(network, fed, asked, progress, searches=attributes, keeps=save_cases is not None)
+        if attributes:
+            _try_exact(outcome, progress)
+        if replay:
+            _replay_sides(outcome, progress)
+        described = "given" if inputs is not None else f"normal, seed {seed}"
+        found = conclude(outcome, described)
+        if save_cases is not None:
+            found = msgspec.structs.replace(found, saved=write_cases(save_cases, outcome.judged))
+        if fix:
+            others = make_inputs(network, seed + 1, ranges) if inputs is None else _disturb(fed)
+            place = ModelTrials(network, fed, others, _judge_alone, time_limit_s)
+            found = _add_fixes(found, outcome, on, place, progress)
+        return found
+
+
+def _take_model(
+    model: str | Path | Network, opened: contextlib.ExitStack, time_limit_s: float, progress: Progress
+) -> tuple[Network, Mapping[str, np.ndarray] | None]:
+    """The network, and example inputs where it came with some."""
+    if isinstance(model, Network):
+        return model, None
+    if not is_module(str(model)):
+        return read_onnx(model), None
+    progress(f"exporting {str(model)[:60]}", 0.0)
+    folder = tempfile.TemporaryDirectory(prefix="samebits-")
+    opened.callback(folder.cleanup)
+    exported = export_module(str(model), folder, time_limit_s=time_limit_s)
+    return exported.network, exported.inputs
+
+
+def _try_exact(outcome: Outcome, progress: Progress) -> None:
+    for side in outcome.asked:
+        alone = find_problem_runner(side.runner)
+        if alone is not None and side.observer is not None:
+            side.exact = try_exact_integers(side.name, alone, outcome.judged, progress)
+
+
+def _replay_sides(outcome: Outcome, progress: Progress) -> None:
+    for side in outcome.asked:
+        if outcome.judge is not None and side.observer is not None:
+            side.replayed = replay_side(outcome.judge, outcome.judged, side.name, side.observer, progress)
+
+
+def _add_fixes(
+    found: ModelComparison,
+    outcome: Outcome,
+    on: Sequence[str | ModelRunner | Runner],
+    place: ModelTrials,
+    progress: Progress,
+) -> ModelComparison:
+    verdicts = {s.name: s for s in found.sides}
+    sides = [
+        AskedSide(
+            a.name,
+            text if isinstance(text, str) else None,
+            digest_outputs(a.observer.plain),
+            verdicts[a.name].verdict,
+            verdicts[a.name].cause,
+        )
+        for a, text in zip(outcome.asked, on, strict=True)
+        if a.observer is not None
+    ]
+    fixes, evidence = FixSearch(place, sides, progress).run()
+    return msgspec.structs.replace(found, fixes=fixes, evidence=[*found.evidence, *evidence])
+
+
+def _disturb(fed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Other inputs like the given ones: items and values in another sequence."""
+    rng = np.random.default_rng(1)
+    return {name: rng.permutation(array.reshape(-1)).reshape(array.shape) for name, array in fed.items()}
+
+
+def _judge_alone(observer: Observer) -> Verdict:
+    """The verdict on one side by itself, of a run that has begun."""
+    side = Asked(observer.runner.text, observer.runner, observer)
+    outcome = _judge_observed(observer.network, [side], ignore_progress, searches=True, keeps=False)
+    return conclude(outcome, "").verdict
+
+
+def _take_inputs(
+    network: Network,
+    inputs: str | Path | Mapping[str, np.ndarray] | None,
+    ranges: Mapping[str, tuple[float, float]] | None,
+    seed: int,
+) -> dict[str, np.ndarray]:
+    if inputs is None:
+        return make_inputs(network, seed, ranges)
+    return load_inputs(network, inputs) if isinstance(inputs, (str, Path)) else check_inputs(network, inputs)
+
+
+def _open_all(
+    on: Sequence[str | ModelRunner | Runner], opened: contextlib.ExitStack, time_limit_s: float, program: str
+) -> list[Asked]:
+    asked: list[Asked] = []
+    for one in on:
+        runner = open_model_runner(one, time_limit_s=time_limit_s, program=program)
+        if isinstance(one, str):
+            opened.callback(runner.close)
+        count = sum(1 for a in asked if a.runner.text == runner.text)
+        asked.append(Asked(f"{runner.text} #{count + 1}" if count else runner.text, runner))
+    return asked
+
+
+def judge_network(
+    network: Network,
+    inputs: Mapping[str, np.ndarray],
+    asked: list[Asked],
+    progress: Progress,
+    *,
+    searches: bool,
+    keeps: bool = False,
+) -> Outcome:
+    """Runs all sides and judges all units; a side that fails keeps its failure. `keeps` holds on to deviating cases."""
+    for i, side in enumerate(asked):
+        progress(f"running {side.name[:60]}", i / len(asked))
+        observer = Observer(side.runner, network, inputs)
+        try:
+            side.identity = side.runner.identify()
+            observer.begin()
+        except EngineFailure as error:
+            # Failure lists the kinds that EngineFailure and its classes declare as plain text.
+            side.failure = Failure(error.kind, str(error))  # type: ignore[arg-type]  (one of the kinds)
+            continue
+        side.observer = observer
+    outcome = _judge_observed(network, asked, progress, searches=searches, keeps=keeps)
+    if searches:
+        _find_shares(outcome)
+    return outcome
+
+
+def _judge_observed(
+    network: Network, asked: list[Asked], progress: Progress, *, searches: bool, keeps: bool
+) -> Outcome:
+    ran = [a for a in asked if a.observer]
+    observers = {a.name: a.observer for a in ran if a.observer}
+    if not observers:
+        return Outcome(network, asked, [])
+    folded = fold_constants(network)
+    units = divide_observably(network, folded, list(observers.values()), progress)
+    hows = {a.name: UnitArithmetic(refolds=bool(getattr(a.runner, "refolds", False))) for a in ran}
+    judge = ModelJudge(network, folded, units, observers, hows, progress, searches, keeps)
+    return Outcome(network, asked, list(judge.judge()), judge)
+
+
+def _find_shares(outcome: Outcome) -> None:
+    """How much of the difference at the outputs goes away when the first deviating unit returns the truth instead."""
+    ran = [a for a in outcome.asked if a.observer]
+    for side in ran:
+        deviating = outcome.list_deviating(side.name)
+        other = next((a for a in ran if a is not side and not outcome.list_deviating(a.name)), None)
+        if not deviating or other is None or side.observer is None or other.observer is None:
+            continue
+        unit = deviating[0]
+        truths = {
+            v: t.astype(side.observer.plain[v].dtype if v in side.observer.plain else t.dtype)
+            for v, t in unit.references.get(side.name, {}).items()
+            if t.size and v not in outcome.network.outputs
+        }
+        before = _measure_apart(side.observer.plain, other.observer.plain)
+        if not before or set(truths) != set(unit.unit.outputs):
+            share = 1.0 if before and set(unit.unit.outputs) & set(outcome.network.outputs) else None
+        else:
+            try:
+                swapped = side.observer.run_with([], outcome.network.outputs, truths)
+            except EngineFailure:
+                continue
+            share = 1.0 - _measure_apart(swapped, other.observer.plain) / before
+        if share is not None:
+            judged = unit.sides[side.name]
+            said = Evidence("statistic", say_share(share))
+            unit.sides[side.name] = replace(judged, share=share, evidence=(*judged.evidence, said))
+
+
+def _measure_apart(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> float:
+    pairs = [(a[n], b[n]) for n in a if a[n].shape == b[n].shape and a[n].dtype.name in FORMATS]
+    return max((measure_relative(y, x) for x, y in pairs), default=0.0)
+
+
+def conclude(outcome: Outcome, data: str) -> ModelComparison:
+    """The finding: verdicts of the sides and of all, the first unit, how much the network amplifies."""
+    sides = [_conclude_side(outcome, a) for a in outcome.asked]
+    ran = [a for a in outcome.asked if a.observer]
+    differences = _list_differences(outcome, ran)
+    verdicts: list[Verdict] = [s.verdict for s in sides if s.failure is None]
+    verdict = worst_verdict(verdicts)
+    if is_agreement(verdict):
+        verdict = "rounding" if any(d.differing for d in differences) or len(ran) < 2 else "identical"
+    first = outcome.find_first()
+    observers = [a.observer for a in ran if a.observer]
+    cause = gravest_cause(s.cause for s in sides if s.cause)
+    if verdict == "rounding" and cause is None and any(d.differing for d in differences):
+        cause = CauseCode.SUMMATION_ORDER
+    amplification = _amplify(first, differences)
+    return ModelComparison(
+        model=outcome.network.name,
+        verdict=verdict,
+        cause=cause if verdict != "identical" else None,
+        summary=summarize_model(verdict, sides, first.as_finding() if first else None, differences, amplification),
+        first=first.unit.name if first else None,
+        units=[u.as_finding() for u in outcome.judged],
+        taps=Taps(any(o.changed_bits for o in observers), sorted({v for o in observers for v in o.left_out})),
+        amplification=amplification,
+        sides=sides,
+        outputs=differences,
+        data=data,
+        samebits_version=VERSION,
+    )
+
+
+def _conclude_side(outcome: Outcome, asked: Asked) -> ModelSide:
+    identity, name = asked.identity, asked.name
+    base = ModelSide(
+        name=name,
+        engine=asked.runner.text,
+        version=identity.version if identity else None,
+        device=identity.device if identity else None,
+        settings=identity.settings if identity else {},
+        verdict="undecided",
+        failure=asked.failure,
+        evidence=[Evidence("setting", note) for note in (identity.notes if identity else ())],
+    )
+    if asked.observer is None:
+        return base
+    deviating = outcome.list_deviating(name)
+    verdict = worst_verdict([u.sides[name].verdict for u in outcome.judged])
+    evidence = list(base.evidence)
+    if asked.exact is not None and asked.exact[1]:
+        evidence.append(Evidence("structure", say_exact_integers(*asked.exact)))
+    if asked.replayed is not None:
+        total = sum(1 for u in outcome.judged if u.unit.products)
+        evidence.append(Evidence("replay", say_network_replayed(asked.replayed, total)))
+    gravest = [u for u in deviating if u.sides[name].verdict == verdict]
+    return msgspec.structs.replace(
+        base,
+        verdict=verdict,
+        cause=gravest[0].sides[name].cause if gravest else None,
+        first=deviating[0].unit.name if deviating else None,
+        deviating=len(deviating),
+        repeats=asked.observer.repeats,
+        replayed=asked.replayed,
+        evidence=evidence,
+    )
+
+
+def _list_differences(outcome: Outcome, ran: Sequence[Asked]) -> list[OutputDifference]:
+    """Every output of the network, each side against the first."""
+    found: list[OutputDifference] = []
+    if not ran or ran[0].observer is None:
+        return found
+    first = ran[0].observer.plain
+    for other in ran[1:]:
+        assert other.observer is not None
+        for name in outcome.network.outputs:
+            found.append(_compare_output(name, ran[0].name, first[name], other.name, other.observer.plain[name]))
+    return found
+
+
+def _compare_output(output: str, a: str, x: np.ndarray, b: str, y: np.ndarray) -> OutputDifference:
+    if x.shape != y.shape or x.dtype != y.dtype:
+        return OutputDifference(output, a, b, y.size, y.size, None, None, None)
+    if x.dtype.name not in FORMATS:
+        return OutputDifference(output, a, b, int((x != y).sum()), x.size, None, None, None)
+    return OutputDifference(
+        output=output,
+        a=a,
+        b=b,
+        differing=int(mark_differing_bits(x, y).sum()),
+        elements=x.size,
+        max_abs=float(measure_absolute(x, y).max(initial=0.0)),
+        max_ulp=float(count_ulps(x, y, find_format(x.dtype.name)).max(initial=0.0)),
+        rel_l2=measure_relative(x, y),
+    )
+
+
+def _amplify(first: JudgedUnit | None, differences: Sequence[OutputDifference]) -> float | None:
+    """By how much the relative difference grew from the first unit to the outputs; null where there is none."""
+    if first is None or not first.relative_difference:
+        return None
+    last = max((d.rel_l2 for d in differences if d.rel_l2 is not None), default=None)
+    return None if last is None else last / first.relative_difference

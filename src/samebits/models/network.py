@@ -1,0 +1,64 @@
+"""A network as data: nodes in the sequence they run in, the arrays that stand in the file, and what it takes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class ValueType:
+    """What a value of a network is declared as: its dtype, and its sizes, None where any will do."""
+
+    dtype: str
+    shape: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation. `inputs` may hold "" where an optional one is left out; attributes are plain Python values."""
+
+    name: str
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    # The node as its file has it, for whoever runs it.
+    stored: Any
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of ONNX operators; nodes stand behind those whose results they read.
+
+    `stored` is the ONNX model, with all weights in it; `types` are what shape inference says of values in between.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    inputs: Mapping[str, ValueType]
+    outputs: tuple[str, ...]
+    constants: Mapping[str, np.ndarray]
+    types: Mapping[str, ValueType]
+    opset: int
+    stored: Any
+    # The exported program that the model was made from, if it was.
+    program: str = ""
+
+    @functools.cached_property
+    def producers(self) -> dict[str, int]:
+        """Which node makes a value, by its place."""
+        return {value: i for i, node in enumerate(self.nodes) for value in node.outputs if value}
+
+    @functools.cached_property
+    def consumers(self) -> dict[str, tuple[int, ...]]:
+        """Which nodes read a value, by their places, each once."""
+        found: dict[str, list[int]] = {}
+        for i, node in enumerate(self.nodes):
+            for value in dict.fromkeys(v for v in node.inputs if v):
+                found.setdefault(value, []).append(i)
+        return {value: tuple(places) for value, places in found.items()}

@@ -1,0 +1,201 @@
+"""The recipes of a network's units, executed on what each unit was really fed: is every bit of it explained?
+
+The sums of products are the emulator's; what follows them in a unit is computed by the engine itself, alone. Where
+every unit with a product is reproduced so, the chain of them reproduces the network: each is fed what the ones before
+returned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from samebits.emulators import emulate
+from samebits.errors import EngineUnsupported, SamebitsError
+from samebits.findings import Evidence
+from samebits.findings.comparison_schema import Replay
+from samebits.fixes.setting_changes import Change
+from samebits.formats.same_bits import mark_differing_bits
+from samebits.models.addend_first import emulate_onto
+from samebits.models.fused_forms import Candidate, fold_scale, multiply_instead
+from samebits.models.model_judging import JudgedUnit, ModelJudge
+from samebits.models.model_runners import find_problem_runner, run_by_reference
+from samebits.models.network import Network, ValueType
+from samebits.models.observing import Observer
+from samebits.models.product_nodes import find_product
+from samebits.models.unit_causes import state_whole
+from samebits.models.units import Unit
+from samebits.probes.session import ProbeSession
+from samebits.problems import format_problem
+from samebits.problems.lowering import lower_problem
+from samebits.profiles.recipe_search import search_recipe
+from samebits.progress import Progress
+from samebits.recipes.recipe import Recipe
+from samebits.recipes.recipe_text import format_recipe
+from samebits.registry import open_runner, parse_runner_text
+from samebits.runner import Runner
+from samebits.runner.lowered_runner import lower_runner
+from samebits.wording.model_sentences import say_unit_replayed
+
+_MOST_CALLS, _MOST_TIME_S = 1000, 20.0
+_RUNTIME = Change("", "weights", "runtime", "", "", None)
+
+
+@dataclass
+class NetworkReplay:
+    """One side's units being replayed. `asked` is the engine as a runner of problems."""
+
+    judge: ModelJudge
+    side: str
+    observer: Observer
+    asked: Runner
+    progress: Progress
+    opened: contextlib.ExitStack
+    recipes: dict[tuple[str, bool], Recipe | None] = field(default_factory=dict[tuple[str, bool], "Recipe | None"])
+    runtime: Runner | None = None
+
+    def replay(self, judged: JudgedUnit, seen: Mapping[str, np.ndarray]) -> None:
+        """Puts the recipe of a unit's product, and how much of the unit it reproduces, into its judgement."""
+        best: tuple[float, Recipe, int] | None = None
+        for candidate in self._list_candidates(judged.unit, seen):
+            recipe = self._find_recipe(candidate)
+            if recipe is None:
+                continue
+            try:
+                made = self._compute(candidate, recipe, judged.unit, seen)
+            except SamebitsError:
+                continue
+            result = seen[judged.unit.outputs[0]]
+            if made is None or made.shape != result.shape or made.dtype != result.dtype:
+                continue
+            matched = 1.0 - float(mark_differing_bits(made, result).mean())
+            if best is None or matched > best[0]:
+                best = (matched, recipe, result.size)
+            if matched == 1.0:
+                break
+        if best is None:
+            return
+        replayed = Replay(best[0], best[2])
+        own = judged.sides[self.side]
+        said = Evidence("replay", say_unit_replayed(replayed.count, replayed.elements))
+        judged.sides[self.side] = replace(
+            own, recipe=format_recipe(best[1]), replay=replayed, evidence=(*own.evidence, said)
+        )
+
+    def _list_candidates(self, unit: Unit, seen: Mapping[str, np.ndarray]) -> Iterator[Candidate]:
+        """As one problem; the product and the rest; the product added to what comes next; quotients as products."""
+        if len(unit.products) != 1 or len(unit.outputs) != 1 or unit.places[0] != unit.products[0]:
+            return
+        network, folded = self.judge.network, self.judge.folded
+        node, *rest = [network.nodes[p] for p in unit.places]
+        known = {**folded, **seen}
+        inputs = [known[v] if v else None for v in node.inputs]
+        constant = node.inputs[1] in folded
+        whole = state_whole(network, folded, unit, seen)
+        if whole is not None:
+            yield Candidate(whole[0], whole[1], (), unit.outputs[0], constant)
+        product = find_product(node, inputs)
+        if product.alpha != 1.0 or product.adds_third:
+            return
+        plain = Candidate(product.problem, product.arrange(inputs), tuple(rest), node.outputs[0], constant)
+        yield plain
+        if rest and rest[0].operator in ("Add", "Sum"):
+            others = [v for v in rest[0].inputs if v != node.outputs[0]]
+            if len(others) == 1 and others[0] in known:
+                yield replace(plain, rest=tuple(rest[1:]), makes=rest[0].outputs[0], addend=known[others[0]])
+        turned = tuple(multiply_instead(n, folded) for n in rest)
+        if turned != tuple(rest):
+            yield replace(plain, rest=turned)
+        yield from fold_scale(plain, rest, folded)
+
+    def _find_recipe(self, candidate: Candidate) -> Recipe | None:
+        key = (format_problem(candidate.problem), candidate.constant_weights)
+        if key not in self.recipes:
+            self.progress(f"probing {self.side[:40]} on {key[0][:70]}", 0.5)
+            lowering = lower_problem(candidate.problem)
+            runner = lower_runner(self._find_runner(constant=candidate.constant_weights), lowering)
+            session = ProbeSession(runner, lowering.convolution, most_calls=_MOST_CALLS, most_time_s=_MOST_TIME_S)
+            self.recipes[key] = search_recipe(session).recipe
+        return self.recipes[key]
+
+    def _find_runner(self, *, constant: bool) -> Runner:
+        """The engine as it takes weights in the network: in the model, or computed by it."""
+        text = parse_runner_text(self.asked.text)
+        if constant or text.name not in ("onnxruntime", "openvino"):
+            return self.asked
+        if self.runtime is None:
+            self.runtime = open_runner(_RUNTIME.apply(self.asked.text))
+            self.opened.callback(self.runtime.close)
+        return self.runtime
+
+    def _compute(
+        self, candidate: Candidate, recipe: Recipe, unit: Unit, seen: Mapping[str, np.ndarray]
+    ) -> np.ndarray | None:
+        if candidate.addend is None:
+            made = emulate(candidate.problem, recipe, candidate.operands)
+        else:
+            made = emulate_onto(candidate.problem, recipe, candidate.operands, candidate.addend)
+        if made is None or not candidate.rest:
+            return made
+        small = _cut_out(self.judge, unit, candidate, {**seen, candidate.makes: made})
+        fed = {v: made if v == candidate.makes else seen[v] for v in small.inputs}
+        try:
+            return self.observer.runner.run_network(small, fed, [], small.outputs, {})[small.outputs[0]]
+        except EngineUnsupported:
+            # An engine that reads no ONNX: sums and maxima have one result, functions may have others.
+            return run_by_reference(small, fed)[small.outputs[0]]
+
+
+def replay_side(
+    judge: ModelJudge, judged: list[JudgedUnit], side: str, observer: Observer, progress: Progress
+) -> int | None:
+    """How many units with one product are reproduced bit for bit; None where the side cannot be probed."""
+    asked = find_problem_runner(observer.runner)
+    if asked is None:
+        return None
+    with contextlib.ExitStack() as opened:
+        replay = NetworkReplay(judge, side, observer, asked, progress, opened)
+        by_unit = {id(j.unit): j for j in judged}
+        count = 0
+        for batch in judge.divide_batches():
+            seen = judge.observe(observer, batch)
+            for unit in batch:
+                own = by_unit[id(unit)]
+                if unit.products:
+                    replay.replay(own, seen)
+                    found = own.sides[side].replay
+                    count += bool(found and found.is_whole)
+        return count
+
+
+def _cut_out(judge: ModelJudge, unit: Unit, candidate: Candidate, seen: Mapping[str, np.ndarray]) -> Network:
+    """The nodes behind a product as a network of their own, fed what the unit was fed."""
+    import onnx
+
+    network, nodes = judge.network, candidate.rest
+    stored_nodes = [s for n in nodes for s in (n.stored if isinstance(n.stored, tuple) else (n.stored,))]
+    made = {v for node in stored_nodes for v in node.output}
+    needed = dict.fromkeys(v for node in stored_nodes for v in node.input if v and v not in made)
+    constants = {v: judge.folded[v] for v in needed if v in judge.folded}
+    inputs = {v: ValueType(seen[v].dtype.name, seen[v].shape) for v in needed if v not in constants}
+    helper = onnx.helper
+    declared = [
+        helper.make_tensor_value_info(v, helper.np_dtype_to_tensor_dtype(np.dtype(t.dtype)), t.shape)
+        for v, t in inputs.items()
+    ]
+    (output,) = unit.outputs
+    element = helper.np_dtype_to_tensor_dtype(seen[output].dtype)
+    graph = helper.make_graph(
+        stored_nodes,
+        "behind",
+        declared,
+        [helper.make_tensor_value_info(output, element, seen[output].shape)],
+        [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    stored = helper.make_model(
+        graph, opset_imports=list(network.stored.opset_import), ir_version=network.stored.ir_version
+    )
+    return Network(unit.name, nodes, inputs, (output,), constants, dict(inputs), network.opset, stored)

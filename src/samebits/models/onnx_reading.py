@@ -1,0 +1,267 @@
+"""ONNX files, read as those of a stranger: nothing is believed before it is checked, no file outside is touched."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from samebits.contraction.memory import count_available_bytes
+from samebits.errors import ModelError, ResourceLimitError
+from samebits.models.network import Network, Node, ValueType
+
+# A protocol buffer holds no more, and external data has to fit in one with everything else.
+LARGEST_BYTES = 2**31 - 1
+_LONGEST_RANK = 16
+
+
+def read_onnx(path: str | Path) -> Network:
+    """The network in an ONNX file, with external data that lies beside it.
+
+    Raises ModelError for what is no ONNX, is damaged, has control flow, unknown operators or data outside of its
+    folder; ResourceLimitError for what does not fit in memory.
+    """
+    path = Path(path)
+    data = _read_file(path)
+    import google.protobuf.message
+    import onnx
+
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except (google.protobuf.message.DecodeError, RecursionError) as error:
+        raise ModelError(f"{path}: no ONNX model, or a damaged one ({_first_line(error)})") from None
+    if not model.graph.node:
+        raise ModelError(f"{path}: no ONNX model, or one without nodes")
+    if not all(isinstance(text, str) for text in _list_texts(model)):
+        raise ModelError(f"{path}: a damaged ONNX model: a name in it is no text")
+    for tensor in _list_tensors(model):
+        _check_tensor(path, tensor)
+    _load_external(path, model)
+    return make_network(model, str(path))
+
+
+def make_network(model: Any, name: str) -> Network:
+    """The network of an ONNX model whose data is loaded; raises ModelError, ResourceLimitError."""
+    import onnx
+    from onnx import inliner
+
+    if model.functions:
+        model = inliner.inline_local_functions(model)
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    if not 7 <= opset <= onnx.defs.onnx_opset_version():
+        raise ModelError(
+            f"{name}: opset {opset or 'unnamed'} is none that the installed onnx knows (7 to"
+            f" {onnx.defs.onnx_opset_version()})"
+        )
+    _check_nodes(name, model, opset)
+    constants = {tensor.name: _as_array(name, tensor) for tensor in model.graph.initializer}
+    nodes = tuple(_read_node(i, node) for i, node in enumerate(model.graph.node))
+    inputs = {v.name: _read_type(v) for v in model.graph.input if v.name not in constants}
+    outputs = tuple(v.name for v in model.graph.output)
+    if not outputs:
+        raise ModelError(f"{name}: the model has no outputs")
+    _check_order(name, nodes, {*inputs, *constants}, outputs)
+    types = _infer_types(name, model, inputs)
+    _check_size(name, types)
+    return Network(name, nodes, inputs, outputs, constants, types, opset, model)
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        if path.exists() and not path.is_file():
+            raise ModelError(f"{path} is no regular file")
+        size = path.stat().st_size
+        if size > LARGEST_BYTES:
+            raise ModelError(f"{path}: {size / 2**30:.1f} GiB; a model of more than 2 GiB is not supported")
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _list_texts(model: Any) -> Iterator[Any]:
+    """Every name that is read: what is no UTF-8 arrives as bytes."""
+    graph = model.graph
+    for named in (*graph.input, *graph.output, *graph.value_info):
+        yield named.name
+    for tensor in _list_tensors(model):
+        yield tensor.name
+        yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))
+    yield from (opset.domain for opset in model.opset_import)
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
+
+
+def _list_tensors(model: Any) -> Iterator[Any]:
+    """Every tensor of the top graph: initializers and attributes."""
+    yield from model.graph.initializer
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+
+
+def _check_tensor(path: Path, tensor: Any) -> None:
+    """Raises ModelError unless the data a tensor declares is really there."""
+    import onnx
+
+    name = tensor.name[:60] or "of an attribute"
+    sizes = list(tensor.dims)
+    if len(sizes) > _LONGEST_RANK or any(size < 0 for size in sizes):
+        raise ModelError(f"{path}: tensor {name} has impossible sizes {sizes[:_LONGEST_RANK]}")
+    try:
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    except (KeyError, ValueError):
+        raise ModelError(f"{path}: tensor {name} has no dtype that ONNX knows ({tensor.data_type})") from None
+    count = math.prod(sizes)
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        _check_external(path, tensor, count * dtype.itemsize)
+        return
+    if tensor.HasField("raw_data"):
+        held = len(tensor.raw_data)
+        if dtype.itemsize * count == held or (dtype.itemsize == 1 and held == -(-count // 2)):
+            return
+        raise ModelError(f"{path}: tensor {name} declares {count:,} values but holds {held:,} bytes")
+    fields = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
+    held = sum(len(getattr(tensor, field)) for field in fields)
+    if held not in (count, 2 * count, -(-count // 2)):
+        raise ModelError(f"{path}: tensor {name} declares {count:,} values but holds {held:,}")
+
+
+def _check_external(path: Path, tensor: Any, needed: int) -> None:
+    """Raises ModelError unless a tensor's external data lies in the model's folder, and is all there."""
+    given = {entry.key: entry.value for entry in tensor.external_data}
+    location, name = given.get("location", ""), tensor.name[:60]
+    folder = path.parent.resolve()
+    file = (folder / location).resolve()
+    if not location or Path(location).is_absolute() or not file.is_relative_to(folder):
+        raise ModelError(f"{path}: tensor {name} wants its data from {location!r}, which is not in the model's folder")
+    try:
+        offset, length = int(given.get("offset", "0")), int(given.get("length", str(needed)))
+        size = file.stat().st_size if file.is_file() else -1
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: the external data of tensor {name} cannot be read: {error}") from None
+    if size < 0:
+        raise ModelError(f"{path}: {location}, the external data of tensor {name}, is not there")
+    if offset < 0 or length != needed or offset + length > size:
+        raise ModelError(
+            f"{path}: tensor {name} needs {needed:,} bytes at {offset:,} of {location}, which holds {size:,}"
+        )
+
+
+def _load_external(path: Path, model: Any) -> None:
+    import onnx
+    from onnx import external_data_helper
+
+    external = [t for t in _list_tensors(model) if t.data_location == onnx.TensorProto.EXTERNAL]
+    total = sum(int(e.value) for t in external for e in t.external_data if e.key == "length" and e.value.isdigit())
+    if total + os.path.getsize(path) > LARGEST_BYTES:
+        raise ModelError(f"{path}: {total / 2**30:.1f} GiB of external data; more than 2 GiB is not supported")
+    try:
+        for tensor in external:
+            external_data_helper.load_external_data_for_tensor(tensor, str(path.parent.resolve()))
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            del tensor.external_data[:]
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise ModelError(f"{path}: external data cannot be read: {_first_line(error)}") from None
+
+
+def _as_array(name: str, tensor: Any) -> np.ndarray:
+    import onnx
+
+    try:
+        return onnx.numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ModelError(f"{name}: tensor {tensor.name[:60]} cannot be read: {_first_line(error)}") from None
+
+
+def _check_nodes(name: str, model: Any, opset: int) -> None:
+    """Raises ModelError for control flow and for operators that ONNX does not have."""
+    import onnx
+
+    for node in model.graph.node:
+        said = f"{name}: node {node.name[:60] or node.output[0][:60] if node.output else '?'}"
+        if any(a.HasField("g") or a.graphs for a in node.attribute):
+            raise ModelError(f"{said} ({node.op_type}) holds a graph of its own; control flow is not supported")
+        if node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type, opset, ""):
+            domain = f"{node.domain}." if node.domain else ""
+            raise ModelError(f"{said}: operator {domain}{node.op_type[:60]} is none of ONNX's opset {opset}")
+        if not node.output:
+            raise ModelError(f"{said} ({node.op_type}) has no outputs")
+
+
+def _check_order(name: str, nodes: tuple[Node, ...], known: set[str], outputs: tuple[str, ...]) -> None:
+    """Raises ModelError unless every value is made once, before it is read."""
+    made = set(known)
+    for node in nodes:
+        for value in node.inputs:
+            if value and value not in made:
+                raise ModelError(f"{name}: node {node.name} reads {value[:60]}, which nothing before it makes")
+        for value in node.outputs:
+            if value and value in made:
+                raise ModelError(f"{name}: node {node.name} makes {value[:60]} a second time")
+            made.add(value)
+    for value in outputs:
+        if value not in made:
+            raise ModelError(f"{name}: nothing makes the output {value[:60]}")
+
+
+def _read_node(i: int, node: Any) -> Node:
+    import onnx
+
+    attributes: dict[str, Any] = {}
+    for attribute in node.attribute:
+        with contextlib.suppress(ValueError):
+            value = onnx.helper.get_attribute_value(attribute)
+            attributes[attribute.name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    name = node.name or f"{node.op_type}_{i}"
+    return Node(name, node.op_type, tuple(node.input), tuple(node.output), attributes, node)
+
+
+def _read_type(value: Any) -> ValueType:
+    import onnx
+
+    tensor = value.type.tensor_type
+    try:
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
+    except (KeyError, ValueError):
+        dtype = ""
+    sizes = tuple(d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim)
+    return ValueType(dtype, sizes)
+
+
+def _infer_types(name: str, model: Any, inputs: dict[str, ValueType]) -> dict[str, ValueType]:
+    import onnx
+
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError) as error:
+        raise ModelError(f"{name}: shapes do not fit: {_first_line(error)}") from None
+    graph = inferred.graph
+    return {v.name: _read_type(v) for v in (*graph.value_info, *graph.output)} | inputs
+
+
+def _check_size(name: str, types: dict[str, ValueType]) -> None:
+    """Raises ModelError for sizes below zero, ResourceLimitError where one value alone would not fit in memory."""
+    free = count_available_bytes()
+    for value, type_ in types.items():
+        if any(size is not None and size < 0 for size in type_.shape):
+            raise ModelError(f"{name}: value {value[:60]} has impossible sizes {type_.shape}")
+        needed = 4 * math.prod(size or 1 for size in type_.shape)
+        if needed > 0.5 * free:
+            raise ResourceLimitError(
+                f"{name}: value {value[:60]} of sizes {'x'.join(map(str, type_.shape))} needs {needed / 2**30:.1f} GiB,"
+                f" of which {free / 2**30:.1f} GiB are free"
+            )
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:200] if lines else type(error).__name__

@@ -1,0 +1,372 @@
+"""Every operator that units are judged by, as a rule on arrays with error bounds; products stand in `product_nodes`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from samebits.models import bounded
+from samebits.models.bounded import Arithmetic, Bounded, Floats
+from samebits.models.network import Node
+from samebits.models.pooling import count_taps, view_windows
+
+# What flows between nodes: floating values with their bounds; whole numbers and truth values as they are.
+Value = Bounded | np.ndarray
+Rule = Callable[[Arithmetic, Node, Sequence[Value | None]], list[Value]]
+
+MOVES = (
+    "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Pad", "Reshape",
+    "ScatterND", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where", "Dropout",
+)  # fmt: skip
+# The largest slope, units of relative and of absolute error allowed. Relative ones are those that OpenCL's
+# specification (section 7.4, full profile) allows its functions; absolute ones count units of 1 where engines end
+# their approximations at the value that the function tends to.
+_SMOOTH: dict[str, tuple[Callable[[Floats], Floats], float | None, float, float]] = {
+    "Sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 0.25, 12.0, 2.0),
+    "Tanh": (np.tanh, 1.0, 10.0, 2.0),
+    "Erf": (np.vectorize(math.erf, otypes=[float]), 1.1284, 32.0, 2.0),
+    "Softplus": (lambda x: np.logaddexp(0, x), 1.0, 16.0, 4.0),
+    "Softsign": (lambda x: x / (1 + np.abs(x)), 1.0, 4.0, 0.0),
+    "Sin": (np.sin, 1.0, 8.0, 8.0),
+    "Cos": (np.cos, 1.0, 8.0, 8.0),
+    "Abs": (np.abs, 1.0, 0.0, 0.0),
+    "Neg": (np.negative, 1.0, 0.0, 0.0),
+    "Floor": (np.floor, None, 0.0, 0.0),
+    "Ceil": (np.ceil, None, 0.0, 0.0),
+    "Round": (np.rint, None, 0.0, 0.0),
+}
+ELEMENTWISE = (
+    *_SMOOTH, "Add", "BatchNormalization", "Clip", "Div", "Elu", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu",
+    "Max", "Min", "Mish", "Mul", "PRelu", "Pow", "Reciprocal", "Relu", "Sqrt", "Sub", "Sum", "Swish",
+)  # fmt: skip
+
+
+def find_rule(operator: str) -> Rule | None:
+    """The rule of an operator; None where there is none."""
+    return _RULES.get(operator)
+
+
+def evaluate_plainly(node: Node, inputs: Sequence[np.ndarray | None], opset: int) -> list[np.ndarray]:
+    """ONNX's own reference on plain arrays; may raise whatever that raises."""
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    names = [f"in{i}" if value is not None else "" for i, value in enumerate(inputs)]
+    stored = onnx.NodeProto()
+    stored.CopyFrom(node.stored)
+    del stored.input[:]
+    stored.input.extend(names)
+    infos = [
+        onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+        for n, v in zip(names, inputs, strict=True)
+        if v is not None
+    ]
+    wanted = [onnx.ValueInfoProto(name=n) for n in node.outputs if n]
+    graph = onnx.helper.make_graph([stored], "node", infos, wanted)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    feeds = {n: v for n, v in zip(names, inputs, strict=True) if v is not None}
+    return [np.asarray(value) for value in ReferenceEvaluator(model).run(None, feeds)]
+
+
+def pool_plainly(node: Node, x: np.ndarray) -> np.ndarray:
+    """MaxPool or AveragePool of an array, in its own dtype; an average is summed in float64 and rounded once."""
+    axes = tuple(range(-len(node.attributes["kernel_shape"]), 0))
+    if node.operator == "MaxPool":
+        return view_windows(x, node.attributes, -np.inf).max(axes)
+    wide = x.astype(np.float64)
+    return (view_windows(wide, node.attributes, 0.0).sum(axes) / count_taps(x, node.attributes)).astype(x.dtype)
+
+
+def _number(value: Value | None, default: float) -> float:
+    if value is None:
+        return default
+    array = value.value if isinstance(value, Bounded) else value
+    return float(array.reshape(-1)[0]) if array.size else default
+
+
+def _whole(value: Value | None) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    array = value.value if isinstance(value, Bounded) else value
+    return tuple(int(i) for i in np.asarray(array).reshape(-1))
+
+
+def _floats(inputs: Sequence[Value | None]) -> list[Bounded]:
+    return [v if isinstance(v, Bounded) else bounded.exactly(v) for v in inputs if v is not None]
+
+
+def _smooth(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    function, slope, relative, absolute = _SMOOTH[node.operator]
+    (x,) = _floats(inputs)
+    if slope is None:
+        # A step: a value near one may fall on either side.
+        slope = np.where(x.error > 0, np.inf, 0.0)
+    return [bounded.apply_slope(a, x, function, slope, relative=relative, absolute=absolute)]
+
+
+def _affine(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    x, y = _floats(inputs)
+    operation = {"Add": bounded.add, "Mul": bounded.multiply, "Div": bounded.divide}
+    if node.operator == "Sub":
+        return [bounded.add(a, x, y, -1.0)]
+    return [operation[node.operator](a, x, y)]
+
+
+def _sum(a: Arithmetic, _: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    first, *others = _floats(inputs)
+    for other in others:
+        first = bounded.add(a, first, other)
+    return [first]
+
+
+def _batch_norm(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    x, scale, shift, mean, variance = _floats(inputs)
+    shape = (1, -1) + (1,) * (x.value.ndim - 2)
+    epsilon = float(np.float32(node.attributes.get("epsilon", 1e-5)))
+    factor = scale.value / np.sqrt(variance.value + epsilon)
+    scaled = bounded.multiply(a, _less(a, x, mean, shape), bounded.exactly(factor.reshape(shape)))
+    # The factor itself is rounded thrice: sum, root and quotient.
+    error = scaled.error + 4 * a.unit * scaled.magnitude
+    scaled = Bounded(scaled.value, error, scaled.magnitude, scaled.growth)
+    return [bounded.add(a, scaled, bounded.exactly(shift.value.reshape(shape)))]
+
+
+def _less(a: Arithmetic, x: Bounded, mean: Bounded, shape: tuple[int, ...]) -> Bounded:
+    # Folded, shift - mean * factor is rounded before anything is added: the mean's magnitude stays in the sum's.
+    plain = Bounded(x.value, x.error, x.magnitude, x.growth or a.unit)
+    return bounded.add(a, plain, bounded.exactly(mean.value.reshape(shape)), -1.0)
+
+
+def _clip(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    x = _floats(inputs[:1])[0]
+    low = _number(inputs[1] if len(inputs) > 1 else None, float(node.attributes.get("min", -math.inf)))
+    high = _number(inputs[2] if len(inputs) > 2 else None, float(node.attributes.get("max", math.inf)))
+    return [bounded.choose(lambda v: np.minimum(np.maximum(v, low), high), x)]
+
+
+def _extreme(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    function = np.maximum if node.operator == "Max" else np.minimum
+    first, *others = _floats(inputs)
+    for other in others:
+        first = bounded.choose(function, first, other)
+    return [first]
+
+
+def _kinked(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    """Functions with a kink, each piece within a few roundings; slopes of all pieces at most `slope`."""
+    x, given = _floats(inputs[:1])[0], node.attributes
+    # Attributes are float32, and so are what stands for those that are left out.
+    usual = {"Elu": 1.0, "HardSigmoid": 0.2, "Swish": 1.0}.get(node.operator, 0.01)
+    alpha, beta = float(np.float32(given.get("alpha", usual))), float(np.float32(given.get("beta", 0.5)))
+    sigmoid = _SMOOTH["Sigmoid"][0]
+    erf = _SMOOTH["Erf"][0]
+    by_tanh = given.get("approximate", "none") == "tanh"
+    gelus = {
+        True: lambda v: 0.5 * v * (1 + np.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))),
+        False: lambda v: 0.5 * v * (1 + erf(v / math.sqrt(2))),
+    }
+    functions: dict[str, tuple[Callable[[Floats], Floats], float, float]] = {
+        "Relu": (lambda v: np.maximum(v, 0), 1.0, 0.0),
+        "LeakyRelu": (lambda v: np.where(v < 0, alpha * v, v), max(1.0, abs(alpha)), 2.0),
+        "Elu": (lambda v: np.where(v < 0, alpha * np.expm1(np.minimum(v, 0)), v), max(1.0, abs(alpha)), 12.0),
+        "HardSigmoid": (lambda v: np.clip(alpha * v + beta, 0, 1), abs(alpha), 4.0),
+        "HardSwish": (lambda v: v * np.clip(v / 6 + 0.5, 0, 1), 1.5, 6.0),
+        "Swish": (lambda v: v * sigmoid(alpha * v), 1.1, 16.0),
+        "Mish": (lambda v: v * np.tanh(np.logaddexp(0, v)), 1.1, 40.0),
+        "Gelu": (gelus[by_tanh], 1.13, 34.0),
+    }
+    function, slope, relative = functions[node.operator]
+    found = bounded.apply_slope(a, x, function, slope, relative=relative)
+    if relative:
+        # Where parts cancel (1 + erf, alpha x + beta) what they lose is a share of x or of one.
+        found = Bounded(
+            found.value, found.error + relative * a.unit * np.minimum(np.abs(x.value), 8.0), found.magnitude
+        )
+    return [found]
+
+
+def _powers(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    x = _floats(inputs[:1])[0]
+    with np.errstate(all="ignore"):
+        if node.operator == "Exp":
+            value = np.exp(x.value)
+            return [bounded.rounded(a, value, value * np.expm1(x.error), 6.0)]
+        if node.operator == "Sqrt":
+            value = np.sqrt(x.value)
+            low = np.sqrt(np.maximum(x.value - x.error, 0))
+            return [bounded.rounded(a, value, value - low, 3.0)]
+        if node.operator == "Reciprocal":
+            return [bounded.divide(a, bounded.exactly(np.ones(1)), x)]
+        if node.operator == "Log":
+            value = np.log(x.value)
+            return [bounded.rounded(a, value, -np.log1p(-np.minimum(x.error / np.abs(x.value), 1.0)), 6.0)]
+        power = _number(inputs[1], 1.0)
+        value = x.value**power
+        slope = np.abs(power) * np.maximum(np.abs(x.value - x.error), np.abs(x.value + x.error)) ** (power - 1)
+        error = np.where(x.error > 0, slope * x.error, 0.0)
+        return [bounded.rounded(a, value, error, 2.0 if power == 2 else 32.0)]
+
+
+def _prelu(a: Arithmetic, _: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    x, slope = _floats(inputs)
+    scaled = bounded.multiply(a, x, slope)
+    negative = x.value < 0
+    error = np.where(negative, scaled.error, x.error) + np.where(x.error > np.abs(x.value), scaled.error + x.error, 0)
+    value = np.where(negative, scaled.value, x.value)
+    return [Bounded(value, error, np.abs(value))]
+
+
+def _pool(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    x, given = _floats(inputs[:1])[0], node.attributes
+    axes = tuple(range(-len(given["kernel_shape"]), 0))
+    if node.operator == "MaxPool":
+        value = view_windows(x.value, given, -np.inf).max(axes)
+        return [Bounded(value, view_windows(x.error, given, 0.0).max(axes), np.abs(value))]
+    counted = count_taps(x.value, given)
+    windows = view_windows(x.value, given, 0.0)
+    growth = (windows.shape[-1] * math.prod(windows.shape[axes[0] : -1]) + 3) * a.unit
+    value, size = windows.sum(axes) / counted, np.abs(windows).sum(axes) / counted
+    error = view_windows(x.error, given, 0.0).sum(axes) / counted
+    return [Bounded(value, error + growth * (size + error) + a.least, np.abs(value))]
+
+
+def _reduce(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    x = _floats(inputs[:1])[0]
+    rank, name = x.value.ndim, node.operator
+    axes = _whole(inputs[1] if len(inputs) > 1 else None) or tuple(node.attributes.get("axes", ()))
+    if name.startswith("Global"):
+        axes, keeps = tuple(range(2, rank)), True
+    else:
+        keeps = bool(node.attributes.get("keepdims", 1))
+        if not axes and node.attributes.get("noop_with_empty_axes"):
+            return [x]
+    axes = tuple(sorted({i % rank for i in axes})) or tuple(range(rank))
+    if name in ("ReduceMax", "GlobalMaxPool", "ReduceMin"):
+        function = np.min if name == "ReduceMin" else np.max
+        found = bounded.choose(lambda v: function(v, axis=axes, keepdims=True), x)
+        error = x.error.max(axes, keepdims=True)
+        found = Bounded(found.value, error, found.magnitude)
+    else:
+        found = bounded.take_mean(a, x, axes, divides=name in ("ReduceMean", "GlobalAveragePool"))
+    return [found if keeps else bounded.move(lambda v: np.squeeze(v, axes), found)]
+
+
+def _normalize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    x, scale, *shift = _floats(inputs)
+    rank, epsilon = x.value.ndim, float(np.float32(node.attributes.get("epsilon", 1e-5)))
+    if node.operator == "LayerNormalization":
+        axis = int(node.attributes.get("axis", -1)) % rank
+        found = bounded.standardize(a, x, tuple(range(axis, rank)), epsilon)
+    elif node.operator == "InstanceNormalization":
+        found = bounded.standardize(a, x, tuple(range(2, rank)), epsilon)
+        scale, *shift = [bounded.move(lambda v: v.reshape(1, -1, *(1,) * (rank - 2)), s) for s in (scale, *shift)]
+    else:
+        groups = int(node.attributes["num_groups"])
+        split = bounded.move(lambda v: v.reshape(v.shape[0], groups, -1), x)
+        found = bounded.move(lambda v: v.reshape(x.value.shape), bounded.standardize(a, split, (2,), epsilon))
+        scale, *shift = [bounded.move(lambda v: v.reshape(1, -1, *(1,) * (rank - 2)), s) for s in (scale, *shift)]
+    # The factor may be put together with 1 / sqrt(variance) first.
+    found = Bounded(found.value, found.error, found.magnitude, a.unit)
+    found = bounded.multiply(a, found, scale)
+    return [bounded.add(a, found, shift[0]) if shift else found]
+
+
+def _softmax(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    return [bounded.take_softmax(a, _floats(inputs)[0], int(node.attributes.get("axis", -1)))]
+
+
+def _resize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    x = _floats(inputs[:1])[0]
+    others = [None if v is None else (v.value.astype(np.float32) if isinstance(v, Bounded) else v) for v in inputs[1:]]
+
+    def resize(array: np.ndarray) -> np.ndarray:
+        return evaluate_plainly(node, [array, *others], _OPSET_OF_RESIZE)[0]
+
+    moved = bounded.move(resize, x)
+    if node.attributes.get("mode", "nearest") == "nearest":
+        return [moved]
+    # Where a weight lies is computed in float32: a share of the size along the axis; cubic weights reach below zero.
+    size = max(max(moved.value.shape[2:]), max(x.value.shape[2:]))
+    largest = np.abs(x.value).max(initial=0.0) + x.error.max(initial=0.0)
+    reach = 2.0 * x.error.max(initial=0.0)
+    return [Bounded(moved.value, np.full_like(moved.value, reach + 8 * size * a.unit * largest), np.abs(moved.value))]
+
+
+_OPSET_OF_RESIZE = 18
+
+
+def _cast(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    import onnx
+
+    from samebits.formats.format import FORMATS
+
+    value = inputs[0]
+    target = onnx.helper.tensor_dtype_to_np_dtype(int(node.attributes["to"]))
+    if target.name not in FORMATS:
+        array = value.value if isinstance(value, Bounded) else value
+        return [np.asarray(array).astype(target)]
+    x = _floats(inputs)[0]
+    format_ = FORMATS[target.name]
+    return [
+        bounded.rounded(Arithmetic(float(format_.unit_roundoff), float(format_.smallest_subnormal)), x.value, x.error)
+    ]
+
+
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys(_SMOOTH, _smooth),
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div"), _affine),
+    "Sum": _sum,
+    "BatchNormalization": _batch_norm,
+    "Clip": _clip,
+    **dict.fromkeys(("Max", "Min"), _extreme),
+    **dict.fromkeys(("Relu", "LeakyRelu", "Elu", "HardSigmoid", "HardSwish", "Swish", "Mish", "Gelu"), _kinked),
+    **dict.fromkeys(("Exp", "Sqrt", "Reciprocal", "Log", "Pow"), _powers),
+    "PRelu": _prelu,
+    **dict.fromkeys(("MaxPool", "AveragePool"), _pool),
+    **dict.fromkeys(
+        ("GlobalAveragePool", "GlobalMaxPool", "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"), _reduce
+    ),
+    **dict.fromkeys(("LayerNormalization", "InstanceNormalization", "GroupNormalization"), _normalize),
+    "Softmax": _softmax,
+    "Resize": _resize,
+    "Cast": _cast,
+}
+
+
+def apply_node(a: Arithmetic, node: Node, inputs: Sequence[Value | None], opset: int) -> list[Value] | None:
+    """What a node makes of its inputs; None where no rule bounds its error."""
+    rule = find_rule(node.operator)
+    if rule is not None and any(isinstance(v, Bounded) for v in inputs):
+        return rule(a, node, inputs)
+    if not any(isinstance(v, Bounded) for v in inputs):
+        return [_as_value(v) for v in evaluate_plainly(node, [_plain(v) for v in inputs], opset)]
+    if node.operator in ("Shape", "Size"):
+        return list(evaluate_plainly(node, [_plain(v) for v in inputs], opset))
+    if node.operator in ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "IsNaN", "IsInf", "Not", "And"):
+        # Whether a value is beyond another is not known within the bound; what was fed has none.
+        exact = all(not isinstance(v, Bounded) or not v.error.any() for v in inputs)
+        return list(evaluate_plainly(node, [_plain(v) for v in inputs], opset)) if exact else None
+    return _move_each(node, inputs, opset) if node.operator in MOVES else None
+
+
+def _plain(value: Value | None) -> np.ndarray | None:
+    return value.value.astype(np.float32) if isinstance(value, Bounded) else value
+
+
+def _as_value(array: np.ndarray) -> Value:
+    return bounded.exactly(array) if array.dtype.kind == "f" or array.dtype.name == "bfloat16" else array
+
+
+def _move_each(node: Node, inputs: Sequence[Value | None], opset: int) -> list[Value]:
+    """Values, errors and magnitudes moved alike, in float64."""
+
+    def run(part: Mapping[str, Any] | str) -> list[np.ndarray]:
+        arrays = [getattr(v, str(part)) if isinstance(v, Bounded) else v for v in inputs]
+        return evaluate_plainly(node, arrays, opset)
+
+    parts = [run(name) for name in ("value", "error", "magnitude")]
+    growth = max(v.growth for v in inputs if isinstance(v, Bounded))
+    return [Bounded(value, error, magnitude, growth) for value, error, magnitude in zip(*parts, strict=True)]

@@ -1,0 +1,122 @@
+"""What a unit should have returned for what it was really fed, and how far from it rounding may take it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from samebits.formats.format import BFLOAT16, FORMATS, Format, find_format, numpy_dtype
+from samebits.models import bounded
+from samebits.models.bounded import Arithmetic, Bounded, Floats
+from samebits.models.network import Network
+from samebits.models.operations import Value, apply_node
+from samebits.models.product_nodes import PRODUCTS, apply_product
+from samebits.models.units import Unit
+
+# What may follow a product without a rounding of its own: then the product's correctly rounded truth is the unit's.
+_KEEPS_ROUNDING = ("Relu", "Clip")
+
+
+@dataclass(frozen=True)
+class OutputReference:
+    """One output of a unit: its values in float64, rounded to its dtype, and the largest error that rounding allows.
+
+    `bound` is None where some operator of the unit has no known bound. `usual` is the size of error that a plain
+    computation seldom exceeds on the whole: the unit roundoff times what was added up.
+    """
+
+    truth: np.ndarray
+    value: Floats
+    bound: Floats | None
+    usual: float = np.inf
+
+
+@dataclass(frozen=True)
+class UnitArithmetic:
+    """How a unit is computed in principle.
+
+    `narrow` asks for the bound of the same function in bfloat16 throughout; `refolds` allows four more roundings of
+    every weight, for a side that runs the network from which the file's weights were put together.
+    """
+
+    narrow: bool = False
+    refolds: bool = False
+
+
+def refer_unit(
+    network: Network,
+    folded: Mapping[str, np.ndarray],
+    unit: Unit,
+    fed: Mapping[str, np.ndarray],
+    how: UnitArithmetic = UnitArithmetic(),
+) -> dict[str, OutputReference]:
+    """What each output of a unit should be for these inputs; outputs of whole numbers and truth values included.
+
+    May raise whatever ONNX's reference raises.
+    """
+    values: dict[str, Value | None] = {
+        v: _as_value(folded[v] if v in folded else fed[v])
+        for place in unit.places
+        for v in network.nodes[place].inputs
+        if v in folded or v in fed
+    }
+    format_ = find_unit_format(network, unit, fed)
+    unit_roundoff = max(float(format_.unit_roundoff), float(BFLOAT16.unit_roundoff) if how.narrow else 0.0)
+    a = Arithmetic(unit_roundoff, float(format_.smallest_subnormal))
+    usual: list[float] = []
+    plain = len(unit.products) == 1 and all(o in _KEEPS_ROUNDING for o in unit.operators[1:]) and not how.refolds
+    for place in unit.places:
+        node = network.nodes[place]
+        inputs = [values.get(v) if v else None for v in node.inputs]
+        names = [v for v in node.outputs if v]
+        if any(value is None for value, name in zip(inputs, node.inputs, strict=True) if name):
+            results: list[Value] | None = None
+        elif node.operator in PRODUCTS:
+            results = apply_product(a, node, inputs, format_.name, rounds=plain)
+            if how.refolds:
+                results = [_allow_refolding(a, r) for r in results if isinstance(r, Bounded)]
+        else:
+            results = apply_node(a, node, inputs, network.opset)
+        if node.operator in PRODUCTS and results:
+            usual.append(_find_usual(results[0], format_))
+        values |= dict(zip(names, results, strict=False)) if results is not None else dict.fromkeys(names)
+    size = usual[0] if len(usual) == 1 else np.inf
+    return {v: _conclude(values.get(v), format_, size) for v in unit.outputs}
+
+
+def find_unit_format(network: Network, unit: Unit, fed: Mapping[str, np.ndarray]) -> Format:
+    """The narrowest floating format among what a unit is fed: that in which it computes; float32 where it has none."""
+    formats = [FORMATS[fed[v].dtype.name] for v in unit.inputs if v in fed and fed[v].dtype.name in FORMATS]
+    return min(formats, key=lambda f: f.precision, default=find_format("float32"))
+
+
+def _as_value(array: np.ndarray) -> Value:
+    return bounded.exactly(array) if array.dtype.name in FORMATS else array
+
+
+def _allow_refolding(a: Arithmetic, found: Bounded) -> Bounded:
+    return Bounded(found.value, found.error + 4 * a.unit * found.magnitude, found.magnitude, found.growth)
+
+
+def _conclude(value: Value | None, format_: Format, usual: float) -> OutputReference:
+    """The reference of one output; of one that is not known, nothing."""
+    if value is None:
+        return OutputReference(np.empty(0), np.empty(0), None)
+    if not isinstance(value, Bounded):
+        return OutputReference(value, value.astype(np.float64), np.zeros(value.shape))
+    with np.errstate(over="ignore", invalid="ignore"):
+        truth = value.value.astype(numpy_dtype(format_.name))
+        # What only moves and chooses is exact; anything else was rounded to its format at last.
+        last = np.where(value.error > 0, float(format_.unit_roundoff) * np.abs(value.value), 0.0)
+        return OutputReference(truth, value.value, value.error + last, usual)
+
+
+def _find_usual(value: Value, format_: Format) -> float:
+    if not isinstance(value, Bounded):
+        return np.inf
+    magnitudes = value.magnitude[np.isfinite(value.magnitude)]
+    if not magnitudes.size:
+        return np.inf
+    return float(format_.unit_roundoff) * float(np.sqrt((magnitudes**2).mean()))

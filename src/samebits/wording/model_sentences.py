@@ -1,0 +1,132 @@
+"""What is said of a network, its units and its sides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from samebits.findings import Verdict, is_agreement
+from samebits.findings.model_schema import ModelSide, OutputDifference, UnitFinding
+
+
+def say_unit_within(share: float | None) -> str:
+    """Every output inside its bound."""
+    return f"every output is within its bound; the largest error is {share or 0.0:.2g} of it"
+
+
+def say_unit_beyond(count: int, total: int, share: float | None) -> str:
+    """Outputs beyond their bound, by no more than narrower arithmetic could take them."""
+    times = f", by up to {share:.3g} times" if share is not None and share != float("inf") else ""
+    return f"{count:,} of {total:,} outputs are beyond the bound for what the unit was fed{times}"
+
+
+def say_unit_proved(count: int, total: int) -> str:
+    """Outputs that no rounding explains."""
+    return (
+        f"bounds prove that the unit computes another function: {count:,} of {total:,} outputs are beyond their bound,"
+        " some farther than rounding everything to bfloat16 could take them"
+    )
+
+
+def say_unit_moved(count: int, total: int, operators: Sequence[str]) -> str:
+    """Operations that do not round returned something else."""
+    return f"{' + '.join(operators)} cannot round, but {count:,} of {total:,} outputs differ"
+
+
+def say_no_bound(operators: Sequence[str]) -> str:
+    """Operators whose error samebits cannot bound."""
+    return f"no bound is known for {', '.join(dict.fromkeys(operators))}: not judged"
+
+
+def say_unit_name(name: str, operators: Sequence[str]) -> str:
+    """A unit as a person reads it."""
+    shown = list(operators) if len(operators) <= 4 else [*operators[:3], "..."]
+    return f"{name} ({'+'.join(shown)})"
+
+
+def say_observed_inside() -> str:
+    """The product alone was looked at."""
+    return "seen with the product's own output observed, which may change what the engine fuses"
+
+
+def say_share(share: float) -> str:
+    """What becomes of the final difference without this unit's own error."""
+    if share >= 0.995:
+        return "with the truth in place of this unit's output, the difference at the outputs is gone"
+    if share <= 0:
+        return "with the truth in place of this unit's output, the difference at the outputs does not shrink"
+    return f"with the truth in place of this unit's output, {share:.0%} of the difference at the outputs goes away"
+
+
+def summarize_model(
+    verdict: Verdict,
+    sides: Sequence[ModelSide],
+    first: UnitFinding | None,
+    outputs: Sequence[OutputDifference],
+    amplification: float | None,
+) -> str:
+    """The answer in one or two sentences."""
+    ran = [s for s in sides if s.failure is None]
+    if not ran:
+        return (
+            f"No side returned a result: {sides[0].failure.says if sides and sides[0].failure else 'none was asked'}."
+        )
+    deviating = [s for s in ran if not is_agreement(s.verdict)]
+    if deviating:
+        said = [_summarize_deviating(s, first) for s in deviating]
+        right = [shorten_engine(s.name, ran) for s in ran if is_agreement(s.verdict)]
+        if right:
+            plural = "are" if len(right) > 1 else "is"
+            said.append(f"{' and '.join(right)} {plural} right: every unit is within its bound.")
+        return " ".join(said)
+    if verdict == "identical":
+        return "The same bits from every side."
+    largest = max((d.rel_l2 or 0.0 for d in outputs), default=0.0)
+    said = "Every unit on every side is within its bound: what differs is rounding."
+    if len(ran) < 2:
+        return "Every unit is within its bound."
+    if first is not None and amplification is not None:
+        said += f" It begins in {first.name} and is {largest:.2g} of the outputs at the end"
+        said += f", {amplification:.2g} times as much." if amplification >= 2 else "."
+    return said
+
+
+def _summarize_deviating(side: ModelSide, first: UnitFinding | None) -> str:
+    name = side.name.partition(":")[0]
+    own = next((s for s in first.sides if s.name == side.name), None) if first else None
+    more = f"; {side.deviating} units deviate" if side.deviating > 1 else ""
+    if first is None or own is None or own.verdict != side.verdict or side.first != first.name:
+        return f"{name} is {side.verdict} from {side.first} on{more}."
+    unit = say_unit_name(first.name, first.operators)
+    if own.says:
+        return f"{name}, in {unit}, {own.says}{more}."
+    verdicts = {"wrong": "is wrong", "downgrade": "loses precision", "undecided": "is beyond its bound"}
+    return f"{name} {verdicts[own.verdict]} in {unit}{more}."
+
+
+def shorten_engine(name: str, sides: Sequence[ModelSide]) -> str:
+    """The engine alone where no other side has the same."""
+    base = name.partition(":")[0]
+    return base if sum(1 for s in sides if s.name.partition(":")[0] == base) == 1 else name
+
+
+def say_unit_replayed(count: int, total: int) -> str:
+    """How much of a unit its recipe reproduces from what it was fed."""
+    return f"its recipe, executed on what the unit was fed, reproduces {count:,} of {total:,} outputs bit for bit"
+
+
+def say_network_replayed(count: int, total: int) -> str:
+    """How much of a network is explained."""
+    if count == total:
+        return (
+            f"every bit of this network is explained: the recipes of all {total:,} units with products reproduce them"
+        )
+    return f"the recipes of {count:,} of {total:,} units with products reproduce every bit of them"
+
+
+def say_exact_integers(right: int, tried: int) -> str:
+    """What a side's products did where nothing can round."""
+    if right == tried:
+        return f"all {tried:,} different products of the network are right on exact integers, each by itself"
+    return (
+        f"{tried - right:,} of {tried:,} different products of the network are wrong on exact integers, each by itself"
+    )
