@@ -1,0 +1,219 @@
+"""Networks with one fault each, run beside the right ones: is the unit found, and the cause? Fault-free pairs besides.
+
+`make models` (also --only GLOB, --every N, --write FILE). The faulty model is made by plain surgery (`model_faults.py`)
+and run whole by ONNX Runtime, with its optimisations and without; one line for every case that is not answered right.
+Then every network, without a fault, between engines, with its units replayed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import model_faults
+import networks
+import numpy as np
+import onnx
+from pages import write_page
+
+from samebits.findings import is_agreement
+from samebits.findings.model_schema import ModelComparison
+from samebits.formats.same_bits import has_same_bits
+from samebits.models.model_comparing import Asked, compare_model, conclude, judge_network
+from samebits.models.model_inputs import make_inputs
+from samebits.models.model_runners import ModelRunner, open_model_runner
+from samebits.models.network import Network
+from samebits.models.onnx_reading import make_network, read_onnx
+from samebits.progress import ignore_progress
+from samebits.runner import Identity
+
+ABOUT = """Networks built in code (`benchmarks/networks.py`), exported by torch; one fault each, put into the ONNX
+model by plain surgery at an early, two middle and a late node, run whole by ONNX Runtime beside the right model, in
+turns with its optimisations and without. A fault that changes no bit at its node is left out. Then every network by
+itself: verdict, and how many units with products are replayed to the last bit from what they were fed. torch's side
+runs the module, whose batch norms the exporter has folded into the file's weights: such units are judged, not
+replayed."""
+SIDES = ("onnxruntime", "onnxruntime:optimization=disable")
+
+
+class Faulty:
+    """A runner of one network that runs another, with the same names, in its place."""
+
+    def __init__(self, inner: ModelRunner, faulty: Network):
+        self.inner, self.faulty, self.text = inner, faulty, f"faulty {inner.text}"
+
+    def identify(self) -> Identity:
+        return self.inner.identify()
+
+    def run_network(
+        self,
+        network: Network,
+        inputs: Mapping[str, np.ndarray],
+        observed: Sequence[str],
+        wanted: Sequence[str],
+        given: Mapping[str, np.ndarray],
+    ) -> dict[str, np.ndarray]:
+        return self.inner.run_network(self.faulty, inputs, observed, wanted, given)
+
+    def close(self) -> None:
+        return
+
+
+@dataclass(frozen=True)
+class Case:
+    """One fault at one node of one network, on one side."""
+
+    network: str
+    fault: str
+    place: int
+    node: str
+    value: str
+    side: str
+    cause: str
+
+
+def list_cases(folder: Path, names: Sequence[str]) -> Iterator[tuple[Case, Network, Network]]:
+    """Every fault at an early, a middle and a late node, in turns with optimisations and without."""
+    number = 0
+    for name in names:
+        right = read_onnx(folder / f"{name}.onnx")
+        for fault, operators, usual_cause in model_faults.FAULTS:
+            for place in model_faults.list_places(right.stored, operators):
+                model = onnx.ModelProto()
+                model.CopyFrom(right.stored)
+                if not fault(model, place):
+                    continue
+                number += 1
+                node = right.nodes[place]
+                is_bias = node.operator == "Add" and any(v in right.constants for v in node.inputs)
+                loses_bias = fault is model_faults.drop_operation and is_bias
+                cause = "dropped-attribute" if loses_bias else usual_cause
+                case = Case(name, fault.__name__, place, node.name, node.outputs[0], SIDES[number % 2], cause)
+                yield case, right, make_network(model, f"{name}, {fault.__name__} at {node.name}")
+
+
+def changes_bits(right: Network, faulty: Network, runner: ModelRunner, value: str) -> bool:
+    """Whether a fault does anything at its node: a bound that no value reaches can be lost without a trace."""
+    inputs = make_inputs(right, 0)
+    results = [runner.run_network(n, inputs, [value], [value], {})[value] for n in (right, faulty)]
+    return not has_same_bits(*results)
+
+
+def judge(right: Network, faulty: Network, runners: dict[str, ModelRunner], side: str) -> ModelComparison:
+    """The finding of the right network on one side and the faulty one on another."""
+    asked = [
+        Asked("right", runners["onnxruntime"]),
+        Asked("faulty", Faulty(runners[side], faulty)),
+    ]
+    return conclude(judge_network(right, make_inputs(right, 0), asked, ignore_progress, searches=True), "normal")
+
+
+def answer(case: Case, right: Network, found: ModelComparison) -> dict[str, object]:
+    """Whether unit and cause are right."""
+    by_name = {s.name: s for s in found.sides}
+    first = next((u for u in found.units if u.name == by_name["faulty"].first), None)
+    unit_right = first is not None and case.node in _list_nodes(right, first.name, found)
+    side = next((s for s in first.sides if s.name == "faulty"), None) if first else None
+    return {
+        **case.__dict__,
+        "found": first.name if first else None,
+        "unit_right": unit_right,
+        "cause_found": side.cause if side else None,
+        "cause_right": bool(side and side.cause == case.cause),
+        "verdict": by_name["faulty"].verdict,
+        "says": side.says if side else None,
+        "right_side": by_name["right"].verdict,
+        "over_bound": side.own.max_over_bound if side and side.own else None,
+    }
+
+
+def _list_nodes(right: Network, unit: str, found: ModelComparison) -> set[str]:
+    """The nodes of a unit, by name: from what leads to its outputs, as many as it has operators."""
+    one = next(u for u in found.units if u.name == unit)
+    start = min(i for i, n in enumerate(right.nodes) if n.name == unit)
+    wanted, nodes = Counter(one.operators), set[str]()
+    for node in right.nodes[start:]:
+        if wanted[node.operator] > 0:
+            wanted[node.operator] -= 1
+            nodes.add(node.name)
+    return nodes
+
+
+def survey_faults(names: Sequence[str], folder: Path, every: int) -> list[dict[str, object]]:
+    """What came of every case; one line for those that are not answered right."""
+    runners = {side: open_model_runner(side, time_limit_s=300) for side in SIDES}
+    rows: list[dict[str, object]] = []
+    for number, (case, right, faulty) in enumerate(list_cases(folder, names)):
+        if number % every or not changes_bits(right, faulty, runners[case.side], case.value):
+            continue
+        row = answer(case, right, judge(right, faulty, runners, case.side))
+        rows.append(row)
+        if not (row["unit_right"] and row["cause_right"]):
+            print(*(f"{k}={row[k]}" for k in ("network", "fault", "node", "side", "found", "cause_found")), flush=True)
+    for runner in runners.values():
+        runner.close()
+    return rows
+
+
+def survey_replay(names: Sequence[str], folder: Path) -> list[tuple[str, str, str, int, int]]:
+    """Network, engine, verdict, units with products replayed whole, and how many there are."""
+    rows: list[tuple[str, str, str, int, int]] = []
+    for name in names:
+        for model, engines in (
+            (str(folder / f"{name}.onnx"), ("onnxruntime", "openvino:INFERENCE_PRECISION_HINT=f32")),
+            (f"{Path(networks.__file__)}:{name}", ("torch",)),
+        ):
+            found = compare_model(model, list(engines), replay=True)
+            total = sum(1 for unit in found.units if unit.problem)
+            for side in found.sides:
+                rows.append((name, side.name, side.verdict, side.replayed or 0, total))
+                print(*rows[-1], flush=True)
+    return rows
+
+
+def make_page(rows: Sequence[Mapping[str, object]], replayed: Sequence[tuple[str, str, str, int, int]]) -> str:
+    """The page: one row a fault, then one row a network and engine."""
+    lines = ["| fault | cases | unit right | cause right |", "|---|---|---|---|"]
+    for fault in dict.fromkeys(str(r["fault"]) for r in rows):
+        own = [r for r in rows if r["fault"] == fault]
+        unit, cause = (sum(bool(r[k]) for r in own) for k in ("unit_right", "cause_right"))
+        lines.append(f"| {fault.replace('_', ' ')} | {len(own)} | {unit} | {cause} |")
+    unit, cause = (sum(bool(r[k]) for r in rows) for k in ("unit_right", "cause_right"))
+    alarms = sum(not is_agreement(r["right_side"]) for r in rows)  # type: ignore[arg-type]  (a verdict)
+    lines.append(f"| **all** | {len(rows)} | {unit} ({unit / len(rows):.1%}) | {cause} ({cause / len(rows):.1%}) |")
+    lines += ["", f"Right sides called anything but right or rounding: {alarms} of {len(rows)}.", ""]
+    lines += ["| network | engine | verdict | units with products replayed whole |", "|---|---|---|---|"]
+    lines += [f"| {n} | {engine} | {verdict} | {done} of {total} |" for n, engine, verdict, done, total in replayed]
+    done, total = sum(r[3] for r in replayed), sum(r[4] for r in replayed)
+    return "\n".join([*lines, "", f"{done} of {total} units ({done / max(total, 1):.1%}) are replayed whole."])
+
+
+def main() -> int:
+    """Runs all cases and replays all networks; writes the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="*")
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--write")
+    given = parser.parse_args()
+    names = [n for n in networks.NETWORKS if fnmatch.fnmatch(n, given.only)]
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            networks.export_network(name, str(Path(folder) / f"{name}.onnx"))
+        # Twice the time for no other faults: what ResNet-50 has, ResNet-18 has.
+        rows = survey_faults([n for n in names if n != "resnet50"], Path(folder), given.every)
+        replayed = survey_replay(names, Path(folder))
+    page = make_page(rows, replayed)
+    print(page)
+    if given.write:
+        write_page(Path(given.write), "Networks: faults found, units replayed", ABOUT, page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
