@@ -1,11 +1,14 @@
-"""Writes the example case files: one filter of length 5 over 0, 10, 20, ... of three lengths (a report from 2017).
+"""Writes the example files: cases of one filter of length 5 over 0, 10, 20, ... of three lengths (a report from 2017).
 
-The first outputs of all three lengths are the same sums; on the CPU of the report they were not the same bits.
+The first outputs of all three lengths are the same sums; on the CPU of the report they were not the same bits. And an
+ONNX model of one convolution and one clip, of the size that a report says TensorRT computes wrongly.
 """
 
 from pathlib import Path
 
 import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import save_case
@@ -18,3 +21,24 @@ for length in (7, 8, 9):
     x = np.arange(length, dtype=np.float32) * 10
     operands = {"x": x.reshape(1, 1, length), "w": WEIGHT.reshape(1, 1, 5), "bias": BIAS}
     save_case(Path(__file__).parent / f"length{length}.npz", problem, operands)
+
+random = np.random.default_rng(0)
+tensors = {
+    "weight": random.standard_normal((8, 3, 3, 3)).astype(np.float32) / 5,
+    "bias": random.standard_normal(8).astype(np.float32) / 4,
+    "low": np.array(0, np.float32),
+    "high": np.array(1, np.float32),
+}
+nodes = [
+    helper.make_node("Conv", ["x", "weight", "bias"], ["sums"], name="conv", pads=[1, 1, 1, 1]),
+    helper.make_node("Clip", ["sums", "low", "high"], ["y"], name="clip"),
+]
+graph = helper.make_graph(
+    nodes,
+    "conv_clip",
+    [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 512, 512])],
+    [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 512, 512])],
+    [numpy_helper.from_array(array, name) for name, array in tensors.items()],
+)
+model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+onnx.save(model, Path(__file__).parent / "conv_clip.onnx")

@@ -1,0 +1,63 @@
+"""Torch modules and exported programs: exported once, run by torch, compiled, and by ONNX engines."""
+
+import importlib.util
+import textwrap
+
+import pytest
+
+from samebits.errors import ModelError
+from samebits.models.model_comparing import compare_model
+
+pytestmark = [
+    pytest.mark.needs("torch"),
+    pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, reason="not installed: onnxscript"),
+]
+
+MODULE = """
+    import torch
+    from torch import nn
+
+    def net():
+        torch.manual_seed(0)
+        layers = nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 5),
+        )
+        return layers.eval(), torch.randn(2, 3, 6, 6)
+
+    def nothing():
+        return 7
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(textwrap.dedent(MODULE))
+    return path
+
+
+def test_a_module_and_its_export_agree(file):
+    found = compare_model(f"{file}:net", ["torch", "onnxruntime"])
+    assert found.verdict in ("rounding", "identical")
+    assert found.units[0].operators[0] == "Conv"
+    assert all(s.own.max_over_bound < 1 for u in found.units for s in u.sides if s.own)
+    assert found.data == "given"
+
+
+def test_an_exported_program_runs_too(file, tmp_path):
+    torch = pytest.importorskip("torch")
+    spec = importlib.util.spec_from_file_location("mine_again", file)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    net, x = loaded.net()
+    path = tmp_path / "net.pt2"
+    torch.export.save(torch.export.export(net, (x,)), path)
+    found = compare_model(path, ["torch", "onnxruntime"])
+    assert found.verdict in ("rounding", "identical")
+
+
+def test_what_is_no_model_is_said_in_a_line(file):
+    for name in ("nothing", "missing"):
+        with pytest.raises(ModelError) as raised:
+            compare_model(f"{file}:{name}", ["torch"])
+        assert "\n" not in str(raised.value)

@@ -1,0 +1,204 @@
+"""What units should return: values against float64 formulas, bounds against float32 computed several ways."""
+
+import math
+
+import numpy as np
+import pytest
+
+from models.network_building import conv_clip, make_model, node, random, residual
+from samebits.models.onnx_reading import make_network
+from samebits.models.unit_reference import UnitArithmetic, refer_unit
+from samebits.models.units import divide_network, fold_constants
+
+F = np.float32
+X = random((2, 4, 9, 9), 1)
+TABLE = random((3, 17), 2, 2.0)
+
+
+def refer(nodes, fed, constants=None, opset=18, **how):
+    """The reference of all nodes as one unit."""
+    output = nodes[-1].output[0]
+    model = make_model(nodes, {n: list(a.shape) for n, a in fed.items()}, [output], constants or {}, opset)
+    network = make_network(model, "test")
+    folded = fold_constants(network)
+    hidden = [v for n in network.nodes[:-1] for v in n.outputs]
+    (unit,) = divide_network(network, folded, hidden)
+    return refer_unit(network, folded, unit, fed, UnitArithmetic(**how))[output]
+
+
+def exact_erf(x):
+    return np.array([math.erf(v) for v in x.ravel()]).reshape(x.shape)
+
+
+def pool(x, size, stride, function, filling, pad=0):
+    padded = np.pad(x, [(0, 0), (0, 0), (pad, pad), (pad, pad)], constant_values=filling)
+    places = range(0, padded.shape[-1] - size + 1, stride)
+    return np.stack([
+        np.stack([function(padded[:, :, i : i + size, j : j + size].reshape(2, 4, -1), -1) for j in places], -1)
+        for i in places
+    ], -2)  # fmt: skip
+
+
+D = X.astype(np.float64)
+T = TABLE.astype(np.float64)
+CASES = {
+    "relu": ([node("Relu", ["x"], ["y"])], X, np.maximum(D, 0)),
+    "sigmoid": ([node("Sigmoid", ["x"], ["y"])], X, 1 / (1 + np.exp(-D))),
+    "tanh": ([node("Tanh", ["x"], ["y"])], X, np.tanh(D)),
+    "erf": ([node("Erf", ["x"], ["y"])], X, exact_erf(D)),
+    "exp": ([node("Exp", ["x"], ["y"])], X, np.exp(D)),
+    "leaky": ([node("LeakyRelu", ["x"], ["y"], alpha=0.1)], X, np.where(D < 0, float(F(0.1)) * D, D)),
+    "hard sigmoid": ([node("HardSigmoid", ["x"], ["y"])], X, np.clip(float(F(0.2)) * D + 0.5, 0, 1)),
+    "hard swish": ([node("HardSwish", ["x"], ["y"])], X, D * np.clip(D / 6 + 0.5, 0, 1)),
+    "silu": (
+        [node("Sigmoid", ["x"], ["s"]), node("Mul", ["x", "s"], ["y"])], X, D / (1 + np.exp(-D)),
+    ),
+    "softmax": (
+        [node("Softmax", ["x"], ["y"], axis=-1)], TABLE, np.exp(T) / np.exp(T).sum(-1, keepdims=True),
+    ),
+    "mean": ([node("GlobalAveragePool", ["x"], ["y"])], X, D.mean((2, 3), keepdims=True)),
+    "max pool": (
+        [node("MaxPool", ["x"], ["y"], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])],
+        X, pool(D, 3, 2, np.max, -np.inf, 1),
+    ),
+    "average pool": (
+        [node("AveragePool", ["x"], ["y"], kernel_shape=[3, 3], strides=[2, 2])], X, pool(D, 3, 2, np.mean, 0),
+    ),
+    "average with padding": (
+        [node("AveragePool", ["x"], ["y"], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4, count_include_pad=1)],
+        X, pool(D, 3, 2, np.mean, 0, 1),
+    ),
+    "transpose": ([node("Transpose", ["x"], ["y"], perm=[0, 2, 3, 1])], X, D.transpose(0, 2, 3, 1)),
+    "layer norm, in parts": (
+        [
+            node("ReduceMean", ["x", "axes"], ["m"], keepdims=1), node("Sub", ["x", "m"], ["d"]),
+            node("Mul", ["d", "d"], ["q"]), node("ReduceMean", ["q", "axes"], ["v"], keepdims=1),
+            node("Add", ["v", "e"], ["ve"]), node("Sqrt", ["ve"], ["r"]), node("Div", ["d", "r"], ["y"]),
+        ],
+        TABLE, (T - T.mean(-1, keepdims=True)) / np.sqrt(T.var(-1, keepdims=True) + float(F(1e-5))),
+    ),
+}  # fmt: skip
+CONSTANTS = {"axes": np.array([-1], np.int64), "e": np.array(1e-5, F)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_those_of_the_function_and_float32_is_within_the_bound(name):
+    nodes, fed, expected = CASES[name]
+    used = {v for n in nodes for v in n.input}
+    found = refer(nodes, {"x": fed}, {k: v for k, v in CONSTANTS.items() if k in used})
+    scale = np.abs(expected).max()
+    assert np.abs(found.value - expected).max() <= 1e-13 * scale + 1e-15
+    # The best float32 can do is within the bound, and the bound is no more than a small multiple of it.
+    assert (np.abs(expected.astype(F) - found.value) <= found.bound).all()
+    assert found.bound.max() <= 2.0**-24 * 1000 * scale
+
+
+def test_an_error_in_what_goes_in_goes_on_through_a_unit():
+    """The bound of a chain holds for inputs that a first operation rounded in another direction."""
+    nodes = [
+        node("Mul", ["x", "c"], ["a"]), node("Exp", ["a"], ["b"]), node("Add", ["b", "x"], ["s"]),
+        node("Sqrt", ["s"], ["y"]),
+    ]  # fmt: skip
+    x = np.abs(TABLE)
+    found = refer(nodes, {"x": x}, {"c": np.array(0.3, F)})
+    low = np.nextafter(x * F(0.3), F(-np.inf))
+    high = np.nextafter(x * F(0.3), F(np.inf))
+    for a in (low, high, x * F(0.3)):
+        made = np.sqrt(np.exp(a) + x)
+        assert made.dtype == F
+        assert (np.abs(made.astype(np.float64) - found.value) <= found.bound).all()
+
+
+def sum_in_order(terms):
+    total = F(0)
+    for term in terms:
+        total = F(total + term)
+    return total
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_batch_norm_folded_or_applied_is_within_the_bound_of_its_unit(seed):
+    x, w = random((2, 12), seed), random((12, 5), seed + 10)
+    constants = {
+        "w": w,
+        "s": random((5,), seed + 20), "t": random((5,), seed + 30), "m": random((5,), seed + 40),
+        "v": np.abs(random((5,), seed + 50)) + F(0.01),
+    }  # fmt: skip
+    nodes = [node("MatMul", ["x", "w"], ["p"]), node("BatchNormalization", ["p", "s", "t", "m", "v"], ["y"])]
+    found = refer(nodes, {"x": x}, constants)
+    factor = constants["s"] / np.sqrt(constants["v"] + F(1e-5))
+    shift = constants["t"] - constants["m"] * factor
+    folded = w * factor
+    sums = [[sum_in_order(x[i] * folded[:, j]) for j in range(5)] for i in range(2)]
+    plain = [[sum_in_order(x[i] * w[:, j]) for j in range(5)] for i in range(2)]
+    one = np.array(sums, F) + shift
+    other = (np.array(plain, F) - constants["m"]) * factor + constants["t"]
+    for made in (one, other):
+        assert (np.abs(made.astype(np.float64) - found.value) <= found.bound).all()
+    # A lost normalisation is far outside.
+    assert (np.abs(np.array(plain) - found.value) > 100 * found.bound).any()
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_is_added_to_a_product_may_come_first_or_last(first):
+    x, w, r = random((4, 300), 1), random((300, 6), 2), random((4, 6), 3, 1000.0)
+    nodes = [node("MatMul", ["x", "w"], ["p"]), node("Add", ["p", "r"], ["y"])]
+    found = refer(nodes, {"x": x, "r": r}, {"w": w})
+    made = np.empty((4, 6), F)
+    for i in range(4):
+        for j in range(6):
+            products = list(x[i] * w[:, j])
+            made[i, j] = sum_in_order([r[i, j], *products] if first else [*products, r[i, j]])
+    exact = x.astype(np.float64) @ w.astype(np.float64) + r
+    assert np.abs(found.value - exact).max() < 1e-9
+    assert (np.abs(made.astype(np.float64) - found.value) <= found.bound).all()
+
+
+def test_two_products_in_one_unit_pass_their_errors_on():
+    x, w1, w2 = random((3, 40), 1), random((40, 30), 2), random((30, 5), 3)
+    nodes = [node("MatMul", ["x", "a"], ["p"]), node("MatMul", ["p", "b"], ["y"])]
+    found = refer(nodes, {"x": x}, {"a": w1, "b": w2})
+    exact = x.astype(np.float64) @ w1.astype(np.float64) @ w2.astype(np.float64)
+    assert np.abs(found.value - exact).max() < 1e-10
+    inner = np.array([[sum_in_order(row * w1[:, k]) for k in range(30)] for row in x], F)
+    made = np.array([[sum_in_order(row * w2[:, j]) for j in range(5)] for row in inner], F)
+    assert (np.abs(made.astype(np.float64) - found.value) <= found.bound).all()
+    # Operands in bfloat16 are outside.
+    cut = (x.view(np.uint32) & 0xFFFF0000).view(F).astype(np.float64)
+    cut = cut @ w1.astype(np.float64) @ w2.astype(np.float64)
+    assert (np.abs(cut - found.value) > found.bound).any()
+
+
+def test_an_operator_without_a_rule_has_no_bound():
+    found = refer([node("LRN", ["x"], ["y"], size=3)], {"x": X})
+    assert found.bound is None
+
+
+def test_a_gemm_with_scales_and_a_matrix_added_is_the_sum_of_its_parts():
+    x, w, c = random((3, 7), 1), random((5, 7), 2), random((3, 5), 3)
+    gemm = node("Gemm", ["x", "w", "c"], ["y"], alpha=0.5, beta=2.0, transB=1)
+    found = refer([gemm], {"x": x}, {"w": w, "c": c})
+    exact = 0.5 * (x.astype(np.float64) @ w.T.astype(np.float64)) + 2.0 * c.astype(np.float64)
+    assert np.abs(found.value - exact).max() < 1e-12
+
+
+def test_plain_products_are_the_correctly_rounded_ones():
+    network = make_network(conv_clip(), "test")
+    folded = fold_constants(network)
+    (unit,) = divide_network(network, folded)
+    x = random((1, 3, 12, 12), 5)
+    found = refer_unit(network, folded, unit, {"x": x})["y"]
+    import samebits
+
+    expected = np.clip(samebits.conv2d(x, folded["w"], folded["b"], padding=1), 0, 2)
+    assert np.array_equal(found.truth, expected)
+
+
+def test_a_side_that_folds_weights_itself_has_more_room():
+    network = make_network(residual(), "test")
+    folded = fold_constants(network)
+    unit = divide_network(network, folded)[0]
+    fed = {"x": random((2, 2, 8, 8), 1)}
+    plain = refer_unit(network, folded, unit, fed)["r1"].bound
+    roomy = refer_unit(network, folded, unit, fed, UnitArithmetic(refolds=True))["r1"].bound
+    assert (roomy > plain).all()
