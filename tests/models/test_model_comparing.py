@@ -254,3 +254,55 @@ def test_engines_without_onnx_compute_products_one_by_one(tmp_path):
     assert found.sides[0].failure.kind == "unsupported"  # numpy multiplies matrices only
     assert found.sides[1].verdict == "downgrade"
     assert found.first == "conv_c1"
+
+
+def change_weights(change):
+    def spoil(model):
+        tensor = next(t for t in model.graph.initializer if t.name == "w2")
+        tensor.CopyFrom(onnx.numpy_helper.from_array(np.ascontiguousarray(change(random((4, 4, 3, 3), 2, 0.2))), "w2"))
+
+    return spoil
+
+
+def shift_padding(model):
+    model.graph.node[2].attribute[0].ints[:] = [0, 0, 2, 2]
+
+
+def lose_the_bias(model):
+    del model.graph.node[2].input[2]
+
+
+def lose_the_relu(model):
+    model.graph.node[4].op_type = "Identity"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "cause", "says"),
+    [
+        (shift_padding, "padding", "pads is [0, 0, 2, 2] in place of [1, 1, 1, 1]"),
+        (lose_the_bias, "dropped-attribute", "input 3 of Conv is lost"),
+        (lose_the_relu, "fusion", "Identity makes what Relu makes"),
+        (change_weights(lambda w: w.astype(np.float16).astype(np.float32)), "reduced-precision-operands", "to float16"),
+        (change_weights(lambda w: w.swapaxes(0, 1)), "axis-order", "axes exchanged"),
+        (change_weights(lambda w: w[:, :, ::-1, ::-1]), "axis-order", "flipped"),
+        (change_weights(lambda w: random((4, 4, 3, 3), 99, 0.2)), "harness", "of another run"),
+    ],
+)
+def test_what_a_converter_broke_is_named(spoil, cause, says, tmp_path):
+    broken = residual()
+    spoil(broken)
+    right = save(residual(), tmp_path / "right.onnx")
+    found = compare_model(right, [ORT], against=save(broken, tmp_path / "broken.onnx"))
+    assert found.first == "conv_c2"
+    assert found.sides[0].verdict in ("rounding", "identical")
+    assert found.sides[1].cause == cause
+    assert any(says in e.says for e in found.evidence)
+
+
+def test_a_file_that_is_the_same_is_said_to_be(tmp_path):
+    right, other = (save(residual(), tmp_path / name) for name in ("right.onnx", "other.onnx"))
+    found = compare_model(right, [ORT], against=other)
+    assert found.verdict == "identical"
+    assert [e.says for e in found.evidence] == ["the two files do not differ in any node or constant"]
+    with pytest.raises(ModelError, match="no other file of this network"):
+        compare_model(right, [ORT], against=save(conv_clip(), tmp_path / "else.onnx"))

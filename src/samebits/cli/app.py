@@ -15,6 +15,7 @@ from typer.exceptions import TyperException
 from samebits.cli.network_command import (
     CommonOptions,
     ModelOptions,
+    NetworkAgainst,
     NetworkCases,
     NetworkInputs,
     NetworkRanges,
@@ -37,7 +38,7 @@ _INTERRUPTED = 130
 _OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
 _OPTIONS = (
     "--on", "--data", "--seed", "--time-limit", "--svg", "--attribute", "--no-attribute", "--fix", "--inputs",
-    "--range", "--replay", "--save-cases",
+    "--range", "--replay", "--save-cases", "--against",
 )  # fmt: skip
 app = typer.Typer(
     name="samebits",
@@ -86,6 +87,7 @@ def compare_command(
     ranges: NetworkRanges = None,
     replay: NetworkReplay = False,
     save_cases: NetworkCases = None,
+    against: NetworkAgainst = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
 ) -> int:
     """Run one convolution or product, or a whole network, on every engine and say which results are right.
@@ -96,11 +98,11 @@ def compare_command(
     from samebits.models.front_door import is_model
 
     text, common = " ".join(subject), CommonOptions(list(on or []), seed, time_limit, attribute, fix, as_json)
-    options = ModelOptions(inputs, read_ranges(ranges or []), replay, save_cases)
+    options = ModelOptions(inputs, read_ranges(ranges or []), replay, save_cases, against)
     if is_model(text):
         return compare_network(text, common, options)
     if options.are_given:
-        raise ArgumentError("--inputs, --range, --replay and --save-cases are for networks")
+        raise ArgumentError("--inputs, --range, --replay, --save-cases and --against are for networks")
     return _compare_problem(text, data, common)
 
 

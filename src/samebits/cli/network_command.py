@@ -29,6 +29,9 @@ NetworkReplay = Annotated[
 NetworkCases = Annotated[
     str | None, typer.Option("--save-cases", help="of a network: write the units that deviate to this folder")
 ]
+NetworkAgainst = Annotated[
+    str | None, typer.Option("--against", help="of a network: another .onnx file of it, which is run and compared too")
+]
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,18 @@ class ModelOptions:
     ranges: Mapping[str, tuple[float, float]]
     replay: bool
     save_cases: str | None
+    against: str | None = None
 
     @property
     def are_given(self) -> bool:
         """Whether anything was said."""
-        return bool(self.inputs is not None or self.ranges or self.replay or self.save_cases is not None)
+        return bool(
+            self.inputs is not None
+            or self.ranges
+            or self.replay
+            or self.save_cases is not None
+            or self.against is not None
+        )
 
 
 def read_ranges(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
@@ -93,6 +103,7 @@ def compare_network(text: str, common: CommonOptions, options: ModelOptions) -> 
             fix=common.fix,
             replay=options.replay,
             save_cases=options.save_cases,
+            against=options.against,
             progress=narrator.hear,
         )
     if common.as_json:

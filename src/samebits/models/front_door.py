@@ -53,14 +53,15 @@ def compare(
     ranges: Mapping[str, tuple[float, float]] | None = None,
     replay: bool = False,
     save_cases: str | Path | None = None,
+    against: str | Path | None = None,
     progress: Progress = ignore_progress,
 ) -> Comparison | ModelComparison:
     """Runs a problem, a case, or a network on every runner in `on`, and judges each result against the truth.
 
     `subject` is a problem, its text (ours, XLA HLO, benchdnn ...) or a case (file): see `comparison.compare`, which
     takes `data`. Or a network: an .onnx file, a .pt2 exported program, `file.py:function`: see `models.compare_model`,
-    which takes `inputs`, `ranges`, `replay` and `save_cases` and returns a ModelComparison. Raises SamebitsError for a
-    subject, a runner's text or an option that cannot be dealt with.
+    which takes `inputs`, `ranges`, `replay`, `save_cases` and `against` and returns a ModelComparison. Raises
+    SamebitsError for a subject, a runner's text or an option that cannot be dealt with.
     """
     common: dict[str, Any] = {
         "seed": seed, "time_limit_s": time_limit_s, "attributes": attributes, "fix": fix, "progress": progress,
@@ -68,7 +69,9 @@ def compare(
     if isinstance(subject, Network) or (isinstance(subject, (str, Path)) and is_model(subject)):
         if data != "normal":
             raise ArgumentError("a network takes `inputs` or `ranges`, not `data`")
-        return compare_model(subject, on, inputs=inputs, ranges=ranges, replay=replay, save_cases=save_cases, **common)
-    if inputs is not None or ranges or replay or save_cases is not None:
-        raise ArgumentError("inputs, ranges, replay and save_cases are for networks")
+        return compare_model(
+            subject, on, inputs=inputs, ranges=ranges, replay=replay, save_cases=save_cases, against=against, **common
+        )
+    if inputs is not None or ranges or replay or save_cases is not None or against is not None:
+        raise ArgumentError("inputs, ranges, replay, save_cases and against are for networks")
     return comparison.compare(subject, on, data=data, **common)  # type: ignore[arg-type]  (no network is left)

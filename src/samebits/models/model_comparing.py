@@ -3,73 +3,45 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from samebits.errors import ArgumentError, EngineFailure
-from samebits.findings import Evidence, Failure, Verdict, is_agreement, worst_verdict
-from samebits.findings.causes import CauseCode, gravest_cause
-from samebits.findings.model_schema import ModelComparison, ModelSide, OutputDifference, Taps
+from samebits.findings import Evidence, Failure, Verdict
+from samebits.findings.model_schema import ModelComparison
 from samebits.fixes import AskedSide, FixSearch
 from samebits.float_environment import default_float_environment
-from samebits.formats import count_ulps, find_format
 from samebits.formats.format import FORMATS
-from samebits.formats.same_bits import mark_differing_bits
-from samebits.judging.measuring import measure_absolute
 from samebits.models.case_saving import save_cases as write_cases
 from samebits.models.exact_trials import try_exact_integers
+from samebits.models.file_differences import list_file_differences
+from samebits.models.model_conclusion import conclude
 from samebits.models.model_fixes import ModelTrials, digest_outputs
 from samebits.models.model_inputs import check_inputs, load_inputs, make_inputs
-from samebits.models.model_judging import JudgedUnit, ModelJudge, measure_relative
-from samebits.models.model_runners import ModelRunner, find_problem_runner, open_model_runner
+from samebits.models.model_judging import ModelJudge, measure_relative
+from samebits.models.model_runners import (
+    ModelRunner,
+    find_problem_runner,
+    open_model_runner,
+)
 from samebits.models.module_export import export_module, is_module
 from samebits.models.network import Network
 from samebits.models.network_replay import replay_side
 from samebits.models.observing import Observer, divide_observably
 from samebits.models.onnx_reading import read_onnx
+from samebits.models.other_file import blame_file, open_other, say_file, take_other
+from samebits.models.outcome import Asked, Outcome
 from samebits.models.unit_reference import UnitArithmetic
 from samebits.models.units import fold_constants
 from samebits.progress import Progress, ignore_progress
-from samebits.runner import Identity, Runner
-from samebits.version import VERSION
-from samebits.wording.model_sentences import say_exact_integers, say_network_replayed, say_share, summarize_model
-
-
-@dataclass
-class Asked:
-    """One side of a comparison: its runner, and what came of opening it."""
-
-    name: str
-    runner: ModelRunner
-    observer: Observer | None = None
-    identity: Identity | None = None
-    failure: Failure | None = None
-    replayed: int | None = None
-    exact: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Everything that judging a network found, before it is put into words."""
-
-    network: Network
-    asked: list[Asked]
-    judged: list[JudgedUnit]
-    judge: ModelJudge | None = None
-
-    def list_deviating(self, side: str) -> list[JudgedUnit]:
-        """The units where one side is neither right nor within rounding, in sequence."""
-        return [u for u in self.judged if side in u.sides and not is_agreement(u.sides[side].verdict)]
-
-    def find_first(self) -> JudgedUnit | None:
-        """The first unit that deviates on some side; without any, the first whose bits differ."""
-        deviating = next((u for u in self.judged if u.deviates), None)
-        return deviating or next((u for u in self.judged if u.differing), None)
+from samebits.runner import Runner
+from samebits.wording.model_sentences import say_share
 
 
 @default_float_environment()
@@ -85,6 +57,7 @@ def compare_model(
     fix: bool = False,
     replay: bool = False,
     save_cases: str | Path | None = None,
+    against: str | Path | Network | None = None,
     progress: Progress = ignore_progress,
 ) -> ModelComparison:
     """Runs a network on every engine in `on` and judges each unit of it against the truth on what it was really fed.
@@ -94,8 +67,9 @@ def compare_model(
     `ranges`). Engines that read ONNX run it whole; all others compute its convolutions and products one at a time.
     Values between units are observed only as far as that leaves every bit of the result as it is. With `fix`
     settings are tried until the sides agree, with `replay` the recipe of every unit is looked for and executed on
-    what it was fed, with `save_cases` the units that deviate are written to that folder as case files. Raises
-    SamebitsError for a model, inputs or a runner's text that cannot be dealt with.
+    what it was fed, with `save_cases` the units that deviate are written to that folder as case files. `against` is
+    another ONNX file of the network, which becomes a side of its own. Raises SamebitsError for a model, inputs or a
+    runner's text that cannot be dealt with.
     """
     if isinstance(on, str) or not isinstance(on, Sequence):
         raise ArgumentError(f"on must be a list of engine texts or runners, not {on!r}")
@@ -105,13 +79,20 @@ def compare_model(
             inputs = examples
         fed = _take_inputs(network, inputs, ranges, seed)
         asked = _open_all(on, opened, time_limit_s, network.program)
+        other = None if against is None else take_other(network, against)
+        if other is not None:
+            asked.append(open_other(other, on, opened, time_limit_s))
         outcome = judge_network(network, fed, asked, progress, searches=attributes, keeps=save_cases is not None)
         if attributes:
             _try_exact(outcome, progress)
         if replay:
             _replay_sides(outcome, progress)
         described = "given" if inputs is not None else f"normal, seed {seed}"
+        if other is not None:
+            blame_file(outcome, list_file_differences(network, other))
         found = conclude(outcome, described)
+        if other is not None:
+            found = say_file(found, list_file_differences(network, other))
         if save_cases is not None:
             found = msgspec.structs.replace(found, saved=write_cases(save_cases, outcome.judged))
         if fix:
@@ -165,7 +146,7 @@ def _add_fixes(
             verdicts[a.name].verdict,
             verdicts[a.name].cause,
         )
-        for a, text in zip(outcome.asked, on, strict=True)
+        for a, text in itertools.zip_longest(outcome.asked, on)
         if a.observer is not None
     ]
     fixes, evidence = FixSearch(place, sides, progress).run()
@@ -282,107 +263,3 @@ def _find_shares(outcome: Outcome) -> None:
 def _measure_apart(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> float:
     pairs = [(a[n], b[n]) for n in a if a[n].shape == b[n].shape and a[n].dtype.name in FORMATS]
     return max((measure_relative(y, x) for x, y in pairs), default=0.0)
-
-
-def conclude(outcome: Outcome, data: str) -> ModelComparison:
-    """The finding: verdicts of the sides and of all, the first unit, how much the network amplifies."""
-    sides = [_conclude_side(outcome, a) for a in outcome.asked]
-    ran = [a for a in outcome.asked if a.observer]
-    differences = _list_differences(outcome, ran)
-    verdicts: list[Verdict] = [s.verdict for s in sides if s.failure is None]
-    verdict = worst_verdict(verdicts)
-    if is_agreement(verdict):
-        verdict = "rounding" if any(d.differing for d in differences) or len(ran) < 2 else "identical"
-    first = outcome.find_first()
-    observers = [a.observer for a in ran if a.observer]
-    cause = gravest_cause(s.cause for s in sides if s.cause)
-    if verdict == "rounding" and cause is None and any(d.differing for d in differences):
-        cause = CauseCode.SUMMATION_ORDER
-    amplification = _amplify(first, differences)
-    return ModelComparison(
-        model=outcome.network.name,
-        verdict=verdict,
-        cause=cause if verdict != "identical" else None,
-        summary=summarize_model(verdict, sides, first.as_finding() if first else None, differences, amplification),
-        first=first.unit.name if first else None,
-        units=[u.as_finding() for u in outcome.judged],
-        taps=Taps(any(o.changed_bits for o in observers), sorted({v for o in observers for v in o.left_out})),
-        amplification=amplification,
-        sides=sides,
-        outputs=differences,
-        data=data,
-        samebits_version=VERSION,
-    )
-
-
-def _conclude_side(outcome: Outcome, asked: Asked) -> ModelSide:
-    identity, name = asked.identity, asked.name
-    base = ModelSide(
-        name=name,
-        engine=asked.runner.text,
-        version=identity.version if identity else None,
-        device=identity.device if identity else None,
-        settings=identity.settings if identity else {},
-        verdict="undecided",
-        failure=asked.failure,
-        evidence=[Evidence("setting", note) for note in (identity.notes if identity else ())],
-    )
-    if asked.observer is None:
-        return base
-    deviating = outcome.list_deviating(name)
-    verdict = worst_verdict([u.sides[name].verdict for u in outcome.judged])
-    evidence = list(base.evidence)
-    if asked.exact is not None and asked.exact[1]:
-        evidence.append(Evidence("structure", say_exact_integers(*asked.exact)))
-    if asked.replayed is not None:
-        total = sum(1 for u in outcome.judged if u.unit.products)
-        evidence.append(Evidence("replay", say_network_replayed(asked.replayed, total)))
-    gravest = [u for u in deviating if u.sides[name].verdict == verdict]
-    return msgspec.structs.replace(
-        base,
-        verdict=verdict,
-        cause=gravest[0].sides[name].cause if gravest else None,
-        first=deviating[0].unit.name if deviating else None,
-        deviating=len(deviating),
-        repeats=asked.observer.repeats,
-        replayed=asked.replayed,
-        evidence=evidence,
-    )
-
-
-def _list_differences(outcome: Outcome, ran: Sequence[Asked]) -> list[OutputDifference]:
-    """Every output of the network, each side against the first."""
-    found: list[OutputDifference] = []
-    if not ran or ran[0].observer is None:
-        return found
-    first = ran[0].observer.plain
-    for other in ran[1:]:
-        assert other.observer is not None
-        for name in outcome.network.outputs:
-            found.append(_compare_output(name, ran[0].name, first[name], other.name, other.observer.plain[name]))
-    return found
-
-
-def _compare_output(output: str, a: str, x: np.ndarray, b: str, y: np.ndarray) -> OutputDifference:
-    if x.shape != y.shape or x.dtype != y.dtype:
-        return OutputDifference(output, a, b, y.size, y.size, None, None, None)
-    if x.dtype.name not in FORMATS:
-        return OutputDifference(output, a, b, int((x != y).sum()), x.size, None, None, None)
-    return OutputDifference(
-        output=output,
-        a=a,
-        b=b,
-        differing=int(mark_differing_bits(x, y).sum()),
-        elements=x.size,
-        max_abs=float(measure_absolute(x, y).max(initial=0.0)),
-        max_ulp=float(count_ulps(x, y, find_format(x.dtype.name)).max(initial=0.0)),
-        rel_l2=measure_relative(x, y),
-    )
-
-
-def _amplify(first: JudgedUnit | None, differences: Sequence[OutputDifference]) -> float | None:
-    """By how much the relative difference grew from the first unit to the outputs; null where there is none."""
-    if first is None or not first.relative_difference:
-        return None
-    last = max((d.rel_l2 for d in differences if d.rel_l2 is not None), default=None)
-    return None if last is None else last / first.relative_difference

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -77,6 +78,38 @@ class OnnxRunner:
 
     def close(self) -> None:
         self.worker.close()
+
+
+class OtherFileRunner:
+    """A runner that runs another file of the network in place of the one it is asked about, names kept."""
+
+    def __init__(self, runner: ModelRunner, other: Network):
+        self.runner = runner
+        self.other = other
+        self.text = f"{runner.text} on {Path(other.name).name}"
+
+    def identify(self) -> Identity:
+        return self.runner.identify()
+
+    def list_observable(self, values: Sequence[str]) -> list[str]:
+        """Which of these values the other file makes, too."""
+        return [v for v in values if v in self.other.producers]
+
+    def run_network(
+        self,
+        network: Network,
+        inputs: Mapping[str, np.ndarray],
+        observed: Sequence[str],
+        wanted: Sequence[str],
+        given: Mapping[str, np.ndarray],
+    ) -> Arrays:
+        missing = [v for v in (*observed, *wanted, *given) if v not in self.other.producers]
+        if missing:
+            raise EngineUnsupported(f"{self.other.name} has no value {missing[0][:60]}")
+        return self.runner.run_network(self.other, inputs, observed, wanted, given)
+
+    def close(self) -> None:
+        self.runner.close()
 
 
 class ProgramRunner:
@@ -177,6 +210,12 @@ def _run_reference(node: Node, inputs: list[np.ndarray | None], opset: int) -> l
         return evaluate_plainly(node, inputs, opset)
     except Exception as error:  # ONNX's reference raises anything.
         raise EngineRaised(f"ONNX's reference cannot compute node {node.name} ({node.operator}): {error}") from None
+
+
+def is_onnx_engine(text: str) -> bool:
+    """Whether an engine's text names one that runs ONNX models whole."""
+    name = parse_runner_text(text).name
+    return name in ENGINES and ENGINES[name].load_class().runs_onnx
 
 
 def find_problem_runner(runner: ModelRunner) -> Runner | None:
