@@ -50,7 +50,11 @@ class TorchProgram:
                     module.eval()
                     notes.append("the module was in training mode; it runs in evaluation mode here")
                 program = export.export(module, inputs)
-            written = self.torch.onnx.export(program, inputs, dynamo=True, verbose=False)
+            # Batch norms stay: folded into weights they would be other values than the module's own.
+            written = self.torch.onnx.export(program, inputs, dynamo=True, verbose=False, optimize=False)
+            optimizer = importlib.import_module("onnxscript.optimizer")
+            optimizer.fold_constants(written.model)
+            optimizer.remove_unused_nodes(written.model)
         decomposed = written.exported_program
         written.save(str(Path(folder) / "model.onnx"), external_data=False)
         export.save(decomposed, str(Path(folder) / "program.pt2"))

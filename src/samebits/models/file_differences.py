@@ -14,6 +14,7 @@ import numpy as np
 from samebits.findings.causes import CauseCode
 from samebits.formats.format import numpy_dtype
 from samebits.models.network import Network, Node
+from samebits.models.product_nodes import PRODUCTS
 
 _ROUNDED = ("float16", "bfloat16")
 _CAUSES = {
@@ -46,15 +47,29 @@ def _list_all(first: Network, second: Network) -> Iterator[FileDifference]:
     for node in first.nodes:
         place = next((second.producers[v] for v in node.outputs if v in second.producers), None)
         if place is None:
+            if _is_folded(first, node, second):
+                continue
             yield FileDifference(node.name, CauseCode.FUSION, f"{node.operator} is not in the second file")
             continue
         other = second.nodes[place]
+        if node.operator == "BatchNormalization" and other.operator in PRODUCTS:
+            # Folded into the weights: whether rightly, the run says.
+            continue
         if other.operator != node.operator:
             says = f"{other.operator} makes what {node.operator} makes in the first file"
             yield FileDifference(node.name, CauseCode.FUSION, says)
             continue
         yield from _compare_attributes(node, other)
         yield from _compare_inputs(first, second, node, other)
+
+
+def _is_folded(first: Network, node: Node, second: Network) -> bool:
+    """Whether a product of the first file is made, in the second, together with the batch norm behind it."""
+    readers = [first.nodes[r] for r in first.consumers.get(node.outputs[0], ())]
+    if node.operator not in PRODUCTS or [r.operator for r in readers] != ["BatchNormalization"]:
+        return False
+    place = second.producers.get(readers[0].outputs[0])
+    return place is not None and second.nodes[place].operator in PRODUCTS
 
 
 def _compare_attributes(node: Node, other: Node) -> Iterator[FileDifference]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from samebits.formats.array import add_to_odd
 from samebits.models.network import Node
 from samebits.models.unit_causes import add_bias, find_row
 from samebits.problems import Problem
@@ -23,8 +24,52 @@ class Candidate:
     operands: dict[str, np.ndarray]
     rest: tuple[Node, ...]
     makes: str
-    constant_weights: bool
+    # The setting with which the engine, asked for the problem alone, computes it as in the network.
+    setting: tuple[str, str] | None = None
     addend: np.ndarray | None = None
+    # A factor and a shift for every channel, applied to the result; in one rounding where they are fused.
+    affine: tuple[np.ndarray, np.ndarray, bool] | None = None
+
+
+def fold_norm(plain: Candidate, rest: Sequence[Node], folded: Mapping[str, np.ndarray]) -> Iterator[Candidate]:
+    """A batch norm behind the product: folded into weights and bias, or applied as a factor and a shift."""
+    if not rest or rest[0].operator != "BatchNormalization" or plain.problem.dtype != "float32":
+        return
+    parts = [folded.get(v) for v in rest[0].inputs[1:5]]
+    if len(parts) < 4 or any(p is None or p.dtype != np.float32 for p in parts):
+        return
+    scale, shift, mean, variance = (p for p in parts if p is not None)
+    epsilon = np.float32(rest[0].attributes.get("epsilon", 1e-5))
+    left = replace(plain, rest=tuple(rest[1:]), makes=rest[0].outputs[0])
+    with np.errstate(all="ignore"):
+        wide = (1 / np.sqrt(variance.astype(np.float64) + float(epsilon))).astype(np.float32)
+        root = np.sqrt(variance + epsilon)
+        factors = (scale / root, scale * (np.float32(1) / root), scale * wide)
+        for factor in factors:
+            moved = shift - mean * factor
+            bias = plain.operands.get("bias", np.zeros_like(shift))
+            axis = 1 if plain.problem.is_transposed and plain.problem.groups == 1 else 0
+            if plain.problem.product is None and (axis == 0) != plain.problem.is_transposed:
+                shape = [1] * plain.operands["w"].ndim
+                shape[axis] = -1
+                w = plain.operands["w"] * factor.reshape(shape)
+                for own in ((bias - mean) * factor + shift, bias * factor + moved):
+                    operands = {**plain.operands, "w": w, "bias": own}
+                    yield replace(left, problem=replace(plain.problem, bias=True), operands=operands)
+            # The shift itself may be computed in one rounding.
+            for own in (_multiply_add(-mean, factor, shift), moved):
+                yield replace(left, affine=(factor, own, True))
+                yield replace(left, affine=(factor, own, False))
+
+
+def fold_bias(plain: Candidate, rest: Sequence[Node], folded: Mapping[str, np.ndarray]) -> Iterator[Candidate]:
+    """A row added to the product as the bias of the product itself."""
+    if not rest or rest[0].operator != "Add" or plain.problem.bias:
+        return
+    row = find_row(plain.problem, folded.get(_other(rest[0], plain.makes)))
+    if row is not None:
+        problem, operands = add_bias(plain.problem, plain.operands, row)
+        yield replace(plain, problem=problem, operands=operands, rest=tuple(rest[1:]), makes=rest[0].outputs[0])
 
 
 def fold_scale(plain: Candidate, rest: Sequence[Node], folded: Mapping[str, np.ndarray]) -> Iterator[Candidate]:
@@ -62,6 +107,24 @@ def fold_scale(plain: Candidate, rest: Sequence[Node], folded: Mapping[str, np.n
     yield replace(scaled, operands={**operands, "w": operands["w"] * shaped, **bias})
     if row.size == 1:
         yield replace(scaled, operands={**operands, "x": operands["x"] * row, **bias})
+
+
+def apply_affine(candidate: Candidate, made: np.ndarray) -> np.ndarray:
+    """The result times its factor, plus its shift: rounded twice, or once where they are fused."""
+    assert candidate.affine is not None
+    factor, shift, fused = candidate.affine
+    shape = candidate.problem.bias_shape
+    factor, shift = factor.reshape(shape), shift.reshape(shape)
+    if not fused:
+        return made * factor + shift
+    return _multiply_add(made, factor, shift)
+
+
+def _multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """a b + c rounded once to float32: products are exact in float64, and rounded to odd there a sum loses nothing."""
+    exact = a.astype(np.float64) * b.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return add_to_odd(exact, np.broadcast_to(c.astype(np.float64), exact.shape)).astype(np.float32)
 
 
 def _other(node: Node, value: str) -> str:

@@ -37,7 +37,6 @@ from samebits.models.observing import Observer, divide_observably
 from samebits.models.onnx_reading import read_onnx
 from samebits.models.other_file import blame_file, open_other, say_file, take_other
 from samebits.models.outcome import Asked, Outcome
-from samebits.models.unit_reference import UnitArithmetic
 from samebits.models.units import fold_constants
 from samebits.progress import Progress, ignore_progress
 from samebits.runner import Runner
@@ -226,8 +225,7 @@ def _judge_observed(
         return Outcome(network, asked, [])
     folded = fold_constants(network)
     units = divide_observably(network, folded, list(observers.values()), progress)
-    hows = {a.name: UnitArithmetic(refolds=bool(getattr(a.runner, "refolds", False))) for a in ran}
-    judge = ModelJudge(network, folded, units, observers, hows, progress, searches, keeps)
+    judge = ModelJudge(network, folded, units, observers, progress, searches, keeps)
     return Outcome(network, asked, list(judge.judge()), judge)
 
 

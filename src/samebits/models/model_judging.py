@@ -17,7 +17,7 @@ from samebits.models.observing import Observer, list_ends
 from samebits.models.product_nodes import find_product
 from samebits.models.unit_causes import ProductCase, UnitCauses
 from samebits.models.unit_judging import UnitJudgement, judge_unit
-from samebits.models.unit_reference import OutputReference, UnitArithmetic, refer_unit
+from samebits.models.unit_reference import OutputReference, refer_unit
 from samebits.models.units import Unit
 from samebits.problems import format_problem
 from samebits.progress import Progress, ignore_progress, prefix_progress
@@ -79,13 +79,12 @@ def _state_side(name: str, judged: UnitJudgement, inherited: float | None) -> Un
 
 @dataclass(frozen=True)
 class ModelJudge:
-    """A network divided into units, and the observers whose runs are judged; `hows` says how each computes."""
+    """A network divided into units, and the observers whose runs are judged."""
 
     network: Network
     folded: Mapping[str, np.ndarray]
     units: Sequence[Unit]
     observers: Mapping[str, Observer]
-    hows: Mapping[str, UnitArithmetic]
     progress: Progress = ignore_progress
     searches: bool = True
     keeps: bool = False
@@ -128,11 +127,11 @@ class ModelJudge:
         for name, seen in values.items():
             # Sides that were fed the same have the same truth.
             same = next((r for other, r in references.items() if self._are_fed_alike(unit, name, other, values)), None)
-            references[name] = same or refer_unit(self.network, self.folded, unit, seen, self.hows[name])
+            references[name] = same or refer_unit(self.network, self.folded, unit, seen)
         judged: dict[str, UnitJudgement] = {}
         cases: dict[str, ProductCase] = {}
         for name, seen in values.items():
-            own = judge_unit(self.network, self.folded, unit, seen, references[name], self.hows[name])
+            own = judge_unit(self.network, self.folded, unit, seen, references[name])
             if self.searches and (own.beyond or own.is_unusual):
                 own, shown = self._find_cause(unit, name, seen, references[name], own)
                 cases |= {name: shown} if shown and self.keeps else {}
@@ -141,7 +140,7 @@ class ModelJudge:
         inherited = {
             n: 0.0 if alike else _measure_inherited(r, references[first])
             for n, r in references.items()
-            for alike in (self._are_fed_alike(unit, n, first, values, anyhow=True),)
+            for alike in (self._are_fed_alike(unit, n, first, values),)
         }
         differing, apart = _count_differing(unit, values)
         found = JudgedUnit(
@@ -153,12 +152,8 @@ class ModelJudge:
             found.references = {n: {v: o.truth for v, o in r.items()} for n, r in references.items()}
         return found
 
-    def _are_fed_alike(
-        self, unit: Unit, a: str, b: str, values: Mapping[str, Mapping[str, np.ndarray]], *, anyhow: bool = False
-    ) -> bool:
-        """Whether two sides were fed the same bits, and, unless `anyhow`, compute in the same way."""
-        if not anyhow and self.hows[a] != self.hows[b]:
-            return False
+    def _are_fed_alike(self, unit: Unit, a: str, b: str, values: Mapping[str, Mapping[str, np.ndarray]]) -> bool:
+        """Whether two sides were fed the same bits."""
         pairs = [(values[a][v], values[b][v]) for v in unit.inputs]
         return all(x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in pairs)
 
@@ -176,7 +171,7 @@ class ModelJudge:
             return observer.observe([*list_ends(self.network, self.units), *wanted], wanted)
 
         heard = prefix_progress(self.progress, f"{name[:40]}, {unit.name[:40]}: ")
-        causes = UnitCauses(self.network, self.folded, unit, name, seen, references, self.hows[name], observe, heard)
+        causes = UnitCauses(self.network, self.folded, unit, name, seen, references, observe, heard)
         return causes.find(judged)
 
     def _state_problem(self, unit: Unit, seen: Mapping[str, np.ndarray]) -> str | None:

@@ -115,9 +115,6 @@ class OtherFileRunner:
 class ProgramRunner:
     """An engine that runs the exported program which a network was made from."""
 
-    # The ONNX model may hold weights that the program multiplies together each time.
-    refolds = True
-
     def __init__(self, worker: WorkerRunner, path: str):
         self.worker = worker
         self.path = path

@@ -14,13 +14,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from samebits.emulators import emulate
+from samebits.engines.engine import Setting
+from samebits.engines.known_engines import ENGINES
 from samebits.errors import EngineUnsupported, SamebitsError
 from samebits.findings import Evidence
 from samebits.findings.comparison_schema import Replay
 from samebits.fixes.setting_changes import Change
 from samebits.formats.same_bits import mark_differing_bits
 from samebits.models.addend_first import emulate_onto
-from samebits.models.fused_forms import Candidate, fold_scale, multiply_instead
+from samebits.models.fused_forms import Candidate, apply_affine, fold_bias, fold_norm, fold_scale, multiply_instead
 from samebits.models.model_judging import JudgedUnit, ModelJudge
 from samebits.models.model_runners import find_problem_runner, run_by_reference
 from samebits.models.network import Network, ValueType
@@ -41,7 +43,6 @@ from samebits.runner.lowered_runner import lower_runner
 from samebits.wording.model_sentences import say_unit_replayed
 
 _MOST_CALLS, _MOST_TIME_S = 1000, 20.0
-_RUNTIME = Change("", "weights", "runtime", "", "", None)
 
 
 @dataclass
@@ -54,8 +55,9 @@ class NetworkReplay:
     asked: Runner
     progress: Progress
     opened: contextlib.ExitStack
-    recipes: dict[tuple[str, bool], Recipe | None] = field(default_factory=dict[tuple[str, bool], "Recipe | None"])
-    runtime: Runner | None = None
+    recipes: dict[object, Recipe | None] = field(default_factory=dict[object, "Recipe | None"])
+    others: dict[tuple[str, str], Runner] = field(default_factory=dict[tuple[str, str], "Runner"])
+    last: tuple[dict[str, np.ndarray], Recipe, np.ndarray] | None = None
 
     def replay(self, judged: JudgedUnit, seen: Mapping[str, np.ndarray]) -> None:
         """Puts the recipe of a unit's product, and how much of the unit it reproduces, into its judgement."""
@@ -93,51 +95,68 @@ class NetworkReplay:
         node, *rest = [network.nodes[p] for p in unit.places]
         known = {**folded, **seen}
         inputs = [known[v] if v else None for v in node.inputs]
-        constant = node.inputs[1] in folded
+        setting = None if node.inputs[1] in folded else self._say_runtime()
         whole = state_whole(network, folded, unit, seen)
         if whole is not None:
-            yield Candidate(whole[0], whole[1], (), unit.outputs[0], constant)
+            yield Candidate(whole[0], whole[1], (), unit.outputs[0], setting)
         product = find_product(node, inputs)
         if product.alpha != 1.0 or product.adds_third:
             return
-        plain = Candidate(product.problem, product.arrange(inputs), tuple(rest), node.outputs[0], constant)
-        yield plain
-        if rest and rest[0].operator in ("Add", "Sum"):
-            others = [v for v in rest[0].inputs if v != node.outputs[0]]
-            if len(others) == 1 and others[0] in known:
-                yield replace(plain, rest=tuple(rest[1:]), makes=rest[0].outputs[0], addend=known[others[0]])
+        plain = Candidate(product.problem, product.arrange(inputs), tuple(rest), node.outputs[0], setting)
+        bases = [*fold_norm(plain, rest, folded), plain, *fold_bias(plain, rest, folded)]
+        if "layout" in self._list_settings() and product.problem.product is None:
+            # What a transposition left with its channels last is computed so.
+            bases += [replace(base, setting=("layout", "channels_last")) for base in (plain, *bases)]
+        for base in bases:
+            yield base
+            after = base.rest
+            if after and after[0].operator in ("Add", "Sum") and base.affine is None:
+                others = [v for v in after[0].inputs if v != base.makes]
+                if len(others) == 1 and others[0] in known:
+                    yield replace(base, rest=after[1:], makes=after[0].outputs[0], addend=known[others[0]])
         turned = tuple(multiply_instead(n, folded) for n in rest)
         if turned != tuple(rest):
             yield replace(plain, rest=turned)
         yield from fold_scale(plain, rest, folded)
 
     def _find_recipe(self, candidate: Candidate) -> Recipe | None:
-        key = (format_problem(candidate.problem), candidate.constant_weights)
+        key = (format_problem(candidate.problem), candidate.setting)
         if key not in self.recipes:
             self.progress(f"probing {self.side[:40]} on {key[0][:70]}", 0.5)
             lowering = lower_problem(candidate.problem)
-            runner = lower_runner(self._find_runner(constant=candidate.constant_weights), lowering)
+            runner = lower_runner(self._find_runner(candidate.setting), lowering)
             session = ProbeSession(runner, lowering.convolution, most_calls=_MOST_CALLS, most_time_s=_MOST_TIME_S)
             self.recipes[key] = search_recipe(session).recipe
         return self.recipes[key]
 
-    def _find_runner(self, *, constant: bool) -> Runner:
-        """The engine as it takes weights in the network: in the model, or computed by it."""
-        text = parse_runner_text(self.asked.text)
-        if constant or text.name not in ("onnxruntime", "openvino"):
+    def _say_runtime(self) -> tuple[str, str] | None:
+        """How an engine is told that weights are computed and do not stand in the model."""
+        declared = self._list_settings()
+        return ("weights", "runtime") if "weights" in declared else None
+
+    def _list_settings(self) -> dict[str, Setting]:
+        name = parse_runner_text(self.asked.text).name
+        return ENGINES[name].load_class().settings if name in ENGINES else {}
+
+    def _find_runner(self, setting: tuple[str, str] | None) -> Runner:
+        """The engine as it computes in the network."""
+        if setting is None:
             return self.asked
-        if self.runtime is None:
-            self.runtime = open_runner(_RUNTIME.apply(self.asked.text))
-            self.opened.callback(self.runtime.close)
-        return self.runtime
+        if setting not in self.others:
+            changed = Change("", *setting, "", "", None).apply(self.asked.text)
+            self.others[setting] = open_runner(changed)
+            self.opened.callback(self.others[setting].close)
+        return self.others[setting]
 
     def _compute(
         self, candidate: Candidate, recipe: Recipe, unit: Unit, seen: Mapping[str, np.ndarray]
     ) -> np.ndarray | None:
         if candidate.addend is None:
-            made = emulate(candidate.problem, recipe, candidate.operands)
+            made = self._emulate(candidate, recipe)
         else:
             made = emulate_onto(candidate.problem, recipe, candidate.operands, candidate.addend)
+        if made is not None and candidate.affine is not None:
+            made = apply_affine(candidate, made)
         if made is None or not candidate.rest:
             return made
         small = _cut_out(self.judge, unit, candidate, {**seen, candidate.makes: made})
@@ -145,8 +164,19 @@ class NetworkReplay:
         try:
             return self.observer.runner.run_network(small, fed, [], small.outputs, {})[small.outputs[0]]
         except EngineUnsupported:
-            # An engine that reads no ONNX: sums and maxima have one result, functions may have others.
+            # An engine that reads no ONNX runs the rest in place, from the value that was made.
+            find = getattr(self.observer.runner, "list_observable", None)
+            if find is not None and find([candidate.makes]):
+                return self.observer.run_with([], unit.outputs, {candidate.makes: made})[unit.outputs[0]]
+            # Sums and maxima have one result, functions may have others.
             return run_by_reference(small, fed)[small.outputs[0]]
+
+    def _emulate(self, candidate: Candidate, recipe: Recipe) -> np.ndarray:
+        """Forms of one product share its sums."""
+        if self.last is None or self.last[0] is not candidate.operands or self.last[1] is not recipe:
+            made = emulate(candidate.problem, recipe, candidate.operands)
+            self.last = candidate.operands, recipe, made
+        return self.last[2]
 
 
 def replay_side(

@@ -18,8 +18,9 @@ Value = Bounded | np.ndarray
 Rule = Callable[[Arithmetic, Node, Sequence[Value | None]], list[Value]]
 
 MOVES = (
-    "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Pad", "Reshape",
-    "ScatterND", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where", "Dropout",
+    "CastLike", "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "GatherElements", "GatherND",
+    "Identity", "Pad", "Reshape", "ScatterND", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose",
+    "Unsqueeze", "Where",
 )  # fmt: skip
 # The largest slope, units of relative and of absolute error allowed. Relative ones are those that OpenCL's
 # specification (section 7.4, full profile) allows its functions; absolute ones count units of 1 where engines end

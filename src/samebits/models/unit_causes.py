@@ -17,7 +17,7 @@ from samebits.models.bounded import Floats
 from samebits.models.network import Network, Node
 from samebits.models.product_nodes import PRODUCTS, find_product
 from samebits.models.unit_judging import UnitJudgement
-from samebits.models.unit_reference import OutputReference, UnitArithmetic, refer_unit
+from samebits.models.unit_reference import OutputReference, refer_unit
 from samebits.models.units import Unit
 from samebits.problems import Problem
 from samebits.problems.case_file import Case
@@ -68,7 +68,6 @@ class UnitCauses:
     side: str
     seen: Mapping[str, np.ndarray]
     references: Mapping[str, OutputReference]
-    how: UnitArithmetic
     observe: Observe
     progress: Progress
 
@@ -162,7 +161,7 @@ class UnitCauses:
         for says, nodes in self._list_alternatives():
             altered = replace(self.network, nodes=nodes)
             try:
-                predicted = refer_unit(altered, self.folded, self.unit, self.seen, self.how)
+                predicted = refer_unit(altered, self.folded, self.unit, self.seen)
             except Exception:  # What cannot be computed explains nothing.
                 continue
             if all(self._fits(v, predicted[v]) for v in self.unit.outputs):

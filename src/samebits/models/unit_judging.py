@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -55,7 +55,6 @@ def judge_unit(
     unit: Unit,
     seen: Mapping[str, np.ndarray],
     references: Mapping[str, OutputReference],
-    how: UnitArithmetic,
 ) -> UnitJudgement:
     """The verdict on what one side returned (`seen` has the unit's inputs and outputs) before its cause is known.
 
@@ -73,7 +72,7 @@ def judge_unit(
         unusual = any(_is_unusual(seen[v], references[v]) for v in unit.outputs)
         said = Evidence("statistic", say_unit_within(share))
         return UnitJudgement(verdict, level, own, evidence=(said,), is_unusual=unusual)
-    narrow = refer_unit(network, folded, unit, seen, replace(how, narrow=True))
+    narrow = refer_unit(network, folded, unit, seen, UnitArithmetic(narrow=True))
     proved = [v for v in beyond if _is_another_function(seen[v], references[v], narrow[v])]
     count, total = sum(int(m.sum()) for m in beyond.values()), sum(m.size for m in beyond.values())
     share = own.max_over_bound if own else None

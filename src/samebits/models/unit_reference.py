@@ -35,14 +35,9 @@ class OutputReference:
 
 @dataclass(frozen=True)
 class UnitArithmetic:
-    """How a unit is computed in principle.
-
-    `narrow` asks for the bound of the same function in bfloat16 throughout; `refolds` allows four more roundings of
-    every weight, for a side that runs the network from which the file's weights were put together.
-    """
+    """How a unit is computed in principle: `narrow` is the same function in bfloat16 throughout."""
 
     narrow: bool = False
-    refolds: bool = False
 
 
 def refer_unit(
@@ -66,7 +61,7 @@ def refer_unit(
     unit_roundoff = max(float(format_.unit_roundoff), float(BFLOAT16.unit_roundoff) if how.narrow else 0.0)
     a = Arithmetic(unit_roundoff, float(format_.smallest_subnormal))
     usual: list[float] = []
-    plain = len(unit.products) == 1 and all(o in _KEEPS_ROUNDING for o in unit.operators[1:]) and not how.refolds
+    plain = len(unit.products) == 1 and all(o in _KEEPS_ROUNDING for o in unit.operators[1:])
     for place in unit.places:
         node = network.nodes[place]
         inputs = [values.get(v) if v else None for v in node.inputs]
@@ -75,8 +70,6 @@ def refer_unit(
             results: list[Value] | None = None
         elif node.operator in PRODUCTS:
             results = apply_product(a, node, inputs, format_.name, rounds=plain)
-            if how.refolds:
-                results = [_allow_refolding(a, r) for r in results if isinstance(r, Bounded)]
         else:
             results = apply_node(a, node, inputs, network.opset)
         if node.operator in PRODUCTS and results:
@@ -94,10 +87,6 @@ def find_unit_format(network: Network, unit: Unit, fed: Mapping[str, np.ndarray]
 
 def _as_value(array: np.ndarray) -> Value:
     return bounded.exactly(array) if array.dtype.name in FORMATS else array
-
-
-def _allow_refolding(a: Arithmetic, found: Bounded) -> Bounded:
-    return Bounded(found.value, found.error + 4 * a.unit * found.magnitude, found.magnitude, found.growth)
 
 
 def _conclude(value: Value | None, format_: Format, usual: float) -> OutputReference:
