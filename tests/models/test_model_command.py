@@ -5,8 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from models.network_building import conv_clip, random, save
+from models.network_building import conv_clip, make_model, node, random, save
 from samebits.cli.app import main
+from samebits.errors import ModelError
+from samebits.models.case_saving import save_cases
 
 FAULT = "emulate:direct x=bfloat16 w=bfloat16"
 
@@ -75,3 +77,16 @@ def test_what_cannot_be_done_ends_with_one_line_and_status_2(path, arguments, ca
     said = capsys.readouterr()
     assert said.out == ""
     assert len(said.err.strip().splitlines()) == 1
+
+
+def test_a_network_with_one_number_as_its_result_is_compared(tmp_path, capsys):
+    total = make_model([node("ReduceSum", ["x"], ["y"], keepdims=0)], {"x": [3, 4]}, ["y"], {})
+    path = str(save(total, tmp_path / "total.onnx"))
+    assert main(["compare", path, "--on", "onnxruntime", "--on", "truth"]) == 0
+    assert capsys.readouterr().err.count("Traceback") == 0
+
+
+@pytest.mark.parametrize("folder", ["", "a\0b"])
+def test_folders_that_cannot_be_are_refused(folder):
+    with pytest.raises(ModelError):
+        save_cases(folder, [])

@@ -158,3 +158,19 @@ def test_functions_of_the_file_are_put_in_place():
     model.opset_import.append(helper.make_opsetid("local", 1))
     assert [n.operator for n in make_network(model, "f").nodes] == ["Mul", "Relu"]
     assert onnx.defs.onnx_opset_version() >= 17
+
+
+def test_strings_are_refused():
+    model = make_model([node("Cast", ["x"], ["y"], to=8)], {"x": [4]}, ["y"], {})
+    model.graph.output[0].type.tensor_type.elem_type = 8
+    with pytest.raises(ModelError, match="strings"):
+        make_network(model, "test")
+
+
+def test_functions_that_call_themselves_are_refused():
+    call = helper.make_node("F", ["a"], ["b"], domain="own")
+    model = make_model([helper.make_node("F", ["x"], ["y"], domain="own")], {"x": [4]}, ["y"], {})
+    model.functions.append(helper.make_function("own", "F", ["a"], ["b"], [call], [helper.make_opsetid("own", 1)]))
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    with pytest.raises(ModelError, match="functions"):
+        make_network(model, "test")

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from models.network_building import conv_clip, make_model, node, random
+from samebits.formats.format import FLOAT32
+from samebits.models.bounded import arithmetic_in, exactly
 from samebits.models.onnx_reading import make_network
+from samebits.models.operations import apply_node
 from samebits.models.unit_reference import refer_unit
 from samebits.models.units import divide_network, fold_constants
 
@@ -192,3 +195,124 @@ def test_plain_products_are_the_correctly_rounded_ones():
 
     expected = np.clip(samebits.conv2d(x, folded["w"], folded["b"], padding=1), 0, 2)
     assert np.array_equal(found.truth, expected)
+
+
+def softmax_of_rows(x, rows):
+    e = np.exp(x.reshape(rows, -1) - x.reshape(rows, -1).max(1, keepdims=True))
+    return (e / e.sum(1, keepdims=True)).reshape(x.shape)
+
+
+EXPONENTS = np.array([2, 3, 0, 1, 0.5, -1, 4, 2.5, -2], F)
+GROUP = D.reshape(2, 2, -1)
+GROUP = ((GROUP - GROUP.mean(-1, keepdims=True)) / np.sqrt(GROUP.var(-1, keepdims=True) + float(F(1e-5)))).reshape(
+    D.shape
+)
+SCALES = random((2,), 8)
+ODD_WAYS = {
+    "largest of an axis": ([node("ReduceMax", ["x"], ["y"], axes=[1], keepdims=0)], X, D.max(1), {}, 11),
+    "smallest of all": ([node("ReduceMin", ["x"], ["y"], keepdims=0)], X, np.asarray(D.min()), {}, 18),
+    "global maximum": ([node("GlobalMaxPool", ["x"], ["y"])], X, D.max((2, 3), keepdims=True), {}, 18),
+    "powers of every column": (
+        [node("Pow", ["x", "p"], ["y"])], np.abs(X), np.abs(D) ** EXPONENTS.astype(float), {"p": EXPONENTS}, 18,
+    ),
+    "powers of two": ([node("Pow", ["p", "x"], ["y"])], X, 2.0**D, {"p": np.array(2, F)}, 18),
+    "softmax before opset 13": ([node("Softmax", ["x"], ["y"])], X, softmax_of_rows(D, 2), {}, 11),
+    "softmax before opset 13, of all": ([node("Softmax", ["x"], ["y"], axis=0)], X, softmax_of_rows(D, 1), {}, 11),
+    "group norm before opset 21": (
+        [node("GroupNormalization", ["x", "s", "s"], ["y"], num_groups=2)],
+        X, (GROUP + 1) * np.repeat(SCALES.astype(float), 2)[None, :, None, None], {"s": SCALES}, 18,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD_WAYS)
+def test_rules_hold_for_attributes_and_opsets_that_are_seldom(name):
+    nodes, fed, expected, constants, opset = ODD_WAYS[name]
+    found = refer(nodes, {"x": fed}, constants, opset)
+    assert found.value.shape == expected.shape
+    scale = np.abs(expected).max()
+    assert np.abs(found.value - expected).max() <= 1e-12 * scale
+    assert (np.abs(expected.astype(F) - found.value) <= found.bound).all()
+    assert found.bound.max() <= 2.0**-24 * 1000 * scale
+
+
+def test_a_mask_of_minus_infinity_leaves_softmax_its_bound():
+    x = TABLE.copy()
+    x[:, ::3] = -np.inf
+    found = refer([node("Softmax", ["x"], ["y"], axis=-1)], {"x": x})
+    expected = np.exp(x.astype(float)) / np.exp(x.astype(float)).sum(-1, keepdims=True)
+    assert np.abs(found.value - expected).max() < 1e-15
+    assert found.bound.max() < 1e-4
+    assert not np.isnan(found.bound).any()
+
+
+def test_elu_as_onnx_defines_it_is_within_the_bound_near_zero():
+    x = random((400,), 3, 0.01)
+    for alpha in (1.0, 20.0):
+        found = refer([node("Elu", ["x"], ["y"], alpha=alpha)], {"x": x})
+        made = np.where(x < 0, F(alpha) * (np.exp(x) - F(1)), x)
+        assert made.dtype == F
+        assert (np.abs(made.astype(np.float64) - found.value) <= found.bound).all()
+        assert found.bound.max() < 1e-4
+
+
+def test_a_sum_of_many_may_be_added_in_any_order():
+    x, b, c = np.full((3,), 1e8, F), np.full((3,), -1e8, F), np.full((3,), 3.0, F)
+    found = refer([node("Sum", ["x", "b", "c"], ["y"])], {"x": x}, {"b": b, "c": c})
+    for made in ((x + b) + c, x + (b + c), (x + c) + b):
+        assert (np.abs(made - found.value) <= found.bound).all()
+
+
+def test_powers_below_the_smallest_normal_number_may_be_lost():
+    x = np.array([-88.0, -100.0, -1.0, 0.0], F)
+    for nodes in ([node("Exp", ["x"], ["y"])], [node("Softmax", ["x"], ["y"], axis=0)]):
+        found = refer(nodes, {"x": x})
+        assert (found.value[:2] <= found.bound[:2]).all()
+        assert (found.value[2:] > 1000 * found.bound[2:]).all()
+
+
+def test_padding_that_is_named_counts_and_what_rounding_up_adds_does_not():
+    pool_node = node("AveragePool", ["x"], ["y"], kernel_shape=[2], strides=[2], ceil_mode=1, pads=[1, 1],
+                     count_include_pad=1)  # fmt: skip
+    x = np.array([[[1, 2, 3, 4, 5]]], F)
+    # Windows of 0 1 2 3 4 5 0 and one place beyond: the last has one element, the padding.
+    assert refer([pool_node], {"x": x}, opset=19).value.ravel().tolist() == [0.5, 2.5, 4.5]
+    wide = node("AveragePool", ["x"], ["y"], kernel_shape=[4], strides=[3], ceil_mode=1, pads=[1, 1],
+                count_include_pad=1)  # fmt: skip
+    # 0 1 2 3, and 3 4 5 0: both whole; of six elements the second reaches 3 4 5 6.
+    assert refer([wide], {"x": x}, opset=19).value.ravel().tolist() == [1.5, 3.0]
+    more = np.array([[[1, 2, 3, 4, 5, 6, 7]]], F)
+    # 0 1 2 3, 3 4 5 6, and 6 7 0 with one place beyond: three count.
+    assert refer([wide], {"x": more}, opset=19).value.ravel().tolist() == [1.5, 4.5, 13 / 3]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "constants"),
+    [
+        ([node("ScatterND", ["x", "i", "u"], ["y"], reduction="add")],
+         {"i": np.zeros((2, 1), np.int64), "u": random((2, 4, 9, 9), 2)}),
+        ([node("Dropout", ["x", "r", "t"], ["y"])], {"r": np.array(0.5, F), "t": np.array(True)}),
+        ([node("RandomNormal", [], ["r"], shape=[9]), node("Add", ["x", "r"], ["y"])], {}),
+        ([node("Pad", ["x", "p"], ["y"])], {"p": np.array([0, 0, -1, 2, 0, 0, 2, -1])}),
+        ([node("Resize", ["x", "", "s"], ["y"], mode="linear", coordinate_transformation_mode="align_corners")],
+         {"s": np.array([1, 1, 1.5, 0.7], F)}),
+        ([node("BatchNormalization", ["x", "s", "s", "s", "s"], ["y", "m", "v"], training_mode=1)],
+         {"s": np.abs(random((4,), 1))}),
+    ],
+)  # fmt: skip
+def test_what_is_drawn_or_read_in_several_ways_has_no_bound(nodes, constants):
+    model = make_model(nodes, {"x": list(X.shape)}, ["y"], constants, 18)
+    network = make_network(model, "test")
+    folded = fold_constants(network)
+    (unit,) = divide_network(network, folded, [v for n in network.nodes[:-1] for v in n.outputs])
+    assert refer_unit(network, folded, unit, {"x": X})["y"].bound is None
+
+
+def test_the_mask_beside_what_dropout_passes_on_stays_a_mask():
+    (dropout,) = make_network(
+        make_model([node("Dropout", ["x"], ["y", "m"])], {"x": list(X.shape)}, ["y"], {}, 18), "test"
+    ).nodes
+    moved, mask = apply_node(arithmetic_in(FLOAT32), dropout, [exactly(X)], 18)
+    assert np.array_equal(moved.value, X)
+    assert mask.dtype == bool
+    assert mask.all()

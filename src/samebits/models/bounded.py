@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from samebits.formats.format import Format
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -33,10 +35,17 @@ class Bounded:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """The unit roundoff of a format and its smallest subnormal number."""
+    """The unit roundoff of a format, its smallest subnormal number and its smallest normal one."""
 
     unit: float
     least: float
+    normal: float
+
+
+def arithmetic_in(format_: Format, *, unit: float = 0.0) -> Arithmetic:
+    """The arithmetic of a format, with a larger unit roundoff if one is given."""
+    normal = 2.0**format_.smallest_normal_exponent
+    return Arithmetic(max(float(format_.unit_roundoff), unit), float(format_.smallest_subnormal), normal)
 
 
 def exactly(array: np.ndarray) -> Bounded:
@@ -148,6 +157,8 @@ def standardize(a: Arithmetic, x: Bounded, axes: tuple[int, ...], epsilon: float
         # A relative error d of the variance is at most (1 - d)^-1/2 - 1 of the result.
         relative = 1.0 / np.sqrt(1.0 - lost) - 1.0
         moved = error / np.sqrt(spread) * (1.0 + relative) + np.abs(value) * relative
+        # Of a variance that may be all error nothing is known, of a mean's own element neither.
+        moved = np.where(lost < 1.0, moved, np.inf)
         return rounded(a, value, moved, 6.0)
 
 
@@ -160,5 +171,9 @@ def take_softmax(a: Arithmetic, x: Bounded, axis: int) -> Bounded:
         # What is wrong in an exponent, 6 units of exp itself, and the sum's own roundings.
         exponent = x.error + x.error.max(axis, keepdims=True) + a.unit * np.abs(shifted)
         share = np.expm1(exponent) + 6 * a.unit
+        # The power of minus infinity (a mask) is 0 for everybody.
+        share = np.where(np.isneginf(shifted), 0.0, share)
         of_sum = (value * share).sum(axis, keepdims=True) + x.value.shape[axis] * a.unit
-        return rounded(a, value, value * (share + of_sum + share * of_sum), 3.0)
+        found = rounded(a, value, value * (share + of_sum + share * of_sum), 3.0)
+        # Powers below the smallest normal number may become 0, as OpenCL allows (section 7.5.3).
+        return Bounded(value, found.error + np.where(powers < a.normal, a.normal, 0.0), found.magnitude)

@@ -20,6 +20,8 @@ def save_cases(folder: str | Path, judged: Sequence[JudgedUnit]) -> list[str]:
     The folder is made if it is not there. A network's names make no path: whatever is no letter, digit, dot, dash or
     underscore becomes an underscore. Raises ModelError where nothing can be written.
     """
+    if not str(folder):
+        raise ModelError("cases need a folder to be written to, and its name is empty")
     folder, written = Path(folder), list[str]()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -29,8 +31,9 @@ def save_cases(folder: str | Path, judged: Sequence[JudgedUnit]) -> list[str]:
                 path = folder / name
                 save_case(path, shown.case.problem, shown.case.operands, shown.case.results)
                 written.append(str(path))
-    except OSError as error:
-        raise ModelError(f"cases cannot be written to {folder}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:  # ValueError: a path with a null byte.
+        said = getattr(error, "strerror", None) or error
+        raise ModelError(f"cases cannot be written to {str(folder)!r}: {said}") from None
     return written
 
 

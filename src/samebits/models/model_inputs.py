@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from samebits.errors import ModelError
+from samebits.errors import ModelError, ResourceLimitError
 from samebits.formats.format import FORMATS, numpy_dtype
 from samebits.models.network import Network, ValueType
 
@@ -33,22 +34,37 @@ def make_inputs(
 def _draw(rng: np.random.Generator, name: str, type_: ValueType, limits: tuple[float, float] | None) -> np.ndarray:
     shape = tuple(1 if size is None else size for size in type_.shape)
     if type_.dtype in FORMATS:
-        values = rng.standard_normal(shape) if limits is None else rng.uniform(*limits, size=shape)
-        return np.asarray(values).astype(numpy_dtype(type_.dtype))
+        with np.errstate(over="ignore"):
+            values = rng.standard_normal(shape) if limits is None else _spread(rng, *limits, shape)
+            return np.asarray(values).astype(numpy_dtype(type_.dtype))
     if type_.dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
     if type_.dtype.startswith(("int", "uint")):
         low, high = (0, _LARGEST_TOKEN) if limits is None else (int(limits[0]), int(limits[1]))
-        return rng.integers(low, max(high, low + 1), shape).astype(type_.dtype)
+        holds = np.iinfo(type_.dtype)
+        if not holds.min <= low <= high <= holds.max:
+            raise ModelError(f"input {name[:60]} has dtype {type_.dtype}, which does not hold {low:.4g} to {high:.4g}")
+        return rng.integers(low, max(high, low + 1), shape, dtype=type_.dtype, endpoint=False)
     raise ModelError(f"input {name[:60]} has dtype {type_.dtype or 'unknown'}; give arrays with --inputs")
+
+
+def _spread(rng: np.random.Generator, low: float, high: float, shape: tuple[int, ...]) -> np.ndarray:
+    """Uniform between two numbers, however far apart they are."""
+    share = rng.random(shape)
+    return low * (1.0 - share) + high * share
 
 
 def load_inputs(network: Network, path: str | Path) -> dict[str, np.ndarray]:
     """Inputs from an .npz by name (an only input under any name); raises ModelError where they do not fit."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        stored = np.load(path, allow_pickle=False)
+        if not isinstance(stored, np.lib.npyio.NpzFile):
+            raise ModelError(f"{path}: inputs are arrays by name, an .npz, and this is one array without a name")
+        with stored:
             given = {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
+    except MemoryError:
+        raise ResourceLimitError(f"{path}: inputs that do not fit in memory") from None
+    except (OSError, ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, KeyError) as error:
         said = str(error).splitlines()[0][:150] if str(error) else type(error).__name__
         raise ModelError(f"{path}: inputs cannot be read: {said}") from None
     return check_inputs(network, given)

@@ -13,7 +13,7 @@ from samebits.engines.known_engines import ENGINES
 from samebits.engines.process import WorkerRunner
 from samebits.errors import ArgumentError, EngineRaised, EngineUnsupported
 from samebits.models.network import Network, Node
-from samebits.models.operations import evaluate_plainly, pool_plainly
+from samebits.models.onnx_reference import evaluate_plainly, pool_plainly
 from samebits.models.product_nodes import PRODUCTS, find_product
 from samebits.models.rewiring import rewire
 from samebits.registry import open_runner, parse_runner_text

@@ -18,6 +18,8 @@ from samebits.models.network import Network, Node, ValueType
 # A protocol buffer holds no more, and external data has to fit in one with everything else.
 LARGEST_BYTES = 2**31 - 1
 _LONGEST_RANK = 16
+# How NumPy calls the dtype of strings.
+_TEXT = "object"
 
 
 def read_onnx(path: str | Path) -> Network:
@@ -52,7 +54,10 @@ def make_network(model: Any, name: str) -> Network:
     from onnx import inliner
 
     if model.functions:
-        model = inliner.inline_local_functions(model)
+        try:
+            model = inliner.inline_local_functions(model)
+        except (onnx.checker.ValidationError, RuntimeError) as error:
+            raise ModelError(f"{name}: its functions cannot be put in place: {_first_line(error)}") from None
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
     if not 7 <= opset <= onnx.defs.onnx_opset_version():
         raise ModelError(
@@ -249,9 +254,11 @@ def _infer_types(name: str, model: Any, inputs: dict[str, ValueType]) -> dict[st
 
 
 def _check_size(name: str, types: dict[str, ValueType]) -> None:
-    """Raises ModelError for sizes below zero, ResourceLimitError where one value alone would not fit in memory."""
+    """Raises ModelError for sizes below zero and strings, ResourceLimitError for a value that memory does not hold."""
     free = count_available_bytes()
     for value, type_ in types.items():
+        if type_.dtype == _TEXT:
+            raise ModelError(f"{name}: value {value[:60]} holds strings, which are not supported")
         if any(size is not None and size < 0 for size in type_.shape):
             raise ModelError(f"{name}: value {value[:60]} has impossible sizes {type_.shape}")
         needed = 4 * math.prod(size or 1 for size in type_.shape)

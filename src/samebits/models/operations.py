@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from samebits.formats.format import FORMATS
 from samebits.models import bounded
 from samebits.models.bounded import Arithmetic, Bounded, Floats
 from samebits.models.network import Node
+from samebits.models.onnx_reference import NoReferenceError, evaluate_plainly
 from samebits.models.pooling import count_taps, view_windows
 
 # What flows between nodes: floating values with their bounds; whole numbers and truth values as they are.
@@ -39,46 +41,29 @@ _SMOOTH: dict[str, tuple[Callable[[Floats], Floats], float | None, float, float]
     "Ceil": (np.ceil, None, 0.0, 0.0),
     "Round": (np.rint, None, 0.0, 0.0),
 }
+_OPSET_OF_RESIZE, _OPSET_OF_PLAIN_SOFTMAX = 18, 13
+_UNSURE_MODES = ("align_corners", "half_pixel_symmetric", "tf_crop_and_resize")
 ELEMENTWISE = (
     *_SMOOTH, "Add", "BatchNormalization", "Clip", "Div", "Elu", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu",
     "Max", "Min", "Mish", "Mul", "PRelu", "Pow", "Reciprocal", "Relu", "Sqrt", "Sub", "Sum", "Swish",
 )  # fmt: skip
 
 
-def find_rule(operator: str) -> Rule | None:
-    """The rule of an operator; None where there is none."""
-    return _RULES.get(operator)
+_DRAWS = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 
 
-def evaluate_plainly(node: Node, inputs: Sequence[np.ndarray | None], opset: int) -> list[np.ndarray]:
-    """ONNX's own reference on plain arrays; may raise whatever that raises."""
-    import onnx
-    from onnx.reference import ReferenceEvaluator
-
-    names = [f"in{i}" if value is not None else "" for i, value in enumerate(inputs)]
-    stored = onnx.NodeProto()
-    stored.CopyFrom(node.stored)
-    del stored.input[:]
-    stored.input.extend(names)
-    infos = [
-        onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
-        for n, v in zip(names, inputs, strict=True)
-        if v is not None
-    ]
-    wanted = [onnx.ValueInfoProto(name=n) for n in node.outputs if n]
-    graph = onnx.helper.make_graph([stored], "node", infos, wanted)
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
-    feeds = {n: v for n, v in zip(names, inputs, strict=True) if v is not None}
-    return [np.asarray(value) for value in ReferenceEvaluator(model).run(None, feeds)]
+def is_random(operator: str) -> bool:
+    """Whether an operator draws what it returns, something else each time."""
+    return operator in _DRAWS
 
 
-def pool_plainly(node: Node, x: np.ndarray) -> np.ndarray:
-    """MaxPool or AveragePool of an array, in its own dtype; an average is summed in float64 and rounded once."""
-    axes = tuple(range(-len(node.attributes["kernel_shape"]), 0))
-    if node.operator == "MaxPool":
-        return view_windows(x, node.attributes, -np.inf).max(axes)
-    wide = x.astype(np.float64)
-    return (view_windows(wide, node.attributes, 0.0).sum(axes) / count_taps(x, node.attributes)).astype(x.dtype)
+def find_rule(node: Node, opset: int) -> Rule | None:
+    """The rule of a node's operator; None where there is none, or none for these attributes."""
+    if node.operator == "Softmax" and opset < _OPSET_OF_PLAIN_SOFTMAX:
+        return _softmax_of_rows
+    if node.operator == "BatchNormalization" and node.attributes.get("training_mode"):
+        return None
+    return _RULES.get(node.operator)
 
 
 def _number(value: Value | None, default: float) -> float:
@@ -120,7 +105,9 @@ def _sum(a: Arithmetic, _: Node, inputs: Sequence[Value | None]) -> list[Value]:
     first, *others = _floats(inputs)
     for other in others:
         first = bounded.add(a, first, other)
-    return [first]
+    # In any sequence: each addition may round what all terms come to.
+    more = max(len(others) - 1, 0) * len(others) * a.unit * first.magnitude
+    return [Bounded(first.value, first.error + more, first.magnitude, first.growth)]
 
 
 def _batch_norm(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
@@ -181,6 +168,10 @@ def _kinked(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
     }
     function, slope, relative = functions[node.operator]
     found = bounded.apply_slope(a, x, function, slope, relative=relative)
+    if node.operator == "Elu":
+        # ONNX defines it as alpha (exp(x) - 1): near zero the parts cancel, and leave what exp lost of one.
+        own = np.where(x.value - x.error < 0, relative * a.unit * abs(alpha), 0.0)
+        return [Bounded(found.value, found.error + own, found.magnitude)]
     if relative:
         # Where parts cancel (1 + erf, alpha x + beta) what they lose is a share of x or of one.
         found = Bounded(
@@ -194,7 +185,9 @@ def _powers(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
     with np.errstate(all="ignore"):
         if node.operator == "Exp":
             value = np.exp(x.value)
-            return [bounded.rounded(a, value, value * np.expm1(x.error), 6.0)]
+            # A result below the smallest normal number may become 0, as OpenCL allows (section 7.5.3).
+            lost = np.where((value > 0) & (value < a.normal), a.normal, 0.0)
+            return [bounded.rounded(a, value, value * np.expm1(x.error) + lost, 6.0)]
         if node.operator == "Sqrt":
             value = np.sqrt(x.value)
             low = np.sqrt(np.maximum(x.value - x.error, 0))
@@ -204,11 +197,15 @@ def _powers(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
         if node.operator == "Log":
             value = np.log(x.value)
             return [bounded.rounded(a, value, -np.log1p(-np.minimum(x.error / np.abs(x.value), 1.0)), 6.0)]
-        power = _number(inputs[1], 1.0)
+        exponent = _floats(inputs[1:])[0]
+        power = exponent.value
         value = x.value**power
-        slope = np.abs(power) * np.maximum(np.abs(x.value - x.error), np.abs(x.value + x.error)) ** (power - 1)
-        error = np.where(x.error > 0, slope * x.error, 0.0)
-        return [bounded.rounded(a, value, error, 2.0 if power == 2 else 32.0)]
+        # Slopes between the ends of what the base may be, where the power is steepest.
+        ends = [np.abs(end) ** (power - 1) for end in (x.value - x.error, x.value + x.error)]
+        error = np.where(x.error > 0, np.abs(power) * np.maximum(*ends) * x.error, 0.0)
+        by_power = np.abs(value) * np.expm1(np.abs(np.log(np.abs(x.value))) * exponent.error)
+        error = error + np.where(exponent.error > 0, by_power, 0.0)
+        return [bounded.rounded(a, value, error, 2.0 if power.size and (power == 2).all() else 32.0)]
 
 
 def _prelu(a: Arithmetic, _: Node, inputs: Sequence[Value | None]) -> list[Value]:
@@ -246,10 +243,8 @@ def _reduce(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
             return [x]
     axes = tuple(sorted({i % rank for i in axes})) or tuple(range(rank))
     if name in ("ReduceMax", "GlobalMaxPool", "ReduceMin"):
-        function = np.min if name == "ReduceMin" else np.max
-        found = bounded.choose(lambda v: function(v, axis=axes, keepdims=True), x)
-        error = x.error.max(axes, keepdims=True)
-        found = Bounded(found.value, error, found.magnitude)
+        value = (np.min if name == "ReduceMin" else np.max)(x.value, axis=axes, keepdims=True)
+        found = Bounded(value, x.error.max(axes, keepdims=True), np.abs(value))
     else:
         found = bounded.take_mean(a, x, axes, divides=name in ("ReduceMean", "GlobalAveragePool"))
     return [found if keeps else bounded.move(lambda v: np.squeeze(v, axes), found)]
@@ -268,6 +263,9 @@ def _normalize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> lis
         groups = int(node.attributes["num_groups"])
         split = bounded.move(lambda v: v.reshape(v.shape[0], groups, -1), x)
         found = bounded.move(lambda v: v.reshape(x.value.shape), bounded.standardize(a, split, (2,), epsilon))
+        # Before opset 21 there is one factor for each group.
+        each = x.value.shape[1] // max(scale.value.size, 1)
+        scale, *shift = [bounded.move(lambda v: np.repeat(v, each), s) for s in (scale, *shift)]
         scale, *shift = [bounded.move(lambda v: v.reshape(1, -1, *(1,) * (rank - 2)), s) for s in (scale, *shift)]
     # The factor may be put together with 1 / sqrt(variance) first.
     found = Bounded(found.value, found.error, found.magnitude, a.unit)
@@ -279,6 +277,16 @@ def _softmax(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[
     return [bounded.take_softmax(a, _floats(inputs)[0], int(node.attributes.get("axis", -1)))]
 
 
+def _softmax_of_rows(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    """Softmax before opset 13: over all axes from one on, the second if none is named."""
+    x = _floats(inputs)[0]
+    shape = x.value.shape
+    axis = int(node.attributes.get("axis", 1))
+    rows = math.prod(shape[: axis % len(shape) if axis < 0 else axis])
+    found = bounded.take_softmax(a, bounded.move(lambda v: v.reshape(rows, -1), x), 1)
+    return [bounded.move(lambda v: v.reshape(shape), found)]
+
+
 def _resize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
     x = _floats(inputs[:1])[0]
     others = [None if v is None else (v.value.astype(np.float32) if isinstance(v, Bounded) else v) for v in inputs[1:]]
@@ -287,6 +295,11 @@ def _resize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
         return evaluate_plainly(node, [array, *others], _OPSET_OF_RESIZE)[0]
 
     moved = bounded.move(resize, x)
+    if any(out % own and own % out for out, own in zip(moved.value.shape, x.value.shape, strict=True)) or (
+        node.attributes.get("coordinate_transformation_mode") in _UNSURE_MODES
+    ):
+        # Where elements lie hangs on roundings and readings of the standard: ONNX's reference is one of several.
+        raise NoReferenceError("no bound for this way of resizing")
     if node.attributes.get("mode", "nearest") == "nearest":
         return [moved]
     # Where a weight lies is computed in float32: a share of the size along the axis; cubic weights reach below zero.
@@ -296,13 +309,8 @@ def _resize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
     return [Bounded(moved.value, np.full_like(moved.value, reach + 8 * size * a.unit * largest), np.abs(moved.value))]
 
 
-_OPSET_OF_RESIZE = 18
-
-
 def _cast(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
     import onnx
-
-    from samebits.formats.format import FORMATS
 
     value = inputs[0]
     target = onnx.helper.tensor_dtype_to_np_dtype(int(node.attributes["to"]))
@@ -310,10 +318,7 @@ def _cast(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Val
         array = value.value if isinstance(value, Bounded) else value
         return [np.asarray(array).astype(target)]
     x = _floats(inputs)[0]
-    format_ = FORMATS[target.name]
-    return [
-        bounded.rounded(Arithmetic(float(format_.unit_roundoff), float(format_.smallest_subnormal)), x.value, x.error)
-    ]
+    return [bounded.rounded(bounded.arithmetic_in(FORMATS[target.name]), x.value, x.error)]
 
 
 _RULES: dict[str, Rule] = {
@@ -338,19 +343,37 @@ _RULES: dict[str, Rule] = {
 
 
 def apply_node(a: Arithmetic, node: Node, inputs: Sequence[Value | None], opset: int) -> list[Value] | None:
-    """What a node makes of its inputs; None where no rule bounds its error."""
-    rule = find_rule(node.operator)
-    if rule is not None and any(isinstance(v, Bounded) for v in inputs):
-        return rule(a, node, inputs)
-    if not any(isinstance(v, Bounded) for v in inputs):
+    """What a node makes of its inputs; None where no rule bounds its error, or nobody can compute it."""
+    if is_random(node.operator):
+        return None
+    rule = find_rule(node, opset)
+    try:
+        if rule is not None and any(isinstance(v, Bounded) for v in inputs):
+            return rule(a, node, inputs)
+        return _apply_reference(node, inputs, opset)
+    except NoReferenceError:
+        return None
+
+
+def _apply_reference(node: Node, inputs: Sequence[Value | None], opset: int) -> list[Value] | None:
+    """ONNX's reference, where what it returns has no error or that of its inputs; else None."""
+    floats = [v for v in inputs if isinstance(v, Bounded)]
+    if not floats:
         return [_as_value(v) for v in evaluate_plainly(node, [_plain(v) for v in inputs], opset)]
     if node.operator in ("Shape", "Size"):
         return list(evaluate_plainly(node, [_plain(v) for v in inputs], opset))
     if node.operator in ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "IsNaN", "IsInf", "Not", "And"):
         # Whether a value is beyond another is not known within the bound; what was fed has none.
-        exact = all(not isinstance(v, Bounded) or not v.error.any() for v in inputs)
+        exact = not any(v.error.any() for v in floats)
         return list(evaluate_plainly(node, [_plain(v) for v in inputs], opset)) if exact else None
-    return _move_each(node, inputs, opset) if node.operator in MOVES else None
+    return _move_each(node, inputs, opset) if node.operator in MOVES and _only_moves(node, inputs) else None
+
+
+def _only_moves(node: Node, inputs: Sequence[Value | None]) -> bool:
+    """Whether a node of MOVES computes nothing here: no sum of what is scattered, nothing dropped at random."""
+    if node.operator == "Dropout" and len(inputs) > 2:
+        return inputs[2] is None or not np.any(_plain(inputs[2]))
+    return node.attributes.get("reduction", "none") == "none"
 
 
 def _plain(value: Value | None) -> np.ndarray | None:
@@ -370,4 +393,8 @@ def _move_each(node: Node, inputs: Sequence[Value | None], opset: int) -> list[V
 
     parts = [run(name) for name in ("value", "error", "magnitude")]
     growth = max(v.growth for v in inputs if isinstance(v, Bounded))
-    return [Bounded(value, error, magnitude, growth) for value, error, magnitude in zip(*parts, strict=True)]
+    # A mask beside what is moved has no error.
+    return [
+        Bounded(value, error, magnitude, growth) if value.dtype == np.float64 else value
+        for value, error, magnitude in zip(*parts, strict=True)
+    ]

@@ -14,7 +14,7 @@ def view_windows(x: np.ndarray, attributes: Mapping[str, Any], filling: float) -
     rank = len(kernel)
     strides = tuple(attributes.get("strides") or (1,) * rank)
     dilations = tuple(attributes.get("dilations") or (1,) * rank)
-    pads = _find_pads(x.shape[2:], kernel, strides, dilations, attributes)
+    pads = _find_pads(x.shape[2:], attributes)
     padded = np.pad(x, [(0, 0), (0, 0), *pads], constant_values=filling)
     reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
     windows = np.lib.stride_tricks.sliding_window_view(padded, reach, tuple(range(2, 2 + rank)))
@@ -26,26 +26,26 @@ def view_windows(x: np.ndarray, attributes: Mapping[str, Any], filling: float) -
 def count_taps(x: np.ndarray, attributes: Mapping[str, Any]) -> np.ndarray:
     """How many elements each window of an average counts."""
     present = np.ones((1, 1, *x.shape[2:]))
-    if attributes.get("count_include_pad"):
-        kernel = tuple(attributes["kernel_shape"])
-        inside = {k: v for k, v in attributes.items() if k != "ceil_mode"}
-        full = view_windows(present, inside, 1.0).sum(tuple(range(-len(kernel), 0)))
-        ceiled = view_windows(present, attributes, 0.0).shape
-        # Windows that only rounding up made are seldom; what lies beyond the padding does not count.
-        if full.shape == ceiled[: full.ndim]:
-            return full
     rank = len(attributes["kernel_shape"])
-    return view_windows(present, attributes, 0.0).sum(tuple(range(-rank, 0)))
+    if attributes.get("count_include_pad") and attributes.get("auto_pad", "NOTSET") == "NOTSET":
+        # The padding that is named counts; what a window that rounding up made reaches beyond it does not.
+        pads = tuple(attributes.get("pads") or (0,) * 2 * rank)
+        present = np.pad(present, [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)], constant_values=1.0)
+        ends = _find_pads(x.shape[2:], attributes)
+        beyond = [(0, end - pad) for (_, end), pad in zip(ends, pads[rank:], strict=True)]
+        padded = np.pad(present, [(0, 0), (0, 0), *beyond])
+        attributes = {**attributes, "pads": (0,) * 2 * rank, "ceil_mode": 0}
+        return view_windows(padded, attributes, 0.0).sum(tuple(range(-rank, 0)))
+    filling = 1.0 if attributes.get("count_include_pad") else 0.0
+    return view_windows(present, attributes, filling).sum(tuple(range(-rank, 0)))
 
 
-def _find_pads(
-    sizes: tuple[int, ...],
-    kernel: tuple[int, ...],
-    strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-    attributes: Mapping[str, Any],
-) -> list[tuple[int, int]]:
+def _find_pads(sizes: tuple[int, ...], attributes: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """What is put before and behind each axis, with what a window that rounding up makes reaches beyond."""
+    kernel = tuple(attributes["kernel_shape"])
     rank, auto = len(kernel), attributes.get("auto_pad", "NOTSET")
+    strides = tuple(attributes.get("strides") or (1,) * rank)
+    dilations = tuple(attributes.get("dilations") or (1,) * rank)
     given = tuple(attributes.get("pads") or (0,) * 2 * rank) if auto == "NOTSET" else (0,) * 2 * rank
     found: list[tuple[int, int]] = []
     for i, (size, k, s, d) in enumerate(zip(sizes, kernel, strides, dilations, strict=True)):

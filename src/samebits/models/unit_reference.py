@@ -9,7 +9,7 @@ import numpy as np
 
 from samebits.formats.format import BFLOAT16, FORMATS, Format, find_format, numpy_dtype
 from samebits.models import bounded
-from samebits.models.bounded import Arithmetic, Bounded, Floats
+from samebits.models.bounded import Bounded, Floats
 from samebits.models.network import Network
 from samebits.models.operations import Value, apply_node
 from samebits.models.product_nodes import PRODUCTS, apply_product
@@ -49,7 +49,7 @@ def refer_unit(
 ) -> dict[str, OutputReference]:
     """What each output of a unit should be for these inputs; outputs of whole numbers and truth values included.
 
-    May raise whatever ONNX's reference raises.
+    What nobody can compute has no bound.
     """
     values: dict[str, Value | None] = {
         v: _as_value(folded[v] if v in folded else fed[v])
@@ -58,8 +58,7 @@ def refer_unit(
         if v in folded or v in fed
     }
     format_ = find_unit_format(network, unit, fed)
-    unit_roundoff = max(float(format_.unit_roundoff), float(BFLOAT16.unit_roundoff) if how.narrow else 0.0)
-    a = Arithmetic(unit_roundoff, float(format_.smallest_subnormal))
+    a = bounded.arithmetic_in(format_, unit=float(BFLOAT16.unit_roundoff) if how.narrow else 0.0)
     usual: list[float] = []
     plain = len(unit.products) == 1 and all(o in _KEEPS_ROUNDING for o in unit.operators[1:])
     for place in unit.places:
@@ -99,7 +98,10 @@ def _conclude(value: Value | None, format_: Format, usual: float) -> OutputRefer
         truth = value.value.astype(numpy_dtype(format_.name))
         # What only moves and chooses is exact; anything else was rounded to its format at last.
         last = np.where(value.error > 0, float(format_.unit_roundoff) * np.abs(value.value), 0.0)
-        return OutputReference(truth, value.value, value.error + last, usual)
+        bound = value.error + last
+        # Of an unlimited error times 0 nothing is known either.
+        bound = np.where(np.isnan(bound) & np.isfinite(value.value), np.inf, bound)
+        return OutputReference(truth, value.value, bound, usual)
 
 
 def _find_usual(value: Value, format_: Format) -> float:

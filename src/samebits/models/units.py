@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from samebits.models.network import Network
-from samebits.models.operations import ELEMENTWISE
+from samebits.models.onnx_reference import NoReferenceError, evaluate_plainly
+from samebits.models.operations import ELEMENTWISE, is_random
 from samebits.models.product_nodes import PRODUCTS
 
 
@@ -69,15 +70,13 @@ def list_addends(network: Network, units: Iterable[Unit]) -> list[str]:
 
 def fold_constants(network: Network) -> dict[str, np.ndarray]:
     """Values that depend on nothing fed: the weights, and what is computed of them, by ONNX's reference."""
-    from samebits.models.operations import evaluate_plainly
-
     folded = dict(network.constants)
     for node in network.nodes:
-        if node.operator.startswith("Random") or not all(v in folded for v in node.inputs if v):
+        if is_random(node.operator) or not all(v in folded for v in node.inputs if v):
             continue
         try:
             results = evaluate_plainly(node, [folded[v] if v else None for v in node.inputs], network.opset)
-        except Exception:  # ONNX's reference raises anything; what is not folded is computed.
+        except NoReferenceError:  # What is not folded is computed.
             continue
         folded |= dict(zip((v for v in node.outputs if v), results, strict=True))
     return folded
