@@ -178,8 +178,8 @@ def measure_absolute(a: np.ndarray, b: np.ndarray) -> Floats:
     first, second = a.astype(np.float64), b.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         distance = np.abs(first - second)
-    distance[(first == second) | (np.isnan(first) & np.isnan(second))] = 0.0
-    return np.nan_to_num(distance, nan=np.inf, posinf=np.inf)
+    same = (first == second) | (np.isnan(first) & np.isnan(second))
+    return np.nan_to_num(np.where(same, 0.0, distance), nan=np.inf, posinf=np.inf)
 
 
 def has_narrow_operands(problem: Problem) -> bool:
