@@ -15,7 +15,7 @@ from samebits.models.pooling import count_taps, view_windows
 
 # What flows between nodes: floating values with their bounds; whole numbers and truth values as they are.
 Value = Bounded | np.ndarray
-Rule = Callable[[Arithmetic, Node, Sequence[Value | None]], list[Value]]
+Rule = Callable[[Arithmetic, Node, Sequence[Value | None]], list[Value] | None]
 
 MOVES = (
     "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Pad", "Reshape",
@@ -25,7 +25,8 @@ MOVES = (
 # specification (section 7.4, full profile) allows its functions; absolute ones count units of 1 where engines end
 # their approximations at the value that the function tends to.
 _SMOOTH: dict[str, tuple[Callable[[Floats], Floats], float | None, float, float]] = {
-    "Sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 0.25, 12.0, 2.0),
+    # By tanh, (1 + tanh(x / 2)) / 2, half of the ten units of tanh are absolute, and one is the sum's.
+    "Sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 0.25, 12.0, 6.0),
     "Tanh": (np.tanh, 1.0, 10.0, 2.0),
     "Erf": (np.vectorize(math.erf, otypes=[float]), 1.1284, 32.0, 2.0),
     "Softplus": (lambda x: np.logaddexp(0, x), 1.0, 16.0, 4.0),
@@ -102,8 +103,7 @@ def _smooth(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
     function, slope, relative, absolute = _SMOOTH[node.operator]
     (x,) = _floats(inputs)
     if slope is None:
-        # A step: a value near one may fall on either side.
-        slope = np.where(x.error > 0, np.inf, 0.0)
+        return [bounded.step(function, x)]
     return [bounded.apply_slope(a, x, function, slope, relative=relative, absolute=absolute)]
 
 
@@ -181,33 +181,28 @@ def _kinked(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
     function, slope, relative = functions[node.operator]
     found = bounded.apply_slope(a, x, function, slope, relative=relative)
     if relative:
-        # Where parts cancel (1 + erf, alpha x + beta) what they lose is a share of x or of one.
-        found = Bounded(
-            found.value, found.error + relative * a.unit * np.minimum(np.abs(x.value), 8.0), found.magnitude
-        )
+        # Where parts cancel (1 + erf, alpha x + beta) what they lose is a share of x; of one in exp(x) - 1.
+        lost = np.abs(x.value)
+        if node.operator == "Elu":
+            lost = lost + np.where(x.value < x.error, abs(alpha), 0.0)
+        found = Bounded(found.value, found.error + relative * a.unit * lost, found.magnitude)
     return [found]
 
 
 def _powers(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    x = _floats(inputs[:1])[0]
+    x, *others = _floats(inputs)
+    if node.operator == "Sqrt":
+        return [bounded.take_root(a, x)]
+    if node.operator == "Reciprocal":
+        return [bounded.divide(a, bounded.exactly(np.ones(1)), x)]
+    if node.operator == "Pow":
+        return [bounded.raise_power(a, x, others[0])]
     with np.errstate(all="ignore"):
         if node.operator == "Exp":
             value = np.exp(x.value)
             return [bounded.rounded(a, value, value * np.expm1(x.error), 6.0)]
-        if node.operator == "Sqrt":
-            value = np.sqrt(x.value)
-            low = np.sqrt(np.maximum(x.value - x.error, 0))
-            return [bounded.rounded(a, value, value - low, 3.0)]
-        if node.operator == "Reciprocal":
-            return [bounded.divide(a, bounded.exactly(np.ones(1)), x)]
-        if node.operator == "Log":
-            value = np.log(x.value)
-            return [bounded.rounded(a, value, -np.log1p(-np.minimum(x.error / np.abs(x.value), 1.0)), 6.0)]
-        power = _number(inputs[1], 1.0)
-        value = x.value**power
-        slope = np.abs(power) * np.maximum(np.abs(x.value - x.error), np.abs(x.value + x.error)) ** (power - 1)
-        error = np.where(x.error > 0, slope * x.error, 0.0)
-        return [bounded.rounded(a, value, error, 2.0 if power == 2 else 32.0)]
+        value = np.log(np.where((x.value <= 0) & (x.value + x.error > 0), x.error, x.value))
+        return [bounded.rounded(a, value, -np.log1p(-np.minimum(x.error / np.abs(x.value), 1.0)), 6.0)]
 
 
 def _prelu(a: Arithmetic, _: Node, inputs: Sequence[Value | None]) -> list[Value]:
@@ -265,6 +260,9 @@ def _normalize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> lis
         scale, *shift = [bounded.move(lambda v: v.reshape(1, -1, *(1,) * (rank - 2)), s) for s in (scale, *shift)]
     else:
         groups = int(node.attributes["num_groups"])
+        # Before opset 21 a scale and a shift were given by group.
+        each = x.value.shape[1] // groups if scale.value.size == groups else 1
+        scale, *shift = [bounded.move(lambda v: np.repeat(v, each), s) for s in (scale, *shift)]
         split = bounded.move(lambda v: v.reshape(v.shape[0], groups, -1), x)
         found = bounded.move(lambda v: v.reshape(x.value.shape), bounded.standardize(a, split, (2,), epsilon))
         scale, *shift = [bounded.move(lambda v: v.reshape(1, -1, *(1,) * (rank - 2)), s) for s in (scale, *shift)]
@@ -276,6 +274,15 @@ def _normalize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> lis
 
 def _softmax(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
     return [bounded.take_softmax(a, _floats(inputs)[0], int(node.attributes.get("axis", -1)))]
+
+
+def _softmax_of_rows(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    """Softmax before opset 13: over all axes from `axis` on, as one."""
+    x = _floats(inputs)[0]
+    shape, axis = x.value.shape, int(node.attributes.get("axis", 1))
+    rows = math.prod(shape[:axis])
+    found = bounded.take_softmax(a, bounded.move(lambda v: v.reshape(rows, -1), x), -1)
+    return [bounded.move(lambda v: v.reshape(shape), found)]
 
 
 def _resize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
@@ -298,7 +305,7 @@ def _resize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
 _OPSET_OF_RESIZE = 18
 
 
-def _cast(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+def _cast(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
     import onnx
 
     from samebits.formats.format import FORMATS
@@ -306,8 +313,11 @@ def _cast(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Val
     value = inputs[0]
     target = onnx.helper.tensor_dtype_to_np_dtype(int(node.attributes["to"]))
     if target.name not in FORMATS:
-        array = value.value if isinstance(value, Bounded) else value
-        return [np.asarray(array).astype(target)]
+        if not isinstance(value, Bounded):
+            return [np.asarray(value).astype(target)]
+        low, high = ((value.value + sign * value.error).astype(target) for sign in (-1.0, 1.0))
+        # Which whole number it becomes is not known within the bound.
+        return [value.value.astype(target)] if np.array_equal(low, high) else None
     x = _floats(inputs)[0]
     format_ = FORMATS[target.name]
     return [
@@ -338,7 +348,7 @@ _RULES: dict[str, Rule] = {
 
 def apply_node(a: Arithmetic, node: Node, inputs: Sequence[Value | None], opset: int) -> list[Value] | None:
     """What a node makes of its inputs; None where no rule bounds its error."""
-    rule = find_rule(node.operator)
+    rule = _softmax_of_rows if node.operator == "Softmax" and opset < 13 else find_rule(node.operator)
     if rule is not None and any(isinstance(v, Bounded) for v in inputs):
         return rule(a, node, inputs)
     if not any(isinstance(v, Bounded) for v in inputs):

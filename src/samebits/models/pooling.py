@@ -27,13 +27,19 @@ def count_taps(x: np.ndarray, attributes: Mapping[str, Any]) -> np.ndarray:
     """How many elements each window of an average counts."""
     present = np.ones((1, 1, *x.shape[2:]))
     if attributes.get("count_include_pad"):
+        # Padding that is asked for counts; what only rounding up added beyond it does not.
+        asked = {k: v for k, v in attributes.items() if k != "ceil_mode"}
+        windows = view_windows(present, attributes, 0.0)
         kernel = tuple(attributes["kernel_shape"])
-        inside = {k: v for k, v in attributes.items() if k != "ceil_mode"}
-        full = view_windows(present, inside, 1.0).sum(tuple(range(-len(kernel), 0)))
-        ceiled = view_windows(present, attributes, 0.0).shape
-        # Windows that only rounding up made are seldom; what lies beyond the padding does not count.
-        if full.shape == ceiled[: full.ndim]:
-            return full
+        strides = tuple(attributes.get("strides") or (1,) * len(kernel))
+        dilations = tuple(attributes.get("dilations") or (1,) * len(kernel))
+        pads = _find_pads(x.shape[2:], kernel, strides, dilations, asked)
+        counts = np.ones(1)
+        for i, (size, pad) in enumerate(zip(x.shape[2:], pads, strict=True)):
+            starts = strides[i] * np.arange(windows.shape[2 + i])
+            taps = starts[:, None] + dilations[i] * np.arange(kernel[i])
+            counts = counts[..., None] * (taps < size + sum(pad)).sum(1)
+        return counts
     rank = len(attributes["kernel_shape"])
     return view_windows(present, attributes, 0.0).sum(tuple(range(-rank, 0)))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from samebits.formats.format import BFLOAT16, FORMATS, Format, find_format, numpy_dtype
+from samebits.formats.format import BFLOAT16, FLOAT16, FORMATS, Format, find_format, numpy_dtype
 from samebits.models import bounded
 from samebits.models.bounded import Arithmetic, Bounded, Floats
 from samebits.models.network import Network
@@ -17,6 +17,7 @@ from samebits.models.units import Unit
 
 # What may follow a product without a rounding of its own: then the product's correctly rounded truth is the unit's.
 _KEEPS_ROUNDING = ("Relu", "Clip")
+_LOST = 2.0**FLOAT16.smallest_normal_exponent
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,9 @@ def refer_unit(
     }
     format_ = find_unit_format(network, unit, fed)
     unit_roundoff = max(float(format_.unit_roundoff), float(BFLOAT16.unit_roundoff) if how.narrow else 0.0)
-    a = Arithmetic(unit_roundoff, float(format_.smallest_subnormal))
+    # As `bound_narrowest_errors` allows: what lies below float16's smallest normal number may be lost.
+    least = _LOST if how.narrow else float(format_.smallest_subnormal)
+    a = Arithmetic(unit_roundoff, least)
     usual: list[float] = []
     plain = len(unit.products) == 1 and all(o in _KEEPS_ROUNDING for o in unit.operators[1:]) and not how.refolds
     for place in unit.places:
@@ -78,7 +81,9 @@ def refer_unit(
             if how.refolds:
                 results = [_allow_refolding(a, r) for r in results if isinstance(r, Bounded)]
         else:
-            results = apply_node(a, node, inputs, network.opset)
+            outside = [v in folded or v in fed for v in node.inputs]
+            given = [_narrow(a, v) if how.narrow and o else v for v, o in zip(inputs, outside, strict=True)]
+            results = apply_node(a, node, given, network.opset)
         if node.operator in PRODUCTS and results:
             usual.append(_find_usual(results[0], format_))
         values |= dict(zip(names, results, strict=False)) if results is not None else dict.fromkeys(names)
@@ -96,6 +101,14 @@ def _as_value(array: np.ndarray) -> Value:
     return bounded.exactly(array) if array.dtype.name in FORMATS else array
 
 
+def _narrow(a: Arithmetic, value: Value | None) -> Value | None:
+    """What came in, rounded to the narrow format first; products allow for that themselves."""
+    if not isinstance(value, Bounded):
+        return value
+    found = bounded.rounded(a, value.value, value.error)
+    return Bounded(value.value, found.error, value.magnitude, value.growth)
+
+
 def _allow_refolding(a: Arithmetic, found: Bounded) -> Bounded:
     return Bounded(found.value, found.error + 4 * a.unit * found.magnitude, found.magnitude, found.growth)
 
@@ -110,7 +123,9 @@ def _conclude(value: Value | None, format_: Format, usual: float) -> OutputRefer
         truth = value.value.astype(numpy_dtype(format_.name))
         # What only moves and chooses is exact; anything else was rounded to its format at last.
         last = np.where(value.error > 0, float(format_.unit_roundoff) * np.abs(value.value), 0.0)
-        return OutputReference(truth, value.value, value.error + last, usual)
+        bound = value.error + last
+        # Where infinities cancelled in the bound itself nothing is known.
+        return OutputReference(truth, value.value, np.where(np.isnan(bound), np.inf, bound), usual)
 
 
 def _find_usual(value: Value, format_: Format) -> float:
