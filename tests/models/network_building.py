@@ -4,6 +4,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from samebits.models.onnx_reading import make_network
+from samebits.models.unit_reference import UnitArithmetic, refer_unit
+from samebits.models.units import divide_network, fold_constants
+
 Tensors = dict[str, np.ndarray]
 
 
@@ -69,3 +73,14 @@ def residual():
 def save(model, path):
     onnx.save(model, str(path))
     return path
+
+
+def refer(nodes, fed, constants=None, opset=18, *, narrow=False):
+    """The reference of all nodes as one unit."""
+    output = nodes[-1].output[0]
+    model = make_model(nodes, {n: list(a.shape) for n, a in fed.items()}, [output], constants or {}, opset)
+    network = make_network(model, "test")
+    folded = fold_constants(network)
+    hidden = [v for n in network.nodes[:-1] for v in n.outputs]
+    (unit,) = divide_network(network, folded, hidden)
+    return refer_unit(network, folded, unit, fed, UnitArithmetic(narrow=narrow))[output]

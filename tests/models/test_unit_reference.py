@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from models.network_building import conv_clip, make_model, node, random
+from models.network_building import conv_clip, make_model, node, random, refer
 from samebits.formats.format import FLOAT32
 from samebits.models.bounded import arithmetic_in, exactly
 from samebits.models.onnx_reading import make_network
@@ -16,17 +16,6 @@ from samebits.models.units import divide_network, fold_constants
 F = np.float32
 X = random((2, 4, 9, 9), 1)
 TABLE = random((3, 17), 2, 2.0)
-
-
-def refer(nodes, fed, constants=None, opset=18):
-    """The reference of all nodes as one unit."""
-    output = nodes[-1].output[0]
-    model = make_model(nodes, {n: list(a.shape) for n, a in fed.items()}, [output], constants or {}, opset)
-    network = make_network(model, "test")
-    folded = fold_constants(network)
-    hidden = [v for n in network.nodes[:-1] for v in n.outputs]
-    (unit,) = divide_network(network, folded, hidden)
-    return refer_unit(network, folded, unit, fed)[output]
 
 
 def exact_erf(x):

@@ -99,6 +99,8 @@ def compare_command(
 
     text, common = " ".join(subject), CommonOptions(list(on or []), seed, time_limit, attribute, fix, as_json)
     options = ModelOptions(inputs, read_ranges(ranges or []), replay, save_cases, against)
+    if len(subject) > 1 and all(is_model(part) for part in subject):
+        raise ArgumentError("one network at a time; another file of the same network goes behind --against")
     if is_model(text):
         return compare_network(text, common, options)
     if options.are_given:

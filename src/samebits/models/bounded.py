@@ -68,7 +68,7 @@ def add(a: Arithmetic, x: Bounded, y: Bounded, sign: float = 1.0) -> Bounded:
         magnitude = x.magnitude + y.magnitude
         error = x.error + y.error + x.growth * y.magnitude + y.growth * x.magnitude
         own = a.unit * (4 * magnitude if x.growth or y.growth else np.abs(value) + error) + a.least
-        return Bounded(value, error + own, magnitude, x.growth + y.growth)
+        return Bounded(value, _settle(value, error + own, x, y), magnitude, x.growth + y.growth)
 
 
 def multiply(a: Arithmetic, x: Bounded, y: Bounded) -> Bounded:
@@ -79,7 +79,13 @@ def multiply(a: Arithmetic, x: Bounded, y: Bounded) -> Bounded:
         magnitude = x.magnitude * y.magnitude
         growth = x.growth + y.growth
         own = a.unit * (4 * magnitude if growth else np.abs(value) + error) + a.least
-        return Bounded(value, error + own, magnitude, growth)
+        return Bounded(value, _settle(value, error + own, x, y), magnitude, growth)
+
+
+def _settle(value: Floats, error: Floats, x: Bounded, y: Bounded) -> Floats:
+    """No error where infinities went in (a mask of -inf): whatever finite number meets them is lost."""
+    certain = np.isinf(value) & np.isfinite(x.error) & np.isfinite(y.error)
+    return np.where(certain, 0.0, error)
 
 
 def divide(a: Arithmetic, x: Bounded, y: Bounded) -> Bounded:
@@ -109,6 +115,43 @@ def apply_slope(
         value = function(x.value)
         found = rounded(a, value, slope * x.error, relative)
         return Bounded(value, found.error + absolute * a.unit, found.magnitude)
+
+
+def step(function: Callable[[Floats], Floats], x: Bounded) -> Bounded:
+    """A function that never falls and does not round: what it may return lies between its values at both ends."""
+    with np.errstate(invalid="ignore"):
+        value = function(x.value)
+        error = np.maximum(function(x.value + x.error) - value, value - function(x.value - x.error))
+        return Bounded(value, np.where(x.error > 0, error, 0.0), np.abs(value))
+
+
+def take_root(a: Arithmetic, x: Bounded) -> Bounded:
+    """The square root; what lies below zero by no more than its own error may be zero, or above."""
+    with np.errstate(all="ignore"):
+        high = x.value + x.error
+        value = np.sqrt(np.where((x.value < 0) & (high >= 0), 0.0, x.value))
+        low = np.sqrt(np.maximum(x.value - x.error, 0.0))
+        error = np.maximum(value - low, np.sqrt(high) - value)
+        return rounded(a, value, np.where(x.error > 0, error, 0.0), 3.0)
+
+
+def raise_power(a: Arithmetic, x: Bounded, y: Bounded) -> Bounded:
+    """x to the power of y, element by element.
+
+    Of a base above zero the corners of both intervals bound it. Else a whole power y is off by at most
+    (|x| + e)^y - |x|^y (the binomial theorem), and of any other nothing is known.
+    """
+    with np.errstate(all="ignore"):
+        whole = (y.error == 0) & (y.value == np.rint(y.value))
+        base = np.where(~whole & (x.value < 0) & (x.value + x.error >= 0), 0.0, x.value)
+        value = base**y.value
+        low, high = np.abs(x.value) - x.error, np.abs(x.value) + x.error
+        corners = [b**p for b in (low, high) for p in (y.value - y.error, y.value + y.error)]
+        near = np.max([np.abs(c - np.abs(value)) for c in corners], axis=0)
+        across = np.where(whole & (y.value >= 0), high**y.value - np.abs(base) ** y.value, np.inf)
+        error = np.where(low > 0, near, across)
+        error = np.where((x.error == 0) & (y.error == 0), 0.0, error)
+        return rounded(a, value, error, 2.0 if (y.value == 2).all() else 32.0)
 
 
 def choose(function: Callable[..., Floats], *inputs: Bounded) -> Bounded:
@@ -163,17 +206,20 @@ def standardize(a: Arithmetic, x: Bounded, axes: tuple[int, ...], epsilon: float
 
 
 def take_softmax(a: Arithmetic, x: Bounded, axis: int) -> Bounded:
-    """exp(x) / sum exp(x) along an axis; the largest is subtracted first."""
+    """exp(x) / sum exp(x) along an axis; the largest is subtracted first. Masked elements may be infinite or huge."""
     with np.errstate(all="ignore"):
-        shifted = x.value - x.value.max(axis, keepdims=True)
+        largest = x.value.max(axis, keepdims=True)
+        shifted = x.value - largest
         powers = np.exp(shifted)
-        value = powers / powers.sum(axis, keepdims=True)
-        # What is wrong in an exponent, 6 units of exp itself, and the sum's own roundings.
-        exponent = x.error + x.error.max(axis, keepdims=True) + a.unit * np.abs(shifted)
-        share = np.expm1(exponent) + 6 * a.unit
-        # The power of minus infinity (a mask) is 0 for everybody.
-        share = np.where(np.isneginf(shifted), 0.0, share)
-        of_sum = (value * share).sum(axis, keepdims=True) + x.value.shape[axis] * a.unit
-        found = rounded(a, value, value * (share + of_sum + share * of_sum), 3.0)
+        total = powers.sum(axis, keepdims=True)
+        # How far the largest may be off, the rounded difference, 6 units of exp itself, and the sum's own roundings.
+        above = (x.value + x.error).max(axis, keepdims=True) - largest
+        below = largest - (x.value - x.error).max(axis, keepdims=True)
+        exponent = shifted * (1.0 - a.unit) + x.error + np.maximum(above, below)
+        share = (np.exp(exponent) * (1.0 + 6 * a.unit) - powers) / total
+        of_sum = share.sum(axis, keepdims=True) + x.value.shape[axis] * a.unit
+        value = powers / total
+        moved = np.where(of_sum < 1.0, (share + value * of_sum) / (1.0 - of_sum), np.inf)
+        found = rounded(a, value, moved, 3.0)
         # Powers below the smallest normal number may become 0, as OpenCL allows (section 7.5.3).
         return Bounded(value, found.error + np.where(powers < a.normal, a.normal, 0.0), found.magnitude)

@@ -17,7 +17,7 @@ from samebits.models.pooling import count_taps, view_windows
 
 # What flows between nodes: floating values with their bounds; whole numbers and truth values as they are.
 Value = Bounded | np.ndarray
-Rule = Callable[[Arithmetic, Node, Sequence[Value | None]], list[Value]]
+Rule = Callable[[Arithmetic, Node, Sequence[Value | None]], list[Value] | None]
 
 MOVES = (
     "CastLike", "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "GatherElements", "GatherND",
@@ -28,7 +28,8 @@ MOVES = (
 # specification (section 7.4, full profile) allows its functions; absolute ones count units of 1 where engines end
 # their approximations at the value that the function tends to.
 _SMOOTH: dict[str, tuple[Callable[[Floats], Floats], float | None, float, float]] = {
-    "Sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 0.25, 12.0, 2.0),
+    # By tanh, (1 + tanh(x / 2)) / 2, half of the ten units of tanh are absolute, and one is the sum's.
+    "Sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 0.25, 12.0, 6.0),
     "Tanh": (np.tanh, 1.0, 10.0, 2.0),
     "Erf": (np.vectorize(math.erf, otypes=[float]), 1.1284, 32.0, 2.0),
     "Softplus": (lambda x: np.logaddexp(0, x), 1.0, 16.0, 4.0),
@@ -88,8 +89,7 @@ def _smooth(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
     function, slope, relative, absolute = _SMOOTH[node.operator]
     (x,) = _floats(inputs)
     if slope is None:
-        # A step: a value near one may fall on either side.
-        slope = np.where(x.error > 0, np.inf, 0.0)
+        return [bounded.step(function, x)]
     return [bounded.apply_slope(a, x, function, slope, relative=relative, absolute=absolute)]
 
 
@@ -173,39 +173,28 @@ def _kinked(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
         own = np.where(x.value - x.error < 0, relative * a.unit * abs(alpha), 0.0)
         return [Bounded(found.value, found.error + own, found.magnitude)]
     if relative:
-        # Where parts cancel (1 + erf, alpha x + beta) what they lose is a share of x or of one.
-        found = Bounded(
-            found.value, found.error + relative * a.unit * np.minimum(np.abs(x.value), 8.0), found.magnitude
-        )
+        # Where parts cancel (1 + erf, alpha x + beta) what they lose is a share of x.
+        own = relative * a.unit * np.abs(x.value)
+        found = Bounded(found.value, found.error + own, found.magnitude)
     return [found]
 
 
 def _powers(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    x = _floats(inputs[:1])[0]
+    x, *others = _floats(inputs)
+    if node.operator == "Sqrt":
+        return [bounded.take_root(a, x)]
+    if node.operator == "Reciprocal":
+        return [bounded.divide(a, bounded.exactly(np.ones(1)), x)]
+    if node.operator == "Pow":
+        return [bounded.raise_power(a, x, others[0])]
     with np.errstate(all="ignore"):
         if node.operator == "Exp":
             value = np.exp(x.value)
             # A result below the smallest normal number may become 0, as OpenCL allows (section 7.5.3).
             lost = np.where((value > 0) & (value < a.normal), a.normal, 0.0)
             return [bounded.rounded(a, value, value * np.expm1(x.error) + lost, 6.0)]
-        if node.operator == "Sqrt":
-            value = np.sqrt(x.value)
-            low = np.sqrt(np.maximum(x.value - x.error, 0))
-            return [bounded.rounded(a, value, value - low, 3.0)]
-        if node.operator == "Reciprocal":
-            return [bounded.divide(a, bounded.exactly(np.ones(1)), x)]
-        if node.operator == "Log":
-            value = np.log(x.value)
-            return [bounded.rounded(a, value, -np.log1p(-np.minimum(x.error / np.abs(x.value), 1.0)), 6.0)]
-        exponent = _floats(inputs[1:])[0]
-        power = exponent.value
-        value = x.value**power
-        # Slopes between the ends of what the base may be, where the power is steepest.
-        ends = [np.abs(end) ** (power - 1) for end in (x.value - x.error, x.value + x.error)]
-        error = np.where(x.error > 0, np.abs(power) * np.maximum(*ends) * x.error, 0.0)
-        by_power = np.abs(value) * np.expm1(np.abs(np.log(np.abs(x.value))) * exponent.error)
-        error = error + np.where(exponent.error > 0, by_power, 0.0)
-        return [bounded.rounded(a, value, error, 2.0 if power.size and (power == 2).all() else 32.0)]
+        value = np.log(np.where((x.value <= 0) & (x.value + x.error > 0), x.error, x.value))
+        return [bounded.rounded(a, value, -np.log1p(-np.minimum(x.error / np.abs(x.value), 1.0)), 6.0)]
 
 
 def _prelu(a: Arithmetic, _: Node, inputs: Sequence[Value | None]) -> list[Value]:
@@ -261,11 +250,11 @@ def _normalize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> lis
         scale, *shift = [bounded.move(lambda v: v.reshape(1, -1, *(1,) * (rank - 2)), s) for s in (scale, *shift)]
     else:
         groups = int(node.attributes["num_groups"])
+        # Before opset 21 a scale and a shift were given by group.
+        each = x.value.shape[1] // groups if scale.value.size == groups else 1
+        scale, *shift = [bounded.move(lambda v: np.repeat(v, each), s) for s in (scale, *shift)]
         split = bounded.move(lambda v: v.reshape(v.shape[0], groups, -1), x)
         found = bounded.move(lambda v: v.reshape(x.value.shape), bounded.standardize(a, split, (2,), epsilon))
-        # Before opset 21 there is one factor for each group.
-        each = x.value.shape[1] // max(scale.value.size, 1)
-        scale, *shift = [bounded.move(lambda v: np.repeat(v, each), s) for s in (scale, *shift)]
         scale, *shift = [bounded.move(lambda v: v.reshape(1, -1, *(1,) * (rank - 2)), s) for s in (scale, *shift)]
     # The factor may be put together with 1 / sqrt(variance) first.
     found = Bounded(found.value, found.error, found.magnitude, a.unit)
@@ -309,14 +298,17 @@ def _resize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
     return [Bounded(moved.value, np.full_like(moved.value, reach + 8 * size * a.unit * largest), np.abs(moved.value))]
 
 
-def _cast(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+def _cast(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
     import onnx
 
     value = inputs[0]
     target = onnx.helper.tensor_dtype_to_np_dtype(int(node.attributes["to"]))
     if target.name not in FORMATS:
-        array = value.value if isinstance(value, Bounded) else value
-        return [np.asarray(array).astype(target)]
+        if not isinstance(value, Bounded):
+            return [np.asarray(value).astype(target)]
+        low, high = ((value.value + sign * value.error).astype(target) for sign in (-1.0, 1.0))
+        # Which whole number it becomes is not known within the bound.
+        return [value.value.astype(target)] if np.array_equal(low, high) else None
     x = _floats(inputs)[0]
     return [bounded.rounded(bounded.arithmetic_in(FORMATS[target.name]), x.value, x.error)]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from samebits.formats.format import BFLOAT16, FORMATS, Format, find_format, numpy_dtype
+from samebits.formats.format import BFLOAT16, FLOAT16, FORMATS, Format, find_format, numpy_dtype
 from samebits.models import bounded
-from samebits.models.bounded import Bounded, Floats
+from samebits.models.bounded import Arithmetic, Bounded, Floats
 from samebits.models.network import Network
 from samebits.models.operations import Value, apply_node
 from samebits.models.product_nodes import PRODUCTS, apply_product
@@ -17,6 +17,7 @@ from samebits.models.units import Unit
 
 # What may follow a product without a rounding of its own: then the product's correctly rounded truth is the unit's.
 _KEEPS_ROUNDING = ("Relu", "Clip")
+_LOST = 2.0**FLOAT16.smallest_normal_exponent
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,9 @@ def refer_unit(
     }
     format_ = find_unit_format(network, unit, fed)
     a = bounded.arithmetic_in(format_, unit=float(BFLOAT16.unit_roundoff) if how.narrow else 0.0)
+    if how.narrow:
+        # As `bound_narrowest_errors` allows: what lies below float16's smallest normal number may be lost.
+        a = replace(a, least=_LOST)
     usual: list[float] = []
     plain = len(unit.products) == 1 and all(o in _KEEPS_ROUNDING for o in unit.operators[1:])
     for place in unit.places:
@@ -70,7 +74,9 @@ def refer_unit(
         elif node.operator in PRODUCTS:
             results = apply_product(a, node, inputs, format_.name, rounds=plain)
         else:
-            results = apply_node(a, node, inputs, network.opset)
+            outside = [v in folded or v in fed for v in node.inputs]
+            given = [_narrow(a, v) if how.narrow and o else v for v, o in zip(inputs, outside, strict=True)]
+            results = apply_node(a, node, given, network.opset)
         if node.operator in PRODUCTS and results:
             usual.append(_find_usual(results[0], format_))
         values |= dict(zip(names, results, strict=False)) if results is not None else dict.fromkeys(names)
@@ -86,6 +92,14 @@ def find_unit_format(network: Network, unit: Unit, fed: Mapping[str, np.ndarray]
 
 def _as_value(array: np.ndarray) -> Value:
     return bounded.exactly(array) if array.dtype.name in FORMATS else array
+
+
+def _narrow(a: Arithmetic, value: Value | None) -> Value | None:
+    """What came in, rounded to the narrow format first; products allow for that themselves."""
+    if not isinstance(value, Bounded):
+        return value
+    found = bounded.rounded(a, value.value, value.error)
+    return Bounded(value.value, found.error, value.magnitude, value.growth)
 
 
 def _conclude(value: Value | None, format_: Format, usual: float) -> OutputReference:

@@ -34,7 +34,8 @@ def show_model(found: ModelComparison, console: Console | None = None) -> None:
     found, console = make_visible(found), console or open_console()
     page = Page()
     operations = sum(len(u.operators) for u in found.units)
-    says = f"{operations:,} operations in {len(found.units):,} units; inputs: {found.data}"
+    units = f"{len(found.units):,} unit{'' if len(found.units) == 1 else 's'}"
+    says = f"{operations:,} operation{'' if operations == 1 else 's'} in {units}; inputs: {found.data}"
     page.add(Text(found.model, style="bold"), Text(says, style="dim"))
     page.add(make_answer(found.verdict, VERDICT_STYLES[found.verdict], found.summary))
     page.add(_show_sides(found, console.width))
@@ -53,7 +54,7 @@ def _show_sides(found: ModelComparison, width: int) -> Padding | list[Remark]:
         *(("replayed",) if replayed else ()),
     )
     table = make_table(*headings)
-    lines: list[Remark] = []
+    lines: list[Remark] = [Remark("", ", ".join(headings[1:]))]
     for side in found.sides:
         name = _format_name(side)
         if side.failure:

@@ -85,8 +85,8 @@ def summarize_model(
     if len(ran) < 2:
         return "Every unit is within its bound."
     if first is not None and amplification is not None:
-        said += f" It begins in {first.name} and is {largest:.2g} of the outputs at the end"
-        said += f", {amplification:.2g} times as much." if amplification >= 2 else "."
+        said += f" It begins in {first.name}; at the outputs it is {largest:.2g} of their L2 norm, {amplification:.2g}"
+        said += " times what it was there."
     return said
 
 
@@ -98,7 +98,8 @@ def _summarize_deviating(side: ModelSide, first: UnitFinding | None) -> str:
         return f"{name} is {side.verdict} from {side.first} on{more}."
     unit = say_unit_name(first.name, first.operators)
     if own.says:
-        return f"{name}, in {unit}, {own.says}{more}."
+        level = " (inferred)" if own.cause_certainty == "statistics" else ""
+        return f"{name}, in {unit}, {own.says}{level}{more}."
     verdicts = {"wrong": "is wrong", "downgrade": "loses precision", "undecided": "is beyond its bound"}
     return f"{name} {verdicts[own.verdict]} in {unit}{more}."
 
