@@ -9,7 +9,7 @@ from samebits.errors import ModelError
 from samebits.models.model_comparing import compare_model
 
 pytestmark = [
-    pytest.mark.needs("torch"),
+    pytest.mark.needs("torch", "openvino"),
     pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, reason="not installed: onnxscript"),
 ]
 
@@ -23,6 +23,11 @@ MODULE = """
             nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 5),
         )
         return layers.eval(), torch.randn(2, 3, 6, 6)
+
+    def cube():
+        torch.manual_seed(0)
+        layers = nn.Sequential(nn.Conv3d(2, 4, 3, padding=1, bias=False), nn.BatchNorm3d(4), nn.ReLU())
+        return layers.eval(), torch.randn(1, 2, 4, 4, 4)
 
     def nothing():
         return 7
@@ -42,6 +47,17 @@ def test_a_module_and_its_export_agree(file):
     assert found.units[0].operators[0] == "Conv"
     assert all(s.own.max_over_bound < 1 for u in found.units for s in u.sides if s.own)
     assert found.data == "given"
+
+
+def test_batch_norms_stay_and_their_convolutions_have_no_bias(file):
+    found = compare_model(
+        f"{file}:cube", ["torch", "onnxruntime", "openvino:INFERENCE_PRECISION_HINT=f32"], replay=True
+    )
+    assert found.verdict in ("rounding", "identical")
+    (unit,) = found.units
+    assert unit.operators == ["Conv", "BatchNormalization", "Relu"]
+    assert unit.problem == "conv3d x=1x2x4x4x4 w=4x2x3x3x3 padding=1 dtype=float32"
+    assert [s.replayed for s in found.sides if not s.failure] == [1] * sum(1 for s in found.sides if not s.failure)
 
 
 def test_an_exported_program_runs_too(file, tmp_path):

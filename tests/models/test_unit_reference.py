@@ -3,9 +3,11 @@
 import math
 
 import numpy as np
+import onnx
 import pytest
 
 from models.network_building import conv_clip, make_model, node, random, refer
+from samebits.errors import SamebitsError
 from samebits.formats.format import FLOAT32
 from samebits.models.bounded import arithmetic_in, exactly
 from samebits.models.onnx_reading import make_network
@@ -305,3 +307,17 @@ def test_the_mask_beside_what_dropout_passes_on_stays_a_mask():
     assert np.array_equal(moved.value, X)
     assert mask.dtype == bool
     assert mask.all()
+
+
+def test_a_bias_of_another_length_is_refused_in_a_line():
+    model = conv_clip()
+    model.graph.initializer[1].CopyFrom(onnx.numpy_helper.from_array(random((8, 2), 1), "b"))
+
+    def judge():
+        network = make_network(model, "test")
+        folded = fold_constants(network)
+        refer_unit(network, folded, divide_network(network, folded)[0], {"x": random((1, 3, 12, 12), 5)})
+
+    with pytest.raises(SamebitsError) as raised:
+        judge()
+    assert "\n" not in str(raised.value)

@@ -56,7 +56,9 @@ class TorchProgram:
             optimizer.fold_constants(written.model)
             optimizer.remove_unused_nodes(written.model)
         decomposed = written.exported_program
-        written.save(str(Path(folder) / "model.onnx"), external_data=False)
+        path = Path(folder) / "model.onnx"
+        written.save(str(path), external_data=False)
+        _drop_made_biases(path)
         export.save(decomposed, str(Path(folder) / "program.pt2"))
         names = [value.name for value in written.model.graph.inputs]
         arrays = {n: _as_array(self.torch, t) for n, t in zip(names, inputs, strict=True)}
@@ -133,6 +135,18 @@ class TorchProgram:
                 module = fx.GraphModule(module, graph)
             self.built[names] = self.torch.compile(module, dynamic=False)
         return self.built[names]
+
+
+def _drop_made_biases(path: Path) -> None:
+    """Takes out biases of zeros that the exporter made; those of conv3d have two axes, which no engine takes."""
+    onnx = importlib.import_module("onnx")
+    model = onnx.load(path)
+    made = {t.name: t for t in model.graph.initializer if t.name.startswith("val_")}
+    for node in model.graph.node:
+        bias = made.get(node.input[2]) if node.op_type in ("Conv", "ConvTranspose") and len(node.input) > 2 else None
+        if bias is not None and not onnx.numpy_helper.to_array(bias).any():
+            del node.input[2]
+    onnx.save(model, path)
 
 
 def _load_function(text: str, torch: Any) -> tuple[Any, tuple[Any, ...]]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from samebits.bounds import accumulator_format, bound_errors, bound_narrowest_errors
 from samebits.contraction.magnitudes import sum_magnitudes
+from samebits.errors import ProblemShapeError
 from samebits.formats.format import find_format, numpy_dtype
 from samebits.languages.onnx_node import problem_from_onnx_node
 from samebits.models import bounded
@@ -43,6 +44,8 @@ class Product:
             array = named[name]
             assert array is not None
             array = array.T if name in self.turned else array
+            if name == "bias" and array.size not in (1, shape[0]):
+                raise ProblemShapeError(f"a bias of shape {array.shape} does not go with {shape[0]} outputs")
             # A row to add may stand as a scalar, or with an axis of its own.
             operands[name] = np.ascontiguousarray(
                 np.broadcast_to(array.reshape(-1), shape) if name == "bias" else array
