@@ -10,7 +10,7 @@ from samebits.emulators import Emulator
 from samebits.engines.known_engines import ENGINES
 from samebits.errors import EngineCrashed, EngineMissingError
 from samebits.findings.fix_table import SETTINGS
-from samebits.fixes import fix_search, setting_changes, trials
+from samebits.fixes import problem_trials, setting_changes, trials
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
@@ -58,8 +58,7 @@ def pretend(monkeypatch):
             opened.append(text)
             return Pretended(text, choose(text), settings)
 
-        for module in (trials, fix_search):
-            monkeypatch.setattr(module, "open_runner", open_runner)
+        monkeypatch.setattr(problem_trials, "open_runner", open_runner)
         monkeypatch.setattr("samebits.comparison.comparing.open_runner", open_runner)
         return opened
 
@@ -253,21 +252,16 @@ def test_a_side_left_as_it_is_must_give_its_bits_again_too(once, pretend):
     assert not any(f.same_bits for f in fixes)
 
 
-def test_a_runner_that_is_open_is_closed_where_the_next_cannot_be_opened(monkeypatch):
+def test_a_runner_that_is_open_is_closed_where_the_next_cannot_be_opened():
     closed = []
 
-    class Open:
-        def close(self):
-            closed.append(self)
-
-    def open_runner(text, time_limit_s):
+    def open_run(text):
         if text == "jax":
             raise EngineMissingError("jax is not installed")
-        return Open()
+        return (lambda: None), lambda: closed.append(text)
 
-    monkeypatch.setattr(trials, "open_runner", open_runner)
-    assert trials.time_in_turns(("torch", "jax"), data=None, time_limit_s=1.0) is None
-    assert len(closed) == 1
+    assert trials.time_in_turns(open_run, ("torch", "jax")) is None
+    assert closed == ["torch"]
 
 
 def test_settings_at_which_the_engine_crashes_are_passed_over(pretend):

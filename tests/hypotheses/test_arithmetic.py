@@ -93,6 +93,10 @@ def compute_what_is_said(problem, operands, says):
     if match := re.fullmatch(r"computes in (.*): rounds operands and results", says):
         round_ = ROUNDINGS[match[1]]
         return round_(finish(problem, convolve(problem, {n: round_(a) for n, a in wide.items()}), operands))
+    if match := re.fullmatch(r"computes in (.*): rounds operands, bias and results", says):
+        round_ = ROUNDINGS[match[1]]
+        narrow = {n: round_(a) for n, a in wide.items()}
+        return round_(finish(problem, convolve(problem, narrow), {**operands, "bias": narrow["bias"]}))
     assert says == "takes subnormal operands for zero"
     return finish(problem, convolve(problem, {n: flush(a) for n, a in wide.items()}), operands)
 
