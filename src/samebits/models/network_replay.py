@@ -61,6 +61,10 @@ class NetworkReplay:
 
     def replay(self, judged: JudgedUnit, seen: Mapping[str, np.ndarray]) -> None:
         """Puts the recipe of a unit's product, and how much of the unit it reproduces, into its judgement."""
+        known = judged.sides[self.side].replay
+        if known is not None and known.is_whole:
+            # What explained the unit reproduced it.
+            return
         best: tuple[float, Recipe, int] | None = None
         for candidate in self._list_candidates(judged.unit, seen):
             recipe = self._find_recipe(candidate)

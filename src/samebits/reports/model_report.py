@@ -24,7 +24,7 @@ from samebits.reports.page_layout import (
     open_console,
 )
 from samebits.reports.visible_text import make_visible
-from samebits.wording.model_sentences import say_unit_name, shorten_engine
+from samebits.wording.model_sentences import say_share, say_unit_name, shorten_engine
 
 _MOST_UNITS = 8
 
@@ -127,10 +127,9 @@ def _say_first(found: ModelComparison, unit: UnitFinding) -> Iterator[Remark]:
 
 def _choose_evidence(side: UnitSide) -> list[str]:
     """What was measured first, what was replayed, the unit's share of the whole; the rest stands in the JSON."""
-    chosen = [side.evidence[:1], [e for e in side.evidence[1:] if e.kind == "replay"]]
-    if side.share is not None:
-        chosen.append(side.evidence[-1:])
-    return [e.says for some in chosen for e in some]
+    shares = [] if side.share is None else [say_share(side.share)]
+    replayed = [e.says for e in side.evidence[1:] if e.kind == "replay"]
+    return [*(e.says for e in side.evidence[:1]), *replayed, *shares]
 
 
 def _say_unit_side(side: UnitSide) -> str:

@@ -119,9 +119,10 @@ def say_network_replayed(count: int, total: int) -> str:
     """How much of a network is explained."""
     if count == total:
         return (
-            f"every bit of this network is explained: the recipes of all {total:,} units with products reproduce them"
+            f"every bit of this network is explained: recipes reproduce all {total:,} units with products; what lies"
+            " between them is the engine's own, run by itself"
         )
-    return f"the recipes of {count:,} of {total:,} units with products reproduce every bit of them"
+    return f"recipes reproduce {count:,} of {total:,} units with products bit for bit"
 
 
 def say_exact_integers(right: int, tried: int) -> str:
