@@ -5,7 +5,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from samebits.models.onnx_reading import make_network
-from samebits.models.unit_reference import UnitArithmetic, refer_unit
+from samebits.models.unit_reference import refer_unit
 from samebits.models.units import divide_network, fold_constants
 
 Tensors = dict[str, np.ndarray]
@@ -83,4 +83,4 @@ def refer(nodes, fed, constants=None, opset=18, *, narrow=False):
     folded = fold_constants(network)
     hidden = [v for n in network.nodes[:-1] for v in n.outputs]
     (unit,) = divide_network(network, folded, hidden)
-    return refer_unit(network, folded, unit, fed, UnitArithmetic(narrow=narrow))[output]
+    return refer_unit(network, folded, unit, fed, narrow=narrow)[output]

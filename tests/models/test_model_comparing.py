@@ -306,3 +306,15 @@ def test_a_file_that_is_the_same_is_said_to_be(tmp_path):
     assert [e.says for e in found.evidence] == ["the two files do not differ in any node or constant"]
     with pytest.raises(ModelError, match="no other file of this network"):
         compare_model(right, [ORT], against=save(conv_clip(), tmp_path / "else.onnx"))
+
+
+def test_a_replay_of_the_product_alone_is_none_of_its_unit():
+    """bfloat16 operands are replayed from the product's own output; the addition behind it was never replayed."""
+    narrow = "emulate:direct x=bfloat16 w=bfloat16"
+    found = compare(residual(), [ORT, narrow], replay=False)
+    side = side_of(found, "r2", narrow)
+    assert (side.verdict, side.cause) == ("downgrade", "reduced-precision-operands")
+    assert side.replay is None
+    alone = side_of(found, "r1", narrow)
+    assert alone.replay.matched == 1.0
+    assert alone.replay.elements == 2 * 4 * 8 * 8

@@ -29,6 +29,10 @@ MODULE = """
         layers = nn.Sequential(nn.Conv3d(2, 4, 3, padding=1, bias=False), nn.BatchNorm3d(4), nn.ReLU())
         return layers.eval(), torch.randn(1, 2, 4, 4, 4)
 
+    def training():
+        module, x = net()
+        return module.train(), x
+
     def nothing():
         return 7
 """
@@ -58,6 +62,12 @@ def test_batch_norms_stay_and_their_convolutions_have_no_bias(file):
     assert unit.operators == ["Conv", "BatchNormalization", "Relu"]
     assert unit.problem == "conv3d x=1x2x4x4x4 w=4x2x3x3x3 padding=1 dtype=float32"
     assert [s.replayed for s in found.sides if not s.failure] == [1] * sum(1 for s in found.sides if not s.failure)
+
+
+def test_a_module_left_in_training_mode_is_said_to_be(file):
+    found = compare_model(f"{file}:training", ["torch", "onnxruntime"], attributes=False)
+    assert found.verdict in ("rounding", "identical")
+    assert any("training mode" in e.says for e in found.evidence)
 
 
 def test_an_exported_program_runs_too(file, tmp_path):

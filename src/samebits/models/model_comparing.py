@@ -35,7 +35,7 @@ from samebits.models.network import Network
 from samebits.models.network_replay import replay_side
 from samebits.models.observing import Observer, divide_observably
 from samebits.models.onnx_reading import read_onnx
-from samebits.models.other_file import blame_file, open_other, say_file, take_other
+from samebits.models.other_file import blame_file, list_sentences, open_other, take_other
 from samebits.models.outcome import Asked, Outcome
 from samebits.models.units import fold_constants
 from samebits.progress import Progress, ignore_progress
@@ -73,7 +73,7 @@ def compare_model(
     if isinstance(on, str) or not isinstance(on, Sequence):
         raise ArgumentError(f"on must be a list of engine texts or runners, not {on!r}")
     with contextlib.ExitStack() as opened:
-        network, examples = _take_model(model, opened, time_limit_s, progress)
+        network, examples, notes = _take_model(model, opened, time_limit_s, progress)
         if inputs is None and examples is not None and not ranges:
             inputs = examples
         fed = _take_inputs(network, inputs, ranges, seed)
@@ -86,12 +86,13 @@ def compare_model(
             _try_exact(outcome, progress)
         if replay:
             _replay_sides(outcome, progress)
-        described = "given" if inputs is not None else f"normal, seed {seed}"
-        if other is not None:
-            blame_file(outcome, list_file_differences(network, other))
-        found = conclude(outcome, described)
-        if other is not None:
-            found = say_file(found, list_file_differences(network, other))
+        differences = None if other is None else list_file_differences(network, other)
+        if differences is not None:
+            blame_file(outcome, differences)
+        drawn = "uniform in ranges" if ranges else "normal"
+        found = conclude(outcome, "given" if inputs is not None else f"{drawn}, seed {seed}")
+        said = [*notes, *([] if differences is None else list_sentences(differences))]
+        found = msgspec.structs.replace(found, evidence=[Evidence("structure", s) for s in said])
         if save_cases is not None:
             found = msgspec.structs.replace(found, saved=write_cases(save_cases, outcome.judged))
         if fix:
@@ -103,17 +104,17 @@ def compare_model(
 
 def _take_model(
     model: str | Path | Network, opened: contextlib.ExitStack, time_limit_s: float, progress: Progress
-) -> tuple[Network, Mapping[str, np.ndarray] | None]:
-    """The network, and example inputs where it came with some."""
+) -> tuple[Network, Mapping[str, np.ndarray] | None, tuple[str, ...]]:
+    """The network, example inputs where it came with some, and what its exporter has to say."""
     if isinstance(model, Network):
-        return model, None
+        return model, None, ()
     if not is_module(str(model)):
-        return read_onnx(model), None
+        return read_onnx(model), None, ()
     progress(f"exporting {str(model)[:60]}", 0.0)
     folder = tempfile.TemporaryDirectory(prefix="samebits-")
     opened.callback(folder.cleanup)
     exported = export_module(str(model), folder, time_limit_s=time_limit_s)
-    return exported.network, exported.inputs
+    return exported.network, exported.inputs, exported.notes
 
 
 def _try_exact(outcome: Outcome, progress: Progress) -> None:

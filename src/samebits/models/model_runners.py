@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -169,11 +169,7 @@ class NodewiseRunner:
         wanted: Sequence[str],
         given: Mapping[str, np.ndarray],
     ) -> Arrays:
-        values: Arrays = {**network.constants, **inputs, **given}
-        for node in network.nodes:
-            results = self._run_node(node, [values[v] if v else None for v in node.inputs], network.opset)
-            names = [v for v in node.outputs if v]
-            values |= {n: r for n, r in zip(names, results, strict=True) if n not in given}
+        values = _run_nodes(network, inputs, given, self._run_node)
         return {name: values[name] for name in wanted}
 
     def _run_node(self, node: Node, inputs: list[np.ndarray | None], opset: int) -> list[np.ndarray]:
@@ -192,10 +188,20 @@ class NodewiseRunner:
 
 def run_by_reference(network: Network, inputs: Mapping[str, np.ndarray]) -> Arrays:
     """All values of a network without products, by ONNX's reference in the network's own dtypes."""
-    values: Arrays = {**network.constants, **inputs}
+    return _run_nodes(network, inputs, {}, _run_reference)
+
+
+def _run_nodes(
+    network: Network,
+    inputs: Mapping[str, np.ndarray],
+    given: Mapping[str, np.ndarray],
+    run_node: Callable[[Node, list[np.ndarray | None], int], list[np.ndarray]],
+) -> Arrays:
+    values: Arrays = {**network.constants, **inputs, **given}
     for node in network.nodes:
-        results = _run_reference(node, [values[v] if v else None for v in node.inputs], network.opset)
-        values |= dict(zip((v for v in node.outputs if v), results, strict=True))
+        results = run_node(node, [values[v] if v else None for v in node.inputs], network.opset)
+        names = [v for v in node.outputs if v]
+        values |= {n: r for n, r in zip(names, results, strict=True) if n not in given}
     return values
 
 

@@ -61,9 +61,9 @@ class NetworkReplay:
 
     def replay(self, judged: JudgedUnit, seen: Mapping[str, np.ndarray]) -> None:
         """Puts the recipe of a unit's product, and how much of the unit it reproduces, into its judgement."""
-        known = judged.sides[self.side].replay
-        if known is not None and known.is_whole:
-            # What explained the unit reproduced it.
+        known, result = judged.sides[self.side].replay, seen[judged.unit.outputs[0]]
+        if known is not None and known.is_whole and known.elements == result.size:
+            # What explained the unit reproduced all of it.
             return
         best: tuple[float, Recipe, int] | None = None
         for candidate in self._list_candidates(judged.unit, seen):
@@ -74,7 +74,6 @@ class NetworkReplay:
                 made = self._compute(candidate, recipe, judged.unit, seen)
             except SamebitsError:
                 continue
-            result = seen[judged.unit.outputs[0]]
             if made is None or made.shape != result.shape or made.dtype != result.dtype:
                 continue
             matched = 1.0 - float(mark_differing_bits(made, result).mean())

@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
 from samebits.errors import ModelError
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
-from samebits.findings.model_schema import ModelComparison
 from samebits.models.file_differences import FileDifference
 from samebits.models.model_runners import ModelRunner, OtherFileRunner, is_onnx_engine, open_model_runner
 from samebits.models.network import Network
@@ -57,10 +54,12 @@ def blame_file(outcome: Outcome, differences: Sequence[FileDifference]) -> None:
             continue
         judged = unit.sides[side]
         said = Evidence("structure", own.says)
+        is_wrong = judged.verdict == "undecided" and own.cause != _ROUNDED
         level = judged.cause_certainty if judged.cause == own.cause else "statistics"
         unit.sides[side] = replace(
             judged,
-            verdict="wrong" if judged.verdict == "undecided" and own.cause != _ROUNDED else judged.verdict,
+            verdict="wrong" if is_wrong else judged.verdict,
+            certainty="statistics" if is_wrong else judged.certainty,
             cause=own.cause,
             cause_certainty=level,
             says=f"differs in the file: {own.says}",
@@ -68,10 +67,9 @@ def blame_file(outcome: Outcome, differences: Sequence[FileDifference]) -> None:
         )
 
 
-def say_file(found: ModelComparison, differences: Sequence[FileDifference]) -> ModelComparison:
-    """The finding with what the two files have otherwise."""
+def list_sentences(differences: Sequence[FileDifference]) -> list[str]:
+    """What the two files have otherwise, as a person is told."""
     says = [f"{d.node}: {d.says}" if d.node else d.says for d in differences[:_MOST_DIFFERENCES]]
     if len(differences) > len(says):
         says.append(f"and {len(differences) - len(says)} more differences of the two files")
-    said = [Evidence("structure", s) for s in says or ["the two files do not differ in any node or constant"]]
-    return msgspec.structs.replace(found, evidence=[*found.evidence, *said])
+    return says or ["the two files do not differ in any node or constant"]

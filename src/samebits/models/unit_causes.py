@@ -30,10 +30,9 @@ from samebits.wording.model_sentences import say_observed_inside
 Observe = Callable[[list[str]], Mapping[str, np.ndarray]]
 # Formats whose numbers a result has only where it was rounded to them, with the significand bits that they lack; of
 # float16 the range is narrower too.
-_FEWEST = 8
 _NARROW = (("bfloat16", 16), ("float16", 13), ("TF32", 13))
-
-
+# Fewer values than this fit a narrow format by chance.
+_FEWEST = 8
 _EPSILONS = (1e-5, 1e-6, 1e-3, 1e-12, 0.0)
 # Attributes that converters lose or change, with the values that frameworks give them.
 _ATTRIBUTES: dict[str, dict[str, tuple[float | int | str, ...]]] = {
@@ -139,7 +138,8 @@ class UnitCauses:
             cause_certainty=side.cause_certainty,
             says=side.says,
             recipe=side.recipe,
-            replay=side.replay,
+            # What reproduces the product alone is no replay of the unit.
+            replay=side.replay if product.whole else None,
             evidence=tuple(evidence),
         )
 
@@ -158,15 +158,13 @@ class UnitCauses:
 
     def _find_behind(self, judged: UnitJudgement) -> UnitJudgement | None:
         """A node left out, a clip's bound lost, an attribute changed: predicted, and held against every output."""
-        for says, nodes in self._list_alternatives():
+        for cause, says, nodes in self._list_alternatives():
             altered = replace(self.network, nodes=nodes)
             try:
                 predicted = refer_unit(altered, self.folded, self.unit, self.seen)
             except Exception:  # What cannot be computed explains nothing.
                 continue
             if all(self._fits(v, predicted[v]) for v in self.unit.outputs):
-                is_attribute = says.startswith("computes")
-                cause = CauseCode.DROPPED_ATTRIBUTE if is_attribute else CauseCode.FUSION
                 return _wrong(judged, cause, says, "statistics")
         return None
 
@@ -179,21 +177,24 @@ class UnitCauses:
         both_nan = np.isnan(predicted.value) & np.isnan(result.astype(np.float64))
         return bool(((away <= predicted.bound) | both_nan).all())
 
-    def _list_alternatives(self) -> Iterator[tuple[str, tuple[Node, ...]]]:
-        """What may have happened to a node behind the product, with the nodes of a network in which it did."""
+    def _list_alternatives(self) -> Iterator[tuple[CauseCode, str, tuple[Node, ...]]]:
+        """What may have happened to a node: its cause, what is said of it, the nodes of a network in which it did."""
+        fused, dropped = CauseCode.FUSION, CauseCode.DROPPED_ATTRIBUTE
         nodes = self.network.nodes
         for place in self.unit.places:
             node = nodes[place]
             if node.operator in PRODUCTS:
                 if len(node.inputs) > 2 and node.inputs[2]:
-                    yield f"leaves out the bias of {node.operator}", _with(nodes, place, inputs=node.inputs[:2])
+                    says = f"leaves out the bias of {node.operator}"
+                    yield dropped, says, _with(nodes, place, inputs=node.inputs[:2])
                 continue
             if node.operator == "Clip":
                 given = (*node.inputs, "", "")[:3]
                 for kept, lost in ((given[:2], "upper"), ((given[0], "", given[2]), "lower")):
                     trimmed = {k: v for k, v in node.attributes.items() if k != {"upper": "max", "lower": "min"}[lost]}
-                    yield f"loses the clip's {lost} bound", _with(nodes, place, inputs=kept, attributes=trimmed)
-            yield from self._alter_attributes(place)
+                    altered = _with(nodes, place, inputs=kept, attributes=trimmed)
+                    yield fused, f"loses the clip's {lost} bound", altered
+            yield from ((dropped, says, altered) for says, altered in self._alter_attributes(place))
             for i, value in enumerate(node.inputs):
                 same = self.references and value and value not in self.folded
                 if same and node.operator not in ("Concat", "Gather", "Reshape", "Transpose", "Slice"):
@@ -201,7 +202,7 @@ class UnitCauses:
                     said = f"leaves out {node.operator} ({node.name})"
                     if len([v for v in node.inputs if v and v not in self.folded]) > 1:
                         said += f", keeping its input {i + 1} only"
-                    yield said, (*nodes[:place], skipped, *nodes[place + 1 :])
+                    yield fused, said, (*nodes[:place], skipped, *nodes[place + 1 :])
 
     def _alter_attributes(self, place: int) -> Iterator[tuple[str, tuple[Node, ...]]]:
         """The node with another value of an attribute that converters lose or change."""

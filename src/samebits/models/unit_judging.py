@@ -18,7 +18,7 @@ from samebits.judging import thresholds
 from samebits.judging.measuring import measure_absolute
 from samebits.models.bounded import Floats
 from samebits.models.network import Network
-from samebits.models.unit_reference import OutputReference, UnitArithmetic, refer_unit
+from samebits.models.unit_reference import OutputReference, refer_unit
 from samebits.models.units import Unit
 from samebits.wording.model_sentences import (
     say_no_bound,
@@ -72,7 +72,7 @@ def judge_unit(
         unusual = any(_is_unusual(seen[v], references[v]) for v in unit.outputs)
         said = Evidence("statistic", say_unit_within(share))
         return UnitJudgement(verdict, level, own, evidence=(said,), is_unusual=unusual)
-    narrow = refer_unit(network, folded, unit, seen, UnitArithmetic(narrow=True))
+    narrow = refer_unit(network, folded, unit, seen, narrow=True)
     proved = [v for v in beyond if _is_another_function(seen[v], references[v], narrow[v])]
     count, total = sum(int(m.sum()) for m in beyond.values()), sum(m.size for m in beyond.values())
     share = own.max_over_bound if own else None

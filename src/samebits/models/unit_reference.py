@@ -34,23 +34,17 @@ class OutputReference:
     usual: float = np.inf
 
 
-@dataclass(frozen=True)
-class UnitArithmetic:
-    """How a unit is computed in principle: `narrow` is the same function in bfloat16 throughout."""
-
-    narrow: bool = False
-
-
 def refer_unit(
     network: Network,
     folded: Mapping[str, np.ndarray],
     unit: Unit,
     fed: Mapping[str, np.ndarray],
-    how: UnitArithmetic = UnitArithmetic(),
+    *,
+    narrow: bool = False,
 ) -> dict[str, OutputReference]:
     """What each output of a unit should be for these inputs; outputs of whole numbers and truth values included.
 
-    What nobody can compute has no bound.
+    With `narrow` the bounds are those of the same function in bfloat16 throughout. What nobody can compute has none.
     """
     values: dict[str, Value | None] = {
         v: _as_value(folded[v] if v in folded else fed[v])
@@ -59,8 +53,8 @@ def refer_unit(
         if v in folded or v in fed
     }
     format_ = find_unit_format(network, unit, fed)
-    a = bounded.arithmetic_in(format_, unit=float(BFLOAT16.unit_roundoff) if how.narrow else 0.0)
-    if how.narrow:
+    a = bounded.arithmetic_in(format_, unit=float(BFLOAT16.unit_roundoff) if narrow else 0.0)
+    if narrow:
         # As `bound_narrowest_errors` allows: what lies below float16's smallest normal number may be lost.
         a = replace(a, least=_LOST)
     usual: list[float] = []
@@ -75,7 +69,7 @@ def refer_unit(
             results = apply_product(a, node, inputs, format_.name, rounds=plain)
         else:
             outside = [v in folded or v in fed for v in node.inputs]
-            given = [_narrow(a, v) if how.narrow and o else v for v, o in zip(inputs, outside, strict=True)]
+            given = [_narrow(a, v) if narrow and o else v for v, o in zip(inputs, outside, strict=True)]
             results = apply_node(a, node, given, network.opset)
         if node.operator in PRODUCTS and results:
             usual.append(_find_usual(results[0], format_))

@@ -100,7 +100,7 @@ def _list_remarks(found: ModelComparison) -> Iterator[Remark]:
             yield Remark("outputs", f"{output.output}: {counted}{share}")
     if found.outputs and not any(o.differing for o in found.outputs):
         yield Remark("outputs", "the same bits from every side")
-    yield from (Remark("file", e.says) for e in found.evidence if e.kind == "structure")
+    yield from (Remark("model", e.says) for e in found.evidence if e.kind == "structure")
     yield from _say_observation(found)
     for side in found.sides:
         if side.failure:
