@@ -176,6 +176,15 @@ def test_an_attribute_that_was_changed_is_named():
     assert "epsilon = 0.001" in side.says
 
 
+def test_what_rounding_may_take_anywhere_is_not_called_rounding():
+    """A variance that is all error: whatever comes of it is not judged, however far off."""
+    x = (random((1, 2, 64), 1) * np.float32(1e-3) + np.float32(3000)).astype(np.float32)
+    constants = {"s": np.ones(2, np.float32), "b": np.zeros(2, np.float32)}
+    model = make_model([node("InstanceNormalization", ["x", "s", "b"], ["y"])], {"x": [1, 2, 64]}, ["y"], constants)
+    found = compare(model, [ORT, faulty(lambda name, result, values: result * np.float32(1000))], inputs={"x": x})
+    assert found.sides[1].verdict == "undecided"
+
+
 def test_a_value_whose_observation_changes_bits_is_left_out_and_said():
     found = compare(residual(), [ReferenceSide("shy", alters_when_observed=["r1", "l"]), ORT])
     assert found.taps.changed_bits

@@ -173,3 +173,16 @@ def test_a_whole_number_that_rounding_decides_has_no_bound():
 def test_an_output_without_axes_is_measured():
     assert measure_absolute(np.array(1.5, F), np.array(1.0, F)) == 0.5
     assert measure_absolute(np.array(np.inf, F), np.array(np.inf, F)) == 0.0
+
+
+def test_a_bound_of_clip_that_is_computed_brings_its_own_error():
+    x, limit = np.full((2, 3), 9.0, F), np.array([3.3], F)
+    nodes = [
+        node("Mul", ["t", "k"], ["high"]), node("Squeeze", ["high"], ["limit"]),
+        node("Clip", ["x", "", "limit"], ["y"]),
+    ]  # fmt: skip
+    found = refer(nodes, {"x": x, "t": limit}, {"k": np.array([0.1], F)})
+    exact = float(limit[0]) * float(F(0.1))
+    assert np.abs(found.value - exact).max() < 1e-15
+    assert (np.abs(F(exact) - found.value) > 0).all()
+    assert (np.abs(F(exact) - found.value) <= found.bound).all()

@@ -67,13 +67,6 @@ def find_rule(node: Node, opset: int) -> Rule | None:
     return _RULES.get(node.operator)
 
 
-def _number(value: Value | None, default: float) -> float:
-    if value is None:
-        return default
-    array = value.value if isinstance(value, Bounded) else value
-    return float(array.reshape(-1)[0]) if array.size else default
-
-
 def _whole(value: Value | None) -> tuple[int, ...] | None:
     if value is None:
         return None
@@ -130,9 +123,16 @@ def _less(a: Arithmetic, x: Bounded, mean: Bounded, shape: tuple[int, ...]) -> B
 
 def _clip(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
     x = _floats(inputs[:1])[0]
-    low = _number(inputs[1] if len(inputs) > 1 else None, float(node.attributes.get("min", -math.inf)))
-    high = _number(inputs[2] if len(inputs) > 2 else None, float(node.attributes.get("max", math.inf)))
-    return [bounded.choose(lambda v: np.minimum(np.maximum(v, low), high), x)]
+    low = _limit(inputs[1] if len(inputs) > 1 else None, float(node.attributes.get("min", -math.inf)))
+    high = _limit(inputs[2] if len(inputs) > 2 else None, float(node.attributes.get("max", math.inf)))
+    return [bounded.choose(lambda v, least, most: np.minimum(np.maximum(v, least), most), x, low, high)]
+
+
+def _limit(value: Value | None, default: float) -> Bounded:
+    """A bound of Clip: a single number, which may have been computed in the unit itself."""
+    if value is None:
+        return bounded.exactly(np.array(default))
+    return bounded.move(lambda v: v.reshape(-1)[0], value if isinstance(value, Bounded) else bounded.exactly(value))
 
 
 def _extreme(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:

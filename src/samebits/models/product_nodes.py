@@ -100,8 +100,9 @@ def apply_product(
     value = compute_truth(computed, operands).values.astype(np.float64)
     magnitudes = sum_magnitudes(computed, operands)
     error, growth = _bound_own(a, declared, operands, value, magnitudes)
-    error = error + _carry_errors(product, given, operands)
-    found = Bounded(value, error, magnitudes, growth)
+    # What came in wrong is added up like all else, with its own roundings.
+    carried = _carry_errors(product, given, operands)
+    found = Bounded(value, error + carried * (1.0 + growth), magnitudes + carried, growth)
     if product.alpha != 1.0:
         found = bounded.multiply(a, found, bounded.exactly(np.array(product.alpha)))
     if product.adds_third:

@@ -26,6 +26,7 @@ from samebits.wording.model_sentences import (
     say_unit_moved,
     say_unit_proved,
     say_unit_within,
+    say_unlimited,
 )
 
 
@@ -66,6 +67,9 @@ def judge_unit(
     beyond = {v: mask for v, (_, _, mask) in zip(unit.outputs, judged, strict=True) if mask is not None and mask.any()}
     if any(references[v].bound is None for v in unit.outputs):
         return UnitJudgement("undecided", "open", own, evidence=(Evidence("structure", say_no_bound(unit.operators)),))
+    if any(_is_unknown(seen[v], references[v]) for v in unit.outputs) and not beyond:
+        said = Evidence("structure", say_unlimited(unit.operators))
+        return UnitJudgement("undecided", "open", own, evidence=(said,))
     if not beyond:
         level: Certainty = "bits" if verdict == "identical" else "bounds"
         share = own.max_over_bound if own else None
@@ -134,6 +138,14 @@ def _is_another_function(result: np.ndarray, reference: OutputReference, narrow:
     absolute = _measure(result, reference.truth.astype(result.dtype), reference.value)
     nan_lost = np.isnan(reference.value) & np.isfinite(result.astype(np.float64))
     return bool((np.isfinite(absolute) & (absolute > narrow.bound)).any() or nan_lost.any())
+
+
+def _is_unknown(result: np.ndarray, reference: OutputReference) -> bool:
+    """Whether some element is not the rounded truth where rounding may do anything."""
+    if reference.bound is None or result.dtype.name not in FORMATS or not np.isinf(reference.bound).any():
+        return False
+    absolute = _measure(result, reference.truth.astype(result.dtype), reference.value)
+    return bool((np.isinf(reference.bound) & (absolute > 0)).any())
 
 
 def _join_errors(errors: list[OwnError]) -> OwnError | None:

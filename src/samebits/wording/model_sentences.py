@@ -37,6 +37,12 @@ def say_no_bound(operators: Sequence[str]) -> str:
     return f"no bound is known for {', '.join(dict.fromkeys(operators))}: not judged"
 
 
+def say_unlimited(operators: Sequence[str]) -> str:
+    """Values from which rounding may take the result anywhere: a variance that is all error, a quotient by zero."""
+    named = ", ".join(dict.fromkeys(operators))
+    return f"for some of these values rounding has no bound in {named}: not judged"
+
+
 def say_unit_name(name: str, operators: Sequence[str]) -> str:
     """A unit as a person reads it."""
     shown = list(operators) if len(operators) <= 4 else [*operators[:3], "..."]
