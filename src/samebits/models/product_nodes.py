@@ -102,7 +102,9 @@ def apply_product(
     error, growth = _bound_own(a, declared, operands, value, magnitudes)
     # What came in wrong is added up like all else, with its own roundings.
     carried = _carry_errors(product, given, operands)
-    found = Bounded(value, error + carried * (1.0 + growth), magnitudes + carried, growth)
+    with np.errstate(invalid="ignore"):
+        again = np.where(carried > 0, carried * (1.0 + growth), 0.0)
+    found = Bounded(value, error + again, magnitudes + carried, growth)
     if product.alpha != 1.0:
         found = bounded.multiply(a, found, bounded.exactly(np.array(product.alpha)))
     if product.adds_third:
