@@ -19,7 +19,7 @@ help:
 	@echo "make injected thousands of injected and fault-free results explained: what is said of what"
 	@echo "make reports  public reports simulated and explained"
 	@echo "make fixes    real engines that differ by one known setting: is a setting found that ends it"
-	@echo "make models   networks with one fault each: is it found; and how much of fault-free ones is replayed"
+	@echo "make models   networks with one fault each: is it found; and without: verdicts, units replayed, fixes"
 	@echo "make thresholds  every threshold halved and doubled: whose answer changes"
 	@echo "make attack   hostile inputs, interrupts at random times, random cases: what ends otherwise than it may"
 	@echo "make causes   docs/causes.md from the table of causes"
@@ -88,9 +88,10 @@ reports: $(VENV)/.dev
 fixes: $(VENV)/.dev
 	$(BIN)/python benchmarks/fix_survey.py --write docs/fix_survey.md
 
-# Half an hour on two cores.
+# An hour on two cores.
 models: $(VENV)/.dev
 	$(BIN)/python benchmarks/model_survey.py --write docs/model_survey.md
+	$(BIN)/python benchmarks/network_survey.py --write docs/network_survey.md
 
 thresholds: $(VENV)/.dev
 	$(BIN)/python benchmarks/threshold_survey.py --write docs/thresholds.md

@@ -1,8 +1,7 @@
-"""Networks with one fault each, run beside the right ones: is the unit found, and the cause? Fault-free pairs besides.
+"""Networks with one fault each, run beside the right ones: is the unit found, and the cause?
 
 `make models` (also --only GLOB, --every N, --write FILE). The faulty model is made by plain surgery (`model_faults.py`)
 and run whole by ONNX Runtime, with its optimisations and without; one line for every case that is not answered right.
-Then every network, without a fault, between engines, with its units replayed.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from pages import write_page
 from samebits.findings import is_agreement
 from samebits.findings.model_schema import ModelComparison
 from samebits.formats.same_bits import has_same_bits
-from samebits.models.model_comparing import compare_model, judge_network
+from samebits.models.model_comparing import judge_network
 from samebits.models.model_conclusion import conclude
 from samebits.models.model_inputs import make_inputs
 from samebits.models.model_runners import ModelRunner, open_model_runner
@@ -37,10 +36,8 @@ from samebits.runner import Identity
 
 ABOUT = """Networks built in code (`benchmarks/networks.py`), exported by torch; one fault each, put into the ONNX
 model by plain surgery at an early, two middle and a late node, run whole by ONNX Runtime beside the right model, in
-turns with its optimisations and without. A fault that changes no bit at its node is left out. Then every network by
-itself: verdict, and how many units with products are replayed to the last bit from what they were fed. torch's side
-runs the module, whose batch norms the exporter has folded into the file's weights: such units are judged, not
-replayed."""
+turns with its optimisations and without. A fault that changes no bit at its node is left out. `make models` writes this
+page; networks without a fault are in [networks between engines](network_survey.md)."""
 SIDES = ("onnxruntime", "onnxruntime:optimization=disable")
 
 
@@ -163,24 +160,8 @@ def survey_faults(names: Sequence[str], folder: Path, every: int) -> list[dict[s
     return rows
 
 
-def survey_replay(names: Sequence[str], folder: Path) -> list[tuple[str, str, str, int, int]]:
-    """Network, engine, verdict, units with products replayed whole, and how many there are."""
-    rows: list[tuple[str, str, str, int, int]] = []
-    for name in names:
-        for model, engines in (
-            (str(folder / f"{name}.onnx"), ("onnxruntime", "openvino:INFERENCE_PRECISION_HINT=f32")),
-            (f"{Path(networks.__file__)}:{name}", ("torch",)),
-        ):
-            found = compare_model(model, list(engines), replay=True)
-            total = sum(1 for unit in found.units if unit.problem)
-            for side in found.sides:
-                rows.append((name, side.name, side.verdict, side.replayed or 0, total))
-                print(*rows[-1], flush=True)
-    return rows
-
-
-def make_page(rows: Sequence[Mapping[str, object]], replayed: Sequence[tuple[str, str, str, int, int]]) -> str:
-    """The page: one row a fault, then one row a network and engine."""
+def make_table(rows: Sequence[Mapping[str, object]]) -> str:
+    """One row a fault."""
     lines = ["| fault | cases | unit right | cause right |", "|---|---|---|---|"]
     for fault in dict.fromkeys(str(r["fault"]) for r in rows):
         own = [r for r in rows if r["fault"] == fault]
@@ -189,15 +170,12 @@ def make_page(rows: Sequence[Mapping[str, object]], replayed: Sequence[tuple[str
     unit, cause = (sum(bool(r[k]) for r in rows) for k in ("unit_right", "cause_right"))
     alarms = sum(not is_agreement(r["right_side"]) for r in rows)  # type: ignore[arg-type]  (a verdict)
     lines.append(f"| **all** | {len(rows)} | {unit} ({unit / len(rows):.1%}) | {cause} ({cause / len(rows):.1%}) |")
-    lines += ["", f"Right sides called anything but right or rounding: {alarms} of {len(rows)}.", ""]
-    lines += ["| network | engine | verdict | units with products replayed whole |", "|---|---|---|---|"]
-    lines += [f"| {n} | {engine} | {verdict} | {done} of {total} |" for n, engine, verdict, done, total in replayed]
-    done, total = sum(r[3] for r in replayed), sum(r[4] for r in replayed)
-    return "\n".join([*lines, "", f"{done} of {total} units ({done / max(total, 1):.1%}) are replayed whole."])
+    lines += ["", f"Right sides called anything but right or rounding: {alarms} of {len(rows)}."]
+    return "\n".join(lines)
 
 
 def main() -> int:
-    """Runs all cases and replays all networks; writes the page."""
+    """Runs all cases and writes the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="*")
     parser.add_argument("--every", type=int, default=1)
@@ -209,11 +187,10 @@ def main() -> int:
             networks.export_network(name, str(Path(folder) / f"{name}.onnx"))
         # Twice the time for no other faults: what ResNet-50 has, ResNet-18 has.
         rows = survey_faults([n for n in names if n != "resnet50"], Path(folder), given.every)
-        replayed = survey_replay(names, Path(folder))
-    page = make_page(rows, replayed)
-    print(page)
+    table = make_table(rows)
+    print(table)
     if given.write:
-        write_page(Path(given.write), "Networks: faults found, units replayed", ABOUT, page)
+        write_page(Path(given.write), "Faults put into networks", ABOUT, table)
     return 0
 
 

@@ -70,10 +70,10 @@ class Persistent:
         return
 
 
-def load_deviations() -> list[Deviation]:
+def load_deviations(folder: Path = ROOT / "known_deviations") -> list[Deviation]:
     return [
         Deviation(**entry)
-        for path in sorted((ROOT / "known_deviations").glob("*.toml"))
+        for path in sorted(folder.glob("*.toml"))
         for entry in tomllib.loads(path.read_text())["deviation"]
     ]
 

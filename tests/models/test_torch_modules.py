@@ -35,6 +35,35 @@ MODULE = """
 
     def nothing():
         return 7
+
+    class Odd(nn.Module):
+        def __init__(self, returned):
+            super().__init__()
+            self.layer, self.returned = nn.Linear(4, 3), returned
+
+        def forward(self, x, scale=1, mask=None):
+            y = self.layer(x) * scale
+            y = y if mask is None else y * mask
+            return {"named": {"a": y, "b": [y, x]}, "int": (y, 3), "complex": torch.complex(y, y)}[self.returned]
+
+    def odd(returned):
+        torch.manual_seed(0)
+        return Odd(returned).eval()
+
+    def nested():
+        return odd("named"), torch.randn(2, 4)
+
+    def by_name():
+        return odd("named"), {"x": torch.randn(2, 4), "mask": torch.rand(2, 3)}
+
+    def with_a_number():
+        return odd("named"), (torch.randn(2, 4), 3)
+
+    def an_int():
+        return odd("int"), torch.randn(2, 4)
+
+    def complex_numbers():
+        return odd("complex"), torch.randn(2, 4)
 """
 
 
@@ -87,3 +116,17 @@ def test_what_is_no_model_is_said_in_a_line(file):
         with pytest.raises(ModelError) as raised:
             compare_model(f"{file}:{name}", ["torch"])
         assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("function", ["nested", "by_name", "with_a_number"])
+def test_inputs_by_name_numbers_among_them_and_nested_results(file, function):
+    found = compare_model(f"{file}:{function}", ["torch", "onnxruntime"])
+    assert found.verdict in ("rounding", "identical")
+    assert [s.failure for s in found.sides] == [None, None]
+    assert len(found.outputs) == 3
+
+
+@pytest.mark.parametrize(("function", "says"), [("an_int", "int"), ("complex_numbers", "complex numbers")])
+def test_results_that_onnx_does_not_have_are_named(file, function, says):
+    with pytest.raises(ModelError, match=f"returns {says}"):
+        compare_model(f"{file}:{function}", ["torch", "onnxruntime"])

@@ -186,3 +186,19 @@ def test_a_bound_of_clip_that_is_computed_brings_its_own_error():
     assert np.abs(found.value - exact).max() < 1e-15
     assert (np.abs(F(exact) - found.value) > 0).all()
     assert (np.abs(F(exact) - found.value) <= found.bound).all()
+
+
+@pytest.mark.parametrize("first", ["Sub", "Add"])
+def test_a_constant_may_be_multiplied_out(first):
+    """(x - m) k computed as x k - m k, as compilers and Keras do: with large m both parts are rounded."""
+    x, m, k, b = random((5, 8), 1) + F(100), random((8,), 2) + F(100), random((8,), 3), random((8,), 4)
+    m = m if first == "Sub" else -m
+    nodes = [node(first, ["x", "m"], ["d"]), node("Mul", ["d", "k"], ["p"]), node("Add", ["p", "b"], ["y"])]
+    found = refer(nodes, {"x": x}, {"m": m, "k": k, "b": b})
+    shift = b - np.abs(m) * k
+    made = x * k + shift
+    away = np.abs(made - found.value)
+    assert (away <= found.bound).all()
+    # The sequence as written is nearer than that.
+    assert away.max() > np.abs(((x - np.abs(m)) * k + b) - found.value).max()
+    assert found.bound.max() < 1e-3

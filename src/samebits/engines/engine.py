@@ -75,8 +75,8 @@ class Engine(ABC):
 
     # Whether it runs ONNX models; the others compute their convolutions and products one at a time.
     runs_onnx: ClassVar[bool] = False
-    # Whether it runs exported programs (.pt2), and exports modules to them and to ONNX.
-    runs_programs: ClassVar[bool] = False
+    # Which exported programs it runs whole, by what they were made from: "torch", "keras".
+    runs_programs: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from samebits.engines.engine import Engine, InForce, Setting
+from samebits.engines.keras_program import KerasProgram
 from samebits.formats.format import numpy_dtype
 from samebits.problems import Problem
 
@@ -22,6 +23,7 @@ class JaxEngine(Engine):
     """
 
     name = "jax"
+    runs_programs = ("keras",)
     settings: ClassVar[dict[str, Setting]] = {
         "precision": Setting("jax_default_matmul_precision", "", ("default", "high", "highest")),
         "jit": Setting("compile the call as one program", "on", ("on", "off")),
@@ -44,6 +46,7 @@ class JaxEngine(Engine):
             jax.config.update("jax_default_matmul_precision", settings["precision"])
         self.compiles = settings.get("jit", "on") == "on"
         self.programs: dict[Problem, Program] = {}
+        self.keras = KerasProgram("jax", jax.jit if self.compiles else lambda f: f, keeps_state=False)
 
     def report(self) -> InForce:
         config = self.jax.config
@@ -64,6 +67,25 @@ class JaxEngine(Engine):
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         arrays = {name: self.jax.numpy.asarray(array) for name, array in operands.items()}
         return np.asarray(self._find_program(problem)(arrays).block_until_ready())
+
+    def list_program_values(self, path: str) -> list[str]:
+        with self._in_32_bits():
+            return self.keras.list_values(path)
+
+    def run_program(
+        self,
+        path: str,
+        inputs: Mapping[str, np.ndarray],
+        outputs: Sequence[str],
+        observed: Sequence[str],
+        given: Mapping[str, np.ndarray],
+    ) -> dict[str, np.ndarray]:
+        with self._in_32_bits():
+            return self.keras.run(path, inputs, outputs, observed, given)
+
+    def _in_32_bits(self) -> Any:
+        """As JAX is unless it is asked: Keras does not ask."""
+        return self.jax.enable_x64(False) if hasattr(self.jax, "enable_x64") else self.jax.experimental.disable_x64()
 
     def _find_program(self, problem: Problem) -> Program:
         """The problem's function, compiled by the first call; the latest ones are kept."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from samebits.engines.engine import ON_OFF, THREADS, Engine, InForce, Setting
+from samebits.engines.keras_program import KerasProgram
 from samebits.errors import EngineUnsupported
 from samebits.problems import Axis, Problem
 
@@ -16,10 +17,12 @@ class TensorflowEngine(Engine):
     """tf.nn.conv2d and conv3d and their transposes; one-dimensional problems as tf.nn.conv1d makes them, in 2-D.
 
     Uneven padding is an argument in 2-D and tf.pad before a VALID convolution in 3-D; gradients come from the tape.
-    `linear` is what Keras's Dense does, with a kernel of K x N: tf.matmul, tf.tensordot where x has more axes.
+    `linear` is what Keras's Dense does, with a kernel of K x N: tf.matmul, tf.tensordot where x has more axes. Keras
+    models run as graphs (tf.function), as `predict` runs them.
     """
 
     name = "tensorflow"
+    runs_programs = ("keras",)
     settings: ClassVar[dict[str, Setting]] = {
         "threads": THREADS,
         "deterministic": Setting("tf.config.experimental.enable_op_determinism", "off", ON_OFF),
@@ -52,6 +55,8 @@ class TensorflowEngine(Engine):
         if self.deterministic:
             tensorflow.keras.utils.set_random_seed(0)
             tensorflow.config.experimental.enable_op_determinism()
+
+        self.keras = KerasProgram("tensorflow", tensorflow.function, keeps_state=True)
 
     def report(self) -> InForce:
         in_force = {
@@ -92,6 +97,19 @@ class TensorflowEngine(Engine):
             tape.watch(inputs[wanted])
             y = self._forward(problem, inputs["x"], inputs["w"], None)
         return self._result(problem, tape.gradient(y, inputs[wanted], given["dy"]))
+
+    def list_program_values(self, path: str) -> list[str]:
+        return self.keras.list_values(path)
+
+    def run_program(
+        self,
+        path: str,
+        inputs: Mapping[str, np.ndarray],
+        outputs: Sequence[str],
+        observed: Sequence[str],
+        given: Mapping[str, np.ndarray],
+    ) -> dict[str, np.ndarray]:
+        return self.keras.run(path, inputs, outputs, observed, given)
 
     def _forward(self, problem: Problem, x: Any, w: Any, bias: Any) -> Any:
         tf = self.tf

@@ -24,7 +24,7 @@ class TorchEngine(Engine):
     """
 
     name = "torch"
-    runs_programs = True
+    runs_programs = ("torch", "keras")
     settings: ClassVar[dict[str, Setting]] = {
         "threads": THREADS,
         "mkldnn": Setting("use oneDNN's kernels", "on", ON_OFF),

@@ -6,18 +6,29 @@ What is exported is decomposed as for ONNX, so that a value has one name in the 
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-_BESIDE_ARRAYS = (
-    "a function of a model returns the module and its inputs: `return module, x` or `return module, (x, y)`"
-)
+from samebits.engines.keras_program import is_recorded, make_exportable, write_record
+from samebits.engines.model_function import is_keras_model, load_function
+
+
+@dataclass
+class _Taken:
+    """A module or program, and its example inputs; of a Keras model also that."""
+
+    inputs: tuple[Any, ...]
+    module: Any = None
+    program: Any = None
+    keras_model: Any = None
+    # Inputs that go in by name.
+    named: dict[str, Any] = field(default_factory=dict[str, Any])
+    notes: list[str] = field(default_factory=list[str])
 
 
 class TorchProgram:
@@ -28,30 +39,25 @@ class TorchProgram:
         self.compiles = compiles
         self.path = ""
         self.module: Any = None
+        self.examples: Any = None
         self.built: dict[tuple[str, ...], Any] = {}
 
     def export(self, text: str, folder: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Exports `file.py:function` or a .pt2 into `folder`: program.pt2 and model.onnx.
+        """Exports `file.py:function` or a .pt2 into `folder`: program.pt2 and model.onnx, and what Keras needs.
 
-        Returns what is to be known of it (names of inputs, notes) and the example inputs by name.
+        Returns what is to be known of it (names of inputs, notes, what it was, values that its layers make) and the
+        example inputs by name.
         """
         export = importlib.import_module("torch.export")
-        notes: list[str] = []
         with warnings.catch_warnings(), self.torch.no_grad():
             warnings.simplefilter("ignore")
-            if text.endswith(".pt2"):
-                program = export.load(text)
-                inputs = tuple((program.example_inputs or ((), {}))[0])
-                if not inputs:
-                    raise ValueError(f"{text} was exported without example inputs")
-            else:
-                module, inputs = _load_function(text, self.torch)
-                if getattr(module, "training", False):
-                    module.eval()
-                    notes.append("the module was in training mode; it runs in evaluation mode here")
-                program = export.export(module, inputs)
+            taken = self._take(text)
+            program = taken.program or export.export(taken.module, taken.inputs, taken.named)
             # Batch norms stay: folded into weights they would be other values than the module's own.
-            written = self.torch.onnx.export(program, inputs, dynamo=True, verbose=False, optimize=False)
+            written = self._write(program, taken)
+            if taken.keras_model is not None:
+                # The results of layers are needed by name only.
+                del written.model.graph.outputs[taken.module.count :]
             optimizer = importlib.import_module("onnxscript.optimizer")
             optimizer.fold_constants(written.model)
             optimizer.remove_unused_nodes(written.model)
@@ -60,9 +66,54 @@ class TorchProgram:
         written.save(str(path), external_data=False)
         _drop_made_biases(path)
         export.save(decomposed, str(Path(folder) / "program.pt2"))
+        layers: list[str] = []
+        if taken.keras_model is not None:
+            layers = list(decomposed.graph_signature.user_outputs)[taken.module.count :]
+            write_record(Path(folder), text, taken.keras_model, layers, taken.module.keys)
         names = [value.name for value in written.model.graph.inputs]
-        arrays = {n: _as_array(self.torch, t) for n, t in zip(names, inputs, strict=True)}
-        return {"inputs": names, "notes": notes}, arrays
+        tensors = [t for t in _list_leaves((taken.inputs, taken.named)) if isinstance(t, self.torch.Tensor)]
+        arrays = {n: _as_array(self.torch, t) for n, t in zip(names, tensors, strict=True)}
+        kind = "torch" if taken.keras_model is None else "keras"
+        return {"inputs": names, "notes": taken.notes, "kind": kind, "layers": layers}, arrays
+
+    def _take(self, text: str) -> _Taken:
+        """What a text names, ready to be exported."""
+        if text.endswith(".pt2"):
+            program = importlib.import_module("torch.export").load(text)
+            inputs, named = program.example_inputs or ((), {})
+            if not inputs and not named:
+                raise ValueError(f"{text} was exported without example inputs")
+            return _Taken(tuple(inputs), program=program, named=named)
+        model, given = load_function(text, "torch")
+        if is_keras_model(model):
+            module, inputs = make_exportable(self.torch, model, given)
+            said = "the model is exported from Keras's torch backend; all backends take its weights"
+            return _Taken(inputs, module, keras_model=model, notes=[said])
+        if not isinstance(model, self.torch.nn.Module):
+            raise ValueError(f"{text} returns neither a torch module nor a Keras model")
+        named = {name: self._as_tensor(i) for name, i in given.items()} if isinstance(given, dict) else {}
+        inputs = given if isinstance(given, (tuple, list)) else () if named else (given,)
+        tensors = tuple(self._as_tensor(i) for i in inputs)
+        if not model.training:
+            return _Taken(tensors, model, named=named)
+        model.eval()
+        said = "the module was in training mode; it runs in evaluation mode here"
+        return _Taken(tensors, model, named=named, notes=[said])
+
+    def _as_tensor(self, given: Any) -> Any:
+        return self.torch.from_numpy(given) if isinstance(given, np.ndarray) else given
+
+    def _write(self, program: Any, taken: _Taken) -> Any:
+        """The program as an ONNX model. Raises ValueError for results that ONNX does not have."""
+        made = _list_leaves(program.module()(*taken.inputs, **taken.named))
+        odd = next((type(v).__name__ for v in made if not isinstance(v, self.torch.Tensor)), None)
+        if odd is None and any(v.is_complex() for v in made):
+            odd = "complex numbers"
+        if odd is not None:
+            raise ValueError(f"the module returns {odd} besides, or in place of, tensors of real numbers")
+        return self.torch.onnx.export(
+            program, taken.inputs, kwargs=taken.named, dynamo=True, verbose=False, optimize=False
+        )
 
     def list_values(self, path: str) -> list[str]:
         """The names of all values that the program computes one by one."""
@@ -82,14 +133,18 @@ class TorchProgram:
         """The program's outputs by the names given for them, and the observed values."""
         self._load(path)
         torch = self.torch
-        tensors = [torch.from_numpy(np.array(a)) for a in inputs.values()]
+        tensors = iter([torch.from_numpy(np.array(a)) for a in inputs.values()])
+        pytree = importlib.import_module("torch.utils._pytree")
+        leaves, shape = pytree.tree_flatten(self.examples)
+        leaves = [next(tensors) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         with torch.no_grad():
-            if observed or given:
-                found = self._run_observed(tensors, [*outputs, *observed], given)
+            # A Keras model's program returns the results of its layers behind its outputs.
+            if observed or given or is_recorded(path):
+                found = self._run_observed(leaves, [*outputs, *observed], given)
             else:
-                results = self._compiled(())(*tensors) if self.compiles else self.module(*tensors)
-                flat = list(results) if isinstance(results, (tuple, list)) else [results]
-                found = dict(zip(outputs, flat, strict=True))
+                positional, named = pytree.tree_unflatten(leaves, shape)
+                results = (self._compiled(()) if self.compiles else self.module)(*positional, **named)
+                found = dict(zip(outputs, _list_leaves(results), strict=True))
         return {name: _as_array(torch, value) for name, value in found.items()}
 
     def _load(self, path: str) -> None:
@@ -97,7 +152,9 @@ class TorchProgram:
             export = importlib.import_module("torch.export")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self.module, self.path, self.built = export.load(path).module(), path, {}
+                program = export.load(path)
+                self.module, self.examples = program.module(), program.example_inputs
+                self.path, self.built = path, {}
 
     def _run_observed(
         self, tensors: list[Any], wanted: Sequence[str], given: Mapping[str, np.ndarray]
@@ -137,6 +194,11 @@ class TorchProgram:
         return self.built[names]
 
 
+def _list_leaves(results: Any) -> list[Any]:
+    """What a module returns or takes, however nested, one after the other."""
+    return importlib.import_module("torch.utils._pytree").tree_leaves(results)
+
+
 def _drop_made_biases(path: Path) -> None:
     """Takes out biases of zeros that the exporter made; those of conv3d have two axes, which no engine takes."""
     onnx = importlib.import_module("onnx")
@@ -147,30 +209,6 @@ def _drop_made_biases(path: Path) -> None:
         if bias is not None and not onnx.numpy_helper.to_array(bias).any():
             del node.input[2]
     onnx.save(model, path)
-
-
-def _load_function(text: str, torch: Any) -> tuple[Any, tuple[Any, ...]]:
-    """The module and inputs that `file.py:function` returns."""
-    file, _, name = text.rpartition(":")
-    path = Path(file).resolve()
-    if not path.is_file():
-        raise ValueError(f"{file} is not there")
-    sys.path.insert(0, str(path.parent))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = loaded
-    spec.loader.exec_module(loaded)
-    function = getattr(loaded, name, None)
-    if not callable(function):
-        raise ValueError(f"{file} has no function {name}")
-    returned = function()
-    if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[0], torch.nn.Module)):
-        raise ValueError(_BESIDE_ARRAYS)
-    module, inputs = returned
-    inputs = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-    return module, tuple(torch.from_numpy(i) if isinstance(i, np.ndarray) else i for i in inputs)
 
 
 def _as_array(torch: Any, tensor: Any) -> np.ndarray:

@@ -14,6 +14,7 @@ from samebits.logs.metrics import read_assertions, read_polygraphy
 from samebits.logs.onednn import read_onednn
 from samebits.logs.xla import read_xla
 from samebits.problems import Problem
+from samebits.problems.case_file import hint_network
 from samebits.problems.problem import KINDS
 
 LARGEST_LOG_BYTES = 64 * 2**20
@@ -29,11 +30,12 @@ def read_log(path: str | Path) -> list[Mismatch]:
         with path.open("rb") as file:
             data = file.read(LARGEST_LOG_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise LogError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+        said = getattr(error, "strerror", None) or error
+        raise LogError(f"{path}: cannot be read ({said}){hint_network(path)}") from None
     if len(data) > LARGEST_LOG_BYTES:
         raise LogError(f"{path} is larger than {LARGEST_LOG_BYTES // 2**20} MiB; keep the lines about the mismatch")
     if b"\0" in data[:4096]:
-        raise LogError(f"{path} is neither a case file (.npz) nor a text log")
+        raise LogError(f"{path} is neither a case file (.npz) nor a text log{hint_network(path)}")
     lines = [line[:_LONGEST_LINE] for line in data.decode("utf-8", "replace").splitlines()]
     return parse_log(lines, str(path))
 

@@ -11,6 +11,7 @@ import numpy as np
 from samebits import comparison
 from samebits.comparison.comparing import Data
 from samebits.engines.known_engines import ENGINES, list_installed
+from samebits.engines.model_function import mentions_keras
 from samebits.errors import ArgumentError
 from samebits.findings import Comparison
 from samebits.findings.model_schema import ModelComparison
@@ -36,8 +37,12 @@ def is_model(subject: Any) -> bool:
 
 def list_engines_for(subject: str | Path) -> list[str]:
     """The installed engines that run a whole network of this kind by themselves, in the table's sequence."""
-    is_onnx = str(subject).endswith(".onnx")
-    return [n for n in list_installed() if ENGINES[n].load_class().runs_onnx or (n == "torch" and not is_onnx)]
+    file = Path(str(subject).rpartition(":")[0])
+    kinds = set[str]() if str(subject).endswith(".onnx") else {"torch"}
+    if kinds and file.is_file() and mentions_keras(file):
+        kinds.add("keras")
+    classes = {name: ENGINES[name].load_class() for name in list_installed()}
+    return [name for name, own in classes.items() if own.runs_onnx or kinds & {*own.runs_programs}]
 
 
 def compare(

@@ -31,7 +31,7 @@ from samebits.models.model_runners import (
     open_model_runner,
 )
 from samebits.models.module_export import export_module, is_module
-from samebits.models.network import Network
+from samebits.models.network import Network, Program
 from samebits.models.network_replay import replay_side
 from samebits.models.observing import Observer, divide_observably
 from samebits.models.onnx_reading import read_onnx
@@ -178,7 +178,7 @@ def _take_inputs(
 
 
 def _open_all(
-    on: Sequence[str | ModelRunner | Runner], opened: contextlib.ExitStack, time_limit_s: float, program: str
+    on: Sequence[str | ModelRunner | Runner], opened: contextlib.ExitStack, time_limit_s: float, program: Program | None
 ) -> list[Asked]:
     asked: list[Asked] = []
     for one in on:

@@ -15,6 +15,7 @@ from samebits.formats.same_bits import mark_differing_bits
 from samebits.models.network import Network
 from samebits.models.observing import Observer, list_ends
 from samebits.models.product_nodes import find_product
+from samebits.models.turned_units import turn_unit
 from samebits.models.unit_causes import ProductCase, UnitCauses
 from samebits.models.unit_judging import UnitJudgement, judge_unit
 from samebits.models.unit_reference import OutputReference, refer_unit
@@ -177,8 +178,10 @@ class ModelJudge:
     def _state_problem(self, unit: Unit, seen: Mapping[str, np.ndarray]) -> str | None:
         if len(unit.products) != 1:
             return None
-        node = self.network.nodes[unit.products[0]]
-        inputs = [None if not v else self.folded[v] if v in self.folded else seen.get(v) for v in node.inputs]
+        turned = turn_unit(self.network, self.folded, unit, seen)
+        node = turned.network.nodes[turned.unit.products[0]]
+        known = {**turned.seen, **turned.folded}
+        inputs = [known.get(v) if v else None for v in node.inputs]
         if any(i is None for i, v in zip(inputs, node.inputs, strict=True) if v):
             return None
         return format_problem(find_product(node, inputs).problem)

@@ -12,7 +12,7 @@ import numpy as np
 from samebits.engines.known_engines import ENGINES
 from samebits.engines.process import WorkerRunner
 from samebits.errors import ArgumentError, EngineRaised, EngineUnsupported
-from samebits.models.network import Network, Node
+from samebits.models.network import Network, Node, Program
 from samebits.models.onnx_reference import evaluate_plainly, pool_plainly
 from samebits.models.product_nodes import PRODUCTS, find_product
 from samebits.models.rewiring import rewire
@@ -115,9 +115,9 @@ class OtherFileRunner:
 class ProgramRunner:
     """An engine that runs the exported program which a network was made from."""
 
-    def __init__(self, worker: WorkerRunner, path: str):
+    def __init__(self, worker: WorkerRunner, program: Program):
         self.worker = worker
-        self.path = path
+        self.program = program
         self.text = worker.text
         self._values: frozenset[str] | None = None
 
@@ -127,7 +127,7 @@ class ProgramRunner:
     def list_observable(self, values: Sequence[str]) -> list[str]:
         """Which of these values the program computes under the same name."""
         if self._values is None:
-            self._values = frozenset(self.worker.list_program_values(self.path))
+            self._values = frozenset(self.worker.list_program_values(self.program.path))
         return [v for v in values if v in self._values]
 
     def run_network(
@@ -138,11 +138,11 @@ class ProgramRunner:
         wanted: Sequence[str],
         given: Mapping[str, np.ndarray],
     ) -> Arrays:
-        if network.program != self.path:
+        if network.program != self.program:
             raise EngineUnsupported(f"{self.text} runs exported programs, and this network is none")
         seen = [v for v in dict.fromkeys((*observed, *wanted)) if v not in network.outputs]
         known = {name: inputs[name] for name in network.inputs}
-        found = self.worker.run_program(self.path, known, network.outputs, seen, given)
+        found = self.worker.run_program(self.program.path, known, network.outputs, seen, given)
         return {name: found[name] for name in wanted}
 
     def close(self) -> None:
@@ -227,7 +227,9 @@ def find_problem_runner(runner: ModelRunner) -> Runner | None:
     return found if isinstance(found, Runner) else None
 
 
-def open_model_runner(on: str | ModelRunner | Runner, *, time_limit_s: float, program: str = "") -> ModelRunner:
+def open_model_runner(
+    on: str | ModelRunner | Runner, *, time_limit_s: float, program: Program | None = None
+) -> ModelRunner:
     """The runner of networks that a text names, or that a caller's object is. `program`: what the network came from.
 
     Raises what `registry.open_runner` raises, and ArgumentError for an object that runs neither.
@@ -242,6 +244,7 @@ def open_model_runner(on: str | ModelRunner | Runner, *, time_limit_s: float, pr
     name = parse_runner_text(on).name
     if isinstance(runner, WorkerRunner) and ENGINES[name].load_class().runs_onnx:
         return OnnxRunner(runner)
-    if isinstance(runner, WorkerRunner) and program and ENGINES[name].load_class().runs_programs:
+    runs = ENGINES[name].load_class().runs_programs if name in ENGINES else ()
+    if isinstance(runner, WorkerRunner) and program and program.kind in runs:
         return ProgramRunner(runner, program)
     return NodewiseRunner(runner)

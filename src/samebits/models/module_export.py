@@ -12,7 +12,7 @@ import numpy as np
 
 from samebits.engines.process import WorkerRunner
 from samebits.errors import EngineFailure, EngineMissingError, ModelError
-from samebits.models.network import Network
+from samebits.models.network import Network, Program
 from samebits.models.onnx_reading import read_onnx
 from samebits.registry import open_runner
 
@@ -56,5 +56,9 @@ def export_module(text: str, folder: tempfile.TemporaryDirectory[str], *, time_l
     finally:
         runner.close()
     network = read_onnx(Path(folder.name) / "model.onnx")
-    program = str(Path(folder.name) / "program.pt2")
-    return Exported(replace(network, name=text, program=program), inputs, tuple(said["notes"]))
+    program = Program(str(Path(folder.name) / "program.pt2"), said["kind"])
+    return Exported(
+        replace(network, name=text, program=program, ends=(*network.ends, *said["layers"])),
+        inputs,
+        tuple(said["notes"]),
+    )

@@ -19,6 +19,14 @@ class ValueType:
 
 
 @dataclass(frozen=True)
+class Program:
+    """An exported program: its file, and whether it was a "torch" module or a "keras" model."""
+
+    path: str
+    kind: str
+
+
+@dataclass(frozen=True)
 class Node:
     """One operation. `inputs` may hold "" where an optional one is left out; attributes are plain Python values."""
 
@@ -47,7 +55,11 @@ class Network:
     opset: int
     stored: Any
     # The exported program that the model was made from, if it was.
-    program: str = ""
+    program: Program | None = None
+    # Values that the model itself does not have: an operator was read as several.
+    hidden: tuple[str, ...] = ()
+    # Values at which a layer, or such an operator, ends: what follows is another unit.
+    ends: tuple[str, ...] = ()
 
     @functools.cached_property
     def producers(self) -> dict[str, int]:

@@ -28,6 +28,7 @@ from samebits.models.model_runners import find_problem_runner, run_by_reference
 from samebits.models.network import Network, ValueType
 from samebits.models.observing import Observer
 from samebits.models.product_nodes import find_product
+from samebits.models.turned_units import TurnedUnit, turn_unit
 from samebits.models.unit_causes import state_whole
 from samebits.models.units import Unit
 from samebits.probes.session import ProbeSession
@@ -66,12 +67,14 @@ class NetworkReplay:
             # What explained the unit reproduced all of it.
             return
         best: tuple[float, Recipe, int] | None = None
-        for candidate in self._list_candidates(judged.unit, seen):
+        turned = turn_unit(self.judge.network, self.judge.folded, judged.unit, seen)
+        result = turned.turn(result)
+        for candidate in self._list_candidates(turned):
             recipe = self._find_recipe(candidate)
             if recipe is None:
                 continue
             try:
-                made = self._compute(candidate, recipe, judged.unit, seen)
+                made = self._compute(candidate, recipe, turned, judged.unit)
             except SamebitsError:
                 continue
             if made is None or made.shape != result.shape or made.dtype != result.dtype:
@@ -90,11 +93,11 @@ class NetworkReplay:
             own, recipe=format_recipe(best[1]), replay=replayed, evidence=(*own.evidence, said)
         )
 
-    def _list_candidates(self, unit: Unit, seen: Mapping[str, np.ndarray]) -> Iterator[Candidate]:
+    def _list_candidates(self, turned: TurnedUnit) -> Iterator[Candidate]:
         """As one problem; the product and the rest; the product added to what comes next; quotients as products."""
+        network, folded, unit, seen = turned.network, turned.folded, turned.unit, turned.seen
         if len(unit.products) != 1 or len(unit.outputs) != 1 or unit.places[0] != unit.products[0]:
             return
-        network, folded = self.judge.network, self.judge.folded
         node, *rest = [network.nodes[p] for p in unit.places]
         known = {**folded, **seen}
         inputs = [known[v] if v else None for v in node.inputs]
@@ -117,9 +120,9 @@ class NetworkReplay:
                 others = [v for v in after[0].inputs if v != base.makes]
                 if len(others) == 1 and others[0] in known:
                     yield replace(base, rest=after[1:], makes=after[0].outputs[0], addend=known[others[0]])
-        turned = tuple(multiply_instead(n, folded) for n in rest)
-        if turned != tuple(rest):
-            yield replace(plain, rest=turned)
+        multiplied = tuple(multiply_instead(n, folded) for n in rest)
+        if multiplied != tuple(rest):
+            yield replace(plain, rest=multiplied)
         yield from fold_scale(plain, rest, folded)
 
     def _find_recipe(self, candidate: Candidate) -> Recipe | None:
@@ -151,9 +154,7 @@ class NetworkReplay:
             self.opened.callback(self.others[setting].close)
         return self.others[setting]
 
-    def _compute(
-        self, candidate: Candidate, recipe: Recipe, unit: Unit, seen: Mapping[str, np.ndarray]
-    ) -> np.ndarray | None:
+    def _compute(self, candidate: Candidate, recipe: Recipe, turned: TurnedUnit, unit: Unit) -> np.ndarray | None:
         if candidate.addend is None:
             made = self._emulate(candidate, recipe)
         else:
@@ -162,15 +163,17 @@ class NetworkReplay:
             made = apply_affine(candidate, made)
         if made is None or not candidate.rest:
             return made
-        small = _cut_out(self.judge, unit, candidate, {**seen, candidate.makes: made})
-        fed = {v: made if v == candidate.makes else seen[v] for v in small.inputs}
+        seen = {**turned.seen, candidate.makes: made}
+        small = _cut_out(turned, candidate, seen)
+        fed = {v: seen[v] for v in small.inputs}
         try:
             return self.observer.runner.run_network(small, fed, [], small.outputs, {})[small.outputs[0]]
         except EngineUnsupported:
             # An engine that reads no ONNX runs the rest in place, from the value that was made.
             find = getattr(self.observer.runner, "list_observable", None)
             if find is not None and find([candidate.makes]):
-                return self.observer.run_with([], unit.outputs, {candidate.makes: made})[unit.outputs[0]]
+                results = self.observer.run_with([], unit.outputs, {candidate.makes: made})
+                return turned.turn(results[unit.outputs[0]])
             # Sums and maxima have one result, functions may have others.
             return run_by_reference(small, fed)[small.outputs[0]]
 
@@ -204,15 +207,15 @@ def replay_side(
         return count
 
 
-def _cut_out(judge: ModelJudge, unit: Unit, candidate: Candidate, seen: Mapping[str, np.ndarray]) -> Network:
+def _cut_out(turned: TurnedUnit, candidate: Candidate, seen: Mapping[str, np.ndarray]) -> Network:
     """The nodes behind a product as a network of their own, fed what the unit was fed."""
     import onnx
 
-    network, nodes = judge.network, candidate.rest
+    network, unit, nodes = turned.network, turned.unit, candidate.rest
     stored_nodes = [s for n in nodes for s in (n.stored if isinstance(n.stored, tuple) else (n.stored,))]
     made = {v for node in stored_nodes for v in node.output}
     needed = dict.fromkeys(v for node in stored_nodes for v in node.input if v and v not in made)
-    constants = {v: judge.folded[v] for v in needed if v in judge.folded}
+    constants = {v: turned.folded[v] for v in needed if v in turned.folded}
     inputs = {v: ValueType(seen[v].dtype.name, seen[v].shape) for v in needed if v not in constants}
     helper = onnx.helper
     declared = [

@@ -19,9 +19,10 @@ _MOST_RUNS = 200
 
 @dataclass
 class Observer:
-    """One runner and one network, observed on some inputs. `left_out` are values whose observation changes bits.
+    """One runner and one network, observed on some inputs.
 
-    `plain` are the network's outputs without observation; `repeats` tells whether a second run gives them again.
+    `left_out` are values whose observation changes bits, `hidden` those for which the runner has no name; `plain` are
+    the network's outputs without observation; `repeats` tells whether a second run gives them again.
     """
 
     runner: ModelRunner
@@ -30,6 +31,7 @@ class Observer:
     plain: Arrays = field(default_factory=dict[str, np.ndarray])
     repeats: bool = True
     left_out: list[str] = field(default_factory=list[str])
+    hidden: list[str] = field(default_factory=list[str])
     changed_bits: bool = False
     runs: int = 0
 
@@ -69,12 +71,12 @@ class Observer:
         found = self.runner.run_network(self.network, self.inputs, outputs, asked, given or {}) if asked else {}
         return {v: known[v] if v in known else found[v] for v in wanted}
 
-    def leave_out_hidden(self, values: Sequence[str]) -> None:
+    def find_hidden(self, values: Sequence[str]) -> None:
         """What the runner has no name for cannot be observed at all."""
         find = getattr(self.runner, "list_observable", None)
         if find is not None:
             shown = set(find(values))
-            self.left_out += [v for v in values if v not in shown and v not in self.network.outputs]
+            self.hidden += [v for v in values if v not in shown and v not in self.network.outputs]
 
     def keeps_bits(self, values: Sequence[str]) -> bool:
         """Whether the result is the same with these values as outputs; of one that does not repeat nobody knows."""
@@ -102,10 +104,10 @@ def divide_observably(
     network: Network, folded: Mapping[str, np.ndarray], observers: Sequence[Observer], progress: Progress
 ) -> list[Unit]:
     """Units at whose ends every observer sees what its runner returns unobserved."""
-    units = divide_network(network, folded)
+    units = divide_network(network, folded, network.hidden)
     for observer in observers:
-        observer.leave_out_hidden(list_ends(network, units))
-    hidden = {v for o in observers for v in o.left_out}
+        observer.find_hidden(list_ends(network, units))
+    hidden = {*network.hidden, *(v for o in observers for v in o.hidden)}
     units = divide_network(network, folded, hidden)
     if not all(o.keeps_bits(list_ends(network, units)) for o in observers) and (
         addends := list_addends(network, units)
@@ -121,7 +123,8 @@ def divide_observably(
         while before != len(observer.left_out):
             before = len(observer.left_out)
             observer.settle(list_ends(network, units), progress)
-            units = divide_network(network, folded, {v for o in observers for v in o.left_out})
+            hidden.update(v for o in observers for v in o.left_out)
+            units = divide_network(network, folded, hidden)
     return units
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from samebits.contraction.memory import count_available_bytes
 from samebits.errors import ModelError, ResourceLimitError
+from samebits.models.einsum_nodes import expand_einsums
 from samebits.models.network import Network, Node, ValueType
 
 # A protocol buffer holds no more, and external data has to fit in one with everything else.
@@ -74,7 +75,12 @@ def make_network(model: Any, name: str) -> Network:
     _check_order(name, nodes, {*inputs, *constants}, outputs)
     types = _infer_types(name, model, inputs)
     _check_size(name, types)
-    return Network(name, nodes, inputs, outputs, constants, types, opset, model)
+    own = {v for node in nodes for v in node.outputs}
+    declared = {n: ValueType(a.dtype.name, a.shape) for n, a in constants.items()}
+    ends = tuple(v for node in nodes if node.operator == "Einsum" for v in node.outputs)
+    nodes, shapes = expand_einsums(nodes, {**types, **declared})
+    hidden = tuple(v for node in nodes for v in node.outputs if v and v not in own)
+    return Network(name, nodes, inputs, outputs, {**constants, **shapes}, types, opset, model, hidden=hidden, ends=ends)
 
 
 def _read_file(path: Path) -> bytes:

@@ -16,6 +16,7 @@ from samebits.formats.format import numpy_dtype
 from samebits.models.bounded import Floats
 from samebits.models.network import Network, Node
 from samebits.models.product_nodes import PRODUCTS, find_product
+from samebits.models.turned_units import turn_unit
 from samebits.models.unit_judging import UnitJudgement
 from samebits.models.unit_reference import OutputReference, refer_unit
 from samebits.models.units import Unit
@@ -83,7 +84,8 @@ class UnitCauses:
                 return self._take(judged, side, product), product
         if not judged.beyond:
             return self._find_format(judged, shown) or judged, shown
-        return self._find_behind(judged) or self._find_format(judged, shown) or judged, shown
+        found = self._find_narrow_operands(judged) or self._find_behind(judged) or self._find_format(judged, shown)
+        return found or judged, shown
 
     def _list_cases(self) -> Iterator[ProductCase]:
         """The unit as one problem where it is that; then each of its products, observed on its own."""
@@ -104,10 +106,11 @@ class UnitCauses:
             yield self._state(node, values[node.outputs[0]], values)
 
     def _state_whole(self) -> ProductCase | None:
-        whole = state_whole(self.network, self.folded, self.unit, self.seen)
+        turned = turn_unit(self.network, self.folded, self.unit, self.seen)
+        whole = state_whole(turned.network, turned.folded, turned.unit, turned.seen)
         if whole is None:
             return None
-        return self._make_case(*whole, self.seen[self.unit.outputs[0]], whole=True)
+        return self._make_case(*whole, turned.seen[turned.unit.outputs[0]], whole=True)
 
     def _state(self, node: Node, result: np.ndarray, values: Mapping[str, np.ndarray]) -> ProductCase:
         inputs = [None if not v else self.folded[v] if v in self.folded else values[v] for v in node.inputs]
@@ -155,6 +158,31 @@ class UnitCauses:
             return None
         says = "turns NaN into a number; all other outputs are within their bound"
         return _wrong(judged, CauseCode.NAN_SEMANTICS, says, "bounds")
+
+    def _find_narrow_operands(self, judged: UnitJudgement) -> UnitJudgement | None:
+        """The unit's constants, or everything it is fed, rounded to a narrower format: held against every output."""
+        if judged.verdict == "wrong":
+            return None
+        constants = {
+            v: self.folded[v] for p in self.unit.places for v in self.network.nodes[p].inputs if v in self.folded
+        }
+        for name in ("bfloat16", "float16"):
+            folded = {**self.folded, **{v: _round_to(a, name) for v, a in constants.items()}}
+            for what, seen in (
+                ("constants", self.seen),
+                ("operands", {v: _round_to(a, name) for v, a in self.seen.items()}),
+            ):
+                predicted = refer_unit(self.network, folded, self.unit, seen)
+                if all(self._fits(v, predicted[v]) for v in self.unit.outputs):
+                    return replace(
+                        judged,
+                        verdict="downgrade",
+                        certainty="statistics",
+                        cause=CauseCode.REDUCED_PRECISION_OPERANDS,
+                        cause_certainty="statistics",
+                        says=f"computes with {what} rounded to {name}",
+                    )
+        return None
 
     def _find_behind(self, judged: UnitJudgement) -> UnitJudgement | None:
         """A node left out, a clip's bound lost, an attribute changed: predicted, and held against every output."""
@@ -337,6 +365,14 @@ def _wrong(judged: UnitJudgement, cause: CauseCode, says: str, level: str) -> Un
     """Another function, proved by bounds; which one, as sure as `level`."""
     certainty = "bounds" if judged.verdict == "wrong" or level == "bounds" else "statistics"
     return replace(judged, verdict="wrong", certainty=certainty, cause=cause, cause_certainty="statistics", says=says)
+
+
+def _round_to(array: np.ndarray, name: str) -> np.ndarray:
+    """Numbers of float32 in a narrower format, which float32 holds; others as they are."""
+    if array.dtype != np.float32:
+        return array
+    with np.errstate(over="ignore"):
+        return array.astype(numpy_dtype(name)).astype(np.float32)
 
 
 def _with(nodes: tuple[Node, ...], place: int, **changes: object) -> tuple[Node, ...]:

@@ -71,11 +71,24 @@ def refer_unit(
             outside = [v in folded or v in fed for v in node.inputs]
             given = [_narrow(a, v) if narrow and o else v for v, o in zip(inputs, outside, strict=True)]
             results = apply_node(a, node, given, network.opset)
+        if results and isinstance(results[0], Bounded) and _is_multiplied_out(network, folded, place):
+            # (x - m) k may be computed as x k - m k: both parts are rounded.
+            first = results[0]
+            results = [replace(first, growth=max(first.growth, a.unit)), *results[1:]]
         if node.operator in PRODUCTS and results:
             usual.append(_find_usual(results[0], format_))
         values |= dict(zip(names, results, strict=False)) if results is not None else dict.fromkeys(names)
     size = usual[0] if len(usual) == 1 else np.inf
     return {v: _conclude(values.get(v), format_, size) for v in unit.outputs}
+
+
+def _is_multiplied_out(network: Network, folded: Mapping[str, np.ndarray], place: int) -> bool:
+    """Whether a node adds a constant to what a constant multiplies or divides next: compilers take it in."""
+    node = network.nodes[place]
+    if node.operator not in ("Add", "Sub") or not any(v in folded for v in node.inputs):
+        return False
+    readers = [network.nodes[r] for r in network.consumers.get(node.outputs[0], ())]
+    return any(r.operator in ("Mul", "Div") and any(v in folded for v in r.inputs) for r in readers)
 
 
 def find_unit_format(network: Network, unit: Unit, fed: Mapping[str, np.ndarray]) -> Format:

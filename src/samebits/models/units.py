@@ -147,7 +147,7 @@ def _join_rest(network: Network, folded: Mapping[str, np.ndarray], owners: dict[
         owners[place] = place
         for value in node.inputs:
             source = network.producers.get(value)
-            if source is None or value in folded or source not in owners:
+            if source is None or value in folded or source not in owners or value in network.ends:
                 continue
             if network.nodes[owners[source]].operator not in PRODUCTS and level[value] == depth:
                 _join(owners, [source, place])

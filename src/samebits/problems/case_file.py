@@ -127,13 +127,24 @@ def _distinguish(name: str, key: str, taken: Mapping[str, object]) -> str:
     return next(n for n in itertools.chain([name], numbered) if n not in taken)
 
 
+def hint_network(path: str | Path) -> str:
+    """What else to do with a file that is a network by its name; nothing for all others."""
+    text = str(path)
+    if text.endswith((".onnx", ".pt2")):
+        return f"; of a network tells: samebits compare {text}"
+    if ".py" in text:
+        named = text if ".py:" in text else f"{text}:FUNCTION"
+        return f"; of a network tells: samebits compare {named} (the function returns model and inputs)"
+    return ""
+
+
 def _read_entries(path: Path, read: Read) -> dict[str, np.ndarray]:
     """The entries a case may have; none is read that is larger than the problem, which is read first, lets it be."""
     _check_is_file(path)
     try:
         with path.open("rb") as file:
             if file.read(4) != b"PK\x03\x04":
-                raise CaseFileError(f"case file {path} is no .npz archive")
+                raise CaseFileError(f"case file {path} is no .npz archive{hint_network(path)}")
             with zipfile.ZipFile(file) as archive, warnings.catch_warnings():
                 # NumPy warns of headers that Python 2 wrote.
                 warnings.simplefilter("ignore")

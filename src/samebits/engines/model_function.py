@@ -1,0 +1,52 @@
+"""What `file.py:function` returns: a torch or Keras model and its inputs, in the process that is to run it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+_NOT_A_PAIR = "a function of a model returns the model and its inputs: `return model, x` or `return model, (x, y)`"
+
+
+def load_function(text: str, keras_backend: str) -> tuple[Any, Any]:
+    """The model and its inputs as the function returns them; where the file speaks of Keras, on this backend of it.
+
+    Raises ValueError where file, function or what it returns is not as it should be, and whatever the file raises.
+    """
+    file, _, name = text.rpartition(":")
+    path = Path(file).resolve()
+    if not path.is_file():
+        raise ValueError(f"{file} is not there")
+    if mentions_keras(path):
+        # Keras heeds this once, when it is loaded; a backend that the file sets is another side's.
+        os.environ["KERAS_BACKEND"] = keras_backend
+        importlib.import_module("keras")
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = loaded
+    spec.loader.exec_module(loaded)
+    function = getattr(loaded, name, None)
+    if not callable(function):
+        raise ValueError(f"{file} has no function {name}")
+    returned = function()
+    if not (isinstance(returned, tuple) and len(returned) == 2 and callable(returned[0])):
+        raise ValueError(_NOT_A_PAIR)
+    return returned
+
+
+def mentions_keras(path: Path) -> bool:
+    """Whether a file speaks of Keras at all."""
+    return b"keras" in path.read_bytes()
+
+
+def is_keras_model(model: Any) -> bool:
+    """Whether a model is one of Keras, on whichever backend."""
+    keras = sys.modules.get("keras")
+    return keras is not None and isinstance(model, keras.Model)
