@@ -1,7 +1,12 @@
 """Torch modules and exported programs: exported once, run by torch, compiled, and by ONNX engines."""
 
 import importlib.util
+import os
+import signal
+import subprocess
+import sys
 import textwrap
+import time
 
 import pytest
 
@@ -130,3 +135,19 @@ def test_inputs_by_name_numbers_among_them_and_nested_results(file, function):
 def test_results_that_onnx_does_not_have_are_named(file, function, says):
     with pytest.raises(ModelError, match=f"returns {says}"):
         compare_model(f"{file}:{function}", ["torch", "onnxruntime"])
+
+
+def test_an_interrupt_leaves_no_exported_program_behind(file, tmp_path):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "samebits", "compare", f"{file}:net", "--on", "torch", "--on", "onnxruntime"]
+    with subprocess.Popen(command, env={**os.environ, "TMPDIR": str(temporary)}, stderr=subprocess.PIPE) as process:
+        ends = time.monotonic() + 60
+        while not list(temporary.glob("samebits-*/program.pt2")) and time.monotonic() < ends:
+            time.sleep(0.05)
+        assert list(temporary.glob("samebits-*/program.pt2"))
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 2
+    assert said.endswith(b"samebits: interrupted\n")
+    assert not list(temporary.glob("samebits-*"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 _TROUBLE = 2
 # On a terminal: the line that shows progress is cleared, and the cursor it had hidden comes back.
@@ -43,5 +44,9 @@ def _wait_and_end(read_end: int) -> None:
     try:
         # Not through sys.stderr, whose lock the interrupted thread may hold.
         os.write(2, (_CLEARED_LINE if os.isatty(2) else b"") + _INTERRUPTED)
+        # Importing may wait for the interrupted thread; what is not imported has left nothing.
+        folders = sys.modules.get("samebits.temporary_folders")
+        if folders is not None:
+            folders.remove_folders()
     finally:
         os._exit(_TROUBLE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +39,7 @@ from samebits.models.outcome import Asked, Outcome
 from samebits.models.units import fold_constants
 from samebits.progress import Progress, ignore_progress
 from samebits.runner import Runner
+from samebits.temporary_folders import open_folder
 from samebits.wording.model_sentences import say_share
 
 
@@ -111,9 +111,7 @@ def _take_model(
     if not is_module(str(model)):
         return read_onnx(model), None, ()
     progress(f"exporting {str(model)[:60]}", 0.0)
-    folder = tempfile.TemporaryDirectory(prefix="samebits-")
-    opened.callback(folder.cleanup)
-    exported = export_module(str(model), folder, time_limit_s=time_limit_s)
+    exported = export_module(str(model), opened.enter_context(open_folder()), time_limit_s=time_limit_s)
     return exported.network, exported.inputs, exported.notes
 
 

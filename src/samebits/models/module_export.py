@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,7 +34,7 @@ def is_module(text: str) -> bool:
     return text.endswith(".pt2") or bool(_FUNCTION.fullmatch(text))
 
 
-def export_module(text: str, folder: tempfile.TemporaryDirectory[str], *, time_limit_s: float) -> Exported:
+def export_module(text: str, folder: Path, *, time_limit_s: float) -> Exported:
     """The network that torch's own exporter makes of a module, and its example inputs.
 
     The folder holds the program and the model; it must last as long as the network is run. Raises ModelError where the
@@ -50,13 +49,13 @@ def export_module(text: str, folder: tempfile.TemporaryDirectory[str], *, time_l
         raise ModelError(f"{text}: exporting a module needs torch: {error}") from None
     try:
         assert isinstance(runner, WorkerRunner)
-        said, inputs = runner.export_program(text, folder.name)
+        said, inputs = runner.export_program(text, str(folder))
     except EngineFailure as error:
         raise ModelError(f"{text} cannot be exported: {error}") from None
     finally:
         runner.close()
-    network = read_onnx(Path(folder.name) / "model.onnx")
-    program = Program(str(Path(folder.name) / "program.pt2"), said["kind"])
+    network = read_onnx(folder / "model.onnx")
+    program = Program(str(folder / "program.pt2"), said["kind"])
     return Exported(
         replace(network, name=text, program=program, ends=(*network.ends, *said["layers"])),
         inputs,
