@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from samebits.models.front_door import compare
     from samebits.problems import Problem, parse_problem_text
     from samebits.profiles import profile
+    from samebits.runs.run_diff import diff
+    from samebits.runs.tracing import trace
     from samebits.truth import Truth, compute_truth
     from samebits.truth.functional import (
         conv1d,
@@ -40,11 +42,13 @@ __all__ = [
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+    "diff",
     "explain",
     "linear",
     "matmul",
     "parse_problem_text",
     "profile",
+    "trace",
 ]
 
 _FUNCTIONAL = {
@@ -58,6 +62,8 @@ _HOMES = _FUNCTIONAL | {
     "compare": "samebits.models.front_door",
     "explain": "samebits.explanation",
     "profile": "samebits.profiles",
+    "diff": "samebits.runs.run_diff",
+    "trace": "samebits.runs.tracing",
 }
 
 

@@ -42,6 +42,10 @@ class ModelError(SamebitsError):
     """A model cannot be read safely, or has what samebits cannot deal with."""
 
 
+class TraceError(SamebitsError):
+    """A file that is no trace, or a damaged one."""
+
+
 class LogError(SamebitsError):
     """A log cannot be read, or tells of no mismatch."""
 

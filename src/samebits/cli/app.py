@@ -23,6 +23,14 @@ from samebits.cli.network_command import (
     compare_network,
     read_ranges,
 )
+from samebits.cli.run_commands import (
+    FirstTrace,
+    SecondTrace,
+    TracedCommand,
+    TraceFile,
+    diff_runs,
+    trace_run,
+)
 from samebits.cli.streams import discard, prepare_streams, say
 from samebits.errors import ArgumentError, SamebitsError
 from samebits.version import VERSION
@@ -220,6 +228,25 @@ def profile_command(
     return AGREE if found.replay.matched == 1.0 else DIFFER
 
 
+@app.command("trace", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def trace_command(output: TraceFile, command: TracedCommand = None) -> int:
+    """Run a command and record every torch operation of it: shapes, settings, line, fingerprints of its bits.
+
+    The script is not changed; streams, signals and exit status are the command's own. Child processes are recorded too.
+    """
+    return trace_run(output, command)
+
+
+@app.command("diff")
+def diff_command(
+    a: FirstTrace,
+    b: SecondTrace,
+    as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
+) -> int:
+    """Name the first operation whose bits differ between two recorded runs, and why: inputs, operation, settings."""
+    return diff_runs(a, b, as_json=as_json)
+
+
 @app.command("doctor")
 def doctor_command(
     compiles: Annotated[
@@ -263,7 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain("output could not be written: standard output is closed")
     try:
         given = sys.argv[1:] if arguments is None else arguments
-        status = app(args=[_protect_problem(a) for a in given], standalone_mode=False)
+        status = app(args=_protect_problems(given), standalone_mode=False)
         sys.stdout.flush()
     except (SystemExit, OSError) as error:
         return _complain(_say_system_error(error))
@@ -293,6 +320,12 @@ def _say_error(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "memory ran out; make the batch or the spatial size smaller"
     return str(error) if isinstance(error, SamebitsError) else "interrupted"
+
+
+def _protect_problems(arguments: Sequence[str]) -> list[str]:
+    """Arguments as the command line's library is to see them; a command behind -- is not ours to change."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return [*map(_protect_problem, arguments[:end]), *arguments[end:]]
 
 
 def _protect_problem(argument: str) -> str:

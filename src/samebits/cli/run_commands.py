@@ -1,0 +1,42 @@
+"""`samebits trace` and `samebits diff`: runs recorded, and held against each other."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from samebits.cli.streams import say
+
+TraceFile = Annotated[str, typer.Option("-o", "--output", help="the file to record in", metavar="FILE")]
+TracedCommand = Annotated[
+    list[str] | None, typer.Argument(help="what to run, behind --, as it is typed otherwise", metavar="-- COMMAND")
+]
+FirstTrace = Annotated[str, typer.Argument(help="the trace of a run", metavar="FILE")]
+SecondTrace = Annotated[str, typer.Argument(help="the trace of another run", metavar="FILE")]
+
+
+def trace_run(output: str, command: list[str] | None) -> int:
+    """Runs and records; the command's own exit status."""
+    from samebits.runs.tracing import end_as, is_empty, run_traced
+
+    status = run_traced(command or [], output)
+    if is_empty(output):
+        say(f"{output}: nothing was recorded: no Python of the command imported torch, or it has no samebits")
+    return end_as(status)
+
+
+def diff_runs(a: str, b: str, *, as_json: bool) -> int:
+    """Compares two traces, prints, and returns the exit status."""
+    from samebits.cli.narrator import Narrator
+    from samebits.findings import json_from_finding
+    from samebits.reports.diff_report import show_diff
+    from samebits.runs.run_diff import diff
+
+    with Narrator() as narrator:
+        found = diff(a, b, progress=narrator.hear)
+    if as_json:
+        print(json_from_finding(found))
+    else:
+        show_diff(found)
+    return 0 if found.same else 1

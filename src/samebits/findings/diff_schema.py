@@ -1,0 +1,68 @@
+"""What comparing two traces of runs found (schema samebits.diff/1)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from samebits.findings.comparison_schema import Evidence
+
+# inputs: what came in differed already; operation: same inputs, other result; structure: only one run has it.
+DifferenceKind = Literal["inputs", "operation", "structure"]
+# Where differing inputs come from.
+InputReason = Literal[
+    "random state", "order of the data", "order within a batch", "data", "initial values", "arguments"
+]
+
+
+class FirstDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """The first operation whose bits differ: where it stands in the run, and what kind of difference it is.
+
+    `operation` has no shapes, `what` has them, as the first run has it; `other` is the second run's where it differs.
+    `index_a` and `index_b` are its places in the two runs.
+    """
+
+    operation: str
+    what: str
+    other: str | None = None
+    step: int
+    direction: str
+    module: str
+    line: str
+    process: str
+    kind: DifferenceKind
+    reason: InputReason | None = None
+    index_a: int | None = None
+    index_b: int | None = None
+
+
+class SettingDifference(msgspec.Struct, frozen=True):
+    """A setting or version that was not the same in both runs, and how to make it so where that is known."""
+
+    name: str
+    a: str
+    b: str
+    set: str | None
+
+
+class RunDiff(msgspec.Struct, frozen=True, kw_only=True):
+    """Two runs held against each other, operation by operation.
+
+    `compared` counts operations that both runs have, `differing` those of them whose bits differ, `only_a` and `only_b`
+    those that one run has alone.
+    """
+
+    schema: Literal["samebits.diff/1"] = "samebits.diff/1"
+    a: str
+    b: str
+    same: bool
+    summary: str
+    first: FirstDifference | None
+    settings: list[SettingDifference]
+    compared: int
+    differing: int
+    only_a: int
+    only_b: int
+    evidence: list[Evidence] = []
+    samebits_version: str

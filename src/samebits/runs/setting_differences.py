@@ -1,0 +1,65 @@
+"""Settings that were not the same in two runs, what to set, and which of them may have made the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from samebits.findings.diff_schema import FirstDifference, SettingDifference
+
+# What makes a setting the same in both runs; {a} is what the first run had.
+_HOW = {
+    "torch seed": "torch.manual_seed(N), before the model is built",
+    "torch threads": "torch.set_num_threads({a})",
+    "torch use_deterministic_algorithms": "torch.use_deterministic_algorithms(True)",
+    "torch float32_matmul_precision": 'torch.set_float32_matmul_precision("{a}")',
+    "torch default_dtype": "torch.set_default_dtype({a})",
+    "torch backends.mkldnn.enabled": "torch.backends.mkldnn.enabled: the same in both",
+    "torch backends.mkldnn.deterministic": "torch.backends.mkldnn.deterministic = True",
+    "torch backends.mkldnn.conv.fp32_precision": 'torch.backends.mkldnn.conv.fp32_precision = "{a}"',
+    "torch backends.mkldnn.matmul.fp32_precision": 'torch.backends.mkldnn.matmul.fp32_precision = "{a}"',
+    "torch backends.cudnn.benchmark": "torch.backends.cudnn.benchmark = False",
+    "torch backends.cudnn.deterministic": "torch.backends.cudnn.deterministic = True",
+    "torch backends.cudnn.allow_tf32": "torch.backends.cudnn.allow_tf32: the same in both",
+    "torch backends.cuda.matmul.allow_tf32": "torch.backends.cuda.matmul.allow_tf32: the same in both",
+    "torch cpu capability": "ATEN_CPU_CAPABILITY: the same in both",
+    "hash randomisation": "PYTHONHASHSEED=0",
+    "cores": "the same number of threads, by OMP_NUM_THREADS",
+}
+_SEEDS = ("torch seed",)
+
+
+def list_differences(
+    a: Sequence[Mapping[str, str]], b: Sequence[Mapping[str, str]], first: FirstDifference | None
+) -> list[SettingDifference]:
+    """What differed at any time of the runs, likely causes of the first difference in front."""
+    one, other = _join(a), _join(b)
+    found = [
+        SettingDifference(name, one.get(name, "not there"), other.get(name, "not there"), _say_how(name, one))
+        for name in dict.fromkeys([*one, *other])
+        if one.get(name) != other.get(name)
+    ]
+    drawn = first is not None and first.reason in ("random state", "order of the data", "order within a batch")
+    return sorted(found, key=lambda s: (s.name in _SEEDS) != drawn)
+
+
+def _join(settings: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Every setting with its values in the sequence they had: a seed is set, threads are changed on the way."""
+    joined: dict[str, list[str]] = {}
+    for one in settings:
+        for name, value in one.items():
+            known = joined.setdefault(name, [])
+            if not known or known[-1] != value:
+                known.append(value)
+    return {name: ", then ".join(values) for name, values in joined.items()}
+
+
+def _say_how(name: str, a: Mapping[str, str]) -> str | None:
+    if name.startswith("env "):
+        value = a.get(name, "not set")
+        return f"unset {name[4:]}" if value == "not set" else f"{name[4:]}={value}"
+    if name.endswith(" version") or name == "python":
+        return f"the same version of {name.removesuffix(' version')}"
+    if name == "processor":
+        return None
+    how = _HOW.get(name)
+    return how.format(a=a.get(name, "")) if how else None

@@ -1,0 +1,75 @@
+"""The settings and versions that may change a run's bits, as they are in this process."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import sys
+from collections.abc import Callable
+from typing import Any
+
+# Environment variables that change results, or the sequence of anything.
+VARIABLES = (
+    "PYTHONHASHSEED", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_CBWR", "KMP_AFFINITY",
+    "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE", "ATEN_CPU_CAPABILITY",
+    "CUBLAS_WORKSPACE_CONFIG", "CUDNN_DETERMINISTIC",
+    "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUDA_VISIBLE_DEVICES",
+    "TF_DETERMINISTIC_OPS", "TF_CUDNN_DETERMINISTIC", "TF_ENABLE_ONEDNN_OPTS", "TF_CUDNN_USE_AUTOTUNE", "XLA_FLAGS",
+    "JAX_ENABLE_X64", "JAX_DEFAULT_MATMUL_PRECISION", "JAX_PLATFORMS", "KERAS_BACKEND", "NCCL_ALGO", "NCCL_PROTO",
+)  # fmt: skip
+_PACKAGES = ("torch", "numpy", "tensorflow", "jax", "keras")
+
+
+def list_settings() -> dict[str, str]:
+    """Everything that is known, as text; nothing is imported for it."""
+    found = {f"env {name}": os.environ.get(name, "not set") for name in VARIABLES}
+    found |= {
+        "python": platform.python_version(),
+        "processor": _find_processor(),
+        "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
+        "hash randomisation": "on" if sys.flags.hash_randomization else "off",
+    }
+    for name in _PACKAGES:
+        module = sys.modules.get(name)
+        if module is not None:
+            found[f"{name} version"] = str(getattr(module, "__version__", "unknown"))
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "initial_seed"):
+        found |= {f"torch {name}": _ask(torch, ask) for name, ask in TORCH_SETTINGS.items()}
+    return found
+
+
+def _ask(torch: Any, ask: Callable[[Any], Any]) -> str:
+    try:
+        value = ask(torch)
+    except (AttributeError, RuntimeError):
+        return "unknown"
+    return {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+
+
+TORCH_SETTINGS: dict[str, Callable[[Any], Any]] = {
+    "seed": lambda t: t.initial_seed(),
+    "threads": lambda t: t.get_num_threads(),
+    "use_deterministic_algorithms": lambda t: t.are_deterministic_algorithms_enabled(),
+    "float32_matmul_precision": lambda t: t.get_float32_matmul_precision(),
+    "default_dtype": lambda t: t.get_default_dtype(),
+    "backends.mkldnn.enabled": lambda t: t.backends.mkldnn.enabled,
+    "backends.mkldnn.deterministic": lambda t: t.backends.mkldnn.deterministic,
+    "backends.mkldnn.conv.fp32_precision": lambda t: t.backends.mkldnn.conv.fp32_precision,
+    "backends.mkldnn.matmul.fp32_precision": lambda t: t.backends.mkldnn.matmul.fp32_precision,
+    "backends.cudnn.benchmark": lambda t: t.backends.cudnn.benchmark,
+    "backends.cudnn.deterministic": lambda t: t.backends.cudnn.deterministic,
+    "backends.cudnn.allow_tf32": lambda t: t.backends.cudnn.allow_tf32,
+    "backends.cuda.matmul.allow_tf32": lambda t: t.backends.cuda.matmul.allow_tf32,
+    "cpu capability": lambda t: t.backends.cpu.get_cpu_capability(),
+}
+
+
+@functools.cache
+def _find_processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            return next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), "unknown")
+    except OSError:
+        return platform.processor() or "unknown"
