@@ -71,6 +71,28 @@ MODELS = """
         x = keras.Input((4, 3))
         return keras.Model(x, L.Dense(2)(L.LSTM(5)(x))), draw(2, 4, 3)
 
+    class Owner(L.Layer):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def call(self, x):
+            return self.inner(x) + x
+
+    class Shared(keras.Model):
+        # One layer has two owners, and its activation is a layer too.
+        def __init__(self):
+            super().__init__()
+            inner = L.Dense(6, activation=L.LeakyReLU(0.2))
+            self.a, self.b = Owner(inner), Owner(inner)
+
+        def call(self, x, training=False):
+            return self.b(self.a(x))
+
+    def shared():
+        keras.utils.set_random_seed(0)
+        return Shared(), draw(3, 6)
+
     def nothing():
         return object(), draw(2)
 """
@@ -124,6 +146,12 @@ def test_what_a_layer_calls_in_a_loop_is_one_unit(file):
     found = compare_model(f"{file}:loop", SIDES)
     assert found.verdict in ("rounding", "identical")
     assert all(s.failure is None for s in found.sides)
+
+
+def test_a_layer_of_several_owners_is_observed_at_each_call(file):
+    found = compare_model(f"{file}:shared", SIDES)
+    assert [s.verdict in ("rounding", "identical") for s in found.sides] == [True] * 4
+    assert [u.operators.count("MatMul") for u in found.units] == [1, 1]
 
 
 def test_what_is_no_model_is_one_line(file):

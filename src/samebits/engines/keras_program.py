@@ -52,11 +52,11 @@ def watch_layers(model: Any, given: Mapping[str, Any]) -> Iterator[Calls]:
         finally:
             inside.pop()
         result = note(layer, result, "")
-        times[number.get(id(layer), -1)] += 1
+        times[number.get(id(_find_itself(layer)), -1)] += 1
         return result
 
     def note(layer: Any, result: Any, suffix: str) -> Any:
-        place = number.get(id(layer))
+        place = number.get(id(_find_itself(layer)))
         outer = inside[:-1] if suffix else inside
         if place is None or not hasattr(result, "shape") or any(isinstance(o, loops) for o in outer):
             return result
@@ -79,10 +79,17 @@ def watch_layers(model: Any, given: Mapping[str, Any]) -> Iterator[Calls]:
             layer.activation = activation
 
 
+def _find_itself(layer: Any) -> Any:
+    """The layer behind the proxy that torch's exporter puts in its place where layers have several owners."""
+    find = getattr(layer, "get_base", None)
+    return layer if find is None else find()
+
+
 def _has_activation(layer: Any, loops: tuple[Any, ...]) -> bool:
-    """Whether a layer calls a function on its result that may be told from it."""
+    """Whether a layer calls a function on its result that may be told from it; a layer is watched as one."""
     activation = getattr(layer, "activation", None)
-    if not callable(activation) or isinstance(layer, loops):
+    keras = importlib.import_module("keras")
+    if not callable(activation) or isinstance(layer, loops) or isinstance(activation, keras.layers.Layer):
         return False
     return getattr(activation, "__name__", "") not in _PLAIN_ACTIVATIONS
 
