@@ -95,6 +95,27 @@ MODELS = """
 
     def nothing():
         return object(), draw(2)
+
+    def layer():
+        return L.Dense(3), draw(2, 4)
+
+    def another():
+        keras.utils.set_random_seed(0)
+        more = [L.Rescaling(1.0)] if keras.backend.backend() == "tensorflow" else []
+        return keras.Sequential([keras.Input((4,)), *more, L.Dense(3)]), draw(2, 4)
+
+    class Raising(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = L.Dense(3)
+
+        def call(self, x, training=False):
+            if keras.backend.backend() == "jax":
+                raise TypeError("no such thing on jax")
+            return self.dense(x)
+
+    def raising():
+        return Raising(), draw(2, 4)
 """
 SIDES = ["tensorflow", "jax", "torch", "onnxruntime"]
 
@@ -157,3 +178,27 @@ def test_a_layer_of_several_owners_is_observed_at_each_call(file):
 def test_what_is_no_model_is_one_line(file):
     with pytest.raises(ModelError, match="model and its inputs"):
         compare_model(f"{file}:nothing", SIDES)
+
+
+def test_a_layer_is_no_model(file):
+    with pytest.raises(ModelError, match="returns a layer of Keras"):
+        compare_model(f"{file}:layer", SIDES)
+
+
+@pytest.mark.parametrize(
+    ("function", "engine", "says"),
+    [("another", "tensorflow", "layers are not those"), ("raising", "jax", "no such thing on jax")],
+)
+def test_a_backend_with_other_layers_or_an_error_costs_its_own_side(file, function, engine, says):
+    found = compare_model(f"{file}:{function}", SIDES)
+    assert {s.name: bool(s.failure) for s in found.sides} == {name: name == engine for name in SIDES}
+    assert says in next(s.failure.says for s in found.sides if s.failure)
+    assert found.verdict in ("rounding", "identical")
+
+
+def test_a_file_may_be_called_as_a_library_and_reach_keras_through_another(tmp_path, file):
+    (tmp_path / "inner.py").write_text(file.read_text().replace('os.environ["KERAS_BACKEND"] = "numpy"', ""))
+    path = tmp_path / "inspect.py"
+    path.write_text("from inner import loop")
+    found = compare_model(f"{path}:loop", ["torch", "onnxruntime"])
+    assert found.verdict in ("rounding", "identical")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from models.network_building import node, random, refer
 from samebits.judging.measuring import measure_absolute
@@ -202,3 +203,33 @@ def test_a_constant_may_be_multiplied_out(first):
     # The sequence as written is nearer than that.
     assert away.max() > np.abs(((x - np.abs(m)) * k + b) - found.value).max()
     assert found.bound.max() < 1e-3
+
+
+@pytest.mark.parametrize("operator", ["Selu", "LogSoftmax", "Softplus"])
+def test_what_torch_computes_in_float32_is_within_the_bound(operator):
+    x = random((40, 30), 1, 8.0)
+    found = refer([node("Mul", ["x", "k"], ["m"]), node(operator, ["m"], ["y"])], {"x": x}, {"k": np.array(1.1, F)})
+    function = {
+        "Selu": torch.nn.functional.selu,
+        "LogSoftmax": lambda t: torch.log_softmax(t, -1),
+        "Softplus": torch.nn.functional.softplus,
+    }[operator]
+    exact = function(torch.from_numpy(x).double() * float(F(1.1))).numpy()
+    # torch's softplus is the identity from 20 on, e^-20 apart; ONNX has selu's two constants in float32.
+    apart = {"Selu": 1e-7 * np.abs(exact).max(), "LogSoftmax": 1e-13, "Softplus": 3e-9}[operator]
+    assert np.abs(found.value - exact).max() < apart
+    made = function(torch.from_numpy(x) * float(F(1.1))).numpy()
+    assert (np.abs(made - found.value) <= found.bound).all()
+    assert found.bound.max() < 1e-4
+
+
+@pytest.mark.parametrize(("limit", "is_known"), [(20.0, True), (3.3, False)])
+def test_a_comparison_is_known_unless_an_error_decides_it(limit, is_known):
+    x = np.array([[1.0, 3.0, 40.0]], F)
+    nodes = [
+        node("Mul", ["x", "k"], ["m"]), node("Greater", ["m", "limit"], ["c"]), node("Where", ["c", "m", "x"], ["y"]),
+    ]  # fmt: skip
+    found = refer(nodes, {"x": x}, {"k": np.array(1.1, F), "limit": np.array(limit, F)})
+    assert (found.bound is not None) == is_known
+    if is_known:
+        assert np.abs(found.value - [[1.0, 3.0, 44.0]]).max() < 1e-5

@@ -140,7 +140,14 @@ def make_exportable(torch: Any, model: Any, inputs: Any) -> tuple[Any, tuple[Any
 def write_record(folder: Path, text: str, model: Any, names: Sequence[str], keys: Sequence[str]) -> None:
     """Keeps beside an exported program what the other backends need: the function, the weights, names of values."""
     np.savez(folder / _WEIGHTS, *model.get_weights())
-    (folder / _RECORD).write_text(json.dumps({"text": text, "values": dict(zip(names, keys, strict=True))}))
+    values = dict(zip(names, keys, strict=True))
+    (folder / _RECORD).write_text(json.dumps({"text": text, "values": values, "layers": list_layers(model)}))
+
+
+def list_layers(model: Any) -> list[str]:
+    """All layers in their sequence, by kind and shapes of weights: those of the same model on another backend."""
+    layers = model._flatten_layers(include_self=False)
+    return [f"{type(layer).__name__} {[list(w.shape) for w in layer.weights]}" for layer in layers]
 
 
 def is_recorded(program: str) -> bool:
@@ -199,6 +206,12 @@ class KerasProgram:
         record = json.loads((folder / _RECORD).read_text())
         self.model, self.inputs = load_function(record["text"], self.backend)
         call_model(self.model, self.inputs, self.model)
+        own = list_layers(self.model)
+        if own != record["layers"]:
+            first = next((a for a, b in zip(own, record["layers"], strict=False) if a != b), "one more, or less")
+            raise ValueError(
+                f"its layers are not those that were exported: {len(own)} of {len(record['layers'])}, {first}"
+            )
         with np.load(folder / _WEIGHTS) as stored:
             self.model.set_weights([stored[name] for name in stored.files])
         self.values, self.path, self.built = record["values"], path, {}

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+_MODULE = "samebits_given_model"
 _NOT_A_PAIR = "a function of a model returns the model and its inputs: `return model, x` or `return model, (x, y)`"
 
 
@@ -21,16 +22,17 @@ def load_function(text: str, keras_backend: str) -> tuple[Any, Any]:
     path = Path(file).resolve()
     if not path.is_file():
         raise ValueError(f"{file} is not there")
-    if mentions_keras(path):
-        # Keras heeds this once, when it is loaded; a backend that the file sets is another side's.
-        os.environ["KERAS_BACKEND"] = keras_backend
+    # Keras heeds this once, when it is loaded; a backend that the file sets is another side's.
+    os.environ["KERAS_BACKEND"] = keras_backend
+    if mentions_keras(path) and importlib.util.find_spec("keras") is not None:
         importlib.import_module("keras")
-    sys.path.insert(0, str(path.parent))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    sys.path.append(str(path.parent))
+    # A name of its own: a file may be called as a library is.
+    spec = importlib.util.spec_from_file_location(_MODULE, path)
     assert spec is not None
     assert spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = loaded
+    sys.modules[_MODULE] = loaded
     spec.loader.exec_module(loaded)
     function = getattr(loaded, name, None)
     if not callable(function):
@@ -38,6 +40,12 @@ def load_function(text: str, keras_backend: str) -> tuple[Any, Any]:
     returned = function()
     if not (isinstance(returned, tuple) and len(returned) == 2 and callable(returned[0])):
         raise ValueError(_NOT_A_PAIR)
+    keras = sys.modules.get("keras")
+    if keras is not None and isinstance(returned[0], keras.layers.Layer):
+        if not isinstance(returned[0], keras.Model):
+            raise ValueError(f"{name} returns a layer of Keras; wanted is a model: keras.Sequential([layer])")
+        if keras.backend.backend() != keras_backend:
+            raise ValueError(f"Keras runs on {keras.backend.backend()} here: something imported it before, set so")
     return returned
 
 

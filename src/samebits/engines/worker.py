@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import importlib
 import os
+import re
 import signal
 import sys
 from typing import Any, BinaryIO
@@ -27,6 +28,9 @@ _SIGNS_OF_MEMORY = (
     "bad_alloc", "out of memory", "not enough memory", "can't allocate memory", "resource_exhausted",
     "resourceexhausted", "failed to allocate", "could not allocate", "oom when allocating",
 )  # fmt: skip
+# Messages that begin with the place where it happened, and which of their lines tells what.
+_SIGNS_OF_PLACES = {"Exception from": -1, "Exception encountered when calling": 1}
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _SIGNS_OF_UNSUPPORTED = (
     "not_implemented", "not implemented", "not yet support", "not supported", "only supports",
     "could not create a primitive descriptor", "must be less than max(stride, dilation)",
@@ -123,9 +127,10 @@ def _run_program(
 
 def _describe(error: Exception) -> dict[str, str]:
     """The failure as a finding's words: its kind and one line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # OpenVINO begins with where it was thrown and ends with what is the matter.
-    says = (lines[-1 if lines[0].startswith("Exception from") else 0] if lines else "")[:300]
+    lines = [line for text in str(error).splitlines() if (line := _COLOURS.sub("", text).strip())]
+    # OpenVINO begins with where it was thrown and ends with what is the matter, Keras with where, then what.
+    place = next((at for sign, at in _SIGNS_OF_PLACES.items() if lines and lines[0].startswith(sign)), 0)
+    says = (lines[place if place < len(lines) else 0] if lines else "")[:300]
     if isinstance(error, EngineUnsupported):
         return {"kind": error.kind, "says": says}
     text = f"{type(error).__name__} {error}".lower()

@@ -207,6 +207,29 @@ def standardize(a: Arithmetic, x: Bounded, axes: tuple[int, ...], epsilon: float
 
 def take_softmax(a: Arithmetic, x: Bounded, axis: int) -> Bounded:
     """exp(x) / sum exp(x) along an axis; the largest is subtracted first. Masked elements may be infinite or huge."""
+    _, powers, total, share, of_sum = _sum_powers(a, x, axis)
+    with np.errstate(all="ignore"):
+        value = powers / total
+        moved = np.where(of_sum < 1.0, (share + value * of_sum) / (1.0 - of_sum), np.inf)
+        found = rounded(a, value, moved, 3.0)
+        # Powers below the smallest normal number may become 0, as OpenCL allows (section 7.5.3).
+        return Bounded(value, found.error + np.where(powers < a.normal, a.normal, 0.0), found.magnitude)
+
+
+def take_log_softmax(a: Arithmetic, x: Bounded, axis: int) -> Bounded:
+    """x - max - log(sum exp(x - max)) along an axis: the sum's relative error becomes the logarithm's absolute one."""
+    shifted, _, total, _, of_sum = _sum_powers(a, x, axis)
+    with np.errstate(all="ignore"):
+        logarithm = np.log(total)
+        value = shifted - logarithm
+        # The largest, whatever it is off, goes in twice and cancels; 3 units of the logarithm itself.
+        own = np.where(of_sum < 1.0, -np.log1p(-of_sum), np.inf) + 3 * a.unit * np.abs(logarithm)
+        spread = x.error + x.error.max(axis, keepdims=True)
+        return rounded(a, value, spread + own + a.unit * np.abs(shifted), 1.0)
+
+
+def _sum_powers(a: Arithmetic, x: Bounded, axis: int) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    """x less its largest; exp of that; their sum; how far each power, and the sum, may be off, as shares of the sum."""
     with np.errstate(all="ignore"):
         largest = x.value.max(axis, keepdims=True)
         shifted = x.value - largest
@@ -217,9 +240,4 @@ def take_softmax(a: Arithmetic, x: Bounded, axis: int) -> Bounded:
         below = largest - (x.value - x.error).max(axis, keepdims=True)
         exponent = shifted * (1.0 - a.unit) + x.error + np.maximum(above, below)
         share = (np.exp(exponent) * (1.0 + 6 * a.unit) - powers) / total
-        of_sum = share.sum(axis, keepdims=True) + x.value.shape[axis] * a.unit
-        value = powers / total
-        moved = np.where(of_sum < 1.0, (share + value * of_sum) / (1.0 - of_sum), np.inf)
-        found = rounded(a, value, moved, 3.0)
-        # Powers below the smallest normal number may become 0, as OpenCL allows (section 7.5.3).
-        return Bounded(value, found.error + np.where(powers < a.normal, a.normal, 0.0), found.magnitude)
+        return shifted, powers, total, share, share.sum(axis, keepdims=True) + x.value.shape[axis] * a.unit

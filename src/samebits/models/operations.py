@@ -10,6 +10,7 @@ import numpy as np
 
 from samebits.formats.format import FORMATS
 from samebits.models import bounded
+from samebits.models.activations import KINKED, SMOOTH, apply_kinked, apply_smooth
 from samebits.models.bounded import Arithmetic, Bounded, Floats
 from samebits.models.network import Node
 from samebits.models.onnx_reference import NoReferenceError, evaluate_plainly
@@ -24,29 +25,14 @@ MOVES = (
     "Identity", "Pad", "Reshape", "ScatterND", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose",
     "Unsqueeze", "Where",
 )  # fmt: skip
-# The largest slope, units of relative and of absolute error allowed. Relative ones are those that OpenCL's
-# specification (section 7.4, full profile) allows its functions; absolute ones count units of 1 where engines end
-# their approximations at the value that the function tends to.
-_SMOOTH: dict[str, tuple[Callable[[Floats], Floats], float | None, float, float]] = {
-    # By tanh, (1 + tanh(x / 2)) / 2, half of the ten units of tanh are absolute, and one is the sum's.
-    "Sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 0.25, 12.0, 6.0),
-    "Tanh": (np.tanh, 1.0, 10.0, 2.0),
-    "Erf": (np.vectorize(math.erf, otypes=[float]), 1.1284, 32.0, 2.0),
-    "Softplus": (lambda x: np.logaddexp(0, x), 1.0, 16.0, 4.0),
-    "Softsign": (lambda x: x / (1 + np.abs(x)), 1.0, 4.0, 0.0),
-    "Sin": (np.sin, 1.0, 8.0, 8.0),
-    "Cos": (np.cos, 1.0, 8.0, 8.0),
-    "Abs": (np.abs, 1.0, 0.0, 0.0),
-    "Neg": (np.negative, 1.0, 0.0, 0.0),
-    "Floor": (np.floor, None, 0.0, 0.0),
-    "Ceil": (np.ceil, None, 0.0, 0.0),
-    "Round": (np.rint, None, 0.0, 0.0),
-}
+COMPARISONS: dict[str, Callable[[Floats, Floats], np.ndarray]] = {
+    "Greater": np.greater, "GreaterOrEqual": np.greater_equal, "Less": np.less, "LessOrEqual": np.less_equal,
+}  # fmt: skip
 _OPSET_OF_RESIZE, _OPSET_OF_PLAIN_SOFTMAX = 18, 13
 _UNSURE_MODES = ("align_corners", "half_pixel_symmetric", "tf_crop_and_resize")
 ELEMENTWISE = (
-    *_SMOOTH, "Add", "BatchNormalization", "Clip", "Div", "Elu", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu",
-    "Max", "Min", "Mish", "Mul", "PRelu", "Pow", "Reciprocal", "Relu", "Sqrt", "Sub", "Sum", "Swish",
+    *SMOOTH, *KINKED, "Add", "BatchNormalization", "Clip", "Div", "Exp", "Max", "Min", "Mul", "PRelu", "Pow",
+    "Reciprocal", "Sqrt", "Sub", "Sum",
 )  # fmt: skip
 
 
@@ -60,7 +46,7 @@ def is_random(operator: str) -> bool:
 
 def find_rule(node: Node, opset: int) -> Rule | None:
     """The rule of a node's operator; None where there is none, or none for these attributes."""
-    if node.operator == "Softmax" and opset < _OPSET_OF_PLAIN_SOFTMAX:
+    if node.operator in ("Softmax", "LogSoftmax") and opset < _OPSET_OF_PLAIN_SOFTMAX:
         return _softmax_of_rows
     if node.operator == "BatchNormalization" and node.attributes.get("training_mode"):
         return None
@@ -76,14 +62,6 @@ def _whole(value: Value | None) -> tuple[int, ...] | None:
 
 def _floats(inputs: Sequence[Value | None]) -> list[Bounded]:
     return [v if isinstance(v, Bounded) else bounded.exactly(v) for v in inputs if v is not None]
-
-
-def _smooth(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    function, slope, relative, absolute = _SMOOTH[node.operator]
-    (x,) = _floats(inputs)
-    if slope is None:
-        return [bounded.step(function, x)]
-    return [bounded.apply_slope(a, x, function, slope, relative=relative, absolute=absolute)]
 
 
 def _affine(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
@@ -141,42 +119,6 @@ def _extreme(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[
     for other in others:
         first = bounded.choose(function, first, other)
     return [first]
-
-
-def _kinked(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    """Functions with a kink, each piece within a few roundings; slopes of all pieces at most `slope`."""
-    x, given = _floats(inputs[:1])[0], node.attributes
-    # Attributes are float32, and so are what stands for those that are left out.
-    usual = {"Elu": 1.0, "HardSigmoid": 0.2, "Swish": 1.0}.get(node.operator, 0.01)
-    alpha, beta = float(np.float32(given.get("alpha", usual))), float(np.float32(given.get("beta", 0.5)))
-    sigmoid = _SMOOTH["Sigmoid"][0]
-    erf = _SMOOTH["Erf"][0]
-    by_tanh = given.get("approximate", "none") == "tanh"
-    gelus = {
-        True: lambda v: 0.5 * v * (1 + np.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))),
-        False: lambda v: 0.5 * v * (1 + erf(v / math.sqrt(2))),
-    }
-    functions: dict[str, tuple[Callable[[Floats], Floats], float, float]] = {
-        "Relu": (lambda v: np.maximum(v, 0), 1.0, 0.0),
-        "LeakyRelu": (lambda v: np.where(v < 0, alpha * v, v), max(1.0, abs(alpha)), 2.0),
-        "Elu": (lambda v: np.where(v < 0, alpha * np.expm1(np.minimum(v, 0)), v), max(1.0, abs(alpha)), 12.0),
-        "HardSigmoid": (lambda v: np.clip(alpha * v + beta, 0, 1), abs(alpha), 4.0),
-        "HardSwish": (lambda v: v * np.clip(v / 6 + 0.5, 0, 1), 1.5, 6.0),
-        "Swish": (lambda v: v * sigmoid(alpha * v), 1.1, 16.0),
-        "Mish": (lambda v: v * np.tanh(np.logaddexp(0, v)), 1.1, 40.0),
-        "Gelu": (gelus[by_tanh], 1.13, 34.0),
-    }
-    function, slope, relative = functions[node.operator]
-    found = bounded.apply_slope(a, x, function, slope, relative=relative)
-    if node.operator == "Elu":
-        # ONNX defines it as alpha (exp(x) - 1): near zero the parts cancel, and leave what exp lost of one.
-        own = np.where(x.value - x.error < 0, relative * a.unit * abs(alpha), 0.0)
-        return [Bounded(found.value, found.error + own, found.magnitude)]
-    if relative:
-        # Where parts cancel (1 + erf, alpha x + beta) what they lose is a share of x.
-        own = relative * a.unit * np.abs(x.value)
-        found = Bounded(found.value, found.error + own, found.magnitude)
-    return [found]
 
 
 def _powers(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
@@ -262,8 +204,23 @@ def _normalize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> lis
     return [bounded.add(a, found, shift[0]) if shift else found]
 
 
+def _compare(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
+    """Truth values; nothing where an error decides one of them."""
+    function = COMPARISONS[node.operator]
+    x, y = _floats(inputs)
+    value = function(x.value, y.value)
+    for sign in (-1.0, 1.0):
+        if not np.array_equal(function(x.value + sign * x.error, y.value - sign * y.error), value):
+            return None
+    return [value]
+
+
 def _softmax(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    return [bounded.take_softmax(a, _floats(inputs)[0], int(node.attributes.get("axis", -1)))]
+    return [_take_softmax(a, node, _floats(inputs)[0], int(node.attributes.get("axis", -1)))]
+
+
+def _take_softmax(a: Arithmetic, node: Node, x: Bounded, axis: int) -> Bounded:
+    return (bounded.take_softmax if node.operator == "Softmax" else bounded.take_log_softmax)(a, x, axis)
 
 
 def _softmax_of_rows(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
@@ -272,7 +229,7 @@ def _softmax_of_rows(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) 
     shape = x.value.shape
     axis = int(node.attributes.get("axis", 1))
     rows = math.prod(shape[: axis % len(shape) if axis < 0 else axis])
-    found = bounded.take_softmax(a, bounded.move(lambda v: v.reshape(rows, -1), x), 1)
+    found = _take_softmax(a, node, bounded.move(lambda v: v.reshape(rows, -1), x), 1)
     return [bounded.move(lambda v: v.reshape(shape), found)]
 
 
@@ -314,13 +271,14 @@ def _cast(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Val
 
 
 _RULES: dict[str, Rule] = {
-    **dict.fromkeys(_SMOOTH, _smooth),
+    **dict.fromkeys(SMOOTH, lambda a, node, inputs: [apply_smooth(a, node, _floats(inputs)[0])]),
     **dict.fromkeys(("Add", "Sub", "Mul", "Div"), _affine),
     "Sum": _sum,
     "BatchNormalization": _batch_norm,
     "Clip": _clip,
     **dict.fromkeys(("Max", "Min"), _extreme),
-    **dict.fromkeys(("Relu", "LeakyRelu", "Elu", "HardSigmoid", "HardSwish", "Swish", "Mish", "Gelu"), _kinked),
+    **dict.fromkeys(KINKED, lambda a, node, inputs: [apply_kinked(a, node, _floats(inputs[:1])[0])]),
+    **dict.fromkeys(COMPARISONS, _compare),
     **dict.fromkeys(("Exp", "Sqrt", "Reciprocal", "Log", "Pow"), _powers),
     "PRelu": _prelu,
     **dict.fromkeys(("MaxPool", "AveragePool"), _pool),
@@ -328,7 +286,7 @@ _RULES: dict[str, Rule] = {
         ("GlobalAveragePool", "GlobalMaxPool", "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"), _reduce
     ),
     **dict.fromkeys(("LayerNormalization", "InstanceNormalization", "GroupNormalization"), _normalize),
-    "Softmax": _softmax,
+    **dict.fromkeys(("Softmax", "LogSoftmax"), _softmax),
     "Resize": _resize,
     "Cast": _cast,
 }

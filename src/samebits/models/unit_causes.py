@@ -73,6 +73,8 @@ class UnitCauses:
 
     def find(self, judged: UnitJudgement) -> tuple[UnitJudgement, ProductCase | None]:
         """The judgement with its cause, where one was found, and the case of the product that shows it."""
+        if any(self.seen[v].shape != r.truth.shape for v, r in self.references.items() if r.bound is not None):
+            return judged, None
         nan = self._find_lost_nan(judged) if judged.beyond else None
         if nan is not None:
             return nan, next(self._list_cases(), None)

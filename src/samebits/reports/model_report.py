@@ -195,6 +195,9 @@ def _say_next(found: ModelComparison, first: UnitFinding | None) -> Remark:
     if helps is not None:
         texts = [helps.text or "", *helps.together_with]
         return Remark("next", f"run with the fix: {' '.join(f'--on {shlex.quote(t)}' for t in texts)}", verbatim=True)
+    failed = next((s for s in found.sides if s.failure), None)
+    if is_agreement(found.verdict) and failed is not None:
+        return Remark("next", f"{failed.name} gave no result: it was not compared")
     if is_agreement(found.verdict):
         return Remark("next", "nothing is broken: compare outputs by their own error, not by a tolerance")
     if found.saved:

@@ -106,7 +106,9 @@ def _summarize_deviating(side: ModelSide, first: UnitFinding | None) -> str:
     if own.says:
         level = " (inferred)" if own.cause_certainty == "statistics" else ""
         return f"{name}, in {unit}, {own.says}{level}{more}."
-    verdicts = {"wrong": "is wrong", "downgrade": "loses precision", "undecided": "is beyond its bound"}
+    over = own.own.max_over_bound if own.own else None
+    open_ = "is beyond its bound" if over is not None and over > 1 else "cannot be judged"
+    verdicts = {"wrong": "is wrong", "downgrade": "loses precision", "undecided": open_}
     return f"{name} {verdicts[own.verdict]} in {unit}{more}."
 
 
