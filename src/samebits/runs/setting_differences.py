@@ -13,14 +13,14 @@ _HOW = {
     "torch use_deterministic_algorithms": "torch.use_deterministic_algorithms(True)",
     "torch float32_matmul_precision": 'torch.set_float32_matmul_precision("{a}")',
     "torch default_dtype": "torch.set_default_dtype({a})",
-    "torch backends.mkldnn.enabled": "torch.backends.mkldnn.enabled: the same in both",
+    "torch backends.mkldnn.enabled": "torch.backends.mkldnn.enabled = {a}",
     "torch backends.mkldnn.deterministic": "torch.backends.mkldnn.deterministic = True",
     "torch backends.mkldnn.conv.fp32_precision": 'torch.backends.mkldnn.conv.fp32_precision = "{a}"',
     "torch backends.mkldnn.matmul.fp32_precision": 'torch.backends.mkldnn.matmul.fp32_precision = "{a}"',
     "torch backends.cudnn.benchmark": "torch.backends.cudnn.benchmark = False",
     "torch backends.cudnn.deterministic": "torch.backends.cudnn.deterministic = True",
-    "torch backends.cudnn.allow_tf32": "torch.backends.cudnn.allow_tf32: the same in both",
-    "torch backends.cuda.matmul.allow_tf32": "torch.backends.cuda.matmul.allow_tf32: the same in both",
+    "torch backends.cudnn.allow_tf32": "torch.backends.cudnn.allow_tf32 = {a}",
+    "torch backends.cuda.matmul.allow_tf32": "torch.backends.cuda.matmul.allow_tf32 = {a}",
     "torch cpu capability": "ATEN_CPU_CAPABILITY: the same in both",
     "hash randomisation": "PYTHONHASHSEED=0",
     "cores": "the same number of threads, by OMP_NUM_THREADS",
@@ -62,4 +62,5 @@ def _say_how(name: str, a: Mapping[str, str]) -> str | None:
     if name == "processor":
         return None
     how = _HOW.get(name)
-    return how.format(a=a.get(name, "")) if how else None
+    value = a.get(name, "")
+    return how.format(a={"on": "True", "off": "False"}.get(value, value)) if how else None
