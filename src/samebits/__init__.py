@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from samebits.models.front_door import compare
     from samebits.problems import Problem, parse_problem_text
     from samebits.profiles import profile
+    from samebits.runs.reproducing import reproducible
     from samebits.runs.run_diff import diff
     from samebits.runs.tracing import trace
     from samebits.truth import Truth, compute_truth
@@ -48,6 +49,7 @@ __all__ = [
     "matmul",
     "parse_problem_text",
     "profile",
+    "reproducible",
     "trace",
 ]
 
@@ -64,6 +66,7 @@ _HOMES = _FUNCTIONAL | {
     "profile": "samebits.profiles",
     "diff": "samebits.runs.run_diff",
     "trace": "samebits.runs.tracing",
+    "reproducible": "samebits.runs.reproducing",
 }
 
 

@@ -42,6 +42,10 @@ class ModelError(SamebitsError):
     """A model cannot be read safely, or has what samebits cannot deal with."""
 
 
+class ReproducibilityError(SamebitsError):
+    """A run cannot be made repeatable as asked: a setting that comes too late, an operation without such a kernel."""
+
+
 class TraceError(SamebitsError):
     """A file that is no trace, or a damaged one."""
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from models.model_sides import ReferenceSide
 from models.network_building import make_model, node, random, refer
@@ -10,6 +9,7 @@ from samebits.models.model_comparing import compare_model
 from samebits.models.onnx_reading import make_network
 
 F = np.float32
+torch = pytest.importorskip("torch")
 
 
 def channels_last():
