@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test coverage mutants check bench sweep survey replay injected reports fixes thresholds attack causes pages examples dist format clean
+.PHONY: help demo test coverage mutants check bench sweep survey replay injected reports fixes models runs thresholds attack causes pages examples dist format clean
 
 help:
 	@echo "make demo     what samebits says of one convolution on the light engines"
@@ -20,6 +20,7 @@ help:
 	@echo "make reports  public reports simulated and explained"
 	@echo "make fixes    real engines that differ by one known setting: is a setting found that ends it"
 	@echo "make models   networks with one fault each: is it found; and without: verdicts, units replayed, fixes"
+	@echo "make runs     trainings that differ in one thing: is the first difference found"
 	@echo "make thresholds  every threshold halved and doubled: whose answer changes"
 	@echo "make attack   hostile inputs, interrupts at random times, random cases: what ends otherwise than it may"
 	@echo "make causes   docs/causes.md from the table of causes"
@@ -92,6 +93,10 @@ fixes: $(VENV)/.dev
 models: $(VENV)/.dev
 	$(BIN)/python benchmarks/model_survey.py --write docs/model_survey.md
 	$(BIN)/python benchmarks/network_survey.py --write docs/network_survey.md
+
+# Some minutes.
+runs: $(VENV)/.dev
+	$(BIN)/python benchmarks/run_pairs.py --write docs/run_pairs.md
 
 thresholds: $(VENV)/.dev
 	$(BIN)/python benchmarks/threshold_survey.py --write docs/thresholds.md

@@ -141,7 +141,13 @@ def test_an_interrupt_leaves_no_exported_program_behind(file, tmp_path):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     command = [sys.executable, "-m", "samebits", "compare", f"{file}:net", "--on", "torch", "--on", "onnxruntime"]
-    with subprocess.Popen(command, env={**os.environ, "TMPDIR": str(temporary)}, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stderr=subprocess.PIPE,
+        # In the background of a script interrupts are ignored, and stay so.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
         ends = time.monotonic() + 60
         while not list(temporary.glob("samebits-*/program.pt2")) and time.monotonic() < ends:
             time.sleep(0.05)
