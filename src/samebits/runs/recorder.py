@@ -27,6 +27,8 @@ class Recorder:
         self.path = path
         self.name = name
         self.forks = 0
+        # What else a child begins anew.
+        self.on_fork: Callable[[], None] = lambda: None
         self._begin()
         atexit.register(self.close)
         os.register_at_fork(after_in_parent=self._count_fork, after_in_child=self._begin_child)
@@ -44,7 +46,6 @@ class Recorder:
         self.number = 0
         self.flushed = time.monotonic()
         self.is_closed = False
-        self.on_fork: Callable[[], None] = getattr(self, "on_fork", lambda: None)
 
     def _close_at_end(self) -> None:
         multiprocessing.util.Finalize(None, self.close, exitpriority=0)

@@ -77,11 +77,13 @@ class Tracing:
                 return tracing.run(func, args, kwargs or {})
 
         modules = importlib.import_module("torch.nn.modules.module")
-        modules.register_module_forward_pre_hook(self._enter_module)
-        modules.register_module_forward_hook(self._leave_module, always_call=True)
         optimizers = importlib.import_module("torch.optim.optimizer")
-        optimizers.register_optimizer_step_pre_hook(self._enter_optimizer)
-        optimizers.register_optimizer_step_post_hook(self._leave_optimizer)
+        self.hooks = [
+            modules.register_module_forward_pre_hook(self._enter_module),
+            modules.register_module_forward_hook(self._leave_module, always_call=True),
+            optimizers.register_optimizer_step_pre_hook(self._enter_optimizer),
+            optimizers.register_optimizer_step_post_hook(self._leave_optimizer),
+        ]
         self.sequence = torch.autograd._get_sequence_nr
         self.current = torch._C._current_autograd_node
         self.mode = Mode()
@@ -90,6 +92,8 @@ class Tracing:
     def stop(self) -> None:
         """Ends the recording; what came together is appended."""
         self.mode.__exit__(None, None, None)
+        for hook in self.hooks:
+            hook.remove()
         self.recorder.close()
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

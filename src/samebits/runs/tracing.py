@@ -17,7 +17,7 @@ from samebits.runs.trace_file import read_blocks
 
 _VARIABLE = "SAMEBITS_TRACE"
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT, signal.SIGWINCH)
-# Their sequence in a program decides which of several that were started alike is meant.
+# The recording of this process, which lasts as long as it does.
 _ACTIVE: list[Any] = []
 
 
