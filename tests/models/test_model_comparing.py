@@ -327,3 +327,17 @@ def test_a_replay_of_the_product_alone_is_none_of_its_unit():
     alone = side_of(found, "r1", narrow)
     assert alone.replay.matched == 1.0
     assert alone.replay.elements == 2 * 4 * 8 * 8
+
+
+def test_what_openvino_computes_in_float32_all_the_same_is_not_said_to_be_narrow():
+    """It has no kernel in bfloat16 for transposed convolutions, whatever it computes in by default."""
+    pytest.importorskip("openvino")
+    constants = {"w": random((8, 4, 3, 3), 1, 0.3), "v": random((4, 4, 3, 3), 2, 0.3)}
+    nodes = [
+        node("ConvTranspose", ["x", "w"], ["c"], strides=[2, 2]), node("Relu", ["c"], ["r"]),
+        node("ConvTranspose", ["r", "v"], ["d"]), node("Tanh", ["d"], ["y"]),
+    ]  # fmt: skip
+    model = make_network(make_model(nodes, {"x": [1, 8, 5, 5]}, ["y"], constants), "test")
+    found = compare_model(model, ["openvino", "openvino:INFERENCE_PRECISION_HINT=f32"])
+    same = found.outputs == [] or all(o.differing == 0 for o in found.outputs)
+    assert not same or [s.verdict for s in found.sides] == ["rounding", "rounding"]

@@ -113,14 +113,31 @@ class OpenvinoEngine(Engine):
         read = self.core.read_model(model)
         precision = self._property("INFERENCE_PRECISION_HINT")
         if precision in ("bf16", "f16") and observed:
-            # As float32 a value would go on unrounded to whoever reads it next: not what happens unobserved.
+            # As float32 a value would go on unrounded to whoever reads it next: not what happens unobserved. What is
+            # computed in float32 all the same (some operators have no narrow kernel) must not be rounded here.
+            wide = self._list_wide(read, observed)
             prepared = self.openvino.preprocess.PrePostProcessor(read)
             for port in read.outputs:
+                if port.get_node().input_value(0).get_node().get_friendly_name() in wide:
+                    continue
                 if port.get_names() & set(observed) and port.get_element_type() == self.openvino.Type.f32:
                     wanted = getattr(self.openvino.Type, precision)
                     prepared.output(port.get_any_name()).tensor().set_element_type(wanted)
             read = prepared.build()
         self.compiled = self.core.compile_model(read, "CPU")
+
+    def _list_wide(self, read: Any, observed: Sequence[str]) -> set[str]:
+        """The layers whose results the plugin keeps in float32 where nothing is observed, as it says itself."""
+        plain = read.clone()
+        for result in plain.get_results():
+            if result.input_value(0).get_names() & set(observed):
+                plain.remove_result(result)
+        found: set[str] = set()
+        for node in self.core.compile_model(plain, "CPU").get_runtime_model().get_ops():
+            said = node.get_rt_info()
+            if "outputPrecisions" in said and str(said["outputPrecisions"].astype(str)).upper() in ("FP32", "F32"):
+                found.update(str(said["originalLayersNames"].astype(str)).split(","))
+        return found
 
     def run_onnx(self, inputs: Mapping[str, np.ndarray], wanted: Sequence[str]) -> dict[str, np.ndarray]:
         request = self.compiled.create_infer_request()
