@@ -205,6 +205,19 @@ def test_a_block_of_a_program_is_recorded(tmp_path):
     assert not importlib.import_module("torch.optim.optimizer")._global_optimizer_post_hooks
 
 
+def test_a_child_of_later_adds_nothing_to_a_block_that_is_over(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import multiprocessing, samebits, torch\n"
+        "with samebits.trace('run.trace'):\n    torch.ones(2) + 1\n"
+        "before = open('run.trace', 'rb').read()\n"
+        "child = multiprocessing.get_context('fork').Process(target=print)\n"
+        "child.start(), child.join()\n"
+        "assert open('run.trace', 'rb').read() == before\n"
+    )
+    subprocess.run([sys.executable, str(script)], check=True, cwd=tmp_path)
+
+
 def test_arrays_of_other_libraries_are_recorded_by_name(tmp_path):
     def record(name, value):
         with trace(tmp_path / name) as run:

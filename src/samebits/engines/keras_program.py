@@ -194,7 +194,7 @@ class KerasProgram:
         if not self.keeps_state:
             variables = (self.model.trainable_variables, self.model.non_trainable_variables)
             state = tuple([v.value for v in kind] for kind in variables)
-        made, seen = self.built[key](*state, list(inputs.values()), replaced)
+        made, seen = self.built[key](state, list(inputs.values()), replaced)
         results = dict(zip(outputs, made, strict=True))
         results |= {name: seen[self.values[name]] for name in observed}
         return {name: keras.ops.convert_to_numpy(value) for name, value in results.items()}
@@ -221,17 +221,12 @@ class KerasProgram:
         keras = importlib.import_module("keras")
         model, structure = self.model, self.inputs
 
-        def compute(flat: list[Any], given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-            with watch_layers(model, given) as seen:
-                made = call_model(model, keras.tree.pack_sequence_as(structure, flat), model)
-            return made, {key: seen[key] for key in wanted}
-
-        def compute_with_state(trained: Any, fixed: Any, flat: Any, given: Any) -> tuple[list[Any], dict[str, Any]]:
+        def compute(state: tuple[Any, ...], flat: list[Any], given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
             def call(*args: Any, **kwargs: Any) -> Any:
-                return model.stateless_call(trained, fixed, *args, **kwargs)[0]
+                return model.stateless_call(*state, *args, **kwargs)[0] if state else model(*args, **kwargs)
 
             with watch_layers(model, given) as seen:
                 made = call_model(model, keras.tree.pack_sequence_as(structure, flat), call)
             return made, {key: seen[key] for key in wanted}
 
-        return self.compile_function(compute if self.keeps_state else compute_with_state)
+        return self.compile_function(compute)

@@ -132,7 +132,7 @@ def hint_network(path: str | Path) -> str:
     text = str(path)
     if text.endswith((".onnx", ".pt2")):
         return f"; of a network tells: samebits compare {text}"
-    if ".py" in text:
+    if text.endswith(".py") or ".py:" in text:
         named = text if ".py:" in text else f"{text}:FUNCTION"
         return f"; of a network tells: samebits compare {named} (the function returns model and inputs)"
     return ""

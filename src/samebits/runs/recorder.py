@@ -54,6 +54,8 @@ class Recorder:
         self.forks += 1
 
     def _begin_child(self) -> None:
+        if self.is_closed:
+            return
         # The descriptor is shared and appends; what the parent has not appended yet is its own.
         os.close(self.descriptor)
         self.name = f"{self.name}/{self.forks}"
@@ -105,6 +107,7 @@ class Recorder:
         if not self.is_closed:
             self.is_closed = True
             self.flush(is_last=True)
+            os.close(self.descriptor)
 
     def note_rows(self, found: Mapping[bytes, list[int]]) -> None:
         """The rows of tensors from outside, by their fingerprint."""
