@@ -1,7 +1,6 @@
 """Damaged compiled code is never run: it is compiled anew; what cannot be kept is said once and costs only time."""
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -26,16 +25,12 @@ RIGHT = "1.0 1.0 True"
 
 
 def run(folder, *, limit=None, environment=None):
-    def set_limits():
-        if limit is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
+    limits = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n" if limit else ""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", limits + PROGRAM],
         capture_output=True,
         text=True,
         check=False,
-        preexec_fn=set_limits,
         env={**os.environ, "NUMBA_CACHE_DIR": str(folder), **(environment or {})},
     )
     assert done.returncode == 0, done.stderr

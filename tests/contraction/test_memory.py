@@ -1,6 +1,5 @@
 """How much memory may be taken: the least of what the machine, a container and the process's own limit leave."""
 
-import resource
 import subprocess
 import sys
 
@@ -58,10 +57,7 @@ def test_the_least_of_all_limits_counts(system, files, expected):
 
 
 def test_a_limit_on_the_address_space_counts():
-    code = "from samebits.contraction.memory import count_available_bytes; print(count_available_bytes())"
-
-    def limit():
-        resource.setrlimit(resource.RLIMIT_AS, (GIB, GIB))
-
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, preexec_fn=limit)
+    code = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({GIB}, {GIB}))\n"
+    code += "from samebits.contraction.memory import count_available_bytes; print(count_available_bytes())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 0 < float(done.stdout) < GIB

@@ -7,7 +7,17 @@ from samebits.engines.jax import JaxEngine
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
 
-pytest.importorskip("jax")
+jax = pytest.importorskip("jax")
+
+
+@pytest.fixture(autouse=True)
+def _configuration():
+    """What the engine sets is for its own worker; this process gets back what it had."""
+    names = ("jax_enable_x64", "jax_platforms", "jax_default_matmul_precision")
+    before = {name: getattr(jax.config, name) for name in names}
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
 
 
 def load(**settings: str) -> JaxEngine:

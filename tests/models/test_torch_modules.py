@@ -140,14 +140,11 @@ def test_results_that_onnx_does_not_have_are_named(file, function, says):
 def test_an_interrupt_leaves_no_exported_program_behind(file, tmp_path):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    command = [sys.executable, "-m", "samebits", "compare", f"{file}:net", "--on", "torch", "--on", "onnxruntime"]
-    with subprocess.Popen(
-        command,
-        env={**os.environ, "TMPDIR": str(temporary)},
-        stderr=subprocess.PIPE,
-        # In the background of a script interrupts are ignored, and stay so.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as process:
+    # In the background of a script interrupts are ignored, and stay so.
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "samebits", "compare", f"{file}:net"]
+    command += ["--on", "torch", "--on", "onnxruntime"]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as process:
         ends = time.monotonic() + 60
         while not list(temporary.glob("samebits-*/program.pt2")) and time.monotonic() < ends:
             time.sleep(0.05)

@@ -41,21 +41,17 @@ def run_traced(command: Sequence[str], path: str | Path) -> int:
         _VARIABLE: str(target),
         "PYTHONPATH": f"{start}{os.pathsep}{known}" if known else start,
     }
-    # What both get from the terminal is the command's to answer.
+    # What both get from the terminal is the command's to answer: a handler of this process is none in the command.
     for number in (signal.SIGINT, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_IGN)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda _number, _frame: None)
     try:
-        process = subprocess.Popen(command, env=environment, restore_signals=True, preexec_fn=_answer_again)
+        process = subprocess.Popen(command, env=environment)
     except (OSError, ValueError) as error:
         raise ArgumentError(f"{command[0]}: cannot be started ({getattr(error, 'strerror', None) or error})") from None
     for number in _PASSED_ON:
         signal.signal(number, lambda n, _frame: process.send_signal(n))
     return process.wait()
-
-
-def _answer_again() -> None:
-    for number in (signal.SIGINT, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_DFL)
 
 
 def end_as(status: int) -> int:
