@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from samebits.explanation import explain
     from samebits.models.front_door import compare
+    from samebits.picks.picking import pick
     from samebits.problems import Problem, parse_problem_text
     from samebits.profiles import profile
     from samebits.runs.reproducing import reproducible
@@ -48,6 +49,7 @@ __all__ = [
     "linear",
     "matmul",
     "parse_problem_text",
+    "pick",
     "profile",
     "reproducible",
     "trace",
@@ -63,6 +65,7 @@ _HOMES = _FUNCTIONAL | {
     "compute_truth": "samebits.truth",
     "compare": "samebits.models.front_door",
     "explain": "samebits.explanation",
+    "pick": "samebits.picks.picking",
     "profile": "samebits.profiles",
     "diff": "samebits.runs.run_diff",
     "trace": "samebits.runs.tracing",

@@ -66,6 +66,10 @@ class EngineMissingError(SamebitsError):
     """A known engine is not installed here."""
 
 
+class LockError(SamebitsError):
+    """A lock file cannot be read or written, or its choices do not hold here."""
+
+
 class ResourceLimitError(SamebitsError):
     """The problem needs more memory than this machine can give."""
 

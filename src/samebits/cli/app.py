@@ -23,6 +23,20 @@ from samebits.cli.network_command import (
     compare_network,
     read_ranges,
 )
+from samebits.cli.pick_command import (
+    PickAgain,
+    PickBatch,
+    PickDeterministic,
+    PickGradients,
+    PickLock,
+    PickOn,
+    PickSubject,
+    PickUlp,
+    PickWithin,
+    PickWorkspace,
+    WithinChoice,
+    pick_choices,
+)
 from samebits.cli.run_commands import (
     FirstTrace,
     SecondTrace,
@@ -46,7 +60,8 @@ _INTERRUPTED = 130
 _OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
 _OPTIONS = (
     "--on", "--data", "--seed", "--time-limit", "--svg", "--attribute", "--no-attribute", "--fix", "--inputs",
-    "--range", "--replay", "--save-cases", "--against",
+    "--range", "--replay", "--save-cases", "--against", "--max-ulp", "--within", "--deterministic",
+    "--no-deterministic", "--batch-invariant", "--workspace", "--gradients", "--output", "--again",
 )  # fmt: skip
 app = typer.Typer(
     name="samebits",
@@ -245,6 +260,43 @@ def diff_command(
 ) -> int:
     """Name the first operation whose bits differ between two recorded runs, and why: inputs, operation, settings."""
     return diff_runs(a, b, as_json=as_json)
+
+
+@app.command("pick")
+def pick_command(
+    subject: PickSubject,
+    on: PickOn = None,
+    output: PickLock = None,
+    max_ulp: PickUlp = None,
+    within: PickWithin = WithinChoice.BOUND,
+    deterministic: PickDeterministic = True,
+    batch_invariant: PickBatch = False,
+    workspace: PickWorkspace = None,
+    gradients: PickGradients = False,
+    again: PickAgain = False,
+    time_limit: Annotated[
+        float, typer.Option(help="seconds each engine has for loading and for each run", min=0.1, max=1e6)
+    ] = 300,
+    as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
+) -> int:
+    """Choose the fastest engine and settings that keep a contract, and keep the choice in a lock file.
+
+    Candidates are checked against the correctly rounded result, run again and again, and timed in turns.
+    """
+    return pick_choices(
+        subject,
+        on or [],
+        lock=output,
+        max_ulp=max_ulp,
+        within=within,
+        deterministic=deterministic,
+        batch_invariant=batch_invariant,
+        workspace=workspace,
+        gradients=gradients,
+        again=again,
+        time_limit_s=time_limit,
+        as_json=as_json,
+    )
 
 
 @app.command("doctor")

@@ -16,9 +16,8 @@ from samebits.errors import ArgumentError
 from samebits.findings import Comparison, Side, Verdict
 from samebits.findings.causes import CauseCode, gravest_cause
 from samebits.fixes import AskedSide, FixSearch, ProblemTrials
-from samebits.fixes.trials import digest
 from samebits.float_environment import default_float_environment
-from samebits.formats.same_bits import has_same_bits
+from samebits.formats.same_bits import digest_bits, has_same_bits
 from samebits.judging.comparing_cost import announce_cost, check_memory
 from samebits.judging.references import Reference, list_differences, make_reference, start_document
 from samebits.judging.side_running import Ran, judge_ran, run_on_both
@@ -116,7 +115,7 @@ def compare(
 def _list_asked(ran: list[Ran], sides: list[Side], texts: Sequence[str | None]) -> list[AskedSide]:
     """The sides that returned something, with the texts that may be changed."""
     return [
-        AskedSide(s.name, text, digest(r.recorded.result), s.verdict, s.cause)
+        AskedSide(s.name, text, digest_bits(r.recorded.result), s.verdict, s.cause)
         for s, r, text in zip(sides, ran, texts, strict=True)
         if r.recorded.result is not None
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -51,6 +51,14 @@ class InForce:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A problem made ready on its operands: `call` computes it, as often as one likes; `read` makes an array of it."""
+
+    call: Callable[[], Any]
+    read: Callable[[Any], np.ndarray]
+
+
 class Engine(ABC):
     """A library that computes convolutions. Lives in a worker; its class attributes are read without loading it."""
 
@@ -81,6 +89,10 @@ class Engine(ABC):
     @abstractmethod
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         """The engine's result, of `problem.out_shape` and dtype `problem.out`; may raise anything."""
+
+    def prepare(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> Prepared:
+        """All that `run` does before it computes, done once: a model built, operands where the engine wants them."""
+        return Prepared(lambda: self.run(problem, operands), np.asarray)
 
     def load_onnx(self, model: bytes, observed: Sequence[str]) -> None:
         """Makes an ONNX model ready; it replaces the one before. `observed` are outputs that it has only to be seen."""

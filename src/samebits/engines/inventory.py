@@ -18,6 +18,8 @@ _TELLING_FEATURES = (
     "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8", "amx_fp16", "asimd", "asimddp", "asimdhp", "bf16", "i8mm",
     "sve", "sve2", "sme",
 )  # fmt: skip
+# Those of them that say which generation it is.
+_WIDEST_FEATURES = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "bf16", "sve", "sme")
 _PACKAGES = ("numpy", "numba", "ml_dtypes", "onnx")
 _SHARED_VARIABLES = {
     "OMP_NUM_THREADS": "threads of OpenMP pools",
@@ -34,7 +36,7 @@ def take_inventory() -> Inventory:
         samebits_version=VERSION,
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.machine()}",
-        processor=_processor_name(),
+        processor=_find_processor_name(),
         features=features,
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         memory_gib=round(_memory_gib(), 1),
@@ -76,7 +78,18 @@ def _processor_features() -> list[str]:
     return []
 
 
-def _processor_name() -> str:
+def describe_processor() -> str:
+    """The processor's name with what decides kernels: hosts may call processors of two generations by one name."""
+    kinds: dict[str, str] = {}
+    for line in _read_lines("/proc/cpuinfo"):
+        key, _, value = line.partition(":")
+        kinds.setdefault(key.strip().lower(), value.strip())
+    model = " ".join(f"{key} {kinds[key]}" for key in ("cpu family", "model", "cpu part") if key in kinds)
+    features = [f for f in _processor_features() if f in _WIDEST_FEATURES]
+    return ", ".join(part for part in (_find_processor_name(), model, " ".join(features)) if part)
+
+
+def _find_processor_name() -> str:
     for line in _read_lines("/proc/cpuinfo"):
         key, _, value = line.partition(":")
         if key.strip() == "model name":

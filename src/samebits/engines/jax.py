@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from samebits.engines.engine import Engine, InForce, Setting
+from samebits.engines.engine import Engine, InForce, Prepared, Setting
 from samebits.engines.keras_program import KerasProgram
 from samebits.formats.format import numpy_dtype
 from samebits.problems import Problem
@@ -65,8 +65,13 @@ class JaxEngine(Engine):
         return None
 
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        prepared = self.prepare(problem, operands)
+        return prepared.read(prepared.call())
+
+    def prepare(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> Prepared:
         arrays = {name: self.jax.numpy.asarray(array) for name, array in operands.items()}
-        return np.asarray(self._find_program(problem)(arrays).block_until_ready())
+        program = self._find_program(problem)
+        return Prepared(lambda: program(arrays).block_until_ready(), np.asarray)
 
     def list_program_values(self, path: str) -> list[str]:
         with self._in_32_bits():

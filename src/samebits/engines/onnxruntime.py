@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from samebits.engines.engine import ON_OFF, THREADS, Engine, InForce, Setting
+from samebits.engines.engine import ON_OFF, THREADS, Engine, InForce, Prepared, Setting
 from samebits.problems import Problem
 
 _LEVELS = {
@@ -90,12 +90,16 @@ class OnnxruntimeEngine(Engine):
         return None
 
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
-        if problem.rank == 1 and self.given.get("conv1d_as") == "conv2d":
-            flat = {n: a if n == "bias" else a[:, :, None, :] for n, a in operands.items()}
-            return self._run_model(_in_two_dimensions(problem), flat).reshape(problem.out_shape)
-        return self._run_model(problem, operands)
+        prepared = self.prepare(problem, operands)
+        return prepared.read(prepared.call())
 
-    def _run_model(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+    def prepare(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> Prepared:
+        if problem.rank == 1 and self.given.get("conv1d_as") == "conv2d":
+            operands = {n: a if n == "bias" else a[:, :, None, :] for n, a in operands.items()}
+            return self._prepare_model(_in_two_dimensions(problem), operands, problem.out_shape)
+        return self._prepare_model(problem, operands, problem.out_shape)
+
+    def _prepare_model(self, problem: Problem, operands: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> Prepared:
         runtime_weights = self.given.get("weights") == "runtime"
         constants = {} if runtime_weights else {n: a for n, a in operands.items() if n != "x"}
         model = self._build_model(problem, constants)
@@ -103,7 +107,7 @@ class OnnxruntimeEngine(Engine):
             model.SerializeToString(), self._options(), providers=["CPUExecutionProvider"]
         )
         feeds = {name: array for name, array in operands.items() if name not in constants}
-        return session.run(["y"], feeds)[0]
+        return Prepared(lambda: session.run(["y"], feeds), lambda results: results[0].reshape(shape))
 
     def load_onnx(self, model: bytes, observed: Sequence[str]) -> None:
         self.session = None

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from samebits.engines.engine import Engine, InForce, Setting
+from samebits.engines.engine import Engine, InForce, Prepared, Setting
 from samebits.problems import Problem
 
 _YES_NO = ("YES", "NO")
@@ -89,6 +89,10 @@ class OpenvinoEngine(Engine):
         return None
 
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        prepared = self.prepare(problem, operands)
+        return prepared.read(prepared.call())
+
+    def prepare(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> Prepared:
         parameters: dict[str, Any] = {}
         nodes = {}
         for name, array in operands.items():
@@ -104,9 +108,12 @@ class OpenvinoEngine(Engine):
             tensor = self.openvino.Tensor(node.get_element_type(), self.openvino.Shape(operands[name].shape))
             tensor.data.view(np.uint8)[...] = operands[name].view(np.uint8)
             request.set_tensor(node.output(0), tensor)
-        request.infer()
-        output = request.get_output_tensor(0)
-        return np.array(output.data).view(operands["x"].dtype).reshape(output.shape)
+
+        def read(_: Any) -> np.ndarray:
+            output = request.get_output_tensor(0)
+            return np.array(output.data).view(operands["x"].dtype).reshape(output.shape)
+
+        return Prepared(request.infer, read)
 
     def load_onnx(self, model: bytes, observed: Sequence[str]) -> None:
         self.compiled = None

@@ -27,6 +27,7 @@ from samebits.errors import (
 )
 from samebits.problems import Problem, format_problem
 from samebits.runner import Identity, check_result
+from samebits.runner.timed_runs import TimedRuns
 
 _FAILURES: dict[str, type[EngineFailure]] = {
     "unsupported": EngineUnsupported,
@@ -62,6 +63,8 @@ class WorkerRunner:
         self._identity: Identity | None = None
         self._failure: EngineFailure | None = None
         self._model_key: bytes | None = None
+        # What is prepared for timing.
+        self._timed: tuple[Problem, Mapping[str, np.ndarray]] | None = None
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close())
         self._process, self._replies = self._spawn({**os.environ, **(environment or {})})
 
@@ -90,6 +93,22 @@ class WorkerRunner:
         if "result" not in arrays:
             raise EngineRaised("returned no result")
         return check_result(problem, arrays["result"])
+
+    def time_runs(self, problem: Problem, operands: Mapping[str, np.ndarray], runs: int) -> TimedRuns:
+        """What calls take inside of the worker. The last problem stays prepared there. Raises EngineFailure."""
+        self.identify()
+        known = self._timed is not None and self._timed[0] == problem and self._timed[1] is operands
+        first: tuple[TimedRuns, ...] = ()
+        if not known:
+            self._timed = None
+            header, _ = self._exchange({"timed": 1, "problem": format_problem(problem)}, operands, 0)
+            first = (_read_timed(header),)
+            self._timed = (problem, operands)
+        header, _ = self._exchange({"timed": runs}, {}, 0)
+        more = _read_timed(header)
+        # The first call compiles and packs: it counts for bits and memory, not for time.
+        digests = dict.fromkeys(d for timed in (*first, more) for d in timed.digests)
+        return TimedRuns(more.seconds, tuple(digests), first[0].peak_bytes if first else None)
 
     def run_onnx(
         self, model: bytes, inputs: Mapping[str, np.ndarray], wanted: Sequence[str], observed: Sequence[str] = ()
@@ -222,6 +241,10 @@ class WorkerRunner:
         self._log.seek(max(self._log.seek(0, os.SEEK_END) - 4096, 0))
         lines = [line.strip() for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
         return f"; last words: {lines[-1][:200]}" if lines else ""
+
+
+def _read_timed(header: Mapping[str, Any]) -> TimedRuns:
+    return TimedRuns(tuple(header["seconds"]), tuple(header["digests"]), header["peak_bytes"])
 
 
 def say_overruled(asked: Mapping[str, str], effective: Mapping[str, str]) -> list[str]:

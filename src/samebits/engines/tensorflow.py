@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from samebits.engines.engine import ON_OFF, THREADS, Engine, InForce, Setting
+from samebits.engines.engine import ON_OFF, THREADS, Engine, InForce, Prepared, Setting
 from samebits.engines.keras_program import KerasProgram
 from samebits.errors import EngineUnsupported
 from samebits.problems import Axis, Problem
@@ -84,19 +84,30 @@ class TensorflowEngine(Engine):
         return None
 
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        prepared = self.prepare(problem, operands)
+        return prepared.read(prepared.call())
+
+    def prepare(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> Prepared:
         if problem.product:
-            return self._multiply(problem, operands)
+            return Prepared(lambda: self._multiply(problem, operands), np.asarray)
         tf = self.tf
         given = {name: self._tensor(problem, name, array) for name, array in operands.items()}
         if problem.direction == "forward":
-            return self._result(problem, self._forward(problem, given["x"], given["w"], given.get("bias")))
+            return Prepared(
+                lambda: self._forward(problem, given["x"], given["w"], given.get("bias")),
+                lambda y: self._result(problem, y),
+            )
         shapes = {"x": self._activation_shape(problem, problem.x), "w": self._weight_shape(problem)}
         inputs = {n: given.get(n, tf.zeros(shape, given["dy"].dtype)) for n, shape in shapes.items()}
         wanted = "x" if problem.direction == "grad_input" else "w"
-        with tf.GradientTape() as tape:
-            tape.watch(inputs[wanted])
-            y = self._forward(problem, inputs["x"], inputs["w"], None)
-        return self._result(problem, tape.gradient(y, inputs[wanted], given["dy"]))
+
+        def differentiate() -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(inputs[wanted])
+                y = self._forward(problem, inputs["x"], inputs["w"], None)
+            return tape.gradient(y, inputs[wanted], given["dy"])
+
+        return Prepared(differentiate, lambda gradient: self._result(problem, gradient))
 
     def list_program_values(self, path: str) -> list[str]:
         return self.keras.list_values(path)

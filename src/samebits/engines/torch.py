@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from samebits.engines.engine import ON_OFF, THREADS, Engine, InForce, Setting
+from samebits.engines.engine import ON_OFF, THREADS, Engine, InForce, Prepared, Setting
 from samebits.engines.operand_memory import OPERAND_MEMORY, lay_out
 from samebits.engines.torch_program import TorchProgram
 from samebits.formats.format import numpy_dtype
@@ -103,18 +103,32 @@ class TorchEngine(Engine):
         return None
 
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        prepared = self.prepare(problem, operands)
+        return prepared.read(prepared.call())
+
+    def prepare(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> Prepared:
         torch = self.torch
         tensors = {name: self._tensor(problem, name, array) for name, array in operands.items()}
+        program = self._find_program(problem)
         if problem.direction == "forward":
-            with torch.no_grad():
-                return self._array(self._find_program(problem)(tensors["x"], tensors["w"], tensors.get("bias")))
+
+            def compute() -> Any:
+                with torch.no_grad():
+                    return program(tensors["x"], tensors["w"], tensors.get("bias"))
+
+            return Prepared(compute, self._array)
         wanted = "x" if problem.direction == "grad_input" else "w"
         shapes = {"x": problem.x, "w": problem.w}
         inputs = {n: tensors.get(n, torch.zeros(shapes[n], dtype=tensors["dy"].dtype)) for n in shapes}
         inputs[wanted].requires_grad_()
-        result = self._find_program(problem)(inputs["x"], inputs["w"], None)
-        (gradient,) = torch.autograd.grad(result, inputs[wanted], tensors["dy"])
-        return self._array(gradient)
+        # What inductor compiled gives its gradient once.
+        result = None if self.compiles else program(inputs["x"], inputs["w"], None)
+
+        def differentiate() -> Any:
+            y = program(inputs["x"], inputs["w"], None) if result is None else result
+            return torch.autograd.grad(y, inputs[wanted], tensors["dy"], retain_graph=result is not None)[0]
+
+        return Prepared(differentiate, self._array)
 
     def export_program(self, text: str, folder: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         return self.exported.export(text, folder)
@@ -135,10 +149,9 @@ class TorchEngine(Engine):
     def _find_program(self, problem: Problem) -> Callable[..., Any]:
         """The problem's function of x, w and bias; compiled by the first call where that is asked for."""
         if problem not in self.programs:
-            forward = self._multiply if problem.product else self._convolve
 
             def compute(x: Any, w: Any, bias: Any) -> Any:
-                y = forward(problem, x, w, bias)
+                y = compute_plain(self.torch, problem, x, w, bias, linear_as=self.linear_as)
                 if problem.then is None:
                     return y
                 relu = self.torch.nn.functional.relu
@@ -147,46 +160,6 @@ class TorchEngine(Engine):
             program: Any = self.torch.compile(compute, dynamic=False) if self.compiles else compute
             self.programs = dict([*self.programs.items()][-_MOST_PROGRAMS:]) | {problem: program}
         return self.programs[problem]
-
-    def _multiply(self, problem: Problem, x: Any, w: Any, bias: Any) -> Any:
-        torch = self.torch
-        if problem.kind == "matmul":
-            return torch.matmul(x, w)
-        if self.linear_as == "linear":
-            return torch.nn.functional.linear(x, w, bias)
-        if self.linear_as == "addmm" and bias is not None:
-            return torch.addmm(bias, x.reshape(-1, x.shape[-1]), w.t()).reshape(problem.y_shape)
-        y = torch.matmul(x, w.t())
-        return y if bias is None else y + bias
-
-    def _convolve(self, problem: Problem, x: Any, w: Any, bias: Any) -> Any:
-        functional = self.torch.nn.functional
-        operation = getattr(functional, problem.kind)
-        pads = [(a.pad_begin, a.pad_end) for a in problem.axes]
-        even = [min(pair) for pair in pads]
-        if problem.is_transposed:
-            extra = [self._extra(problem, i) for i in range(problem.rank)]
-            y = operation(x, w, bias, problem.stride, even, extra, problem.groups, problem.dilation)
-            crop = [slice(b - e, size) for (b, _), e, size in zip(pads, even, self._ends(problem, even), strict=True)]
-            y = y[(slice(None), slice(None), *crop)]
-        else:
-            if any(begin != end for begin, end in pads):
-                x = functional.pad(x, [p for pair in reversed(pads) for p in pair])
-                even = [0] * problem.rank
-            y = operation(x, w, bias, problem.stride, even, problem.dilation, problem.groups)
-        return y
-
-    @staticmethod
-    def _extra(problem: Problem, i: int) -> int:
-        """output_padding, with what SAME padding adds where the kernel is shorter than the stride."""
-        a = problem.axes[i]
-        reach = (a.size_small - 1) * a.stride + (a.kernel - 1) * a.dilation + 1
-        return max(a.size_large - (reach - a.pad_begin - a.pad_end), 0)
-
-    @staticmethod
-    def _ends(problem: Problem, even: list[int]) -> list[int]:
-        """Where each axis of the evenly cropped result must end so that the size is the problem's."""
-        return [a.pad_begin - e + a.size_large for a, e in zip(problem.axes, even, strict=True)]
 
     def _tensor(self, problem: Problem, name: str, array: np.ndarray) -> Any:
         torch = self.torch
@@ -205,3 +178,51 @@ class TorchEngine(Engine):
         if tensor.dtype == self.torch.bfloat16:
             return tensor.view(self.torch.int16).numpy().view(numpy_dtype("bfloat16"))
         return tensor.numpy()
+
+
+def compute_plain(torch: Any, problem: Problem, x: Any, w: Any, bias: Any, *, linear_as: str = "linear") -> Any:
+    """A problem without its epilogue by torch's own function, on tensors."""
+    if problem.kind == "matmul":
+        return torch.matmul(x, w)
+    if problem.kind == "linear":
+        return _multiply(torch, problem, x, w, bias, linear_as)
+    return _convolve(torch, problem, x, w, bias)
+
+
+def _multiply(torch: Any, problem: Problem, x: Any, w: Any, bias: Any, linear_as: str) -> Any:
+    if linear_as == "linear":
+        return torch.nn.functional.linear(x, w, bias)
+    if linear_as == "addmm" and bias is not None:
+        return torch.addmm(bias, x.reshape(-1, x.shape[-1]), w.t()).reshape(problem.y_shape)
+    y = torch.matmul(x, w.t())
+    return y if bias is None else y + bias
+
+
+def _convolve(torch: Any, problem: Problem, x: Any, w: Any, bias: Any) -> Any:
+    functional = torch.nn.functional
+    operation = getattr(functional, problem.kind)
+    pads = [(a.pad_begin, a.pad_end) for a in problem.axes]
+    even = [min(pair) for pair in pads]
+    if problem.is_transposed:
+        extra = [_find_extra(problem, i) for i in range(problem.rank)]
+        y = operation(x, w, bias, problem.stride, even, extra, problem.groups, problem.dilation)
+        crop = [slice(b - e, size) for (b, _), e, size in zip(pads, even, _list_ends(problem, even), strict=True)]
+        y = y[(slice(None), slice(None), *crop)]
+    else:
+        if any(begin != end for begin, end in pads):
+            x = functional.pad(x, [p for pair in reversed(pads) for p in pair])
+            even = [0] * problem.rank
+        y = operation(x, w, bias, problem.stride, even, problem.dilation, problem.groups)
+    return y
+
+
+def _find_extra(problem: Problem, i: int) -> int:
+    """output_padding, with what SAME padding adds where the kernel is shorter than the stride."""
+    a = problem.axes[i]
+    reach = (a.size_small - 1) * a.stride + (a.kernel - 1) * a.dilation + 1
+    return max(a.size_large - (reach - a.pad_begin - a.pad_end), 0)
+
+
+def _list_ends(problem: Problem, even: list[int]) -> list[int]:
+    """Where each axis of the evenly cropped result must end so that the size is the problem's."""
+    return [a.pad_begin - e + a.size_large for a, e in zip(problem.axes, even, strict=True)]

@@ -13,14 +13,17 @@ import os
 import re
 import signal
 import sys
+from dataclasses import asdict
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from samebits.engines.engine import Engine
+from samebits.engines.run_timing import RunTiming
 from samebits.engines.transport import MODEL, TransportError, receive_message, send_message
 from samebits.errors import EngineUnsupported
-from samebits.problems import parse_problem_text
+from samebits.problems import Problem, parse_problem_text
+from samebits.runner.timed_runs import TimedRuns
 
 _PR_SET_PDEATHSIG = 1
 # How the five frameworks word it, read off their messages.
@@ -43,6 +46,7 @@ def main() -> int:
     requests, replies = _take_streams(int(sys.argv[1]))
     _die_with_parent()
     engine: Engine | None = None
+    timing = RunTiming()
     while True:
         try:
             header, arrays = receive_message(requests, 2**48)
@@ -52,6 +56,8 @@ def main() -> int:
             if engine is None:
                 engine = _load_engine(header)
                 send_message(replies, {"report": _report(engine)})
+            elif "timed" in header:
+                send_message(replies, {"ok": True, **asdict(_time(engine, timing, header, arrays))})
             elif "wanted" in header:
                 send_message(replies, {"ok": True}, _run_model(engine, header, arrays))
             elif "program" in header:
@@ -97,11 +103,22 @@ def _report(engine: Engine) -> dict[str, Any]:
 
 
 def _run(engine: Engine, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> np.ndarray:
+    return np.asarray(engine.run(_take_problem(engine, header), arrays))
+
+
+def _take_problem(engine: Engine, header: dict[str, Any]) -> Problem:
     problem = parse_problem_text(header["problem"])
     reason = engine.explain_unsupported(problem)
     if reason:
         raise EngineUnsupported(reason)
-    return np.asarray(engine.run(problem, arrays))
+    return problem
+
+
+def _time(engine: Engine, timing: RunTiming, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> TimedRuns:
+    """The first run of a problem, which comes along; or more of the last one."""
+    if "problem" not in header:
+        return timing.run(header["timed"])
+    return timing.prepare(engine, _take_problem(engine, header), arrays)
 
 
 def _run_model(engine: Engine, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -11,7 +11,8 @@ from samebits.errors import EngineFailure, SamebitsError
 from samebits.findings import Fix, Verdict, is_agreement
 from samebits.findings.causes import CauseCode
 from samebits.fixes.setting_changes import Change, apply_all, list_changes
-from samebits.fixes.trials import Trial, digest, time_in_turns
+from samebits.fixes.trials import Trial, time_in_turns
+from samebits.formats.same_bits import digest_bits
 from samebits.judging.references import Reference
 from samebits.judging.side_running import Ran, judge_ran, run_on_both
 from samebits.problems import Problem
@@ -62,7 +63,7 @@ class ProblemTrials:
         on_random = judge_ran(self.random[1], self.exact[1], Ran(recorded, on_exact)).verdict
         verdicts: list[Verdict] = [judge_ran(self.own[1], self.exact[1], ran).verdict, on_random]
         worst = next((v for v in verdicts if not is_agreement(v)), verdicts[0])
-        digests = (digest(on_exact), digest(result), digest(other))
+        digests = (digest_bits(on_exact), digest_bits(result), digest_bits(other))
         return replace(trial, verdict=worst, digests=digests, identity=ran.recorded.identity, result=result)
 
     def time_in_turns(self, texts: tuple[str, str]) -> tuple[float, float] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -35,14 +34,6 @@ class Trial:
     def agrees(self) -> bool:
         """Whether nothing is to be said against its results, on any data."""
         return self.digests is not None and is_agreement(self.verdict)
-
-
-def digest(result: np.ndarray) -> str:
-    """A name for the bits of a result; every NaN has the same."""
-    bits = np.ascontiguousarray(result)
-    if np.isnan(bits.astype(np.float64)).any():
-        bits = np.where(np.isnan(bits.astype(np.float64)), np.array(np.nan, bits.dtype), bits)
-    return hashlib.sha256(bits.tobytes()).hexdigest()
 
 
 class Trials(Protocol):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import numpy.typing as npt
 
@@ -26,3 +28,13 @@ def mark_differing_bits(a: np.ndarray, b: np.ndarray) -> npt.NDArray[np.bool_]:
 def has_same_bits(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two arrays of one dtype and shape have the same bits everywhere; any NaN counts as any other."""
     return not mark_differing_bits(a, b).any()
+
+
+def digest_bits(array: np.ndarray) -> str:
+    """A name for the bits of an array: arrays of one dtype that have the same bits have the same one."""
+    plain = np.ascontiguousarray(array)
+    if plain.dtype.kind not in "iub":
+        with np.errstate(invalid="ignore"):  # Signalling NaN becomes a quiet one.
+            values = plain.astype(np.float64)
+        plain = np.where(np.isnan(values), np.array(np.nan, plain.dtype), plain)
+    return hashlib.sha256(plain.tobytes()).hexdigest()

@@ -13,7 +13,8 @@ from samebits.errors import SamebitsError
 from samebits.findings import Fix, Verdict, is_agreement, worst_verdict
 from samebits.findings.causes import CauseCode
 from samebits.fixes.setting_changes import Change, apply_all, list_changes
-from samebits.fixes.trials import Trial, digest, time_in_turns
+from samebits.fixes.trials import Trial, time_in_turns
+from samebits.formats.same_bits import digest_bits
 from samebits.models.model_runners import ModelRunner, open_model_runner
 from samebits.models.network import Network
 from samebits.models.observing import Observer
@@ -86,9 +87,5 @@ class ModelTrials:
 
 def digest_outputs(outputs: Arrays) -> str:
     """A name for the bits of all outputs."""
-    parts = [f"{name} {array.dtype} {array.shape} {_digest_one(array)}" for name, array in sorted(outputs.items())]
+    parts = [f"{name} {array.dtype} {array.shape} {digest_bits(array)}" for name, array in sorted(outputs.items())]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def _digest_one(array: np.ndarray) -> str:
-    return digest(array) if array.dtype.kind == "f" else hashlib.sha256(array.tobytes()).hexdigest()

@@ -14,6 +14,7 @@ from samebits.float_environment import callers_float_environment
 from samebits.formats.same_bits import has_same_bits
 from samebits.problems import Problem
 from samebits.runner import Identity, Runner, check_result
+from samebits.runner.timed_runs import TimedRuns, time_calls
 
 AnswerT = TypeVar("AnswerT")
 _LONGEST_MESSAGE = 300
@@ -59,6 +60,15 @@ class GuardedRunner:
             self._remarks["returned its results in one and the same buffer, which was copied each time"] = None
         self._last = result
         return np.array(result, subok=False)
+
+    def time_runs(self, problem: Problem, operands: Mapping[str, np.ndarray], runs: int) -> TimedRuns:
+        """What the runner's own calls take, on one copy of the operands. Raises EngineFailure."""
+        given = {name: array.copy() for name, array in operands.items()}
+        return time_calls(
+            lambda: self._call(lambda: self._runner.run(problem, given)),
+            lambda result: check_result(problem, result),
+            runs,
+        )
 
     def close(self) -> None:
         """Nothing: whoever opened the runner closes it."""

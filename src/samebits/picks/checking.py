@@ -1,0 +1,220 @@
+"""One candidate of one problem: does it keep the contract, on exact integers, on random operands, from run to run?"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from samebits.errors import EngineFailure, SamebitsError
+from samebits.explanation import explain
+from samebits.findings import Replay, Side, is_agreement
+from samebits.findings.causes import CauseCode
+from samebits.findings.pick_schema import Contract, Rejection
+from samebits.formats.same_bits import digest_bits
+from samebits.judging.references import Reference, make_reference
+from samebits.judging.side_running import Ran, judge_ran, run_on_both
+from samebits.probes.invariances import is_invariant_to_batch_position, is_invariant_to_batch_size
+from samebits.problems import Problem
+from samebits.problems.case_file import Case
+from samebits.problems.lowering import Lowering, lower_problem
+from samebits.problems.operands import make_exact, make_normal
+from samebits.profiles.attribution import attribute
+from samebits.progress import Progress, rename_progress
+from samebits.recipes import format_recipe
+from samebits.runner import Identity, Runner
+from samebits.runner.lowered_runner import lower_runner
+from samebits.runner.timed_runs import TimedRuns, time_runs
+from samebits.wording.pick_sentences import (
+    say_batch_dependent,
+    say_loses,
+    say_many_results,
+    say_memory_unknown,
+    say_too_far,
+    say_too_large,
+    say_verdict,
+)
+
+# Enough calls to see results that change, and time enough for a first median.
+_FEWEST_RUNS, _MOST_RUNS, _RUNS_TAKE_S = 5, 30, 0.2
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class ProblemData:
+    """A problem with two sets of operands and what is right of each."""
+
+    stated: Problem
+    lowering: Lowering
+    given: Mapping[str, np.ndarray]
+    exact: tuple[dict[str, np.ndarray], Reference]
+    normal: tuple[dict[str, np.ndarray], Reference]
+
+
+def prepare_data(problem: Problem, progress: Progress) -> ProblemData:
+    """Exact integers and normal operands, with the truth of each."""
+    lowering = lower_problem(problem)
+    convolution = lowering.convolution
+    exact, normal = make_operands(lowering)
+    on_integers = rename_progress(progress, "computing exact integers")
+    given = lowering.restore_operands(normal)
+    return ProblemData(
+        problem,
+        lowering,
+        given,
+        (
+            exact,
+            make_reference(convolution, exact, on_integers, rounds=False),
+        ),
+        (normal, make_reference(convolution, normal, progress)),
+    )
+
+
+def make_operands(lowering: Lowering) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Exact integers and normal operands, the same each time."""
+    return make_exact(lowering.convolution, _SEED), lowering.lower_operands(make_normal(lowering.stated, _SEED))
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came of one candidate: why it is rejected, if it is; its first timing, its bits, what it says of itself."""
+
+    text: str
+    rejection: Rejection | None
+    time_s: float = np.inf
+    peak_bytes: int | None = None
+    digests: tuple[str, ...] = ()
+    identity: Identity | None = None
+    result: np.ndarray | None = None
+
+
+def check_candidate(runner: Runner, data: ProblemData, contract: Contract) -> Checked:
+    """Runs a candidate on both sets of operands, and again and again; whatever it does is an answer."""
+    text, lowered = runner.text, lower_runner(runner, data.lowering)
+    operands = dict(data.given)
+    try:
+        # Before anything else: memory that a process has once had is not seen to grow again.
+        first = time_runs(runner, data.stated, operands, 1)
+    except EngineFailure as error:
+        return Checked(text, Rejection(text, str(error)))
+    ran = run_on_both(lowered, data.lowering.convolution, data.exact[0], data.normal[0])
+    if ran.recorded.failure is not None or ran.recorded.result is None or ran.on_exact is None:
+        failure = ran.recorded.failure
+        return Checked(text, Rejection(text, failure.says if failure else "returned nothing"))
+    side = judge_ran(data.normal[1], data.exact[1], ran)
+    rejection = _reject_result(side, contract)
+    if rejection is not None:
+        if rejection.cause is None:
+            rejection = _name_cause(rejection, lowered, data, ran)
+        return Checked(text, rejection)
+    found = Checked(
+        text,
+        None,
+        peak_bytes=first.peak_bytes,
+        digests=(digest_bits(ran.on_exact), digest_bits(ran.recorded.result)),
+        identity=ran.recorded.identity,
+        result=ran.recorded.result,
+    )
+    try:
+        return _check_runs(runner, data, contract, found, operands, first)
+    except EngineFailure as error:
+        return Checked(text, Rejection(text, str(error)))
+
+
+def _reject_result(side: Side, contract: Contract) -> Rejection | None:
+    lost = side.verdict == "wrong" if contract.within == "any" else not is_agreement(side.verdict)
+    if lost:
+        return Rejection(side.name, say_verdict(side), side.cause)
+    farthest = side.error.max_ulp if side.error is not None else None
+    if contract.max_ulp is not None and farthest is not None and farthest > contract.max_ulp:
+        return Rejection(side.name, say_too_far(farthest, contract.max_ulp), side.cause)
+    return None
+
+
+def _name_cause(rejection: Rejection, runner: Runner, data: ProblemData, ran: Ran) -> Rejection:
+    """The same with its cause: what its recipe shows, else what explains its result as that of a recorded case."""
+    result = ran.recorded.result
+    assert result is not None
+    try:
+        found = attribute(runner, data.normal[1], data.normal[0], result)
+        if found is not None and found.mechanism is not None:
+            return Rejection(rejection.engine, f"{rejection.why}: {found.mechanism.says}", found.mechanism.cause)
+        own = {"result": data.lowering.restore_result(result)}
+        (side,) = explain(Case(data.stated, dict(data.given), own)).sides
+    except SamebitsError:
+        return rejection
+    says = f"{rejection.why}: {side.says}" if side.says and side.cause else rejection.why
+    return Rejection(rejection.engine, says, side.cause)
+
+
+def _check_runs(
+    runner: Runner,
+    data: ProblemData,
+    contract: Contract,
+    found: Checked,
+    operands: Mapping[str, np.ndarray],
+    first: TimedRuns,
+) -> Checked:
+    """What needs many runs: whether bits stay, a first median; then the memory, and batches of other sizes."""
+    runs = int(np.clip(_RUNS_TAKE_S / max(first.seconds[0], 1e-9), _FEWEST_RUNS, _MOST_RUNS))
+    more = time_runs(runner, data.stated, operands, runs)
+    # As a caller sees it, the result is the product's; judged was the convolution's.
+    assert found.result is not None
+    distinct = {digest_bits(data.lowering.restore_result(found.result)), *first.digests, *more.digests}
+    rejection = None
+    if contract.deterministic and len(distinct) > 1:
+        why = say_many_results(len(distinct), runs + 3)
+        rejection = Rejection(found.text, why, CauseCode.NONDETERMINISM)
+    elif contract.workspace is not None:
+        rejection = _reject_memory(found, contract.workspace)
+    if rejection is None and contract.batch_invariant:
+        rejection = _reject_batches(runner, data, found.text)
+    return Checked(found.text, rejection) if rejection else replace(found, time_s=statistics.median(more.seconds))
+
+
+def _reject_memory(checked: Checked, limit: int) -> Rejection | None:
+    if checked.peak_bytes is None:
+        return Rejection(checked.text, say_memory_unknown())
+    return Rejection(checked.text, say_too_large(checked.peak_bytes, limit)) if checked.peak_bytes > limit else None
+
+
+def _reject_batches(runner: Runner, data: ProblemData, text: str) -> Rejection | None:
+    for asks in (is_invariant_to_batch_size, is_invariant_to_batch_position):
+        if asks(runner, data.stated) is False:
+            why = say_batch_dependent(of_size=asks is is_invariant_to_batch_size)
+            return Rejection(text, why, CauseCode.SHAPE_SPECIFIC_KERNEL if asks is is_invariant_to_batch_size else None)
+    return None
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was found of the one that is to be chosen: its recipe, or why it must not be."""
+
+    rejection: Rejection | None
+    recipe: str | None = None
+    replay: Replay | None = None
+
+
+def prove_choice(runner: Runner, again: Runner, data: ProblemData, contract: Contract, checked: Checked) -> Proof:
+    """The last questions, which cost most: the recipe, by replay; and the same bits from a process of its own."""
+    assert checked.result is not None
+    lowered = lower_runner(runner, data.lowering)
+    try:
+        if contract.deterministic and again is not runner:
+            ran = run_on_both(
+                lower_runner(again, data.lowering), data.lowering.convolution, data.exact[0], data.normal[0]
+            )
+            both = (ran.on_exact, ran.recorded.result)
+            if tuple(digest_bits(r) for r in both if r is not None) != checked.digests:
+                return Proof(Rejection(checked.text, say_many_results(2, 2), CauseCode.NONDETERMINISM))
+        found = attribute(lowered, data.normal[1], data.normal[0], checked.result)
+    except SamebitsError as error:
+        return Proof(Rejection(checked.text, str(error)))
+    if found is None or found.recipe is None:
+        return Proof(None)
+    mechanism = found.mechanism
+    if mechanism is not None and contract.within == "bound" and not is_agreement(mechanism.verdict):
+        return Proof(Rejection(checked.text, say_loses(mechanism.says), mechanism.cause))
+    return Proof(None, format_recipe(found.recipe), found.replay)

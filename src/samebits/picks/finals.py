@@ -1,0 +1,63 @@
+"""Candidates against each other: run in turns, so that what else the machine does meets all of them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from samebits.errors import EngineFailure
+from samebits.problems import Problem
+from samebits.runner import Runner
+from samebits.runner.timed_runs import time_runs
+
+# Who is slower than this at first sight is not timed again, and no more than so many are.
+_WORTH_TIMING, _MOST_FINALISTS = 1.5, 6
+_FEWEST_ROUNDS, _MOST_ROUNDS, _TAKES_S, _ROUND_TAKES_S = 7, 41, 3.0, 0.01
+# Medians this near to each other are a tie, which the sequence of candidates breaks.
+TIE = 0.02
+
+
+def list_finalists(times: Mapping[str, float]) -> list[str]:
+    """Who is worth timing in turns, by first medians in seconds; in the sequence given."""
+    if not times:
+        return []
+    best = min(times.values())
+    near = sorted((t for t in times if times[t] <= _WORTH_TIMING * best), key=lambda t: times[t])[:_MOST_FINALISTS]
+    return [t for t in times if t in near]
+
+
+def time_finalists(
+    runners: Sequence[Runner], problem: Problem, operands: Mapping[str, np.ndarray], expected_s: Mapping[str, float]
+) -> dict[str, float]:
+    """Median seconds of a call of each runner, in rounds of all; who fails on the way is left out."""
+    rounds: dict[str, list[float]] = {runner.text: [] for runner in runners}
+    given, started = dict(operands), time.perf_counter()
+    remaining = list(runners)
+    for turn in range(_MOST_ROUNDS):
+        # Another one begins each time: nobody always comes after the same neighbour.
+        shift = turn % max(len(remaining), 1)
+        for runner in remaining[shift:] + remaining[:shift]:
+            calls = max(1, int(_ROUND_TAKES_S / max(expected_s[runner.text], 1e-9)))
+            try:
+                timed = time_runs(runner, problem, given, min(calls, 100))
+            except EngineFailure:
+                remaining = [r for r in remaining if r is not runner]
+                rounds.pop(runner.text)
+                continue
+            rounds[runner.text].append(statistics.median(timed.seconds))
+        if turn + 1 >= _FEWEST_ROUNDS and time.perf_counter() - started > _TAKES_S:
+            break
+    # The first round loads caches.
+    return {text: statistics.median(taken[1:]) for text, taken in rounds.items() if len(taken) > 1}
+
+
+def order_by_time(times: Mapping[str, float]) -> list[str]:
+    """The fastest first; of those that tie with the fastest the one that was named first."""
+    if not times:
+        return []
+    best = min(times.values())
+    tied = [text for text in times if times[text] <= (1 + TIE) * best]
+    return [*tied, *sorted((t for t in times if t not in tied), key=lambda t: times[t])]

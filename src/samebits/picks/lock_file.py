@@ -1,0 +1,91 @@
+"""The lock file: choices as JSON. One process at a time works on a file; it is replaced whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from samebits.errors import LockError
+from samebits.findings import finding_from_json, json_from_finding
+from samebits.findings.pick_schema import Choice, Contract, Lock, LockedChoice
+from samebits.progress import Progress
+from samebits.version import VERSION
+
+_LARGEST_BYTES = 2**28
+_LOOK_AGAIN_S = 0.1
+
+
+def read_lock(path: str | Path) -> Lock:
+    """The choices of a lock file; raises LockError where there is none or where it cannot be read."""
+    file = Path(path)
+    try:
+        if file.stat().st_size > _LARGEST_BYTES:
+            raise LockError(f"{path}: too large for a lock file")
+        return finding_from_json(file.read_bytes(), Lock)
+    except OSError as error:
+        raise LockError(f"{path}: {error.strerror or error}") from None
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise LockError(f"{path}: no lock file of samebits: {str(error)[:150]}") from None
+
+
+class LockStore:
+    """A lock file that this process alone works on."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        known = read_lock(path).choices if path.exists() else []
+        self.choices: dict[str, LockedChoice] = {locked.choice.problem: locked for locked in known}
+
+    def put(self, choice: Choice, contract: Contract) -> None:
+        """Keeps a choice, in place of the one of the same problem, and writes the file."""
+        self.choices[choice.problem] = LockedChoice(contract=contract, choice=choice)
+        lock = Lock(samebits_version=VERSION, choices=list(self.choices.values()))
+        # One name for all: what a process that was killed left behind is overwritten by the next.
+        new = self._path.with_name(f".{self._path.name}.new")
+        try:
+            with open(new, "w", encoding="utf-8") as file:
+                file.write(json_from_finding(lock) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(new, self._path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                new.unlink()
+            raise LockError(f"{self._path}: cannot be written ({error.strerror or error})") from None
+
+
+@contextlib.contextmanager
+def open_lock(path: str | Path, progress: Progress) -> Iterator[LockStore]:
+    """The file for this process alone, as long as the block lasts; others wait. Raises LockError."""
+    file = Path(path).absolute()
+    if file.is_dir():
+        raise LockError(f"{path}: is a folder")
+    try:
+        # The folder is what is held: the file itself is replaced, and may not be there yet.
+        held = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise LockError(f"{path}: {error.strerror or error}") from None
+    try:
+        while not _take(held, path):
+            progress(f"waiting: another process works in the folder of {path}", 0.0)
+            time.sleep(_LOOK_AGAIN_S)
+        yield LockStore(file)
+    finally:
+        os.close(held)
+
+
+def _take(held: int, path: str | Path) -> bool:
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
+            return False
+        raise LockError(f"{path}: its folder cannot be held for one process ({error.strerror or error})") from None
+    return True

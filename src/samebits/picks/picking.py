@@ -1,0 +1,268 @@
+"""Picking: candidates are checked against the contract, timed in turns, and the fastest is proved and kept."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from samebits.errors import ArgumentError, SamebitsError
+from samebits.findings import Evidence
+from samebits.findings.pick_schema import Choice, Contract, LockedChoice, Pick, Rejection, Timed
+from samebits.float_environment import default_float_environment
+from samebits.judging.comparing_cost import check_memory
+from samebits.picks.candidates import list_candidates
+from samebits.picks.checking import Checked, ProblemData, Proof, check_candidate, prepare_data, prove_choice
+from samebits.picks.finals import list_finalists, order_by_time, time_finalists
+from samebits.picks.lock_file import LockStore, open_lock
+from samebits.picks.open_runners import OpenRunners
+from samebits.picks.places import find_place
+from samebits.picks.products import list_problems
+from samebits.picks.replaying import replay_choice
+from samebits.problems import Problem, format_problem
+from samebits.progress import Progress, ignore_progress, prefix_progress
+from samebits.runner import Runner
+from samebits.runner.guarded_runner import GuardedRunner, guard_runner
+from samebits.version import VERSION
+from samebits.wording.pick_sentences import summarize_pick
+
+_LARGEST_BYTES = 2**60
+
+
+@default_float_environment()
+def pick(
+    subject: str | Path | Problem | Sequence[str | Problem],
+    on: Sequence[str | Runner] = (),
+    *,
+    max_ulp: float | None = None,
+    within: Literal["bound", "any"] = "bound",
+    deterministic: bool = True,
+    batch_invariant: bool = False,
+    workspace: int | None = None,
+    gradients: bool = False,
+    lock: str | Path | None = None,
+    again: bool = False,
+    time_limit_s: float = 300.0,
+    progress: Progress = ignore_progress,
+) -> Pick:
+    """The fastest way to compute a problem, or every convolution and product of a model, that keeps a contract.
+
+    `subject` is a problem, its text, a case (its problem counts), a model (.onnx, .pt2, `file.py:function`), or a list
+    of problems. Candidates are the engines in `on` (all installed ones): one named without settings in all its
+    variants, another text or a runner as it stands. Each runs on exact integers, where any error counts, and on normal
+    operands; then again and again. Those that keep the contract are timed in turns; of the fastest the recipe is
+    looked for and replayed. With `lock` the choices are kept in that file, and what stands in it is not timed again: it
+    is taken as it is where the engine's version and processor are known to it, and elsewhere if it gives the same bits.
+    `again` picks anew. `workspace` is in bytes, `max_ulp` in representable numbers.
+
+    Raises LockError where a locked choice does not hold here, SamebitsError for what cannot be dealt with.
+    """
+    contract = _make_contract(max_ulp, within, deterministic, batch_invariant, workspace)
+    given = [guard_runner(runner) for runner in on if not isinstance(runner, str)]
+    problems, left_out = _list_all(subject, gradients, time_limit_s, progress)
+    for problem in problems:
+        check_memory(problem, 2)
+    named = [runner for runner in on if isinstance(runner, str)]
+    with contextlib.ExitStack() as opened:
+        store = opened.enter_context(open_lock(lock, progress)) if lock is not None else None
+        runners = OpenRunners(given, time_limit_s)
+        opened.callback(runners.close)
+        picking = _Picking(contract, named, given, runners, store, again=again, progress=progress)
+        choices = picking.run(problems)
+    texts = [part if isinstance(part, str) else format_problem(part) for part in _list_parts(subject)]
+    return Pick(
+        subject=" and ".join(texts[:3]) + (f" and {len(texts) - 3} more" if len(texts) > 3 else ""),
+        contract=contract,
+        choices=choices,
+        summary=summarize_pick(choices),
+        lock=str(lock) if lock is not None else None,
+        evidence=[Evidence("structure", f"left out: {says}") for says in left_out],
+        samebits_version=VERSION,
+    )
+
+
+def _make_contract(
+    max_ulp: float | None, within: str, deterministic: bool, batch_invariant: bool, workspace: int | None
+) -> Contract:
+    """Raises ArgumentError for what no contract can say."""
+    if within not in ("bound", "any"):
+        raise ArgumentError(f"within must be bound or any, not {within!r}")
+    if max_ulp is not None and not (isinstance(max_ulp, (int, float)) and 0 <= max_ulp < math.inf):
+        raise ArgumentError(f"max_ulp must be a number from 0, not {max_ulp!r}")
+    if workspace is not None and not (isinstance(workspace, int) and 0 <= workspace <= _LARGEST_BYTES):
+        raise ArgumentError(f"workspace must be a whole number of bytes, not {workspace!r}")
+    return Contract(
+        max_ulp=max_ulp,
+        within=within,
+        deterministic=bool(deterministic),
+        batch_invariant=bool(batch_invariant),
+        workspace=workspace,
+    )
+
+
+def _list_parts(subject: str | Path | Problem | Sequence[str | Problem]) -> list[str | Problem]:
+    if isinstance(subject, (str, Path)):
+        return [str(subject)]
+    return [subject] if isinstance(subject, Problem) else list(subject)
+
+
+def _list_all(
+    subject: str | Path | Problem | Sequence[str | Problem], gradients: bool, time_limit_s: float, progress: Progress
+) -> tuple[dict[Problem, list[str]], list[str]]:
+    parts = _list_parts(subject)
+    if not parts:
+        raise ArgumentError("pick needs a problem or a model")
+    found: dict[Problem, list[str]] = {}
+    left_out: list[str] = []
+    for part in parts:
+        problems, without = list_problems(part, gradients=gradients, time_limit_s=time_limit_s, progress=progress)
+        for problem, nodes in problems.items():
+            found.setdefault(problem, []).extend(nodes)
+        left_out += without
+    return found, left_out
+
+
+@dataclass
+class _Candidates:
+    """What is known of one problem's candidates so far."""
+
+    data: ProblemData
+    texts: list[str]
+    rejected: list[Rejection] = field(default_factory=list[Rejection])
+    kept: dict[str, Checked] = field(default_factory=dict[str, Checked])
+
+
+@dataclass
+class _Picking:
+    contract: Contract
+    named: Sequence[str]
+    given: Sequence[GuardedRunner]
+    runners: OpenRunners
+    store: LockStore | None
+    again: bool
+    progress: Progress
+
+    def run(self, problems: Mapping[Problem, list[str]]) -> list[Choice]:
+        """The choices in the problems' sequence; each is kept as soon as it is made."""
+        chosen: dict[Problem, Choice] = {}
+        for problem in problems:
+            known = self._find_locked(problem)
+            if known is not None:
+                chosen[problem] = replay_choice(known.choice, problem, self.runners, self.progress)
+                if self.store is not None and chosen[problem].picked_by == "checked lock":
+                    self.store.put(_as_picked(chosen[problem]), known.contract)
+        wanted = [problem for problem in problems if problem not in chosen]
+        candidates = self._check_all(wanted)
+        for i, problem in enumerate(wanted):
+            self.progress(f"timing {format_problem(problem)[:60]}", i / len(wanted))
+            chosen[problem] = self._choose(problem, candidates[problem])
+            if self.store is not None and chosen[problem].engine is not None:
+                self.store.put(chosen[problem], self.contract)
+        return [msgspec.structs.replace(chosen[p], used_by=nodes) for p, nodes in problems.items()]
+
+    def _list_texts(self, problem: Problem) -> list[str]:
+        from samebits.engines.known_engines import list_installed_for
+
+        named = self.named if self.named or self.given else list_installed_for(problem)
+        return [*list_candidates(problem, named), *(runner.text for runner in self.given)]
+
+    def _find_locked(self, problem: Problem) -> LockedChoice | None:
+        """What the lock says of a problem, if it was picked by the same contract from what is asked for now."""
+        if self.store is None or self.again:
+            return None
+        known = self.store.choices.get(format_problem(problem))
+        if known is None or known.contract != self.contract:
+            return None
+        if (self.named or self.given) and known.choice.engine not in self._list_texts(problem):
+            return None
+        return known
+
+    def _check_all(self, problems: Sequence[Problem]) -> dict[Problem, _Candidates]:
+        """Every candidate on every problem, one engine after the other, so that each is opened once."""
+        found: dict[Problem, _Candidates] = {}
+        for i, problem in enumerate(problems):
+            self.progress(f"computing {format_problem(problem)[:60]}", i / len(problems))
+            data = prepare_data(problem, prefix_progress(self.progress, f"{i + 1} of {len(problems)}: "))
+            found[problem] = _Candidates(data, self._list_texts(problem))
+        texts = list(dict.fromkeys(text for one in found.values() for text in one.texts))
+        for i, text in enumerate(texts):
+            self.progress(f"checking {text[:60]}", i / len(texts))
+            for one in found.values():
+                if text in one.texts:
+                    self._check(text, one)
+        return found
+
+    def _check(self, text: str, one: _Candidates) -> None:
+        try:
+            checked = check_candidate(self.runners.find(text), one.data, self.contract)
+        except SamebitsError as error:
+            one.rejected.append(Rejection(text, str(error)))
+            return
+        if checked.rejection is not None:
+            one.rejected.append(checked.rejection)
+            # A worker that crashed or hung stays what it is; the next problem gets another.
+            self.runners.drop(text)
+        else:
+            one.kept[text] = checked
+
+    def _choose(self, problem: Problem, one: _Candidates) -> Choice:
+        """The fastest that stands the last questions; the next one where it does not."""
+        rough = {text: one.kept[text].time_s for text in one.texts if text in one.kept}
+        rejected = list(one.rejected)
+        while rough:
+            finalists = list_finalists(rough)
+            runners = [self.runners.find(text) for text in finalists]
+            times = time_finalists(runners, problem, one.data.given, rough)
+            for text in order_by_time(times):
+                proof = self._prove(text, one)
+                if proof.rejection is None:
+                    known = {**rough, **times}
+                    others = sorted((t for t in known if t != text), key=lambda t: known[t])
+                    slower = [Timed(other, known[other]) for other in others]
+                    return self._make_choice(one.data, one.kept[text], times[text], proof, rejected, slower)
+                rejected.append(proof.rejection)
+            rejected += [Rejection(t, "failed while it was timed") for t in finalists if t not in times]
+            rough = {text: seconds for text, seconds in rough.items() if text not in finalists}
+        return Choice(problem=format_problem(problem), engine=None, time_s=None, rejected=rejected)
+
+    def _prove(self, text: str, one: _Candidates) -> Proof:
+        self.progress(f"proving {text[:60]}", 0.5)
+        another = self.runners.open_another(text)
+        runner = self.runners.find(text)
+        try:
+            return prove_choice(runner, another, one.data, self.contract, one.kept[text])
+        finally:
+            if another is not runner:
+                another.close()
+
+    def _make_choice(
+        self,
+        data: ProblemData,
+        checked: Checked,
+        time_s: float,
+        proof: Proof,
+        rejected: list[Rejection],
+        slower: list[Timed],
+    ) -> Choice:
+        return Choice(
+            problem=format_problem(data.stated),
+            engine=checked.text,
+            time_s=time_s,
+            rejected=rejected,
+            slower=slower,
+            places=[find_place(checked.text, checked.identity)],
+            recipe=proof.recipe,
+            replay=proof.replay,
+            peak_bytes=checked.peak_bytes,
+            digests=list(checked.digests),
+        )
+
+
+def _as_picked(choice: Choice) -> Choice:
+    """As it stands in the lock: that it was looked at again shows in its places."""
+    return msgspec.structs.replace(choice, picked_by="timing", used_by=[])
