@@ -197,14 +197,16 @@ class Proof:
     replay: Replay | None = None
 
 
-def prove_choice(runner: Runner, again: Runner, data: ProblemData, contract: Contract, checked: Checked) -> Proof:
+def prove_choice(
+    runner: Runner, second: Runner | None, data: ProblemData, contract: Contract, checked: Checked
+) -> Proof:
     """The last questions, which cost most: the recipe, by replay; and the same bits from a process of its own."""
     assert checked.result is not None
     lowered = lower_runner(runner, data.lowering)
     try:
-        if contract.deterministic and again is not runner:
+        if contract.deterministic and second is not None:
             ran = run_on_both(
-                lower_runner(again, data.lowering), data.lowering.convolution, data.exact[0], data.normal[0]
+                lower_runner(second, data.lowering), data.lowering.convolution, data.exact[0], data.normal[0]
             )
             both = (ran.on_exact, ran.recorded.result)
             if tuple(digest_bits(r) for r in both if r is not None) != checked.digests:

@@ -17,36 +17,38 @@ class OpenRunners:
     def __init__(self, given: Sequence[Runner], time_limit_s: float):
         self._given = {runner.text: runner for runner in given}
         self._time_limit_s = time_limit_s
-        self._open: dict[str, Runner] = {}
+        self._open: dict[tuple[str, int], Runner] = {}
         self._most = int(min(max(count_available_bytes() / 2 // _EACH_BYTES, _FEWEST), _MOST))
 
     def find(self, text: str) -> Runner:
         """The runner of a text. Raises SamebitsError where none can be opened."""
-        if text in self._given:
-            return self._given[text]
-        runner = self._open.pop(text, None)
+        return self._given.get(text) or self._find(text, 1)
+
+    def find_second(self, text: str) -> Runner | None:
+        """Another process of the same text; None of an object that was given. Raises SamebitsError."""
+        return None if text in self._given else self._find(text, 2)
+
+    def _find(self, text: str, number: int) -> Runner:
+        runner = self._open.pop((text, number), None)
         if runner is None:
             while len(self._open) >= self._most:
                 self._open.pop(next(iter(self._open))).close()
-            runner = self.open_another(text)
-        self._open[text] = runner
+            runner = open_runner(text, time_limit_s=self._time_limit_s)
+        self._open[text, number] = runner
         return runner
-
-    def open_another(self, text: str) -> Runner:
-        """One more of a text, for the caller to close; of an object that was given the object itself."""
-        return self._given.get(text) or open_runner(text, time_limit_s=self._time_limit_s)
 
     def identify_given(self, text: str) -> Identity | None:
         """What an object that was given says of itself; None for a text. Raises EngineFailure."""
         return self._given[text].identify() if text in self._given else None
 
     def drop(self, text: str) -> None:
-        """Closes the runner of a text, if it is open."""
-        runner = self._open.pop(text, None)
-        if runner is not None:
-            runner.close()
+        """Closes the runners of a text that are open."""
+        for number in (1, 2):
+            runner = self._open.pop((text, number), None)
+            if runner is not None:
+                runner.close()
 
     def close(self) -> None:
         """Closes all."""
-        for text in list(self._open):
+        for text, _ in list(self._open):
             self.drop(text)

@@ -26,6 +26,7 @@ from samebits.picks.products import list_problems
 from samebits.picks.replaying import replay_choice
 from samebits.problems import Problem, format_problem
 from samebits.progress import Progress, ignore_progress, prefix_progress
+from samebits.registry import parse_runner_text
 from samebits.runner import Runner
 from samebits.runner.guarded_runner import GuardedRunner, guard_runner
 from samebits.version import VERSION
@@ -64,10 +65,12 @@ def pick(
     """
     contract = _make_contract(max_ulp, within, deterministic, batch_invariant, workspace)
     given = [guard_runner(runner) for runner in on if not isinstance(runner, str)]
+    named = [runner for runner in on if isinstance(runner, str)]
+    for text in named:
+        parse_runner_text(text)
     problems, left_out = _list_all(subject, gradients, time_limit_s, progress)
     for problem in problems:
         check_memory(problem, 2)
-    named = [runner for runner in on if isinstance(runner, str)]
     with contextlib.ExitStack() as opened:
         store = opened.enter_context(open_lock(lock, progress)) if lock is not None else None
         runners = OpenRunners(given, time_limit_s)
@@ -232,13 +235,8 @@ class _Picking:
 
     def _prove(self, text: str, one: _Candidates) -> Proof:
         self.progress(f"proving {text[:60]}", 0.5)
-        another = self.runners.open_another(text)
-        runner = self.runners.find(text)
-        try:
-            return prove_choice(runner, another, one.data, self.contract, one.kept[text])
-        finally:
-            if another is not runner:
-                another.close()
+        second = self.runners.find_second(text)
+        return prove_choice(self.runners.find(text), second, one.data, self.contract, one.kept[text])
 
     def _make_choice(
         self,

@@ -1,4 +1,4 @@
-"""Torch layers whose results and gradients are correctly rounded: no batch, thread or machine can change a bit."""
+"""Torch layers whose bits stay: correctly rounded, or pinned to a lock file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from samebits.torch.layers import (
     ConvTranspose3d,
     Linear,
     convert,
+    list_problems,
 )
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "ConvTranspose3d",
     "Linear",
     "convert",
+    "list_problems",
 ]

@@ -6,8 +6,10 @@ exact sum, ties to even, in the layer's dtype; of a bias's gradient, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,10 +19,14 @@ from torch import Tensor, nn
 from samebits.errors import OperandError
 from samebits.float_environment import default_float_environment
 from samebits.formats.format import numpy_dtype
+from samebits.picks.products import list_gradients
 from samebits.problems.problem import DTYPES, Problem
+from samebits.torch.pinned import Pinned, SettingsSource, read_layer_lock
 from samebits.truth import compute_truth
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
+# Where a layer keeps what it is pinned to; no parameter and no buffer, so that its state stays as it is.
+_SOURCE = "_samebits_source"
 
 
 class _Exact(torch.autograd.Function):
@@ -52,13 +58,17 @@ class _Exact(torch.autograd.Function):
         return tuple(grads)
 
 
-def _apply_exact(x: Tensor, w: Tensor, bias: Tensor | None, problem: Problem) -> Tensor:
-    result: Tensor = _Exact.apply(x, w, bias, problem)  # type: ignore[no-untyped-call]  (torch's)
+def _compute_layer(layer: Any, x: Tensor, w: Tensor, bias: Tensor | None, problem: Problem) -> Tensor:
+    source = getattr(layer, _SOURCE, None)
+    if source is None:
+        result: Tensor = _Exact.apply(x, w, bias, problem)  # type: ignore[no-untyped-call]  (torch's)
+    else:
+        result = Pinned.apply(x, w, bias, problem, source)  # type: ignore[no-untyped-call]  (torch's)
     return result
 
 
 # torch.compile leaves it to torch as it is.
-_apply: Callable[[Tensor, Tensor, Tensor | None, Problem], Tensor] = torch.compiler.disable(_apply_exact)  # type: ignore[assignment]  (torch types it as a decorator)
+_apply: Callable[[Any, Tensor, Tensor, Tensor | None, Problem], Tensor] = torch.compiler.disable(_compute_layer)  # type: ignore[assignment]  (torch types it as a decorator)
 
 
 def _sum_rows(problem: Problem, dy: Tensor) -> Tensor:
@@ -112,7 +122,7 @@ def _convolve(
         groups=layer.groups,
         dtype=_dtype_name(given),
     )
-    result = _apply(given, w, bias, problem)
+    result = _apply(layer, given, w, bias, problem)
     return result.squeeze(0) if unbatched else result
 
 
@@ -187,7 +197,7 @@ class Linear(nn.Linear):
             bias=self.bias is not None,
             dtype=_dtype_name(given),
         )
-        result = _apply(given, self.weight, self.bias, problem)
+        result = _apply(self, given, self.weight, self.bias, problem)
         return result.squeeze(0) if input.dim() == 1 else result
 
 
@@ -202,14 +212,47 @@ _STANDS_FOR: dict[type[nn.Module], type[nn.Module]] = {
 }
 
 
-def convert(module: ModuleT) -> ModuleT:
+def convert(module: ModuleT, *, lock: str | Path | None = None) -> ModuleT:
     """The module itself, with every convolution and Linear in it correctly rounded from now on.
 
+    With `lock`, a file that `samebits pick` wrote, they are computed by torch instead, each problem and each gradient
+    under the settings that were picked for it; LockError is raised for a problem that the lock has no choice for.
     Parameters, state_dict, hooks and names stay as they are; layers of other classes, those derived from torch's among
     them, are left alone. Other operations (norms, pools, activations) remain torch's.
     """
+    _replace_layers(module, None if lock is None else read_layer_lock(lock))
+    return module
+
+
+def list_problems(module: nn.Module, *inputs: Any, gradients: bool = False) -> list[Problem]:
+    """The problems of a module's convolutions and Linears on these inputs, for `samebits.pick`; each once.
+
+    The module is run on a copy of itself. With `gradients` also those of its training.
+    """
+    listing = _Listing()
+    own = copy.deepcopy(module)
+    _replace_layers(own, listing)
+    with torch.no_grad():
+        own(*inputs)
+    backwards = [gradient for problem in listing.problems for gradient in list_gradients(problem)]
+    return list(dict.fromkeys([*listing.problems, *(backwards if gradients else [])]))
+
+
+class _Listing:
+    """Hears of problems, and computes them as torch does."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def find(self, problem: Problem) -> Mapping[str, str]:
+        self.problems.append(problem)
+        return {}
+
+
+def _replace_layers(module: nn.Module, source: SettingsSource | None) -> None:
     for part in module.modules():
         stands = _STANDS_FOR.get(type(part))
         if stands is not None:
             part.__class__ = stands  # type: ignore[assignment]  (the same layout, one method apart)
-    return module
+        if type(part) in _STANDS_FOR.values():
+            part.__dict__[_SOURCE] = source

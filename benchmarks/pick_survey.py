@@ -1,0 +1,107 @@
+"""What `samebits pick` chooses for problems of the catalog, held against another timing of all that keep the contract.
+
+`make picks` (also --count N, --on ENGINE, --write FILE).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from pages import write_page
+
+from samebits.findings.pick_schema import Choice, Pick
+from samebits.picks.finals import time_finalists
+from samebits.picks.picking import pick
+from samebits.problems import Problem, format_problem, parse_problem_text
+from samebits.problems.catalog import catalog
+from samebits.problems.operands import make_normal
+from samebits.registry import open_runner
+
+ABOUT = """For every problem the candidates are the variants of all engines named; those that keep the contract (within
+the bound, the same bits in every run) and are within 1.5 times of the choice are then timed again, by themselves, twice
+in turns with other operands. Loss is the choice's time over the best one's, both as timed then. `make picks` writes
+this page. Timings are of one machine, with nothing else running."""
+ENGINES = ("torch", "onnxruntime", "openvino")
+_NEAR, _MOST_PRODUCTS = 1.5, 4e8
+
+
+def main() -> int:
+    """Picks, times again, prints a line a problem, and writes the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=50)
+    parser.add_argument("--on", action="append")
+    parser.add_argument("--write")
+    given = parser.parse_args()
+    problems = choose_problems(given.count)
+    engines = given.on or list(ENGINES)
+    started = time.perf_counter()
+    found = pick(problems, engines, progress=lambda what, share: print(f"  {what} {share:.0%}", file=sys.stderr))
+    took = time.perf_counter() - started
+    losses = [time_again(choice) for choice in found.choices]
+    for choice, loss in zip(found.choices, losses, strict=True):
+        print(f"{loss:6.3f}  {choice.engine}  {choice.problem}")
+    print(summarize(losses, took))
+    if given.write:
+        write_page(Path(given.write), "What pick chooses", ABOUT, list_lines(found, losses, engines, took))
+    return 0
+
+
+def choose_problems(count: int) -> list[Problem]:
+    """Forward float32 problems spread over the catalog, none larger than a second's work, each once."""
+    fitting = {}
+    for problem in catalog().values():
+        products = problem.reduction_length * float(math.prod(problem.out_shape))
+        if problem.dtype == "float32" and problem.direction == "forward" and 1e5 < products < _MOST_PRODUCTS:
+            fitting[format_problem(problem)] = problem
+    texts = list(fitting)
+    step = max(len(texts) // count, 1)
+    return [parse_problem_text(text) for text in texts[::step][:count]]
+
+
+def time_again(choice: Choice) -> float:
+    """The choice's time over the best one's, in a timing of its own."""
+    if choice.engine is None or choice.time_s is None:
+        return float("nan")
+    problem = parse_problem_text(choice.problem)
+    expected = {choice.engine: choice.time_s}
+    expected |= {t.engine: t.time_s for t in choice.slower if t.time_s <= _NEAR * choice.time_s}
+    operands = make_normal(problem, 99)
+    runners = [open_runner(text) for text in reversed(expected)]
+    try:
+        rounds = [time_finalists(runners, problem, operands, expected) for _ in range(2)]
+    finally:
+        for runner in runners:
+            runner.close()
+    times = {text: statistics.mean(r[text] for r in rounds) for text in expected}
+    return times[choice.engine] / min(times.values())
+
+
+def summarize(losses: Sequence[float], took: float) -> str:
+    """How many choices are within 5 % of the best, the median and the largest loss."""
+    known = [loss for loss in losses if loss == loss]
+    near = sum(loss <= 1.05 for loss in known)
+    return (
+        f"{near} of {len(losses)} choices within 5 % of the best, median loss {statistics.median(known):.3f}, largest"
+        f" {max(known):.3f}; picking took {took / len(losses):.1f} s a problem"
+    )
+
+
+def list_lines(found: Pick, losses: Sequence[float], engines: Sequence[str], took: float) -> str:
+    """The page's tables."""
+    lines = [f"{summarize(losses, took)} ({', '.join(engines)}).", ""]
+    lines += ["| problem | choice | kept, rejected | time | loss |", "|---|---|---|---|---|"]
+    for choice, loss in zip(found.choices, losses, strict=True):
+        counts = f"{len(choice.slower) + 1}, {len(choice.rejected)}"
+        time_s = f"{choice.time_s * 1e3:.3f} ms" if choice.time_s else ""
+        lines.append(f"| `{choice.problem}` | {choice.engine} | {counts} | {time_s} | {loss:.3f} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
