@@ -1,6 +1,6 @@
 """Runs of a small training that differ in one thing: traced, and held against each other."""
 
-import importlib
+import importlib.util
 import json
 import os
 import re
@@ -8,13 +8,19 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import samebits
 from samebits.cli.app import main
 from samebits.errors import ArgumentError, TraceError
+from samebits.findings.diff_schema import FirstDifference
+from samebits.problems import format_problem
+from samebits.problems.case_file import load_case
+from samebits.runs.capturing import capture_operation
 from samebits.runs.run_diff import diff
 from samebits.runs.run_reading import read_trace
 from samebits.runs.tracing import trace
@@ -260,3 +266,205 @@ def test_there_must_be_a_command_and_a_place_for_the_file(tmp_path, capsys):
     assert main(["trace", "-o", str(tmp_path / "no" / "a.trace"), "--", "true"]) == 2
     assert main(["diff", str(tmp_path / "a"), str(tmp_path / "b")]) == 2
     assert all(line.startswith("samebits: ") for line in capsys.readouterr().err.splitlines())
+
+
+# The operation that differed, captured as a case.
+
+
+def capture(record, tmp_path, *changes):
+    target = tmp_path / "case.npz"
+    found = diff(record(), record(*changes), capture=target)
+    assert found.captured == str(target)
+    return found, load_case(target)
+
+
+def test_the_operation_that_differed_is_captured_with_both_results(record, tmp_path):
+    found, case = capture(record, tmp_path, "mkldnn=off")
+    assert format_problem(case.problem) == "conv2d x=8x3x8x8 w=8x3x3x3 bias padding=1 dtype=float32"
+    assert sum("had the recorded bits" in e.says for e in found.evidence) == 2
+    a, b = case.results["first run"], case.results["second run"]
+    assert not np.array_equal(a, b)
+    # Both are the convolution of these operands, computed here by another way.
+    padded = np.pad(case.operands["x"].astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    exact = np.einsum("nchwij,ocij->nohw", windows, case.operands["w"]) + case.operands["bias"][None, :, None, None]
+    terms = np.einsum("nchwij,ocij->nohw", np.abs(windows), np.abs(case.operands["w"])) + 1
+    for result in (a, b):
+        assert (np.abs(result - exact) <= 28 * 2.0**-24 * 1.01 * terms).all()
+    explained = samebits.explain(tmp_path / "case.npz")
+    assert explained.verdict == "rounding"
+    assert [s.cause for s in explained.sides] == ["summation-order"] * 2
+
+
+def test_a_gradient_that_differed_is_captured(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, torch\n"
+        "torch.manual_seed(0)\n"
+        "layer, x = torch.nn.Conv2d(16, 16, 3), torch.randn(4, 16, 20, 20)\n"
+        "y = layer(x)\n"
+        "torch.backends.mkldnn.enabled = sys.argv[1] == 'on'\n"
+        "y.backward(torch.randn(y.shape))\n"
+    )
+    for way in ("on", "off"):
+        assert run_traced(tmp_path / f"{way}.trace", sys.executable, str(script), way).returncode == 0
+    found = diff(tmp_path / "on.trace", tmp_path / "off.trace", capture=tmp_path / "case.npz")
+    assert found.first.operation == "aten.convolution_backward.default"
+    case = load_case(tmp_path / "case.npz")
+    assert format_problem(case.problem) == "conv2d.grad_weight x=4x16x20x20 w=16x16x3x3 dtype=float32"
+    assert set(case.operands) == {"x", "dy"}
+    assert not np.array_equal(*case.results.values())
+
+
+def test_variables_of_the_recorded_run_are_set_again(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, torch\n"
+        "torch.manual_seed(0)\n"
+        "torch.backends.mkldnn.enabled = os.environ.get('MKL_CBWR') != 'COMPATIBLE'\n"
+        "torch.nn.Conv2d(16, 16, 3)(torch.randn(4, 16, 20, 20))\n"
+    )
+    for way in ("AUTO", "COMPATIBLE"):
+        done = run_traced(tmp_path / way, sys.executable, str(script), env={**os.environ, "MKL_CBWR": way})
+        assert done.returncode == 0
+    found = diff(tmp_path / "AUTO", tmp_path / "COMPATIBLE", capture=tmp_path / "case.npz")
+    assert sum("had the recorded bits" in e.says for e in found.evidence) == 2
+    assert not np.array_equal(*load_case(tmp_path / "case.npz").results.values())
+
+
+def test_a_block_is_captured_and_its_trace_stays(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, torch, samebits\n"
+        "torch.manual_seed(0)\n"
+        "x, w = torch.randn(30, 300), torch.randn(300, 30)\n"
+        "torch.rand(3)\n"
+        "with samebits.trace(sys.argv[1]):\n"
+        "    y = x + 1\n"
+        "    (y @ w) if 'whole' in sys.argv[1] else torch.mm(y.clone(), w).relu()\n"
+        "print('here')\n"
+    )
+    # The same product of the same numbers: what differs is made by hand below, in the trace's stead.
+    for way in ("whole", "other"):
+        done = subprocess.run([sys.executable, str(script), way + ".trace"], cwd=tmp_path, check=True)
+    a, b = (read_trace(tmp_path / f"{way}.trace").processes["block"] for way in ("whole", "other"))
+    before = (tmp_path / "whole.trace").read_bytes()
+    places = [next(i for i, o in enumerate(p.operations) if o.name == "aten.mm.default") for p in (a, b)]
+    operation = b.operations[places[1]]
+    b.operations[places[1]] = replace(operation, outputs=(b"another result  ",))
+    first = diff(tmp_path / "whole.trace", tmp_path / "whole.trace").first
+    assert first is None
+    given = FirstDifference(
+        operation="aten.mm.default", what="", step=0, direction="forward", module="", line="", process="block",
+        kind="operation", index_a=places[0], index_b=places[1],
+    )  # fmt: skip
+    remarks = capture_operation(a, b, given, tmp_path / "case.npz", lambda what, share: None)
+    # The second run does not have the bits that were made up for it.
+    assert ["had the recorded bits" in remark for remark in remarks] == [True, False]
+    assert (tmp_path / "whole.trace").read_bytes() == before
+    assert load_case(tmp_path / "case.npz").problem.kind == "matmul"
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [(("seed=1",), "nothing to capture"), (("threads=1", "shuffle=4"), "nothing to capture")],
+)
+def test_where_inputs_differ_there_is_nothing_to_capture(record, tmp_path, changes, says):
+    with pytest.raises(TraceError, match=says):
+        diff(record(), record(*changes), capture=tmp_path / "case.npz")
+    assert not (tmp_path / "case.npz").exists()
+
+
+def test_a_run_that_cannot_be_had_again_is_named(tmp_path):
+    script = tmp_path / "script.py"
+    text = "import torch\ntorch.manual_seed(0)\ntorch.nn.Conv2d(16, 16, 3)(torch.randn(4, 16, 20, 20))\n"
+    for way, more in (("a", ""), ("b", "torch.backends.mkldnn.enabled = False\n")):
+        script.write_text(text.replace("\n", "\n" + more, 1))
+        assert run_traced(tmp_path / way, sys.executable, str(script)).returncode == 0
+    # Another seed, then a script that fails, then none.
+    for changed, says in (
+        (text.replace("seed(0)", "seed(1)"), "went another way before the operation"),
+        ("raise SystemExit('not today')", "did not come to the operation: not today"),
+        (None, "did not come to the operation: .*No such file"),
+    ):
+        if changed is None:
+            script.unlink()
+        else:
+            script.write_text(changed)
+        with pytest.raises(TraceError, match=says):
+            diff(tmp_path / "a", tmp_path / "b", capture=tmp_path / "case.npz")
+        assert not (tmp_path / "case.npz").exists()
+
+
+# What torch's own DebugMode prints.
+
+DEBUG_MODE = """
+import sys, torch
+from torch.utils._debug_mode import DebugMode
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(144, 5))
+x = torch.randn(2, 3, 8, 8)
+if "input" in sys.argv:
+    x[0, 0, 0, 0] += 1
+if "kernel" in sys.argv:
+    torch.backends.mkldnn.enabled = False
+made = DebugMode(record_nn_module=True, record_stack_trace=True)
+functions = ["norm", "hash_tensor"] if "both" in sys.argv else "norm"
+with made as mode, DebugMode.log_tensor_hashes(hash_fn=functions, hash_inputs="without" not in sys.argv):
+    y = net(x) if "more" not in sys.argv else net(x).exp()
+    y.sum().backward()
+print(mode.debug_string())
+"""
+
+
+@pytest.fixture(scope="module")
+def debug_log(tmp_path_factory):
+    if importlib.util.find_spec("torch.utils._debug_mode") is None:
+        pytest.skip("this torch has no DebugMode")
+    folder = tmp_path_factory.mktemp("logs")
+
+    def take(*changes):
+        path = folder / ("_".join(changes) + ".txt")
+        if not path.exists():
+            command = [sys.executable, "-c", DEBUG_MODE, *changes]
+            path.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        return path
+
+    return take
+
+
+def test_logs_of_debug_mode_are_compared(debug_log):
+    same = diff(debug_log(), debug_log("again"))
+    assert same.same
+    assert "hashes" in same.summary
+    found = diff(debug_log(), debug_log("kernel"))
+    assert (found.first.kind, found.first.operation) == ("operation", "aten.convolution")
+    assert found.first.module == "Sequential.0"
+    assert "under the same settings" not in found.summary
+    assert diff(debug_log(), debug_log("input")).first.kind == "inputs"
+    # Of different lengths: what is behind the addition has other inputs, and is not what differs first.
+    longer = diff(debug_log(), debug_log("more"))
+    assert longer.only_b > 0
+    assert longer.first is None or longer.first.operation != "aten.convolution"
+
+
+def test_what_a_log_does_not_say_is_said_so(debug_log, record):
+    found = diff(debug_log("without", "both"), debug_log("without", "both", "kernel"))
+    assert found.first.kind == "operation"
+    assert any("is inferred" in e.says for e in found.evidence)
+    with pytest.raises(TraceError, match="no hashes in common"):
+        diff(debug_log(), record())
+    with pytest.raises(TraceError, match="cannot be started again"):
+        diff(debug_log(), debug_log("kernel"), capture="case.npz")
+
+
+def test_a_log_without_hashes_and_damaged_ones_are_one_line(debug_log, tmp_path):
+    bare = tmp_path / "bare.txt"
+    bare.write_text(re.sub("  # .*", "", debug_log().read_text()))
+    with pytest.raises(TraceError, match="no hashes in it"):
+        diff(bare, bare)
+    odd = tmp_path / "odd.txt"
+    odd.write_text(re.sub("'hash': [^}]*", "'hash': __import__('os').system('true')", debug_log().read_text()))
+    with pytest.raises(TraceError, match="no hashes in it"):
+        diff(odd, odd)

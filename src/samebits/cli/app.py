@@ -38,6 +38,7 @@ from samebits.cli.pick_command import (
     pick_choices,
 )
 from samebits.cli.run_commands import (
+    CaptureFile,
     FirstTrace,
     SecondTrace,
     TracedCommand,
@@ -256,10 +257,11 @@ def trace_command(output: TraceFile, command: TracedCommand = None) -> int:
 def diff_command(
     a: FirstTrace,
     b: SecondTrace,
+    capture: CaptureFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
 ) -> int:
     """Name the first operation whose bits differ between two recorded runs, and why: inputs, operation, settings."""
-    return diff_runs(a, b, as_json=as_json)
+    return diff_runs(a, b, capture=capture, as_json=as_json)
 
 
 @app.command("pick")

@@ -26,7 +26,17 @@ def trace_run(output: str, command: list[str] | None) -> int:
     return end_as(status)
 
 
-def diff_runs(a: str, b: str, *, as_json: bool) -> int:
+CaptureFile = Annotated[
+    str | None,
+    typer.Option(
+        "--capture",
+        help="run both commands again as far as to the operation and write it as a case file, for explain",
+        metavar="FILE",
+    ),
+]
+
+
+def diff_runs(a: str, b: str, *, capture: str | None, as_json: bool) -> int:
     """Compares two traces, prints, and returns the exit status."""
     from samebits.cli.narrator import Narrator
     from samebits.findings import json_from_finding
@@ -34,7 +44,7 @@ def diff_runs(a: str, b: str, *, as_json: bool) -> int:
     from samebits.runs.run_diff import diff
 
     with Narrator() as narrator:
-        found = diff(a, b, progress=narrator.hear)
+        found = diff(a, b, capture=capture, progress=narrator.hear)
     if as_json:
         print(json_from_finding(found))
     else:

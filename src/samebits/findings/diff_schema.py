@@ -64,5 +64,6 @@ class RunDiff(msgspec.Struct, frozen=True, kw_only=True):
     differing: int
     only_a: int
     only_b: int
+    captured: str | None = None
     evidence: list[Evidence] = []
     samebits_version: str

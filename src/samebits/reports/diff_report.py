@@ -33,4 +33,4 @@ def _list_remarks(found: RunDiff) -> Iterator[Remark]:
         yield Remark("settings", f"{setting.name}: {setting.a} and {setting.b}{how}")
     if len(found.settings) > _MOST_SETTINGS:
         yield Remark("settings", f"{len(found.settings) - _MOST_SETTINGS} more differ: --json lists them")
-    yield from (Remark("next", line) for line in say_next(found.first, found.settings))
+    yield from (Remark("next", line) for line in say_next(found.first, found.settings, found.captured))

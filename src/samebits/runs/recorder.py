@@ -23,8 +23,10 @@ _LONGEST_WAIT_S = 1.0
 class Recorder:
     """Collects what a process does and appends it. After a fork the child's recorder begins anew, with another name."""
 
-    def __init__(self, path: str, name: str):
+    def __init__(self, path: str, name: str, root: list[str] | None = None):
         self.path = path
+        # The command that the run was started with, from whichever of its processes.
+        self.root = root or list(sys.orig_argv)
         self.name = name
         self.forks = 0
         # What else a child begins anew.
@@ -44,6 +46,7 @@ class Recorder:
         self.states: list[tuple[int, str, bytes]] = []
         self.settings: dict[str, str] | None = None
         self.number = 0
+        self.added = 0
         self.flushed = time.monotonic()
         self.is_closed = False
 
@@ -74,6 +77,7 @@ class Recorder:
     def add(self, record: tuple[Any, ...]) -> None:
         """Adds one record, in the sequence of `Record`'s fields."""
         self.records.append(record)
+        self.added += 1
         if len(self.records) >= _MOST_RECORDS or time.monotonic() - self.flushed > _LONGEST_WAIT_S:
             self.flush()
 
@@ -97,7 +101,7 @@ class Recorder:
         if settings != self.settings:
             content["settings"] = self.settings = settings
         if self.number == 0:
-            content["command"] = list(sys.orig_argv)
+            content |= {"command": list(sys.orig_argv), "folder": os.getcwd(), "root": self.root}
         append_block(self.descriptor, content)
         self.number += 1
         self.new_texts, self.records, self.rows, self.states = [], [], {}, []

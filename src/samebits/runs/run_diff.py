@@ -7,10 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
+from samebits.errors import TraceError
 from samebits.findings import Evidence
 from samebits.findings.diff_schema import FirstDifference, InputReason, RunDiff
 from samebits.progress import Progress, ignore_progress
 from samebits.runs.alignment import align
+from samebits.runs.capturing import capture_operation
+from samebits.runs.debug_mode_log import is_debug_mode_log, read_debug_mode_log
 from samebits.runs.run_reading import Operation, Process, Trace, read_trace
 from samebits.runs.setting_differences import list_differences
 from samebits.version import VERSION
@@ -18,8 +23,10 @@ from samebits.wording.run_sentences import (
     say_alone,
     say_cut_off,
     say_followed,
+    say_inputs_unknown,
     say_same,
     say_states,
+    say_weak_hashes,
     say_where,
     summarize_difference,
 )
@@ -44,24 +51,42 @@ class _Compared:
     alone_random: bool = False
 
 
-def diff(a: str | Path, b: str | Path, *, progress: Progress = ignore_progress) -> RunDiff:
+def diff(
+    a: str | Path, b: str | Path, *, capture: str | Path | None = None, progress: Progress = ignore_progress
+) -> RunDiff:
     """Compares two traces; raises TraceError for a file that is none.
 
-    Traces may be of different lengths and machines, and have operations that the other one lacks.
+    Traces may be of different lengths and machines, and have operations that the other one lacks; both may be what
+    torch's DebugMode printed of its runs under `log_tensor_hashes`. With `capture`, where
+    an operation gave other bits to the same inputs, both commands are run again as far as to it, and it is written as a
+    case file with both results. Raises TraceError where that cannot be done.
     """
     progress(f"reading {Path(a).name[:40]}", 0.0)
-    first = read_trace(a)
+    first = _read(a)
     progress(f"reading {Path(b).name[:40]}", 0.3)
-    second = read_trace(b)
+    second = _read(b)
+    if first.has_weak_hashes != second.has_weak_hashes:
+        raise TraceError(f"{a} and {b}: a trace of samebits and a log of DebugMode have no hashes in common")
     progress("holding operations against each other", 0.6)
     found = [_compare(p, second.processes[name]) for name, p in first.processes.items() if name in second.processes]
     if not found:
         # Of another program the first processes are meant.
         found = [_compare(next(iter(first.processes.values())), next(iter(second.processes.values())))]
-    return _conclude(first, second, found)
+    chosen = _choose(found)
+    concluded = _conclude(first, second, found, chosen)
+    if capture is None or concluded.first is None:
+        return concluded
+    remarks = capture_operation(chosen.a, chosen.b, concluded.first, capture, progress)
+    evidence = [*concluded.evidence, *(Evidence("replay", says) for says in remarks)]
+    return msgspec.structs.replace(concluded, captured=str(capture), evidence=evidence)
 
 
-def _conclude(a: Trace, b: Trace, found: list[_Compared]) -> RunDiff:
+def _read(path: str | Path) -> Trace:
+    return read_debug_mode_log(Path(path)) if is_debug_mode_log(Path(path)) else read_trace(path)
+
+
+def _choose(found: list[_Compared]) -> _Compared:
+    """The process whose first difference is the run's."""
     main = found[0]
     chosen = main
     is_given = main.first is not None and main.first.kind == "inputs" and main.first.reason != "random state"
@@ -71,13 +96,20 @@ def _conclude(a: Trace, b: Trace, found: list[_Compared]) -> RunDiff:
     elif main.first is None:
         # Ranks and programs of their own count for themselves; what a worker did otherwise had no effect.
         chosen = next((f for f in found[1:] if f.first is not None and "/" not in f.a.name), main)
-    first = chosen.first
+    return chosen
+
+
+def _conclude(a: Trace, b: Trace, found: list[_Compared], chosen: _Compared) -> RunDiff:
+    main, first = found[0], chosen.first
     settings = list_differences(main.a.settings, main.b.settings, first)
     evidence = [Evidence("structure", s) for s in _list_remarks(a, b, chosen, first)]
     compared, differing, only_a, only_b = (
         sum(getattr(f, name) for f in found) for name in ("compared", "differing", "only_a", "only_b")
     )
-    summary = say_same(compared, only_a + only_b) if first is None else summarize_difference(first, settings)
+    if first is None:
+        summary = say_same(compared, only_a + only_b, of_hashes=a.has_weak_hashes)
+    else:
+        summary = summarize_difference(first, settings if main.a.settings else None)
     return RunDiff(
         a=a.path,
         b=b.path,
@@ -106,8 +138,12 @@ def _list_remarks(a: Trace, b: Trace, chosen: _Compared, first: FirstDifference 
         ]
         if changed and first.reason not in ("random state", None):
             yield say_states(changed, first.step)
+        if first.kind == "operation" and a.has_weak_hashes and not chosen.a.operations[first.index_a or 0].inputs:
+            yield say_inputs_unknown()
     elif chosen.structure is not None:
         yield say_alone(chosen.structure, chosen.only_a, chosen.only_b)
+    if a.has_weak_hashes:
+        yield say_weak_hashes()
     for trace in (a, b):
         cut = [p.name for p in trace.processes.values() if not p.is_whole]
         if cut:
@@ -162,6 +198,9 @@ def _classify(found: _Compared, i: int, j: int) -> FirstDifference:
     if any(s in found.alone[0] or t in found.alone[1] for _, _, s, t in changed) and found.structure is not None:
         return found.structure
     outside = [(x, y) for x, y, s, t in changed if s is None and t is None and x is not None and y is not None]
+    if outside and not found.a.settings:
+        # A log of another tool: where its tensors come from nobody noted.
+        return _describe(found, one, "inputs", i=i, j=j)
     if outside:
         return _describe(found, one, "inputs", reason=_find_reason(found, outside), i=i, j=j)
     return _describe(found, one, "inputs", i=i, j=j)

@@ -43,6 +43,9 @@ class Process:
 
     name: str
     command: list[str] = field(default_factory=list[str])
+    # What the whole run was started with, and where.
+    root: list[str] = field(default_factory=list[str])
+    folder: str = ""
     operations: list[Operation] = field(default_factory=list[Operation])
     settings: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     rows: dict[bytes, list[int]] = field(default_factory=dict[bytes, list[int]])
@@ -53,10 +56,14 @@ class Process:
 
 @dataclass(frozen=True)
 class Trace:
-    """A run: its processes by name, the one that began first in front."""
+    """A run: its processes by name, the one that began first in front.
+
+    `has_weak_hashes`: another tool's hashes stand for fingerprints, which may be equal where bits differ.
+    """
 
     path: str
     processes: dict[str, Process]
+    has_weak_hashes: bool = False
 
 
 def read_trace(path: str | Path) -> Trace:
@@ -86,6 +93,7 @@ class _Reader:
         self.texts += block.texts
         process = self.process
         process.command = block.command or process.command
+        process.root, process.folder = block.root or process.root, block.folder or process.folder
         process.is_whole = block.is_last
         if block.settings is not None:
             process.settings.append(block.settings)

@@ -44,7 +44,10 @@ class Record(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Block(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one process appended at once. `rows` has, by the fingerprint of a tensor from outside, those of its rows."""
+    """What one process appended at once. `rows` has, by the fingerprint of a tensor from outside, those of its rows.
+
+    `command` is the process's own, `root` what the run was started with, `folder` where.
+    """
 
     process: str
     number: int
@@ -54,6 +57,8 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: dict[str, list[int]] = {}
     states: list[tuple[int, str, bytes]] = []
     command: list[str] | None = None
+    folder: str = ""
+    root: list[str] = []
     is_last: bool = False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from samebits.errors import ArgumentError, TraceError
 from samebits.runs.recorder import Recorder
 from samebits.runs.trace_file import read_blocks
 
-_VARIABLE = "SAMEBITS_TRACE"
+_VARIABLE, _ROOT, _CAPTURE = "SAMEBITS_TRACE", "SAMEBITS_TRACE_COMMAND", "SAMEBITS_CAPTURE"
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT, signal.SIGWINCH)
 # The recording of this process, which lasts as long as it does.
 _ACTIVE: list[Any] = []
@@ -34,13 +35,7 @@ def run_traced(command: Sequence[str], path: str | Path) -> int:
         target.write_bytes(b"")
     except OSError as error:
         raise TraceError(f"{path}: cannot be written ({error.strerror or error})") from None
-    start = str(Path(__file__).parent / "start")
-    known = os.environ.get("PYTHONPATH")
-    environment = {
-        **os.environ,
-        _VARIABLE: str(target),
-        "PYTHONPATH": f"{start}{os.pathsep}{known}" if known else start,
-    }
+    environment = make_environment(target, command, os.environ)
     # What both get from the terminal is the command's to answer: a handler of this process is none in the command.
     for number in (signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -52,6 +47,18 @@ def run_traced(command: Sequence[str], path: str | Path) -> int:
     for number in _PASSED_ON:
         signal.signal(number, lambda n, _frame: process.send_signal(n))
     return process.wait()
+
+
+def make_environment(trace: Path, command: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment in which the Pythons of a command record themselves."""
+    start = str(Path(__file__).parent / "start")
+    known = environment.get("PYTHONPATH")
+    return {
+        **environment,
+        _VARIABLE: str(trace),
+        _ROOT: json.dumps(list(command)),
+        "PYTHONPATH": f"{start}{os.pathsep}{known}" if known else start,
+    }
 
 
 def end_as(status: int) -> int:
@@ -76,9 +83,9 @@ def start_in_process(torch: Any) -> None:
 
 
 def _start(torch: Any, path: str, name: str) -> Any:
-    from samebits.runs.torch_tracing import Tracing
+    from samebits.runs.operation_saving import make_tracing
 
-    tracing = Tracing(torch, Recorder(path, name))
+    tracing = make_tracing(torch, Recorder(path, name, json.loads(os.environ.get(_ROOT, "null"))))
     tracing.start()
     return tracing
 
@@ -149,17 +156,20 @@ def trace(path: str | Path) -> Iterator[Run]:
 
     Raises TraceError where the file cannot be written.
     """
+    again = os.environ.get(_VARIABLE) if os.environ.get(_CAPTURE) else None
     try:
-        Path(path).write_bytes(b"")
-        recorder = Recorder(str(Path(path).resolve()), "block")
+        if again is None:
+            Path(path).write_bytes(b"")
+        # What a run recorded stays as it is where it is run again for one operation.
+        recorder = Recorder(again or str(Path(path).resolve()), "block")
     except OSError as error:
         raise TraceError(f"{path}: cannot be written ({error.strerror or error})") from None
     torch = sys.modules.get("torch")
     tracing = None
     if torch is not None:
-        from samebits.runs.torch_tracing import Tracing
+        from samebits.runs.operation_saving import make_tracing
 
-        tracing = Tracing(torch, recorder)
+        tracing = make_tracing(torch, recorder)
         tracing.start()
     try:
         yield Run(recorder)

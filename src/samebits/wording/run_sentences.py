@@ -16,11 +16,12 @@ _REASONS = {
 }
 
 
-def say_same(compared: int, alone: int) -> str:
+def say_same(compared: int, alone: int, *, of_hashes: bool = False) -> str:
     """No difference in bits; some operations may stand in one run alone."""
+    what = "hashes" if of_hashes else "bits"
     if not alone:
-        return f"Both runs did the same {compared:,} operations with the same bits."
-    return f"All {compared:,} operations that both runs did have the same bits; {alone:,} stand in one run alone."
+        return f"Both runs did the same {compared:,} operations with the same {what}."
+    return f"All {compared:,} operations that both runs did have the same {what}; {alone:,} stand in one run alone."
 
 
 def say_alone(first: FirstDifference, only_a: int, only_b: int) -> str:
@@ -36,8 +37,8 @@ def name_operation(first: FirstDifference) -> str:
     return f"{first.operation} ({first.direction}, step {first.step}{process}){where}"
 
 
-def summarize_difference(first: FirstDifference, settings: Sequence[SettingDifference]) -> str:
-    """One sentence: where the runs part first, and why as far as that is known."""
+def summarize_difference(first: FirstDifference, settings: Sequence[SettingDifference] | None) -> str:
+    """One sentence: where the runs part first, and why as far as that is known. No settings: none were recorded."""
     named = name_operation(first)
     line = f", {first.line}" if first.line else ""
     if first.kind == "structure":
@@ -45,6 +46,8 @@ def summarize_difference(first: FirstDifference, settings: Sequence[SettingDiffe
         return f"The runs part at {named}{line}: only the {which} run does it."
     if first.kind == "operation":
         said = f"The runs part at {named}{line}: the same inputs gave other bits"
+        if settings is None:
+            return f"{said}."
         return f"{said}; the runs' settings differ." if settings else f"{said}, under the same settings."
     reason = _REASONS.get(first.reason or "", "its inputs differed already")
     return f"The runs part at {named}{line}: {reason}."
@@ -71,7 +74,19 @@ def say_cut_off(path: str, processes: Sequence[str]) -> str:
     return f"{path} ends early: {', '.join(processes[:4])} did not come to the end"
 
 
-def say_next(first: FirstDifference | None, settings: Sequence[SettingDifference]) -> list[str]:
+def say_weak_hashes() -> str:
+    """What another tool's hashes cannot tell."""
+    return "DebugMode's hashes are sums of elements: bits may differ where they are equal; samebits trace tells all"
+
+
+def say_inputs_unknown() -> str:
+    """What a log without hashes of inputs leaves open."""
+    return "no hashes of inputs were logged (hash_inputs=True logs them): that they were the same is inferred"
+
+
+def say_next(
+    first: FirstDifference | None, settings: Sequence[SettingDifference], captured: str | None = None
+) -> list[str]:
     """What to do about it."""
     if first is None:
         return []
@@ -82,6 +97,8 @@ def say_next(first: FirstDifference | None, settings: Sequence[SettingDifference
         return [seeds[0] if seeds else drawn]
     if first.reason in ("order of the data", "order within a batch"):
         return ["give the loader a seeded generator: DataLoader(..., generator=torch.Generator().manual_seed(N))"]
+    if captured is not None:
+        return [f"samebits explain {captured}", *(f"set in both runs alike: {s}" for s in known[:1])]
     if first.kind == "operation" and known:
         return [f"set in both runs alike: {known[0]}"]
     if first.kind == "operation":
@@ -89,3 +106,10 @@ def say_next(first: FirstDifference | None, settings: Sequence[SettingDifference
     if first.reason == "arguments":
         return ["compare what the script passes at this line"]
     return []
+
+
+def say_captured(which: str, *, same_as_recorded: bool) -> str:
+    """How the operation came out when a run was run again as far as to it."""
+    if same_as_recorded:
+        return f"captured: run again, the {which} run had the recorded bits"
+    return f"captured: run again, the {which} run had other bits than recorded: they change from run to run"

@@ -1,0 +1,116 @@
+"""The first operation that differed, as a case: both runs are run again as far as to it, and stopped there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+from samebits.errors import ArgumentError, TraceError
+from samebits.findings.diff_schema import FirstDifference
+from samebits.formats.same_bits import has_same_bits
+from samebits.problems.case_file import save_case
+from samebits.progress import Progress
+from samebits.runs.operation_saving import VARIABLE
+from samebits.runs.run_reading import Operation, Process, read_trace
+from samebits.runs.saved_products import SavedProduct, read_saved
+from samebits.runs.tracing import make_environment
+from samebits.temporary_folders import open_folder
+from samebits.wording.run_sentences import say_captured
+
+_ENVIRONMENT = "env "
+_NOT_SET = "not set"
+
+
+def capture_operation(
+    a: Process, b: Process, first: FirstDifference, target: str | Path, progress: Progress
+) -> list[str]:
+    """Writes the operation that both runs did on the same inputs, with both results; what is to be said of it.
+
+    The commands are started again, with the environment variables that were recorded, in the folders where they ran;
+    what the scripts write, they write again. Raises TraceError where a run cannot be had again, where it goes another
+    way this time, and for operations that are no convolution and no product.
+    """
+    if first.kind != "operation" or first.index_a is None or first.index_b is None:
+        raise TraceError("nothing to capture: the runs part before any operation gave other bits to the same inputs")
+    wanted = ((a, first.index_a, "first"), (b, first.index_b, "second"))
+    output = _find_output(a.operations[first.index_a], b.operations[first.index_b])
+    found: list[SavedProduct] = []
+    remarks: list[str] = []
+    for n, (process, place, which) in enumerate(wanted):
+        progress(f"running the {which} run again, as far as to {first.operation}", n / 2)
+        saved, same = _run_again(process, place, which, output)
+        found.append(saved)
+        remarks.append(say_captured(which, same_as_recorded=same))
+    one, other = found
+    if one.problem != other.problem or not all(has_same_bits(one.operands[k], other.operands[k]) for k in one.operands):
+        raise TraceError("run again, the runs did not come to the operation with the same inputs: nothing is captured")
+    try:
+        save_case(target, one.problem, one.operands, {"first run": one.result, "second run": other.result})
+    except (OSError, ValueError) as error:
+        raise ArgumentError(f"{target}: cannot be written ({getattr(error, 'strerror', None) or error})") from None
+    return remarks
+
+
+def _find_output(one: Operation, other: Operation) -> int:
+    """Which result of the operation differs first."""
+    pairs = zip(one.outputs, other.outputs, strict=True)
+    return next(i for i, (x, y) in enumerate(pairs) if x is not None and y is not None and x != y)
+
+
+def _run_again(process: Process, place: int, which: str, output: int) -> tuple[SavedProduct, bool]:
+    """The operation, and whether it had the recorded bits again."""
+    if not process.root or " #" in process.name:
+        raise TraceError(f"process {process.name} of the {which} run cannot be started again by itself")
+    with open_folder() as folder:
+        file, trace = Path(folder) / "operation.npz", Path(folder) / "again.trace"
+        asked = {"process": process.name, "place": place, "file": str(file)}
+        environment = {**_restore_variables(process), VARIABLE: json.dumps(asked)}
+        said = _start(process, make_environment(trace, process.root, environment))
+        if not file.exists():
+            raise TraceError(f"run again, the {which} run did not come to the operation{said}")
+        saved = read_saved(file, output)
+        again = read_trace(trace).processes[process.name].operations
+        recorded = process.operations[place]
+        if len(again) <= place or again[place].what != recorded.what or again[place].inputs != recorded.inputs:
+            raise TraceError(f"run again, the {which} run went another way before the operation: nothing is captured")
+        return saved, again[place].outputs == recorded.outputs
+
+
+def _restore_variables(process: Process) -> dict[str, str]:
+    """The environment of now, with the variables that change bits as they were."""
+    environment = dict(os.environ)
+    for name, value in (process.settings[0] if process.settings else {}).items():
+        if name.startswith(_ENVIRONMENT):
+            if value == _NOT_SET:
+                environment.pop(name.removeprefix(_ENVIRONMENT), None)
+            else:
+                environment[name.removeprefix(_ENVIRONMENT)] = value
+    return environment
+
+
+def _start(process: Process, environment: dict[str, str]) -> str:
+    """Runs the command to its end; what it said last, for where it did not come as far as it should."""
+    folder = process.folder if process.folder and Path(process.folder).is_dir() else None
+    with tempfile.TemporaryFile() as said:
+        try:
+            started = subprocess.Popen(
+                process.root, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=said, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise TraceError(f"{process.root[0]}: cannot be started ({error.strerror or error})") from None
+        try:
+            started.wait()
+        finally:
+            # Its workers end with it, and so does all of it where whoever waits is interrupted.
+            with contextlib.suppress(OSError):
+                os.killpg(started.pid, signal.SIGKILL)
+            started.wait()
+        said.seek(0)
+        lines = [line.strip() for line in said.read().decode(errors="replace").splitlines() if line.strip()]
+    return f": {lines[-1][:200]}" if lines else ""
