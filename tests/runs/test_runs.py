@@ -468,3 +468,32 @@ def test_a_log_without_hashes_and_damaged_ones_are_one_line(debug_log, tmp_path)
     odd.write_text(re.sub("'hash': [^}]*", "'hash': __import__('os').system('true')", debug_log().read_text()))
     with pytest.raises(TraceError, match="no hashes in it"):
         diff(odd, odd)
+
+
+@pytest.mark.needs("tensorflow", "jax")
+def test_seeds_and_switches_of_other_frameworks_are_told(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, tensorflow as tf, jax, samebits\n"
+        "tf.random.set_seed(int(sys.argv[2]))\n"
+        "if sys.argv[2] == '2':\n"
+        "    jax.config.update('jax_enable_x64', True)\n"
+        "    tf.config.experimental.enable_op_determinism()\n"
+        "with samebits.trace(sys.argv[1]) as run:\n"
+        "    run.note('x', tf.random.normal((3,)))\n"
+    )
+    for seed in ("1", "2"):
+        subprocess.run([sys.executable, str(script), str(tmp_path / seed), seed], check=True, capture_output=True)
+    found = diff(tmp_path / "1", tmp_path / "2")
+    assert (found.first.kind, found.first.reason) == ("inputs", "noted values")
+    told = {s.name: (s.a, s.b) for s in found.settings}
+    assert told == {
+        "tensorflow seed": ("1", "2"), "tensorflow op determinism": ("off", "on"), "jax enable_x64": ("off", "on"),
+    }  # fmt: skip
+    assert found.settings[0].name == "tensorflow seed"
+
+
+def test_other_numbers_of_workers_are_told(record):
+    found = diff(record(), record("workers=2"))
+    assert found.same
+    assert [(s.name, s.a, s.b) for s in found.settings] == [("workers", "0", "2")]

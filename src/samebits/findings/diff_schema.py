@@ -12,7 +12,7 @@ from samebits.findings.comparison_schema import Evidence
 DifferenceKind = Literal["inputs", "operation", "structure"]
 # Where differing inputs come from.
 InputReason = Literal[
-    "random state", "order of the data", "order within a batch", "data", "initial values", "arguments"
+    "random state", "order of the data", "order within a batch", "data", "initial values", "arguments", "noted values"
 ]
 
 

@@ -31,6 +31,8 @@ from samebits.wording.run_sentences import (
     summarize_difference,
 )
 
+# What a script recorded by hand; its name follows.
+_NOTE = "note "
 _TAKES = (["select"], ["slice"], ["index_select"], ["narrow"])
 
 
@@ -101,7 +103,7 @@ def _choose(found: list[_Compared]) -> _Compared:
 
 def _conclude(a: Trace, b: Trace, found: list[_Compared], chosen: _Compared) -> RunDiff:
     main, first = found[0], chosen.first
-    settings = list_differences(main.a.settings, main.b.settings, first)
+    settings = list_differences(_list_settings(a, main.a), _list_settings(b, main.b), first)
     evidence = [Evidence("structure", s) for s in _list_remarks(a, b, chosen, first)]
     compared, differing, only_a, only_b = (
         sum(getattr(f, name) for f in found) for name in ("compared", "differing", "only_a", "only_b")
@@ -124,6 +126,15 @@ def _conclude(a: Trace, b: Trace, found: list[_Compared], chosen: _Compared) -> 
         evidence=evidence,
         samebits_version=VERSION,
     )
+
+
+def _list_settings(trace: Trace, process: Process) -> list[dict[str, str]]:
+    """A process's settings as they were one after the other, with how many workers it had at once."""
+    if not process.settings:
+        return []
+    # Workers of a later pass have the names of the first, and a number.
+    workers = sum(1 for name in trace.processes if name.startswith(f"{process.name}/") and " #" not in name)
+    return [{**process.settings[0], "workers": str(workers)}, *process.settings[1:]]
 
 
 def _list_remarks(a: Trace, b: Trace, chosen: _Compared, first: FirstDifference | None) -> Iterator[str]:
@@ -182,6 +193,8 @@ def _differ(a: tuple[bytes | None, ...], b: tuple[bytes | None, ...]) -> bool:
 
 def _classify(found: _Compared, i: int, j: int) -> FirstDifference:
     one, other = found.a.operations[i], found.b.operations[j]
+    if one.name.startswith(_NOTE):
+        return _describe(found, one, "inputs", reason="noted values", i=i, j=j)
     pairs = list(zip(one.inputs, other.inputs, one.sources, other.sources, strict=False))
     changed = [p for p in pairs if p[0] is not None and p[1] is not None and p[0] != p[1]]
     if not changed and one.random != other.random and one.random and other.random:

@@ -22,10 +22,22 @@ _HOW = {
     "torch backends.cudnn.allow_tf32": "torch.backends.cudnn.allow_tf32 = {a}",
     "torch backends.cuda.matmul.allow_tf32": "torch.backends.cuda.matmul.allow_tf32 = {a}",
     "torch cpu capability": "ATEN_CPU_CAPABILITY: the same in both",
+    "tensorflow seed": "tf.random.set_seed(N) (keras.utils.set_random_seed(N) seeds Python and NumPy, too)",
+    "tensorflow op determinism": "tf.config.experimental.enable_op_determinism()",
+    "tensorflow intra-op threads": "tf.config.threading.set_intra_op_parallelism_threads({a})",
+    "tensorflow inter-op threads": "tf.config.threading.set_inter_op_parallelism_threads({a})",
+    "tensorflow float32 may be TF32": "tf.config.experimental.enable_tensor_float_32_execution({a})",
+    "jax enable_x64": 'jax.config.update("jax_enable_x64", {a})',
+    "jax default_matmul_precision": 'jax.config.update("jax_default_matmul_precision", "{a}")',
+    "jax default_prng_impl": 'jax.config.update("jax_default_prng_impl", "{a}")',
+    "jax threefry_partitionable": 'jax.config.update("jax_threefry_partitionable", {a})',
+    "workers": "the same num_workers: each worker draws its own random numbers",
     "hash randomisation": "PYTHONHASHSEED=0",
     "cores": "the same number of threads, by OMP_NUM_THREADS",
 }
-_SEEDS = ("torch seed",)
+# Where a difference may come from other random numbers.
+_DRAWN = ("random state", "order of the data", "order within a batch", "noted values")
+_SEEDS = ("torch seed", "tensorflow seed")
 
 
 def list_differences(
@@ -38,7 +50,7 @@ def list_differences(
         for name in dict.fromkeys([*one, *other])
         if one.get(name) != other.get(name)
     ]
-    drawn = first is not None and first.reason in ("random state", "order of the data", "order within a batch")
+    drawn = first is not None and first.reason in _DRAWN
     return sorted(found, key=lambda s: (s.name in _SEEDS) != drawn)
 
 

@@ -34,16 +34,22 @@ def list_settings() -> dict[str, str]:
         module = sys.modules.get(name)
         if module is not None:
             found[f"{name} version"] = str(getattr(module, "__version__", "unknown"))
-    torch = sys.modules.get("torch")
-    if torch is not None and hasattr(torch, "initial_seed"):
-        found |= {f"torch {name}": _ask(torch, ask) for name, ask in TORCH_SETTINGS.items()}
+    # What is still being imported has not all of it; then the module that is asked is not there yet.
+    for module, name, settings in (
+        ("torch", "torch", TORCH_SETTINGS),
+        ("tensorflow.python.eager.context", "tensorflow", TENSORFLOW_SETTINGS),
+        ("jax", "jax", JAX_SETTINGS),
+    ):
+        loaded = sys.modules.get(module)
+        if loaded is not None and hasattr(loaded, _LOADED_WITH[name]):
+            found |= {f"{name} {setting}": _ask(loaded, ask) for setting, ask in settings.items()}
     return found
 
 
-def _ask(torch: Any, ask: Callable[[Any], Any]) -> str:
+def _ask(module: Any, ask: Callable[[Any], Any]) -> str:
     try:
-        value = ask(torch)
-    except (AttributeError, RuntimeError):
+        value = ask(module)
+    except (AttributeError, RuntimeError, KeyError):
         return "unknown"
     return {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
 
@@ -64,6 +70,27 @@ TORCH_SETTINGS: dict[str, Callable[[Any], Any]] = {
     "backends.cuda.matmul.allow_tf32": lambda t: t.backends.cuda.matmul.allow_tf32,
     "cpu capability": lambda t: t.backends.cpu.get_cpu_capability(),
 }
+
+
+TENSORFLOW_SETTINGS: dict[str, Callable[[Any], Any]] = {
+    "seed": lambda context: context.global_seed(),
+    "op determinism": lambda _: sys.modules["tensorflow.python.framework.config"].is_op_determinism_enabled(),
+    "intra-op threads": lambda context: context.context().intra_op_parallelism_threads,
+    "inter-op threads": lambda context: context.context().inter_op_parallelism_threads,
+    "float32 may be TF32": lambda _: sys.modules[
+        "tensorflow.python.framework.config"
+    ].tensor_float_32_execution_enabled(),
+}
+
+JAX_SETTINGS: dict[str, Callable[[Any], Any]] = {
+    name.removeprefix("jax_"): (lambda jax, name=name: getattr(jax.config, name))
+    for name in (
+        "jax_enable_x64", "jax_default_matmul_precision", "jax_default_prng_impl", "jax_threefry_partitionable",
+        "jax_disable_jit", "jax_numpy_dtype_promotion",
+    )
+}  # fmt: skip
+
+_LOADED_WITH = {"torch": "initial_seed", "tensorflow": "global_seed", "jax": "config"}
 
 
 @functools.cache

@@ -13,6 +13,7 @@ _REASONS = {
     "data": "the data themselves are others",
     "initial values": "what it starts from has other values",
     "arguments": "it is called with other arguments",
+    "noted values": "what the script noted there has other values",
 }
 
 
@@ -91,6 +92,8 @@ def say_next(
     if first is None:
         return []
     known = [s.set for s in settings if s.set]
+    if first.reason == "noted values":
+        return [f"set in both runs alike: {known[0]}"] if known else ["note what it is made from, too: run.note(...)"]
     if first.reason == "random state":
         seeds = [s for s in known if "seed" in s.lower()]
         drawn = "something else drew numbers before: look for what one run draws more"
