@@ -14,19 +14,23 @@ from samebits.runner import Runner
 from samebits.runner.timed_runs import time_runs
 
 # Who is slower than this at first sight is not timed again, and no more than so many are.
-_WORTH_TIMING, _MOST_FINALISTS = 1.5, 6
-_FEWEST_ROUNDS, _MOST_ROUNDS, _TAKES_S, _ROUND_TAKES_S = 7, 41, 3.0, 0.01
+_WORTH_TIMING, _MOST_FINALISTS = 1.6, 6
+_FEWEST_ROUNDS, _MOST_ROUNDS, _TAKES_S = 7, 41, 3.0
+# Threads of the one before still spin when a turn begins; that must be less than half of it.
+_TURN_TAKES_S, _MOST_CALLS = 0.03, 1000
+# Whose memory lies well in one process may be unlucky in another: contenders are timed in a second one, too.
+_CONTENDS, _MOST_CONTENDERS = 1.3, 3
 # Medians this near to each other are a tie, which the sequence of candidates breaks.
 TIE = 0.02
 
 
 def list_finalists(times: Mapping[str, float]) -> list[str]:
-    """Who is worth timing in turns, by first medians in seconds; in the sequence given."""
+    """Who is worth timing in turns, by their fastest first runs in seconds; in the sequence given."""
     if not times:
         return []
     best = min(times.values())
-    near = sorted((t for t in times if times[t] <= _WORTH_TIMING * best), key=lambda t: times[t])[:_MOST_FINALISTS]
-    return [t for t in times if t in near]
+    near = [text for text in list_by_time(times) if times[text] <= _WORTH_TIMING * best][:_MOST_FINALISTS]
+    return [text for text in times if text in near]
 
 
 def time_finalists(
@@ -40,9 +44,9 @@ def time_finalists(
         # Another one begins each time: nobody always comes after the same neighbour.
         shift = turn % max(len(remaining), 1)
         for runner in remaining[shift:] + remaining[:shift]:
-            calls = max(1, int(_ROUND_TAKES_S / max(expected_s[runner.text], 1e-9)))
+            calls = max(1, int(_TURN_TAKES_S / max(expected_s[runner.text], 1e-9)))
             try:
-                timed = time_runs(runner, problem, given, min(calls, 100))
+                timed = time_runs(runner, problem, given, min(calls, _MOST_CALLS))
             except EngineFailure:
                 remaining = [r for r in remaining if r is not runner]
                 rounds.pop(runner.text)
@@ -54,10 +58,21 @@ def time_finalists(
     return {text: statistics.median(taken[1:]) for text, taken in rounds.items() if len(taken) > 1}
 
 
+def list_contenders(times: Mapping[str, float]) -> list[str]:
+    """Who may be the fastest, by medians in seconds of one process each; in the sequence given."""
+    near = [text for text in list_by_time(times) if times[text] <= _CONTENDS * min(times.values())]
+    return [text for text in times if text in near[:_MOST_CONTENDERS]] if len(near) > 1 else []
+
+
+def list_by_time(times: Mapping[str, float]) -> list[str]:
+    """The fastest first."""
+    return sorted(times, key=lambda text: times[text])
+
+
 def order_by_time(times: Mapping[str, float]) -> list[str]:
     """The fastest first; of those that tie with the fastest the one that was named first."""
     if not times:
         return []
     best = min(times.values())
     tied = [text for text in times if times[text] <= (1 + TIE) * best]
-    return [*tied, *sorted((t for t in times if t not in tied), key=lambda t: times[t])]
+    return [*tied, *(text for text in list_by_time(times) if text not in tied)]

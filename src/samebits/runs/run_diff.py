@@ -17,7 +17,7 @@ from samebits.runs.alignment import align
 from samebits.runs.capturing import capture_operation
 from samebits.runs.debug_mode_log import is_debug_mode_log, read_debug_mode_log
 from samebits.runs.run_reading import Operation, Process, Trace, read_trace
-from samebits.runs.setting_differences import list_differences
+from samebits.runs.setting_differences import list_differences, list_unseeded
 from samebits.version import VERSION
 from samebits.wording.run_sentences import (
     say_alone,
@@ -33,6 +33,8 @@ from samebits.wording.run_sentences import (
 
 # What a script recorded by hand; its name follows.
 _NOTE = "note "
+# What numbers that Python or NumPy drew may have decided.
+_DECIDED = ("order of the data", "order within a batch", "data", "arguments", "noted values")
 _TAKES = (["select"], ["slice"], ["index_select"], ["narrow"])
 
 
@@ -104,6 +106,8 @@ def _choose(found: list[_Compared]) -> _Compared:
 def _conclude(a: Trace, b: Trace, found: list[_Compared], chosen: _Compared) -> RunDiff:
     main, first = found[0], chosen.first
     settings = list_differences(_list_settings(a, main.a), _list_settings(b, main.b), first)
+    if first is not None and (first.kind == "structure" or first.reason in _DECIDED):
+        settings += list_unseeded(main.a.states, main.b.states)
     evidence = [Evidence("structure", s) for s in _list_remarks(a, b, chosen, first)]
     compared, differing, only_a, only_b = (
         sum(getattr(f, name) for f in found) for name in ("compared", "differing", "only_a", "only_b")

@@ -54,6 +54,17 @@ def list_differences(
     return sorted(found, key=lambda s: (s.name in _SEEDS) != drawn)
 
 
+def list_unseeded(a: Mapping[tuple[int, str], bytes], b: Mapping[tuple[int, str], bytes]) -> list[SettingDifference]:
+    """The libraries that numbers were drawn from, and whose random state differed when it was first seen."""
+    found: list[SettingDifference] = []
+    for name, how in (("numpy", "numpy.random.seed(N)"), ("python", "random.seed(N)")):
+        steps = sorted({step for step, of in a if of == name} & {step for step, of in b if of == name})
+        drawn = any(len({states[step, name] for step in steps}) > 1 for states in (a, b))
+        if drawn and a[steps[0], name] != b[steps[0], name]:
+            found.append(SettingDifference(f"{name} random state", "one", "another", how))
+    return found
+
+
 def _join(settings: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Every setting with its values in the sequence they had: a seed is set, threads are changed on the way."""
     joined: dict[str, list[str]] = {}

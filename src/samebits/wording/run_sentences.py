@@ -94,6 +94,9 @@ def say_next(
     known = [s.set for s in settings if s.set]
     if first.reason == "noted values":
         return [f"set in both runs alike: {known[0]}"] if known else ["note what it is made from, too: run.note(...)"]
+    if first.kind == "structure":
+        line = first.line or "the line that only one run came to"
+        return [f"look what decides at {line}; numbers drawn for it need a seed{_join_seeds(known)}"]
     if first.reason == "random state":
         seeds = [s for s in known if "seed" in s.lower()]
         drawn = "something else drew numbers before: look for what one run draws more"
@@ -109,6 +112,11 @@ def say_next(
     if first.reason == "arguments":
         return ["compare what the script passes at this line"]
     return []
+
+
+def _join_seeds(known: Sequence[str]) -> str:
+    seeds = [how for how in known if "seed" in how]
+    return f": {', '.join(seeds)}" if seeds else ""
 
 
 def say_captured(which: str, *, same_as_recorded: bool) -> str:
