@@ -23,10 +23,10 @@ from samebits.problems.catalog import catalog
 from samebits.problems.operands import make_normal
 from samebits.registry import open_runner
 
-ABOUT = """For every problem the candidates are the variants of all engines named; those that keep the contract (within
-the bound, the same bits in every run, no precision lost by their recipe) and are within 1.5 times of the choice are then timed again, by themselves, twice
-in turns with other operands. Loss is the choice's time over the best one's, both as timed then. `make picks` writes
-this page. Timings are of one machine, with nothing else running."""
+ABOUT = """For every problem the candidates are the variants of all engines named. Those that keep the contract
+(within the bound, the same bits in every run, no precision lost) and are within 1.5 times of the choice are then
+timed again, by themselves, twice in turns with other operands. Loss is the choice's time over the best one's, both as
+timed then. `make picks` writes this page. Timings are of one machine, with little else running."""
 ENGINES = ("torch", "onnxruntime", "openvino")
 _NEAR, _MOST_PRODUCTS = 1.5, 4e8
 

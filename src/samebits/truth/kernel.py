@@ -8,7 +8,7 @@ from samebits.contraction.compiled_cache import compiled
 from samebits.contraction.microkernel import BLOCKING
 from samebits.contraction.tiles import bound_twice, locate_tile, sum_tile
 from samebits.truth.rounding import encode_pair
-from samebits.truth.settling import BY_EXACTNESS, BY_ROUNDING_TEST, settle_output
+from samebits.truth.settling import BY_EXACTNESS, BY_ROUNDING_TEST, has_empty_source, settle_output
 
 HAS_FMA = BLOCKING.has_fma
 # As many 32-bit codes as a cache line holds.
@@ -138,7 +138,7 @@ def _test_float32(tile, sums, errors, codes, flagged):
             count += 1
             for m in range(tile.rows):
                 if not (codes[p, m] == upper_codes[m] and (codes[p, m] & 0x7FFFFFFF) < 0x7F800000):
-                    sums[p, m] = np.nan
+                    sums[p, m] = _mark_undecided(codes, p, m, sums[p, m])
     return undecided, count
 
 
@@ -180,7 +180,7 @@ def _test_narrow(tile, sums, errors, codes, f, cell, flagged):
                 if lower_code == encode_pair(above[m], 0.0, f, cell):
                     codes[p, m] = lower_code
                     continue
-            sums[p, m] = np.nan
+            sums[p, m] = _mark_undecided(codes, p, m, sums[p, m])
             differing += 1
         if differing:
             undecided += differing
@@ -190,18 +190,40 @@ def _test_narrow(tile, sums, errors, codes, f, cell, flagged):
 
 
 @compiled
+def _mark_undecided(codes, p, m, total):
+    """What stands for an undecided sum: NaN; a zero stays, with a code that is none of a zero that is settled."""
+    if total == 0.0:
+        codes[p, m] = 1
+        return 0.0
+    return np.nan
+
+
+@compiled
 def _settle_position(c, tile, p, sums, rows, rows_table, source, source_table, start, f, wide, codes, counts):
-    """Settles one by one the outputs of a position whose sum is NaN."""
+    """Settles one by one the outputs of a position whose sum is NaN, or a zero that is not settled.
+
+    Behind a relu whole windows of the source are zero: then all sums that came to zero are, whatever the rows.
+    """
     line, i2 = p // tile.size[2], p % tile.size[2]
     plane, i1 = line // tile.size[1], line % tile.size[1]
     b, i0 = plane // tile.size[0], plane % tile.size[0]
+    asked, empty = False, False
     for m in range(tile.rows):
-        if np.isnan(sums[p, m]):
+        is_zero = sums[p, m] == 0.0 and codes[p, m] != 0
+        if is_zero or np.isnan(sums[p, m]):
             where = (
                 tile.group, tile.row + m, tile.item + b, tile.start[0] + i0, tile.start[1] + i1, tile.start[2] + i2,
                 tile.rows_offset,
             )  # fmt: skip
             offset = start[tile.group * c.rows + tile.row + m]
+            if is_zero and offset == 0.0:
+                if not asked:
+                    asked, empty = True, has_empty_source(c, where, source, source_table)
+                if empty:
+                    # A product with infinity or NaN would have left no zero.
+                    codes[p, m] = 0
+                    counts[BY_EXACTNESS] += 1
+                    continue
             codes[p, m] = settle_output(c, where, rows, rows_table, source, source_table, offset, f, wide, counts)
 
 

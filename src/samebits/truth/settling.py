@@ -148,6 +148,31 @@ def _sum_exactly(c, where, rows, rows_table, source, source_table, start, f, lim
 
 
 @compiled
+def has_empty_source(c, where, source, table):
+    """Whether all that an output reads of the source is zero, of either sign; padding counts as nothing."""
+    group, _, item, i0, i1, i2, _ = where
+    base = group * c.source_strides[0] + item * c.source_strides[1]
+    first0 = c.source_start[0] + i0 * c.source_output_step[0]
+    first1 = c.source_start[1] + i1 * c.source_output_step[1]
+    first2 = c.source_start[2] + i2 * c.source_output_step[2]
+    for d in range(c.depth):
+        for r0 in range(c.terms[0]):
+            at0 = first0 + r0 * c.source_term_step[0]
+            if at0 < 0 or at0 >= c.source_size[0]:
+                continue
+            for r1 in range(c.terms[1]):
+                at1 = first1 + r1 * c.source_term_step[1]
+                if at1 < 0 or at1 >= c.source_size[1]:
+                    continue
+                line = base + d * c.source_strides[2] + at0 * c.source_strides[3] + at1 * c.source_strides[4]
+                for r2 in range(c.terms[2]):
+                    at2 = first2 + r2 * c.source_term_step[2]
+                    if 0 <= at2 < c.source_size[2] and load(source, line + at2 * c.source_strides[5], table) != 0.0:
+                        return False
+    return True
+
+
+@compiled
 def settle_output(c, where, rows, rows_table, source, source_table, start, f, wide, counts):
     """The code of one output, correctly rounded; `where` is (group, row, batch item, i0, i1, i2, rows offset).
 

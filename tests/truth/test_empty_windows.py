@@ -1,0 +1,80 @@
+"""Windows of zeros, as behind a relu: all sums over them are +0, but for weights that are no numbers."""
+
+import numpy as np
+import pytest
+
+from samebits.formats.format import numpy_dtype
+from samebits.problems import parse_problem_text
+from samebits.truth import compute_truth
+
+DTYPES = ["float32", "float16", "bfloat16", "float64"]
+
+
+def draw(problem, seed):
+    rng = np.random.default_rng(seed)
+    return {n: rng.standard_normal(s).astype(numpy_dtype(problem.dtype)) for n, s in problem.operand_shapes.items()}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "conv2d x=2x6x9x9 w=20x6x3x3 padding=1",
+        "conv2d x=2x6x9x9 w=20x6x3x3 bias stride=2",
+        "conv2d.grad_weight x=4x8x5x5 w=20x8x3x3 padding=1",
+        "conv_transpose2d x=2x6x5x5 w=6x20x3x3 stride=2",
+        "linear x=9x40 w=30x40",
+    ],
+)
+def test_sums_over_nothing_but_zeros_are_zero_or_the_bias(text, dtype):
+    problem = parse_problem_text(f"{text} dtype={dtype}")
+    operands = draw(problem, 1)
+    x = operands["x"]
+    x[...] = np.where(x > 0, x, np.float32(-0.0))
+    # Whole channels, or all of a row of features, and parts of others.
+    if problem.product:
+        x[::2] = 0
+    else:
+        x[:, ::2] = 0
+        x[1, :, :5] = -0.0
+    found = compute_truth(problem, operands).values
+    # By themselves: the sums over the terms that are not zero, in float64 of integers scaled up, which is exact enough
+    # to say where they are zero: nowhere else may there be one.
+    wide = parse_problem_text(f"{text} dtype=float64")
+    reached = compute_truth(wide, {n: np.abs(a.astype(np.float64)) for n, a in operands.items()}).values
+    empty = reached == 0
+    assert empty.any() or problem.bias
+    assert (found[empty].astype(np.float64) == 0).all()
+    assert not np.signbit(found[empty].astype(np.float64)).any()
+    # Whatever stands beside them, and however many: one at a time they come out the same.
+    if problem.direction == "forward" and problem.product is None:
+        alone = [
+            compute_truth(
+                parse_problem_text(f"{text.replace('x=2x', 'x=1x')} dtype={dtype}"), {**operands, "x": x[i : i + 1]}
+            ).values
+            for i in (0, 1)
+        ]
+        np.testing.assert_array_equal(np.concatenate(alone).astype(np.float64), found.astype(np.float64))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
+def test_a_zero_times_infinity_is_none(dtype, odd):
+    problem = parse_problem_text(f"conv1d x=1x4x12 w=20x4x3 dtype={dtype}")
+    operands = draw(problem, 2)
+    operands["x"][...] = 0
+    operands["w"][7, 2, 1] = odd
+    found = compute_truth(problem, operands).values.astype(np.float64)
+    assert np.isnan(found[:, 7]).all()
+    assert (np.delete(found, 7, axis=1) == 0).all()
+
+
+def test_zeros_that_come_of_cancelling_are_looked_at_one_by_one():
+    """Sums that float64 loses: 2^60 + 1 - 2^60 over a window that is not empty, beside one that is."""
+    problem = parse_problem_text("conv1d x=2x3x1 w=3x3x1 dtype=float32")
+    x = np.array([[[2.0**30], [1.0], [2.0**30]], [[0.0], [-0.0], [0.0]]], np.float32)
+    w = np.array([[[2.0**30], [2.0**-30], [-(2.0**30)]], [[1.0], [0.0], [-1.0]], [[0.0], [0.0], [0.0]]], np.float32)
+    found = compute_truth(problem, {"x": x, "w": w}).values
+    np.testing.assert_array_equal(found[0, :, 0], np.array([2.0**-30, 0, 0], np.float32))
+    np.testing.assert_array_equal(found[1, :, 0], np.zeros(3, np.float32))
+    assert not np.signbit(found).any()
