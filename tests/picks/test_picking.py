@@ -242,6 +242,15 @@ def test_another_contract_or_other_candidates_are_picked_anew(lock):
     assert (other.choices[0].engine, other.choices[0].picked_by) == ("third", "timing")
 
 
+def test_a_locked_text_of_an_engine_that_is_named_alone_is_asked_for(lock):
+    """Made where there are other cores, its number of threads is none that would be tried here."""
+    samebits.pick(PROBLEM, ["truth"], lock=lock)
+    edit(lock, engine=('"engine": "truth"', '"engine": "numpy:threads=77"'))
+    with pytest.raises(LockError, match="numpy:threads=77"):
+        samebits.pick(PROBLEM, ["numpy"], lock=lock)
+    assert samebits.pick(PROBLEM, ["truth"], lock=lock).choices[0].picked_by == "timing"
+
+
 def edit(lock, **changes):
     """The lock as it would be had it been made elsewhere."""
     text = lock.read_text()
@@ -321,8 +330,9 @@ def test_contracts_that_mean_nothing_are_refused(options):
 
 
 def test_subjects_and_candidates_that_mean_nothing_are_refused():
-    with pytest.raises(ArgumentError):
-        samebits.pick([], ["truth"])
+    for odd in ([], [3], 3, None, {}):
+        with pytest.raises(ArgumentError, match="pick needs a problem"):
+            samebits.pick(odd, ["truth"])
     with pytest.raises(SamebitsError):
         samebits.pick("conv2d of something", ["truth"])
     with pytest.raises(RunnerTextError):

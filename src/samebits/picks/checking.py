@@ -31,6 +31,7 @@ from samebits.wording.pick_sentences import (
     say_loses,
     say_many_results,
     say_memory_unknown,
+    say_other_bits,
     say_too_far,
     say_too_large,
     say_verdict,
@@ -86,7 +87,6 @@ class Checked:
     peak_bytes: int | None = None
     digests: tuple[str, ...] = ()
     identity: Identity | None = None
-    result: np.ndarray | None = None
 
 
 def check_candidate(runner: Runner, data: ProblemData, contract: Contract) -> Checked:
@@ -112,12 +112,13 @@ def check_candidate(runner: Runner, data: ProblemData, contract: Contract) -> Ch
         text,
         None,
         peak_bytes=first.peak_bytes,
-        digests=(digest_bits(ran.on_exact), digest_bits(ran.recorded.result)),
+        digests=_digest_both(ran),
         identity=ran.recorded.identity,
-        result=ran.recorded.result,
     )
     try:
-        return _check_runs(runner, data, contract, found, operands, first)
+        # As a caller sees it, the result is the product's; judged was the convolution's.
+        judged = digest_bits(data.lowering.restore_result(ran.recorded.result))
+        return _check_runs(runner, data, contract, found, operands, replace(first, digests=(judged, *first.digests)))
     except EngineFailure as error:
         return Checked(text, Rejection(text, str(error)))
 
@@ -162,9 +163,7 @@ def _check_runs(
     """
     runs = int(np.clip(_RUNS_TAKE_S / max(first.seconds[0], 1e-9), _FEWEST_RUNS, _MOST_RUNS))
     more = time_runs(runner, data.stated, operands, runs)
-    # As a caller sees it, the result is the product's; judged was the convolution's.
-    assert found.result is not None
-    distinct = {digest_bits(data.lowering.restore_result(found.result)), *first.digests, *more.digests}
+    distinct = {*first.digests, *more.digests}
     rejection = None
     if contract.deterministic and len(distinct) > 1:
         why = say_many_results(len(distinct), runs + 3)
@@ -203,17 +202,17 @@ def prove_choice(
     runner: Runner, second: Runner | None, data: ProblemData, contract: Contract, checked: Checked
 ) -> Proof:
     """The last questions, which cost most: the recipe, by replay; and the same bits from a process of its own."""
-    assert checked.result is not None
     lowered = lower_runner(runner, data.lowering)
     try:
+        ran = run_on_both(lowered, data.lowering.convolution, data.exact[0], data.normal[0])
         if contract.deterministic and second is not None:
-            ran = run_on_both(
-                lower_runner(second, data.lowering), data.lowering.convolution, data.exact[0], data.normal[0]
-            )
-            both = (ran.on_exact, ran.recorded.result)
-            if tuple(digest_bits(r) for r in both if r is not None) != checked.digests:
-                return Proof(Rejection(checked.text, say_many_results(2, 2), CauseCode.NONDETERMINISM))
-        found = attribute(lowered, data.normal[1], data.normal[0], checked.result)
+            other = lower_runner(second, data.lowering)
+            again = run_on_both(other, data.lowering.convolution, data.exact[0], data.normal[0])
+            if _digest_both(again) != checked.digests or _digest_both(ran) != checked.digests:
+                return Proof(Rejection(checked.text, say_other_bits(), CauseCode.NONDETERMINISM))
+        if ran.recorded.result is None:
+            return Proof(Rejection(checked.text, ran.recorded.failure.says if ran.recorded.failure else "no result"))
+        found = attribute(lowered, data.normal[1], data.normal[0], ran.recorded.result)
     except SamebitsError as error:
         return Proof(Rejection(checked.text, str(error)))
     if found is None or found.recipe is None:
@@ -222,3 +221,8 @@ def prove_choice(
     if mechanism is not None and contract.within == "bound" and not is_agreement(mechanism.verdict):
         return Proof(Rejection(checked.text, say_loses(mechanism.says), mechanism.cause))
     return Proof(None, format_recipe(found.recipe), found.replay)
+
+
+def _digest_both(ran: Ran) -> tuple[str, ...]:
+    """Names for the bits on exact integers and on normal operands, as far as there are results."""
+    return tuple(digest_bits(r) for r in (ran.on_exact, ran.recorded.result) if r is not None)

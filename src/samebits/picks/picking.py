@@ -111,18 +111,20 @@ def _make_contract(
 def _list_parts(subject: str | Path | Problem | Sequence[str | Problem]) -> list[str | Problem]:
     if isinstance(subject, (str, Path)):
         return [str(subject)]
-    return [subject] if isinstance(subject, Problem) else list(subject)
+    parts: list[str | Problem] = [subject] if isinstance(subject, Problem) else []
+    if isinstance(subject, Sequence):
+        parts = list(subject)
+    if not parts or not all(isinstance(part, (str, Problem)) for part in parts):
+        raise ArgumentError("pick needs a problem, its text, a model, or a list of problems")
+    return parts
 
 
 def _list_all(
     subject: str | Path | Problem | Sequence[str | Problem], gradients: bool, time_limit_s: float, progress: Progress
 ) -> tuple[dict[Problem, list[str]], list[str]]:
-    parts = _list_parts(subject)
-    if not parts:
-        raise ArgumentError("pick needs a problem or a model")
     found: dict[Problem, list[str]] = {}
     left_out: list[str] = []
-    for part in parts:
+    for part in _list_parts(subject):
         problems, without = list_problems(part, gradients=gradients, time_limit_s=time_limit_s, progress=progress)
         for problem, nodes in problems.items():
             found.setdefault(problem, []).extend(nodes)
@@ -181,9 +183,13 @@ class _Picking:
         known = self.store.choices.get(format_problem(problem))
         if known is None or known.contract != self.contract:
             return None
-        if (self.named or self.given) and known.choice.engine not in self._list_texts(problem):
-            return None
-        return known
+        return known if self._is_asked_for(known.choice.engine or "", problem) else None
+
+    def _is_asked_for(self, text: str, problem: Problem) -> bool:
+        """Whether a choice is among what may be chosen now; of an engine named alone every text of it is."""
+        if not (self.named or self.given) or text in self._list_texts(problem):
+            return True
+        return text.partition(":")[0] in self.named
 
     def _check_all(self, problems: Sequence[Problem]) -> dict[Problem, _Candidates]:
         """Every candidate on every problem, one engine after the other, so that each is opened once."""

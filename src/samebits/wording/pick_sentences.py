@@ -40,6 +40,11 @@ def say_many_results(results: int, runs: int) -> str:
     return f"{results} different results of the same operands in {runs} runs"
 
 
+def say_other_bits() -> str:
+    """Bits that change from process to process."""
+    return "other bits of the same operands in a second process"
+
+
 def say_memory_unknown() -> str:
     """Nobody knows what memory it takes."""
     return "what memory it takes cannot be seen here"
@@ -53,11 +58,6 @@ def say_too_large(taken: int, limit: int) -> str:
 def say_batch_dependent(*, of_size: bool) -> str:
     """Other bits in another batch."""
     return "an item's bits depend on the size of its batch" if of_size else "equal items of a batch get other bits"
-
-
-def say_elsewhere(versions: Sequence[str], here: str) -> str:
-    """Where a choice of a lock was known, and where this is."""
-    return f"picked with {' and '.join(versions)}; here it is {here}"
 
 
 def say_bytes(count: int) -> str:
