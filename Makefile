@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test coverage mutants check bench sweep survey replay injected reports fixes models runs picks thresholds attack causes pages examples dist format clean
+.PHONY: help demo test coverage mutants check bench sweep survey replay injected reports fixes models runs layers picks thresholds attack causes pages examples dist format clean
 
 help:
 	@echo "make demo     what samebits says of one convolution on the light engines"
@@ -21,6 +21,7 @@ help:
 	@echo "make fixes    real engines that differ by one known setting: is a setting found that ends it"
 	@echo "make models   networks with one fault each: is it found; and without: verdicts, units replayed, fixes"
 	@echo "make runs     trainings that differ in one thing: is the first difference found"
+	@echo "make layers   a converted ResNet-18: do its bits stay, what does it cost"
 	@echo "make picks    what pick chooses for 50 layers, held against another timing (docs/pick_survey.md)"
 	@echo "make thresholds  every threshold halved and doubled: whose answer changes"
 	@echo "make attack   hostile inputs, interrupts at random times, random cases: what ends otherwise than it may"
@@ -98,6 +99,10 @@ models: $(VENV)/.dev
 # Some minutes.
 runs: $(VENV)/.dev
 	$(BIN)/python benchmarks/run_pairs.py --write docs/run_pairs.md
+	$(BIN)/python benchmarks/trace_cost.py
+
+layers: $(VENV)/.dev
+	$(BIN)/python benchmarks/converted_network.py
 
 # Some twenty minutes; nothing else should run.
 picks: $(VENV)/.dev

@@ -7,10 +7,11 @@ Models of NVIDIA Tensor Cores", ACM TACO; tests/emulators/test_silicon.py repeat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from samebits.recipes.recipe import Recipe
+from samebits.errors import RecipeError
+from samebits.recipes.recipe import Recipe, Rounding
 from samebits.recipes.recipe_text import parse_recipe
 
 _RECORDED = "recorded outputs (MATLAB-tensor-core), all 3,000 reproduced"
@@ -81,3 +82,23 @@ MATRIX_UNITS: tuple[MatrixUnit, ...] = (
     MatrixUnit("AMX-BF16", "bfloat16", "float32", "direct order=k/32|k%2|k flush=operands,results",
                _INTEL.format("TDPBF16PS"), "not checked on hardware: no such unit was at hand"),
 )  # fmt: skip
+
+
+def find_unit_recipe(name: str) -> Recipe | None:
+    """The recipe of a unit by its name: `a100/tf32`, or with the result's format `a100/float16/float16`.
+
+    Operands are rounded to the unit's format, to nearest, as libraries do before it multiplies (where its recipe does
+    not say otherwise); the result is float32 where none is named. None for a name without a slash, which may be a
+    recipe's text. Raises RecipeError for a unit that the table does not have.
+    """
+    unit, slash, formats = name.strip().lower().partition("/")
+    if not slash or " " in name.strip():
+        return None
+    operands, _, result = formats.partition("/")
+    fitting = [u for u in MATRIX_UNITS if (u.unit.lower(), u.operands) == (unit, operands)]
+    found = next((u for u in fitting if u.result == (result or "float32")), None)
+    if found is None:
+        known = ", ".join(dict.fromkeys(f"{u.unit.lower()}/{u.operands}" for u in MATRIX_UNITS))
+        raise RecipeError(f"no unit {name.strip()[:40]!r} in the table; it has: {known} (float16 results: .../float16)")
+    narrow = Rounding(found.operands)
+    return replace(found.recipe, x=found.recipe.x or narrow, w=found.recipe.w or narrow)

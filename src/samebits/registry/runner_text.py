@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from samebits.engines.known_engines import ENGINES
 from samebits.errors import RunnerTextError
 from samebits.recipes import Recipe, format_recipe, parse_recipe
+from samebits.recipes.hardware import find_unit_recipe
 
 TRUTH = "truth"
 EMULATE = "emulate"
@@ -31,8 +32,8 @@ def parse_runner_text(text: str) -> RunnerText:
     """Reads and checks a runner's text without loading anything; raises RunnerTextError, which says what is known.
 
     `name[:key=value[,key=value...]]`; a comma inside a value is written `\\,`. `env.NAME=value` sets an environment
-    variable before the engine is imported. After `emulate:` stands a recipe's text. Raises RecipeError for one that
-    cannot be read.
+    variable before the engine is imported. After `emulate:` stands a recipe's text, or a matrix unit (`a100/tf32`).
+    Raises RecipeError for one that cannot be read.
     """
     name, colon, rest = text.partition(":")
     known = [TRUTH, EMULATE, *ENGINES]
@@ -41,7 +42,7 @@ def parse_runner_text(text: str) -> RunnerText:
     if colon and not rest:
         raise RunnerTextError(f"engine text {text!r} ends after the colon; expected name:key=value,key=value")
     if name == EMULATE:
-        return RunnerText(name, recipe=parse_recipe(rest or "direct"))
+        return RunnerText(name, recipe=find_unit_recipe(rest) or parse_recipe(rest or "direct"))
     settings: dict[str, str] = {}
     environment: dict[str, str] = {}
     for part in _split_commas(rest) if rest else ():
