@@ -78,3 +78,24 @@ def test_zeros_that_come_of_cancelling_are_looked_at_one_by_one():
     np.testing.assert_array_equal(found[0, :, 0], np.array([2.0**-30, 0, 0], np.float32))
     np.testing.assert_array_equal(found[1, :, 0], np.zeros(3, np.float32))
     assert not np.signbit(found).any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("length", [40, 3000])
+def test_where_one_operand_is_zero_the_other_need_not_be(dtype, length):
+    """Gradients are zero where a relu was, and so are activations, elsewhere. 3000 terms are more than are listed."""
+    problem = parse_problem_text(f"conv1d.grad_weight x=1x3x{length} w=20x3x1 dtype={dtype}")
+    operands = draw(problem, 5)
+    x, dy = operands["x"], operands["dy"]
+    even = np.arange(length) % 2 == 0
+    x[:, 0, even], x[:, 1, ~even] = 0, -0.0
+    dy[:, :10, ~even], dy[:, 10:, even] = 0, -0.0
+    # Rows without a number reach every sum, and only theirs.
+    dy[0, 3, 4] = np.nan
+    found = compute_truth(problem, operands).values[..., 0].astype(np.float64)
+    plain = np.delete(np.arange(20), 3)
+    expected = np.zeros((20, 3), bool)
+    expected[:10, 0] = expected[10:, 1] = True
+    assert np.isnan(found[3]).all()
+    assert ((found == 0) == expected)[plain].all()
+    assert not np.signbit(found[plain][expected[plain]]).any()

@@ -8,11 +8,13 @@ from samebits.contraction.compiled_cache import compiled
 from samebits.contraction.microkernel import BLOCKING
 from samebits.contraction.tiles import bound_twice, locate_tile, sum_tile
 from samebits.truth.rounding import encode_pair
-from samebits.truth.settling import BY_EXACTNESS, BY_ROUNDING_TEST, has_empty_source, settle_output
+from samebits.truth.settling import BY_EXACTNESS, BY_ROUNDING_TEST, list_reached, reads_zeros, settle_output
 
 HAS_FMA = BLOCKING.has_fma
 # As many 32-bit codes as a cache line holds.
 _ROWS_AT_ONCE = 16
+# Terms that are not zero, of sums that may be: where there are more, sums are looked at one by one.
+MOST_REACHED = 1024
 
 
 @compiled
@@ -25,7 +27,7 @@ def settle_tiles(first, last, c, blocks, rows, rows_table, source, source_table,
     sums = buffers.sums
     errors = np.empty(sums.shape[1])
     codes = buffers.codes
-    cell = np.empty(1)
+    cell, reached = np.empty(1), np.empty(MOST_REACHED, np.int64)
     for task in range(first, last):
         tile = locate_tile(c, blocks, task)
         if f.precision == 53:
@@ -52,8 +54,9 @@ def settle_tiles(first, last, c, blocks, rows, rows_table, source, source_table,
         counts[BY_ROUNDING_TEST] += tile.rows * tile.items * tile.size[0] * tile.size[1] * tile.size[2] - undecided
         for i in range(count):
             _settle_position(
-                c, tile, flagged[i], sums, rows, rows_table, source, source_table, start, f, wide, codes, counts
-            )
+                c, tile, flagged[i], sums, rows, rows_table, source, source_table, start, f, wide, codes, counts,
+                reached,
+            )  # fmt: skip
         _write_codes(c, tile, codes, out)
 
 
@@ -62,7 +65,7 @@ def _settle_doubles(c, blocks, tile, rows, rows_table, source, source_table, sta
     """All float64 outputs of a tile, from sums kept twice as precise; those that these cannot decide one by one."""
     largest = sum_tile(c, blocks, tile, rows, rows_table, source, source_table, start, buffers, True)
     sums, lows, flagged = buffers.sums, buffers.lows, buffers.bases
-    codes = sums.view(np.uint64)
+    codes, reached = sums.view(np.uint64), np.empty(MOST_REACHED, np.int64)
     positions = tile.items * tile.size[0] * tile.size[1] * tile.size[2]
     errors, zeros = np.empty(tile.rows), np.empty(tile.rows, np.bool_)
     for m in range(tile.rows):
@@ -92,8 +95,8 @@ def _settle_doubles(c, blocks, tile, rows, rows_table, source, source_table, sta
     counts[BY_ROUNDING_TEST] += tile.rows * positions - undecided - exact
     for i in range(count):
         _settle_position(
-            c, tile, flagged[i], sums, rows, rows_table, source, source_table, start, f, wide, codes, counts
-        )
+            c, tile, flagged[i], sums, rows, rows_table, source, source_table, start, f, wide, codes, counts, reached
+        )  # fmt: skip
     _write_codes(c, tile, codes, out)
 
 
@@ -199,15 +202,17 @@ def _mark_undecided(codes, p, m, total):
 
 
 @compiled
-def _settle_position(c, tile, p, sums, rows, rows_table, source, source_table, start, f, wide, codes, counts):
+def _settle_position(
+    c, tile, p, sums, rows, rows_table, source, source_table, start, f, wide, codes, counts, reached
+):  # fmt: skip
     """Settles one by one the outputs of a position whose sum is NaN, or a zero that is not settled.
 
-    Behind a relu whole windows of the source are zero: then all sums that came to zero are, whatever the rows.
+    Behind a relu most of a window of the source is zero, and of a gradient too: where all products are, so is the sum.
     """
     line, i2 = p // tile.size[2], p % tile.size[2]
     plane, i1 = line // tile.size[1], line % tile.size[1]
     b, i0 = plane // tile.size[0], plane % tile.size[0]
-    asked, empty = False, False
+    count = -2
     for m in range(tile.rows):
         is_zero = sums[p, m] == 0.0 and codes[p, m] != 0
         if is_zero or np.isnan(sums[p, m]):
@@ -217,10 +222,10 @@ def _settle_position(c, tile, p, sums, rows, rows_table, source, source_table, s
             )  # fmt: skip
             offset = start[tile.group * c.rows + tile.row + m]
             if is_zero and offset == 0.0:
-                if not asked:
-                    asked, empty = True, has_empty_source(c, where, source, source_table)
-                if empty:
-                    # A product with infinity or NaN would have left no zero.
+                if count == -2:
+                    count = list_reached(c, where, source, source_table, reached)
+                # A product with infinity or NaN would have left no zero.
+                if count >= 0 and reads_zeros(c, where, rows, rows_table, reached, count):
                     codes[p, m] = 0
                     counts[BY_EXACTNESS] += 1
                     continue

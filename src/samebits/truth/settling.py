@@ -148,13 +148,14 @@ def _sum_exactly(c, where, rows, rows_table, source, source_table, start, f, lim
 
 
 @compiled
-def has_empty_source(c, where, source, table):
-    """Whether all that an output reads of the source is zero, of either sign; padding counts as nothing."""
+def list_reached(c, where, source, table, reached):
+    """Where in a row the terms stand whose source value is not zero; how many, or -1 for more than `reached` holds."""
     group, _, item, i0, i1, i2, _ = where
     base = group * c.source_strides[0] + item * c.source_strides[1]
     first0 = c.source_start[0] + i0 * c.source_output_step[0]
     first1 = c.source_start[1] + i1 * c.source_output_step[1]
     first2 = c.source_start[2] + i2 * c.source_output_step[2]
+    count = 0
     for d in range(c.depth):
         for r0 in range(c.terms[0]):
             at0 = first0 + r0 * c.source_term_step[0]
@@ -165,10 +166,25 @@ def has_empty_source(c, where, source, table):
                 if at1 < 0 or at1 >= c.source_size[1]:
                     continue
                 line = base + d * c.source_strides[2] + at0 * c.source_strides[3] + at1 * c.source_strides[4]
+                r_at = d * c.rows_strides[2] + r0 * c.rows_strides[3] + r1 * c.rows_strides[4]
                 for r2 in range(c.terms[2]):
                     at2 = first2 + r2 * c.source_term_step[2]
                     if 0 <= at2 < c.source_size[2] and load(source, line + at2 * c.source_strides[5], table) != 0.0:
-                        return False
+                        if count == reached.size:
+                            return -1
+                        reached[count] = r_at + r2 * c.rows_strides[5]
+                        count += 1
+    return count
+
+
+@compiled
+def reads_zeros(c, where, rows, table, reached, count):
+    """Whether a row is zero at all the places of `list_reached`: then every product of its sum is."""
+    group, row, _, _, _, _, rows_offset = where
+    base = rows_offset + group * c.rows_strides[0] + row * c.rows_strides[1]
+    for i in range(count):  # noqa: SIM110  (compiled code has no all())
+        if load(rows, base + reached[i], table) != 0.0:
+            return False
     return True
 
 
