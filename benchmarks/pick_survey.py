@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pages import write_page
 
-from samebits.findings.pick_schema import Choice, Pick
+from samebits.findings.pick_schema import Choice
 from samebits.picks.finals import list_by_time, time_finalists
 from samebits.picks.picking import pick
 from samebits.problems import Problem, format_problem, parse_problem_text
@@ -28,6 +28,7 @@ ABOUT = """For every problem the candidates are the variants of all engines name
 timed again, by themselves, twice in turns with other operands. Loss is the choice's time over the best one's, both as
 timed then. `make picks` writes this page. Timings are of one machine, with little else running."""
 ENGINES = ("torch", "onnxruntime", "openvino")
+_AT_ONCE = 5
 _NEAR, _MOST_PRODUCTS = 1.5, 4e8
 
 
@@ -40,15 +41,21 @@ def main() -> int:
     given = parser.parse_args()
     problems = choose_problems(given.count)
     engines = given.on or list(ENGINES)
-    started = time.perf_counter()
-    found = pick(problems, engines, progress=lambda what, share: print(f"  {what} {share:.0%}", file=sys.stderr))
-    took = time.perf_counter() - started
-    losses = [time_again(choice) for choice in found.choices]
-    for choice, loss in zip(found.choices, losses, strict=True):
-        print(f"{loss:6.3f}  {choice.engine}  {choice.problem}")
+    choices: list[Choice] = []
+    losses: list[float] = []
+    took = 0.0
+    for first in range(0, len(problems), _AT_ONCE):
+        started = time.perf_counter()
+        found = pick(problems[first : first + _AT_ONCE], engines)
+        took += time.perf_counter() - started
+        for choice in found.choices:
+            # At once: what else the machine does changes within minutes.
+            choices.append(choice)
+            losses.append(time_again(choice))
+            print(f"{losses[-1]:6.3f}  {choice.engine}  {choice.problem}", flush=True)
     print(summarize(losses, took))
     if given.write:
-        write_page(Path(given.write), "What pick chooses", ABOUT, list_lines(found, losses, engines, took))
+        write_page(Path(given.write), "What pick chooses", ABOUT, list_lines(choices, losses, engines, took))
     return 0
 
 
@@ -96,11 +103,11 @@ def summarize(losses: Sequence[float], took: float) -> str:
     )
 
 
-def list_lines(found: Pick, losses: Sequence[float], engines: Sequence[str], took: float) -> str:
+def list_lines(choices: Sequence[Choice], losses: Sequence[float], engines: Sequence[str], took: float) -> str:
     """The page's tables."""
     lines = [f"{summarize(losses, took)} ({', '.join(engines)}).", ""]
     lines += ["| problem | choice | kept, rejected | time | loss |", "|---|---|---|---|---|"]
-    for choice, loss in zip(found.choices, losses, strict=True):
+    for choice, loss in zip(choices, losses, strict=True):
         counts = f"{len(choice.slower) + 1}, {len(choice.rejected)}"
         time_s = f"{choice.time_s * 1e3:.3f} ms" if choice.time_s else ""
         lines.append(f"| `{choice.problem}` | {choice.engine} | {counts} | {time_s} | {loss:.3f} |")

@@ -28,4 +28,5 @@ for images, labels in DataLoader(data, batch_size=32, shuffle=True):
     loss = nn.functional.cross_entropy(model(images), labels)
     loss.backward()
     optimizer.step()
-print(f"loss {loss.item():.9f}")
+    last = loss.item()
+print(f"loss {last:.9f}")
