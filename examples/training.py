@@ -20,6 +20,7 @@ model = nn.Sequential(
     nn.Flatten(),
     nn.Linear(64, 2),
 )
+losses: list[float] = []
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 for images, labels in DataLoader(data, batch_size=32, shuffle=True):
     if np.random.rand() < 0.5:
@@ -28,5 +29,5 @@ for images, labels in DataLoader(data, batch_size=32, shuffle=True):
     loss = nn.functional.cross_entropy(model(images), labels)
     loss.backward()
     optimizer.step()
-    last = loss.item()
-print(f"loss {last:.9f}")
+    losses.append(loss.item())
+print(f"loss {losses[-1]:.9f}")
