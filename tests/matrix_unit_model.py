@@ -80,13 +80,14 @@ class UnitModel(NamedTuple):
     """One instruction: `group` products enter the running sum at a time, which is then rounded to `target`.
 
     c starts the running sum. `by_float16`: the operands are first converted to float16, the products with k mod 4 in
-    {0, 1} are added before the others, and c comes last, in an addition of its own.
+    {0, 1} are added before the others, and c comes last, in an addition of its own, which is rounded to `last`.
     """
 
     group: int
     bits: int
     target: Target
     by_float16: bool = False
+    last: Target | None = None
 
 
 # Unit, operands, result.
@@ -106,7 +107,7 @@ def _model_units() -> Iterator[tuple[Key, UnitModel]]:
         yield ("H100", operands, "float32"), UnitModel(32, 13, CUT_E8M13)
         yield ("H100", operands, "float16"), UnitModel(16, 25, NEAREST16, by_float16=True)
         yield ("B200", operands, "float16"), UnitModel(16, 25, NEAREST16, by_float16=True)
-        yield ("B200", operands, "float32"), UnitModel(16, 25, NEAREST32, by_float16=True)
+        yield ("B200", operands, "float32"), UnitModel(16, 25, CUT32, by_float16=True, last=NEAREST32)
 
 
 UNITS = dict(_model_units())
@@ -170,7 +171,7 @@ def _compute_one(model: UnitModel, products: list[Term], c: Term) -> float:
     for begin in range(0, len(products), model.group):
         total = _add([total, *products[begin : begin + model.group]], model.bits, model.target)
     if model.by_float16:
-        total = _round(*_add_exactly([total, c]), model.target)
+        total = _round(*_add_exactly([total, c]), model.last or model.target)
     return math.ldexp(total.significand, total.quantum)
 
 

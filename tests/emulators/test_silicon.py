@@ -121,3 +121,24 @@ def test_one_bit_less_of_alignment_is_noticed_in_the_recordings():
     sample, recorded = load_recording(unit)
     recipe = parse_recipe("direct acc=float32/toward_zero fused=24 order=k/16|fused:k bias=first")
     assert (emulate_sums(recipe, sample) != recorded).any()
+
+
+def test_sums_of_the_b200_are_cut_before_c_is_added():
+    """A recorded output that was kept aside while the table was made, with operands that give the same sum.
+
+    -0x1.2bec038p+3 before c, of which 24 bits are kept, plus c = 0x1.02d09ep-1: the unit gave -0x1.1bbef8p+3, where
+    the exact sum is -0x1.1bbef9ap+3 and rounding to nearest in between gives -0x1.1bbefap+3.
+    """
+    exponents = (3, 0, -2, -4, -5, -6, -7, -8, -10, -11, -20, -21, -22)
+    total = -sum(2.0**e for e in exponents)
+    assert total == float.fromhex("-0x1.2bec038p+3")
+    a, b = np.zeros((1, 32), np.float32), np.zeros((1, 32), np.float32)
+    # The larger ones in the first addition, whose sum then is exact.
+    first, second = ([k for k in range(32) if (k % 4 < 2) is early] for early in (True, False))
+    places = [*first[:10], *second[:3]]
+    for k, e in zip(places, exponents, strict=True):
+        a[0, k], b[0, k] = -(2.0 ** (e // 2)), 2.0 ** (e - e // 2)
+    sample = Sample(a, b, np.array([float.fromhex("0x1.02d09ep-1")], np.float32))
+    unit = next(u for u in NVIDIA if (u.unit, u.operands, u.result) == ("B200", "float8_e5m2", "float32"))
+    for found in (emulate_sums(unit.recipe, sample), compute(("B200", "float8_e5m2", "float32"), sample)):
+        assert float(found[0]).hex() == "-0x1.1bbef80000000p+3"

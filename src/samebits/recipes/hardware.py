@@ -56,6 +56,7 @@ def _rows(unit: str, group: int, bits: int, formats: tuple[str, ...]) -> list[Ma
 
 # FP8 through the float16 unit: two steps of 16 products, of which the first takes those with k mod 4 in {0, 1}.
 _QUADS = "order=k/2%2|fused:k bias=last"
+_QUADS_THEN_C = "order=k/2%2|fused:k bias=rounded"
 _BY_FLOAT16 = "mma.sync m16n8k32, which converts to float16 (NVIDIA/cutlass issue 1986)"
 _FP8 = ("float8_e4m3fn", "float8_e5m2")
 
@@ -72,9 +73,10 @@ MATRIX_UNITS: tuple[MatrixUnit, ...] = (
                  f"{_BY_FLOAT16}; the data fix only that at least 18 bits are kept") for f in _FP8),
     *(MatrixUnit("B200", f, "float16", f"direct x=float16 w=float16 acc=float16 fused=25 {_QUADS}", _RECORDED,
                  f"{_BY_FLOAT16}; the data fix only that at least 18 bits are kept") for f in _FP8),
-    *(MatrixUnit("B200", f, "float32", f"direct x=float16 w=float16 acc=float32 fused=25 {_QUADS}", _RECORDED,
-                 "the sums before c are exact in nearly all recorded products, so grouping, the bits kept beyond 23 and"
-                 " their rounding are taken over from the float16 result; that c is added last, to nearest, is fixed")
+    *(MatrixUnit("B200", f, "float32",
+                 f"direct x=float16 w=float16 acc=float32/toward_zero fused=25 {_QUADS_THEN_C}", _RECORDED,
+                 "the sums before c are exact in nearly all recorded products; one of them, kept aside, shows that they"
+                 " are cut to 24 bits before c is added, to nearest; grouping is taken over from the float16 result")
       for f in _FP8),
     MatrixUnit("AVX512-BF16", "bfloat16", "float32", "direct order=k/2,-k flush=operands,results",
                _INTEL.format("VDPBF16PS"), "of a pair the second product is added first; seen on an AMD EPYC (Zen 4)"
