@@ -1,5 +1,6 @@
 """Choices: the fastest that keeps the contract; candidates are plain NumPy, and as fast as they are told to be."""
 
+import ctypes
 import itertools
 import time
 
@@ -7,11 +8,12 @@ import numpy as np
 import pytest
 
 import samebits
+from samebits.contraction.running import count_cores
 from samebits.errors import ArgumentError, LockError, RunnerTextError, SamebitsError
 from samebits.findings import finding_from_json, json_from_finding
 from samebits.findings.pick_schema import Lock, Pick
 from samebits.formats.same_bits import digest_bits
-from samebits.picks.candidates import count_cores, list_candidates
+from samebits.picks.candidates import list_candidates
 from samebits.picks.finals import list_finalists, order_by_time
 from samebits.problems import parse_problem_text
 from samebits.runner import Identity
@@ -211,6 +213,46 @@ def test_a_model_is_picked_for_product_by_product(tmp_path):
     again = samebits.pick(path, ["emulate:direct", "truth"], lock=tmp_path / "samebits.lock", gradients=True)
     assert [c.picked_by for c in again.choices] == ["lock"] * 9
     assert [c.engine for c in again.choices] == [c.engine for c in found.choices]
+
+
+class Doubling(Candidate):
+    """Leaves its input changed."""
+
+    def run(self, problem, operands):
+        result = super().run(problem, operands)
+        writable = np.frombuffer(operands["x"].data, operands["x"].dtype)
+        ctypes.memmove(writable.ctypes.data, (operands["x"] * 2).tobytes(), writable.nbytes)
+        return result
+
+
+def test_who_changes_its_operands_is_judged_by_what_it_computes():
+    found = samebits.pick(PROBLEM, [Doubling("doubles")])
+    assert found.choices[0].engine == "doubles"
+
+
+class FailsLater(Candidate):
+    """Computes as often as it is first looked at, then no more."""
+
+    def run(self, problem, operands):
+        if self.runs > 45:
+            raise ValueError("no more today")
+        return super().run(problem, operands)
+
+
+def test_who_fails_while_it_is_timed_is_left_out_with_its_own_words():
+    found = samebits.pick(PROBLEM, [FailsLater("tires"), Candidate("sound", 0.002)])
+    assert found.choices[0].engine == "sound"
+    assert "failed while it was timed" in reason(found, "tires").why or "no more today" in reason(found, "tires").why
+
+
+def test_a_runner_may_call_itself_as_an_engine_does_and_two_may_not_have_one_text():
+    class Named(Candidate):
+        def identify(self):
+            return Identity(self.text, "numpy", "1.0", "CPU")
+
+    assert samebits.pick(PROBLEM, [Named("mine")]).choices[0].engine == "mine"
+    with pytest.raises(ArgumentError, match="same text"):
+        samebits.pick(PROBLEM, [Candidate("one"), Reversed("one")])
 
 
 # Lock files.

@@ -110,6 +110,14 @@ def test_what_the_program_sets_does_not_reach_a_pinned_layer_and_stays_as_it_was
     finally:
         torch.set_num_threads(threads)
         torch.backends.mkldnn.enabled = True
+    with torch.autocast("cpu", torch.bfloat16):
+        found.append(run(pinned, x)[:3])
+    torch.set_float32_matmul_precision("medium")
+    try:
+        found.append(run(pinned, x)[:3])
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision("highest")
     for other in found[1:]:
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
@@ -139,7 +147,13 @@ def test_a_problem_without_a_choice_and_choices_that_are_no_layers_are_named(tmp
     np.testing.assert_array_equal(exact, samebits.compute_truth(problems[0], operands).values)
 
 
-def test_problems_of_a_network_are_listed_once_and_the_network_stays_as_it_is():
+def test_problems_of_a_network_are_listed_once_and_all_stays_as_it_is():
+    drops = nn.Sequential(nn.ReLU(inplace=True), nn.Dropout(0.5), nn.Conv2d(3, 3, 3))
+    x, state = torch.randn(1, 3, 5, 5), torch.get_rng_state()
+    kept = x.clone()
+    assert len(layers.list_problems(drops, x)) == 1
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(x, kept)
     net = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), nn.BatchNorm2d(3), nn.Conv2d(3, 3, 3, padding=1), nn.Flatten())
     before = copy.deepcopy(net.state_dict())
     found = layers.list_problems(net, torch.randn(2, 3, 5, 5))

@@ -366,6 +366,37 @@ def test_a_block_is_captured_and_its_trace_stays(tmp_path):
     assert done.returncode == 0
 
 
+def test_a_command_is_started_where_it_was_and_ended_where_it_is_enough(tmp_path):
+    (tmp_path / "sub").mkdir()
+    text = "import torch\ntorch.manual_seed(0)\ntorch.nn.Conv2d(16, 16, 3)(torch.randn(4, 16, 20, 20))\n"
+    shell = "cd sub\n{python} {way}.py\necho after >> ended\n"
+    for way, more in (("a", ""), ("b", "torch.backends.mkldnn.enabled = False\n")):
+        (tmp_path / "sub" / f"{way}.py").write_text(text.replace("\n", "\n" + more, 1))
+        (tmp_path / f"{way}.sh").write_text(shell.format(python=sys.executable, way="t"))
+    for way in ("a", "b"):
+        # The processes have the same name in both.
+        os.replace(tmp_path / "sub" / f"{way}.py", tmp_path / "sub" / "t.py")
+        done = run_traced(tmp_path / f"{way}.trace", "sh", f"{way}.sh", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        os.replace(tmp_path / "sub" / "t.py", tmp_path / "sub" / f"{way}.py")
+    # Run again, the script that is there is the second one: the first run goes another way, and that is told apart.
+    os.replace(tmp_path / "sub" / "b.py", tmp_path / "sub" / "t.py")
+    trace = tmp_path / "b.trace"
+    (process,) = read_trace(trace).processes.values()
+    place = next(i for i, o in enumerate(process.operations) if o.name == "aten.convolution.default")
+    operation = process.operations[place]
+    other = replace(process, operations=list(process.operations))
+    other.operations[place] = replace(operation, outputs=(b"another result  ",))
+    first = FirstDifference(
+        operation=operation.name, what="", step=0, direction="forward", module="", line="", process=process.name,
+        kind="operation", index_a=place, index_b=place,
+    )  # fmt: skip
+    remarks = capture_operation(process, other, first, tmp_path / "case.npz", lambda what, share: None)
+    assert "had the recorded bits" in remarks[0]
+    # Twice recorded; what follows the script was not done again.
+    assert (tmp_path / "sub" / "ended").read_text() == "after\n" * 2
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [(("seed=1",), "nothing to capture"), (("threads=1", "shuffle=4"), "nothing to capture")],

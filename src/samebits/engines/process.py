@@ -101,10 +101,11 @@ class WorkerRunner:
         first: tuple[TimedRuns, ...] = ()
         if not known:
             self._timed = None
-            header, _ = self._exchange({"timed": 1, "problem": format_problem(problem)}, operands, 0)
+            # Making it ready, and one run.
+            header, _ = self._exchange({"timed": 1, "problem": format_problem(problem)}, operands, 0, 2)
             first = (_read_timed(header),)
             self._timed = (problem, operands)
-        header, _ = self._exchange({"timed": runs}, {}, 0)
+        header, _ = self._exchange({"timed": runs}, {}, 0, runs)
         more = _read_timed(header)
         # The first call compiles and packs: it counts for bits and memory, not for time.
         digests = dict.fromkeys(d for timed in (*first, more) for d in timed.digests)
@@ -193,7 +194,7 @@ class WorkerRunner:
         return process, os.fdopen(read_end, "rb", buffering=0)  # type: ignore[return-value]  (unbuffered: a FileIO)
 
     def _exchange(
-        self, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], largest_bytes: int
+        self, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], largest_bytes: int, runs: int = 1
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         if self._failure:
             raise self._failure
@@ -203,7 +204,7 @@ class WorkerRunner:
             expired.set()
             self._process.kill()
 
-        timer = threading.Timer(self.time_limit_s, stop)
+        timer = threading.Timer(self.time_limit_s * runs, stop)
         # An interrupt may come at any moment; a timer left behind must not keep the program from ending.
         timer.daemon = True
         try:

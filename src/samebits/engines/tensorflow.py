@@ -100,14 +100,12 @@ class TensorflowEngine(Engine):
         shapes = {"x": self._activation_shape(problem, problem.x), "w": self._weight_shape(problem)}
         inputs = {n: given.get(n, tf.zeros(shape, given["dy"].dtype)) for n, shape in shapes.items()}
         wanted = "x" if problem.direction == "grad_input" else "w"
-
-        def differentiate() -> Any:
-            with tf.GradientTape() as tape:
-                tape.watch(inputs[wanted])
-                y = self._forward(problem, inputs["x"], inputs["w"], None)
-            return tape.gradient(y, inputs[wanted], given["dy"])
-
-        return Prepared(differentiate, lambda gradient: self._result(problem, gradient))
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(inputs[wanted])
+            y = self._forward(problem, inputs["x"], inputs["w"], None)
+        return Prepared(
+            lambda: tape.gradient(y, inputs[wanted], given["dy"]), lambda gradient: self._result(problem, gradient)
+        )
 
     def list_program_values(self, path: str) -> list[str]:
         return self.keras.list_values(path)

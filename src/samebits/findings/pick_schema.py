@@ -67,7 +67,6 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     peak_bytes: int | None = None
     digests: list[str] = []
     used_by: list[str] = []
-    evidence: list[Evidence] = []
 
 
 class Pick(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,15 +1,15 @@
 """Which texts of engines are worth timing for a problem: each engine's settings that change speed, in all combinations.
 
-Numbers of threads are always stated, so that a choice means the same wherever it is used.
+Numbers of threads are stated (jax has no setting of its own), so that a choice means the same wherever it is used.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from samebits.contraction.running import count_cores
 from samebits.engines.known_engines import ENGINES
 from samebits.problems import Problem
 from samebits.registry import parse_runner_text
@@ -49,14 +49,8 @@ _AXES: dict[str, tuple[_Axis, ...]] = {
         _Axis("INFERENCE_NUM_THREADS", (_CORES, "1")),
     ),
     "tensorflow": (_Axis("threads", (_CORES, "1")),),
-    "jax": (_Axis("jit", (None,)),),
     "numpy": (_Axis("call", (None, "dot")), _Axis("threads", (_CORES, "1"))),
 }  # fmt: skip
-
-
-def count_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def list_candidates(problem: Problem, on: Sequence[str]) -> list[str]:

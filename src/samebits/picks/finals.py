@@ -21,7 +21,7 @@ _TURN_TAKES_S, _MOST_CALLS = 0.03, 1000
 # Whose memory lies well in one process may be unlucky in another: contenders are timed in a second one, too.
 _CONTENDS, _MOST_CONTENDERS = 1.3, 3
 # Medians this near to each other are a tie, which the sequence of candidates breaks.
-TIE = 0.02
+TIED_WITHIN = 0.02
 
 
 def list_finalists(times: Mapping[str, float]) -> list[str]:
@@ -74,5 +74,5 @@ def order_by_time(times: Mapping[str, float]) -> list[str]:
     if not times:
         return []
     best = min(times.values())
-    tied = [text for text in times if times[text] <= (1 + TIE) * best]
+    tied = [text for text in times if times[text] <= (1 + TIED_WITHIN) * best]
     return [*tied, *(text for text in list_by_time(times) if text not in tied)]

@@ -37,6 +37,10 @@ class OpenRunners:
         self._open[text, number] = runner
         return runner
 
+    def is_open(self, text: str) -> bool:
+        """Whether a text's process has begun; an object that was given always has."""
+        return text in self._given or (text, 1) in self._open
+
     def identify_given(self, text: str) -> Identity | None:
         """What an object that was given says of itself; None for a text. Raises EngineFailure."""
         return self._given[text].identify() if text in self._given else None

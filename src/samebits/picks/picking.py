@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from samebits.contraction.memory import count_available_bytes
 from samebits.errors import ArgumentError, SamebitsError
 from samebits.findings import Evidence
 from samebits.findings.pick_schema import Choice, Contract, LockedChoice, Pick, Rejection, Timed
@@ -33,6 +35,8 @@ from samebits.version import VERSION
 from samebits.wording.pick_sentences import summarize_pick
 
 _LARGEST_BYTES = 2**60
+# The truth, its bound and the sums of magnitudes of an output; an input as it is given and as it is judged.
+_BYTES_AN_OUTPUT, _BYTES_AN_INPUT = 24, 16
 
 
 @default_float_environment()
@@ -65,6 +69,8 @@ def pick(
     """
     contract = _make_contract(max_ulp, within, deterministic, batch_invariant, workspace)
     given = [guard_runner(runner) for runner in on if not isinstance(runner, str)]
+    if len({runner.text for runner in given}) < len(given):
+        raise ArgumentError("two of the runners have the same text; a choice is kept by it")
     named = [runner for runner in on if isinstance(runner, str)]
     for text in named:
         parse_runner_text(text)
@@ -162,12 +168,13 @@ class _Picking:
                 if self.store is not None and chosen[problem].picked_by == "checked lock":
                     self.store.put(_as_picked(chosen[problem]), known.contract)
         wanted = [problem for problem in problems if problem not in chosen]
-        candidates = self._check_all(wanted)
-        for i, problem in enumerate(wanted):
-            self.progress(f"timing {format_problem(problem)[:60]}", i / len(wanted))
-            chosen[problem] = self._choose(problem, candidates[problem])
-            if self.store is not None and chosen[problem].engine is not None:
-                self.store.put(chosen[problem], self.contract)
+        for together in _divide(wanted):
+            candidates = self._check_all(together)
+            for i, problem in enumerate(together):
+                self.progress(f"timing {format_problem(problem)[:60]}", i / len(together))
+                chosen[problem] = self._choose(problem, candidates[problem])
+                if self.store is not None and chosen[problem].engine is not None:
+                    self.store.put(chosen[problem], self.contract)
         return [msgspec.structs.replace(chosen[p], used_by=nodes) for p, nodes in problems.items()]
 
     def _list_texts(self, problem: Problem) -> list[str]:
@@ -207,8 +214,13 @@ class _Picking:
         return found
 
     def _check(self, text: str, one: _Candidates) -> None:
+        if self.contract.workspace is not None:
+            # Memory that a process has once had is not seen to grow again.
+            self.runners.drop(text)
         try:
+            is_fresh = not self.runners.is_open(text)
             checked = check_candidate(self.runners.find(text), one.data, self.contract)
+            checked = checked if is_fresh else dataclasses.replace(checked, peak_bytes=None)
         except SamebitsError as error:
             one.rejected.append(Rejection(text, str(error)))
             return
@@ -221,7 +233,8 @@ class _Picking:
 
     def _choose(self, problem: Problem, one: _Candidates) -> Choice:
         """The fastest that stands the last questions; the next one where it does not."""
-        rough = {text: one.kept[text].time_s for text in one.texts if text in one.kept}
+        rough = {text: one.kept[text].fastest_s for text in one.texts if text in one.kept}
+        seen = {text: checked.time_s for text, checked in one.kept.items()}
         rejected = list(one.rejected)
         while rough:
             finalists = list_finalists(rough)
@@ -231,7 +244,7 @@ class _Picking:
                 proof = self._prove(text, one)
                 if proof.rejection is None:
                     out = {text, *(r.engine for r in rejected)}
-                    known = {t: s for t, s in {**rough, **times}.items() if t not in out}
+                    known = {t: s for t, s in {**seen, **times}.items() if t not in out}
                     slower = [Timed(other, known[other]) for other in list_by_time(known)]
                     return self._make_choice(one.data, one.kept[text], times[text], proof, rejected, slower)
                 rejected.append(proof.rejection)
@@ -271,12 +284,28 @@ class _Picking:
             time_s=time_s,
             rejected=rejected,
             slower=slower,
-            places=[find_place(checked.text, checked.identity)],
+            places=[find_place(checked.text, self.runners.identify_given(checked.text))],
             recipe=proof.recipe,
             replay=proof.replay,
             peak_bytes=checked.peak_bytes,
             digests=list(checked.digests),
         )
+
+
+def _divide(problems: Sequence[Problem]) -> list[list[Problem]]:
+    """Problems whose operands and truths are held at once, in a quarter of the memory that is free."""
+    groups: list[list[Problem]] = []
+    limit, held = count_available_bytes() / 4, 0.0
+    for problem in problems:
+        outputs = math.prod(problem.out_shape)
+        inputs = sum(math.prod(shape) for shape in problem.operand_shapes.values())
+        needed = 2.0 * (_BYTES_AN_OUTPUT * outputs + _BYTES_AN_INPUT * inputs)
+        if not groups or held + needed > limit:
+            groups.append([])
+            held = 0.0
+        groups[-1].append(problem)
+        held += needed
+    return groups
 
 
 def _as_picked(choice: Choice) -> Choice:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 
+from samebits.contraction.running import count_cores
 from samebits.engines.inventory import describe_processor
 from samebits.engines.known_engines import ENGINES
 from samebits.findings.pick_schema import Place
-from samebits.picks.candidates import count_cores
 from samebits.registry import parse_runner_text
 from samebits.runner import Identity
 from samebits.version import VERSION
 
 
 def find_place(text: str, identity: Identity | None = None) -> Place:
-    """This place for a text, without loading an engine; of a runner that is no text, as it says itself."""
+    """This place for a text, without loading an engine; for an object that was given, by what it says of itself."""
     device = f"{describe_processor()}, {count_cores()} cores"
-    if identity is not None and identity.name not in ENGINES:
+    if identity is not None:
         return Place(identity.version, device)
     runner = parse_runner_text(text)
     spec = ENGINES.get(runner.name)

@@ -46,13 +46,9 @@ class GuardedRunner:
 
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         """The runner's result in memory of its own, checked for shape and dtype. Raises EngineFailure."""
-        given = {name: array.copy() for name, array in operands.items()}
-        for array in given.values():
-            array.flags.writeable = False
+        given = _copy_all(operands)
         returned = self._call(lambda: self._runner.run(problem, given))
-        for name, array in given.items():
-            if not has_same_bits(array, operands[name]):
-                self._remarks[f"changed {name} while it ran; every run was given its own copy"] = None
+        self._note_changes(given, operands)
         result = check_result(problem, returned)
         if isinstance(returned, np.memmap):
             self._remarks["returned a memory-mapped file, which was copied"] = None
@@ -62,13 +58,27 @@ class GuardedRunner:
         return np.array(result, subok=False)
 
     def time_runs(self, problem: Problem, operands: Mapping[str, np.ndarray], runs: int) -> TimedRuns:
-        """What the runner's own calls take, on one copy of the operands. Raises EngineFailure."""
-        given = {name: array.copy() for name, array in operands.items()}
-        return time_calls(
-            lambda: self._call(lambda: self._runner.run(problem, given)),
-            lambda result: check_result(problem, result),
-            runs,
+        """What the runner's own calls take, each on a copy of the operands of its own. Raises EngineFailure."""
+        taken: list[TimedRuns] = []
+        for _ in range(runs):
+            taken.append(self._time_run(problem, _copy_all(operands), operands))
+        return TimedRuns(
+            tuple(t.seconds[0] for t in taken), tuple(dict.fromkeys(digest for t in taken for digest in t.digests))
         )
+
+    def _time_run(
+        self, problem: Problem, given: dict[str, np.ndarray], operands: Mapping[str, np.ndarray]
+    ) -> TimedRuns:
+        timed = time_calls(
+            lambda: self._call(lambda: self._runner.run(problem, given)), lambda r: check_result(problem, r), 1
+        )
+        self._note_changes(given, operands)
+        return timed
+
+    def _note_changes(self, given: Mapping[str, np.ndarray], operands: Mapping[str, np.ndarray]) -> None:
+        for name, array in given.items():
+            if not has_same_bits(array, operands[name]):
+                self._remarks[f"changed {name} while it ran; every run was given its own copy"] = None
 
     def close(self) -> None:
         """Nothing: whoever opened the runner closes it."""
@@ -81,6 +91,14 @@ class GuardedRunner:
             raise
         except BaseException as error:  # A runner is anybody's code: SystemExit too is a finding of its side.
             raise EngineRaised(describe_exception(error)) from None
+
+
+def _copy_all(operands: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Copies, read-only."""
+    given = {name: array.copy() for name, array in operands.items()}
+    for array in given.values():
+        array.flags.writeable = False
+    return given
 
 
 def guard_runner(runner: Any) -> GuardedRunner:

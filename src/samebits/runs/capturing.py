@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 from samebits.errors import ArgumentError, TraceError
@@ -15,7 +16,7 @@ from samebits.findings.diff_schema import FirstDifference
 from samebits.formats.same_bits import has_same_bits
 from samebits.problems.case_file import save_case
 from samebits.progress import Progress
-from samebits.runs.operation_saving import VARIABLE
+from samebits.runs.recorder import CAPTURE_VARIABLE
 from samebits.runs.run_reading import Operation, Process, read_trace
 from samebits.runs.saved_products import SavedProduct, read_saved
 from samebits.runs.tracing import make_environment
@@ -24,6 +25,7 @@ from samebits.wording.run_sentences import say_captured
 
 _ENVIRONMENT = "env "
 _NOT_SET = "not set"
+_LOOK_AGAIN_S = 0.02
 
 
 def capture_operation(
@@ -69,8 +71,8 @@ def _run_again(process: Process, place: int, which: str, output: int) -> tuple[S
     with open_folder() as folder:
         file, trace = Path(folder) / "operation.npz", Path(folder) / "again.trace"
         asked = {"process": process.name, "place": place, "file": str(file)}
-        environment = {**_restore_variables(process), VARIABLE: json.dumps(asked)}
-        said = _start(process, make_environment(trace, process.root, environment))
+        environment = {**_restore_variables(process), CAPTURE_VARIABLE: json.dumps(asked)}
+        said = _start(process, make_environment(trace, process.root, process.folder, environment), file)
         if not file.exists():
             raise TraceError(f"run again, the {which} run did not come to the operation{said}")
         saved = read_saved(file, output)
@@ -93,8 +95,8 @@ def _restore_variables(process: Process) -> dict[str, str]:
     return environment
 
 
-def _start(process: Process, environment: dict[str, str]) -> str:
-    """Runs the command to its end; what it said last, for where it did not come as far as it should."""
+def _start(process: Process, environment: dict[str, str], file: Path) -> str:
+    """Runs the command until it has written the file; what it said last, for where it did not come as far."""
     folder = process.folder if process.folder and Path(process.folder).is_dir() else None
     with tempfile.TemporaryFile() as said:
         try:
@@ -105,9 +107,10 @@ def _start(process: Process, environment: dict[str, str]) -> str:
         except OSError as error:
             raise TraceError(f"{process.root[0]}: cannot be started ({error.strerror or error})") from None
         try:
-            started.wait()
+            while started.poll() is None and not file.exists():
+                time.sleep(_LOOK_AGAIN_S)
         finally:
-            # Its workers end with it, and so does all of it where whoever waits is interrupted.
+            # What the command would do further is not asked for, nor where whoever waits is interrupted.
             with contextlib.suppress(OSError):
                 os.killpg(started.pid, signal.SIGKILL)
             started.wait()

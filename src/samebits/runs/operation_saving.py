@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from samebits.runs.recorder import Recorder
+from samebits.runs.recorder import CAPTURE_VARIABLE, Recorder
 from samebits.runs.torch_tracing import Tracing
 
-VARIABLE = "SAMEBITS_CAPTURE"
 # How torch's dtypes travel that NumPy lacks: as integers of their width.
 _AS_INTEGERS = {"bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 
@@ -32,9 +31,10 @@ class SavingTracing(Tracing):
         result = super().run(func, args, kwargs)
         is_new = self.recorder.added > before
         if is_new and before == self.place and self.recorder.name == self.process:
+            # The file comes last: who waits for it takes the trace for whole, and ends the run.
+            self.recorder.close()
             with self.torch.no_grad():
                 self._save(str(func), args, kwargs, result)
-            self.recorder.close()
             # At once: what the script would do further is not asked for.
             os._exit(0)
         return result
@@ -68,7 +68,7 @@ class SavingTracing(Tracing):
 
 def make_tracing(torch: Any, recorder: Recorder) -> Tracing:
     """The tracing of this process: one that saves an operation where its environment asks for that."""
-    asked = os.environ.get(VARIABLE)
+    asked = os.environ.get(CAPTURE_VARIABLE)
     if not asked:
         return Tracing(torch, recorder)
     wanted = json.loads(asked)

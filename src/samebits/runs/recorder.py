@@ -18,15 +18,18 @@ from samebits.runs.trace_file import append_block
 
 _MOST_RECORDS = 2000
 _LONGEST_WAIT_S = 1.0
+# Which operation a run that is had again is to save, as JSON.
+CAPTURE_VARIABLE = "SAMEBITS_CAPTURE"
 
 
 class Recorder:
     """Collects what a process does and appends it. After a fork the child's recorder begins anew, with another name."""
 
-    def __init__(self, path: str, name: str, root: list[str] | None = None):
+    def __init__(self, path: str, name: str, started: Mapping[str, Any] | None = None):
         self.path = path
-        # The command that the run was started with, from whichever of its processes.
-        self.root = root or list(sys.orig_argv)
+        # The command that the run was started with, and where, from whichever of its processes.
+        self.root = list(started["command"]) if started else list(sys.orig_argv)
+        self.folder = str(started["folder"]) if started else _find_folder()
         self.name = name
         self.forks = 0
         # What else a child begins anew.
@@ -101,7 +104,7 @@ class Recorder:
         if settings != self.settings:
             content["settings"] = self.settings = settings
         if self.number == 0:
-            content |= {"command": list(sys.orig_argv), "folder": os.getcwd(), "root": self.root}
+            content |= {"command": list(sys.orig_argv), "folder": self.folder, "root": self.root}
         append_block(self.descriptor, content)
         self.number += 1
         self.new_texts, self.records, self.rows, self.states = [], [], {}, []
@@ -116,3 +119,10 @@ class Recorder:
     def note_rows(self, found: Mapping[bytes, list[int]]) -> None:
         """The rows of tensors from outside, by their fingerprint."""
         self.rows |= {key.hex(): rows for key, rows in found.items() if rows}
+
+
+def _find_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # It may be gone.
+        return ""

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from samebits.errors import ArgumentError, TraceError
-from samebits.runs.recorder import Recorder
+from samebits.runs.recorder import CAPTURE_VARIABLE, Recorder
 from samebits.runs.trace_file import read_blocks
 
-_VARIABLE, _ROOT, _CAPTURE = "SAMEBITS_TRACE", "SAMEBITS_TRACE_COMMAND", "SAMEBITS_CAPTURE"
+_VARIABLE, _STARTED = "SAMEBITS_TRACE", "SAMEBITS_TRACE_COMMAND"
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT, signal.SIGWINCH)
 # The recording of this process, which lasts as long as it does.
 _ACTIVE: list[Any] = []
@@ -35,7 +35,7 @@ def run_traced(command: Sequence[str], path: str | Path) -> int:
         target.write_bytes(b"")
     except OSError as error:
         raise TraceError(f"{path}: cannot be written ({error.strerror or error})") from None
-    environment = make_environment(target, command, os.environ)
+    environment = make_environment(target, command, os.getcwd(), os.environ)
     # What both get from the terminal is the command's to answer: a handler of this process is none in the command.
     for number in (signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -49,14 +49,16 @@ def run_traced(command: Sequence[str], path: str | Path) -> int:
     return process.wait()
 
 
-def make_environment(trace: Path, command: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment in which the Pythons of a command record themselves."""
+def make_environment(
+    trace: Path, command: Sequence[str], folder: str, environment: Mapping[str, str]
+) -> dict[str, str]:
+    """The environment in which the Pythons of a command, started in that folder, record themselves."""
     start = str(Path(__file__).parent / "start")
     known = environment.get("PYTHONPATH")
     return {
         **environment,
         _VARIABLE: str(trace),
-        _ROOT: json.dumps(list(command)),
+        _STARTED: json.dumps({"command": list(command), "folder": folder}),
         "PYTHONPATH": f"{start}{os.pathsep}{known}" if known else start,
     }
 
@@ -85,7 +87,7 @@ def start_in_process(torch: Any) -> None:
 def _start(torch: Any, path: str, name: str) -> Any:
     from samebits.runs.operation_saving import make_tracing
 
-    tracing = make_tracing(torch, Recorder(path, name, json.loads(os.environ.get(_ROOT, "null"))))
+    tracing = make_tracing(torch, Recorder(path, name, json.loads(os.environ.get(_STARTED, "null"))))
     tracing.start()
     return tracing
 
@@ -156,7 +158,7 @@ def trace(path: str | Path) -> Iterator[Run]:
 
     Raises TraceError where the file cannot be written.
     """
-    again = os.environ.get(_VARIABLE) if os.environ.get(_CAPTURE) else None
+    again = os.environ.get(_VARIABLE) if os.environ.get(CAPTURE_VARIABLE) else None
     try:
         if again is None:
             Path(path).write_bytes(b"")

@@ -227,13 +227,14 @@ def convert(module: ModuleT, *, lock: str | Path | None = None) -> ModuleT:
 def list_problems(module: nn.Module, *inputs: Any, gradients: bool = False) -> list[Problem]:
     """The problems of a module's convolutions and Linears on these inputs, for `samebits.pick`; each once.
 
-    The module is run on a copy of itself. With `gradients` also those of its training.
+    A copy of the module is run on copies of the inputs; random states stay as they are. With
+    `gradients` also those of its training.
     """
     listing = _Listing()
     own = copy.deepcopy(module)
     _replace_layers(own, listing)
-    with torch.no_grad():
-        own(*inputs)
+    with torch.no_grad(), torch.random.fork_rng():
+        own(*copy.deepcopy(inputs))
     backwards = [gradient for problem in listing.problems for gradient in list_gradients(problem)]
     return list(dict.fromkeys([*listing.problems, *(backwards if gradients else [])]))
 

@@ -82,6 +82,8 @@ class Pinned(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(x, w)
         ctx.problem, ctx.source = problem, source
+        if x.device.type != "cpu":
+            raise LockError(f"a lock holds on the CPU, where it was picked, not on {x.device}")
         settings = source.find(problem)
         with _under(settings):
             x, w = _lay_out(settings, x), _lay_out(settings, w)
@@ -142,15 +144,23 @@ def _lay_out(settings: Mapping[str, str], tensor: Tensor) -> Tensor:
 
 @contextlib.contextmanager
 def _under(settings: Mapping[str, str]) -> Iterator[None]:
-    """Threads and kernels for one call, then what was there before. They are the process's: one call at a time."""
+    """Threads, kernels and precision for one call, then what was there before: the process's, so one at a time."""
     threads, mkldnn = torch.get_num_threads(), torch.backends.mkldnn.enabled
+    # Older versions have none.
+    kinds: list[Any] = [k for n in ("conv", "matmul") if (k := getattr(torch.backends.mkldnn, n, None)) is not None]
+    precisions = [kind.fp32_precision for kind in kinds]
     wanted = int(settings.get("threads", threads))
     try:
         if wanted != threads:
             torch.set_num_threads(wanted)
         torch.backends.mkldnn.enabled = settings.get("mkldnn", "on") == "on"
-        yield
+        for kind in kinds:
+            kind.fp32_precision = "ieee"
+        with torch.autocast("cpu", enabled=False):
+            yield
     finally:
+        for kind, precision in zip(kinds, precisions, strict=True):
+            kind.fp32_precision = precision
         torch.backends.mkldnn.enabled = mkldnn
         if wanted != threads:
             torch.set_num_threads(threads)

@@ -123,4 +123,4 @@ def say_captured(which: str, *, same_as_recorded: bool) -> str:
     """How the operation came out when a run was run again as far as to it."""
     if same_as_recorded:
         return f"captured: run again, the {which} run had the recorded bits"
-    return f"captured: run again, the {which} run had other bits than recorded: they change from run to run"
+    return f"captured: run again, the {which} run had other bits than recorded: other runs or machines change them"
