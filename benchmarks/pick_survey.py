@@ -81,7 +81,7 @@ def time_again(choice: Choice) -> float:
     operands = make_normal(problem, 99)
     runners = [open_runner(text) for text in reversed(expected)]
     try:
-        rounds = [time_finalists(runners, problem, operands, expected) for _ in range(2)]
+        rounds = [time_finalists(runners, problem, operands, expected).times for _ in range(2)]
     finally:
         for runner in runners:
             runner.close()

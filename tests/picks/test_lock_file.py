@@ -140,3 +140,26 @@ def test_sizes_of_memory(text, size):
 def test_sizes_that_are_none(text):
     with pytest.raises(ArgumentError, match="--workspace takes a size"):
         read_size(text)
+
+
+def test_links_are_followed_to_the_file_and_never_written_through(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "precious").write_text("keep me")
+    (tmp_path / "link.lock").symlink_to("real/samebits.lock")
+    # What would be the name of a file in the making.
+    (tmp_path / "real" / ".samebits.lock.new").symlink_to(tmp_path / "precious")
+    assert main(["pick", PROBLEM, "--on", "truth", "-o", str(tmp_path / "link.lock")]) == 0
+    assert (tmp_path / "link.lock").is_symlink()
+    assert read(tmp_path / "real" / "samebits.lock") == {PROBLEM: "truth"}
+    assert (tmp_path / "precious").read_text() == "keep me"
+    assert os.listdir(tmp_path / "real") == ["samebits.lock"]
+
+
+def test_what_is_no_file_or_cannot_be_one_is_told_before_any_work(tmp_path, capsys):
+    os.mkfifo(tmp_path / "fifo")
+    for path, says in ((tmp_path / "fifo", "no regular file"), (tmp_path / ("n" * 252), "cannot be written")):
+        assert main(["pick", PROBLEM, "--on", "truth", "-o", str(path)]) == 2
+        captured = capsys.readouterr()
+        assert says in captured.err.splitlines()[-1]
+        assert "computing" not in captured.err
+        assert captured.out == ""

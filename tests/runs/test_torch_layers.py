@@ -5,6 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from samebits.errors import OperandError
+
 torch = pytest.importorskip("torch")
 layers = pytest.importorskip("samebits.torch")
 nn = torch.nn
@@ -110,6 +112,13 @@ def test_what_is_derived_from_torchs_layers_is_left_alone():
     assert [type(m).__module__.split(".")[0] for m in net] != ["samebits", "samebits"]
     assert type(net[0]) is Mine
     assert type(net[1]) is layers.Linear
+
+
+def test_second_derivatives_are_refused_and_not_lost():
+    layer, x = layers.Conv1d(2, 3, 3), torch.randn(1, 2, 9, requires_grad=True)
+    (first,) = torch.autograd.grad(layer(x).pow(2).sum() + x.pow(3).sum(), x, create_graph=True)
+    with pytest.raises(OperandError, match="differentiated once"):
+        torch.autograd.grad(first.sum(), x)
 
 
 def test_it_goes_on_under_compile():

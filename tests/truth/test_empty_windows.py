@@ -1,4 +1,4 @@
-"""Windows of zeros, as behind a relu: all sums over them are +0, but for weights that are no numbers."""
+"""Windows of zeros, as behind a relu: all sums over them are +0, but for weights that are infinite or NaN."""
 
 import numpy as np
 import pytest

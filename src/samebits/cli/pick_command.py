@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated
 
@@ -57,7 +58,7 @@ def read_size(text: str | None) -> int | None:
     read = _SIZE.fullmatch(text.strip())
     if read is None or read[2].upper() not in _UNITS:
         raise ArgumentError(f"--workspace takes a size such as 64MiB or 100000, not {text[:40]!r}")
-    return int(float(read[1]) * _UNITS[read[2].upper()])
+    return int(Decimal(read[1]) * _UNITS[read[2].upper()])
 
 
 def pick_choices(

@@ -82,7 +82,7 @@ def make_operands(lowering: Lowering) -> tuple[dict[str, np.ndarray], dict[str, 
 class Checked:
     """What came of one candidate: why it is rejected, if it is; its first timing, its bits, what it says of itself.
 
-    `time_s` is a median, `fastest_s` the fastest of its first runs.
+    `time_s` is a median, `fastest_s` the fastest of its first runs; `seen` names the bits that these returned.
     """
 
     text: str
@@ -92,6 +92,7 @@ class Checked:
     peak_bytes: int | None = None
     digests: tuple[str, ...] = ()
     identity: Identity | None = None
+    seen: frozenset[str] = frozenset()
 
 
 def check_candidate(runner: Runner, data: ProblemData, contract: Contract) -> Checked:
@@ -180,7 +181,9 @@ def _check_runs(
     return (
         Checked(found.text, rejection)
         if rejection
-        else replace(found, time_s=statistics.median(more.seconds), fastest_s=min(more.seconds))
+        else replace(
+            found, time_s=statistics.median(more.seconds), fastest_s=min(more.seconds), seen=frozenset(distinct)
+        )
     )
 
 
@@ -214,16 +217,19 @@ def prove_choice(
     lowered = lower_runner(runner, data.lowering)
     try:
         ran = run_on_both(lowered, data.lowering.convolution, data.exact[0], data.normal[0])
+        again = ran
         if contract.deterministic and second is not None:
             other = lower_runner(second, data.lowering)
             again = run_on_both(other, data.lowering.convolution, data.exact[0], data.normal[0])
-            failure = ran.recorded.failure or again.recorded.failure
-            if failure is None and {_digest_both(again), _digest_both(ran)} != {checked.digests}:
-                return Proof(Rejection(checked.text, say_other_bits(), CauseCode.NONDETERMINISM))
-        else:
-            failure = ran.recorded.failure
+        failure = ran.recorded.failure or again.recorded.failure
         if failure is not None or ran.recorded.result is None:
             return Proof(Rejection(checked.text, failure.says if failure else "returned nothing"))
+        if contract.deterministic and {_digest_both(again), _digest_both(ran)} != {checked.digests}:
+            return Proof(Rejection(checked.text, say_other_bits(), CauseCode.NONDETERMINISM))
+        # Bits that may change may have become wrong.
+        rejection = _reject_result(judge_ran(data.normal[1], data.exact[1], ran), contract)
+        if rejection is not None:
+            return Proof(rejection)
         found = attribute(lowered, data.normal[1], data.normal[0], ran.recorded.result)
     except SamebitsError as error:
         return Proof(Rejection(checked.text, str(error)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,11 +34,22 @@ def list_finalists(times: Mapping[str, float]) -> list[str]:
     return [text for text in times if text in near]
 
 
+@dataclass(frozen=True)
+class Finals:
+    """Median seconds of a call, the names of all bits that were returned, and what those said who failed on the way."""
+
+    times: dict[str, float]
+    digests: dict[str, set[str]]
+    failures: dict[str, str]
+
+
 def time_finalists(
     runners: Sequence[Runner], problem: Problem, operands: Mapping[str, np.ndarray], expected_s: Mapping[str, float]
-) -> dict[str, float]:
-    """Median seconds of a call of each runner, in rounds of all; who fails on the way is left out."""
+) -> Finals:
+    """Runs all in rounds, each for a turn."""
     rounds: dict[str, list[float]] = {runner.text: [] for runner in runners}
+    digests: dict[str, set[str]] = {runner.text: set() for runner in runners}
+    failures: dict[str, str] = {}
     given, started = dict(operands), time.perf_counter()
     remaining = list(runners)
     for turn in range(_MOST_ROUNDS):
@@ -47,15 +59,18 @@ def time_finalists(
             calls = max(1, int(_TURN_TAKES_S / max(expected_s[runner.text], 1e-9)))
             try:
                 timed = time_runs(runner, problem, given, min(calls, _MOST_CALLS))
-            except EngineFailure:
+            except EngineFailure as error:
+                failures[runner.text] = str(error)
                 remaining = [r for r in remaining if r is not runner]
                 rounds.pop(runner.text)
                 continue
             rounds[runner.text].append(statistics.median(timed.seconds))
+            digests[runner.text] |= {*timed.digests}
         if turn + 1 >= _FEWEST_ROUNDS and time.perf_counter() - started > _TAKES_S:
             break
     # The first round loads caches.
-    return {text: statistics.median(taken[1:]) for text, taken in rounds.items() if len(taken) > 1}
+    times = {text: statistics.median(taken[1:]) for text, taken in rounds.items() if len(taken) > 1}
+    return Finals(times, digests, failures)
 
 
 def list_contenders(times: Mapping[str, float]) -> list[str]:

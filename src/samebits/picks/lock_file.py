@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import msgspec
 
@@ -26,6 +27,8 @@ def read_lock(path: str | Path) -> Lock:
     """The choices of a lock file; raises LockError where there is none or where it cannot be read."""
     file = Path(path)
     try:
+        if not file.is_file():
+            raise LockError(f"{path}: {'no regular file' if file.exists() else 'no such file'}")
         if file.stat().st_size > _LARGEST_BYTES:
             raise LockError(f"{path}: too large for a lock file")
         return finding_from_json(file.read_bytes(), Lock)
@@ -48,9 +51,9 @@ class LockStore:
         self.choices[choice.problem] = LockedChoice(contract=contract, choice=choice)
         lock = Lock(samebits_version=VERSION, choices=list(self.choices.values()))
         # One name for all: what a process that was killed left behind is overwritten by the next.
-        new = self._path.with_name(f".{self._path.name}.new")
+        new = self._name_new()
         try:
-            with open(new, "w", encoding="utf-8") as file:
+            with self._open_new(new) as file:
                 file.write(json_from_finding(lock) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -60,11 +63,33 @@ class LockStore:
                 new.unlink()
             raise LockError(f"{self._path}: cannot be written ({error.strerror or error})") from None
 
+    def try_writing(self) -> None:
+        """Raises LockError where the file could not be written, before anybody works for it."""
+        new = self._name_new()
+        try:
+            self._open_new(new).close()
+            new.unlink()
+        except OSError as error:
+            raise LockError(f"{self._path}: cannot be written ({error.strerror or error})") from None
+
+    def _name_new(self) -> Path:
+        return self._path.with_name(f".{self._path.name}.new")
+
+    def _open_new(self, new: Path) -> TextIO:
+        """A file of our own: whatever has its name, a link too, goes first."""
+        new.unlink(missing_ok=True)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        return os.fdopen(descriptor, "w", encoding="utf-8")
+
 
 @contextlib.contextmanager
 def open_lock(path: str | Path, progress: Progress) -> Iterator[LockStore]:
     """The file for this process alone, as long as the block lasts; others wait. Raises LockError."""
-    file = Path(path).absolute()
+    try:
+        # Through links to the file itself, so that all who mean it hold the same folder.
+        file = Path(path).resolve()
+    except (OSError, RuntimeError) as error:
+        raise LockError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     if file.is_dir():
         raise LockError(f"{path}: is a folder")
     try:
@@ -76,7 +101,9 @@ def open_lock(path: str | Path, progress: Progress) -> Iterator[LockStore]:
         while not _take(held, path):
             progress(f"waiting: another process works in the folder of {path}", 0.0)
             time.sleep(_LOOK_AGAIN_S)
-        yield LockStore(file)
+        store = LockStore(file)
+        store.try_writing()
+        yield store
     finally:
         os.close(held)
 

@@ -15,24 +15,25 @@ import msgspec
 from samebits.contraction.memory import count_available_bytes
 from samebits.errors import ArgumentError, SamebitsError
 from samebits.findings import Evidence
+from samebits.findings.causes import CauseCode
 from samebits.findings.pick_schema import Choice, Contract, LockedChoice, Pick, Rejection, Timed
 from samebits.float_environment import default_float_environment
 from samebits.judging.comparing_cost import check_memory
-from samebits.picks.candidates import list_candidates
 from samebits.picks.checking import Checked, ProblemData, Proof, check_candidate, prepare_data, prove_choice
-from samebits.picks.finals import list_by_time, list_contenders, list_finalists, order_by_time, time_finalists
+from samebits.picks.engine_variants import list_candidates
+from samebits.picks.finals import Finals, list_by_time, list_contenders, list_finalists, order_by_time, time_finalists
 from samebits.picks.lock_file import LockStore, open_lock
+from samebits.picks.lock_replay import replay_choice
 from samebits.picks.open_runners import OpenRunners
 from samebits.picks.places import find_place
-from samebits.picks.products import list_problems
-from samebits.picks.replaying import replay_choice
+from samebits.picks.subject_problems import list_problems
 from samebits.problems import Problem, format_problem
 from samebits.progress import Progress, ignore_progress, prefix_progress
 from samebits.registry import parse_runner_text
 from samebits.runner import Runner
 from samebits.runner.guarded_runner import GuardedRunner, guard_runner
 from samebits.version import VERSION
-from samebits.wording.pick_sentences import summarize_pick
+from samebits.wording.pick_sentences import say_other_bits, summarize_pick
 
 _LARGEST_BYTES = 2**60
 # The truth, its bound and the sums of magnitudes of an output; an input as it is given and as it is judged.
@@ -67,6 +68,12 @@ def pick(
 
     Raises LockError where a locked choice does not hold here, SamebitsError for what cannot be dealt with.
     """
+    if isinstance(on, (str, bytes)) or not isinstance(on, Sequence):
+        raise ArgumentError(f"on must be a list of engine texts or runners, not {on!r}")
+    if lock is not None and not isinstance(lock, (str, Path)):
+        raise ArgumentError(f"lock must be a path, not {lock!r}")
+    if isinstance(time_limit_s, bool) or not isinstance(time_limit_s, (int, float)) or not 0 < time_limit_s <= 1e6:
+        raise ArgumentError(f"time_limit_s must be above 0 and at most 1e6, not {time_limit_s!r}")
     contract = _make_contract(max_ulp, within, deterministic, batch_invariant, workspace)
     given = [guard_runner(runner) for runner in on if not isinstance(runner, str)]
     if len({runner.text for runner in given}) < len(given):
@@ -101,10 +108,12 @@ def _make_contract(
     """Raises ArgumentError for what no contract can say."""
     if within not in ("bound", "any"):
         raise ArgumentError(f"within must be bound or any, not {within!r}")
-    if max_ulp is not None and not (isinstance(max_ulp, (int, float)) and 0 <= max_ulp < math.inf):
+    if max_ulp is not None and not (
+        isinstance(max_ulp, (int, float)) and max_ulp is not True and 0 <= max_ulp < math.inf
+    ):
         raise ArgumentError(f"max_ulp must be a number from 0, not {max_ulp!r}")
     if workspace is not None and not (isinstance(workspace, int) and 0 <= workspace <= _LARGEST_BYTES):
-        raise ArgumentError(f"workspace must be a whole number of bytes, not {workspace!r}")
+        raise ArgumentError(f"workspace must be a whole number of bytes, at most 2^60, not {workspace!r}")
     return Contract(
         max_ulp=max_ulp,
         within=within,
@@ -239,7 +248,7 @@ class _Picking:
         while rough:
             finalists = list_finalists(rough)
             runners = [self.runners.find(text) for text in finalists]
-            times = self._time(runners, problem, one, rough)
+            times = self._time(runners, problem, one, rough, rejected)
             for text in order_by_time(times):
                 proof = self._prove(text, one)
                 if proof.rejection is None:
@@ -248,20 +257,36 @@ class _Picking:
                     slower = [Timed(other, known[other]) for other in list_by_time(known)]
                     return self._make_choice(one.data, one.kept[text], times[text], proof, rejected, slower)
                 rejected.append(proof.rejection)
-            rejected += [Rejection(t, "failed while it was timed") for t in finalists if t not in times]
             rough = {text: seconds for text, seconds in rough.items() if text not in finalists}
         return Choice(problem=format_problem(problem), engine=None, time_s=None, rejected=rejected)
 
     def _time(
-        self, runners: Sequence[Runner], problem: Problem, one: _Candidates, rough: Mapping[str, float]
+        self,
+        runners: Sequence[Runner],
+        problem: Problem,
+        one: _Candidates,
+        rough: Mapping[str, float],
+        rejected: list[Rejection],
     ) -> dict[str, float]:
-        """Medians in turns; of those that may be the fastest the mean over two processes."""
-        times = time_finalists(runners, problem, one.data.given, rough)
+        """Medians in turns; of those that may be the fastest the mean over two processes. Adds who is rejected."""
+        finals = time_finalists(runners, problem, one.data.given, rough)
+        times = self._drop_broken(finals, one, rejected)
         seconds = {text: self.runners.find_second(text) for text in list_contenders(times)}
         others = [runner for runner in seconds.values() if runner is not None]
         if len(others) > 1:
-            again = time_finalists(others, problem, one.data.given, times)
-            times |= {text: (times[text] + taken) / 2 for text, taken in again.items()}
+            again = self._drop_broken(time_finalists(others, problem, one.data.given, times), one, rejected)
+            gone = {rejection.engine for rejection in rejected}
+            times = {t: (s + again[t]) / 2 if t in again else s for t, s in times.items() if t not in gone}
+        return times
+
+    def _drop_broken(self, finals: Finals, one: _Candidates, rejected: list[Rejection]) -> dict[str, float]:
+        """The times of those that neither failed nor returned other bits than before."""
+        rejected += [Rejection(text, says) for text, says in finals.failures.items()]
+        times = dict(finals.times)
+        for text in list(times):
+            if self.contract.deterministic and not finals.digests[text] <= one.kept[text].seen:
+                rejected.append(Rejection(text, say_other_bits(), CauseCode.NONDETERMINISM))
+                times.pop(text)
         return times
 
     def _prove(self, text: str, one: _Candidates) -> Proof:

@@ -18,7 +18,7 @@ from samebits.problems.case_file import save_case
 from samebits.progress import Progress
 from samebits.runs.recorder import CAPTURE_VARIABLE
 from samebits.runs.run_reading import Operation, Process, read_trace
-from samebits.runs.saved_products import SavedProduct, read_saved
+from samebits.runs.saved_products import SavedProduct, check_is_product, read_saved
 from samebits.runs.tracing import make_environment
 from samebits.temporary_folders import open_folder
 from samebits.wording.run_sentences import say_captured
@@ -38,7 +38,8 @@ def capture_operation(
     way this time, and for operations that are no convolution and no product.
     """
     if first.kind != "operation" or first.index_a is None or first.index_b is None:
-        raise TraceError("nothing to capture: the runs part before any operation gave other bits to the same inputs")
+        raise TraceError("no operation gave other bits to the same inputs before the runs part")
+    check_is_product(a.operations[first.index_a].name)
     wanted = ((a, first.index_a, "first"), (b, first.index_b, "second"))
     output = _find_output(a.operations[first.index_a], b.operations[first.index_b])
     found: list[SavedProduct] = []
@@ -50,7 +51,7 @@ def capture_operation(
         remarks.append(say_captured(which, same_as_recorded=same))
     one, other = found
     if one.problem != other.problem or not all(has_same_bits(one.operands[k], other.operands[k]) for k in one.operands):
-        raise TraceError("run again, the runs did not come to the operation with the same inputs: nothing is captured")
+        raise TraceError("run again, the runs did not come to the operation with the same inputs")
     try:
         save_case(target, one.problem, one.operands, {"first run": one.result, "second run": other.result})
     except (OSError, ValueError) as error:
@@ -79,7 +80,7 @@ def _run_again(process: Process, place: int, which: str, output: int) -> tuple[S
         again = read_trace(trace).processes[process.name].operations
         recorded = process.operations[place]
         if len(again) <= place or again[place].what != recorded.what or again[place].inputs != recorded.inputs:
-            raise TraceError(f"run again, the {which} run went another way before the operation: nothing is captured")
+            raise TraceError(f"run again, the {which} run went another way before the operation")
         return saved, again[place].outputs == recorded.outputs
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from samebits.errors import TraceError
+from samebits.errors import ArgumentError, TraceError
 from samebits.findings import Evidence
 from samebits.findings.diff_schema import FirstDifference, InputReason, RunDiff
 from samebits.progress import Progress, ignore_progress
@@ -63,8 +63,10 @@ def diff(
     Traces may be of different lengths and machines, and have operations that the other one lacks; both may be what
     torch's DebugMode printed of its runs under `log_tensor_hashes`. With `capture`, where
     an operation gave other bits to the same inputs, both commands are run again as far as to it, and it is written as a
-    case file with both results. Raises TraceError where that cannot be done.
+    case file with both results; where that cannot be done the finding says why.
     """
+    if capture is not None:
+        _check_target(capture, (a, b))
     progress(f"reading {Path(a).name[:40]}", 0.0)
     first = _read(a)
     progress(f"reading {Path(b).name[:40]}", 0.3)
@@ -80,9 +82,22 @@ def diff(
     concluded = _conclude(first, second, found, chosen)
     if capture is None or concluded.first is None:
         return concluded
-    remarks = capture_operation(chosen.a, chosen.b, concluded.first, capture, progress)
+    captured: str | None = str(capture)
+    try:
+        remarks = capture_operation(chosen.a, chosen.b, concluded.first, capture, progress)
+    except TraceError as error:
+        captured, remarks = None, [f"not captured: {error}"]
     evidence = [*concluded.evidence, *(Evidence("replay", says) for says in remarks)]
-    return msgspec.structs.replace(concluded, captured=str(capture), evidence=evidence)
+    return msgspec.structs.replace(concluded, captured=captured, evidence=evidence)
+
+
+def _check_target(capture: str | Path, traces: Sequence[str | Path]) -> None:
+    """Raises ArgumentError for a file that is one of the traces, or that cannot be written."""
+    target = Path(capture)
+    if target.exists() and any(Path(t).exists() and target.samefile(t) for t in traces):
+        raise ArgumentError(f"{capture}: is one of the recordings; the case needs another name")
+    if target.is_dir() or not target.absolute().parent.is_dir():
+        raise ArgumentError(f"{capture}: no file that can be written")
 
 
 def _read(path: str | Path) -> Trace:

@@ -35,9 +35,8 @@ def read_saved(path: Path, output: int) -> SavedProduct:
             arrays = {name: stored[name] for name in stored.files}
         said = json.loads(str(arrays.pop("said")))
         name = str(said["name"])
-        make = _MAKERS.get(name)
-        if make is None:
-            raise TraceError(f"{name} is no convolution and no product: there is no case to write of it")
+        check_is_product(name)
+        make = _MAKERS[name]
         args = [_restore(a, arrays) for a in said["args"]]
         if said["kwargs"]:
             raise TraceError(f"{name} with {', '.join(said['kwargs'])} is no product alone: no case is written of it")
@@ -52,6 +51,13 @@ def read_saved(path: Path, output: int) -> SavedProduct:
         raise TraceError(f"what the run saved cannot be read: {str(error)[:100]}") from None
     except SamebitsError as error:
         raise TraceError(str(error)) from None
+
+
+def check_is_product(name: str) -> None:
+    """Raises TraceError for an operation that no case is written of."""
+    if name not in _MAKERS:
+        known = ", ".join(text.removeprefix("aten.").removesuffix(".default") for text in _MAKERS)
+        raise TraceError(f"no case is written of {name}; cases are made of: {known}")
 
 
 def _restore(value: Any, arrays: dict[str, np.ndarray]) -> Any:

@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from samebits.errors import OperandError
+from samebits.errors import ArgumentError, OperandError
 from samebits.float_environment import default_float_environment
 from samebits.formats.format import numpy_dtype
-from samebits.picks.products import list_gradients
+from samebits.picks.subject_problems import list_gradients
 from samebits.problems.problem import DTYPES, Problem
+from samebits.torch.gradients import compute_once
 from samebits.torch.pinned import Pinned, SettingsSource, read_layer_lock
 from samebits.truth import compute_truth
 
@@ -40,21 +41,20 @@ class _Exact(torch.autograd.Function):
         return _compute(problem, operands, x)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(  # type: ignore[override]  (what the decorator makes of it)
-        ctx: Any, *grad_outputs: Tensor
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         (dy,) = grad_outputs
         x, w = ctx.saved_tensors
         plain = replace(ctx.problem, bias=False)
         needs = ctx.needs_input_grad
         grads: list[Tensor | None] = [None, None, None, None]
         if needs[0]:
-            grads[0] = _compute(replace(plain, direction="grad_input"), {"w": w, "dy": dy}, x)
+            by_input = replace(plain, direction="grad_input")
+            grads[0] = compute_once(lambda dy, w: _compute(by_input, {"w": w, "dy": dy}, dy), dy, w)
         if needs[1]:
-            grads[1] = _compute(replace(plain, direction="grad_weight"), {"x": x, "dy": dy}, w)
+            by_weight = replace(plain, direction="grad_weight")
+            grads[1] = compute_once(lambda dy, x: _compute(by_weight, {"x": x, "dy": dy}, dy), dy, x)
         if needs[2]:
-            grads[2] = _sum_rows(plain, dy)
+            grads[2] = compute_once(lambda dy: _sum_rows(plain, dy), dy)
         return tuple(grads)
 
 
@@ -230,6 +230,8 @@ def list_problems(module: nn.Module, *inputs: Any, gradients: bool = False) -> l
     A copy of the module is run on copies of the inputs; random states stay as they are. With
     `gradients` also those of its training.
     """
+    if not isinstance(module, nn.Module):
+        raise ArgumentError(f"problems are listed of a torch module, not of {type(module).__name__}")
     listing = _Listing()
     own = copy.deepcopy(module)
     _replace_layers(own, listing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from samebits.picks.places import find_place
 from samebits.problems import format_problem
 from samebits.problems.problem import Problem
 from samebits.registry import parse_runner_text
+from samebits.torch.gradients import compute_once
 
 _ENGINE = "torch"
 # What can be set for one call in a process that runs already.
@@ -90,10 +92,7 @@ class Pinned(torch.autograd.Function):
             return compute_plain(torch, problem, x, w, bias, linear_as=settings.get("linear_as", "linear"))
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(  # type: ignore[override]  (what the decorator makes of it)
-        ctx: Any, *grad_outputs: Tensor
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         (dy,) = grad_outputs
         x, w = ctx.saved_tensors
         plain = replace(ctx.problem, bias=False)
@@ -101,9 +100,10 @@ class Pinned(torch.autograd.Function):
         for i, direction in enumerate(("grad_input", "grad_weight")):
             if ctx.needs_input_grad[i]:
                 wanted = replace(plain, direction=direction)  # type: ignore[arg-type]  (one of the directions)
-                grads[i] = _differentiate(wanted, ctx.source.find(wanted), x, w, dy)
+                differentiate = functools.partial(_differentiate, wanted, ctx.source.find(wanted))
+                grads[i] = compute_once(differentiate, x, w, dy)
         if ctx.needs_input_grad[2]:
-            grads[2] = _sum_bias(plain, dy)
+            grads[2] = compute_once(functools.partial(_sum_bias, plain), dy)
         return tuple(grads)
 
 

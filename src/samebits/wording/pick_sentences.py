@@ -41,8 +41,8 @@ def say_many_results(results: int, runs: int) -> str:
 
 
 def say_other_bits() -> str:
-    """Bits that change from process to process."""
-    return "other bits of the same operands in a second process"
+    """Bits that change after a while, or from process to process."""
+    return "other bits of the same operands in later runs, or in a second process"
 
 
 def say_memory_unknown() -> str:

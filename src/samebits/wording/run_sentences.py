@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from samebits.findings.diff_schema import FirstDifference, SettingDifference
 
+_MOST_NAMED = 3
 _REASONS = {
     "random state": "the random state is another one",
     "order of the data": "the data come in another order",
@@ -92,8 +93,9 @@ def say_next(
     if first is None:
         return []
     known = [s.set for s in settings if s.set]
+    alike = [f"set in both runs alike: {'; '.join(known[:_MOST_NAMED])}"] if known else []
     if first.reason == "noted values":
-        return [f"set in both runs alike: {known[0]}"] if known else ["note what it is made from, too: run.note(...)"]
+        return alike or ["note what it is made from, too: run.note(...)"]
     if first.kind == "structure":
         line = first.line or "the line that only one run came to"
         return [f"look what decides at {line}; numbers drawn for it need a seed{_join_seeds(known)}"]
@@ -104,9 +106,9 @@ def say_next(
     if first.reason in ("order of the data", "order within a batch"):
         return ["give the loader a seeded generator: DataLoader(..., generator=torch.Generator().manual_seed(N))"]
     if captured is not None:
-        return [f"samebits explain {captured}", *(f"set in both runs alike: {s}" for s in known[:1])]
+        return [f"samebits explain {captured}", *alike]
     if first.kind == "operation" and known:
-        return [f"set in both runs alike: {known[0]}"]
+        return alike
     if first.kind == "operation":
         return ["torch.use_deterministic_algorithms(True); the same processor, versions and number of threads"]
     if first.reason == "arguments":
