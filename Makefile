@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test coverage mutants check bench sweep survey replay injected reports fixes models runs layers picks thresholds attack causes pages examples dist format clean
+.PHONY: help demo test coverage mutants check bench sweep survey replay injected variants reports fixes models runs layers picks thresholds attack causes pages examples dist format clean
 
 help:
 	@echo "make demo     what samebits says of one convolution on the light engines"
@@ -17,6 +17,7 @@ help:
 	@echo "make sweep    is every output of the truth right: ten million of them, in every mode and way of calling"
 	@echo "make replay   every engine on every problem of the catalog: is its recipe found, are its bits replayed"
 	@echo "make injected thousands of injected and fault-free results explained: what is said of what"
+	@echo "make variants what is said of cases made by other means: plain NumPy, SciPy, NNPACK"
 	@echo "make reports  public reports simulated and explained"
 	@echo "make fixes    real engines that differ by one known setting: is a setting found that ends it"
 	@echo "make models   networks with one fault each: is it found; and without: verdicts, units replayed, fixes"
@@ -83,6 +84,9 @@ replay: $(VENV)/.dev
 
 injected: $(VENV)/.dev
 	$(BIN)/python benchmarks/injected_survey.py --rounds 5 --write docs/injected.md
+
+variants: $(VENV)/.dev
+	$(BIN)/python benchmarks/variant_survey.py --write docs/variants.md
 
 reports: $(VENV)/.dev
 	$(BIN)/python benchmarks/reports_survey.py --write docs/reports.md

@@ -62,9 +62,9 @@ def test_a_few_gross_errors_are_no_loss_of_precision():
     doubled.reshape(-1)[[7, 901, 2222, 3003, 4500]] *= 2
     far.reshape(-1)[[7, 901, 2222, 3003, 4500]] += 1000
     # 145 additions in bfloat16 may be off by more than half the magnitudes; by 1000 nothing is.
-    for other, verdict in ((doubled, "undecided"), (far, "wrong")):
+    for other, level, cause in ((doubled, "statistics", None), (far, "bounds", "uninitialized-memory")):
         side = explain_one(problem, operands, other)
-        assert (side.verdict, side.cause) == (verdict, None)
+        assert (side.verdict, side.certainty, side.cause) == ("wrong", level, cause)
 
 
 def test_a_part_in_less_precision_is_no_other_function_and_is_left_undecided():

@@ -28,7 +28,10 @@ MEMORY = make("memory", CauseCode.UNINITIALIZED_MEMORY, "wrong")
 SUBNORMALS = make("subnormals", CauseCode.SUBNORMALS, "downgrade")
 FLUSH = make("flush", CauseCode.SUBNORMALS, "downgrade")
 PART = make("part", CauseCode.SHAPE_SPECIFIC_KERNEL, "wrong")
-FITTED = make("fitted", CauseCode.FUSION, "wrong")
+TRANSFORM = make("transform", CauseCode.WINOGRAD, "downgrade", "nearness")
+RECORD = make("record", CauseCode.OTHER_OPERANDS, "undecided")
+SIGNS = make("signs", CauseCode.LOW_PRECISION_ACCUMULATOR, "downgrade", "nearness")
+UNRELATED = make("unrelated", CauseCode.OTHER_OPERANDS, "wrong", "nearness")
 BOUND = make("bound", CauseCode.PADDING, "wrong")
 NEAR = make("near", CauseCode.LOW_PRECISION_ACCUMULATOR, "downgrade", "nearness")
 BITS = make("bits", CauseCode.REDUCED_PRECISION_OPERANDS, "downgrade", "bits", replay=WHOLE)
@@ -36,7 +39,7 @@ NARROW = make("narrow", CauseCode.LOW_PRECISION_ACCUMULATOR, "downgrade", "bits"
 SAMPLED = make("sampled", CauseCode.LOW_PRECISION_ACCUMULATOR, "downgrade", "bits", sampled=True, replay=WHOLE)
 ZEROS, SOME, INFINITE = [0, 0, 0, 0], [1, 2, 3, 4], [1, np.inf, 3, 4]
 
-# What is found by odd values, lost subnormals, flush, the search, parts, fitted numbers; the result; what is taken.
+# What is found by odd values, lost subnormals, flush, search, parts, and what is asked last; result; what is taken.
 TABLE = [
     ({}, SOME, None),
     ({"odd": LOST_NAN, "search": BITS}, SOME, LOST_NAN),
@@ -44,7 +47,7 @@ TABLE = [
     ({"lost": SUBNORMALS, "search": BITS}, SOME, SUBNORMALS),
     ({"odd": LOST_NAN, "lost": SUBNORMALS}, SOME, LOST_NAN),
     ({"odd": OVERFLOW}, SOME, OVERFLOW),
-    ({"odd": OVERFLOW, "part": PART, "fitted": FITTED}, SOME, OVERFLOW),
+    ({"odd": OVERFLOW, "part": PART}, SOME, OVERFLOW),
     ({"odd": MEMORY, "search": BOUND}, SOME, MEMORY),
     ({"odd": MEMORY, "search": SAMPLED}, SOME, MEMORY),
     ({"odd": MEMORY, "search": BITS}, SOME, BITS),
@@ -52,13 +55,17 @@ TABLE = [
     ({"odd": OVERFLOW, "flush": FLUSH}, ZEROS, FLUSH),
     ({"flush": FLUSH, "search": BITS}, SOME, BITS),
     ({"search": BITS}, ZEROS, BITS),
-    ({"search": BITS, "part": PART, "fitted": FITTED}, SOME, BITS),
-    ({"search": BOUND, "part": PART, "fitted": FITTED}, SOME, BOUND),
-    ({"search": NEAR, "part": PART, "fitted": FITTED}, SOME, PART),
-    ({"search": NEAR, "fitted": FITTED}, SOME, FITTED),
+    ({"search": BITS, "part": PART}, SOME, BITS),
+    ({"search": BOUND, "part": PART}, SOME, BOUND),
+    ({"search": NEAR, "part": PART}, SOME, PART),
     ({"search": NEAR, "flush": FLUSH}, SOME, NEAR),
-    ({"part": PART, "fitted": FITTED, "flush": FLUSH}, SOME, PART),
-    ({"fitted": FITTED, "flush": FLUSH}, SOME, FITTED),
+    ({"part": PART, "flush": FLUSH}, SOME, PART),
+    ({"search": NEAR, "transform": TRANSFORM}, SOME, NEAR),
+    ({"transform": TRANSFORM, "flush": FLUSH}, SOME, FLUSH),
+    ({"transform": TRANSFORM, "record": RECORD, "signs": SIGNS, "unrelated": UNRELATED}, SOME, TRANSFORM),
+    ({"record": RECORD, "signs": SIGNS, "unrelated": UNRELATED}, SOME, RECORD),
+    ({"signs": SIGNS, "unrelated": UNRELATED}, SOME, SIGNS),
+    ({"unrelated": UNRELATED}, SOME, UNRELATED),
     ({"flush": FLUSH}, SOME, FLUSH),
     ({"search": NARROW}, SOME, NARROW),
 ]
@@ -76,6 +83,10 @@ def find(monkeypatch, parts, result):
         ("explain_lost_subnormals", "lost"),
         ("explain_flush", "flush"),
         ("explain_part", "part"),
+        ("explain_transform", "transform"),
+        ("explain_rounded_record", "record"),
+        ("explain_one_signed", "signs"),
+        ("explain_unrelated", "unrelated"),
     ):
         monkeypatch.setattr(mechanism_finding, name, lambda observation, k=key: explain(observation, k))
 
@@ -86,7 +97,6 @@ def find(monkeypatch, parts, result):
         return parts.get("search")
 
     monkeypatch.setattr(HypothesisSearch, "run", run)
-    monkeypatch.setattr(HypothesisSearch, "run_fitted", lambda self: parts.get("fitted"))
     return find_mechanism(given, ignore_progress)
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from hand_made import observe
-from samebits.explanation.partial_faults import explain_part, find_box, is_far_off
+from samebits.explanation.partial_faults import explain_part, is_far_off
+from samebits.explanation.wrong_regions import find_box
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.judging.verdict_rules import Mechanism
@@ -118,8 +119,11 @@ def test_mostly_zeros_are_called_zeros():
     assert cause_of(spoil(0.8)) == (PART, ZEROS)
 
 
-@pytest.mark.parametrize(("count", "expected"), [(45, (PART, OTHER)), (44, None)])
-def test_a_box_is_a_part_from_three_quarters_on(count, expected):
+SOME = "returns other values only in c_out = 7"
+
+
+@pytest.mark.parametrize(("count", "expected"), [(45, (PART, OTHER)), (44, (None, SOME))])
+def test_a_box_is_a_part_from_three_quarters_on_and_fewer_are_single_outputs(count, expected):
     def spoil(result):
         # Every index of 3 x 1 x 4 x 5 occurs among the first ones.
         mask = np.ones(60, bool)

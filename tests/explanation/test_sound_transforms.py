@@ -65,7 +65,9 @@ def test_a_sound_transform_is_not_called_another_function(convolve, zeros, scale
         assert side.cause is None
         assert any(e.says.startswith("excluded: ") for e in side.evidence)
     if side.verdict == "downgrade":
-        assert (side.cause, side.cause_certainty) == ("fft", "bits")
+        assert side.cause_certainty in ("bits", "statistics")
+        # What NNPACK does with three taps is Winograd's.
+        assert side.cause in (("fft",) if convolve is convolve_by_numpy_fft else ("winograd", "fft"))
 
 
 @pytest.mark.parametrize("zeros", ["none", "rectangle"])

@@ -44,6 +44,9 @@ def test_some_causes_have_no_setting():
         CauseCode.REQUANTIZATION,
         CauseCode.HARNESS,
         CauseCode.INT8_SATURATION,
+        CauseCode.RESULT_ROUNDING,
+        CauseCode.QUANTIZED_OPERANDS,
+        CauseCode.OTHER_OPERANDS,
     }
 
 

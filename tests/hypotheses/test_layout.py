@@ -63,6 +63,8 @@ def change_operand(problem, array, name, says):
         return lay_out(array, one, declared) if other == declared else take_for(array, other, declared)
     if match := re.fullmatch(rf"exchanges (\w) and (\w) of {name}", says):
         return array.swapaxes(*axes_of("".join(match.groups()), declared))
+    if match := re.fullmatch(rf"takes {name} mirrored along axis (\d)", says):
+        return np.flip(array, int(match[1]))
     plain = {
         f"uses the first of {name} for all (stride 0)": lambda: np.stack([array[0]] * len(array)),
         f"takes the next of {name} in place of each": lambda: np.concatenate([array[1:], array[:1]]),
@@ -76,6 +78,8 @@ def change_operand(problem, array, name, says):
 
 def change_result(problem, result, says):
     declared = "NC" + {1: "W", 2: "HW", 3: "DHW"}[problem.rank]
+    if match := re.fullmatch(r"returns the result mirrored along axis (\d)", says):
+        return np.flip(result, int(match[1]))
     if match := re.fullmatch(r"returns the result laid out as (\w+)", says):
         return lay_out(result, match[1], declared)
     if match := re.fullmatch(r"returns the result as if its memory were (\w+)", says):

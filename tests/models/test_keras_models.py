@@ -149,7 +149,7 @@ def test_what_one_backend_rounds_is_found_in_its_layer(file):
     verdicts = {s.name: s.verdict for s in found.sides}
     assert verdicts.pop("jax") == "downgrade"
     assert set(verdicts.values()) <= {"rounding", "identical"}
-    assert found.cause == "reduced-precision-operands"
+    assert found.cause == "result-rounding"
     assert found.units[-1].name == found.first
 
 

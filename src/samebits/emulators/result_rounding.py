@@ -80,6 +80,11 @@ def round_array(values: npt.NDArray[np.floating], rounding: Rounding) -> npt.NDA
     return rounded.reshape(values.shape)
 
 
+def round_wide(values: npt.NDArray[np.float64], rounding: Rounding) -> npt.NDArray[np.float64]:
+    """Values rounded to a format, in float64 whatever that is."""
+    return round_array(values, rounding).astype(np.float64)
+
+
 @compiled
 def _round_all(values: np.ndarray, t: Target, rounded: np.ndarray) -> None:
     for i in range(len(values)):

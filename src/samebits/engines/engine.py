@@ -86,12 +86,15 @@ class Engine(ABC):
     # Which exported programs it runs whole, by what they were made from: "torch", "keras".
     runs_programs: ClassVar[tuple[str, ...]] = ()
 
-    @abstractmethod
+    # An engine has one of these two of its own: `prepare` where there is something to make ready, else `run`.
+
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         """The engine's result, of `problem.out_shape` and dtype `problem.out`; may raise anything."""
+        prepared = self.prepare(problem, operands)
+        return prepared.read(prepared.call())
 
     def prepare(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> Prepared:
-        """All that `run` does before it computes, done once: a model built, operands where the engine wants them."""
+        """All that is done before it computes, done once: a model built, operands where the engine wants them."""
         return Prepared(lambda: self.run(problem, operands), np.asarray)
 
     def load_onnx(self, model: bytes, observed: Sequence[str]) -> None:

@@ -64,10 +64,6 @@ class JaxEngine(Engine):
             return "jax's gradients have their operands' dtype"
         return None
 
-    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
-        prepared = self.prepare(problem, operands)
-        return prepared.read(prepared.call())
-
     def prepare(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> Prepared:
         arrays = {name: self.jax.numpy.asarray(array) for name, array in operands.items()}
         program = self._find_program(problem)

@@ -89,10 +89,6 @@ class OnnxruntimeEngine(Engine):
             return f"onnxruntime's CPU Conv takes no {problem.dtype}"
         return None
 
-    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
-        prepared = self.prepare(problem, operands)
-        return prepared.read(prepared.call())
-
     def prepare(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> Prepared:
         if problem.rank == 1 and self.given.get("conv1d_as") == "conv2d":
             operands = {n: a if n == "bias" else a[:, :, None, :] for n, a in operands.items()}

@@ -88,10 +88,6 @@ class OpenvinoEngine(Engine):
             return f"openvino's CPU plugin computes no {problem.dtype}"
         return None
 
-    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
-        prepared = self.prepare(problem, operands)
-        return prepared.read(prepared.call())
-
     def prepare(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> Prepared:
         parameters: dict[str, Any] = {}
         nodes = {}

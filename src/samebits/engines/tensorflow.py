@@ -83,10 +83,6 @@ class TensorflowEngine(Engine):
             return "tensorflow's 3-D convolutions have no groups"
         return None
 
-    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
-        prepared = self.prepare(problem, operands)
-        return prepared.read(prepared.call())
-
     def prepare(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> Prepared:
         if problem.product:
             return Prepared(lambda: self._multiply(problem, operands), np.asarray)

@@ -102,10 +102,6 @@ class TorchEngine(Engine):
             return "torch's convolutions and products return their operands' dtype"
         return None
 
-    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
-        prepared = self.prepare(problem, operands)
-        return prepared.read(prepared.call())
-
     def prepare(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> Prepared:
         torch = self.torch
         tensors = {name: self._tensor(problem, name, array) for name, array in operands.items()}

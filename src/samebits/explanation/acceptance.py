@@ -12,6 +12,7 @@ from samebits.bounds import accumulator_format
 from samebits.emulators import emulate
 from samebits.errors import RecipeError
 from samebits.findings import Evidence, Replay
+from samebits.findings.causes import CauseCode
 from samebits.formats.format import find_format
 from samebits.formats.same_bits import mark_differing_bits
 from samebits.hypotheses import Hypothesis, Observation, Sample, list_operand_recipes, list_order_hypotheses
@@ -49,8 +50,11 @@ def accept(observation: Observation, hypothesis: Hypothesis, ties: list[Hypothes
     if hypothesis.verdict == "wrong" and not beyond:
         return None
     says = say_consistent(given.size, observation.result.size, beyond)
+    does = hypothesis.says
+    if observation.stored is not None and hypothesis.cause != CauseCode.RESULT_ROUNDING:
+        does = f"{does}, and {observation.stored.says}"
     found = Mechanism(
-        hypothesis.cause, hypothesis.verdict, hypothesis.says, "bound" if beyond else "nearness", sampled,
+        hypothesis.cause, hypothesis.verdict, does, "bound" if beyond else "nearness", sampled,
         alternatives=tuple(s.says for s in ties), evidence=(Evidence("statistic", says),),
     )  # fmt: skip
     recipe = _find_recipe(observation, hypothesis)
@@ -67,6 +71,8 @@ def _bound_prediction(observation: Observation, sample: Sample, predicted: Float
     with np.errstate(invalid="ignore"):
         size = np.where(np.isfinite(predicted), np.abs(predicted), 0.0) + summed
         beside = 2 * unit * size.max(axis=1, keepdims=True) if unit else 0.0
+        if observation.stored is not None:
+            beside = beside + observation.stored.allow(size, sample.rows)
         return summed + 2 * float(out.unit_roundoff) * size + beside + 2 * float(out.smallest_subnormal)
 
 
@@ -76,7 +82,7 @@ def _find_recipe(observation: Observation, hypothesis: Hypothesis) -> Recipe | N
     altered = hypothesis.alter(observation) if hypothesis.alter else None
     stage = replace(observation, problem=altered[0], operands=altered[1], cache={}) if altered else observation
     if hypothesis.recipe is not None:
-        return find_by_bits(stage, list_operand_recipes(problem, hypothesis.recipe))
+        return find_by_bits(stage, list_operand_recipes(problem, hypothesis.recipe, observation.stored))
     if altered is None:
         return None
     return find_by_bits(stage, (h.recipe for h in list_order_hypotheses(stage.problem) if h.recipe))

@@ -7,6 +7,7 @@ closest. What comes closest is then held against every output and its bound, or 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -22,6 +23,8 @@ from samebits.explanation.nearness import (
     is_as_close_as_a_plain_sum,
     measure_nearness,
     measure_nearness_of_truth,
+    measure_plain_noise,
+    measure_size,
     measure_telling_steps,
 )
 from samebits.findings import Evidence
@@ -31,16 +34,25 @@ from samebits.hypotheses import (
     Hypothesis,
     Observation,
     Sample,
+    list_activation_hypotheses,
     list_epilogue_hypotheses,
     list_fitted_hypotheses,
     list_geometry_hypotheses,
     list_layout_hypotheses,
     list_operand_hypotheses,
     list_order_hypotheses,
+    list_padding_hypotheses,
     list_product_hypotheses,
+    list_quantized_hypotheses,
     list_recipe_hypotheses,
+    list_refitted_hypotheses,
+    list_scale_hypotheses,
+    list_searched_hypotheses,
+    list_split_hypotheses,
+    list_stored_hypotheses,
     list_transform_hypotheses,
 )
+from samebits.hypotheses.observation import Floats
 from samebits.judging import thresholds
 from samebits.judging.verdict_rules import Mechanism
 from samebits.progress import Progress
@@ -59,20 +71,14 @@ class HypothesisSearch:
 
     def run(self) -> Mechanism | None:
         """The mechanism that explains the result, or None where no hypothesis does."""
-        observation, problem = self.observation, self.observation.problem
-        return (
-            self._prove_order()
-            or self._try_functions(self._list_functions())
-            or self._try_recipes(
-                list_transform_hypotheses(problem)
-                if is_as_close_as_a_plain_sum(observation, observation.choose_sample(), times=thresholds.PLAIN_TIMES)
-                else list_recipe_hypotheses(problem)
-            )
+        problem = self.observation.problem
+        found = self._prove_order()
+        if found:
+            return found
+        stages = (self._list_functions(), self._list_quantised(), self._list_searched())
+        return self._try_functions(*stages) or self._try_recipes(
+            list_transform_hypotheses(problem) if self._is_plain else list_recipe_hypotheses(problem)
         )
-
-    def run_fitted(self) -> Mechanism | None:
-        """Hypotheses with free numbers; asked when nothing else fits."""
-        return self._try_functions(("scale and shift", h) for h in list_fitted_hypotheses(self.observation.problem))
 
     def _prove_order(self) -> Mechanism | None:
         """A plain or common order that reproduces the result: rounding, proved."""
@@ -90,8 +96,10 @@ class HypothesisSearch:
         """Hypotheses predicted as exact sums, with their kinds."""
         problem = self.observation.problem
         kinds = {
+            "stored result": list_stored_hypotheses(self.observation),
             "operand rounding": list_operand_hypotheses(problem),
-            "epilogue": list_epilogue_hypotheses(problem),
+            "epilogue": itertools.chain(list_epilogue_hypotheses(problem), list_activation_hypotheses(problem)),
+            "scale": list_scale_hypotheses(problem),
         }
         if problem.stated:
             kinds["operands and result"] = list_product_hypotheses(problem)
@@ -102,26 +110,108 @@ class HypothesisSearch:
             kinds = {"operand rounding": kinds["operand rounding"]}
         return itertools.chain.from_iterable(((kind, h) for h in listed) for kind, listed in kinds.items())
 
-    def _try_functions(self, hypotheses: Iterable[tuple[str, Hypothesis]]) -> Mechanism | None:
-        """The closest of the hypotheses that explain better than the declared function and all outputs."""
+    def _list_quantised(self) -> Iterator[tuple[str, Hypothesis]]:
+        """What takes longer to predict, for results that nothing has explained to the last."""
+        problem = self.observation.problem
+        for hypothesis in itertools.chain(list_split_hypotheses(problem), list_quantized_hypotheses(problem)):
+            yield "quantised operands", hypothesis
+
+    def _list_searched(self) -> Iterator[tuple[str, Hypothesis]]:
+        observation, sample = self.observation, self.observation.choose_sample()
+        for hypothesis in list_padding_hypotheses(observation, sample):
+            yield "index relation", hypothesis
+        for hypothesis in list_fitted_hypotheses(observation.problem):
+            yield "scale and shift", hypothesis
+        for hypothesis in list_refitted_hypotheses(observation, sample):
+            yield "fitted operands", hypothesis
+        for hypothesis in list_searched_hypotheses(observation, sample):
+            yield "quantised operands", hypothesis
+
+    def _try_functions(self, *stages: Iterable[tuple[str, Hypothesis]]) -> Mechanism | None:
+        """The closest of the hypotheses that explain better than the declared function and all outputs.
+
+        Where the closest of a stage leaves more than rounding, and the result is farther from the truth than a plain
+        sum, those of the next are tried beside it.
+        """
         observation = self.observation
-        within = observation.distances.within_bound
-        if within and len(measure_telling_steps(observation)) < thresholds.FEWEST_TELLING:
+        if observation.distances.within_bound and len(measure_telling_steps(observation)) < thresholds.FEWEST_TELLING:
             return None
+        ranked: list[tuple[Hypothesis, float]] = []
+        found: Mechanism | None = None
+        for listed in stages:
+            found = self._choose(listed, ranked)
+            if self._is_plain or not observation.result.any() or not self._is_finite:
+                return found
+            if found and self._leaves_rounding(min(d for _, d in ranked)):
+                return found
+        return found
+
+    @functools.cached_property
+    def _is_plain(self) -> bool:
+        sample = self.observation.choose_sample()
+        return is_as_close_as_a_plain_sum(self.observation, sample, times=thresholds.PLAIN_TIMES)
+
+    @functools.cached_property
+    def _declared(self) -> float:
+        return measure_nearness_of_truth(self.observation, self.observation.choose_sample())
+
+    @functools.cached_property
+    def _is_finite(self) -> bool:
+        """Whether everything that fits would be made to is a number."""
+        arrays = (self.observation.result, *self.observation.operands.values())
+        return all(bool(np.isfinite(a.astype(np.float64)).all()) for a in arrays)
+
+    def _leaves_rounding(self, distance: float) -> bool:
+        """Whether a distance is what rounding alone may leave."""
+        if self.observation.stored is not None and distance <= thresholds.EXPLAINS_WITHIN * self._declared:
+            # Few predictions lie so near the middle of two numbers that rounding decides.
+            return True
+        return distance <= thresholds.PLAIN_TIMES * self._noise
+
+    def _most_fitted(self, hypothesis: Hypothesis, sample: Sample, predicted: Floats) -> float:
+        """What a hypothesis with fitted numbers may leave: a few times what rounding leaves, and its own roundings."""
+        if self.observation.stored is not None:
+            return thresholds.EXPLAINS_WITHIN * self._declared
+        own = hypothesis.unit * measure_size(self.observation, sample, predicted)
+        return thresholds.FITTED_TIMES * self._noise + own
+
+    @functools.cached_property
+    def _noise(self) -> float:
+        return measure_plain_noise(self.observation, self.observation.choose_sample())
+
+    def _choose(
+        self, hypotheses: Iterable[tuple[str, Hypothesis]], ranked: list[tuple[Hypothesis, float]]
+    ) -> Mechanism | None:
+        """The closest of these and of those ranked before, if all outputs agree; `ranked` is added to."""
+        observation = self.observation
         sample = observation.choose_sample()
-        share = thresholds.EXPLAINS_WITHIN if within else thresholds.EXPLAINS
-        ranked = self._rank(hypotheses, sample, share * measure_nearness_of_truth(observation, sample))
-        for hypothesis, distance in ranked[: int(thresholds.MOST_CHECKED)]:
+        share = thresholds.EXPLAINS_WITHIN if observation.distances.within_bound else thresholds.EXPLAINS
+        ranked += self._rank(hypotheses, sample, share * self._declared)
+        for hypothesis, distance in self._prefer_simple(ranked)[: int(thresholds.MOST_CHECKED)]:
             alike = [h for h, d in ranked if distance <= d <= distance * (1 + thresholds.TIE) and h is not hypothesis]
             found = accept(observation, hypothesis, alike)
             if found:
                 return replace(found, tried=self.tried.total())
         return None
 
+    def _prefer_simple(self, ranked: list[tuple[Hypothesis, float]]) -> list[tuple[Hypothesis, float]]:
+        """The closest first; of those that come about as close, the one that was listed first: it assumes least."""
+        closest = min((d for _, d in ranked), default=0.0)
+        plain = [pair for pair in ranked if not pair[0].fitted]
+        fitted = [pair for pair in ranked if pair[0].fitted]
+        if any(self._leaves_rounding(d) for _, d in plain):
+            # Fits take away some of the rounding itself, and come closer than what is right.
+            ranked, closest = plain, min(d for _, d in plain)
+        elif fitted:
+            return fitted + sorted(plain, key=lambda pair: pair[1])
+        times = thresholds.ALIKE_STORED if self.observation.stored is not None else thresholds.ALIKE
+        alike = [pair for pair in ranked if pair[1] <= times * closest]
+        return alike[:1] + sorted((p for p in ranked if p is not (alike[0] if alike else None)), key=lambda p: p[1])
+
     def _rank(
         self, hypotheses: Iterable[tuple[str, Hypothesis]], sample: Sample, most: float
     ) -> list[tuple[Hypothesis, float]]:
-        """Hypotheses that come closer to the result than `most`, the closest first; ties as they come."""
+        """Hypotheses that come closer to the result than `most`, as they come."""
         ranked: list[tuple[Hypothesis, float]] = []
         for kind, hypothesis in hypotheses:
             self._count(kind)
@@ -129,9 +219,11 @@ class HypothesisSearch:
             if predicted is None:
                 continue
             distance = measure_nearness(self.observation, sample, predicted)
-            if distance < most:
+            if distance < most and not (
+                hypothesis.fitted and distance > self._most_fitted(hypothesis, sample, predicted)
+            ):
                 ranked.append((hypothesis, distance))
-        return sorted(ranked, key=lambda pair: pair[1])
+        return ranked
 
     def _try_recipes(self, hypotheses: Iterable[Hypothesis]) -> Mechanism | None:
         """Narrow accumulators, stored partial sums, transforms, flushes: by bits, else by how close they come."""

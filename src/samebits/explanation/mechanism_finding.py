@@ -9,8 +9,11 @@ import numpy as np
 
 from samebits.explanation.hypothesis_search import HypothesisSearch
 from samebits.explanation.odd_values import explain_odd_values
+from samebits.explanation.one_signed import explain_one_signed
+from samebits.explanation.other_operands import explain_rounded_record, explain_unrelated
 from samebits.explanation.partial_faults import explain_part
 from samebits.explanation.small_numbers import explain_flush, explain_lost_subnormals
+from samebits.explanation.transform_noise import explain_transform
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Observation
 from samebits.judging.verdict_rules import Mechanism
@@ -35,6 +38,7 @@ class Found:
 
 def find_mechanism(observation: Observation, progress: Progress) -> Found:
     """The mechanism of a result that differs from the truth."""
+    observation = observation.look_at_numbers()
     search = HypothesisSearch(observation, progress)
     return Found(_find(observation, search), search.tried)
 
@@ -54,8 +58,9 @@ def _find(observation: Observation, search: HypothesisSearch) -> Mechanism | Non
         if not found.sampled and overflowed.any():
             found = replace(found, cause=CauseCode.OVERFLOW)
     if found is None or (found.fit != "bound" and found.replay is None):
-        found = explain_part(observation) or search.run_fitted() or found
-    return found or explain_flush(observation)
+        found = explain_part(observation) or found
+    last = (explain_flush, explain_transform, explain_rounded_record, explain_one_signed, explain_unrelated)
+    return found or next(filter(None, (explain_last(observation) for explain_last in last)), None)
 
 
 def _choose_between(values: Mechanism, found: Mechanism | None) -> Mechanism:

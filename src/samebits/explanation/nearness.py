@@ -35,6 +35,13 @@ def measure_nearness(observation: Observation, sample: Sample, predicted: Floats
     return float(np.sqrt(np.mean(away**2)))
 
 
+def measure_size(observation: Observation, sample: Sample, predicted: Floats) -> float:
+    """The root of the mean squared size of a prediction, in shares of each output's sum of magnitudes."""
+    with np.errstate(all="ignore"):
+        squares = (predicted / _pick_scale(observation, sample)) ** 2
+    return float(np.sqrt(np.mean(np.where(np.isfinite(squares), squares, 0.0))))
+
+
 def _pick_scale(observation: Observation, sample: Sample) -> Floats:
     """The sums of magnitudes of a sample; where there is hardly any, a small share of the usual one."""
     scale = sample.pick(observation.magnitudes)
@@ -45,6 +52,20 @@ def _pick_scale(observation: Observation, sample: Sample) -> Floats:
 def measure_nearness_of_truth(observation: Observation, sample: Sample) -> float:
     """The same for the declared function: what a hypothesis has to improve on."""
     return measure_nearness(observation, sample, sample.pick(observation.truth).astype(np.float64))
+
+
+def measure_plain_noise(observation: Observation, sample: Sample) -> float:
+    """The same for the plainest sum in the declared formats: what rounding alone takes a result away from the truth."""
+    few = sample.thin(PLAIN_ROWS, PLAIN_POSITIONS)
+    plain = next(list_order_hypotheses(observation.problem)).predict(observation, few)
+    if plain is None:
+        return 0.0
+    truth, scale = few.pick(observation.truth).astype(np.float64), _pick_scale(observation, few)
+    # Predictions are not rounded to the result's format, results are: uniformly within half a unit.
+    last = float(find_format(observation.problem.out).unit_roundoff) * np.abs(truth) / scale
+    away = measure_absolute(plain, truth) / scale
+    squares = away**2 + last**2 / 3
+    return float(np.sqrt(np.mean(np.where(np.isfinite(squares), squares, 0.0))))
 
 
 def measure_telling_steps(observation: Observation) -> Floats:

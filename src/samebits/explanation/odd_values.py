@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.bounds import accumulator_format
-from samebits.explanation.partial_faults import find_box
+from samebits.explanation.wrong_regions import find_box
 from samebits.findings import Evidence, Verdict
 from samebits.findings.causes import CauseCode
 from samebits.formats.format import find_format

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.explanation.nearness import is_as_close_as_a_plain_sum
+from samebits.explanation.wrong_regions import Region, find_region
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Observation
@@ -32,9 +33,12 @@ def explain_part(observation: Observation) -> Mechanism | None:
         return _found(None, "returns zeros only, as if nothing had been computed or written", evidence)
     if not is_far_off(observation, wrong):
         return None
-    what = "zeros" if (given[wrong] == 0).mean() > thresholds.LEAST_FILLED else "other values"
+    what = _say_values(observation, given, wrong)
     where = describe_places(observation.problem, wrong)
     evidence = f"{count:,} of {wrong.size:,} outputs are beyond their bound, {where}; all others are within theirs"
+    lost = _explain_lost_clip(observation, given, wrong, evidence)
+    if lost is not None:
+        return lost
     first = int(np.flatnonzero(wrong)[0])
     if _goes_on_to_the_end(observation, wrong, first):
         tail = np.arange(wrong.size).reshape(wrong.shape) >= first
@@ -42,15 +46,67 @@ def explain_part(observation: Observation) -> Mechanism | None:
             return None
         says = f"returns {what} from output {first:,} of {wrong.size:,} on"
         return _found(CauseCode.INDEX_OVERFLOW, says, evidence)
-    return _explain_box(observation, given, wrong, what, evidence)
+    mute = _mark_mute(observation, given)
+    region = find_region(observation.problem, wrong, mute)
+    if region is None:
+        few = count <= thresholds.MOST_SCATTERED * (~mute).sum()
+        return _explain_scattered(observation, wrong, evidence) if few else None
+    return _explain_region(observation, given, wrong, region, what, evidence)
 
 
-def _explain_box(
-    observation: Observation, given: Floats, wrong: npt.NDArray[np.bool_], what: str, evidence: str
+def _say_values(observation: Observation, given: Floats, wrong: npt.NDArray[np.bool_]) -> str:
+    """Zeros, biases, or other values: what most of the wrong outputs are."""
+    if (given[wrong] == 0).mean() > thresholds.LEAST_FILLED:
+        return "zeros"
+    if observation.problem.bias:
+        bias = observation.operands["bias"].astype(np.float64).reshape(observation.problem.bias_shape)
+        finished = observation.apply_epilogue(np.broadcast_to(bias, given.shape))
+        if (given[wrong] == finished[wrong]).mean() > thresholds.LEAST_FILLED:
+            return "nothing but the bias"
+    return "other values"
+
+
+def _mark_mute(observation: Observation, given: Floats) -> npt.NDArray[np.bool_]:
+    """Outputs that a clip makes right whatever was computed."""
+    then, truth = observation.problem.then, observation.truth.astype(np.float64)
+    if then is None:
+        return np.zeros(given.shape, bool)
+    return (given == truth) & ((truth <= then.low) | (truth >= then.high))
+
+
+def _explain_lost_clip(
+    observation: Observation, given: Floats, wrong: npt.NDArray[np.bool_], evidence: str
 ) -> Mechanism | None:
-    """A fault that fills a box of indices: channels, rows, columns, items, a group."""
-    box = find_box(wrong)
-    if box.all() or box.sum() * thresholds.LEAST_FILLED > wrong.sum() or not _is_fine_outside(observation, box):
+    """Values outside of what the epilogue lets through: it was not applied there."""
+    outside = observation.mark_outside()
+    then = observation.problem.then
+    if then is None or not outside.any() or (wrong & ~outside).any():
+        return None
+    reach = max(abs(v) for v in (then.low, then.high) if np.isfinite(v))
+    if _are_impossible(observation, given, wrong) and (np.abs(given[outside]) > thresholds.IMPOSSIBLE * reach).any():
+        return None
+    count = int(outside.sum())
+    what = f"{count:,} values" if count > 1 else "one value"
+    says = f"returns {what} outside of what {then.name} lets through, {describe_places(observation.problem, outside)}"
+    return _found(CauseCode.FUSION, says, evidence)
+
+
+def _explain_scattered(observation: Observation, wrong: npt.NDArray[np.bool_], evidence: str) -> Mechanism | None:
+    """Some outputs far off, in no known region, and the others as good as a plain sum's."""
+    if not _is_fine_outside(observation, wrong):
+        return None
+    if _are_impossible(observation, observation.result.astype(np.float64), wrong):
+        says = "returns values that no sum of these products can have, as of memory that was never written"
+        return _found(CauseCode.UNINITIALIZED_MEMORY, says, evidence)
+    return _found(None, f"returns other values {describe_places(observation.problem, wrong)}", evidence)
+
+
+def _explain_region(
+    observation: Observation, given: Floats, wrong: npt.NDArray[np.bool_], region: Region, what: str, evidence: str
+) -> Mechanism | None:
+    """A fault that fills a region: channels, rows, columns, items, a group, the border, a phase."""
+    box = region.mask
+    if not _is_fine_outside(observation, box):
         return None
     if _are_impossible(observation, given, wrong):
         says = "returns values that no sum of these products can have, as of memory that was never written"
@@ -61,7 +117,8 @@ def _explain_box(
     if whole_items and others and len(batch) > 1:
         says = f"computes batch item 0 right and returns {what} for all others"
         return _found(CauseCode.STRIDED_VIEW, says, evidence)
-    return _found(CauseCode.SHAPE_SPECIFIC_KERNEL, f"returns {what} for a part of the result", evidence)
+    says = f"returns {what} {region.where or 'for a part of the result'}"
+    return _found(CauseCode.SHAPE_SPECIFIC_KERNEL, says, evidence)
 
 
 def _goes_on_to_the_end(observation: Observation, wrong: npt.NDArray[np.bool_], first: int) -> bool:
@@ -102,15 +159,6 @@ def _begins_a_part(observation: Observation, first: int) -> bool:
     """Whether a flat index begins a channel, an item or a row: a part that a kernel handles by itself."""
     shape = observation.problem.out_shape
     return any(first % math.prod(shape[i:]) == 0 for i in range(1, len(shape)) if math.prod(shape[i:]) > 1)
-
-
-def find_box(wrong: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """All outputs whose index along every axis is that of some wrong one."""
-    box = np.ones_like(wrong)
-    for axis in range(wrong.ndim):
-        others = tuple(i for i in range(wrong.ndim) if i != axis)
-        box &= wrong.any(axis=others, keepdims=True)
-    return box
 
 
 def _found(cause: CauseCode | None, says: str, evidence: str) -> Mechanism:

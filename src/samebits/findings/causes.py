@@ -29,7 +29,10 @@ class CauseCode(StrEnum):
     FFT = "fft"
     OVERFLOW = "overflow"
     LOW_PRECISION_ACCUMULATOR = "low-precision-accumulator"
+    RESULT_ROUNDING = "result-rounding"
     REDUCED_PRECISION_OPERANDS = "reduced-precision-operands"
+    QUANTIZED_OPERANDS = "quantized-operands"
+    OTHER_OPERANDS = "other-operands"
     NAN_SEMANTICS = "nan-semantics"
     FUSION = "fusion"
     DROPPED_ATTRIBUTE = "dropped-attribute"
@@ -128,9 +131,24 @@ CAUSES: tuple[Cause, ...] = (
         "ask for float32 accumulation, or forbid the algorithm",
     ),
     _loses(
+        CauseCode.RESULT_ROUNDING,
+        "a result stored in fewer digits than declared, or not rounded to nearest",
+        "ask for results in the declared format, or declare the format that they are stored in",
+    ),
+    _loses(
         CauseCode.REDUCED_PRECISION_OPERANDS,
         "operands rounded before they are multiplied",
         "switch TF32, bfloat16 or float16 arithmetic off for this operation",
+    ),
+    _loses(
+        CauseCode.QUANTIZED_OPERANDS,
+        "operands stored in eight bits or fewer and read back",
+        "compare with the model as it was before it was quantised, or quantise the reference the same way",
+    ),
+    Cause(
+        CauseCode.OTHER_OPERANDS, ("rounding", "undecided", "wrong"), "rounding",
+        "other operands multiplied than those on record",
+        "record the operands that the engine was given, in the format in which it multiplies them",
     ),
     _differs(
         CauseCode.NAN_SEMANTICS,

@@ -32,6 +32,12 @@ def round_array_to_format(
     return np.copysign(np.where(finite, rounded, beyond), values)
 
 
+def measure_spacing(values: npt.NDArray[np.float64], format_: Format) -> npt.NDArray[np.float64]:
+    """The distance between the numbers of a format at each value's size, that of subnormal numbers below."""
+    _, exponents = np.frexp(values)
+    return np.ldexp(1.0, np.maximum(exponents - format_.precision, format_.smallest_quantum_exponent))
+
+
 def add_to_odd(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """a + b rounded to odd in float64: rounding that to a format of at most 51 bits rounds the exact sum once.
 

@@ -6,20 +6,25 @@ from samebits.hypotheses.arithmetic import (
     list_operand_recipes,
     list_order_hypotheses,
     list_recipe_hypotheses,
+    list_stored_hypotheses,
     list_transform_hypotheses,
 )
 from samebits.hypotheses.epilogue import list_epilogue_hypotheses, list_fitted_hypotheses
-from samebits.hypotheses.geometry import list_geometry_hypotheses
+from samebits.hypotheses.geometry import list_geometry_hypotheses, list_padding_hypotheses
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.layout import list_layout_hypotheses
 from samebits.hypotheses.observation import Observation, Sample
 from samebits.hypotheses.products import list_product_hypotheses
+from samebits.hypotheses.quantized import list_quantized_hypotheses, list_searched_hypotheses, list_split_hypotheses
+from samebits.hypotheses.refitted import list_refitted_hypotheses
+from samebits.hypotheses.unasked_activations import list_activation_hypotheses, list_scale_hypotheses
 
 __all__ = [
     "Hypothesis",
     "Observation",
     "Sample",
     "from_recipe",
+    "list_activation_hypotheses",
     "list_epilogue_hypotheses",
     "list_fitted_hypotheses",
     "list_geometry_hypotheses",
@@ -27,7 +32,14 @@ __all__ = [
     "list_operand_hypotheses",
     "list_operand_recipes",
     "list_order_hypotheses",
+    "list_padding_hypotheses",
     "list_product_hypotheses",
+    "list_quantized_hypotheses",
     "list_recipe_hypotheses",
+    "list_refitted_hypotheses",
+    "list_scale_hypotheses",
+    "list_searched_hypotheses",
+    "list_split_hypotheses",
+    "list_stored_hypotheses",
     "list_transform_hypotheses",
 ]

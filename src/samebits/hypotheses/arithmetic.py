@@ -13,13 +13,14 @@ from dataclasses import replace
 import numpy as np
 
 from samebits.emulators import emulate
-from samebits.emulators.result_rounding import round_array
+from samebits.emulators.result_rounding import round_array, round_wide
 from samebits.errors import RecipeError
 from samebits.findings import Verdict
 from samebits.findings.causes import CauseCode
 from samebits.formats.format import find_format
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample
+from samebits.hypotheses.stored_result import Stored
 from samebits.problems import Problem
 from samebits.problems.terms import find_terms
 from samebits.recipes.hardware import MATRIX_UNITS
@@ -39,33 +40,62 @@ _STORED = ("float16", "bfloat16")
 _USUAL_BLOCKS = (4, 8, 16, 32, 64, 128, 256, 512, 10, 12, 24, 48)
 _OTHER_BLOCKS = (*range(2, 64), *range(64, 1025, 16))
 _MOST_TRANSFORMED = 3e8
+_SPLITS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)
+_PROMOTED_AFTER = (4, 8, 16, 32, 64, 128, 256)
 
 
 def list_operand_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
-    """Both operands rounded to a narrower format, then one of them."""
+    """Both operands rounded to a narrower format, one of them, each to its own; and the bias alone."""
     # First, because rounding to a narrow exponent range loses subnormal operands too.
     yield from _flush_operands(problem)
-    declared = find_format(problem.dtype)
-    names = [n for n in problem.operand_shapes if n != "bias"]
-    both = [(r, (True, True)) for r in _OPERAND_ROUNDINGS]
+    narrower = [r for r in _OPERAND_ROUNDINGS if _is_narrower(r, problem.dtype)]
     # Weights alone are rounded where they are stored so, and nothing is stored as TF32.
-    single = sorted(_OPERAND_ROUNDINGS, key=lambda r: r.format not in _STORED)
-    for rounding, sides in (*both, *((r, (x, not x)) for x in (False, True) for r in single)):
-        format_ = find_format(rounding.format)
-        if format_.precision >= declared.precision and format_.exponent_bits >= declared.exponent_bits:
-            continue
-        x, w = (rounding if side else None for side in sides)
+    single = sorted(narrower, key=lambda r: r.format not in _STORED)
+    pairs = [*((r, r) for r in narrower), *((None, r) for r in single), *((r, None) for r in single)]
+    pairs += [(a, b) for a, b in itertools.permutations(narrower, 2) if a.mode == b.mode]
+    for x, w in pairs:
         recipe = Recipe(x=x, w=w, accumulator=Rounding("float64" if problem.dtype == "float64" else "float32"))
-        rounded = [n for n in names if recipe.find_rounding(problem, n)]
-        how = " (truncated)" if rounding.mode == "toward_zero" else ""
-        says = f"rounds {' and '.join(rounded)} to {rounding.format}{how} before it multiplies"
-        yield _rounds_operands(says, recipe)
-        if x and w and rounding.mode == "nearest_even" and rounding.format in _STORED:
-            narrow = replace(recipe, via=rounding.format)
-            yield _rounds_operands(f"computes in {rounding.format}: rounds operands and results", narrow)
+        yield _rounds_operands(f"rounds {_say_rounded(problem, recipe)} before it multiplies", recipe)
+        if x and x == w and x.mode == "nearest_even" and x.format in _STORED:
+            narrow = replace(recipe, via=x.format)
+            yield _rounds_operands(f"computes in {x.format}: rounds operands and results", narrow)
             if problem.bias:
-                says = f"computes in {rounding.format}: rounds operands, bias and results"
-                yield _rounds_operands(says, narrow, bias=rounding)
+                says = f"computes in {x.format}: rounds operands, bias and results"
+                yield _rounds_operands(says, narrow, bias=x)
+    for rounding in narrower if problem.bias else ():
+        if rounding.mode == "nearest_even":
+            plain = Recipe(accumulator=Rounding("float64" if problem.dtype == "float64" else "float32"))
+            yield _rounds_operands(f"rounds the bias to {rounding.format} before it is added", plain, bias=rounding)
+
+
+def list_stored_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
+    """The declared sums, stored as the numbers of the result show; none where they show nothing."""
+    stored = observation.stored
+    if stored is None:
+        return
+
+    def predict(observation: Observation, sample: Sample) -> Floats:
+        return observation.finish(sample.pick(observation.bare_sums()), sample)
+
+    is_nearest = stored.rounding is not None and stored.rounding.mode == "nearest_even"
+    recipe = Recipe() if is_nearest and stored.rows is None else None
+    yield Hypothesis(CauseCode.RESULT_ROUNDING, "downgrade", stored.says, predict, recipe=recipe)
+
+
+def _is_narrower(rounding: Rounding, dtype: str) -> bool:
+    format_, declared = find_format(rounding.format), find_format(dtype)
+    return format_.precision < declared.precision or format_.exponent_bits < declared.exponent_bits
+
+
+def _say_rounded(problem: Problem, recipe: Recipe) -> str:
+    """ "x and w to tf32", "x to bfloat16 and w to float16"."""
+    to: dict[Rounding, list[str]] = {}
+    for name in problem.operand_shapes:
+        rounding = recipe.find_rounding(problem, name) if name != "bias" else None
+        if rounding:
+            to.setdefault(rounding, []).append(name)
+    how = {"toward_zero": " (truncated)"}
+    return " and ".join(f"{' and '.join(names)} to {r.format}{how.get(r.mode, '')}" for r, names in to.items())
 
 
 def _flush_operands(problem: Problem) -> Iterator[Hypothesis]:
@@ -74,6 +104,10 @@ def _flush_operands(problem: Problem) -> Iterator[Hypothesis]:
         return
     recipe = Recipe(flush=Flush(operands=True))
     yield _rounds_operands("takes subnormal operands for zero", recipe, CauseCode.SUBNORMALS)
+
+
+def _is_equal(a: np.ndarray, b: np.ndarray) -> bool:
+    return np.array_equal(a.astype(np.float64), b.astype(np.float64), equal_nan=True)
 
 
 def _rounds_operands(
@@ -91,8 +125,10 @@ def _rounds_operands(
         read = observation.read_operands(recipe)
         if observation.result.any() and any(observation.operands[n].any() and not a.any() for n, a in read.items()):
             return None  # Rounding to zero whatever is multiplied explains no result but zeros.
+        if not recipe.via and not bias and all(_is_equal(a, observation.operands[n]) for n, a in read.items()):
+            return None  # These operands are what they would be rounded to.
         values = observation.sum_instead(read, sample, bias=alter(observation)[1]["bias"] if bias else None)
-        return round_array(values, Rounding(recipe.via)).astype(np.float64) if recipe.via else values
+        return round_wide(values, Rounding(recipe.via)) if recipe.via else values
 
     unit = float(find_format(recipe.via).unit_roundoff) if recipe.via else 0.0
     altered = alter if bias else None
@@ -116,15 +152,34 @@ def list_recipe_hypotheses(problem: Problem, *, thorough: bool = True) -> Iterat
 
 def _list_narrow_sums(problem: Problem, *, wide: bool, thorough: bool) -> Iterator[Hypothesis]:
     """All sums, or those of so many products, kept in a half format; of float64 operands in float32."""
-    accumulators = ["float32"] if wide else [n for n in _STORED if problem.dtype in ("float32", n)]
+    accumulators = ["float32"] if wide else list(_STORED)
+    # A bias is often added by another kernel, in the result's format.
+    biases = ("last", "rounded") if problem.bias else ("last",)
     for name in accumulators:
-        for product, order in itertools.product(("fused", "rounded"), _plain_orders(problem)):
-            text = f"direct acc={name} product={product} order={order}"
+        for product, order, bias in itertools.product(("fused", "rounded"), _chained_orders(problem), biases):
+            text = f"direct acc={name} product={product} order={order} bias={bias}"
             yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, f"keeps its sums in {name}", text)
+    if not wide:
+        yield from _list_partial_sums(problem, biases[-1])
     for order, words in _stored_sums(problem, thorough=thorough):
         for name in accumulators:
             says = f"adds {words} in float32 and stores the running sum in {name}"
-            yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, says, f"direct order={order.format(name)}")
+            text = f"direct order={order.format(name)} bias={biases[-1]}"
+            yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, says, text)
+
+
+def _list_partial_sums(problem: Problem, bias: str) -> Iterator[Hypothesis]:
+    """Split-K, narrow sums added to float32 ones, and the 14 bits that float8 units keep."""
+    for name in _STORED:
+        split = [(order, words, "fused") for order, words in _split_sums(problem, name)]
+        promoted = [(o, words, product) for o, words in _promoted_sums(problem, name) for product in ("fused", name)]
+        for order, words, product in (*split, *promoted):
+            text = f"direct product={product} order={order} bias={bias}"
+            yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, words, text)
+    for size in (n for n in _PROMOTED_AFTER if n < problem.reduction_length):
+        says = f"keeps sums of {size} products in 14 bits, truncated, and adds those in float32"
+        text = f"direct acc=float32/toward_zero order=k/{size}|chain@e8m13:k bias={bias}"
+        yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, says, text)
 
 
 def _list_truncating_sums(problem: Problem) -> Iterator[Hypothesis]:
@@ -150,11 +205,15 @@ def list_order_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
                 yield from_recipe(CauseCode.SUMMATION_ORDER, "rounding", f"adds in the order {order}", recipe)
 
 
-def list_operand_recipes(problem: Problem, rounding: Recipe) -> Iterator[Recipe]:
-    """Recipes with some operand rounding in the orders that engines most often use."""
+def list_operand_recipes(problem: Problem, rounding: Recipe, stored: Stored | None = None) -> Iterator[Recipe]:
+    """Recipes with some operand rounding in the orders that engines most often use, results stored as told."""
+    via = rounding.via
+    if stored is not None and stored.rounding is not None and stored.rows is None:
+        via = stored.rounding.format
     for hypothesis in list_order_hypotheses(problem):
         assert hypothesis.recipe is not None
-        yield replace(hypothesis.recipe, x=rounding.x, w=rounding.w, via=rounding.via, flush=rounding.flush)
+        recipe = replace(hypothesis.recipe, x=rounding.x, w=rounding.w, via=via, flush=rounding.flush)
+        yield replace(recipe, bias="rounded") if stored is not None and stored.late else recipe
 
 
 def from_recipe(cause: CauseCode, verdict: Verdict, says: str, recipe: Recipe) -> Hypothesis:
@@ -212,6 +271,42 @@ def _transform(observation: Observation, sample: Sample, recipe: Recipe) -> Floa
 
 
 _LANES = ("k/192|k", "k/256|k", "k/384|k", "k/512|k", "pairs:k%4|k", "halves:k%8|k", "halves:k%16|k")
+
+
+def _chained_orders(problem: Problem) -> list[str]:
+    """One product after the other: channels or taps fastest, taps from either end where a gradient turns kernels."""
+    orders = _plain_orders(problem)
+    if not problem.stated and find_terms(problem).form == "scatter":
+        first, *spatial = find_terms(problem).axis_names
+        back = [f"-{name}" for name in spatial]
+        orders += [",".join((first, *back)), ",".join((*back, first))]
+    return orders
+
+
+def _split_sums(problem: Problem, name: str) -> Iterator[tuple[str, str]]:
+    """Split-K: so many parts added in float32, each stored in a narrow format, and added in that or in float32."""
+    for parts in _SPLITS:
+        size = -(-problem.reduction_length // parts)
+        if size > 1 and parts > 1:
+            each = f"adds {parts} parts of its products in float32, stores each in {name}"
+            yield f"chain@{name}:k/{size}|chain@{name}:k/{size}|k", f"{each}, and adds these in {name}"
+            yield f"k/{size}|chain@{name}:k/{size}|k", f"{each}, and adds these in float32"
+
+
+def _promoted_sums(problem: Problem, name: str) -> Iterator[tuple[str, str]]:
+    """Narrow sums of so many products, or channels, added to a float32 sum."""
+    for size in _PROMOTED_AFTER:
+        if size < problem.reduction_length:
+            yield f"k/{size}|chain@{name}:k", f"keeps sums of {size} products in {name} and adds those in float32"
+    if problem.stated:
+        return
+    first, *spatial = find_terms(problem).axis_names
+    inner = ",".join(spatial)
+    for size in _PROMOTED_AFTER:
+        if size < find_terms(problem).depth:
+            words = f"keeps sums of {size} channels in {name} and adds those in float32"
+            yield f"{first}/{size}|chain@{name}:{first},{inner}", words
+            yield f"{first}/{size}|chain@{name}:{inner},{first}", words
 
 
 def _plain_orders(problem: Problem) -> list[str]:

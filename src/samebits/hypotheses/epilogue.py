@@ -11,6 +11,7 @@ from samebits.formats.format import find_format
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample
 from samebits.judging import thresholds
+from samebits.judging.measuring import mark_unclipped
 from samebits.problems import Problem
 
 
@@ -34,22 +35,28 @@ def list_epilogue_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
             yield _then(CauseCode.FUSION, "adds the bias after the epilogue", lambda o, s: _late_bias(o, s))
     then = problem.then
     if then is not None:
-        yield _then(CauseCode.FUSION, f"leaves out the {then.name}", lambda o, s: _with_bias(o, s))
+        yield _then(CauseCode.FUSION, f"leaves out the {then.name}", lambda o, s: o.sum_with_bias(s))
         if then.name == "clip" and np.isfinite(then.low):
             yield _then(
-                CauseCode.FUSION, "loses the clip's upper bound", lambda o, s: np.maximum(_with_bias(o, s), then.low)
+                CauseCode.FUSION,
+                "loses the clip's upper bound",
+                lambda o, s: np.maximum(o.sum_with_bias(s), then.low),
             )
         if then.name == "clip" and np.isfinite(then.high):
             yield _then(
-                CauseCode.FUSION, "loses the clip's lower bound", lambda o, s: np.minimum(_with_bias(o, s), then.high)
+                CauseCode.FUSION,
+                "loses the clip's lower bound",
+                lambda o, s: np.minimum(o.sum_with_bias(s), then.high),
             )
         if then.name == "relu":
-            yield _then(CauseCode.FUSION, "clips at 6 as well (relu6)", lambda o, s: np.clip(_with_bias(o, s), 0, 6))
+            yield _then(CauseCode.FUSION, "clips at 6 as well (relu6)", lambda o, s: np.clip(o.sum_with_bias(s), 0, 6))
     else:
         yield _then(
-            CauseCode.FUSION, "applies a relu that was not asked for", lambda o, s: np.maximum(_with_bias(o, s), 0)
+            CauseCode.FUSION,
+            "applies a relu that was not asked for",
+            lambda o, s: np.maximum(o.sum_with_bias(s), 0),
         )
-        yield _then(CauseCode.FUSION, "clips to 0 ... 6 unasked", lambda o, s: np.clip(_with_bias(o, s), 0, 6))
+        yield _then(CauseCode.FUSION, "clips to 0 ... 6 unasked", lambda o, s: np.clip(o.sum_with_bias(s), 0, 6))
 
 
 def list_fitted_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
@@ -57,20 +64,11 @@ def list_fitted_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
     if problem.direction == "forward":
         says = "scales and shifts every channel by its own numbers (a normalisation folded wrongly)"
         unit = float(find_format(problem.out).unit_roundoff)
-        yield Hypothesis(CauseCode.FUSION, "wrong", says, _fit_channels, unit=2 * unit)
+        yield Hypothesis(CauseCode.FUSION, "wrong", says, _fit_channels, unit=2 * unit, fitted=True)
 
 
 def _bare(observation: Observation, sample: Sample) -> Floats:
     return sample.pick(observation.bare_sums())
-
-
-def _with_bias(observation: Observation, sample: Sample) -> Floats:
-    sums = _bare(observation, sample)
-    return (
-        sums + observation.operands["bias"].astype(np.float64)[sample.rows][:, None]
-        if observation.problem.bias
-        else sums
-    )
 
 
 def _late_bias(observation: Observation, sample: Sample) -> Floats:
@@ -98,21 +96,28 @@ def _bias(cause: CauseCode, says: str, change: Callable[[np.ndarray], np.ndarray
 
 
 def _fit_channels(observation: Observation, sample: Sample) -> Floats | None:
-    """a T + b for each channel, fitted to the result; None where too few values leave a fit no surprise."""
-    sums = _with_bias(observation, sample)
+    """a T + b for each channel, fitted to the result; None where too few values leave a fit no surprise.
+
+    Of channels with hardly any value that is not clipped nothing is claimed.
+    """
+    sums = observation.sum_with_bias(sample)
     given = sample.pick(observation.result).astype(np.float64)
-    fitted = np.empty_like(sums)
-    for r in range(len(sums)):
-        usable = np.isfinite(given[r]) & np.isfinite(sums[r])
-        if observation.problem.then is not None:
-            usable &= (given[r] > observation.problem.then.low) & (given[r] < observation.problem.then.high)
-        if usable.sum() < thresholds.FEWEST_PER_CHANNEL:
-            return None
+    usable = mark_unclipped(observation.problem, given) & np.isfinite(sums)
+    # The channels of some products are positions.
+    turned = observation.problem.stated is not None and observation.terms.rows_operand == "x"
+    if turned:
+        sums, given, usable = sums.T, given.T, usable.T
+    fitted, told = given.copy(), 0
+    for r in np.flatnonzero(usable.sum(axis=1) >= thresholds.FEWEST_PER_CHANNEL):
+        own = usable[r]
         # Columns of one size, or the solver would drop the smaller.
-        size = float(np.abs(sums[r][usable]).max()) or 1.0
-        design = np.stack([sums[r][usable], np.full(int(usable.sum()), size)], axis=1)
-        factor, shift = np.linalg.lstsq(design, given[r][usable], rcond=None)[0]
-        if factor == 0 or np.ptp(given[r][usable]) == 0:
+        size = float(np.abs(sums[r][own]).max()) or 1.0
+        design = np.stack([sums[r][own], np.full(int(own.sum()), size)], axis=1)
+        factor, shift = np.linalg.lstsq(design, given[r][own], rcond=None)[0]
+        if factor == 0 or np.ptp(given[r][own]) == 0:
             return None
         fitted[r] = factor * sums[r] + shift * size
-    return observation.apply_epilogue(fitted)
+        told += 1
+    if told < len(sums) / 2:
+        return None
+    return observation.apply_epilogue(fitted.T if turned else fitted)

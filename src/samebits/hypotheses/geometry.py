@@ -14,8 +14,11 @@ import numpy as np
 from samebits.errors import ProblemShapeError
 from samebits.findings import Verdict
 from samebits.findings.causes import CauseCode
+from samebits.formats.format import find_format
+from samebits.formats.short_number import as_decimal
 from samebits.hypotheses.hypothesis import Hypothesis
-from samebits.hypotheses.observation import Floats, Observation, Sample
+from samebits.hypotheses.observation import Floats, Observation, Sample, sum_terms
+from samebits.judging.measuring import mark_unclipped
 from samebits.problems import Problem
 from samebits.problems.problem import SPATIAL_AXES, Axis
 
@@ -160,6 +163,41 @@ def _padded_otherwise(problem: Problem) -> Iterator[Hypothesis]:
         for chosen in dict.fromkeys([tuple(padded), *((i,) for i in padded)]):
             names = " and ".join(SPATIAL_AXES[problem.rank][i] for i in chosen)
             yield _padding_mode(problem, mode, chosen, f"pads {words} along {names} instead of with zeros")
+
+
+def list_padding_hypotheses(observation: Observation, sample: Sample) -> Iterator[Hypothesis]:
+    """The one number beside zero that the result lets stand in the padding, if it reads any."""
+    problem, terms = observation.problem, observation.terms
+    if terms.form != "gather" or not any(a.pad_begin or a.pad_end for a in problem.axes):
+        return
+    given = sample.pick(observation.result).astype(np.float64)
+    told = mark_unclipped(problem, given)
+    missed = _sum_missed(observation, sample)
+    away = given - observation.sum_with_bias(sample)
+    squares = float((missed[told] ** 2).sum())
+    value = float((missed * away)[told].sum()) / squares if squares else 0.0
+    if not value:
+        return
+    value = as_decimal(value)
+    # Numbers much larger than the inputs make larger sums, and roundings.
+    unit = (problem.reduction_length + 2) * float(find_format(problem.out).unit_roundoff)
+
+    def predict(observation: Observation, sample: Sample) -> Floats:
+        sums = sample.pick(observation.bare_sums())
+        return observation.finish(sums + value * _sum_missed(observation, sample), sample)
+
+    yield Hypothesis(
+        CauseCode.PADDING, _WRONG, f"pads with {value:g} in place of zeros", predict, unit=unit, fitted=True
+    )
+
+
+def _sum_missed(observation: Observation, sample: Sample) -> Floats:
+    """The weights that lie on padding, added up for each output of a sample."""
+    terms = observation.terms
+    weights = observation.operands[terms.rows_operand]
+    ones = np.ones(observation.operands[terms.source_operand].shape, np.float32)
+    whole = terms.view_rows(weights).reshape(terms.groups * terms.rows, -1).astype(np.float64).sum(axis=1)
+    return whole[sample.rows][:, None] - sum_terms(terms, weights, ones, sample)
 
 
 def _padding_mode(problem: Problem, mode: str, chosen: tuple[int, ...], says: str) -> Hypothesis:

@@ -24,7 +24,8 @@ class Hypothesis:
     `says` continues a sentence that begins with a side's name ("pads with ..."). `verdict` is what the side
     deserves if the hypothesis is accepted. Where another problem or other operands compute just what is assumed,
     `alter` returns them, so that recipes (`recipe`, where that is given too) can be replayed on them. `unit` is the
-    unit roundoff of a rounding that the prediction ends with beside the declared ones.
+    unit roundoff of a rounding that the prediction ends with beside the declared ones. A `fitted` one has numbers taken
+    from the result itself.
     """
 
     cause: CauseCode
@@ -34,3 +35,4 @@ class Hypothesis:
     alter: Callable[[Observation], tuple[Problem, dict[str, np.ndarray]] | None] | None = None
     recipe: Recipe | None = None
     unit: float = 0.0
+    fitted: bool = False

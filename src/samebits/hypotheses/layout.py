@@ -109,6 +109,10 @@ def _list_changes(problem: Problem, name: str, shape: tuple[int, ...]) -> Iterat
         yield f"takes {name} in reverse", CauseCode.AXIS_ORDER, lambda a: a[::-1]
     if not is_weight and shape[1] > 1:
         yield f"takes the channels of {name} in reverse", CauseCode.AXIS_ORDER, lambda a: a[:, ::-1]
+    for axis in spatial if not is_weight else ():
+        if shape[axis] > 1:
+            says = f"takes {name} mirrored along axis {axis}"
+            yield says, CauseCode.AXIS_ORDER, lambda a, axis=axis: np.flip(a, axis)
     what = "the filters" if is_weight else f"the channels of {name}"
     yield from _shuffles(what, shape, problem.groups, is_weight=is_weight)
 
@@ -133,6 +137,8 @@ def _list_result_changes(problem: Problem) -> Iterator[tuple[str, CauseCode, Cha
     yield from _shuffles(what, shape, problem.groups, is_weight=is_weight)
     for axis, size in enumerate(shape):
         if size > 1:
+            says = f"returns the result mirrored along axis {axis}"
+            yield says, CauseCode.AXIS_ORDER, lambda a, axis=axis: np.flip(a, axis)
             for by in (1, -1):
                 says = f"returns the result shifted by {by} along axis {axis}"
                 yield says, CauseCode.SHAPE_SPECIFIC_KERNEL, lambda a, axis=axis, by=by: np.roll(a, by, axis=axis)

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from samebits.emulators.result_rounding import round_operands
-from samebits.judging.measuring import Distances, estimate_transform_noise, measure_distances
+from samebits.emulators.result_rounding import round_operands, round_wide
+from samebits.hypotheses.stored_result import Stored, find_stored
+from samebits.judging.measuring import Distances, estimate_transform_noise, mark_outside, measure_distances
 from samebits.problems import Problem
 from samebits.problems.terms import Terms, find_terms
 from samebits.recipes.recipe import Recipe
@@ -63,6 +64,7 @@ class Observation:
     """One recorded result of a problem: operands, correctly rounded truth, bound, sums of magnitudes.
 
     `truth`, `bound` and `magnitudes` have the result's shape; `result` is the recorded one, of the result's dtype.
+    `stored` is what its values show of how they were rounded on the way.
     """
 
     problem: Problem
@@ -72,6 +74,7 @@ class Observation:
     bound: Floats
     magnitudes: Floats
     cache: dict[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
+    stored: Stored | None = None
 
     @property
     def terms(self) -> Terms:
@@ -113,7 +116,7 @@ class Observation:
         if len(places) > _MOST_POSITIONS - _RANDOM_POSITIONS:
             places = random.permutation(places)[: _MOST_POSITIONS - _RANDOM_POSITIONS]
         some = np.unique(np.concatenate([places, random.integers(0, count, _RANDOM_POSITIONS)]))
-        batch = _ends_and_random(terms.batch, 3, random)
+        batch = _ends_and_random(terms.batch, max(3, _MOST_POSITIONS // len(some)), random)
         positions = (batch[:, None] * count + some[None]).reshape(-1)
         if len(positions) > 2 * _MOST_POSITIONS:
             positions = np.sort(random.permutation(positions)[: 2 * _MOST_POSITIONS])
@@ -126,6 +129,20 @@ class Observation:
             operands = {n: a for n, a in self.operands.items() if n != "bias"}
             self.cache["bare"] = compute_truth(bare, operands).values
         return self.cache["bare"]
+
+    def look_at_numbers(self) -> Observation:
+        """The same with what the values of the result show of how they were stored."""
+        stored = find_stored(self.problem, self.terms, self.operands, self.result, self.truth)
+        return self if stored is None else replace(self, stored=stored)
+
+    def mark_outside(self) -> npt.NDArray[np.bool_]:
+        """Outputs that the epilogue cannot return."""
+        return mark_outside(self.problem, self.result)
+
+    def as_bare_sums(self) -> Observation:
+        """The same of sums alone: no bias, no epilogue, not stored otherwise."""
+        bare = replace(self.problem, bias=False, then=None)
+        return replace(self, problem=bare, stored=None, cache={})
 
     def read_operands(self, recipe: Recipe) -> dict[str, np.ndarray]:
         """The operands as a recipe multiplies them: rounded, flushed."""
@@ -145,10 +162,21 @@ class Observation:
 
     def finish(self, sums: Floats, sample: Sample, bias: np.ndarray | None = None) -> Floats:
         """Sums of a sample as results: bias (the operand's own by default) added, epilogue applied, not rounded."""
+        stored = self.stored
+        if stored is not None and stored.late:
+            sums = stored.keep(sums, sample.rows)
         if self.problem.bias:
             own = self.operands["bias"].astype(np.float64) if bias is None else bias.astype(np.float64)
+            if stored is not None and stored.bias is not None:
+                own = round_wide(own, stored.bias)
             sums = sums + own[sample.rows][:, None]
-        return self.apply_epilogue(sums)
+        values = self.apply_epilogue(sums)
+        return values if stored is None or stored.late else stored.keep(values, sample.rows)
+
+    def sum_with_bias(self, sample: Sample) -> Floats:
+        """The declared sums of a sample with their bias, neither rounded nor clipped."""
+        sums = sample.pick(self.bare_sums())
+        return sums + self.operands["bias"].astype(np.float64)[sample.rows][:, None] if self.problem.bias else sums
 
     def apply_epilogue(self, values: Floats) -> Floats:
         """The problem's epilogue."""
@@ -176,12 +204,7 @@ def sum_terms(terms: Terms, rows_array: np.ndarray, source_array: np.ndarray, sa
 
     `terms` may have other axes than the problem. Error at most K 2^-53 sum |x||w|: nothing beside float32's.
     """
-    volume, places = terms.volume, math.prod(terms.outputs)
-    rows = terms.view_rows(rows_array)
-    source = terms.view_source(source_array)
-    b, s = np.divmod(sample.positions, places)
-    at = terms.locate_sources(s)
-    exists = at >= 0
+    rows, source = terms.view_rows(rows_array), terms.view_source(source_array)
     sums = np.empty((len(sample.rows), len(sample.positions)))
     step = max(_MOST_GATHERED // terms.count, 1)
     group_of = sample.rows // terms.rows
@@ -190,11 +213,31 @@ def sum_terms(terms: Terms, rows_array: np.ndarray, source_array: np.ndarray, sa
         weights = rows[g, sample.rows[own] % terms.rows].astype(np.float64).reshape(len(own), -1)
         for start in range(0, len(sample.positions), step):
             part = slice(start, start + step)
-            met = source[g, b[part][:, None, None], np.arange(terms.depth)[None, :, None], at[part][:, None, :]]
-            met = np.where(exists[part][:, None, :], met.astype(np.float64), 0.0)
             with np.errstate(all="ignore"):
-                sums[own, part] = weights @ met.reshape(-1, terms.depth * volume).T
+                sums[own, part] = weights @ gather_source(terms, source, int(g), sample.positions[part]).T
     return sums
+
+
+def gather_source(
+    terms: Terms, source: np.ndarray, group: int, positions: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
+    """What the terms of some positions meet in one group, [positions, terms]; `source` is the operand's view."""
+    b, s = np.divmod(positions, math.prod(terms.outputs))
+    at = terms.locate_sources(s)
+    met = source[group, b[:, None, None], np.arange(terms.depth)[None, :, None], at[:, None, :]]
+    return np.where(at[:, None, :] >= 0, met.astype(np.float64), 0.0).reshape(len(positions), -1)
+
+
+def gather_terms(
+    terms: Terms, rows_array: np.ndarray, source_array: np.ndarray, sample: Sample
+) -> tuple[Floats, Floats]:
+    """The factors of a small sample's products: weights [rows, terms], and what they meet, [rows, positions, terms]."""
+    rows, source = terms.view_rows(rows_array), terms.view_source(source_array)
+    weights = rows.reshape(terms.groups * terms.rows, -1)[sample.rows].astype(np.float64)
+    by_group = {
+        int(g): gather_source(terms, source, int(g), sample.positions) for g in np.unique(sample.rows // terms.rows)
+    }
+    return weights, np.stack([by_group[int(r) // terms.rows] for r in sample.rows])
 
 
 def _spread(values: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:

@@ -173,6 +173,22 @@ def compare_results(problem: Problem, a: tuple[str, np.ndarray], b: tuple[str, n
     )
 
 
+def mark_outside(problem: Problem, result: np.ndarray) -> npt.NDArray[np.bool_]:
+    """True where a result lies outside of what its epilogue can return; NaN never does."""
+    if problem.then is None:
+        return np.zeros(result.shape, bool)
+    values = result.astype(np.float64)
+    low, high = (float(round_to_nearest(v, problem.out)) for v in (problem.then.low, problem.then.high))
+    return (values < low) | (values > high)
+
+
+def mark_unclipped(problem: Problem, values: np.ndarray) -> npt.NDArray[np.bool_]:
+    """True where a value of a result is a number that no clip can have made: what tells of the sum behind it."""
+    wide = values.astype(np.float64)
+    tells = np.isfinite(wide)
+    return tells if problem.then is None else tells & (wide > problem.then.low) & (wide < problem.then.high)
+
+
 def measure_absolute(a: np.ndarray, b: np.ndarray) -> Floats:
     """|a - b|; 0 where both are the same infinity or NaN, infinite where only one is a number."""
     first, second = a.astype(np.float64), b.astype(np.float64)

@@ -14,6 +14,7 @@ from samebits.judging.measuring import (
     estimate_transform_noise,
     find_worst,
     has_narrow_operands,
+    mark_outside,
     measure_distances,
     summarize_error,
 )
@@ -57,7 +58,12 @@ def measure_result(
     noise = estimate_transform_noise(reference.problem, reference.magnitudes, in_halves=in_halves)
     farthest = np.maximum(narrowest, noise)
     differs = not has_same_bits(result, reference.truth)
-    return Measured(exact, exact_beyond, distances, differs, distances.mark_beyond(farthest))
+    another = distances.mark_beyond(farthest) | mark_outside(reference.problem, result)
+    widest = estimate_transform_noise(reference.problem, reference.magnitudes, in_halves=True)
+    beyond = bool(
+        (distances.mark_beyond(np.maximum(narrowest, widest)) | mark_outside(reference.problem, result)).any()
+    )
+    return Measured(exact, exact_beyond, distances, differs, another, beyond)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,10 @@ EXPLAINS = 0.5
 EXPLAINS_WITHIN = 0.2
 # Distances that differ by less than this share are ties.
 TIE = 1e-9
+# Of hypotheses that come so nearly as close as the closest, the first is named: it assumes least ...
+ALIKE = 1.1
+# ... and where results are stored on a grid, rounding to it hides more.
+ALIKE_STORED = 1.3
 # Outputs with hardly any magnitude count as if they had this share of the usual one.
 SMALLEST_SHARE = 2.0**-8
 # So many of the closest hypotheses are held against every output.
@@ -40,6 +44,8 @@ FEWEST_BITS = 30.0
 LEAST_FILLED = 0.75
 # ... and leaves at least the rest of all outputs right.
 MOST_OF_ALL = 0.9
+# Wrong outputs in no known region are a fault of some outputs only if they are so few.
+MOST_SCATTERED = 0.5
 # Before a fault that goes on to the end, so much, and so many outputs, are right.
 LEAST_BEFORE = 0.1
 FEWEST_BEFORE = 20.0
@@ -55,12 +61,35 @@ SMALL_LOSS = 2.0**-4
 TRANSFORM_NOISE = 2.0**8
 # Errors up to this share of a channel's largest sum of magnitudes may be the noise of a transform in half precision.
 HALF_TRANSFORM_NOISE = 2.0**-3
+# An arrangement of transforms explains a result if it leaves no more than this of the distance.
+ARRANGEMENT = 0.75
+# Errors are called periodic if chance gives such a period less often.
+CHANCE_PERIOD = 1e-9
+# Errors are called one-signed if chance makes them so less often: outputs are not quite independent of each other.
+CHANCE_ONE_SIGNED = 1e-12
+# So many channels at least, and such a share of them, must lose: their own errors have signs of their own.
+FEWEST_CHANNELS, LOSING_CHANNELS = 8.0, 0.95
+# A period of tiles explains so many times what periods explain that no transform has.
+PERIOD_TIMES = 1.5
+# Outputs with products of at most this share of the largest in their plane have errors of their own size in direct sums;
+# those that are at least so large beside the others' follow the plane.
+SMALL_TERMS, FLAT = 2.0**-4, 0.5
 # Values beyond this many times the sum of magnitudes are none that a sum of these products can have.
 IMPOSSIBLE = 4.0
 # So much of a set of values makes them all zeros, or all impossible.
 MAJORITY = 0.5
 # Within the bound, a result that lost this share of its digits is a difference of large terms.
 LOST_DIGITS = 0.5
+# What has fitted numbers explains a result only if it leaves no more than so many times a plain sum's rounding.
+FITTED_TIMES = 4.0
+# Of values that were rounded to a format about half have its last digit; fewer are numbers that were short before.
+LEAST_ODD = 0.25
+# Errors as large as an operand's rounding are within this factor of its standard deviation.
+ERROR_SIZE = 1.5
+# Results of other operands have no more in common with the right one than this correlation ...
+UNRELATED = 0.3
+# ... over so many outputs, and sizes within this factor.
+FEWEST_UNRELATED, ALIKE_SIZE = 200.0, 4.0
 # A factor and a shift per channel are fitted only to this many values or more.
 FEWEST_PER_CHANNEL = 8.0
 # Logged means and ratios agree within so many standard errors.
@@ -77,6 +106,10 @@ TABLE: tuple[Threshold, ...] = (
               " gives distances up to the bound; a fifth leaves a twenty-fifth of the squared error"),
     Threshold("TIE", TIE, "which of equal hypotheses is named", "rounding of the distance itself, 2^-53 times a sample of"
               " up to 2^22 outputs"),
+    Threshold("ALIKE", ALIKE, "which of nearly equal hypotheses is named", "what a mechanism explains it takes to the noise of"
+              " rounding, a hundredth or less; a tenth is noise in the distance itself"),
+    Threshold("ALIKE_STORED", ALIKE_STORED, "which of nearly equal hypotheses is named", "the same, where what is left comes"
+              " from the few values that lie near the middle between two steps"),
     Threshold("SMALLEST_SHARE", SMALLEST_SHARE, "cause", "outputs whose terms are nearly all zero would otherwise decide alone"
               " which prediction is closest"),
     Threshold("MOST_CHECKED", MOST_CHECKED, "cause", "only time: the right hypothesis was always the first or second"),
@@ -89,6 +122,8 @@ TABLE: tuple[Threshold, ...] = (
     Threshold("LEAST_FILLED", LEAST_FILLED, "cause", "of a part with values of its own some are right by chance"),
     Threshold("MOST_OF_ALL", MOST_OF_ALL, "overflow or uninitialized-memory", "what is beyond its bound nearly everywhere is"
               " no fault of a part"),
+    Threshold("MOST_SCATTERED", MOST_SCATTERED, "wrong or undecided", "what is right in half of all outputs computes them"
+              " right"),
     Threshold("LEAST_BEFORE", LEAST_BEFORE, "index-overflow", "an index that wraps around leaves what is before it right"),
     Threshold("FEWEST_BEFORE", FEWEST_BEFORE, "index-overflow", "as FEWEST_TELLING"),
     Threshold("FAULT_FREE_TIMES", FAULT_FREE_TIMES, "cause", "orders of addition differ in accuracy by a few times, narrower"
@@ -103,10 +138,34 @@ TABLE: tuple[Threshold, ...] = (
               " up to 60 unit roundoffs of the largest sum of magnitudes, Fourier transforms up to 10"),
     Threshold("HALF_TRANSFORM_NOISE", HALF_TRANSFORM_NOISE, "wrong or undecided", "F(6,3) in float16 was measured up to 0.018"
               " of the largest sum of magnitudes, and bfloat16 has three bits less"),
+    Threshold("ARRANGEMENT", ARRANGEMENT, "winograd or undecided", "arrangements that are not the right one left 0.87 or more;"
+              " where results have few digits the right one leaves what their rounding decides"),
+    Threshold("CHANCE_PERIOD", CHANCE_PERIOD, "winograd or undecided", "the error probability per result that statistics are"
+              " held to"),
+    Threshold("CHANCE_ONE_SIGNED", CHANCE_ONE_SIGNED, "rounding or downgrade", "a thousandth of 1e-9, because outputs that"
+              " read the same inputs share some of their errors"),
+    Threshold("FEWEST_CHANNELS", FEWEST_CHANNELS, "rounding or downgrade", "of eight signs all are alike once in 256 times,"
+              " beside what single outputs show"),
+    Threshold("LOSING_CHANNELS", LOSING_CHANNELS, "rounding or downgrade", "one of twenty channels may have hardly any error"),
+    Threshold("PERIOD_TIMES", PERIOD_TIMES, "winograd or undecided", "what is common to all channels, as bars of one grey, has"
+              " some of every period"),
+    Threshold("SMALL_TERMS", SMALL_TERMS, "fft or undecided", "a direct sum's error is at most a sixteenth as large there"),
+    Threshold("FLAT", FLAT, "fft or undecided", "eight times what direct sums could have"),
     Threshold("IMPOSSIBLE", IMPOSSIBLE, "uninitialized-memory", "no sum exceeds its sum of magnitudes; two for a doubled"
               " bias or product, two for narrow rounding"),
     Threshold("MAJORITY", MAJORITY, "uninitialized-memory, words", "more than half"),
     Threshold("LOST_DIGITS", LOST_DIGITS, "summation-order or ill-conditioned", "half of the format's digits"),
+    Threshold("FITTED_TIMES", FITTED_TIMES, "cause", "orders of addition differ in accuracy by a few times; a fit that merely"
+              " helps leaves far more"),
+    Threshold("LEAST_ODD", LEAST_ODD, "other-operands", "half of rounded numbers end in a one; short decimals and small"
+              " integers seldom do"),
+    Threshold("ERROR_SIZE", ERROR_SIZE, "other-operands", "the standard deviation of a few thousand errors is known to a few"
+              " hundredths; formats of one digit less have twice the error"),
+    Threshold("UNRELATED", UNRELATED, "wrong or undecided", "losses of precision leave more than nine tenths, faults of a part"
+              " what is not in it; sums of the same inputs have some in common whatever the weights"),
+    Threshold("FEWEST_UNRELATED", FEWEST_UNRELATED, "wrong or undecided", "a correlation over n outputs is off by one over the"
+              " root of n: 0.07"),
+    Threshold("ALIKE_SIZE", ALIKE_SIZE, "wrong or undecided", "operands of the same kind give results of about one size"),
     Threshold("FEWEST_PER_CHANNEL", FEWEST_PER_CHANNEL, "fusion", "two numbers fitted to eight leave six equations that must"
               " hold by themselves"),
     Threshold("SIGMAS", SIGMAS, "cause of a logged mismatch", "chance of a wrong match below 1e-6 for normal errors"),

@@ -34,7 +34,7 @@ class Measured:
 
     `exact_beyond_rounding` tells that a difference on exact integers is larger than rounding could make one;
     `another_function` marks outputs farther from the truth than any direct arithmetic down to bfloat16, or the noise
-    of a transform, could take them.
+    of a transform, could take them, `beyond_transforms` whether even one in half precision could not.
     """
 
     exact: ExactData | None = None
@@ -42,6 +42,7 @@ class Measured:
     distances: Distances | None = None
     differs_in_bits: bool = True
     another_function: npt.NDArray[np.bool_] | None = None
+    beyond_transforms: bool = True
 
     @property
     def is_another_function(self) -> bool:
@@ -148,6 +149,8 @@ def _judge_beyond(measured: Measured, mechanism: Mechanism | None, evidence: lis
 def _can_stand(measured: Measured, mechanism: Mechanism) -> bool:
     """Whether what the bounds prove of all outputs leaves room for a mechanism."""
     if mechanism.verdict == "wrong":
+        return True
+    if mechanism.cause in (CauseCode.WINOGRAD, CauseCode.FFT) and not measured.beyond_transforms:
         return True
     if measured.is_another_function and (mechanism.sampled or mechanism.fit == "nearness"):
         # Neither a sample nor nearness on the whole can take back what all outputs showed.

@@ -24,9 +24,9 @@ from samebits.problems.operands import make_exact, make_normal
 from samebits.profiles.attribution import attribute
 from samebits.progress import Progress, rename_progress
 from samebits.recipes import format_recipe
-from samebits.runner import Identity, Runner
+from samebits.runner import Runner
 from samebits.runner.lowered_runner import lower_runner
-from samebits.runner.timed_runs import TimedRuns, time_runs
+from samebits.runner.timed_runs import time_runs
 from samebits.wording.pick_sentences import (
     say_batch_dependent,
     say_loses,
@@ -65,10 +65,7 @@ def prepare_data(problem: Problem, progress: Progress) -> ProblemData:
         problem,
         lowering,
         given,
-        (
-            exact,
-            make_reference(convolution, exact, on_integers, rounds=False),
-        ),
+        (exact, make_reference(convolution, exact, on_integers, rounds=False)),
         (normal, make_reference(convolution, normal, progress)),
     )
 
@@ -80,9 +77,10 @@ def make_operands(lowering: Lowering) -> tuple[dict[str, np.ndarray], dict[str, 
 
 @dataclass(frozen=True)
 class Checked:
-    """What came of one candidate: why it is rejected, if it is; its first timing, its bits, what it says of itself.
+    """What came of one candidate: why it is rejected, if it is; its first timing, and its bits.
 
-    `time_s` is a median, `fastest_s` the fastest of its first runs; `seen` names the bits that these returned.
+    `time_s` is a median, `fastest_s` the fastest of its first runs; `digests` name its bits on both sets of operands,
+    `seen` those of all runs on the normal ones, as a caller sees them.
     """
 
     text: str
@@ -91,7 +89,6 @@ class Checked:
     fastest_s: float = np.inf
     peak_bytes: int | None = None
     digests: tuple[str, ...] = ()
-    identity: Identity | None = None
     seen: frozenset[str] = frozenset()
 
 
@@ -114,17 +111,11 @@ def check_candidate(runner: Runner, data: ProblemData, contract: Contract) -> Ch
         if rejection.cause is None:
             rejection = _name_cause(rejection, lowered, data, ran)
         return Checked(text, rejection)
-    found = Checked(
-        text,
-        None,
-        peak_bytes=first.peak_bytes,
-        digests=_digest_both(ran),
-        identity=ran.recorded.identity,
-    )
+    # As a caller sees it, the result is the product's; judged was the convolution's.
+    seen = frozenset((digest_bits(data.lowering.restore_result(ran.recorded.result)), *first.digests))
+    found = Checked(text, None, peak_bytes=first.peak_bytes, digests=_digest_both(ran), seen=seen)
     try:
-        # As a caller sees it, the result is the product's; judged was the convolution's.
-        judged = digest_bits(data.lowering.restore_result(ran.recorded.result))
-        return _check_runs(runner, data, contract, found, operands, replace(first, digests=(judged, *first.digests)))
+        return _check_runs(runner, data, contract, found, operands, first.seconds[0])
     except EngineFailure as error:
         return Checked(text, Rejection(text, str(error)))
 
@@ -161,30 +152,25 @@ def _check_runs(
     contract: Contract,
     found: Checked,
     operands: Mapping[str, np.ndarray],
-    first: TimedRuns,
+    first_s: float,
 ) -> Checked:
     """What needs many runs: whether bits stay, the fastest of them; then the memory, and batches of other sizes.
 
     How fast it can be says who is worth timing: what else the machine does only ever adds to it.
     """
-    runs = int(np.clip(_RUNS_TAKE_S / max(first.seconds[0], 1e-9), _FEWEST_RUNS, _MOST_RUNS))
+    runs = int(np.clip(_RUNS_TAKE_S / max(first_s, 1e-9), _FEWEST_RUNS, _MOST_RUNS))
     more = time_runs(runner, data.stated, operands, runs)
-    distinct = {*first.digests, *more.digests}
+    seen = found.seen | {*more.digests}
     rejection = None
-    if contract.deterministic and len(distinct) > 1:
-        why = say_many_results(len(distinct), runs + 3)
-        rejection = Rejection(found.text, why, CauseCode.NONDETERMINISM)
+    if contract.deterministic and len(seen) > 1:
+        rejection = Rejection(found.text, say_many_results(len(seen)), CauseCode.NONDETERMINISM)
     elif contract.workspace is not None:
         rejection = _reject_memory(found, contract.workspace)
     if rejection is None and contract.batch_invariant:
         rejection = _reject_batches(runner, data, found.text)
-    return (
-        Checked(found.text, rejection)
-        if rejection
-        else replace(
-            found, time_s=statistics.median(more.seconds), fastest_s=min(more.seconds), seen=frozenset(distinct)
-        )
-    )
+    if rejection is not None:
+        return Checked(found.text, rejection)
+    return replace(found, time_s=statistics.median(more.seconds), fastest_s=min(more.seconds), seen=seen)
 
 
 def _reject_memory(checked: Checked, limit: int) -> Rejection | None:

@@ -70,7 +70,7 @@ def _run_again(process: Process, place: int, which: str, output: int) -> tuple[S
     if not process.root or " #" in process.name:
         raise TraceError(f"process {process.name} of the {which} run cannot be started again by itself")
     with open_folder() as folder:
-        file, trace = Path(folder) / "operation.npz", Path(folder) / "again.trace"
+        file, trace = folder / "operation.npz", folder / "again.trace"
         asked = {"process": process.name, "place": place, "file": str(file)}
         environment = {**_restore_variables(process), CAPTURE_VARIABLE: json.dumps(asked)}
         said = _start(process, make_environment(trace, process.root, process.folder, environment), file)

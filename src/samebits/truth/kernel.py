@@ -15,6 +15,8 @@ HAS_FMA = BLOCKING.has_fma
 _ROWS_AT_ONCE = 16
 # Terms that are not zero, of sums that may be: where there are more, sums are looked at one by one.
 MOST_REACHED = 1024
+# No count, and not -1 for too many either.
+_NOT_LISTED = -2
 
 
 @compiled
@@ -212,7 +214,7 @@ def _settle_position(
     line, i2 = p // tile.size[2], p % tile.size[2]
     plane, i1 = line // tile.size[1], line % tile.size[1]
     b, i0 = plane // tile.size[0], plane % tile.size[0]
-    count = -2
+    count = _NOT_LISTED
     for m in range(tile.rows):
         is_zero = sums[p, m] == 0.0 and codes[p, m] != 0
         if is_zero or np.isnan(sums[p, m]):
@@ -222,7 +224,7 @@ def _settle_position(
             )  # fmt: skip
             offset = start[tile.group * c.rows + tile.row + m]
             if is_zero and offset == 0.0:
-                if count == -2:
+                if count == _NOT_LISTED:
                     count = list_reached(c, where, source, source_table, reached)
                 # A product with infinity or NaN would have left no zero.
                 if count >= 0 and reads_zeros(c, where, rows, rows_table, reached, count):

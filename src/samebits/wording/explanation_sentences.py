@@ -18,6 +18,10 @@ _PLURALS = {
     "layout": "layouts",
     "recipe": "narrow sums, transforms and flushes",
     "scale and shift": "scale and shift per channel",
+    "stored result": "stored results",
+    "quantised operands": "quantised operands",
+    "fitted operands": "fitted operands",
+    "scale": "scale and shift of all",
 }
 
 
@@ -49,6 +53,8 @@ def _is_replayed_order(side: Side) -> bool:
 
 def _say_deviation(side: Side) -> str:
     """One side that deviates: what was done, and how that is known."""
+    if side.verdict == "undecided" and side.says is not None:
+        return f"{side.name} {side.says}, inferred: it cannot be judged by these operands."
     if side.verdict == "undecided":
         return f"{side.name} is beyond its error bound, {side.where}, and no hypothesis explains it."
     if side.says is None:

@@ -83,3 +83,15 @@ def _along(name: str, differing: npt.NDArray[np.bool_], axis: int) -> str | None
     if len(present) > 2 and (steps == steps[0]).all():
         return f"{name} {first}..{last}, every {int(steps[0])}"
     return None
+
+
+def list_in_words(numbers: npt.NDArray[np.intp], most: int = 3) -> str:
+    """Indices in words: "3", "0 and 5", "8 to 15", "0, 3, 7 and 12 more"."""
+    values = [int(n) for n in numbers]
+    if len(values) > 2 and values[-1] - values[0] + 1 == len(values):
+        return f"{values[0]} to {values[-1]}"
+    if len(values) > most + 1:
+        return f"{', '.join(map(str, values[:most]))} and {len(values) - most} more"
+    if len(values) < 2:
+        return "".join(map(str, values))
+    return f"{', '.join(map(str, values[:-1]))} and {values[-1]}"

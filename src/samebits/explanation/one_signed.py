@@ -1,0 +1,70 @@
+"""Sums that lose a little of every value: errors that point toward zero, as rounding to nearest never makes them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.findings import Evidence
+from samebits.findings.causes import CauseCode
+from samebits.formats.format import find_format
+from samebits.hypotheses import Observation
+from samebits.hypotheses.observation import Floats
+from samebits.judging import thresholds
+from samebits.judging.measuring import mark_unclipped
+from samebits.judging.verdict_rules import Mechanism
+
+
+def explain_one_signed(observation: Observation) -> Mechanism | None:
+    """Truncated sums: the errors, in shares of each output's magnitudes, have a mean toward zero that chance excludes.
+
+    Rounding to nearest makes errors of either sign alike, in any order of addition, so that their signed sum is at most
+    a few times the root of the sum of their squares (Hoeffding, 1963), as far as outputs are independent. Errors that
+    all outputs of a channel share (of its weights, of a transform) point either way in different channels: nearly all
+    channels must lose. Equal outputs count once; the result's own last rounding tells nothing.
+    """
+    terms = observation.terms
+    shape = (terms.groups * terms.rows, -1)
+    truth, given = (
+        terms.view_result(a).reshape(shape).astype(np.float64) for a in (observation.truth, observation.result)
+    )
+    magnitudes = terms.view_result(observation.magnitudes).reshape(shape)
+    unit = float(find_format(observation.problem.out).unit_roundoff)
+    told = np.isfinite(given) & (np.abs(given - truth) > 2 * unit * np.abs(truth)) & (given * truth > 0)
+    told &= mark_unclipped(observation.problem, truth)
+    with np.errstate(all="ignore"):
+        away = (np.abs(given) - np.abs(truth)) / magnitudes
+    told &= np.isfinite(away) & _mark_first(truth)
+    errors = away[told]
+    if len(errors) < thresholds.FEWEST_UNRELATED or not _lose_all(away, told):
+        return None
+    sigmas = -float(errors.sum()) / float(np.sqrt((errors**2).sum()))
+    probability = math.exp(-(sigmas**2) / 2) if sigmas > 0 else 1.0
+    if probability > thresholds.CHANCE_ONE_SIGNED:
+        return None
+    inward = float((errors < 0).mean())
+    says = (
+        f"{inward:.0%} of {len(errors):,} errors point toward zero, in nearly every channel; errors of rounding to"
+        f" nearest, independent of each other, would with a probability of {max(probability, 1e-30):.1g} at most"
+    )
+    return Mechanism(
+        CauseCode.LOW_PRECISION_ACCUMULATOR, "downgrade", "loses some of every sum, as truncated sums do", "nearness",
+        evidence=(Evidence("statistic", says),),
+    )  # fmt: skip
+
+
+def _mark_first(values: Floats) -> npt.NDArray[np.bool_]:
+    """In each row, the first of equal values."""
+    first = np.zeros(values.shape, bool)
+    for row, marks in zip(values, first, strict=True):
+        marks[np.unique(row, return_index=True)[1]] = True
+    return first
+
+
+def _lose_all(away: Floats, told: npt.NDArray[np.bool_]) -> bool:
+    """Whether the errors of nearly every channel, taken together, point toward zero."""
+    counts = told.sum(axis=1)
+    sums = np.where(told, away, 0.0).sum(axis=1)[counts >= thresholds.FEWEST_PER_CHANNEL]
+    return len(sums) >= thresholds.FEWEST_CHANNELS and bool((sums < 0).mean() >= thresholds.LOSING_CHANNELS)

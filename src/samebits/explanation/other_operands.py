@@ -1,0 +1,120 @@
+"""Results of other operands than those on record: rounded copies of what was multiplied, or something else."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from samebits.emulators.result_rounding import round_array
+from samebits.explanation.nearness import measure_nearness_of_truth, measure_plain_noise
+from samebits.findings import Evidence
+from samebits.findings.causes import CauseCode
+from samebits.formats.array import measure_spacing
+from samebits.formats.format import find_format
+from samebits.hypotheses import Observation
+from samebits.hypotheses.observation import Floats
+from samebits.judging import thresholds
+from samebits.judging.measuring import mark_unclipped
+from samebits.judging.verdict_rules import Mechanism
+from samebits.problems.windows import mark_border
+from samebits.recipes.recipe import Rounding
+
+_NARROWER = ("float8_e5m2", "float8_e4m3fn", "bfloat16", "float16", "tf32")
+
+
+def explain_rounded_record(observation: Observation) -> Mechanism | None:
+    """Errors of just the size that rounding an operand on record has, where its values show that it was rounded.
+
+    What was multiplied had more digits, so that no result can be held against the recorded operands. An error of one
+    operand's rounding, uniform within half a step, has the variance step^2 / 12, of which sums of squares follow.
+    """
+    problem = observation.problem
+    sample = observation.choose_sample()
+    noise = measure_plain_noise(observation, sample)
+    if measure_nearness_of_truth(observation, sample) <= thresholds.UNUSUAL_TIMES * noise:
+        return None
+    for name, array in observation.operands.items():
+        found = _find_narrower(array, problem.dtype) if name != "bias" else None
+        if found is None:
+            continue
+        values = array.astype(np.float64)
+        step = _measure_steps(values, found)
+        if not _has_error_of(observation, name, step):
+            continue
+        says = f"multiplies {name} with more digits than on record, where it has only numbers of {found}"
+        evidence = (
+            f"the errors are as large as those of rounding {name} to {found}, and every output is within what that can"
+            f" change; record {name} as the engine multiplies it"
+        )
+        return Mechanism(
+            CauseCode.OTHER_OPERANDS, "undecided", says, "bound", evidence=(Evidence("statistic", evidence),)
+        )
+    return None
+
+
+def _find_narrower(array: np.ndarray, dtype: str) -> str | None:
+    """The narrowest format that all values are numbers of, if they use its last digit as rounded numbers do."""
+    values = array.astype(np.float64)
+    declared = find_format(dtype)
+    some = values[(values != 0) & np.isfinite(values)]
+    if len(some) < thresholds.FEWEST_TELLING:
+        return None
+    for name in _NARROWER:
+        format_ = find_format(name)
+        if format_.precision >= declared.precision or not (round_array(some, Rounding(name)) == some).all():
+            continue
+        # Small integers are numbers of any format; rounded numbers have odd codes in one of two cases.
+        odd = np.rint(np.abs(some) / _measure_steps(some, name)) % 2 == 1
+        return name if odd.mean() > thresholds.LEAST_ODD else None
+    return None
+
+
+def _measure_steps(values: Floats, name: str) -> Floats:
+    """The distance to the next number of a format; none of zeros, which were zeros before."""
+    return np.where(values != 0, measure_spacing(values, find_format(name)), 0.0)
+
+
+def _has_error_of(observation: Observation, name: str, step: Floats) -> bool:
+    """Whether errors have the size that losing half a step of an operand gives, in total and at every output."""
+    problem, sample = observation.problem, observation.choose_sample()
+    bare = observation.as_bare_sums()
+    other = next(n for n in observation.operands if n not in ("bias", name))
+    values = np.abs(observation.operands[other].astype(np.float64))
+    most = bare.sum_instead({name: step / 2, other: values}, sample)
+    variance = bare.sum_instead({name: step * step / 12, other: values * values}, sample)
+    away = sample.pick(observation.result).astype(np.float64) - sample.pick(observation.truth).astype(np.float64)
+    told = np.isfinite(away) & (variance > 0) & mark_unclipped(problem, sample.pick(observation.truth))
+    if told.sum() < thresholds.FEWEST_TELLING:
+        return False
+    size = float(np.sqrt(np.mean(away[told] ** 2 / variance[told])))
+    allowed = most + sample.pick(observation.bound)
+    return bool((np.abs(away) <= allowed).all()) and 1 / thresholds.ERROR_SIZE < size < thresholds.ERROR_SIZE
+
+
+def explain_unrelated(observation: Observation) -> Mechanism | None:
+    """A result as large as the true one that has nothing in common with it: other operands, or these elsewhere."""
+    given, truth = observation.result.astype(np.float64), observation.truth.astype(np.float64)
+    if not (np.isfinite(given).all() and np.isfinite(truth).all()):
+        return None
+    # Borders, where padding is read, and the mean of every channel are common to whatever is multiplied.
+    inner = np.broadcast_to(~mark_border(observation.problem), given.shape)
+    counts = inner if inner.sum() >= thresholds.FEWEST_UNRELATED else np.ones(given.shape, bool)
+    if counts.sum() < thresholds.FEWEST_UNRELATED:
+        return None
+    axes = tuple(i for i in range(given.ndim) if i != 1)
+    usable = np.maximum(counts.sum(axis=axes, keepdims=True), 1)
+    means = (np.where(counts, v, 0.0).sum(axis=axes, keepdims=True) / usable for v in (given, truth))
+    a, b = (np.where(counts, v - mean, 0.0) for v, mean in zip((given, truth), means, strict=True))
+    sizes = float(np.linalg.norm(a)), float(np.linalg.norm(b))
+    if not min(sizes) or not (1 / thresholds.ALIKE_SIZE < sizes[0] / sizes[1] < thresholds.ALIKE_SIZE):
+        return None
+    alike = float((a * b).sum()) / (sizes[0] * sizes[1])
+    if alike > thresholds.UNRELATED:
+        return None
+    says = "multiplies other operands than those on record, or these in a sequence that was not tried"
+    evidence = (
+        f"the result is as large as it should be, and its correlation with the right one is {alike:.3f}"
+        f" over {int(counts.sum()):,} outputs; loss of precision, or a fault of a part, leaves more than that"
+    )
+    return Mechanism(
+        CauseCode.OTHER_OPERANDS, "wrong", says, "nearness", evidence=(Evidence("statistic", evidence),),
+    )  # fmt: skip

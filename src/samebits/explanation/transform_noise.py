@@ -1,0 +1,183 @@
+"""Transforms that no recipe replays: by what was kept in which format, by the period of the errors, by errors that
+follow the largest values of a plane and not the terms of the output itself.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.findings import Evidence
+from samebits.findings.causes import CauseCode
+from samebits.hypotheses import Observation
+from samebits.hypotheses.observation import Floats
+from samebits.hypotheses.tile_transforms import Tiles, can_transform, choose_tiles, list_arrangements, predict_tiles
+from samebits.judging import thresholds
+from samebits.judging.measuring import mark_unclipped
+from samebits.judging.verdict_rules import Mechanism
+from samebits.problems.windows import mark_border
+
+# Tiles of Winograd's transforms, and periods that none has, which show how much chance there is.
+_PERIODS, _CONTROLS = (2, 4, 6), (5, 7)
+_FEWEST_OUTPUTS, _FEWEST_CHANGED = 1000, 200
+_MOST_TIMES = 50.0
+_SHIFTS, _SEED = 60, 8
+
+
+def explain_transform(observation: Observation) -> Mechanism | None:
+    """The transform that errors beyond the bound of direct sums come from, inferred; None where nothing shows one."""
+    problem = observation.problem
+    if problem.stated is not None or any(a.stride != 1 or a.dilation != 1 for a in problem.axes):
+        return None
+    if observation.distances.within_bound or not np.isfinite(observation.result.astype(np.float64)).all():
+        return None
+    return _try_arrangements(observation) or _find_period(observation) or _find_flat_noise(observation)
+
+
+def _try_arrangements(observation: Observation) -> Mechanism | None:
+    closest, least, tried = None, thresholds.ARRANGEMENT, 0
+    chosen: dict[tuple[int, ...], tuple[Tiles, Floats, Floats]] = {}
+    for arrangement in list_arrangements(observation.problem):
+        size = tuple(arrangement.tile if a else 1 for a in arrangement.along)
+        if size not in chosen:
+            tiles = choose_tiles(observation, arrangement.tile, arrangement.along)
+            chosen[size] = tiles, tiles.pick(observation.result), tiles.pick(observation.truth)
+        tiles, given, true = chosen[size]
+        declared = _norm(given - true)
+        tried += 1
+        predicted = predict_tiles(tiles, arrangement)
+        # Where it overflows it cannot have been this; where it changes hardly any output, chance decides.
+        if not np.isfinite(predicted[np.isfinite(given)]).all() or _count_changed(predicted, true) < _FEWEST_CHANGED:
+            continue
+        share = _norm(given - predicted) / declared if declared else 1.0
+        if share < least * (1 - thresholds.TIE):
+            closest, least = arrangement, share
+    if closest is None:
+        return None
+    says = (
+        f"exact sums of such transforms come {1 / max(least, 1e-9):.3g} times closer to the result than the declared"
+        f" sums; {tried - 1} other arrangements do not come so close"
+    )
+    return _found(CauseCode.WINOGRAD, closest.say(), says)
+
+
+def _count_changed(predicted: Floats, true: Floats) -> int:
+    """How many outputs an arrangement takes further from the truth than float32 rounds."""
+    return int((np.abs(predicted - true) > 2.0**-20 * np.abs(true)).sum())
+
+
+def _norm(values: Floats) -> float:
+    finite = values[np.isfinite(values)]
+    return float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
+
+
+def _find_period(observation: Observation) -> Mechanism | None:
+    """Errors that are larger at some places of every tile."""
+    if not can_transform(observation.problem):
+        return None
+    shares, inner = _measure_shares(observation)
+    if inner.sum() < _FEWEST_OUTPUTS:
+        return None
+    periods = {n: _measure_period(shares, inner, n) for n in (*_PERIODS, *_CONTROLS)}
+    found = max((periods[n] for n in _PERIODS), key=lambda p: p.statistic)
+    if found.statistic < thresholds.PERIOD_TIMES * max(periods[n].statistic for n in _CONTROLS):
+        return None
+    probability = len(_PERIODS) * _find_chance(shares, inner, found)
+    if not probability <= thresholds.CHANCE_PERIOD:
+        return None
+    says = (
+        f"the errors repeat with a period of {found.period}: their root mean square is"
+        f" {found.largest:.2g} of the usual at some places of a tile, {found.least:.2g} at others; errors that do not"
+        f" would show this with a probability of {max(probability, 1e-30):.1g} at most"
+    )
+    return _found(CauseCode.WINOGRAD, f"uses Winograd's transforms on tiles of {found.period} outputs", says)
+
+
+def _measure_shares(observation: Observation) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Squared errors in shares of the output's own sum of magnitudes, and which outputs count: none at the border."""
+    truth = observation.truth.astype(np.float64)
+    inner = np.broadcast_to(~mark_border(observation.problem), truth.shape) & (observation.magnitudes > 0)
+    inner &= mark_unclipped(observation.problem, truth)
+    with np.errstate(all="ignore"):
+        shares = ((observation.result.astype(np.float64) - truth) / observation.magnitudes) ** 2
+    usual = float(np.median(shares[inner])) if inner.any() else 0.0
+    # Single errors weigh little, so that no value decides.
+    return np.minimum(np.where(inner, shares, 0.0), _MOST_TIMES * (usual or 1.0)), inner
+
+
+@dataclass(frozen=True)
+class _Period:
+    """How unequal the places of a period are, and the extreme root means in shares of the usual."""
+
+    period: int
+    statistic: float
+    largest: float
+    least: float
+
+
+def _measure_period(
+    shares: Floats, inner: npt.NDArray[np.bool_], period: int, shifts: npt.NDArray[np.int64] | None = None
+) -> _Period:
+    """The variance that the places of a period explain, over that of single outputs; `shifts` move planes' places."""
+    n, c, height, width = shares.shape
+    moved = np.zeros((n, c, 2), np.int64) if shifts is None else shifts
+    rows = (np.arange(height) + moved[..., :1]) % period
+    columns = (np.arange(width) + moved[..., 1:]) % period
+    place = (rows[..., :, None] * period + columns[..., None, :])[inner]
+    counts = np.bincount(place, minlength=period**2)
+    met = counts > 0
+    mean, variance = float(shares[inner].mean()), float(shares[inner].var()) or 1.0
+    means = np.bincount(place, shares[inner], minlength=period**2)[met] / counts[met]
+    statistic = float((counts[met] * (means - mean) ** 2).sum()) / variance
+    roots = np.sqrt(means / mean) if mean else means
+    return _Period(period, statistic, float(roots.max()), float(roots.min()))
+
+
+def _find_chance(shares: Floats, inner: npt.NDArray[np.bool_], found: _Period) -> float:
+    """The probability of so large a statistic where planes have no place in common.
+
+    Every plane's places are moved at random, many times over; what comes out has the mean and the variance of a gamma
+    distribution, whose tail is taken (Wilson and Hilferty, 1931).
+    """
+    random = np.random.default_rng(_SEED)
+    moved = [
+        _measure_period(shares, inner, found.period, random.integers(0, found.period, (*shares.shape[:2], 2))).statistic
+        for _ in range(_SHIFTS)
+    ]
+    mean, variance = float(np.mean(moved)), float(np.var(moved)) or 1.0
+    freedom = 2 * mean**2 / variance
+    spread = 2 / (9 * freedom)
+    sigmas = ((found.statistic / mean) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
+    return 0.5 * math.erfc(sigmas / math.sqrt(2))
+
+
+def _find_flat_noise(observation: Observation) -> Mechanism | None:
+    """Outputs whose own terms are few or zero have errors like all others: a transform of the whole plane."""
+    problem, away = observation.problem, observation.distances.absolute
+    if (away > observation.transform_noise).any():
+        return None
+    axes = tuple(range(2, away.ndim))
+    size = observation.magnitudes / observation.magnitudes.max(axis=axes, keepdims=True)
+    small = size < thresholds.SMALL_TERMS
+    if small.sum() < thresholds.FEWEST_TELLING:
+        return None
+    rest = ~small & (size > 1 / 2)
+    if not rest.any():
+        return None
+    there, elsewhere = (float(np.sqrt(np.mean(away[m] ** 2))) for m in (small, rest))
+    if there < thresholds.FLAT * elsewhere:
+        return None
+    says = (
+        f"{int(small.sum()):,} outputs whose products are a sixteenth of the largest, or less, have errors"
+        f" {there / elsewhere:.2g} times as large as the others: they follow the largest values of a plane"
+    )
+    taps = all(a.kernel == 3 for a in problem.axes)
+    does = "uses a transform (Fourier's, or Winograd's)" if taps else "uses a Fourier transform"
+    return _found(CauseCode.FFT, does, says)
+
+
+def _found(cause: CauseCode, does: str, says: str) -> Mechanism:
+    return Mechanism(cause, "downgrade", does, "nearness", evidence=(Evidence("statistic", says),))

@@ -1,0 +1,283 @@
+"""What were the weights? Hypotheses with operands fitted to the result: products left out, channels with factors of
+their own, filters or channels in another sequence, other weights altogether.
+
+Fits need more outputs than unknowns; what a fit shows is then held against every output as any hypothesis is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.findings import Verdict
+from samebits.findings.causes import CauseCode
+from samebits.hypotheses.hypothesis import Hypothesis
+from samebits.hypotheses.observation import Floats, Observation, Sample, gather_source, gather_terms
+from samebits.judging.measuring import mark_unclipped
+from samebits.problems import Problem
+from samebits.wording.place_words import list_in_words
+
+# Outputs that products are added up for one by one; more take memory and tell no more.
+_ROWS, _POSITIONS, _MOST_PRODUCTS = 16, 96, 4_000_000
+# Equations for every unknown.
+_LEAST_EQUATIONS = 2.0
+# A factor so near to zero, or to one, is taken for it; other factors are named.
+_NEAR = 1e-2
+_MOST_UNKNOWNS, _MOST_WORK = 2500, 3e10
+# Rows whose solved weights differ from the recorded by this share; weights so much alike are no others.
+_DIFFERENT, _SAME = 0.1, 0.99
+
+
+def list_refitted_hypotheses(observation: Observation, sample: Sample) -> Iterator[Hypothesis]:
+    """What can be fitted to a result whose operands are known: the fewest unknowns first."""
+    yield from _list_reordered_rows(observation)
+    few = sample.thin(_ROWS, _POSITIONS)
+    terms = observation.terms
+    while len(few.rows) * len(few.positions) * terms.count > _MOST_PRODUCTS and len(few.positions) > 8:
+        few = few.thin(max(len(few.rows) // 2, 4), len(few.positions) // 2)
+    weights, met = gather_terms(terms, observation.operands[terms.rows_operand],
+                                observation.operands[terms.source_operand], few)  # fmt: skip
+    products = (weights[:, None, :] * met).reshape(-1, terms.depth, terms.volume)
+    missing, told = _find_missing(observation, few)
+    if not told.any() or not np.isfinite(products).all() or not np.isfinite(np.square(products).sum()):
+        return
+    yield from _list_tails(observation, products[told], missing[told])
+    yield from _list_factors(observation, products.sum(axis=2)[told], missing[told], axis=0)
+    if terms.volume > 1:
+        yield from _list_factors(observation, products.sum(axis=1)[told], missing[told], axis=1)
+    yield from _list_solved(observation)
+
+
+def _find_missing(observation: Observation, sample: Sample) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """What the result has more than the declared sums, flat, and where no clip hides it."""
+    given = sample.pick(observation.result).astype(np.float64)
+    told = mark_unclipped(observation.problem, given)
+    return (given - observation.sum_with_bias(sample)).reshape(-1), told.reshape(-1)
+
+
+def _with_rows(
+    cause: CauseCode, verdict: Verdict, says: str, change: Callable[[Floats], Floats], observation: Observation
+) -> Hypothesis:
+    """Other weights in place of the recorded; `change` maps [groups, rows, depth, volume]."""
+    name = observation.terms.rows_operand
+
+    def alter(observation: Observation) -> tuple[Problem, dict[str, np.ndarray]]:
+        array = np.array(observation.operands[name], np.float64)
+        view = observation.terms.view_rows(array)
+        view[...] = change(view.copy())
+        return observation.problem, {**observation.operands, name: array}
+
+    def predict(observation: Observation, sample: Sample) -> Floats:
+        return observation.sum_instead(alter(observation)[1], sample)
+
+    return Hypothesis(cause, verdict, says, predict, fitted=cause == CauseCode.OTHER_OPERANDS)
+
+
+# -- products left out, factors -------------------------------------------------------------------------------------
+
+
+def _list_tails(observation: Observation, products: Floats, missing: Floats) -> Iterator[Hypothesis]:
+    """Sums that end early, or begin late: channels fastest or taps fastest."""
+    terms = observation.terms
+    for by_taps, back in ((False, False), (True, False), (False, True), (True, True))[: 4 if terms.volume > 1 else 1]:
+        flat = products[:, :, ::-1] if back else products
+        flat = flat.swapaxes(1, 2) if by_taps else flat
+        flat = flat.reshape(len(flat), -1)
+        left = np.cumsum(flat[:, ::-1], axis=1)[:, ::-1]  # what all from k on add up to
+        away = ((missing[:, None] + left) ** 2).sum(axis=0)
+        at = int(away.argmin())
+        if at == 0 or away[at] > (missing**2).sum() / 4:
+            continue
+        count = terms.count - at
+
+        def cut(rows: Floats, at: int = at, by_taps: bool = by_taps, back: bool = back) -> Floats:
+            kept = rows.copy()
+            view = kept[..., ::-1] if back else kept
+            view = view.swapaxes(2, 3) if by_taps else view
+            view[..., :, :] = np.where(np.arange(view[0, 0].size).reshape(view.shape[2:]) < at, view, 0.0)
+            return kept
+
+        order = "taps fastest" if not by_taps else "channels fastest"
+        order = f", {order}" if terms.volume > 1 else ""
+        says = f"leaves out the last {count:,} of the {terms.count:,} products of every sum{order}"
+        yield _with_rows(CauseCode.SHAPE_SPECIFIC_KERNEL, "wrong", says, cut, observation)
+
+
+def _list_factors(observation: Observation, parts: Floats, missing: Floats, axis: int) -> Iterator[Hypothesis]:
+    """Each input channel (axis 0), or each tap (axis 1), times a factor of its own: nought where it is left out."""
+    if len(missing) < _LEAST_EQUATIONS * parts.shape[1] or parts.shape[1] < 2:
+        return
+    met = (parts != 0).any(axis=0)
+    more = np.zeros(parts.shape[1])
+    more[met] = np.linalg.lstsq(parts[:, met], missing, rcond=None)[0]
+    if ((missing - parts @ more) ** 2).sum() > (missing**2).sum() / 4:
+        return
+    factors = 1 + more
+    what = _name_axis(observation, axis)
+    lost = np.flatnonzero(np.abs(factors) < _NEAR)
+    odd = np.flatnonzero((np.abs(factors) >= _NEAR) & (np.abs(more) >= _NEAR))
+    if len(odd) == 0 and len(lost) == 0:
+        return
+    if len(odd) == 0:
+        factors = np.where(np.abs(factors) < _NEAR, 0.0, 1.0)
+    shape = (1, 1, -1, 1) if axis == 0 else (1, 1, 1, -1)
+    if len(odd) == 0:
+        says = f"leaves out {what} {list_in_words(lost)} of {len(factors)}"
+        cause = CauseCode.SHAPE_SPECIFIC_KERNEL
+    else:
+        which = f"each {what}" if len(odd) > len(factors) / 2 else f"{what} {list_in_words(odd)}"
+        says = f"multiplies {which} by a factor of its own ({factors[odd].min():.3g} to {factors[odd].max():.3g})"
+        cause = CauseCode.FUSION
+    yield _with_rows(cause, "wrong", says, lambda rows: rows * factors.reshape(shape), observation)
+
+
+def _name_axis(observation: Observation, axis: int) -> str:
+    if axis == 1:
+        return "tap"
+    if observation.problem.stated is not None:
+        return "product"
+    return "batch item" if observation.terms.form == "filter" else "input channel"
+
+
+# -- another sequence -----------------------------------------------------------------------------------------------
+
+
+def _list_reordered_rows(observation: Observation) -> Iterator[Hypothesis]:
+    """Output channels that hold what belongs to others: each given row is put beside the true row nearest to it."""
+    terms = observation.terms
+    count = terms.groups * terms.rows
+    if count < 2 or count > _MOST_UNKNOWNS:
+        return
+    positions = observation.choose_sample().positions
+    if count**2 * terms.positions <= _MOST_PRODUCTS * 8:
+        positions = np.arange(terms.positions)
+    sample = Sample(terms, np.arange(count), positions)
+    given = sample.pick(observation.result).astype(np.float64)
+    true = sample.pick(observation.truth).astype(np.float64)
+    yield from _say_reordered(observation, _find_nearest(given, lambda r: true), with_bias=True)
+    if observation.problem.bias and count**2 * len(positions) <= _MOST_PRODUCTS * 8:
+        bare, bias = sample.pick(observation.bare_sums()), observation.operands["bias"].astype(np.float64)
+        order = _find_nearest(given, lambda r: observation.apply_epilogue(bare + bias[r]))
+        yield from _say_reordered(observation, order, with_bias=False)
+
+
+def _find_nearest(given: Floats, candidates: Callable[[int], Floats]) -> npt.NDArray[np.intp]:
+    """For each given row the candidate nearest to it, of equal ones that of its own number."""
+    order = np.arange(len(given))
+    for r, row in enumerate(given):
+        away = ((candidates(r) - row) ** 2).sum(axis=1)
+        nearest = int(away.argmin())
+        order[r] = r if away[r] <= away[nearest] + _NEAR**2 * (row * row).sum() else nearest
+    return order
+
+
+def _say_reordered(observation: Observation, order: npt.NDArray[np.intp], *, with_bias: bool) -> Iterator[Hypothesis]:
+    terms, count = observation.terms, len(order)
+    moved = np.flatnonzero(order != np.arange(count))
+    if len(moved) == 0:
+        return
+    if len(moved) == 2 and order[moved[0]] == moved[1]:
+        says = f"exchanges output channels {moved[0]} and {moved[1]}"
+    else:
+        places = f"channel {order[moved[0]]} stands in place of {moved[0]}"
+        says = f"takes {len(moved)} of {count} output channels in another sequence ({places})"
+    says = says if with_bias else f"{says}, their biases not"
+
+    def predict(observation: Observation, sample: Sample) -> Floats:
+        array = observation.truth if with_bias else observation.bare_sums()
+        rows = terms.view_result(np.broadcast_to(array, observation.problem.out_shape)).reshape(count, -1)
+        chosen = rows[order[sample.rows]][:, sample.positions].astype(np.float64)
+        return chosen if with_bias else observation.finish(chosen, sample)
+
+    yield Hypothesis(CauseCode.AXIS_ORDER, "wrong", says, predict)
+
+
+def _correlate(a: Floats, b: Floats) -> Floats:
+    a, b = (v - v.mean(axis=1, keepdims=True) for v in (a, b))
+    sizes = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=1)[None]
+    with np.errstate(all="ignore"):
+        return np.where(sizes > 0, (a @ b.T) / sizes, 0.0)
+
+
+# -- weights solved for ---------------------------------------------------------------------------------------------
+
+
+def _list_solved(observation: Observation) -> Iterator[Hypothesis]:
+    """The weights that give the result, where positions outnumber products: what was multiplied, whatever it was."""
+    terms = observation.terms
+    unknowns = terms.count + 1
+    enough = terms.positions >= _LEAST_EQUATIONS * unknowns
+    work = float(terms.positions) * unknowns**2 * terms.groups
+    if not enough or unknowns > _MOST_UNKNOWNS or work > _MOST_WORK:
+        return
+    solved = _solve(observation)
+    if solved is not None:
+        yield from _name_solved(observation, solved)
+
+
+def _view_own(observation: Observation) -> Floats:
+    """The recorded weights, [groups, rows, depth, volume]."""
+    return observation.terms.view_rows(observation.operands[observation.terms.rows_operand]).astype(np.float64)
+
+
+def _solve(observation: Observation) -> Floats | None:
+    """Weights [groups, rows, depth, volume] by least squares, rows with a clip by themselves; None if that is long."""
+    terms, problem = observation.terms, observation.problem
+    source = terms.view_source(observation.operands[terms.source_operand])
+    given = terms.view_result(observation.result).reshape(terms.groups, terms.rows, -1).astype(np.float64)
+    unclipped = mark_unclipped(problem, given)
+    if problem.bias:
+        given = given - observation.operands["bias"].astype(np.float64).reshape(terms.groups, terms.rows, 1)
+    solved = np.ascontiguousarray(_view_own(observation)).reshape(terms.groups, terms.rows, -1)
+    positions = np.arange(terms.positions)
+    for g in range(terms.groups):
+        met = gather_source(terms, source, g, positions)
+        told = unclipped[g]
+        used = (met != 0).any(axis=0)
+        if told.all():
+            parts = [(np.arange(terms.rows), positions)]
+        else:
+            parts = [(np.array([m]), np.flatnonzero(told[m])) for m in range(terms.rows)]
+            if len(parts) * float(terms.positions) * terms.count**2 > _MOST_WORK:
+                return None
+        for rows, at in parts:
+            if len(at) < _LEAST_EQUATIONS * (used.sum() + 1):
+                continue
+            right = given[g][np.ix_(rows, at)].T
+            found = np.linalg.lstsq(met[np.ix_(at, used)], right, rcond=None)[0]
+            solved[g][np.ix_(rows, used)] = found.T
+    return solved.reshape(terms.groups, terms.rows, terms.depth, terms.volume)
+
+
+def _name_solved(observation: Observation, solved: Floats) -> Iterator[Hypothesis]:
+    """What the solved weights are, beside the recorded ones; nothing is said where only few rows differ."""
+    terms, own = observation.terms, _view_own(observation)
+    shape = (terms.groups * terms.rows, -1)
+    away = np.linalg.norm((solved - own).reshape(shape), axis=1) > _DIFFERENT * np.linalg.norm(
+        own.reshape(shape), axis=1
+    )
+    if away.mean() < 1 / 2:
+        return
+    for axis in (2, 3):
+        if solved.shape[axis] > 1:
+            a, b = (np.moveaxis(v, axis, 0).reshape(solved.shape[axis], -1) for v in (solved, own))
+            order = _correlate(a, b).argmax(axis=1)
+            if (order != np.arange(len(order))).any() and len(set(order)) == len(order):
+                what = _name_axis(observation, axis - 2)
+                moved = np.flatnonzero(order != np.arange(len(order)))
+                says = (
+                    f"takes {len(moved)} of {len(order)} {what}s in another sequence ({what} {order[moved[0]]}'s"
+                    f" weights meet {what} {moved[0]})"
+                )
+                yield _with_rows(CauseCode.AXIS_ORDER, "wrong", says,
+                                 lambda rows, o=order, axis=axis: np.take(rows, o, axis=axis), observation)  # fmt: skip
+    alike = _correlate(solved.reshape(1, -1), own.reshape(1, -1))[0, 0]
+    if alike > _SAME:
+        return
+    says = (
+        f"multiplies other {terms.rows_operand} than those on record (solved for; their correlation with the recorded"
+        f" is {alike:.3f})"
+    )
+    yield _with_rows(CauseCode.OTHER_OPERANDS, "wrong", says, lambda rows: solved, observation)

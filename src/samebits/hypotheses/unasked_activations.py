@@ -1,0 +1,120 @@
+"""Hypotheses of an activation that the problem does not have, and of one factor or offset for all outputs."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from samebits.findings.causes import CauseCode
+from samebits.formats.format import find_format
+from samebits.formats.short_number import as_decimal
+from samebits.hypotheses.hypothesis import Hypothesis
+from samebits.hypotheses.observation import Floats, Observation, Sample
+from samebits.judging.measuring import mark_unclipped
+from samebits.problems import Problem
+
+# Exponentials in float32 are off by a few units in the last place; their sums and quotients by some more.
+_UNITS = 32
+_erf: Callable[[Floats], Floats] = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _sigmoid(values: Floats) -> Floats:
+    return 1 / (1 + np.exp(-values))
+
+
+def _softplus(values: Floats) -> Floats:
+    return np.logaddexp(0.0, values)
+
+
+_ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
+    "gelu": lambda a: 0.5 * a * (1 + _erf(a / math.sqrt(2))),
+    "gelu (by tanh)": lambda a: 0.5 * a * (1 + np.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3))),
+    "silu (swish)": lambda a: a * _sigmoid(a),
+    "sigmoid": _sigmoid,
+    "tanh": np.tanh,
+    "hardswish": lambda a: a * np.clip(a + 3, 0, 6) / 6,
+    "hardsigmoid": lambda a: np.clip(a + 3, 0, 6) / 6,
+    "hardsigmoid of ONNX": lambda a: np.clip(0.2 * a + 0.5, 0, 1),
+    "elu": lambda a: np.where(a > 0, a, np.expm1(np.minimum(a, 0))),
+    "selu": lambda a: 1.0507009873554805 * np.where(a > 0, a, 1.6732632423543772 * np.expm1(np.minimum(a, 0))),
+    "softplus": _softplus,
+    "mish": lambda a: a * np.tanh(_softplus(a)),
+    "gelu (by sigmoid)": lambda a: a * _sigmoid(1.702 * a),
+}
+
+
+def list_activation_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
+    """Every activation of the usual ones, in place of the problem's own; a leaky relu whose slope is fitted."""
+    if problem.direction != "forward":
+        return
+    for name, function in _ACTIVATIONS.items():
+        yield _finished(
+            problem, f"applies {name}, which the problem does not have", functools.partial(_apply, function)
+        )
+    yield _finished(problem, "applies a leaky relu, which the problem does not have", _leak)
+    yield _finished(problem, "takes the magnitude of every output", lambda o, s: np.abs(o.sum_with_bias(s)))
+
+
+def list_scale_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
+    """One factor, and one offset, for all outputs."""
+    yield _finished(problem, "multiplies every output by one factor", _fit_factor, fitted=True)
+    yield _finished(problem, "adds one offset to every output", _fit_offset, fitted=True)
+    if problem.then is not None:
+        says = "adds one offset to every output, after the epilogue"
+        yield _finished(problem, says, _fit_late_offset, fitted=True)
+
+
+def _finished(
+    problem: Problem, says: str, predict: Callable[[Observation, Sample], Floats | None], *, fitted: bool = False
+) -> Hypothesis:
+    unit = _UNITS * float(find_format("float32" if problem.out != "float64" else "float64").unit_roundoff)
+    # What is activated was rounded before.
+    unit = max(unit, 2 * float(find_format(problem.out).unit_roundoff))
+    return Hypothesis(CauseCode.FUSION, "wrong", says, predict, unit=unit, fitted=fitted)
+
+
+def _apply(function: Callable[[Floats], Floats], observation: Observation, sample: Sample) -> Floats:
+    with np.errstate(all="ignore"):
+        return function(observation.sum_with_bias(sample))
+
+
+def _leak(observation: Observation, sample: Sample) -> Floats | None:
+    """Slope times what is negative; the slope is the median quotient of negative sums."""
+    values = observation.sum_with_bias(sample)
+    given = sample.pick(observation.result).astype(np.float64)
+    negative = (values < 0) & (given < 0) & np.isfinite(given)
+    if negative.sum() < 2:
+        return None
+    slope = float(np.median(given[negative] / values[negative]))
+    return np.where(values < 0, as_decimal(slope) * values, values)
+
+
+def _fit_factor(observation: Observation, sample: Sample) -> Floats | None:
+    """One factor for all, by the largest outputs: rounding is least there."""
+    values = sample.pick(observation.truth).astype(np.float64)
+    given = sample.pick(observation.result).astype(np.float64)
+    usable = np.isfinite(values) & np.isfinite(given)
+    with np.errstate(all="ignore"):
+        squares = float((values[usable] ** 2).sum())
+        factor = float((given[usable] * values[usable]).sum()) / squares if squares else 0.0
+    return values * factor if factor not in (0.0, 1.0) else None
+
+
+def _fit_offset(observation: Observation, sample: Sample) -> Floats | None:
+    values = observation.sum_with_bias(sample)
+    given = sample.pick(observation.result).astype(np.float64)
+    usable = mark_unclipped(observation.problem, given) & np.isfinite(values)
+    if not usable.any():
+        return None
+    offset = float(np.median((given - values)[usable]))
+    return observation.apply_epilogue(values + offset) if offset else None
+
+
+def _fit_late_offset(observation: Observation, sample: Sample) -> Floats | None:
+    values = sample.pick(observation.truth).astype(np.float64)
+    away = sample.pick(observation.result).astype(np.float64) - values
+    offset = float(np.median(away[np.isfinite(away)])) if np.isfinite(away).any() else 0.0
+    return values + offset if offset else None
