@@ -23,6 +23,7 @@ PAGES = [README, *(p.read_text() for p in sorted((ROOT / "docs").glob("*.md")) i
 BLOCKS = [block for page in PAGES for block in re.findall(r"^```(\w*)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)]
 PYTHON = [text for language, text in BLOCKS if language == "python"]
 CONSOLE = [re.match(r"\$ (.*?(?<!\\)\n)(.*)", text, re.DOTALL).groups() for lang, text in BLOCKS if lang == "console"]
+LABEL = re.compile(r"^ {2}([a-z]+(?: [a-z]+)*) {2,}\S", re.MULTILINE)
 PLAIN = [line for language, text in BLOCKS if not language for line in text.splitlines()]
 IN_TABLE = re.findall(r"^\|[^|]*\| `(samebits (?:compare|profile|doctor)[^`]*)`", README, re.MULTILINE)
 COMMANDS = [*(line for line in PLAIN if re.match(r"samebits (compare|explain|profile|doctor) ", line)), *IN_TABLE]
@@ -51,9 +52,8 @@ def test_shown_runs_give_the_shown_verdict(command, shown):
     assert re.search(rf"^{verdict} ", done.stdout, re.MULTILINE), done.stdout + done.stderr
     assert done.returncode == (0 if verdict in ("IDENTICAL", "ROUNDING", "REPLAYED") else 1)
     # Labels that a page explains are those that are printed; values may be another machine's.
-    labels = {m[1] for m in re.finditer(r"^ {2}([a-z][a-z ]*[a-z]) {2,}\S", shown, re.MULTILINE)}
-    printed = {m[1] for m in re.finditer(r"^ {2}([a-z][a-z ]*[a-z]) {2,}\S", done.stdout, re.MULTILINE)}
-    assert labels <= printed
+    shown_labels, printed_labels = (set(LABEL.findall(text)) for text in (shown, done.stdout))
+    assert shown_labels <= printed_labels
 
 
 @pytest.mark.parametrize("command", sorted(set(COMMANDS)))
