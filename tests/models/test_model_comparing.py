@@ -329,9 +329,9 @@ def test_a_replay_of_the_product_alone_is_none_of_its_unit():
     assert alone.replay.elements == 2 * 4 * 8 * 8
 
 
+@pytest.mark.needs("openvino")
 def test_what_openvino_computes_in_float32_all_the_same_is_not_said_to_be_narrow():
     """It has no kernel in bfloat16 for transposed convolutions, whatever it computes in by default."""
-    pytest.importorskip("openvino")
     constants = {"w": random((8, 4, 3, 3), 1, 0.3), "v": random((4, 4, 3, 3), 2, 0.3)}
     nodes = [
         node("ConvTranspose", ["x", "w"], ["c"], strides=[2, 2]), node("Relu", ["c"], ["r"]),

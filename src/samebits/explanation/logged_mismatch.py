@@ -1,7 +1,7 @@
 """Mismatches of logs: what each most likely is, by the kind of log it stands in.
 
-Nothing here can prove anything by bits, for the operands themselves are gone: the answer is inferred, or says what to
-record to find out.
+Only XLA's operands can be made again to the last bit; those of other logs are gone: the answer is inferred, or says
+what to record to find out.
 """
 
 from __future__ import annotations

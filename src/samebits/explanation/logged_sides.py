@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from samebits.findings import Comparison, Evidence, Side, Verdict
+from samebits.findings import Certainty, Comparison, Evidence, Replay, Side, Verdict
 from samebits.findings.causes import CauseCode
 from samebits.findings.settings_advice import advise
 from samebits.hypotheses import Hypothesis
@@ -57,16 +57,19 @@ def describe_logged_side(
     says: str | None = None,
     cause: CauseCode | None = None,
     hypothesis: Hypothesis | None = None,
+    certainty: Certainty = "statistics",
+    replay: Replay | None = None,
 ) -> Side:
-    """A side of a log; what is said of it is inferred, never proved."""
+    """A side of a log; what is said of it is inferred, unless `certainty` says otherwise."""
     return Side(
         name=name,
         engine=None,
         verdict=verdict,
         cause=cause,
         says=says,
-        certainty="open" if verdict == "undecided" else "statistics",
-        cause_certainty="statistics" if cause else None,
+        certainty="open" if verdict == "undecided" else certainty,
+        cause_certainty=certainty if cause else None,
         recipe=format_recipe(hypothesis.recipe) if hypothesis and hypothesis.recipe else None,
         evidence=evidence,
+        replay=replay,
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from samebits.explanation.logged_replay import explain_replayed, replay_values
 from samebits.explanation.logged_sides import RECORD, describe_logged_side, describe_mismatch
 from samebits.explanation.logged_simulation import (
     Simulated,
@@ -23,14 +24,11 @@ from samebits.judging import thresholds
 from samebits.logs import PROBLEM_LINE, Mismatch
 from samebits.problems import Problem
 from samebits.progress import Progress
+from samebits.wording.log_sentences import say_one_signed_loss, say_ratio, say_share
 
 # What XLA's autotuner fills its buffers with: uniform from 0 to this, or to 1.
 _XLA_HIGH = {"float16": 0.1}
 _MOST_ALTERNATIVES = 2
-# A ratio below this, or above its inverse, is said in powers of ten.
-_FAR = 1e-3
-# Beyond so much of every sum one speaks of times, not per cent.
-_MANY = 10
 
 
 @dataclass(frozen=True)
@@ -87,6 +85,11 @@ def explain_values(mismatch: Mismatch, simulations: Simulations, progress: Progr
         says = "No logged pair holds two finite values, other than zero, of a finite ratio"
         return _describe_unknown(mismatch, says)
     first, second = first[usable], second[usable]
+    replayed = replay_values(
+        mismatch, first, second, [p[0] for p, is_usable in zip(mismatch.pairs, usable, strict=True) if is_usable]
+    )
+    if replayed is not None:
+        return explain_replayed(replayed, progress)
     if problem is None or stage is None:
         return _explain_ratio_only(mismatch, first, second)
     truth = stage.truth[np.isfinite(stage.truth) & (stage.truth != 0)]
@@ -150,7 +153,7 @@ def _describe_open(logged: _Logged, ratio: float) -> Comparison:
     names, right = logged.mismatch.names, logged.right
     expects = _say_expected(logged)
     summary = (
-        f"{names[right]} is right; {names[1 - right]} has {_say_ratio(ratio)} of it, and no hypothesis simulates that."
+        f"{names[right]} is right; {names[1 - right]} has {say_ratio(ratio)} of it, and no hypothesis simulates that."
     )
     good = describe_logged_side(names[right], "rounding", [expects], says="keeps its sums wide enough")
     other = describe_logged_side(names[1 - right], "undecided", [expects])
@@ -165,7 +168,7 @@ def _describe_equal(logged: _Logged, ratio: float) -> Comparison:
         describe_logged_side(n, "undecided", [_say_expected(logged), Evidence("statistic", RECORD)]) for n in names
     ]
     summary = (
-        f"{names[0]} and {names[1]} differ in single elements: the ratio of their means, {_say_ratio(ratio)}, is no"
+        f"{names[0]} and {names[1]} differ in single elements: the ratio of their means, {say_ratio(ratio)}, is no"
         " farther from 1 than these vary, so that nothing says either loses anything throughout."
     )
     return describe_mismatch(logged.mismatch, "undecided", summary, sides, logged.data)
@@ -179,37 +182,21 @@ def _describe_accepted(logged: _Logged, ratio: float, tried: int, fitting: list[
     says = hypothesis.says.partition(" (direct ")[0]
     expects = _say_expected(logged)
     statistic = (
-        f"statistics suggest it: ratio {_say_ratio(ratio)} logged, {_say_ratio(best.ratio)} simulated"
+        f"statistics suggest it: ratio {say_ratio(ratio)} logged, {say_ratio(best.ratio)} simulated"
         f" ({best.ratio * logged.expected:.4g} for {logged.expected:.4g});"
         f" {_say_count(tried - len(fitting))} not fit"
     )
     statistic += f"; these of other causes do too: {'; '.join(others)}" if others else ""
-    loses = "lose" if ratio < 1 else "gain"
-    matters = f"operands of one sign {loses} {_say_share(ratio)} of every sum; data about zero would hide it"
-    if ratio < 1 and logged.problem.direction == "grad_weight":
-        matters += (
-            "; in training every weight gradient of such data is scaled down so, as by a smaller learning rate here"
-        )
-    evidence = [Evidence("statistic", statistic), Evidence("statistic", matters), expects]
+    matters = Evidence("statistic", say_one_signed_loss(1 - ratio, logged.problem))
+    evidence = [Evidence("statistic", statistic), matters, expects]
     good = describe_logged_side(names[right], "rounding", [expects], says="keeps its sums wide enough")
     bad = describe_logged_side(
         names[1 - right], hypothesis.verdict, evidence, says=says, cause=hypothesis.cause, hypothesis=hypothesis
     )
-    loses = f"{'loses' if ratio < 1 else 'gains'} about {_say_share(ratio)} of every sum"
+    loses = f"{'loses' if ratio < 1 else 'gains'} about {say_share(1 - ratio)} of every sum"
     summary = f"{names[1 - right]} {says} and {loses}; {names[right]} is right (both inferred)."
     sides = [good, bad] if right == 0 else [bad, good]
     return describe_mismatch(logged.mismatch, hypothesis.verdict, summary, sides, logged.data, hypothesis.cause)
-
-
-def _say_ratio(ratio: float) -> str:
-    """In three decimals, unless it is far from one."""
-    return f"{ratio:.3f}" if _FAR < abs(ratio) < 1 / _FAR else f"{ratio:.3g}"
-
-
-def _say_share(ratio: float) -> str:
-    """How far a ratio is from one, in per cent, unless it is far."""
-    share = abs(1 - ratio)
-    return f"{share:.0%}" if share < _MANY else f"{share:.3g} times"
 
 
 def _say_count(others: int) -> str:
@@ -250,7 +237,7 @@ def _explain_ratio_only(mismatch: Mismatch, first: Floats, second: Floats) -> Co
     )
     missing = mismatch.trouble or "the log names no problem"
     evidence = [
-        Evidence("statistic", f"the first is {_say_ratio(mean)} of the second, within {spread:.2g}: {suggests}"),
+        Evidence("statistic", f"the first is {say_ratio(mean)} of the second, within {spread:.2g}: {suggests}"),
         Evidence(
             "statistic",
             f"cannot tell which side is right: {missing}; to find out, have XLA print the instruction"
@@ -258,6 +245,6 @@ def _explain_ratio_only(mismatch: Mismatch, first: Floats, second: Floats) -> Co
         ),
     ]
     sides = [describe_logged_side(n, "undecided", evidence) for n in mismatch.names]
-    differ = f"{mismatch.names[0]} and {mismatch.names[1]} differ by {_say_share(mean)} on average"
+    differ = f"{mismatch.names[0]} and {mismatch.names[1]} differ by {say_share(1 - mean)} on average"
     summary = f"{differ}; the log does not say of which convolution."
     return describe_mismatch(mismatch, "undecided", summary, sides, "not rebuilt")

@@ -17,6 +17,7 @@ from samebits.hypotheses.observation import Observation, Sample
 from samebits.hypotheses.products import list_product_hypotheses
 from samebits.hypotheses.quantized import list_quantized_hypotheses, list_searched_hypotheses, list_split_hypotheses
 from samebits.hypotheses.refitted import list_refitted_hypotheses
+from samebits.hypotheses.stored_sums import list_long_sum_hypotheses
 from samebits.hypotheses.unasked_activations import list_activation_hypotheses, list_scale_hypotheses
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "list_fitted_hypotheses",
     "list_geometry_hypotheses",
     "list_layout_hypotheses",
+    "list_long_sum_hypotheses",
     "list_operand_hypotheses",
     "list_operand_recipes",
     "list_order_hypotheses",

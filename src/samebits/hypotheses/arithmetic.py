@@ -21,6 +21,7 @@ from samebits.formats.format import find_format
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample
 from samebits.hypotheses.stored_result import Stored
+from samebits.hypotheses.stored_sums import list_stored_sums
 from samebits.problems import Problem
 from samebits.problems.terms import find_terms
 from samebits.recipes.hardware import MATRIX_UNITS
@@ -37,8 +38,6 @@ _OPERAND_ROUNDINGS = (
 )
 # Formats that results are stored in.
 _STORED = ("float16", "bfloat16")
-_USUAL_BLOCKS = (4, 8, 16, 32, 64, 128, 256, 512, 10, 12, 24, 48)
-_OTHER_BLOCKS = (*range(2, 64), *range(64, 1025, 16))
 _MOST_TRANSFORMED = 3e8
 _SPLITS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)
 _PROMOTED_AFTER = (4, 8, 16, 32, 64, 128, 256)
@@ -161,10 +160,10 @@ def _list_narrow_sums(problem: Problem, *, wide: bool, thorough: bool) -> Iterat
             yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, f"keeps its sums in {name}", text)
     if not wide:
         yield from _list_partial_sums(problem, biases[-1])
-    for order, words in _stored_sums(problem, thorough=thorough):
+    for stored in list_stored_sums(problem, thorough=thorough):
         for name in accumulators:
-            says = f"adds {words} in float32 and stores the running sum in {name}"
-            text = f"direct order={order.format(name)} bias={biases[-1]}"
+            says = f"adds {stored.words} in float32 and stores the running sum in {name}"
+            text = f"direct order={stored.order.format(name)} bias={biases[-1]}"
             yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, says, text)
 
 
@@ -329,38 +328,6 @@ def _common_orders(problem: Problem) -> list[str]:
             f"{first}/{block},{every}|{first}",
         ]
     return [*orders, *_LANES]
-
-
-def _stored_sums(problem: Problem, *, thorough: bool) -> Iterator[tuple[str, str]]:
-    """Order texts with a place for the format of the running sum, and what is added between two roundings to it."""
-    if problem.stated:
-        yield from _stored_blocks(problem, thorough=thorough)
-        return
-    first, *spatial = find_terms(problem).axis_names
-    inner = ",".join(spatial)
-    outer = first
-    for i in range(len(spatial) + 1):
-        head, tail = [first, *spatial][: i + 1], [first, *spatial][i + 1 :]
-        if tail:
-            yield f"chain@{{}}:{','.join(head)}|{','.join(tail)}", f"the products of one {_say_axes(head)}"
-    yield f"chain@{{}}:{inner}|{outer}", f"the products of one {_say_axes(spatial)}"
-    for text, words in _stored_blocks(problem, thorough=thorough):
-        yield text, words
-        # Kernels for channels-last data meet channels fastest.
-        block = words.partition(" ")[0]
-        yield f"chain@{{}}:{inner},{first}/{block}|{first}", f"{block} channels"
-
-
-def _stored_blocks(problem: Problem, *, thorough: bool) -> Iterator[tuple[str, str]]:
-    for block in dict.fromkeys((*_USUAL_BLOCKS, *(_OTHER_BLOCKS if thorough else ()))):
-        if block < problem.reduction_length:
-            yield f"chain@{{}}:k/{block}|k", f"{block} products"
-
-
-def _say_axes(names: list[str]) -> str:
-    words = {"n": "batch item", "c": "channel", "kd": "kernel plane", "kh": "kernel row", "kw": "tap"}
-    words |= {"od": "output plane", "oh": "output row", "ow": "output column"}
-    return " and ".join(words[n] for n in names)
 
 
 def list_transform_hypotheses(problem: Problem) -> Iterator[Hypothesis]:

@@ -94,6 +94,8 @@ FEWEST_UNRELATED, ALIKE_SIZE = 200.0, 4.0
 FEWEST_PER_CHANNEL = 8.0
 # Logged means and ratios agree within so many standard errors.
 SIGMAS = 5.0
+# Logged values are those of the rebuilt operands if chance brings others as near less often: followed, and proved.
+CHANCE_FOLLOWS, CHANCE_REPLAYED = 1e-2, 1e-9
 # A logged share of the largest output suggests a mechanism whose own is within this factor.
 NEAREST_FACTOR = 10.0
 # A transform of the right size but another sequence of channels still gives this share of an engine's bits.
@@ -169,6 +171,10 @@ TABLE: tuple[Threshold, ...] = (
     Threshold("FEWEST_PER_CHANNEL", FEWEST_PER_CHANNEL, "fusion", "two numbers fitted to eight leave six equations that must"
               " hold by themselves"),
     Threshold("SIGMAS", SIGMAS, "cause of a logged mismatch", "chance of a wrong match below 1e-6 for normal errors"),
+    Threshold("CHANCE_FOLLOWS", CHANCE_FOLLOWS, "whether a log is replayed", "else it is explained by its ratio alone, as a"
+              " log is whose operands are not known"),
+    Threshold("CHANCE_REPLAYED", CHANCE_REPLAYED, "level of a logged verdict", "the error probability per result that"
+              " statistics are held to"),
     Threshold("NEAREST_FACTOR", NEAREST_FACTOR, "suggestion for a log without values", "mechanisms' shares lie a factor of"
               " 3 to 10 apart (bfloat16 to TF32 to float16); undecided in any case"),
     Threshold("LEAST_TRANSFORM_MATCH", LEAST_TRANSFORM_MATCH, "family in a profile", "two transforms that round differently"

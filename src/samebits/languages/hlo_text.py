@@ -11,7 +11,7 @@ from samebits.problems.problem import Epilogue, Kind, Shape, as_kind
 
 _OPERATION = re.compile(r"(?<![\w.$/\"-])(convolution|custom-call)\(")
 _TARGET = re.compile(r'custom_call_target="__cudnn\$conv(\w+)"')
-_ARRAY = re.compile(r"(?<![a-z0-9])([a-z][a-z0-9]*)\[([^\[\]]*)\]")
+_ARRAY = re.compile(r"(?<![a-z0-9])([a-z][a-z0-9]*)\[([^\[\]]*)\](?:\{([0-9,]*))?")
 _NAME = re.compile(r"[\w.-]+")
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 _COMMENT = re.compile(r"/\*[^*]*\*/")
@@ -37,10 +37,14 @@ _WINDOW_DEFAULTS = {"stride": "1", "pad": "0_0", "lhs_dilate": "1", "rhs_dilate"
 
 @dataclass(frozen=True)
 class HloArray:
-    """A type and a shape as HLO prints them; a scalar has no sizes."""
+    """A type and a shape as HLO prints them; a scalar has no sizes.
+
+    `layout` numbers the axes from the fastest in memory to the slowest; None where the text says nothing of it.
+    """
 
     dtype: str
     sizes: Shape
+    layout: Shape | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ class Window:
     high: Shape
     lhs_dilate: Shape
     rhs_dilate: Shape
+    reversal: Shape
 
     @property
     def pads(self) -> tuple[tuple[int, int], ...]:
@@ -89,6 +94,8 @@ class Convolution:
     batch_groups: int = 1
     bias: bool = False
     then: Epilogue | None = None
+    arrays: tuple[HloArray, ...] = ()
+    labels: tuple[str, str, str] = ("", "", "")
 
     def refuse(self, says: str) -> NoReturn:
         """Raises ProblemTextError for what a problem cannot say."""
@@ -125,6 +132,8 @@ def read_convolution(text: str) -> Convolution:
         batch_groups=_read_count(attributes, "batch_group_count", text),
         bias=len(operands) == 3,
         then=_read_activation(attributes, text),
+        arrays=(*operands, result),
+        labels=labels,
     )
 
 
@@ -193,7 +202,9 @@ def read_array(word: str, text: str) -> HloArray | None:
         return None
     if array[1] not in _DTYPES:
         raise ProblemTextError(f"element type {array[1][:40]} is none of {', '.join(_DTYPES)}", text)
-    return HloArray(_DTYPES[array[1]], tuple(_read_number(size, text) for size in array[2].split(",") if array[2]))
+    sizes = tuple(_read_number(size, text) for size in array[2].split(",") if array[2])
+    layout = tuple(_read_number(axis, text) for axis in array[3].split(",")) if array[3] else None
+    return HloArray(_DTYPES[array[1]], sizes, layout)
 
 
 def _read_number(digits: str, text: str) -> int:
@@ -238,7 +249,8 @@ def _read_window(attributes: str, rank: int, text: str) -> Window:
     if words.keys() != {"size", *_WINDOW_DEFAULTS}:
         raise ProblemTextError("window={...} needs size=, and knows " + ", ".join(_WINDOW_DEFAULTS), text)
     pads = [pad.partition("_")[::2] for pad in words.pop("pad").split("x")]
-    values = {name: word.split("x") for name, word in words.items() if name != "rhs_reversal"}
+    values = {name: word.split("x") for name, word in words.items()}
+    values["reversal"] = values.pop("rhs_reversal")
     values |= {"low": [low for low, _ in pads], "high": [high for _, high in pads]}
     if any(len(value) != rank for value in values.values()):
         raise ProblemTextError(f"window={{...}} needs {rank} values each, as many as dim_labels have axes", text)

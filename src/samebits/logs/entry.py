@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from samebits.languages.hlo_memory import CallMemory
 from samebits.problems import Problem
 
 LONGEST_NAME = 80
@@ -33,7 +34,8 @@ class Mismatch:
     """One mismatch of a log, from line `line` on.
 
     `names` are the two sides; `pairs` hold (flat index, value of the first, value of the second). `implementation` is
-    what oneDNN says it ran, `computes_in` the operand formats it ran in.
+    what oneDNN says it ran, `computes_in` the operand formats it ran in. `memory` says how the arrays of XLA's call lie
+    in memory, where the log does.
     """
 
     tool: Tool
@@ -46,6 +48,7 @@ class Mismatch:
     computes_in: tuple[str, ...] = ()
     trouble: str = ""
     facts: dict[str, str] = field(default_factory=dict[str, str])
+    memory: CallMemory | None = None
 
 
 def name_sides(first: str, second: str) -> tuple[str, str]:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from samebits.errors import LogError, SamebitsError
 from samebits.languages.any_language import read_problem
+from samebits.languages.hlo_memory import CallMemory, read_memory
 from samebits.logs.entry import PROBLEM_LINE, Mismatch
 from samebits.logs.metrics import read_assertions, read_polygraphy
 from samebits.logs.onednn import read_onednn
-from samebits.logs.xla import read_xla
+from samebits.logs.xla import ALGORITHMS, INSTRUCTION, read_xla
 from samebits.problems import Problem
 from samebits.problems.case_file import hint_network
 from samebits.problems.problem import KINDS
@@ -20,7 +21,6 @@ from samebits.problems.problem import KINDS
 LARGEST_LOG_BYTES = 64 * 2**20
 _LONGEST_LINE = 20_000
 _PROBLEM = re.compile(rf"\b(?:(?:{'|'.join(KINDS)})(?:\.\w+)? x=.*|MIOpenDriver .*)")
-_HLO = re.compile(r"(?<![\w.-])%?[\w.-]{1,200} = ")
 
 
 def read_log(path: str | Path) -> list[Mismatch]:
@@ -52,36 +52,46 @@ def parse_log(lines: list[str], name: str = "the log") -> list[Mismatch]:
     return sorted((_give_problem(m, problems) for m in found), key=lambda m: m.line)
 
 
-def _find_problems(lines: list[str]) -> list[tuple[int, Problem]]:
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """A problem that stands in a line of a log, and how its arrays lie in memory if that is said."""
+
+    line: int
+    problem: Problem
+    memory: CallMemory | None
+
+
+def _find_problems(lines: list[str]) -> list[_Found]:
     """Problems that stand somewhere in a log in a language of their own; a text that repeats is read once."""
-    found: list[tuple[int, Problem]] = []
-    known: dict[str, Problem | None] = {}
+    found: list[_Found] = []
+    known: dict[str, tuple[Problem, CallMemory | None] | None] = {}
     for number, line in enumerate(lines, 1):
         match = _PROBLEM.search(line)
         if match is None and "window=" in line and ("custom-call(" in line or "convolution(" in line):
-            match = _HLO.search(line)
+            match = INSTRUCTION.search(line)
         if match is None:
             continue
-        text = line[match.start() :].strip()
+        text = ALGORITHMS.sub("", line[match.start() :]).strip()
         if text not in known:
             known[text] = _try_to_read(text)
-        problem = known[text]
-        if problem is not None:
-            found.append((number, problem))
+        read = known[text]
+        if read is not None:
+            found.append(_Found(number, *read))
     return found
 
 
-def _try_to_read(text: str) -> Problem | None:
+def _try_to_read(text: str) -> tuple[Problem, CallMemory | None] | None:
     try:
-        return read_problem(text)
+        return read_problem(text), read_memory(text) if "custom-call(" in text and "dim_labels=" in text else None
     except SamebitsError:
         return None
 
 
-def _give_problem(mismatch: Mismatch, problems: list[tuple[int, Problem]]) -> Mismatch:
+def _give_problem(mismatch: Mismatch, problems: list[_Found]) -> Mismatch:
     """A mismatch without a problem takes the nearest one before it, else the nearest at all."""
     if mismatch.problem is not None or not problems or mismatch.trouble:
         return mismatch
-    before = bisect.bisect_right(problems, mismatch.line, key=lambda pair: pair[0])
-    line, problem = problems[max(before - 1, 0)]
-    return dataclasses.replace(mismatch, problem=problem, facts={**mismatch.facts, PROBLEM_LINE: str(line)})
+    before = bisect.bisect_right(problems, mismatch.line, key=lambda found: found.line)
+    near = problems[max(before - 1, 0)]
+    facts = {**mismatch.facts, PROBLEM_LINE: str(near.line)}
+    return dataclasses.replace(mismatch, problem=near.problem, memory=near.memory, facts=facts)

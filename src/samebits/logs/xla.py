@@ -12,14 +12,19 @@ from dataclasses import dataclass, field
 
 from samebits.errors import SamebitsError
 from samebits.languages.hlo import parse_hlo
+from samebits.languages.hlo_memory import CallMemory, read_memory
 from samebits.logs.entry import Mismatch, name_sides
 from samebits.logs.number_text import NUMBER
 from samebits.problems import Problem
 
 _DIFFERENCE = re.compile(rf"Difference at (\d{{1,18}}): ({NUMBER})(?: vs |, expected )({NUMBER})", re.IGNORECASE)
 _VERDICT = re.compile(r"Results (?:mismatch between different|do not match the reference)")
-_INSTRUCTION = re.compile(r"(?<![\w.-])%?[\w.-]{1,200} = ")
-_ALGORITHMS = re.compile(r"\bfor (\S+) vs (\S+)\s*$")
+# An instruction with its name, or as XLA prints it since 2023, from the shape of its result on.
+INSTRUCTION = re.compile(
+    r"(?<![\w.-])%?[\w.-]{1,200} = "
+    r"|\(?\b[a-z]\w{1,12}\[[\d,]{0,200}\](?:\{[^{}]{0,80}\})?(?:, u8[^()]{1,80})?\)? custom-call\("
+)
+ALGORITHMS = re.compile(r"\bfor (\S+) vs (\S+)\s*$")
 _FACTS = {
     "device": re.compile(r"\] Device: (.+)$"),
     "cudnn": re.compile(r"cudnn version: ([\d.]+)", re.IGNORECASE),
@@ -40,6 +45,7 @@ class _Open:
     problem: Problem | None = None
     trouble: str = ""
     facts: dict[str, str] = field(default_factory=dict[str, str])
+    memory: CallMemory | None = None
 
     def close(self) -> Mismatch:
         usual = ("the algorithm", "the reference") if self.expected else ("the first", "the second")
@@ -51,6 +57,7 @@ class _Open:
             tuple(self.pairs),
             trouble=self.trouble,
             facts=self.facts,
+            memory=self.memory,
         )
 
 
@@ -82,18 +89,18 @@ def _read_facts(open_: _Open, line: str) -> None:
         if fact:
             open_.facts.setdefault(name, fact[1].strip())
     if open_.problem is None and ("custom-call(" in line or "convolution(" in line):
-        instruction = _INSTRUCTION.search(line)
+        instruction = INSTRUCTION.search(line)
         if instruction:
             _read_instruction(open_, line[instruction.start() :])
 
 
 def _read_instruction(open_: _Open, text: str) -> None:
     """The HLO line of a mismatch, and the algorithms named after it."""
-    names = _ALGORITHMS.search(text)
+    names = ALGORITHMS.search(text)
     if names:
         open_.names = name_sides(names[1], names[2])
         text = text[: names.start()]
     try:
-        open_.problem = parse_hlo(text.strip())
+        open_.problem, open_.memory = parse_hlo(text.strip()), read_memory(text.strip())
     except SamebitsError as error:
         open_.trouble = str(error)

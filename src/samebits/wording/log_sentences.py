@@ -6,8 +6,13 @@ import math
 from collections.abc import Sequence
 
 from samebits.logs import PROBLEM_LINE, Metrics, Mismatch
+from samebits.problems import Problem
 
 _MOST_LINES = 8
+# A ratio below this, or above its inverse, is said in powers of ten.
+_FAR = 1e-3
+# Beyond so much of every sum one speaks of times, not per cent.
+_MANY = 10
 
 
 def say_metrics(metrics: Metrics) -> str:
@@ -40,6 +45,42 @@ def say_left_out(count: int, line: int, explained: int) -> str:
     return (
         f"{count:,} {many} not explained, from line {line} on: only the first {explained} different ones are; keep the"
         " others in a file of their own"
+    )
+
+
+def say_ratio(ratio: float) -> str:
+    """A ratio in three decimals, unless it is far from one."""
+    return f"{ratio:.3f}" if _FAR < abs(ratio) < 1 / _FAR else f"{ratio:.3g}"
+
+
+def say_share(share: float) -> str:
+    """How much of every sum is lost or gained, in per cent, unless it is many times the sum."""
+    return f"{abs(share):.0%}" if abs(share) < _MANY else f"{abs(share):.3g} times"
+
+
+def say_one_signed_loss(share: float, problem: Problem) -> str:
+    """What losing such a share of positive sums means for other data."""
+    loses = "lose" if share > 0 else "gain"
+    says = f"operands of one sign {loses} {say_share(share)} of every sum; data about zero would hide it"
+    if share > 0 and problem.direction == "grad_weight":
+        says += "; in training every weight gradient of such data is scaled down so, as by a smaller learning rate here"
+    return says
+
+
+def say_exact_values(exact: int, count: int, chance: float) -> str:
+    """How many logged values are the correctly rounded ones of the rebuilt operands."""
+    which = f"all {count}" if exact == count and count > 1 else f"{exact} of {count}"
+    return (
+        f"{which} logged values are the correctly rounded results of the operands that XLA makes, to the last digit;"
+        f" other operands of this kind would come so near with a probability of {chance:.0e}"
+    )
+
+
+def say_replayed_values(same: int, count: int, distance: float, tried: int, next_best: float) -> str:
+    """How well a hypothesis gives the logged values, and how far all others are from them."""
+    return (
+        f"on those operands this gives {same} of {count} logged values to the last digit and leaves"
+        f" {distance:.2g} of the distance to the truth; of {tried} hypotheses tried the next one leaves {next_best:.2g}"
     )
 
 

@@ -1,0 +1,77 @@
+"""The buffers that XLA's autotuner fills, to the last bit: what a logged mismatch was computed from.
+
+One host buffer of 10,069 numbers per type, drawn from a default-seeded mt19937, is repeated end to end through the
+operands of a call in its own sequence, each in the sequence of its memory, one going on where the other stopped
+(InitializeTypedBuffer in xla/service/gpu/stream_executor_util.cc, the same from 2019 to 2025).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.formats.format import find_format, numpy_dtype
+from samebits.languages.hlo_memory import ArrayOrder, CallMemory
+from samebits.problems import Problem
+from samebits.problems.problem import Shape
+
+HOST_BUFFER_LENGTH, _SEED = 10069, 5489
+# float16 and narrower types are kept from overflowing.
+_LOW_RANGE, _HIGH = 0.1, 1.0
+
+# For each axis of an array, which of its elements are wanted.
+Picked = tuple[npt.NDArray[np.int64], ...]
+
+
+@functools.cache
+def draw_host_buffer(dtype: str) -> np.ndarray:
+    """The host buffer of a type: uniform from 0 to 0.1 where its exponents are few, as float16's are, else to 1.
+
+    libstdc++'s uniform_real_distribution: float64 takes two draws for a number, all others are drawn in float32 and
+    rounded. Exact: compiled C++ gives the same numbers.
+    """
+    # A plain integer seeds it as C++ does only so.
+    generator = np.random.MT19937()
+    generator._legacy_seeding(_SEED)
+    if dtype == "float64":
+        low, high = generator.random_raw(2 * HOST_BUFFER_LENGTH).reshape(-1, 2).T.astype(np.float64)
+        return (low + high * 2.0**32) / 2.0**64
+    upper = _LOW_RANGE if find_format(dtype).exponent_bits <= find_format("float16").exponent_bits else _HIGH
+    draws = generator.random_raw(HOST_BUFFER_LENGTH).astype(np.float32) * np.float32(2.0**-32)
+    # A draw that rounds to 1 is taken for the number below.
+    draws = np.minimum(draws, np.nextafter(np.float32(1), np.float32(0))) * np.float32(upper)
+    return draws.astype(numpy_dtype(dtype))
+
+
+def fill_operands(problem: Problem, memory: CallMemory, picked: Mapping[str, Picked]) -> dict[str, np.ndarray]:
+    """The wanted elements of every operand, in the problem's sequence of operands and axes."""
+    buffer, start = draw_host_buffer(problem.dtype), 0
+    filled: dict[str, np.ndarray] = {}
+    for name, order in memory.operands:
+        shape = problem.operand_shapes[name]
+        filled[name] = buffer[(start + number_elements(order, shape, picked[name])) % HOST_BUFFER_LENGTH]
+        start = (start + math.prod(shape)) % HOST_BUFFER_LENGTH
+    return {name: filled[name] for name in problem.operand_shapes}
+
+
+def number_elements(order: ArrayOrder, shape: Shape, picked: Picked) -> npt.NDArray[np.int64]:
+    """The place in memory of every wanted element."""
+    places, stride = np.zeros((1,) * len(shape), np.int64), 1
+    for axis in reversed(order.axes):
+        wanted = shape[axis] - 1 - picked[axis] if axis in order.mirrored else picked[axis]
+        places = places + (wanted * stride).reshape([-1 if a == axis else 1 for a in range(len(shape))])
+        stride *= shape[axis]
+    return places
+
+
+def locate_elements(order: ArrayOrder, shape: Shape, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The indices of elements from their places in memory, [places, axes]; the other way round."""
+    found = np.unravel_index(places, [shape[a] for a in order.axes])
+    indices = np.empty((len(places), len(shape)), np.int64)
+    for axis, values in zip(order.axes, found, strict=True):
+        indices[:, axis] = shape[axis] - 1 - values if axis in order.mirrored else values
+    return indices

@@ -1,0 +1,209 @@
+"""Logs of XLA's autotuner held against its own operands: made anew here by plain Python and NumPy, sums by torch."""
+
+import math
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from samebits.explanation.autotuner_buffers import HOST_BUFFER_LENGTH, draw_host_buffer
+from samebits.explanation.logged_mismatch import explain_log
+from samebits.formats.format import numpy_dtype
+from samebits.logs import parse_log
+from samebits.progress import ignore_progress
+
+HLO_TYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
+# The published report of a 3090 (danijar/dreamerv3, issue 19): 1,310,720 products for each output.
+DREAMER = """\
+E buffer_comparator.cc:731] Difference at 11: 3100 vs 2786
+E buffer_comparator.cc:731] Difference at 37: 3104 vs 2792
+E buffer_comparator.cc:731] Difference at 47: 3102 vs 2790
+E buffer_comparator.cc:731] Difference at 49: 3096 vs 2784
+E buffer_comparator.cc:731] Difference at 50: 3098 vs 2782
+E buffer_comparator.cc:731] Difference at 86: 3102 vs 2788
+E buffer_comparator.cc:731] Difference at 107: 3102 vs 2782
+E buffer_comparator.cc:731] Difference at 133: 3106 vs 2790
+E gpu_conv_algorithm_picker.cc:697] Results mismatch between different convolution algorithms. This is likely a bug
+%cudnn-conv-bw-filter.4 = (f16[48,4,4,3]{3,2,1,0}, u8[0]{0}) custom-call(f16[1280,64,64,3]{3,2,1,0} %bitcast.25895,\
+ f16[1280,32,32,48]{3,2,1,0} %convert.637), window={size=4x4 stride=2x2 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f,\
+ custom_call_target="__cudnn$convBackwardFilter", backend_config="{\\"conv_result_scale\\":1}" for eng39{k2=11} vs eng20
+"""
+
+
+def draw_as_mt19937(count):
+    """The 32-bit numbers of a default-seeded Mersenne Twister, by Matsumoto and Nishimura's own description."""
+    state = [5489]
+    for i in range(1, 624):
+        state.append((1812433253 * (state[-1] ^ (state[-1] >> 30)) + i) % 2**32)
+    drawn = []
+    while len(drawn) < count:
+        for i in range(624):
+            y = (state[i] & 0x80000000) | (state[(i + 1) % 624] & 0x7FFFFFFF)
+            state[i] = state[(i + 397) % 624] ^ (y >> 1) ^ (0x9908B0DF if y % 2 else 0)
+        for value in state:
+            y = value ^ (value >> 11)
+            y ^= (y << 7) & 0x9D2C5680
+            y ^= (y << 15) & 0xEFC60000
+            drawn.append(y ^ (y >> 18))
+    return drawn[:count]
+
+
+DRAWN = draw_as_mt19937(2 * HOST_BUFFER_LENGTH)
+
+
+def make_buffer(dtype):
+    if dtype == "float64":
+        pairs = zip(DRAWN[::2], DRAWN[1::2], strict=True)
+        return np.array([float(Fraction(a + b * 2**32, 2**64)) for a, b in pairs])
+    numbers = np.array([np.float32(float(d)) for d in DRAWN[:HOST_BUFFER_LENGTH]]) / np.float32(2.0**32)
+    return (numbers * np.float32(0.1 if dtype == "float16" else 1)).astype(numpy_dtype(dtype))
+
+
+@pytest.mark.parametrize("dtype", HLO_TYPES)
+def test_the_buffer_is_drawn_as_cpp_draws_it(dtype):
+    assert DRAWN[9999] == 4123659995  # what the standard of C++ demands of the ten thousandth
+    np.testing.assert_array_equal(draw_host_buffer(dtype), make_buffer(dtype))
+
+
+def fill(dtype, *shapes):
+    """Arrays with their elements in memory's sequence, one buffer going through all."""
+    total = sum(math.prod(s) for s in shapes)
+    flat, arrays = np.resize(make_buffer(dtype), total), []
+    for shape in shapes:
+        arrays.append(flat[: math.prod(shape)].reshape(shape).astype(np.float64))
+        flat = flat[math.prod(shape) :]
+    return arrays
+
+
+def forward(x, w, stride=1):
+    """x [b, h, w, f], w [o, h, w, i]: cross-correlation, in float64."""
+    size = (x.shape[1] - w.shape[1]) // stride + 1
+    out = np.zeros((x.shape[0], size, size, w.shape[0]))
+    for i in range(w.shape[1]):
+        for j in range(w.shape[2]):
+            out += x[:, i : i + stride * size : stride, j : j + stride * size : stride] @ w[:, i, j].T
+    return out
+
+
+def write_forward(dtype, other=lambda v: v * 0.9, *, flip=False):
+    """A forward convolution, channels last; the other side is what `other` makes of the true values."""
+    x, w = fill(dtype, (2, 12, 12, 24), (16, 3, 3, 24))
+    exact = forward(x, w[:, ::-1, ::-1] if flip else w)
+    return write(dtype, "Forward", "[2,12,12,24]", "[16,3,3,24]", "[2,10,10,16]", exact, other, flip=flip)
+
+
+def write_backward_input(dtype, other=lambda v: v * 0.9):
+    dy, w = fill(dtype, (2, 12, 12, 24), (24, 3, 3, 16))
+    padded = np.pad(dy, ((0, 0), (2, 2), (2, 2), (0, 0)))
+    exact = forward(padded, w[:, ::-1, ::-1].transpose(3, 1, 2, 0))
+    return write(dtype, "BackwardInput", "[2,12,12,24]", "[24,3,3,16]", "[2,14,14,16]", exact, other)
+
+
+def write_backward_filter(dtype, other=lambda v: v * 0.9):
+    x, dy = fill(dtype, (8, 12, 12, 8), (8, 10, 10, 16))
+    exact = np.array(
+        [[np.einsum("bhwf,bhwo->of", x[:, i : i + 10, j : j + 10], dy) for j in range(3)] for i in range(3)]
+    ).transpose(2, 0, 1, 3)
+    return write(dtype, "BackwardFilter", "[8,12,12,8]", "[8,10,10,16]", "[16,3,3,8]", exact, other)
+
+
+def write(dtype, target, lhs, rhs, result, exact, other, *, flip=False):
+    name, last = HLO_TYPES[dtype], "{3,2,1,0}"
+    places = np.random.default_rng(1).permutation(exact.size)[:12]
+    stored = exact.astype(numpy_dtype(dtype)).astype(np.float64).reshape(-1)
+    pairs = [(i, stored[i], np.asarray(other(stored[i])).astype(numpy_dtype(dtype)).item()) for i in sorted(places)]
+    lines = [f"buffer_comparator.cc:1] Difference at {i}: {b:.6g}, expected {a:.6g}" for i, a, b in pairs]
+    reversal = " rhs_reversal=1x1" if flip else ""
+    return [
+        *lines,
+        "conv_algorithm_picker.cc:697] Results mismatch between different convolution algorithms.",
+        # As newer versions print it: no name before the shapes.
+        f"({name}{result}{last}, u8[0]{{0}}) custom-call({name}{lhs}{last}, {name}{rhs}{last}),"
+        f" window={{size=3x3{reversal}}}, dim_labels=b01f_o01i->b01f, custom_call_target=\"__cudnn$conv{target}\"",
+    ]  # fmt: skip
+
+
+def explain(lines):
+    (found,) = explain_log(parse_log(lines), ignore_progress)
+    return found, SimpleNamespace(**dict(zip(("bad", "good"), found.sides, strict=True)))
+
+
+@pytest.mark.parametrize("make", [write_forward, write_backward_input, write_backward_filter])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_right_side_is_proved_value_by_value(make, dtype):
+    found, sides = explain(make(dtype))
+    assert "to the last bit" in found.data
+    assert (sides.good.verdict, sides.good.replay.count, sides.good.replay.elements) == ("rounding", 12, 12)
+    # A bfloat16 number says little of which of such sums it is.
+    assert sides.good.certainty == "bits" if dtype == "float16" else sides.good.certainty in ("bits", "statistics")
+    assert sides.bad.verdict in ("undecided", "downgrade")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_wide_results_are_compared_in_the_digits_that_are_printed(dtype):
+    found, sides = explain(write_forward(dtype))
+    assert "to the last bit" in found.data
+    assert (sides.good.verdict, sides.good.certainty, sides.good.replay.matched) == ("rounding", "bits", 1.0)
+
+
+def test_a_filter_stored_from_its_other_end_is_read_so():
+    _, sides = explain(write_forward("float16", flip=True))
+    assert (sides.good.certainty, sides.good.replay.matched) == ("bits", 1.0)
+
+
+def test_sums_kept_in_float16_are_named_and_counted():
+    x, w = fill("float16", (2, 12, 12, 24), (16, 3, 3, 24))
+    # Taps in sequence, channels fastest: every product added to a float16 sum.
+    products = [
+        x[:, i : i + 10, j : j + 10, None, f] * w[:, i, j, f] for i in range(3) for j in range(3) for f in range(24)
+    ]
+    sums = np.zeros(products[0].shape, np.float16)
+    for product in products:
+        sums = (sums.astype(np.float64) + product).astype(np.float16)
+    narrow = iter(sums.reshape(-1)[np.sort(np.random.default_rng(1).permutation(sums.size)[:12])])
+    found, sides = explain(write_forward("float16", lambda _: next(narrow)))
+    assert (found.verdict, found.cause) == ("downgrade", "low-precision-accumulator")
+    assert (sides.bad.cause_certainty, sides.bad.replay.count) == ("bits", 12)
+    assert "acc=float16" in sides.bad.recipe
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_two_sides_that_only_round_differently_are_both_right(dtype):
+    unit = 2.0**-11 if dtype == "float16" else 2.0**-20
+    signs = iter([1, -1] * 6)
+    found, sides = explain(write_forward(dtype, lambda v: v * (1 + next(signs) * unit)))
+    assert found.verdict == "rounding"
+    assert {s.verdict for s in (sides.good, sides.bad)} == {"rounding"}
+    assert found.cause is None
+
+
+def test_values_of_other_operands_are_not_said_to_be_replayed():
+    lines = write_forward("float16")
+    random = np.random.default_rng(5)
+    other = [
+        f"Difference at {i}: {v:.6g}, expected {v * 1.2:.6g}"
+        for i, v in enumerate(random.uniform(0.3, 0.4, 10).astype(np.float16).astype(float))
+    ]
+    found, sides = explain([*other, *lines[12:]])
+    assert "to the last bit" not in found.data
+    assert sides.good.replay is None
+
+
+def test_a_published_log_of_a_million_products_per_output():
+    (found,) = explain_log(parse_log(DREAMER.splitlines()), ignore_progress)
+    right, narrow = found.sides
+    assert (found.verdict, found.cause) == ("downgrade", "low-precision-accumulator")
+    assert (right.verdict, right.replay.count, right.certainty) == ("rounding", 7, "statistics")
+    assert "one batch item" in narrow.says
+    assert narrow.cause_certainty == "statistics"
+
+
+def test_a_layout_that_is_none_is_no_memory():
+    lines = write_forward("float16")
+    (plain,) = parse_log([*lines[:13], lines[13].replace("{3,2,1,0}", "")])
+    assert plain.problem is not None
+    assert plain.memory is None
+    (broken,) = parse_log([*lines[:13], lines[13].replace("{3,2,1,0}", "{3,2,1,1}")])
+    assert broken.memory is None
+    assert "does not number the axes" in broken.trouble
