@@ -191,12 +191,16 @@ def _judge_comparison(found: Comparison) -> int:
 
 @app.command("explain")
 def explain_command(
-    subject: Annotated[str, typer.Argument(help="a case file (.npz) with results, or a log", metavar="CASE|LOG")],
+    subject: Annotated[
+        str,
+        typer.Argument(help="a case file with results, or a log; - is standard input", metavar="CASE|LOG"),
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
 ) -> int:
     """Say from recorded results, or a log, which side is right and what made the other. No engine is needed.
 
-    Logs: XLA's autotuner, assert_close, Polygraphy, oneDNN verbose lines.
+    Logs: XLA's autotuner, assert_close, Polygraphy, MIOpenDriver, benchdnn, Optimum, googletest, assertAllClose,
+    NumPy's ulp asserts, oneDNN verbose lines; also as a saved web page.
     """
     from samebits.cli.narrator import Narrator
     from samebits.explanation import explain

@@ -12,7 +12,7 @@ from samebits.explanation.recorded_case import explain_case
 from samebits.findings import Comparison
 from samebits.float_environment import default_float_environment
 from samebits.languages.subject import load_any_case
-from samebits.logs import read_log
+from samebits.logs import STANDARD_INPUT, read_log
 from samebits.problems.case_file import Case
 from samebits.progress import Progress, ignore_progress
 
@@ -23,16 +23,18 @@ _ZIP = b"PK\x03\x04"
 def explain(subject: str | Path | Case, *, progress: Progress = ignore_progress) -> Comparison:
     """Says which recorded result is right, what made the other, and how that is known; no engine is needed.
 
-    `subject` is a case (file) with one result or more, or the path of a log: XLA's autotuner, assert_close, Polygraphy,
-    oneDNN verbose lines. Of a log with several mismatches the first is returned, with the others in its `more`; equal
-    ones are explained once, and of very many the first ones only, which the finding says. Raises CaseFileError or
-    LogError, in one line, for what cannot be read or has nothing to explain.
+    `subject` is a case (file) with one result or more, or the path of a log (or of a web page that shows one; `-` is
+    standard input): XLA's autotuner, assert_close, Polygraphy, failures of verifiers (MIOpenDriver, benchdnn, Optimum,
+    googletest, assertAllClose, NumPy's ulp asserts), oneDNN verbose lines. Of a log with several mismatches the first
+    is returned, with the others in its `more`; equal ones are explained once, and of very many the first ones only,
+    which the finding says. Raises CaseFileError or LogError, in one line, for what cannot be read or has nothing to
+    explain.
     """
     if isinstance(subject, Case):
         return explain_case(subject, progress=progress)
     if not isinstance(subject, (str, Path)):
         raise ArgumentError(f"a case, or the path of a case file or a log is needed, not {type(subject).__name__}")
-    if _is_case_file(Path(subject)):
+    if str(subject) != STANDARD_INPUT and _is_case_file(Path(subject)):
         return explain_case(load_any_case(subject), progress=progress)
     first, *others = explain_log(read_log(subject), progress)
     return msgspec.structs.replace(first, more=others)

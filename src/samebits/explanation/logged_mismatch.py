@@ -11,6 +11,7 @@ import dataclasses
 import msgspec
 
 from samebits.errors import ResourceLimitError
+from samebits.explanation.logged_integers import explain_exact_values
 from samebits.explanation.logged_settings import explain_settings
 from samebits.explanation.logged_sides import RECORD, describe_logged_side, describe_mismatch
 from samebits.explanation.logged_simulation import Simulations
@@ -26,6 +27,8 @@ _EXPLAINERS = {
     "xla": explain_values,
     "assert_close": explain_statistics,
     "polygraphy": explain_statistics,
+    "verifier": explain_statistics,
+    "benchdnn": explain_exact_values,
 }
 
 

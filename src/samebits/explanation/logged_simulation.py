@@ -31,10 +31,11 @@ class Simulated:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The largest error that a mechanism makes on normal data, in shares of the largest output."""
+    """A mechanism's largest error and root mean square on normal data, in shares of the largest output."""
 
     says: str
     share: float
+    root_mean_square: float
     cause: CauseCode
 
 
@@ -117,6 +118,7 @@ def _list_fingerprints(stage: Stage) -> list[Fingerprint]:
         if predicted is not None and hypothesis.cause != CauseCode.SUBNORMALS:
             says = "rounding" if hypothesis.cause == CauseCode.SUMMATION_ORDER else hypothesis.says
             with np.errstate(all="ignore"):
-                share = float((np.abs(predicted - truth) / largest).max())
-            found.append(Fingerprint(says, share, hypothesis.cause))
+                away = np.abs(predicted - truth) / largest
+                root_mean_square = float(np.sqrt(np.mean(away**2)))
+            found.append(Fingerprint(says, float(away.max()), root_mean_square, hypothesis.cause))
     return [f for f in found if 0 < f.share < math.inf][:_MOST_FINGERPRINTS]

@@ -32,7 +32,11 @@ def explain_statistics(mismatch: Mismatch, simulations: Simulations, progress: P
         Evidence("statistic", f"largest error of each on normal data, in shares of the largest output: {rows}")
     )
     share = _find_logged_share(metrics)
-    nearest = _find_nearest(share, table) if share else None
+    if metrics.rms_share is not None:
+        most = max((f.root_mean_square for f in table), default=0.0)
+        if metrics.rms_share > thresholds.NEAREST_FACTOR * most and table:
+            return _describe_beyond(mismatch, evidence, metrics.rms_share, most)
+    nearest = _find_nearest(share, table, metrics) if share else None
     if nearest:
         evidence.append(Evidence("statistic", f"statistics suggest {nearest.says}: the logged share is {share:.1e}"))
     evidence.append(Evidence("statistic", RECORD))
@@ -45,6 +49,8 @@ def explain_statistics(mismatch: Mismatch, simulations: Simulations, progress: P
 
 def _find_logged_share(metrics: Metrics) -> float | None:
     """The largest logged difference in shares of the largest logged value; None without a logged scale."""
+    if metrics.rms_share is not None:
+        return metrics.rms_share if 0 < metrics.rms_share < math.inf else None
     difference, largest = metrics.max_abs, metrics.largest_value
     if difference is None or largest is None or not 0 < difference < math.inf or not 0 < largest < math.inf:
         return None
@@ -52,8 +58,24 @@ def _find_logged_share(metrics: Metrics) -> float | None:
     return share if 0 < share < math.inf else None
 
 
-def _find_nearest(share: float, table: list[Fingerprint]) -> Fingerprint | None:
+def _describe_beyond(mismatch: Mismatch, evidence: list[Evidence], share: float, most: float) -> Comparison:
+    """Differences far larger than any rounding of the declared formats, or of narrower operands, makes."""
+    name, reference = mismatch.names
+    says = (
+        f"differences of {share:.2g} of the largest value are {share / most:.2g} times what the narrowest of these"
+        " mechanisms makes: no rounding does that on data of either sign"
+    )
+    sides = [
+        describe_logged_side(name, "wrong", [*evidence, Evidence("statistic", says)], says="computes another function"),
+        describe_logged_side(reference, "undecided", [Evidence("statistic", RECORD)]),
+    ]
+    summary = f"{name} computes another function, if {reference} is right: no rounding is so large (inferred)."
+    return describe_mismatch(mismatch, "wrong", summary, sides, "simulated on normal data")
+
+
+def _find_nearest(share: float, table: list[Fingerprint], metrics: Metrics) -> Fingerprint | None:
     """The mechanism whose share is nearest to the logged one, on a scale of factors."""
-    factors = [(abs(math.log(f.share) - math.log(share)), f) for f in table]
+    own = ((f.share if metrics.rms_share is None else f.root_mean_square, f) for f in table)
+    factors = [(abs(math.log(size) - math.log(share)), f) for size, f in own if size > 0]
     factor, nearest = min(factors, key=lambda pair: pair[0], default=(math.inf, None))
     return nearest if factor < math.log(thresholds.NEAREST_FACTOR) else None

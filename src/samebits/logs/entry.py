@@ -11,13 +11,18 @@ from samebits.problems import Problem
 LONGEST_NAME = 80
 # The fact that says where a problem was found that the mismatch itself does not name.
 PROBLEM_LINE = "problem from line"
+# The fact that says which direction of a problem failed, where one command runs several.
+DIRECTION = "direction"
 
-Tool = Literal["xla", "assert_close", "polygraphy", "onednn"]
+Tool = Literal["xla", "assert_close", "polygraphy", "onednn", "verifier", "benchdnn"]
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """Summary statistics of a comparison that shows no values; None where the log does not say."""
+    """Summary statistics of a comparison that shows no values; None where the log does not say.
+
+    `rms_share` is the root mean square of all differences in shares of the largest value.
+    """
 
     mismatched: int | None = None
     elements: int | None = None
@@ -27,6 +32,8 @@ class Metrics:
     atol: float | None = None
     rtol: float | None = None
     largest_value: float | None = None
+    max_ulp: float | None = None
+    rms_share: float | None = None
 
 
 @dataclass(frozen=True)

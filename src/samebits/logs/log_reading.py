@@ -5,30 +5,41 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import re
+import sys
 from pathlib import Path
+from typing import cast
 
 from samebits.errors import LogError, SamebitsError
 from samebits.languages.any_language import read_problem
 from samebits.languages.hlo_memory import CallMemory, read_memory
-from samebits.logs.entry import PROBLEM_LINE, Mismatch
+from samebits.logs.entry import DIRECTION, PROBLEM_LINE, Mismatch
 from samebits.logs.metrics import read_assertions, read_polygraphy
 from samebits.logs.onednn import read_onednn
+from samebits.logs.verifiers import read_verifiers
+from samebits.logs.web_page import is_page, read_page
 from samebits.logs.xla import ALGORITHMS, INSTRUCTION, read_xla
 from samebits.problems import Problem
 from samebits.problems.case_file import hint_network
-from samebits.problems.problem import KINDS
+from samebits.problems.problem import KINDS, Direction
 
+STANDARD_INPUT = "-"
 LARGEST_LOG_BYTES = 64 * 2**20
 _LONGEST_LINE = 20_000
 _PROBLEM = re.compile(rf"\b(?:(?:{'|'.join(KINDS)})(?:\.\w+)? x=.*|MIOpenDriver .*)")
 
 
 def read_log(path: str | Path) -> list[Mismatch]:
-    """The mismatches that a log tells of, in its sequence. Raises LogError, in one line, where there is none."""
+    """The mismatches that a log tells of, in its sequence; `-` reads standard input, a web page its text.
+
+    Raises LogError, in one line, where there is none.
+    """
     path = Path(path)
     try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST_LOG_BYTES + 1)
+        if str(path) == STANDARD_INPUT:
+            data = sys.stdin.buffer.read(LARGEST_LOG_BYTES + 1)
+        else:
+            with path.open("rb") as file:
+                data = file.read(LARGEST_LOG_BYTES + 1)
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or error
         raise LogError(f"{path}: cannot be read ({said}){hint_network(path)}") from None
@@ -36,17 +47,20 @@ def read_log(path: str | Path) -> list[Mismatch]:
         raise LogError(f"{path} is larger than {LARGEST_LOG_BYTES // 2**20} MiB; keep the lines about the mismatch")
     if b"\0" in data[:4096]:
         raise LogError(f"{path} is neither a case file (.npz) nor a text log{hint_network(path)}")
-    lines = [line[:_LONGEST_LINE] for line in data.decode("utf-8", "replace").splitlines()]
-    return parse_log(lines, str(path))
+    text = data.decode("utf-8", "replace")
+    lines = [line[:_LONGEST_LINE] for line in (read_page(text) if is_page(text) else text).splitlines()]
+    return parse_log(lines, "standard input" if str(path) == STANDARD_INPUT else str(path))
 
 
 def parse_log(lines: list[str], name: str = "the log") -> list[Mismatch]:
     """As `read_log`, for lines already read."""
-    found = [*read_xla(lines), *read_assertions(lines), *read_polygraphy(lines)] or read_onednn(lines)
+    found = [*read_xla(lines), *read_assertions(lines), *read_polygraphy(lines), *read_verifiers(lines)]
+    found = found or read_onednn(lines)
     if not found:
         raise LogError(
             f"{name} tells of no mismatch that samebits knows: XLA's autotuner (Difference at ...), assert_close"
-            " (Mismatched elements ...), Polygraphy (Absolute Difference ...), oneDNN verbose lines"
+            " (Mismatched elements ...), Polygraphy (Absolute Difference ...), failures of MIOpenDriver, benchdnn,"
+            " Optimum, googletest, assertAllClose or NumPy's ulp asserts, oneDNN verbose lines"
         )
     problems = _find_problems(lines)
     return sorted((_give_problem(m, problems) for m in found), key=lambda m: m.line)
@@ -94,4 +108,7 @@ def _give_problem(mismatch: Mismatch, problems: list[_Found]) -> Mismatch:
     before = bisect.bisect_right(problems, mismatch.line, key=lambda found: found.line)
     near = problems[max(before - 1, 0)]
     facts = {**mismatch.facts, PROBLEM_LINE: str(near.line)}
-    return dataclasses.replace(mismatch, problem=near.problem, memory=near.memory, facts=facts)
+    problem, direction = near.problem, mismatch.facts.get(DIRECTION)
+    if direction is not None:
+        problem = dataclasses.replace(problem, direction=cast("Direction", direction))
+    return dataclasses.replace(mismatch, problem=problem, memory=near.memory, facts=facts)

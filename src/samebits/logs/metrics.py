@@ -21,6 +21,9 @@ _POLYGRAPHY_NAMES = re.compile(r"Accuracy Comparison \| (\S+) vs\. (\S+)")
 # Statistics of a difference, or of one output.
 _POLYGRAPHY_STATS = re.compile(r"(?:(Absolute|Relative) Difference(?: \|)? )?\| Stats: ")
 _POLYGRAPHY_ALLOWED = re.compile(rf"Tolerance: \[abs=({NUMBER}), rel=({NUMBER})\]")
+# TensorFlow's assertAllClose prints the values of both sides before what NumPy says.
+_CLOSE_VALUES = re.compile(r"not close [lr]hs = (.{1,4000})")
+_NUMBERS = re.compile(NUMBER)
 # The lines that belong to one assertion.
 _REACH = 12
 
@@ -53,9 +56,15 @@ def read_assertions(lines: Sequence[str]) -> list[Mismatch]:
             max_rel=float(relative[1]) if relative else None,
             atol=atol,
             rtol=rtol,
+            largest_value=_find_largest_shown(lines[max(i - _REACH, 0) : i]),
         )
         found.append(Mismatch("assert_close", i + 1, names=("actual", "expected"), metrics=metrics))
     return found
+
+
+def _find_largest_shown(lines: Sequence[str]) -> float | None:
+    shown = (_CLOSE_VALUES.search(line) for line in lines)
+    return max((abs(float(n)) for match in shown if match for n in _NUMBERS.findall(match[1])), default=None)
 
 
 def read_polygraphy(lines: Sequence[str]) -> list[Mismatch]:

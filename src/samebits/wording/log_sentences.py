@@ -24,6 +24,12 @@ def say_metrics(metrics: Metrics) -> str:
         parts.append(f"the largest difference is {_say_number(metrics.max_abs)}")
     if metrics.max_rel is not None:
         parts.append(f"relative {_say_number(metrics.max_rel)}, which says nothing where outputs are near zero")
+    if metrics.max_ulp is not None:
+        parts.append(f"the largest difference is {metrics.max_ulp:g} units in the last place")
+    if metrics.rms_share is not None:
+        parts.append(
+            f"the root mean square of all differences is {_say_number(metrics.rms_share)} of the largest value"
+        )
     return ", ".join(parts) or "the log gives no statistics"
 
 
