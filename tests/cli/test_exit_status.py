@@ -130,10 +130,15 @@ def test_a_profile_exits_with_0_only_if_all_bits_were_replayed(answer, more, sta
 
 def test_without_json_the_finding_is_shown(answer, monkeypatch):
     shown = []
-    monkeypatch.setattr("samebits.reports.explanation_report.show_explanation", shown.append)
+
+    def show(found, verbose):
+        shown.append((found, verbose))
+
+    monkeypatch.setattr("samebits.reports.explanation_report.show_explanation", show)
     found = compared("identical", TRUE)
     assert answer("explain", found, "x.log")[:3] == (0, "", "")
-    assert shown == [found]
+    assert answer("explain", found, "x.log", "-v")[:3] == (0, "", "")
+    assert shown == [(found, False), (found, True)]
 
 
 def test_doctor_always_exits_with_0(answer):

@@ -49,6 +49,22 @@ def test_injected_mechanisms_are_named(mechanism):
     assert mechanism in ONLY_ONE
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda y: y * np.float32(0.9375), "multiplies every output by 0.9375"),
+        (lambda y: y + np.float32(0.25), "adds to every output 0.25"),
+        (lambda y: np.where(y > 0, y, y * np.float32(0.125)), "of slope 0.125"),
+    ],
+)
+def test_what_is_fitted_is_said_with_its_number(change, says):
+    problem = parse_problem_text(LAYER)
+    operands = make_normal(problem, 4)
+    side = explain_one(problem, operands, change(compute_truth(problem, operands).values))
+    assert (side.verdict, side.cause) == ("wrong", "fusion")
+    assert says in side.says
+
+
 @pytest.mark.parametrize("text", PROBLEMS)
 def test_fault_free_results_are_rounding_or_identical_where_no_bit_differs(text):
     for seed in range(4):

@@ -39,6 +39,31 @@ def test_all_rows_of_a_cause_are_given_or_its_own_general_advice(cause, family):
     assert {(f.verified, f.verdict_after) for f in fixes} == {(False, None)}
 
 
+@pytest.mark.parametrize(
+    ("names", "engines"),
+    [
+        (["openvino"], {"openvino"}),
+        (["onnxrt-runner-N0-03/01/24"], {"onnxruntime"}),
+        (["trt-runner-N0"], {"tensorrt"}),
+        (["torch:compile=on"], {"torch"}),
+        # A name that says nothing of its engine leaves all that is known.
+        (["mine"], {"torch", "openvino", "tensorrt", "onnxruntime"}),
+        (["torch", "b"], {"torch", "openvino", "tensorrt", "onnxruntime"}),
+        ([], {"torch", "openvino", "tensorrt", "onnxruntime"}),
+    ],
+)
+def test_settings_that_the_deviating_engine_does_not_read_are_left_out(names, engines):
+    fixes = advise([CauseCode.REDUCED_PRECISION_OPERANDS], names=names)
+    assert {f.engine for f in fixes} >= engines
+    if len(engines) == 1:
+        assert {f.engine for f in fixes} == engines
+
+
+def test_an_engine_without_a_known_setting_is_given_the_general_advice():
+    (general,) = advise([CauseCode.REDUCED_PRECISION_OPERANDS], names=["numpy"])
+    assert (general.engine, general.setting) == ("any", find_cause(CauseCode.REDUCED_PRECISION_OPERANDS).advice)
+
+
 def test_some_causes_have_no_setting():
     assert {c for c in CauseCode if not any(a.cause == c for a in ADVICE)} == {
         CauseCode.REQUANTIZATION,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -196,6 +197,7 @@ def explain_command(
         typer.Argument(help="a case file with results, or a log; - is standard input", metavar="CASE|LOG"),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="all advice, and not only the first three")] = False,
 ) -> int:
     """Say from recorded results, or a log, which side is right and what made the other. No engine is needed.
 
@@ -209,7 +211,7 @@ def explain_command(
 
     with Narrator() as narrator:
         found = explain(subject, progress=narrator.hear)
-    _print_finding(found, show_explanation, as_json=as_json)
+    _print_finding(found, functools.partial(show_explanation, verbose=verbose), as_json=as_json)
     return AGREE if all(is_agreement(f.verdict) for f in (found, *found.more)) else DIFFER
 
 

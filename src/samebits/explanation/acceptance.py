@@ -50,7 +50,7 @@ def accept(observation: Observation, hypothesis: Hypothesis, ties: list[Hypothes
     if hypothesis.verdict == "wrong" and not beyond:
         return None
     says = say_consistent(given.size, observation.result.size, beyond)
-    does = hypothesis.says
+    does = hypothesis.says + (hypothesis.say_fit(observation, whole) if hypothesis.say_fit else "")
     if observation.stored is not None and hypothesis.cause != CauseCode.RESULT_ROUNDING:
         does = f"{does}, and {observation.stored.says}"
     found = Mechanism(

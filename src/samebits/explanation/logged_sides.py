@@ -43,10 +43,17 @@ def describe_mismatch(
         sides=sides,
         differences=[],
         evidence=[Evidence("statistic", said) for said in say_oddities(mismatch)],
-        fixes=advise([cause]) if cause else [],
+        fixes=advise([cause], names=_name_engines(mismatch, sides)) if cause else [],
         line=mismatch.line,
         samebits_version=VERSION,
     )
+
+
+def _name_engines(mismatch: Mismatch, sides: list[Side]) -> list[str]:
+    """Who computed what deviates: the tool says it for XLA's algorithms, else the sides' names may."""
+    if mismatch.tool == "xla":
+        return ["xla"]
+    return [s.name for s in sides if s.cause is not None]
 
 
 def describe_logged_side(

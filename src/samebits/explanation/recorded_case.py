@@ -128,5 +128,9 @@ def _conclude(reference: Reference, results: list[tuple[str, np.ndarray]], sides
         cause=cause,
         evidence=evidence,
         summary=summarize_explained(verdict, sides),
-        fixes=advise([cause] if cause else [], product=reference.problem.stated is not None),
+        fixes=advise(
+            [cause] if cause else [],
+            product=reference.problem.stated is not None,
+            names=[s.name for s in deviating if s.cause == cause],
+        ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -186,18 +187,55 @@ ADVICE = (
 )  # fmt: skip
 
 
-def advise(causes: Sequence[CauseCode], *, product: bool = False) -> list[Fix]:
-    """All advice for these causes, none of it tried here; for a cause without a known setting the general one.
+# Words of sides' names, and whose settings the engine of that name reads.
+_READS = {
+    "torch": ("torch",),
+    "pytorch": ("torch",),
+    "tensorflow": ("tensorflow",),
+    "tf": ("tensorflow",),
+    "keras": ("tensorflow", "torch", "jax"),
+    "jax": ("jax", "xla"),
+    "xla": ("xla", "jax", "tensorflow", "cudnn"),
+    "onnxruntime": ("onnxruntime", "onnx"),
+    "ort": ("onnxruntime", "onnx"),
+    "onnxrt": ("onnxruntime", "onnx"),
+    "openvino": ("openvino", "onnx"),
+    "ov": ("openvino", "onnx"),
+    "tensorrt": ("tensorrt", "onnx"),
+    "trt": ("tensorrt", "onnx"),
+    "trtexec": ("tensorrt", "onnx"),
+    "cudnn": ("cudnn",),
+    "miopen": ("miopen",),
+    "onednn": (),
+    "numpy": (),
+}
 
-    `product`: the problem is a matrix product and no convolution.
+
+def advise(causes: Sequence[CauseCode], *, product: bool = False, names: Sequence[str] = ()) -> list[Fix]:
+    """Advice for these causes, none of it tried here; for a cause without a known setting the general one.
+
+    `product`: the problem is a matrix product and no convolution. `names` are those of the deviating sides: where all
+    of them name engines, settings that these do not read are left out.
     """
-    return [
-        fix for cause in dict.fromkeys(causes) for fix in _list_fixes(cause, "product" if product else "convolution")
-    ]
+    family = "product" if product else "convolution"
+    engines = _find_engines(names)
+    return [fix for cause in dict.fromkeys(causes) for fix in _list_fixes(cause, family, engines)]
 
 
-def _list_fixes(cause: CauseCode, family: str) -> list[Fix]:
+def _find_engines(names: Sequence[str]) -> set[str] | None:
+    """Whose settings sides of such names read; None where a name says nothing of its engine."""
+    found: set[str] = set()
+    for name in names:
+        known = [_READS[word] for word in re.split(r"[^a-z]+", name.lower()) if word in _READS]
+        if not known:
+            return None
+        found.update(*known)
+    return found if names else None
+
+
+def _list_fixes(cause: CauseCode, family: str, engines: set[str] | None) -> list[Fix]:
     known = [a for a in ADVICE if a.cause == cause and a.only in ("", family)]
+    known = [a for a in known if engines is None or a.engine == "any" or a.engine in engines]
     if not known:
         row = find_cause(cause)
         known = [Advice(cause, "any", row.advice, row.phrase, row.link)]

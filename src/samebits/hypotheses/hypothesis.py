@@ -25,7 +25,7 @@ class Hypothesis:
     deserves if the hypothesis is accepted. Where another problem or other operands compute just what is assumed,
     `alter` returns them, so that recipes (`recipe`, where that is given too) can be replayed on them. `unit` is the
     unit roundoff of a rounding that the prediction ends with beside the declared ones. A `fitted` one has numbers taken
-    from the result itself.
+    from the result itself, which `say_fit` puts in words.
     """
 
     cause: CauseCode
@@ -36,3 +36,4 @@ class Hypothesis:
     recipe: Recipe | None = None
     unit: float = 0.0
     fitted: bool = False
+    say_fit: Callable[[Observation, Sample], str] | None = None

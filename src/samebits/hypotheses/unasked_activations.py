@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -54,26 +55,25 @@ def list_activation_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
         yield _finished(
             problem, f"applies {name}, which the problem does not have", functools.partial(_apply, function)
         )
-    yield _finished(problem, "applies a leaky relu, which the problem does not have", _leak)
+    says = "applies a leaky relu, which the problem does not have, of slope"
+    yield replace(_finished(problem, says, _leak), say_fit=_say(_find_slope))
     yield _finished(problem, "takes the magnitude of every output", lambda o, s: np.abs(o.sum_with_bias(s)))
 
 
 def list_scale_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
     """One factor, and one offset, for all outputs."""
-    yield _finished(problem, "multiplies every output by one factor", _fit_factor, fitted=True)
-    yield _finished(problem, "adds one offset to every output", _fit_offset, fitted=True)
+    fits = [("multiplies every output by", _scale, _find_factor), ("adds to every output", _shift, _find_offset)]
     if problem.then is not None:
-        says = "adds one offset to every output, after the epilogue"
-        yield _finished(problem, says, _fit_late_offset, fitted=True)
+        fits.append(("adds to every output, after the epilogue,", _shift_late, _find_late_offset))
+    for says, predict, find in fits:
+        yield replace(_finished(problem, says, predict), fitted=True, say_fit=_say(find))
 
 
-def _finished(
-    problem: Problem, says: str, predict: Callable[[Observation, Sample], Floats | None], *, fitted: bool = False
-) -> Hypothesis:
+def _finished(problem: Problem, says: str, predict: Callable[[Observation, Sample], Floats | None]) -> Hypothesis:
     unit = _UNITS * float(find_format("float32" if problem.out != "float64" else "float64").unit_roundoff)
     # What is activated was rounded before.
     unit = max(unit, 2 * float(find_format(problem.out).unit_roundoff))
-    return Hypothesis(CauseCode.FUSION, "wrong", says, predict, unit=unit, fitted=fitted)
+    return Hypothesis(CauseCode.FUSION, "wrong", says, predict, unit=unit)
 
 
 def _apply(function: Callable[[Floats], Floats], observation: Observation, sample: Sample) -> Floats:
@@ -82,17 +82,25 @@ def _apply(function: Callable[[Floats], Floats], observation: Observation, sampl
 
 
 def _leak(observation: Observation, sample: Sample) -> Floats | None:
-    """Slope times what is negative; the slope is the median quotient of negative sums."""
+    """Slope times what is negative."""
+    slope, values = _find_slope(observation, sample), observation.sum_with_bias(sample)
+    return None if slope is None else np.where(values < 0, slope * values, values)
+
+
+def _find_slope(observation: Observation, sample: Sample) -> float | None:
+    """The median quotient of negative sums."""
     values = observation.sum_with_bias(sample)
     given = sample.pick(observation.result).astype(np.float64)
     negative = (values < 0) & (given < 0) & np.isfinite(given)
-    if negative.sum() < 2:
-        return None
-    slope = float(np.median(given[negative] / values[negative]))
-    return np.where(values < 0, as_decimal(slope) * values, values)
+    return as_decimal(float(np.median(given[negative] / values[negative]))) if negative.sum() > 1 else None
 
 
-def _fit_factor(observation: Observation, sample: Sample) -> Floats | None:
+def _scale(observation: Observation, sample: Sample) -> Floats | None:
+    factor = _find_factor(observation, sample)
+    return None if factor is None else sample.pick(observation.truth).astype(np.float64) * factor
+
+
+def _find_factor(observation: Observation, sample: Sample) -> float | None:
     """One factor for all, by the largest outputs: rounding is least there."""
     values = sample.pick(observation.truth).astype(np.float64)
     given = sample.pick(observation.result).astype(np.float64)
@@ -100,21 +108,36 @@ def _fit_factor(observation: Observation, sample: Sample) -> Floats | None:
     with np.errstate(all="ignore"):
         squares = float((values[usable] ** 2).sum())
         factor = float((given[usable] * values[usable]).sum()) / squares if squares else 0.0
-    return values * factor if factor not in (0.0, 1.0) else None
+    return factor if factor not in (0.0, 1.0) else None
 
 
-def _fit_offset(observation: Observation, sample: Sample) -> Floats | None:
+def _shift(observation: Observation, sample: Sample) -> Floats | None:
+    offset = _find_offset(observation, sample)
+    return None if offset is None else observation.apply_epilogue(observation.sum_with_bias(sample) + offset)
+
+
+def _find_offset(observation: Observation, sample: Sample) -> float | None:
     values = observation.sum_with_bias(sample)
     given = sample.pick(observation.result).astype(np.float64)
     usable = mark_unclipped(observation.problem, given) & np.isfinite(values)
-    if not usable.any():
-        return None
-    offset = float(np.median((given - values)[usable]))
-    return observation.apply_epilogue(values + offset) if offset else None
+    return (float(np.median((given - values)[usable])) or None) if usable.any() else None
 
 
-def _fit_late_offset(observation: Observation, sample: Sample) -> Floats | None:
-    values = sample.pick(observation.truth).astype(np.float64)
-    away = sample.pick(observation.result).astype(np.float64) - values
-    offset = float(np.median(away[np.isfinite(away)])) if np.isfinite(away).any() else 0.0
-    return values + offset if offset else None
+def _shift_late(observation: Observation, sample: Sample) -> Floats | None:
+    offset = _find_late_offset(observation, sample)
+    return None if offset is None else sample.pick(observation.truth).astype(np.float64) + offset
+
+
+def _find_late_offset(observation: Observation, sample: Sample) -> float | None:
+    away = sample.pick(observation.result).astype(np.float64) - sample.pick(observation.truth).astype(np.float64)
+    return (float(np.median(away[np.isfinite(away)])) or None) if np.isfinite(away).any() else None
+
+
+def _say(find: Callable[[Observation, Sample], float | None]) -> Callable[[Observation, Sample], str]:
+    """The number that a fit found, as the end of a sentence: "multiplies every output by 0.98"."""
+
+    def say(observation: Observation, sample: Sample) -> str:
+        number = find(observation, sample)
+        return " one number" if number is None else f" {number:.6g}"
+
+    return say

@@ -23,21 +23,25 @@ from samebits.reports.page_layout import (
 )
 from samebits.reports.visible_text import make_visible
 
-_MOST_FIXES = 4
+# What is shown of advice unless more is asked for.
+_MOST_FIXES = 3
 # Evidence levels: replayed, proved by an error bound, inferred, open.
 _LEVEL_WORDS: dict[Certainty, str] = {"bits": "bits", "bounds": "bounds", "statistics": "inferred", "open": "open"}
 
 
-def show_explanation(found: Comparison, console: Console | None = None) -> None:
-    """Prints an explanation, and those of a log's other mismatches, to the console (standard output by default)."""
+def show_explanation(found: Comparison, console: Console | None = None, *, verbose: bool = False) -> None:
+    """Prints an explanation, and those of a log's other mismatches, to the console (standard output by default).
+
+    `verbose` shows all advice, and not only the first.
+    """
     found, console = make_visible(found), console or open_console()
     page = Page()
     for one in (found, *found.more):
-        _add_one(page, one, console.width)
+        _add_one(page, one, console.width, verbose=verbose)
     page.print_to(console)
 
 
-def _add_one(page: Page, found: Comparison, width: int) -> None:
+def _add_one(page: Page, found: Comparison, width: int, *, verbose: bool) -> None:
     where = f"line {found.line}: " if found.line else ""
     title = Text(f"{where}{found.problem}", style="bold")
     if found.outputs:
@@ -47,7 +51,7 @@ def _add_one(page: Page, found: Comparison, width: int) -> None:
         page.add(title)
     page.add(make_answer(found.verdict, VERDICT_STYLES[found.verdict], found.summary))
     page.add(_show_sides(found, width))
-    page.add(list(_list_remarks(found)))
+    page.add(list(_list_remarks(found, len(found.fixes) if verbose else _MOST_FIXES)))
 
 
 def _show_sides(found: Comparison, width: int) -> Padding | list[Remark]:
@@ -75,7 +79,7 @@ def _say_cause(side: Side) -> str:
     return f"{side.cause} ({_LEVEL_WORDS[side.cause_certainty or 'open']})" if side.cause else "-"
 
 
-def _list_remarks(found: Comparison) -> Iterator[Remark]:
+def _list_remarks(found: Comparison, most_fixes: int) -> Iterator[Remark]:
     if found.truth is not None:
         yield Remark("truth", format_values(found.truth))
         yield from (Remark(side.name, format_values(side.values)) for side in found.sides if side.values)
@@ -89,10 +93,10 @@ def _list_remarks(found: Comparison) -> Iterator[Remark]:
     worst = next((s for s in found.sides if s.worst and not is_agreement(s.verdict)), None)
     if worst is not None:
         yield Remark("worst", _say_worst(worst))
-    for fix in found.fixes[:_MOST_FIXES]:
+    for fix in found.fixes[:most_fixes]:
         yield Remark("change", f"{fix.engine}: {fix.setting} ({fix.why}; not tried here)")
-    if len(found.fixes) > _MOST_FIXES:
-        yield Remark("change", f"and {len(found.fixes) - _MOST_FIXES} more with --json")
+    if len(found.fixes) > most_fixes:
+        yield Remark("change", f"and {len(found.fixes) - most_fixes} more with --verbose")
     if found.verdict == "undecided" and found.data == "recorded":
         yield Remark("next", f'samebits compare "{found.problem}" --on ENGINE', verbatim=True)
 
