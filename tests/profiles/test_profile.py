@@ -137,6 +137,14 @@ def test_real_engines_are_replayed_whole(engine):
     assert found.invariant_to.repeat
 
 
+@pytest.mark.needs("openvino")
+def test_what_openvino_computes_by_default_is_replayed_whole():
+    """In bfloat16 where the processor multiplies it: operands, bias and result."""
+    found = profile("openvino", "conv2d x=1x32x14x14 w=32x32x3x3 padding=1 bias dtype=float32")
+    assert found.replay.is_whole
+    assert (found.operands["x"] == "bfloat16") == ("via=bfloat16" in found.recipe)
+
+
 @pytest.mark.needs("torch")
 def test_a_case_is_replayed_too():
     problem = parse_problem_text(LAYER)

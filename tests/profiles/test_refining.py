@@ -44,6 +44,16 @@ TAILS = [
     # Conversion to eight bits by way of sixteen.
     ("conv1d x=1x16x64 w=16x16x3 padding=1 dtype=float8_e5m2", "order=kw,c via=float16"),
     ("conv1d x=1x16x64 w=16x16x3 padding=1 dtype=float8_e5m2", "order=kw,c"),
+    # Engines that compute in a half format: bias and result rounded too, or the bias added behind in float32.
+    (
+        "conv2d x=2x32x9x9 w=16x32x3x3 padding=1 bias dtype=float32",
+        "x=bfloat16 w=bfloat16 b=bfloat16 order=c/16,kh,kw,c via=bfloat16",
+    ),
+    (
+        "conv2d x=2x32x9x9 w=16x32x3x3 padding=1 bias dtype=float32",
+        "x=bfloat16 w=bfloat16 order=kh,kw,c via=bfloat16 bias=rounded",
+    ),
+    ("conv1d x=4x32x20 w=16x32x3 bias dtype=float32", "x=float16 w=float16 b=float16 order=c,kw via=float16"),
     # The fault-free control: nothing is refined where nothing is missed.
     ("conv2d x=2x4x9x9 w=5x4x2x2 dtype=float64", "acc=float64 order=kh,kw,c"),
 ]

@@ -28,11 +28,11 @@ def round_operands(
         if recipe.flush.operands:
             values = np.where(np.abs(values) < _LEAST_NORMAL32, np.copysign(0.0, values), values)
         rounding = recipe.find_rounding(problem, name)
-        if name == "bias":
-            # A late one is added to what is already a result.
-            rounding = None if recipe.bias == "rounded" else recipe.accumulator
         if rounding and rounding.format != problem.dtype:
             values = round_array(values, rounding)
+        # A late bias is added to what is already a result.
+        if name == "bias" and recipe.bias != "rounded" and recipe.accumulator.format != problem.dtype:
+            values = round_array(values, recipe.accumulator)
         rounded[name] = values
     return rounded
 
@@ -47,7 +47,8 @@ def finish_sums(
     values = round_array(sums, out)
     late = _mark_late_bias(problem, recipe)
     if late is not None:
-        bias = operands["bias"].astype(np.float64).reshape(problem.bias_shape)
+        own = operands["bias"].astype(np.float64)
+        bias = (round_wide(own, recipe.b) if recipe.b else own).reshape(problem.bias_shape)
         values = np.where(late, round_array(values.astype(np.float64) + bias, out), values)
     if problem.then:
         values = _apply_epilogue(problem, recipe, values)

@@ -170,13 +170,13 @@ def _least_exponents(problem: Problem, recipe: Recipe) -> tuple[int, int, int]:
 def _round_operands(problem: Problem, recipe: Recipe, operands: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     rounded: dict[str, np.ndarray] = {}
     for name, array in operands.items():
-        rounding = recipe.find_rounding(problem, name)
-        if name == "bias":
-            rounding = None if recipe.bias == "rounded" else recipe.accumulator
+        roundings = [recipe.find_rounding(problem, name)]
+        if name == "bias" and recipe.bias != "rounded":
+            roundings.append(recipe.accumulator)
         values = [float(v) for v in array.astype(np.float64).reshape(-1)]
         if recipe.flush.operands:
             values = [math.copysign(0.0, v) if abs(v) < _LEAST_NORMAL32 else v for v in values]
-        if rounding:
+        for rounding in filter(None, roundings):
             values = [round_to_format(v, find_format(rounding.format), rounding.mode) for v in values]
         rounded[name] = np.array(values).reshape(array.shape)
     return rounded
@@ -189,6 +189,8 @@ def _finish(problem: Problem, recipe: Recipe, total: float, bias: float) -> floa
         total = round_to_format(total, find_format(recipe.via))
     value = round_to_format(total, out, mode)
     if problem.bias and recipe.bias == "rounded":
+        if recipe.b:
+            bias = round_to_format(bias, find_format(recipe.b.format), recipe.b.mode)
         exact, sign = _add(value, bias)
         value = round_to_format(exact, out, mode) if exact else math.copysign(0.0, sign)
     if problem.then:

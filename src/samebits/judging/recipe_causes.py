@@ -35,7 +35,7 @@ def _rounds_operands(problem: Problem, recipe: Recipe) -> bool:
     """Operands narrower than declared, or a result that passes through a narrower format than its own."""
     declared = find_format(problem.dtype).precision
     via = recipe.via and find_format(recipe.via).precision < find_format(problem.out).precision
-    return bool(via) or any(r and find_format(r.format).precision < declared for r in (recipe.x, recipe.w))
+    return bool(via) or any(r and find_format(r.format).precision < declared for r in (recipe.x, recipe.w, recipe.b))
 
 
 def _keeps_less(problem: Problem, recipe: Recipe) -> bool:

@@ -72,8 +72,7 @@ def propose_direct(problem: Problem, order: OrderStage, arithmetic: ArithmeticSt
     if "fused_reversed" in possible:
         possible.add("fused")
     products = [p for p in ("fused", "rounded") if p in possible] or ["fused", "rounded"]
-    # Compilers convert to eight bits by way of sixteen.
-    vias = ("", "float16") if find_format(problem.out).width_bits <= 8 else ("",)
+    stages = list(_propose_stages(problem, arithmetic))
     inner = list(
         itertools.product(_propose_sums(problem, order, arithmetic), products, _propose_biases(problem, arithmetic))
     )
@@ -81,11 +80,38 @@ def propose_direct(problem: Problem, order: OrderStage, arithmetic: ArithmeticSt
         named, where = _name_places(problem, order, swap=swap)
         for orders in _propose_stored_sums(find_terms(problem), arithmetic, named):
             for sums, product, (bias, bias_terms) in inner:
-                for (x, w), via in itertools.product(_propose_roundings(problem, arithmetic, sums.accumulator), vias):
+                roundings = _propose_roundings(problem, arithmetic, sums.accumulator)
+                for (x, w), stage in itertools.product(roundings, stages):
+                    own = (stage.bias, 0) if stage.bias else (bias, bias_terms)
                     yield Recipe(
-                        x=x, w=w, product=product, accumulator=sums.accumulator, orders=tuple(orders), where=where,
-                        fused=sums.fused, bias=bias, bias_terms=bias_terms, via=via,
+                        x=x, w=w, b=stage.b, product=product, accumulator=sums.accumulator, orders=tuple(orders),
+                        where=where, fused=sums.fused, bias=own[0], bias_terms=own[1], via=stage.via,
                     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Stages:
+    """How bias and sums are stored beside the operands: an engine that computes in a half format stores in it too."""
+
+    b: Rounding | None = None
+    via: str = ""
+    bias: Bias | None = None
+
+
+def _propose_stages(problem: Problem, arithmetic: ArithmeticStage) -> Iterator[_Stages]:
+    yield _Stages()
+    if find_format(problem.out).width_bits <= 8:
+        # Compilers convert to eight bits by way of sixteen.
+        yield _Stages(via="float16")
+    seen = {r.format: r for r in map(arithmetic.find_rounding, ("x", "w")) if r and r.format in ("bfloat16", "float16")}
+    for name, rounding in seen.items():
+        if find_format(name).precision < find_format(problem.out).precision:
+            yield _Stages(via=name)
+            if problem.bias:
+                yield _Stages(b=rounding, via=name, bias="last")
+                yield _Stages(b=rounding, via=name, bias="rounded")
+                yield _Stages(via=name, bias="rounded")
+                yield _Stages(b=rounding, bias="last")
 
 
 def _propose_biases(problem: Problem, arithmetic: ArithmeticStage) -> list[tuple[Bias, int]]:

@@ -152,9 +152,10 @@ def _name_accumulator(search: SearchResult) -> str | None:
 
 
 def _name_operands(search: SearchResult, problem: Problem) -> dict[str, str | None]:
-    """What x and w are multiplied as; a gradient dy is named by itself."""
+    """What x and w are multiplied as, and a bias that is rounded added; a gradient dy is named by itself."""
     named: dict[str, str | None] = {}
-    for name in (n for n in problem.operand_shapes if n != "bias"):
+    is_bias_rounded = search.chosen.is_whole and search.recipe is not None and search.recipe.b is not None
+    for name in (n for n in problem.operand_shapes if n != "bias" or is_bias_rounded):
         if search.recipe and search.chosen.is_whole:
             rounding = search.recipe.find_rounding(problem, name)
             named[name] = rounding.format if rounding else problem.dtype

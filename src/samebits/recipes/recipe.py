@@ -82,10 +82,11 @@ Algorithm = Winograd | Fft | None
 class Recipe:
     """How a result comes about; the defaults are a float32 sum in order with fused multiply-adds.
 
-    `x` and `w` say what the operands are rounded to before anything else (None: not at all); in backward directions
-    the gradient `dy` takes the place of the missing one. `product` is `fused` (not rounded before the addition),
-    `rounded` (to the accumulator) or a format's name. The sum is kept in `accumulator`. `orders` holds one order, or
-    several, among which `where` (a nested map, see `samebits.recipes.order_map`) chooses by the output's position.
+    `x`, `w` and `b` say what the operands and the bias are rounded to before anything else (None: not at all); in
+    backward directions the gradient `dy` takes the place of the missing one. `product` is `fused` (not rounded before
+    the addition), `rounded` (to the accumulator) or a format's name. The sum is kept in `accumulator`. `orders` holds
+    one order, or several, among which `where` (a nested map, see `samebits.recipes.order_map`) chooses by the output's
+    position.
     `bias`: `first` starts the running sum of the first term, `after` is added to it once the first `bias_terms` terms
     are in it, `last` is added to the whole sum in the accumulator, `rounded` is added after the sum has been rounded to
     the result's format, and rounded again. `via` is a format the sum passes through on its way to the result. `start`:
@@ -110,6 +111,7 @@ class Recipe:
     start: Start = "zero"
     padding: PaddingRule = "skipped"
     nan: NanRule = "kept"
+    b: Rounding | None = None
 
     def __post_init__(self) -> None:
         if self.product not in ("fused", "rounded", *FORMATS):
@@ -131,7 +133,9 @@ class Recipe:
             raise RecipeError("a product's own format is at most float32")
 
     def find_rounding(self, problem: Problem, operand: str) -> Rounding | None:
-        """What an operand (x, w or dy) is rounded to; a gradient dy takes the place of the operand that is missing."""
+        """What an operand (x, w, dy or bias) is rounded to; a gradient dy takes the place of the missing operand."""
+        if operand == "bias":
+            return self.b
         missing = "x" if "x" not in problem.operand_shapes else "w"
         return self.x if (missing if operand == "dy" else operand) == "x" else self.w
 

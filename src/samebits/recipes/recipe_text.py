@@ -29,13 +29,13 @@ _CHOICES = {
     "padding": ("skipped", "multiplied"),
     "nan": ("kept", "bound"),
 }
-_FIELDS = ("x", "w", "product", "acc", "order", "where", "fused", "bias", "via", "out", "flush", *_CHOICES)
+_FIELDS = ("x", "w", "b", "product", "acc", "order", "where", "fused", "bias", "via", "out", "flush", *_CHOICES)
 
 
 def format_recipe(recipe: Recipe) -> str:
     """The canonical text: fields in a fixed order, what equals its default left out, product and acc always said."""
     parts = [_format_algorithm(recipe.algorithm)]
-    for name in ("x", "w"):
+    for name in ("x", "w", "b"):
         rounding = getattr(recipe, name)
         if rounding:
             parts.append(f"{name}={_format_rounding(rounding)}")
@@ -124,7 +124,7 @@ def _parse_field(name: str, value: str) -> dict[str, Any]:
         if value not in _CHOICES[name]:
             raise RecipeError(f"{name} is one of {', '.join(_CHOICES[name])}, not {value[:40]!r}")
         return {name: value}
-    if name in ("x", "w"):
+    if name in ("x", "w", "b"):
         return {name: _parse_rounding(value)}
     if name == "bias":
         position, slash, terms = value.partition("/")

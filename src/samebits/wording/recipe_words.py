@@ -10,7 +10,8 @@ from samebits.recipes.recipe import Recipe
 def say_what_it_does(recipe: Recipe, cause: CauseCode) -> str:
     """The way of a recipe that its cause names."""
     if cause == CauseCode.REDUCED_PRECISION_OPERANDS:
-        rounded = [f"{n} to {r.format}" for n, r in (("x", recipe.x), ("w", recipe.w)) if r]
+        operands = (("x", recipe.x), ("w", recipe.w), ("the bias", recipe.b))
+        rounded = [f"{name} to {r.format}" for name, r in operands if r]
         return f"rounds {' and '.join(rounded)} before it multiplies" if rounded else f"computes by way of {recipe.via}"
     if cause == CauseCode.LOW_PRECISION_ACCUMULATOR:
         stored = sorted({name for order in recipe.orders for name in list_stored_formats(order)})
