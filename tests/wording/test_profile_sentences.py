@@ -77,7 +77,17 @@ def test_a_proof_counts_recipes_in_english():
 @pytest.mark.parametrize(
     ("text", "cause", "does"),
     [
-        ("direct x=tf32 w=tf32", "reduced-precision-operands", "rounds x to tf32 and w to tf32 before it multiplies"),
+        ("direct x=tf32 w=tf32", "reduced-precision-operands", "rounds x and w to tf32 before it multiplies"),
+        (
+            "direct x=bfloat16 w=bfloat16 b=bfloat16 via=bfloat16",
+            "reduced-precision-operands",
+            "rounds x, w and the bias to bfloat16 before it multiplies, and stores its sums in bfloat16",
+        ),
+        (
+            "direct x=tf32 b=float16",
+            "reduced-precision-operands",
+            "rounds x to tf32 and the bias to float16 before it multiplies",
+        ),
         ("direct w=bfloat16", "reduced-precision-operands", "rounds w to bfloat16 before it multiplies"),
         ("direct x=float16", "reduced-precision-operands", "rounds x to float16 before it multiplies"),
         ("direct acc=float16", "low-precision-accumulator", "keeps its sums in float16"),
@@ -99,5 +109,6 @@ def test_what_a_recipe_does_is_said_as_its_cause_names_it(text, cause, does):
 def test_what_a_recipe_multiplies():
     assert say_operands(DIRECT) == "operands as they are"
     assert say_operands(parse_recipe("direct x=tf32")) == "x rounded to tf32"
+    assert say_operands(parse_recipe("direct x=tf32 w=tf32 b=tf32")) == "x and w rounded to tf32"
     assert say_operands(parse_recipe("direct w=tf32")) == "w rounded to tf32"
     assert say_operands(parse_recipe("direct x=float16 w=tf32")) == "x rounded to float16 and w rounded to tf32"

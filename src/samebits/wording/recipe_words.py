@@ -10,9 +10,11 @@ from samebits.recipes.recipe import Recipe
 def say_what_it_does(recipe: Recipe, cause: CauseCode) -> str:
     """The way of a recipe that its cause names."""
     if cause == CauseCode.REDUCED_PRECISION_OPERANDS:
-        operands = (("x", recipe.x), ("w", recipe.w), ("the bias", recipe.b))
-        rounded = [f"{name} to {r.format}" for name, r in operands if r]
-        return f"rounds {' and '.join(rounded)} before it multiplies" if rounded else f"computes by way of {recipe.via}"
+        rounded = [f"{names} to {name}" for name, names in _group_rounded(recipe, bias="the bias").items()]
+        if not rounded:
+            return f"computes by way of {recipe.via}"
+        stored = f", and stores its sums in {recipe.via}" if recipe.via else ""
+        return f"rounds {' and '.join(rounded)} before it multiplies{stored}"
     if cause == CauseCode.LOW_PRECISION_ACCUMULATOR:
         stored = sorted({name for order in recipe.orders for name in list_stored_formats(order)})
         if stored:
@@ -30,5 +32,14 @@ def say_what_it_does(recipe: Recipe, cause: CauseCode) -> str:
 
 def say_operands(recipe: Recipe) -> str:
     """What a recipe multiplies."""
-    rounded = [f"{n} rounded to {r.format}" for n, r in (("x", recipe.x), ("w", recipe.w)) if r]
+    rounded = [f"{names} rounded to {name}" for name, names in _group_rounded(recipe).items()]
     return " and ".join(rounded) or "operands as they are"
+
+
+def _group_rounded(recipe: Recipe, bias: str = "") -> dict[str, str]:
+    """What is rounded to each format, in words: "x, w and the bias"; the bias only where it is given a name."""
+    groups: dict[str, list[str]] = {}
+    for name, rounding in (("x", recipe.x), ("w", recipe.w), (bias, recipe.b)):
+        if rounding and name:
+            groups.setdefault(rounding.format, []).append(name)
+    return {format_: " and ".join(filter(None, (", ".join(n[:-1]), n[-1]))) for format_, n in groups.items()}
