@@ -199,6 +199,25 @@ def test_a_published_log_of_a_million_products_per_output():
     assert narrow.cause_certainty == "statistics"
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # An element beyond the result; axes and products that no memory holds; windows that read padding only.
+        ("Difference at", "Difference at 99999999: 3, expected 2.5\nDifference at"),
+        ("2,12,12,24", "2,12,900000000012,24"),
+        ("24]", "9000000000000000024]"),
+        ("size=3x3", "size=3x3 pad=90_90x90_90"),
+    ],
+)
+def test_what_no_call_has_is_not_replayed(old, new):
+    text = "\n".join(write_forward("float16")).replace(old, new)
+    if "pad=" in new:
+        text = text.replace("2,10,10,16", "2,190,190,16")
+    for found in explain_log(parse_log(text.splitlines()), ignore_progress):
+        assert found.verdict in ("undecided", "downgrade", "wrong")
+        assert "to the last bit" not in found.data
+
+
 def test_a_layout_that_is_none_is_no_memory():
     lines = write_forward("float16")
     (plain,) = parse_log([*lines[:13], lines[13].replace("{3,2,1,0}", "")])

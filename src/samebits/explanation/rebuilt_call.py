@@ -107,6 +107,8 @@ class RebuiltCall:
         """
         step = float(self.measure_steps(self.sums).max()) / 2
         away = logged - self.sums
+        if not self.spread_of_levels or not np.isfinite(self.truth).all():
+            return 1.0
         level = math.erf(max(abs(float(away.mean())), step) / (self.spread_of_levels * math.sqrt(2)))
         if not self.spread:
             return level
@@ -133,13 +135,13 @@ class RebuiltCall:
 
 
 def rebuild_call(problem: Problem, memory: CallMemory, indices: Sequence[int]) -> RebuiltCall | None:
-    """The call whose result has these places in memory printed; None where one operand is too large to be made.
+    """The call whose result has these places in memory printed.
 
-    Raises IndexError for a place beyond the result.
+    None where an operand, or an axis of one, is too large to be made, and where a place lies beyond the result.
     """
+    if not _is_small(problem) or max(indices) >= math.prod(problem.out_shape):
+        return None
     places = np.array(indices, np.int64)
-    if len(places) and not 0 <= places.max() < math.prod(problem.out_shape):
-        raise IndexError
     most = int(min(_MOST_OUTPUTS, max(_MOST_PRODUCTS // problem.reduction_length, 1)))
     kept = _spread(len(places), most)
     index = locate_elements(memory.result, problem.out_shape, places[kept])
@@ -161,6 +163,13 @@ def rebuild_call(problem: Problem, memory: CallMemory, indices: Sequence[int]) -
     positions = batch_at * math.prod(narrow.out_shape[2:]) + space
     (own_rows, r), (own_positions, p) = (np.unique(a, return_inverse=True) for a in (row_at, positions))
     return RebuiltCall(observation, Sample(find_terms(narrow), own_rows, own_positions), (r, p), kept)
+
+
+def _is_small(problem: Problem) -> bool:
+    """Whether places in memory are numbers of 64 bits, and what every axis reads fits into memory."""
+    shapes = [problem.out_shape, *problem.operand_shapes.values()]
+    reached = (max(a.size_small, a.size_large) * a.kernel for a in problem.axes)
+    return max(map(math.prod, shapes)) < 2**62 and max(*map(max, shapes), *reached) <= _MOST_ELEMENTS
 
 
 def _spread(count: int, most: int) -> npt.NDArray[np.int64]:
