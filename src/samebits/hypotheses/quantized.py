@@ -31,6 +31,7 @@ _LEAST_STEP, _MOST_STEP, _STEPS = 1 / 400, 1 / 60, 1500
 _WIDTHS, _FINER_STEPS = (2e-3, 1e-4, 5e-6, 2.5e-7), 41
 _SIGNED, _UNSIGNED = ((-128, 127), (-127, 127)), ((0, 255), (0, 127))
 _SEARCHED_ROWS, _SEARCHED_POSITIONS = 6, 48
+_MOST_SEARCHED, _FEWEST_SEARCHED = 500_000, 24
 # Elements of an operand that is kept in another form between two hypotheses.
 _MOST_KEPT = 200_000
 
@@ -170,7 +171,11 @@ def list_searched_hypotheses(observation: Observation, sample: Sample) -> Iterat
     terms = observation.terms
     if find_format(observation.problem.dtype).precision <= find_format(_FLOAT8[0]).precision:
         return
-    few = sample.thin(_SEARCHED_ROWS, _SEARCHED_POSITIONS)
+    # Thousands of steps are tried: long sums leave time for fewer outputs, and for none beyond that.
+    outputs = _MOST_SEARCHED // terms.count
+    if outputs < _FEWEST_SEARCHED:
+        return
+    few = sample.thin(min(_SEARCHED_ROWS, outputs), max(min(_SEARCHED_POSITIONS, outputs // _SEARCHED_ROWS), 1))
     weights, met = gather_terms(terms, observation.operands[terms.rows_operand],
                                 observation.operands[terms.source_operand], few)  # fmt: skip
     given = few.pick(observation.result).astype(np.float64)
