@@ -11,6 +11,7 @@ from injected_faults import Skip
 from samebits.cli.app import main
 from samebits.emulators import emulate
 from samebits.findings.settings_advice import ADVICE
+from samebits.formats.format import numpy_dtype
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case, save_case
 from samebits.problems.operands import make_normal
@@ -63,6 +64,14 @@ def test_what_is_fitted_is_said_with_its_number(change, says):
     side = explain_one(problem, operands, change(compute_truth(problem, operands).values))
     assert (side.verdict, side.cause) == ("wrong", "fusion")
     assert says in side.says
+
+
+def test_to_sums_that_are_all_alike_nothing_is_fitted():
+    """pytorch/pytorch#83863: 1,024 ones added in bfloat16 stay at 256, which is a quarter, and on every grid."""
+    problem = parse_problem_text("conv1d x=1x1024x4 w=8x1024x1 dtype=bfloat16")
+    operands = {n: np.ones(s, numpy_dtype("bfloat16")) for n, s in problem.operand_shapes.items()}
+    side = explain_one(problem, operands, np.full(problem.out_shape, 256, numpy_dtype("bfloat16")))
+    assert (side.verdict, side.cause) == ("downgrade", "low-precision-accumulator")
 
 
 @pytest.mark.parametrize("text", PROBLEMS)

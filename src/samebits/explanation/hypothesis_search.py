@@ -118,6 +118,9 @@ class HypothesisSearch:
 
     def _list_searched(self) -> Iterator[tuple[str, Hypothesis]]:
         observation, sample = self.observation, self.observation.choose_sample()
+        if len(np.unique(sample.pick(observation.truth))) < thresholds.FEWEST_PER_CHANNEL:
+            # To sums that are all alike anything can be fitted.
+            return
         for hypothesis in list_padding_hypotheses(observation, sample):
             yield "index relation", hypothesis
         for hypothesis in list_fitted_hypotheses(observation.problem):

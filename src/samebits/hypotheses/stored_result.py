@@ -101,7 +101,8 @@ def _find_format(problem: Problem, given: Floats, true: Floats, tells: npt.NDArr
     for name in _list_narrower(problem):
         rounding, cut = Rounding(name), Rounding(name, "toward_zero")
         off = (round_array(true, rounding) != true) & tells
-        if off.sum() >= _FEWEST_TELLING and ((round_array(given, rounding) == given) | ~tells).all():
+        # Equal values tell once: where all are one number, that may be on any grid.
+        if len(np.unique(given[off])) >= _FEWEST_TELLING and ((round_array(given, rounding) == given) | ~tells).all():
             same, same_cut = ((round_array(true, r) == given)[tells].mean() for r in (rounding, cut))
             if same_cut > same:
                 return Stored(f"stores its result in {name} (truncated)", cut)

@@ -14,6 +14,7 @@ from samebits.formats.format import find_format
 from samebits.formats.short_number import as_decimal
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample
+from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.problems import Problem
 
@@ -105,6 +106,8 @@ def _find_factor(observation: Observation, sample: Sample) -> float | None:
     values = sample.pick(observation.truth).astype(np.float64)
     given = sample.pick(observation.result).astype(np.float64)
     usable = np.isfinite(values) & np.isfinite(given)
+    if not _tell(values[usable]):
+        return None
     with np.errstate(all="ignore"):
         squares = float((values[usable] ** 2).sum())
         factor = float((given[usable] * values[usable]).sum()) / squares if squares else 0.0
@@ -120,7 +123,7 @@ def _find_offset(observation: Observation, sample: Sample) -> float | None:
     values = observation.sum_with_bias(sample)
     given = sample.pick(observation.result).astype(np.float64)
     usable = mark_unclipped(observation.problem, given) & np.isfinite(values)
-    return (float(np.median((given - values)[usable])) or None) if usable.any() else None
+    return (float(np.median((given - values)[usable])) or None) if _tell(values[usable]) else None
 
 
 def _shift_late(observation: Observation, sample: Sample) -> Floats | None:
@@ -129,8 +132,15 @@ def _shift_late(observation: Observation, sample: Sample) -> Floats | None:
 
 
 def _find_late_offset(observation: Observation, sample: Sample) -> float | None:
-    away = sample.pick(observation.result).astype(np.float64) - sample.pick(observation.truth).astype(np.float64)
-    return (float(np.median(away[np.isfinite(away)])) or None) if np.isfinite(away).any() else None
+    values = sample.pick(observation.truth).astype(np.float64)
+    away = sample.pick(observation.result).astype(np.float64) - values
+    usable = np.isfinite(away)
+    return (float(np.median(away[usable])) or None) if _tell(values[usable]) else None
+
+
+def _tell(values: Floats) -> bool:
+    """Whether so many sums differ that one number fitted to them says something."""
+    return len(np.unique(values)) >= thresholds.FEWEST_PER_CHANNEL
 
 
 def _say(find: Callable[[Observation, Sample], float | None]) -> Callable[[Observation, Sample], str]:
