@@ -199,6 +199,21 @@ def test_a_published_log_of_a_million_products_per_output():
     assert narrow.cause_certainty == "statistics"
 
 
+def test_sums_too_long_to_simulate_are_replayed_all_the_same():
+    """More products for an output than operands are drawn for where a log does not say how they lie."""
+    count = 2_100_000
+    x, dy = fill("float32", (count, 3, 1), (count, 1, 1))
+    exact = [float(np.dot(x[:, tap, 0], dy[:, 0, 0])) for tap in range(3)]
+    lines = [f"Difference at {i}: {v * 0.8:.6g}, expected {v:.6g}" for i, v in enumerate(exact)]
+    hlo = (
+        "(f32[3,1,1]{2,1,0}, u8[0]{0}) custom-call(f32[2100000,3,1]{2,1,0}, f32[2100000,1,1]{2,1,0}), window={size=3},"
+        ' dim_labels=b0f_0io->b0f, custom_call_target="__cudnn$convBackwardFilter"'
+    )
+    found, sides = explain([*lines, hlo])
+    assert "to the last bit" in found.data
+    assert (sides.good.verdict, sides.good.replay.matched) == ("rounding", 1.0)
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

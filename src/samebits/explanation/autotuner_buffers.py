@@ -27,6 +27,11 @@ _LOW_RANGE, _HIGH = 0.1, 1.0
 Picked = tuple[npt.NDArray[np.int64], ...]
 
 
+def find_upper_bound(dtype: str) -> float:
+    """What the numbers of a type stay below: little where its exponents are few."""
+    return _LOW_RANGE if find_format(dtype).exponent_bits <= find_format("float16").exponent_bits else _HIGH
+
+
 @functools.cache
 def draw_host_buffer(dtype: str) -> np.ndarray:
     """The host buffer of a type: uniform from 0 to 0.1 where its exponents are few, as float16's are, else to 1.
@@ -40,10 +45,9 @@ def draw_host_buffer(dtype: str) -> np.ndarray:
     if dtype == "float64":
         low, high = generator.random_raw(2 * HOST_BUFFER_LENGTH).reshape(-1, 2).T.astype(np.float64)
         return (low + high * 2.0**32) / 2.0**64
-    upper = _LOW_RANGE if find_format(dtype).exponent_bits <= find_format("float16").exponent_bits else _HIGH
     draws = generator.random_raw(HOST_BUFFER_LENGTH).astype(np.float32) * np.float32(2.0**-32)
     # A draw that rounds to 1 is taken for the number below.
-    draws = np.minimum(draws, np.nextafter(np.float32(1), np.float32(0))) * np.float32(upper)
+    draws = np.minimum(draws, np.nextafter(np.float32(1), np.float32(0))) * np.float32(find_upper_bound(dtype))
     return draws.astype(numpy_dtype(dtype))
 
 

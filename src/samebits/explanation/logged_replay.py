@@ -85,6 +85,12 @@ class Replayed:
         return self.sides[1 - self.right]
 
     @property
+    def ratio(self) -> float:
+        """The other side's values in shares of the true ones, in the middle."""
+        told = self.call.truth != 0
+        return float(np.median(self.other[told] / self.call.truth[told]))
+
+    @property
     def names(self) -> tuple[str, str]:
         """The right side's name and the other's."""
         return self.mismatch.names[self.right], self.mismatch.names[1 - self.right]
@@ -196,7 +202,7 @@ def _describe_rounding(replayed: Replayed) -> Comparison:
 
 def _describe_open(replayed: Replayed, tried: int) -> Comparison:
     right, other = replayed.names
-    ratio = float(np.median(replayed.other / replayed.call.truth))
+    ratio = replayed.ratio
     statistic = Evidence(
         "statistic", f"{say_ratio(ratio)} of the true values, in the middle; {tried} hypotheses do not fit"
     )
@@ -212,7 +218,7 @@ def _describe_found(replayed: Replayed, best: _Tried, tried: list[_Tried]) -> Co
     # Some hypotheses are one and the same for this problem.
     rest = [t.distance for t in tried if not np.array_equal(t.predicted, best.predicted)]
     says = say_replayed_values(best.same, count, best.distance, len(tried), min(rest, default=1.0))
-    share = 1 - float(np.median(replayed.other / replayed.call.truth))
+    share = 1 - replayed.ratio
     evidence = [Evidence("replay" if is_proved else "statistic", says)]
     evidence.append(Evidence("statistic", say_one_signed_loss(share, replayed.problem)))
     does = hypothesis.says.partition(" (direct ")[0]

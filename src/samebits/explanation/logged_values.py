@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from samebits.explanation.autotuner_buffers import find_upper_bound
 from samebits.explanation.logged_replay import explain_replayed, replay_values
 from samebits.explanation.logged_sides import RECORD, describe_logged_side, describe_mismatch
 from samebits.explanation.logged_simulation import (
@@ -26,8 +27,6 @@ from samebits.problems import Problem
 from samebits.progress import Progress
 from samebits.wording.log_sentences import say_one_signed_loss, say_ratio, say_share
 
-# What XLA's autotuner fills its buffers with: uniform from 0 to this, or to 1.
-_XLA_HIGH = {"float16": 0.1}
 _MOST_ALTERNATIVES = 2
 
 
@@ -70,9 +69,17 @@ def explain_values(mismatch: Mismatch, simulations: Simulations, progress: Progr
     """Logged pairs of values of an autotuner."""
     first, second = (np.array([p[i] for p in mismatch.pairs]) for i in (1, 2))
     problem, stage = mismatch.problem, None
-    high = _XLA_HIGH.get(problem.dtype, 1.0) if problem else 1.0
+    usable = find_comparable(first, second)
     if problem is not None:
         progress("rebuilding the operands", 0.0)
+    if usable.mean() > thresholds.MAJORITY:
+        # Before anything is drawn at random, which the largest problems are too large for.
+        indices = [pair[0] for pair, is_usable in zip(mismatch.pairs, usable, strict=True) if is_usable]
+        replayed = replay_values(mismatch, first[usable], second[usable], indices)
+        if replayed is not None:
+            return explain_replayed(replayed, progress)
+    high = find_upper_bound(problem.dtype) if problem else 1.0
+    if problem is not None:
         stage = simulations.rebuild(problem, high)
     # A sum that leaves the result's format is infinite by right.
     overflows = stage is not None and stage.truth.max() > float(find_format(stage.observation.problem.out).largest)
@@ -80,16 +87,10 @@ def explain_values(mismatch: Mismatch, simulations: Simulations, progress: Progr
     # Unless the sums themselves are zero: where windows lie in the padding, or a clip makes them so.
     if len(lost) == 1 and not (stage and _is_impossible(stage.truth, overflows=overflows)):
         return _explain_impossible(mismatch, lost[0], (first, second)[lost[0]])
-    usable = find_comparable(first, second)
     if not usable.any():
         says = "No logged pair holds two finite values, other than zero, of a finite ratio"
         return _describe_unknown(mismatch, says)
     first, second = first[usable], second[usable]
-    replayed = replay_values(
-        mismatch, first, second, [p[0] for p, is_usable in zip(mismatch.pairs, usable, strict=True) if is_usable]
-    )
-    if replayed is not None:
-        return explain_replayed(replayed, progress)
     if problem is None or stage is None:
         return _explain_ratio_only(mismatch, first, second)
     truth = stage.truth[np.isfinite(stage.truth) & (stage.truth != 0)]

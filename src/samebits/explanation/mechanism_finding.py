@@ -58,8 +58,7 @@ def _find(observation: Observation, search: HypothesisSearch) -> Mechanism | Non
         if not found.sampled and overflowed.any():
             found = replace(found, cause=CauseCode.OVERFLOW)
     # Other weights fit whatever is wrong in some channels only.
-    is_open = found is None or found.cause == CauseCode.OTHER_OPERANDS
-    if found is None or is_open or (found.fit != "bound" and found.replay is None):
+    if found is None or found.cause == CauseCode.OTHER_OPERANDS or (found.fit != "bound" and found.replay is None):
         found = explain_part(observation) or found
     last = (explain_flush, explain_transform, explain_rounded_record, explain_one_signed, explain_unrelated)
     return found or next(filter(None, (explain_last(observation) for explain_last in last)), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from html.parser import HTMLParser
 
@@ -15,10 +16,8 @@ _SILENT = frozenset(("script", "style"))
 
 def is_page(text: str) -> bool:
     """Whether a text is HTML: it says so at its beginning, or closes many elements."""
-    begins = _PAGE.search(text[:4096])
-    return bool(begins) or sum(1 for _, _ in zip(_CLOSED.finditer(text), range(_FEWEST_CLOSED), strict=False)) == (
-        _FEWEST_CLOSED
-    )
+    closed = itertools.islice(_CLOSED.finditer(text), _FEWEST_CLOSED)
+    return bool(_PAGE.search(text[:4096])) or len(list(closed)) == _FEWEST_CLOSED
 
 
 def read_page(text: str) -> str:
