@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test coverage mutants check bench sweep survey replay injected variants reports fixes models runs layers picks thresholds attack causes pages examples dist format clean
+.PHONY: help demo test coverage mutants check bench sweep survey replay injected variants bounds reports fixes models runs layers picks thresholds attack causes pages examples dist format clean
 
 help:
 	@echo "make demo     what samebits says of one convolution on the light engines"
@@ -18,6 +18,7 @@ help:
 	@echo "make replay   every engine on every problem of the catalog: is its recipe found, are its bits replayed"
 	@echo "make injected thousands of injected and fault-free results explained: what is said of what"
 	@echo "make variants what is said of cases made by other means: plain NumPy, SciPy, NNPACK"
+	@echo "make bounds   how near the error bounds are, on engines and recipes: is one exceeded"
 	@echo "make reports  public reports simulated and explained"
 	@echo "make fixes    real engines that differ by one known setting: is a setting found that ends it"
 	@echo "make models   networks with one fault each: is it found; and without: verdicts, units replayed, fixes"
@@ -87,6 +88,10 @@ injected: $(VENV)/.dev
 
 variants: $(VENV)/.dev
 	$(BIN)/python benchmarks/variant_survey.py --write docs/variants.md
+
+# Some ten minutes.
+bounds: $(VENV)/.dev
+	$(BIN)/python benchmarks/bound_survey.py --write docs/bound_survey.md
 
 reports: $(VENV)/.dev
 	$(BIN)/python benchmarks/reports_survey.py --write docs/reports.md

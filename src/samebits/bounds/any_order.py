@@ -44,12 +44,23 @@ def bound_errors(
     """
     if magnitudes is None:
         magnitudes = sum_magnitudes(problem, operands, progress=progress)
-    accumulator, result = accumulator_format(problem), find_format(problem.out)
+    summed = bound_sums(problem, magnitudes, accumulator_format(problem))
+    return add_conversions(problem, operands, truth, summed) if rounds_result else summed
+
+
+def bound_sums(problem: Problem, magnitudes: npt.NDArray[np.float64], accumulator: Format) -> npt.NDArray[np.float64]:
+    """n u S + n times what may underflow: the part of `bound_errors` that the sums themselves have."""
     terms = problem.reduction_length + (1 if problem.bias else 0)
     with np.errstate(over="ignore", invalid="ignore"):
-        summed = terms * float(accumulator.unit_roundoff) * magnitudes + terms * float(accumulator.smallest_subnormal)
-        if not rounds_result:
-            return summed
+        return terms * float(accumulator.unit_roundoff) * magnitudes + terms * float(accumulator.smallest_subnormal)
+
+
+def add_conversions(
+    problem: Problem, operands: Mapping[str, np.ndarray], truth: np.ndarray, summed: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """The bound of a result from the bound of its sums: the roundings to its format, its own and the truth's."""
+    accumulator, result = accumulator_format(problem), find_format(problem.out)
+    with np.errstate(over="ignore", invalid="ignore"):
         value = np.abs(truth.astype(np.float64))
         unit = float(result.unit_roundoff)
         of_truth = unit * value + float(result.smallest_subnormal)

@@ -17,6 +17,9 @@ from samebits.float_environment import default_float_environment
 from samebits.problems import Problem
 from samebits.progress import Progress, ignore_progress
 
+# Squares between these are rounded to float32 without loss that matters.
+_LEAST_SQUARE, _MOST_SQUARE = 1e-24, 1e36
+
 
 @default_float_environment()
 def sum_magnitudes(
@@ -47,6 +50,26 @@ def sum_magnitudes(
         out[:] = _finite_magnitudes(operands["bias"]).astype(np.float64).reshape(shape) if problem.bias else 0.0
     run_tiles(plan, work, "bounding errors", threads=threads, progress=progress)
     return lowering.restore_result(out) if lowering else out
+
+
+@default_float_environment()
+def sum_squares(
+    problem: Problem, operands: Mapping[str, np.ndarray], *, progress: Progress = ignore_progress
+) -> npt.NDArray[np.float64]:
+    """Upper bounds of the sums of squared terms, (x w)^2 and bias^2, as `sum_magnitudes` has those of magnitudes.
+
+    Squares are rounded up, to float32 where their largest is far from its limits: at most 1 + 2^-21 times the sums, and
+    the smallest numbers for squares below them. Infinite where squares are beyond float64.
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        squared = [(_finite_magnitudes(array).astype(np.float64)) ** 2 for array in operands.values()]
+        largest = [float(square.max(initial=0.0)) for square in squared]
+        dtype = np.float32 if all(_LEAST_SQUARE < m < _MOST_SQUARE for m in largest) else np.float64
+        # Half a unit is all that was rounded off.
+        above = {name: np.nextafter(s.astype(dtype), dtype(np.inf)) for name, s in zip(operands, squared, strict=True)}
+    if not all(np.isfinite(square).all() for square in above.values()):
+        return np.full(problem.out_shape, np.inf)
+    return sum_magnitudes(problem, above, progress=progress)
 
 
 def _finite_magnitudes(array: np.ndarray) -> np.ndarray:

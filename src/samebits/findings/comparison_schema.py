@@ -24,13 +24,15 @@ class Error(msgspec.Struct, frozen=True):
     """Distance from the truth over all outputs; an infinite or undefined one is null in JSON.
 
     `max_ulp` counts representable numbers of the result's format (0: correctly rounded); `max_over_bound` is the
-    largest error divided by its own a-priori bound.
+    largest error divided by its own a-priori bound, which proves; `max_over_likely` divided by the bound that
+    independent roundings exceed with a probability of 1e-9, which does not (null where none was computed).
     """
 
     max_abs: float | None
     max_ulp: float | None
     rel_l2: float | None
     max_over_bound: float | None
+    max_over_likely: float | None = None
 
 
 class WorstElement(msgspec.Struct, frozen=True):

@@ -124,7 +124,16 @@ def _enclose_sums(problem: Problem, truth: np.ndarray, magnitudes: Floats) -> tu
     return least, most
 
 
-def summarize_error(distances: Distances, truth: np.ndarray) -> Error:
+def measure_likely(distances: Distances, likely: Floats | None) -> float | None:
+    """The largest error as a share of the probabilistic bound; None without one, or where errors are not finite."""
+    if likely is None or not np.isfinite(distances.absolute).all():
+        return None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        over = np.where(distances.absolute == 0, 0.0, distances.absolute / likely)
+    return float(over.max())
+
+
+def summarize_error(distances: Distances, truth: np.ndarray, likely: Floats | None = None) -> Error:
     """The largest of each distance, and the relative L2 norm of the error over finite true values."""
     values = truth.astype(np.float64)
     finite = np.isfinite(values) & np.isfinite(distances.absolute)
@@ -139,6 +148,7 @@ def summarize_error(distances: Distances, truth: np.ndarray) -> Error:
         max_ulp=float(distances.ulp.max()),
         rel_l2=rel_l2 if finite.all() else np.inf,
         max_over_bound=float(distances.over_bound.max()),
+        max_over_likely=measure_likely(distances, likely),
     )
 
 

@@ -8,8 +8,8 @@ from itertools import combinations
 
 import numpy as np
 
-from samebits.bounds import bound_errors
-from samebits.contraction.magnitudes import sum_magnitudes
+from samebits.bounds import bound_errors, bound_likely_errors
+from samebits.contraction.magnitudes import sum_magnitudes, sum_squares
 from samebits.findings import Comparison, Difference, Side
 from samebits.judging.measuring import Floats, compare_results
 from samebits.problems import Problem, format_problem
@@ -24,9 +24,9 @@ FEW_OUTPUTS = 16
 
 @dataclass(frozen=True)
 class Reference:
-    """The truth of a problem on some operands, its error bound, and the sums of magnitudes.
+    """The truth of a problem on some operands, its error bounds, and the sums of magnitudes.
 
-    `settled` counts how the truth's outputs were settled.
+    `settled` counts how the truth's outputs were settled; `likely` is the probabilistic bound, if there is one.
     """
 
     problem: Problem
@@ -34,6 +34,7 @@ class Reference:
     bound: Floats
     magnitudes: Floats
     settled: dict[str, int]
+    likely: Floats | None = None
 
 
 def make_reference(
@@ -43,7 +44,11 @@ def make_reference(
     truth = compute_truth(problem, operands, progress=progress)
     magnitudes = sum_magnitudes(problem, operands, progress=progress)
     bound = bound_errors(problem, operands, truth.values, magnitudes=magnitudes, rounds_result=rounds)
-    return Reference(problem, truth.values, bound, magnitudes, truth.settled)
+    likely = None
+    if rounds:
+        squares = sum_squares(problem, operands, progress=progress)
+        likely = bound_likely_errors(problem, operands, truth.values, squares=squares, magnitudes=magnitudes)
+    return Reference(problem, truth.values, bound, magnitudes, truth.settled, likely)
 
 
 def list_differences(problem: Problem, results: Sequence[tuple[str, np.ndarray | None]]) -> list[Difference]:

@@ -16,6 +16,7 @@ from samebits.judging.measuring import (
     has_narrow_operands,
     mark_outside,
     measure_distances,
+    measure_likely,
     summarize_error,
 )
 from samebits.judging.references import Reference, list_few_values
@@ -63,7 +64,8 @@ def measure_result(
     beyond = bool(
         (distances.mark_beyond(np.maximum(narrowest, widest)) | mark_outside(reference.problem, result)).any()
     )
-    return Measured(exact, exact_beyond, distances, differs, another, beyond)
+    likely = measure_likely(distances, reference.likely)
+    return Measured(exact, exact_beyond, distances, differs, another, beyond, likely)
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def describe_side(
         says=judgement.mechanism.says if judgement.mechanism else None,
         recipe=format_recipe(found.recipe) if found.recipe else None,
         replay=found.replay,
-        error=summarize_error(distances, reference.truth) if distances else None,
+        error=summarize_error(distances, reference.truth, reference.likely) if distances else None,
         values=list_few_values(problem, result),
         worst=find_worst(problem, result, reference.truth, distances) if distances and result is not None else None,
         where=_describe_where(problem, measured, judgement),

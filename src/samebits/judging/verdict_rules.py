@@ -35,6 +35,7 @@ class Measured:
     `exact_beyond_rounding` tells that a difference on exact integers is larger than rounding could make one;
     `another_function` marks outputs farther from the truth than any direct arithmetic down to bfloat16, or the noise
     of a transform, could take them, `beyond_transforms` whether even one in half precision could not.
+    `over_likely` is the largest error as a share of the probabilistic bound, which proves nothing.
     """
 
     exact: ExactData | None = None
@@ -43,6 +44,7 @@ class Measured:
     differs_in_bits: bool = True
     another_function: npt.NDArray[np.bool_] | None = None
     beyond_transforms: bool = True
+    over_likely: float | None = None
 
     @property
     def is_another_function(self) -> bool:
@@ -112,7 +114,7 @@ def judge_side(problem: Problem, measured: Measured, mechanism: Mechanism | None
             return Judgement("undecided", "open", evidence=evidence)
         return Judgement("identical", "bits", evidence=evidence)
     if distances.within_bound:
-        evidence.append(Evidence("statistic", say_within(problem, distances.over_bound)))
+        evidence.append(Evidence("statistic", say_within(problem, distances.over_bound, measured.over_likely)))
         return _judge_within(exact, mechanism, evidence)
     if measured.is_another_function and measured.another_function is not None:
         evidence.append(Evidence("structure", say_another_function(problem, measured.another_function)))

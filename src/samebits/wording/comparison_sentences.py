@@ -8,6 +8,7 @@ import msgspec
 
 from samebits.findings import Side, Verdict
 from samebits.findings.causes import CauseCode
+from samebits.wording.judging_sentences import say_beyond_likely
 from samebits.wording.side_names import shorten_names
 
 # Beyond this a count of representable numbers says that the sum is small, not that the error is large.
@@ -56,7 +57,8 @@ def _say_largest(sides: list[Side]) -> str:
         return "partial sums may leave the range of the declared formats, so that no finite error bound holds"
     ulps = max((s.error.max_ulp or 0.0) for s in sides if s.error)
     counted = f", {ulps:,.0f} ulp" if ulps < MANY_ULPS else ""
-    return f"every output is within its error bound (the largest error is {share:.2g} of it{counted})"
+    largest = f"{share:.2g} of it{counted}{say_beyond_likely(sides)}"
+    return f"every output is within its error bound (the largest error is {largest})"
 
 
 def _summarize_downgrade(side: Side) -> str:

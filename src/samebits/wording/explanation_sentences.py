@@ -8,6 +8,7 @@ from samebits.findings import Certainty, Side, Verdict
 from samebits.findings.causes import CauseCode
 from samebits.recipes.recipe import Recipe
 from samebits.recipes.recipe_text import format_recipe
+from samebits.wording.judging_sentences import say_beyond_likely
 
 _MOST_ALTERNATIVES = 3
 _PLURALS = {
@@ -73,7 +74,7 @@ def _say_within(sides: list[Side]) -> str:
     share = max((x for x in shares if x is not None), default=0.0)
     if None in shares or not share <= 1.0:
         return "partial sums may leave the range of the declared formats, so that no finite error bound holds"
-    return f"every output is within its error bound (the largest error is {share:.2g} of it)"
+    return f"every output is within its error bound (the largest error is {share:.2g} of it{say_beyond_likely(sides)})"
 
 
 def say_consistent(compared: int, total: int, beyond: int) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from samebits.bounds import accumulator_format
-from samebits.findings import ExactData
+from samebits.bounds.probabilistic import ERROR_PROBABILITY
+from samebits.findings import ExactData, Side
 from samebits.problems import Problem
 from samebits.wording.place_words import describe_places
 
@@ -32,12 +36,27 @@ def say_inexact(exact: ExactData) -> str:
     )
 
 
-def say_within(problem: Problem, over_bound: npt.NDArray[np.float64]) -> str:
-    """Every output inside its bound, and how much of it is used."""
-    return (
+def say_within(problem: Problem, over_bound: npt.NDArray[np.float64], over_likely: float | None = None) -> str:
+    """Every output inside its bound, and how much of it is used; of the probabilistic one, too."""
+    said = (
         f"every output is within its bound for {problem.reduction_length:,} products added in"
         f" {accumulator_format(problem).name} in any order; the largest error is {over_bound.max():.2g} of its bound"
     )
+    if over_likely is None:
+        return said
+    likely = (
+        f"the likely one, which independent roundings exceed once in 10^{-math.log10(ERROR_PROBABILITY):.0f} results"
+    )
+    if over_likely <= 1:
+        return f"{said} and {over_likely:.2g} of {likely}"
+    return f"{said} but {over_likely:.2g} times {likely}: it rounds more than declared, or to one side"
+
+
+def say_beyond_likely(sides: Sequence[Side]) -> str:
+    """What to add to the largest share of a bound where errors are larger than independent roundings make them."""
+    shares = [s.error.max_over_likely or 0.0 for s in sides if s.error]
+    largest = max(shares, default=0.0)
+    return f", but {largest:.2g} times what independent roundings reach" if largest > 1 else ""
 
 
 def say_another_function(problem: Problem, beyond: npt.NDArray[np.bool_]) -> str:
