@@ -12,19 +12,22 @@ import statistics
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import msgspec
 from pages import write_page
 from product_problems import list_products
 
-from samebits.errors import EngineUnsupported
+from samebits.engines.inventory import take_inventory
+from samebits.errors import EngineUnsupported, RecipeError
 from samebits.probes.session import ProbeSession
-from samebits.problems import Problem, format_problem
+from samebits.problems import Problem, format_problem, parse_problem_text
 from samebits.problems.catalog import catalog
 from samebits.profiles.recipe_search import search_recipe
-from samebits.recipes import format_recipe
+from samebits.recipes import KeyedOrder, format_recipe, parse_recipe
+from samebits.recipes.seen import SeenRecipe, name_form, strip_specials
 from samebits.registry import open_runner
 from samebits.runner import Runner
 
@@ -146,6 +149,31 @@ def report(pairs: list[Pair]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def collect_recipes(pairs: Iterable[Pair], path: Path) -> None:
+    """Adds the recipes that were replayed whole, with an order by keys, to those that `explain` tries."""
+    inventory = take_inventory()
+    versions = {e.name: e.version or "" for e in inventory.engines}
+    known: dict[tuple[str, str], SeenRecipe] = {}
+    if path.exists():
+        known = {(s.recipe, s.form): s for s in msgspec.json.decode(path.read_bytes(), type=list[SeenRecipe])}
+    for pair in pairs:
+        problem = parse_problem_text(pair.problem)
+        try:
+            recipe = parse_recipe(pair.recipe) if pair.outcome == "replayed" else None
+        except RecipeError:
+            # Longer than what the log keeps of it.
+            continue
+        if recipe is None or [type(order) for order in recipe.orders] != [KeyedOrder]:
+            continue
+        name = pair.engine.split(":")[0]
+        key = (format_recipe(strip_specials(recipe)), name_form(problem))
+        old = known.get(key, SeenRecipe(*key, [], [], 0))
+        engines, processors = {*old.engines, f"{name} {versions[name]}"}, {*old.processors, inventory.processor}
+        known[key] = SeenRecipe(*key, sorted(engines), sorted(processors), old.replayed + 1)
+    rows = [msgspec.json.encode(known[key]).decode() for key in sorted(known)]
+    path.write_text("[\n" + ",\n".join(rows) + "\n]\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--on", action="append", help="an engine; default: five CPU engines, of products also NumPy")
@@ -154,12 +182,16 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="only every N-th problem")
     parser.add_argument("--write", type=Path, help="where to write the tables")
     parser.add_argument("--log", type=Path, help="where to append one JSON line per pair")
+    parser.add_argument("--collect", type=Path, help="add the recipes found to this file (recipes/seen.json)")
     options = parser.parse_args()
     known = list_products() if options.products else catalog()
     engines = options.on or (ENGINES + (ENGINES_OF_PRODUCTS if options.products else ()))
     problems = [(n, p) for n, p in known.items() if fnmatch.fnmatch(n, options.only)][:: options.every]
-    tables = report(survey(engines, problems, options.log))
+    pairs = survey(engines, problems, options.log)
+    tables = report(pairs)
     print(tables)
+    if options.collect:
+        collect_recipes(pairs, options.collect)
     if options.write:
         part = f" This run: one problem in {options.every}." if options.every > 1 else ""
         what, about = ("matrix products", ABOUT_PRODUCTS) if options.products else ("the catalog", ABOUT)

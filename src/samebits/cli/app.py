@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from typer.exceptions import TyperException
 
+from samebits.cli.explain_command import ExplainLike, ExplainSubject, ExplainVerbose, explain_subject
 from samebits.cli.network_command import (
     CommonOptions,
     ModelOptions,
@@ -192,27 +192,17 @@ def _judge_comparison(found: Comparison) -> int:
 
 @app.command("explain")
 def explain_command(
-    subject: Annotated[
-        str,
-        typer.Argument(help="a case file with results, or a log; - is standard input", metavar="CASE|LOG"),
-    ],
+    subject: ExplainSubject,
+    like: ExplainLike = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="all advice, and not only the first three")] = False,
+    verbose: ExplainVerbose = False,
 ) -> int:
     """Say from recorded results, or a log, which side is right and what made the other. No engine is needed.
 
     Logs: XLA's autotuner, assert_close, Polygraphy, MIOpenDriver, benchdnn, Optimum, googletest, assertAllClose,
     NumPy's ulp asserts, oneDNN verbose lines; also as a saved web page.
     """
-    from samebits.cli.narrator import Narrator
-    from samebits.explanation import explain
-    from samebits.findings import is_agreement
-    from samebits.reports.explanation_report import show_explanation
-
-    with Narrator() as narrator:
-        found = explain(subject, progress=narrator.hear)
-    _print_finding(found, functools.partial(show_explanation, verbose=verbose), as_json=as_json)
-    return AGREE if all(is_agreement(f.verdict) for f in (found, *found.more)) else DIFFER
+    return explain_subject(subject, like=like, verbose=verbose, as_json=as_json)
 
 
 @app.command("profile")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,22 +21,27 @@ _ZIP = b"PK\x03\x04"
 
 
 @default_float_environment()
-def explain(subject: str | Path | Case, *, progress: Progress = ignore_progress) -> Comparison:
+def explain(
+    subject: str | Path | Case, *, like: Sequence[str] = (), progress: Progress = ignore_progress
+) -> Comparison:
     """Says which recorded result is right, what made the other, and how that is known; no engine is needed.
 
     `subject` is a case (file) with one result or more, or the path of a log (or of a web page that shows one; `-` is
     standard input): XLA's autotuner, assert_close, Polygraphy, failures of verifiers (MIOpenDriver, benchdnn, Optimum,
     googletest, assertAllClose, NumPy's ulp asserts), oneDNN verbose lines. Of a log with several mismatches the first
     is returned, with the others in its `more`; equal ones are explained once, and of very many the first ones only,
-    which the finding says. Raises CaseFileError or LogError, in one line, for what cannot be read or has nothing to
-    explain.
+    which the finding says. `like` names engines at hand: each is asked how it computes the problem of a case, and its
+    recipe is tried on every result first. Raises CaseFileError or LogError, in one line, for what cannot be read or has
+    nothing to explain.
     """
     if isinstance(subject, Case):
-        return explain_case(subject, progress=progress)
+        return explain_case(subject, like=like, progress=progress)
     if not isinstance(subject, (str, Path)):
         raise ArgumentError(f"a case, or the path of a case file or a log is needed, not {type(subject).__name__}")
     if str(subject) != STANDARD_INPUT and _is_case_file(Path(subject)):
-        return explain_case(load_any_case(subject), progress=progress)
+        return explain_case(load_any_case(subject), like=like, progress=progress)
+    if like:
+        raise ArgumentError("--like needs a case file: a log has no operands for an engine's recipe to be tried on")
     first, *others = explain_log(read_log(subject), progress)
     return msgspec.structs.replace(first, more=others)
 

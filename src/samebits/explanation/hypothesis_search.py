@@ -56,6 +56,8 @@ from samebits.hypotheses.observation import Floats
 from samebits.judging import thresholds
 from samebits.judging.verdict_rules import Mechanism
 from samebits.progress import Progress
+from samebits.recipes.seen import find_seen
+from samebits.wording.explanation_sentences import say_seen
 
 # Progress is reported after so many.
 _EVERY = 8
@@ -89,7 +91,11 @@ class HypothesisSearch:
         if recipe is None:
             return None
         says = "adds the declared products in an order of its own"
-        found = Mechanism(CauseCode.SUMMATION_ORDER, "rounding", says, "bits", tried=self.tried.total())
+        seen = find_seen(self.observation.problem, recipe)
+        evidence = (Evidence("replay", say_seen(seen)),) if seen else ()
+        found = Mechanism(
+            CauseCode.SUMMATION_ORDER, "rounding", says, "bits", evidence=evidence, tried=self.tried.total()
+        )
         return prove(self.observation, found, recipe)
 
     def _list_functions(self) -> Iterator[tuple[str, Hypothesis]]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
 from samebits.errors import CaseFileError
+from samebits.explanation.likening import AskedEngine, ask_engines, liken
 from samebits.explanation.mechanism_finding import Found, find_mechanism
 from samebits.findings import Comparison, Evidence, Side
 from samebits.findings.causes import CauseCode
@@ -35,11 +38,11 @@ _NUMBERING = re.compile(r"(?:(?<!\s)\s*\([b-z]\)|(?:\brun|\s#)\s*\d+)$")
 _LONGEST_NAME = 40
 
 
-def explain_case(case: Case, *, progress: Progress = ignore_progress) -> Comparison:
+def explain_case(case: Case, *, like: Sequence[str] = (), progress: Progress = ignore_progress) -> Comparison:
     """Judges the recorded results of a case and names what made each differ from the truth.
 
-    Hypotheses are tried cheapest and likeliest first, on a sample of outputs before all of them. Raises CaseFileError
-    for a case without results.
+    Engines in `like` are asked for their recipes, which are tried before all else. Hypotheses are tried cheapest and
+    likeliest first, on a sample of outputs before all of them. Raises CaseFileError for a case without results.
     """
     if not case.results:
         raise CaseFileError(
@@ -51,6 +54,7 @@ def explain_case(case: Case, *, progress: Progress = ignore_progress) -> Compari
     problem, operands = case.problem, case.operands
     announce_cost(problem, 1, 0, progress)
     reference = make_reference(problem, operands, progress)
+    asked = ask_engines(like, problem, progress)
     sides: list[Side] = []
     for name, result in case.results.items():
         known = zip(sides, case.results.values(), strict=False)
@@ -59,20 +63,28 @@ def explain_case(case: Case, *, progress: Progress = ignore_progress) -> Compari
             sides.append(msgspec.structs.replace(equal, name=name))
             continue
         observation = Observation(problem, operands, result, reference.truth, reference.bound, reference.magnitudes)
-        sides.append(_explain_side(reference, observation, name, progress))
+        sides.append(_explain_side(reference, observation, asked, name, progress))
     return _conclude(reference, list(case.results.items()), sides)
 
 
-def _explain_side(reference: Reference, observation: Observation, name: str, progress: Progress) -> Side:
+def _explain_side(
+    reference: Reference, observation: Observation, asked: list[AskedEngine], name: str, progress: Progress
+) -> Side:
     measured = measure_result(reference, observation.result, distances=observation.distances)
     found = Found.nothing()
-    if measured.differs_in_bits:
+    likened = list(liken(asked, reference, observation.operands, observation.result))
+    same = next((a for a in likened if a.mechanism), None)
+    if same is not None:
+        found = Found(same.mechanism, Counter())
+    elif measured.differs_in_bits:
         found = find_mechanism(observation, prefix_progress(progress, f"{name[:_LONGEST_NAME]}: "))
     mechanism = found.mechanism
     attribution = None
     if mechanism is not None:
         attribution = Attribution(mechanism.recipe, mechanism.replay, mechanism, mechanism.evidence)
-    side = describe_side(reference, Recorded(name, observation.result), measured, attribution)
+    engine = same.engine.text if same else None
+    side = describe_side(reference, Recorded(name, observation.result, engine), measured, attribution)
+    side = msgspec.structs.replace(side, evidence=[*side.evidence, *(a.evidence for a in likened)])
     return _finish(side, observation, measured, found)
 
 
@@ -131,6 +143,6 @@ def _conclude(reference: Reference, results: list[tuple[str, np.ndarray]], sides
         fixes=advise(
             [cause] if cause else [],
             product=reference.problem.stated is not None,
-            names=[s.name for s in deviating if s.cause == cause],
+            names=[s.engine or s.name for s in deviating if s.cause == cause],
         ),
     )

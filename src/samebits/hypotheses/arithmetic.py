@@ -22,11 +22,13 @@ from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample
 from samebits.hypotheses.stored_result import Stored
 from samebits.hypotheses.stored_sums import list_stored_sums
+from samebits.judging.recipe_causes import name_arithmetic
 from samebits.problems import Problem
 from samebits.problems.terms import find_terms
 from samebits.recipes.hardware import MATRIX_UNITS
 from samebits.recipes.recipe import Fft, Flush, Recipe, Rounding, Winograd
 from samebits.recipes.recipe_text import format_recipe, parse_recipe
+from samebits.recipes.seen import list_seen
 
 _OPERAND_ROUNDINGS = (
     Rounding("tf32"),
@@ -40,6 +42,8 @@ _OPERAND_ROUNDINGS = (
 _STORED = ("float16", "bfloat16")
 _MOST_TRANSFORMED = 3e8
 _SPLITS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)
+_THREADS = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
+_CHANNEL_BLOCKS = (16, 8, 64, 32)
 _PROMOTED_AFTER = (4, 8, 16, 32, 64, 128, 256)
 
 
@@ -202,6 +206,43 @@ def list_order_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
             recipe = _parse(problem, f"direct product={product} order={order} bias={bias}")
             if recipe is not None:
                 yield from_recipe(CauseCode.SUMMATION_ORDER, "rounding", f"adds in the order {order}", recipe)
+    for seen in list_seen(problem):
+        recipe = seen.parse()
+        if recipe.bias == "rounded" and not late:
+            continue
+        if name_arithmetic(problem, recipe) == CauseCode.SUMMATION_ORDER:
+            says = f"adds as {seen.engines[0]} was seen to"
+            yield from_recipe(CauseCode.SUMMATION_ORDER, "rounding", says, recipe)
+    yield from _list_thread_splits(problem)
+    yield from _list_early_biases(problem)
+
+
+def _list_early_biases(problem: Problem) -> Iterator[Hypothesis]:
+    """The bias added once a block of channels is, to which the sums of the others are added."""
+    if not problem.bias or problem.stated:
+        return
+    terms = find_terms(problem)
+    first, *spatial = terms.axis_names
+    for block in (b for b in _CHANNEL_BLOCKS if b < terms.depth):
+        text = f"direct order={first}/{block}|{','.join(spatial)},{first} bias=after/{block * terms.volume}"
+        recipe = _parse(problem, text)
+        if recipe is not None:
+            says = f"adds the bias after {block} channels"
+            yield from_recipe(CauseCode.SUMMATION_ORDER, "rounding", says, recipe)
+
+
+def _list_thread_splits(problem: Problem) -> Iterator[Hypothesis]:
+    """Weight gradients of which each thread adds up its share of the batch, or of the rows."""
+    if problem.direction != "grad_weight":
+        return
+    terms = find_terms(problem)
+    names = ",".join(terms.axis_names)
+    for axis, size in list(zip(terms.axis_names, terms.axis_sizes, strict=True))[:2]:
+        for block in dict.fromkeys(-(-size // threads) for threads in _THREADS if threads <= size):
+            recipe = _parse(problem, f"direct order={axis}/{block}|{names}")
+            if recipe is not None:
+                says = f"adds the sums of {-(-size // block)} shares of {axis}"
+                yield from_recipe(CauseCode.SUMMATION_ORDER, "rounding", says, recipe)
 
 
 def list_operand_recipes(problem: Problem, rounding: Recipe, stored: Stored | None = None) -> Iterator[Recipe]:
@@ -321,7 +362,7 @@ def _common_orders(problem: Problem) -> list[str]:
     first, *spatial = find_terms(problem).axis_names
     every = ",".join(spatial)
     orders = [*_plain_orders(problem), f"{every}|{first}", f"{first}|{every}"]
-    for block in (16, 8, 64, 32):
+    for block in _CHANNEL_BLOCKS:
         orders += [
             f"{first}/{block},{every},{first}",
             f"{first}/{block}|{every},{first}",

@@ -11,6 +11,9 @@ from samebits.problems import Problem
 from samebits.recipes.order import list_stored_formats
 from samebits.recipes.recipe import Fft, Recipe, Winograd
 
+# What loses nothing that a flush would not have lost before.
+_HARMLESS = (CauseCode.WINOGRAD, CauseCode.FFT, CauseCode.SUMMATION_ORDER)
+
 
 def name_cause(
     problem: Problem, recipe: Recipe, result: np.ndarray, truth: np.ndarray, distances: Distances
@@ -20,12 +23,17 @@ def name_cause(
     """
     if problem.then and recipe.nan == "bound" and bool((np.isnan(truth) & ~np.isnan(result)).any()):
         return CauseCode.NAN_SEMANTICS
+    cause = name_arithmetic(problem, recipe)
+    flushes = recipe.flush.operands or recipe.flush.results
+    return CauseCode.SUBNORMALS if cause in _HARMLESS and flushes and distances.is_beyond else cause
+
+
+def name_arithmetic(problem: Problem, recipe: Recipe) -> CauseCode:
+    """The cause that a recipe comes to on numbers that are neither NaN nor subnormal."""
     if _rounds_operands(problem, recipe):
         return CauseCode.REDUCED_PRECISION_OPERANDS
     if _keeps_less(problem, recipe):
         return CauseCode.LOW_PRECISION_ACCUMULATOR
-    if (recipe.flush.operands or recipe.flush.results) and distances.is_beyond:
-        return CauseCode.SUBNORMALS
     if isinstance(recipe.algorithm, Winograd):
         return CauseCode.WINOGRAD
     return CauseCode.FFT if isinstance(recipe.algorithm, Fft) else CauseCode.SUMMATION_ORDER

@@ -14,7 +14,8 @@ from samebits.judging.references import Reference
 from samebits.judging.sides import Attribution
 from samebits.judging.verdict_rules import Mechanism
 from samebits.probes.session import ProbeSession
-from samebits.profiles.recipe_search import search_recipe
+from samebits.problems import Problem
+from samebits.profiles.recipe_search import SearchResult, search_recipe
 from samebits.profiles.replaying import Replayer
 from samebits.recipes.recipe import Recipe
 from samebits.runner import Runner
@@ -30,11 +31,20 @@ def attribute(
 
     The mechanism is there only where the recipe reproduces every output that was replayed.
     """
-    session = ProbeSession(runner, reference.problem, most_calls=_MOST_CALLS, most_time_s=_MOST_TIME_S)
     # What a failing runner did to the comparison itself is a finding already.
-    recipe = search_recipe(session).recipe
-    if recipe is None:
-        return None
+    recipe = find_recipe(runner, reference.problem).recipe
+    return None if recipe is None else attribute_recipe(recipe, reference, operands, result)
+
+
+def find_recipe(runner: Runner, problem: Problem) -> SearchResult:
+    """What a runner computes a problem by, as far as a few hundred calls show."""
+    return search_recipe(ProbeSession(runner, problem, most_calls=_MOST_CALLS, most_time_s=_MOST_TIME_S))
+
+
+def attribute_recipe(
+    recipe: Recipe, reference: Reference, operands: Mapping[str, np.ndarray], result: np.ndarray
+) -> Attribution | None:
+    """A recipe replayed on a result, whoever's both are; None where it reproduces no output."""
     matched, compared, _ = Replayer(reference.problem, operands, result).score(recipe)
     if not matched:
         # A recipe that reproduces nothing is none.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from samebits.findings import Certainty, Side, Verdict
+from samebits.findings import Certainty, Replay, Side, Verdict
 from samebits.findings.causes import CauseCode
 from samebits.recipes.recipe import Recipe
 from samebits.recipes.recipe_text import format_recipe
+from samebits.recipes.seen import SeenRecipe
 from samebits.wording.judging_sentences import say_beyond_likely
 
 _MOST_ALTERNATIVES = 3
@@ -75,6 +76,28 @@ def _say_within(sides: list[Side]) -> str:
     if None in shares or not share <= 1.0:
         return "partial sums may leave the range of the declared formats, so that no finite error bound holds"
     return f"every output is within its error bound (the largest error is {share:.2g} of it{say_beyond_likely(sides)})"
+
+
+def say_seen(seen: SeenRecipe) -> str:
+    """Who is known to compute by a recipe."""
+    processors = ", ".join(seen.processors)
+    return f"seen in {', '.join(seen.engines)} (replayed whole on {seen.replayed:,} other problems; {processors})"
+
+
+def say_like(name: str, replay: Replay) -> str:
+    """A recorded result that has the bits of an engine at hand."""
+    return f"it is what {name} computes here: its recipe reproduces {replay.count:,} of {replay.elements:,} outputs"
+
+
+def say_unlike(name: str, replay: Replay | None) -> str:
+    """One that has not."""
+    count = f"{replay.count:,} of {replay.elements:,} outputs" if replay else "no output"
+    return f"it is not what {name} computes here: its recipe reproduces {count}"
+
+
+def say_not_asked(name: str, why: str) -> str:
+    """An engine that gave no recipe."""
+    return f"{name} could not be asked: {why}"
 
 
 def say_consistent(compared: int, total: int, beyond: int) -> str:

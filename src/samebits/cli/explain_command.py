@@ -1,0 +1,37 @@
+"""The options of `samebits explain`, and what it does."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+ExplainSubject = Annotated[
+    str,
+    typer.Argument(help="a case file with results, or a log; - is standard input", metavar="CASE|LOG"),
+]
+ExplainLike = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--like",
+        help="an engine at hand: is a recorded result what it computes? Repeatable",
+        metavar="ENGINE",
+    ),
+]
+ExplainVerbose = Annotated[bool, typer.Option("--verbose", "-v", help="all advice, and not only the first three")]
+
+
+def explain_subject(subject: str, *, like: list[str] | None, verbose: bool, as_json: bool) -> int:
+    """Explains, prints, and returns the exit status."""
+    from samebits.cli.narrator import Narrator
+    from samebits.explanation import explain
+    from samebits.findings import is_agreement, json_from_finding
+    from samebits.reports.explanation_report import show_explanation
+
+    with Narrator() as narrator:
+        found = explain(subject, like=like or (), progress=narrator.hear)
+    if as_json:
+        print(json_from_finding(found))
+    else:
+        show_explanation(found, verbose=verbose)
+    return 0 if all(is_agreement(f.verdict) for f in (found, *found.more)) else 1
