@@ -47,7 +47,13 @@ $(VENV)/.dev: pyproject.toml
 demo: $(VENV)/.light
 	@$(BIN)/python examples/demo.py
 
-test: $(VENV)/.dev
+# Pages are opened in a browser; without one those tests are skipped. Only root may install one.
+$(VENV)/.browser: $(VENV)/.dev
+	command -v chromium chromium-browser google-chrome >/dev/null || (test "$$(id -u)" = 0 && apt-get install -y -qq chromium >/dev/null) \
+		|| (apt-get update -qq && apt-get install -y -qq chromium >/dev/null) || echo "no browser: tests of pages are skipped"
+	@touch $@
+
+test: $(VENV)/.dev $(VENV)/.browser
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
 
 # Slower than `make test`: Python code is traced, in all processes.

@@ -66,6 +66,10 @@ class EngineMissingError(SamebitsError):
     """A known engine is not installed here."""
 
 
+class FindingError(SamebitsError):
+    """A file is no finding, or a finding cannot be shown as asked."""
+
+
 class LockError(SamebitsError):
     """A lock file cannot be read or written, or its choices do not hold here."""
 

@@ -38,6 +38,7 @@ from samebits.cli.pick_command import (
     WithinChoice,
     pick_choices,
 )
+from samebits.cli.report_command import FindingFile, ReportFile, ReportMarkdown, report_finding
 from samebits.cli.run_commands import (
     CaptureFile,
     FirstTrace,
@@ -203,6 +204,15 @@ def explain_command(
     NumPy's ulp asserts, oneDNN verbose lines; also as a saved web page.
     """
     return explain_subject(subject, like=like, verbose=verbose, as_json=as_json)
+
+
+@app.command("report")
+def report_command(subject: FindingFile, output: ReportFile = None, markdown: ReportMarkdown = False) -> int:
+    """Make one HTML page (or Markdown) of findings: the answer, the evidence, charts, what to change and to run.
+
+    Findings are what compare, explain, profile, diff and pick print with --json.
+    """
+    return report_finding(subject, output=output, markdown=markdown)
 
 
 @app.command("profile")

@@ -35,6 +35,21 @@ class Error(msgspec.Struct, frozen=True):
     max_over_likely: float | None = None
 
 
+class ErrorPicture(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a side's errors are, for drawing: the result as `rows` by `columns`, pooled to a few dozen cells.
+
+    `cells` hold the largest share of the bound in each part (null: no finite bound); `points` are some outputs, each
+    its sum of magnitudes, its error, its bound and its probabilistic bound.
+    """
+
+    row_axis: str
+    column_axis: str
+    rows: int
+    columns: int
+    cells: list[list[float | None]]
+    points: list[list[float | None]]
+
+
 class WorstElement(msgspec.Struct, frozen=True):
     """The output with the largest share of its bound: where it is, what it reads, what it is and should be.
 
@@ -111,6 +126,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     exact_data: ExactData | None = None
     failure: Failure | None = None
     evidence: list[Evidence] = []
+    picture: ErrorPicture | None = None
 
 
 class Difference(msgspec.Struct, frozen=True):

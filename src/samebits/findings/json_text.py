@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TypeVar
 
 import msgspec
 
 FindingT = TypeVar("FindingT", bound=msgspec.Struct)
+_NUMBER = r"(?:-?[\d.]+(?:[eE][+-]?\d+)?|null)"
+_ROW = re.compile(rf"\[\n\s*({_NUMBER}(?:,\n\s*{_NUMBER})*)\n\s*\]")
 
 
 def json_from_finding(finding: msgspec.Struct) -> str:
-    """Indented JSON of a finding; infinities and NaN, which JSON lacks, become null.
+    """Indented JSON of a finding, rows of numbers in one line; infinities and NaN, which JSON lacks, become null.
 
     What a terminal might obey stands in it as \\u009b, which is the same to whoever reads the JSON.
     """
@@ -21,6 +24,8 @@ def json_from_finding(finding: msgspec.Struct) -> str:
         # Bytes of an argument or a variable that are no UTF-8; Python's own JSON writes them out.
         plain = json.loads(json.dumps(msgspec.to_builtins(finding)), parse_constant=lambda _: None)
         text = json.dumps(plain, indent=2)
+    # Texts have no line ends of their own in JSON.
+    text = _ROW.sub(lambda row: f"[{' '.join(row[1].split())}]", text)
     if text.isascii() and "\x7f" not in text:
         return text
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)

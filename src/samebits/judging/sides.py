@@ -9,6 +9,7 @@ import numpy as np
 from samebits.bounds import bound_narrowest_errors
 from samebits.findings import Evidence, ExactData, Failure, Replay, Side
 from samebits.formats.same_bits import has_same_bits
+from samebits.judging.error_pictures import picture_errors
 from samebits.judging.measuring import (
     Distances,
     estimate_transform_noise,
@@ -107,6 +108,7 @@ def describe_side(
         where=_describe_where(problem, measured, judgement),
         exact_data=measured.exact,
         failure=recorded.failure,
+        picture=picture_errors(reference, distances) if distances else None,
         evidence=[
             *judgement.evidence,
             *found.evidence,

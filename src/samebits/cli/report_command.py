@@ -1,0 +1,66 @@
+"""The options of `samebits report`, and what it does."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from samebits.cli.streams import say
+from samebits.errors import ArgumentError, FindingError
+
+FindingFile = Annotated[
+    str, typer.Argument(help="findings as --json prints them; - is standard input", metavar="FINDING.json")
+]
+ReportFile = Annotated[
+    str | None, typer.Option("-o", "--output", help="where the page goes; default: beside the findings", metavar="FILE")
+]
+ReportMarkdown = Annotated[
+    bool, typer.Option("--markdown", help="Markdown for issues and pull requests, on standard output or in --output")
+]
+# Findings of whole networks take some megabytes.
+_LARGEST = 256 * 2**20
+
+
+def report_finding(subject: str, *, output: str | None, markdown: bool) -> int:
+    """Reads findings, writes the page or the Markdown, and returns the exit status."""
+    from samebits.reports.html_page import write_page
+    from samebits.reports.markdown import render_markdown
+
+    found = _read(subject)
+    if markdown:
+        text = render_markdown(found)
+        if output is None:
+            print(text, end="")
+            return 0
+        try:
+            Path(output).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ArgumentError(f"{output} could not be written: {error.strerror}") from None
+    else:
+        output = output or str(Path("samebits.html") if subject == "-" else Path(subject).with_suffix(".html"))
+        write_page(found, output)
+    say(f"wrote {output}")
+    return 0
+
+
+def _read(subject: str):
+    try:
+        from samebits.reports.documents.any_finding import read_finding
+    except ModuleNotFoundError as error:
+        raise FindingError(
+            f"pages need more packages: pip install 'samebits[report]' ({error.name} is missing)"
+        ) from None
+    if subject == "-":
+        return read_finding(sys.stdin.buffer.read(_LARGEST))
+    path = Path(subject)
+    if not path.is_file():
+        raise FindingError(f"{subject} is no file; samebits compare ... --json > finding.json makes one")
+    if path.stat().st_size > _LARGEST:
+        raise FindingError(f"{subject} has more than {_LARGEST // 2**20} MiB")
+    try:
+        return read_finding(path.read_bytes())
+    except OSError as error:
+        raise FindingError(f"{subject} could not be read: {error.strerror}") from None

@@ -1,0 +1,90 @@
+"""A document: a verdict, one sentence, and sections of tables, texts, drawings and charts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+# How a thing is coloured; always beside a word that says the same.
+Tone = Literal["good", "care", "bad", "open", "plain"]
+TONES: dict[str, Tone] = {
+    "identical": "good",
+    "rounding": "care",
+    "downgrade": "bad",
+    "wrong": "bad",
+    "undecided": "open",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table; `code` is shown in type of one width."""
+
+    text: str
+    tone: Tone = "plain"
+    code: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under headings; long ones can be filtered where the document is interactive."""
+
+    headings: tuple[str, ...]
+    rows: list[tuple[Cell, ...]]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Prose:
+    """Sentences, one paragraph each, under a label if there is one."""
+
+    label: str
+    says: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text to copy: a recipe, a command, a tree. `drawing` can be enlarged, and is not copied."""
+
+    label: str
+    text: str
+    drawing: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart as a Vega-Lite specification, and the sentence that says the same to whoever does not see it."""
+
+    label: str
+    says: str
+    spec: dict[str, Any]
+
+
+Block = Table | Prose | Code | Chart
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands under it; `folded` sections are opened by whoever wants more."""
+
+    title: str
+    blocks: list[Block]
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a finding is laid out as. `verdict` is a word, `title` what was asked about."""
+
+    title: str
+    verdict: str
+    tone: Tone
+    summary: str
+    facts: str
+    sections: list[Section] = field(default_factory=list[Section])
+    version: str = ""
+
+    def without_empty(self) -> Document:
+        """The document without sections that have nothing in them."""
+        kept = [s for s in self.sections if s.blocks]
+        return Document(self.title, self.verdict, self.tone, self.summary, self.facts, kept, self.version)

@@ -1,0 +1,71 @@
+"""A finding as Markdown, for issues and pull requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from samebits.errors import FindingError
+
+# Tables in issues are read, not filtered.
+_MOST_ROWS = 30
+_FOLDED = ("How this is known", "Units", "Slower, or rejected", "Recipes")
+
+
+def render_markdown(found: msgspec.Struct) -> str:
+    """The finding's Markdown (GitHub's), charts as the sentences that say the same. Raises FindingError."""
+    try:
+        from samebits.reports.documents import document_from_finding
+    except ModuleNotFoundError as error:
+        raise FindingError(f"this needs altair: pip install 'samebits[report]' ({error.name} is missing)") from None
+    document = document_from_finding(found)
+    lines = [f"**{document.verdict.upper()}** {_escape(document.summary)}", ""]
+    lines += [f"{_code(document.title)}  ", _escape(document.facts), ""]
+    for section in document.sections:
+        body = [line for block in section.blocks for line in _render(block)]
+        if section.title in _FOLDED:
+            lines += [f"<details><summary>{section.title}</summary>", "", *body, "</details>", ""]
+        else:
+            lines += [f"### {_escape(section.title)}", "", *body]
+    lines.append(f"Made by samebits {document.version}.")
+    return "\n".join(lines) + "\n"
+
+
+def _render(block: object) -> Iterator[str]:
+    from samebits.reports.documents.document import Chart, Code, Prose, Table
+
+    if isinstance(block, Table):
+        yield f"| {' | '.join(_escape(h) for h in block.headings)} |"
+        yield "|" + "---|" * len(block.headings)
+        for row in block.rows[:_MOST_ROWS]:
+            yield f"| {' | '.join(_code(c.text, in_table=True) if c.code else _escape(c.text) for c in row)} |"
+        if len(block.rows) > _MOST_ROWS:
+            yield f"\n{len(block.rows) - _MOST_ROWS} more rows."
+    elif isinstance(block, Prose):
+        label = f"{_escape(block.label)}: " if block.label else ""
+        yield from (f"- {label}{_escape(sentence)}" for sentence in block.says)
+    elif isinstance(block, Code):
+        if block.label:
+            yield f"{_escape(block.label)}:"
+            yield ""
+        fence = "```" if "```" not in block.text else "````"
+        yield from (fence, block.text, fence)
+    elif isinstance(block, Chart):
+        yield _escape(block.says)
+    yield ""
+
+
+def _escape(text: str) -> str:
+    """Text that Markdown leaves as it is."""
+    for character in "\\`*_{}[]<>#|~":
+        text = text.replace(character, "\\" + character)
+    return text
+
+
+def _code(text: str, *, in_table: bool = False) -> str:
+    if not text:
+        return ""
+    text = text.replace("|", "\\|") if in_table else text
+    fence = "``" if "`" in text else "`"
+    return f"{fence}{text}{fence}"
