@@ -23,7 +23,8 @@ def explain_one_signed(observation: Observation) -> Mechanism | None:
     Rounding to nearest makes errors of either sign alike, in any order of addition, so that their signed sum is at most
     a few times the root of the sum of their squares (Hoeffding, 1963), as far as outputs are independent. Errors that
     all outputs of a channel share (of its weights, of a transform) point either way in different channels: nearly all
-    channels must lose. Equal outputs count once; the result's own last rounding tells nothing.
+    channels must lose, and more than a factor common to all outputs can make them. Equal outputs count once; the
+    result's own last rounding tells nothing.
     """
     terms = observation.terms
     shape = (terms.groups * terms.rows, -1)
@@ -35,7 +36,9 @@ def explain_one_signed(observation: Observation) -> Mechanism | None:
     told = np.isfinite(given) & (np.abs(given - truth) > 2 * unit * np.abs(truth)) & (given * truth > 0)
     told &= mark_unclipped(observation.problem, truth)
     with np.errstate(all="ignore"):
-        away = (np.abs(given) - np.abs(truth)) / magnitudes
+        # A factor that all outputs share may be off by a few units, as the 1/n of an inverse transform is.
+        shared = thresholds.SHARED_FACTOR * unit * np.abs(truth)
+        away = (np.abs(given) - np.abs(truth) + shared) / magnitudes
     told &= np.isfinite(away) & _mark_first(truth)
     errors = away[told]
     if len(errors) < thresholds.FEWEST_UNRELATED or not _lose_all(away, told):

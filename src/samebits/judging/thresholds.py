@@ -69,6 +69,8 @@ CHANCE_PERIOD = 1e-9
 CHANCE_ONE_SIGNED = 1e-12
 # So many channels at least, and such a share of them, must lose: their own errors have signs of their own.
 FEWEST_CHANNELS, LOSING_CHANNELS = 8.0, 0.95
+# A factor that all outputs share is off by no more than so many units roundoff: what is lost beyond that tells of sums.
+SHARED_FACTOR = 4.0
 # A period of tiles explains so many times what periods explain that no transform has.
 PERIOD_TIMES = 1.5
 # Outputs with products of at most this share of the largest in their plane have errors of their own size in direct sums;
@@ -146,6 +148,8 @@ TABLE: tuple[Threshold, ...] = (
               " held to"),
     Threshold("CHANCE_ONE_SIGNED", CHANCE_ONE_SIGNED, "rounding or downgrade", "a thousandth of 1e-9, because outputs that"
               " read the same inputs share some of their errors"),
+    Threshold("SHARED_FACTOR", SHARED_FACTOR, "rounding or downgrade", "SciPy's float32 transforms lose 0.9 to 1.2 units of"
+              " every output, by constants that are rounded; truncated sums of 72 products and more 8 to 40"),
     Threshold("FEWEST_CHANNELS", FEWEST_CHANNELS, "rounding or downgrade", "of eight signs all are alike once in 256 times,"
               " beside what single outputs show"),
     Threshold("LOSING_CHANNELS", LOSING_CHANNELS, "rounding or downgrade", "one of twenty channels may have hardly any error"),
