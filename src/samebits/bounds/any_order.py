@@ -28,6 +28,7 @@ def bound_errors(
     *,
     magnitudes: npt.NDArray[np.float64] | None = None,
     rounds_result: bool = True,
+    accumulator: Format | None = None,
     progress: Progress = ignore_progress,
 ) -> npt.NDArray[np.float64]:
     """The largest |result - truth| that adding in the declared accumulator and rounding once can cause, per output.
@@ -44,8 +45,9 @@ def bound_errors(
     """
     if magnitudes is None:
         magnitudes = sum_magnitudes(problem, operands, progress=progress)
-    summed = bound_sums(problem, magnitudes, accumulator_format(problem))
-    return add_conversions(problem, operands, truth, summed) if rounds_result else summed
+    accumulator = accumulator or accumulator_format(problem)
+    summed = bound_sums(problem, magnitudes, accumulator)
+    return add_conversions(problem, operands, truth, summed, accumulator) if rounds_result else summed
 
 
 def bound_sums(problem: Problem, magnitudes: npt.NDArray[np.float64], accumulator: Format) -> npt.NDArray[np.float64]:
@@ -56,10 +58,14 @@ def bound_sums(problem: Problem, magnitudes: npt.NDArray[np.float64], accumulato
 
 
 def add_conversions(
-    problem: Problem, operands: Mapping[str, np.ndarray], truth: np.ndarray, summed: npt.NDArray[np.float64]
+    problem: Problem,
+    operands: Mapping[str, np.ndarray],
+    truth: np.ndarray,
+    summed: npt.NDArray[np.float64],
+    accumulator: Format,
 ) -> npt.NDArray[np.float64]:
     """The bound of a result from the bound of its sums: the roundings to its format, its own and the truth's."""
-    accumulator, result = accumulator_format(problem), find_format(problem.out)
+    result = find_format(problem.out)
     with np.errstate(over="ignore", invalid="ignore"):
         value = np.abs(truth.astype(np.float64))
         unit = float(result.unit_roundoff)

@@ -114,7 +114,7 @@ def bound_likely_errors(
         summed = deviation * (hoeffding * following + scattered) + spread.terms * float(format_.smallest_subnormal)
         worst = bound_sums(problem, magnitudes, format_)
         summed = np.where(np.isnan(summed), np.inf, np.minimum(summed, worst))
-    return add_conversions(problem, operands, truth, summed)
+    return add_conversions(problem, operands, truth, summed, format_)
 
 
 def _bound_mixture(spread: OrderSpread, tail: float) -> float:

@@ -148,6 +148,9 @@ def _find_chance(shares: Floats, inner: npt.NDArray[np.bool_], found: _Period) -
         for _ in range(_SHIFTS)
     ]
     mean, variance = float(np.mean(moved)), float(np.var(moved)) or 1.0
+    if mean <= 0:
+        # Errors in a few places only have no period.
+        return 1.0
     freedom = 2 * mean**2 / variance
     spread = 2 / (9 * freedom)
     sigmas = ((found.statistic / mean) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)

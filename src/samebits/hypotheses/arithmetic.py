@@ -162,6 +162,9 @@ def _list_narrow_sums(problem: Problem, *, wide: bool, thorough: bool) -> Iterat
         for product, order, bias in itertools.product(("fused", "rounded"), _chained_orders(problem), biases):
             text = f"direct acc={name} product={product} order={order} bias={bias}"
             yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, f"keeps its sums in {name}", text)
+    for name, order in itertools.product(accumulators, _chained_orders(problem)):
+        text = f"direct product={name} order={order} bias={biases[-1]}"
+        yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, f"rounds every product to {name}", text)
     if not wide:
         yield from _list_partial_sums(problem, biases[-1])
     for stored in list_stored_sums(problem, thorough=thorough):

@@ -145,9 +145,9 @@ def matmul(x: ArrayT, w: Any, *, dtype: Any = None) -> ArrayT:
 
 @default_float_environment()
 def _multiply(kind: Kind, x: Any, w: Any, bias: Any, dtype: Any) -> Any:
-    operands = {"x": _to_numpy(x, "x"), "w": _to_numpy(w, "w")}
+    operands = {"x": read_array(x, "x"), "w": read_array(w, "w")}
     if bias is not None:
-        operands["bias"] = _to_numpy(bias, "bias")
+        operands["bias"] = read_array(bias, "bias")
     given = find_product_shapes(kind, operands["x"].shape, operands["w"].shape)
     is_empty = any(0 in given.sizes[name] for name in ("x", "w"))
     if is_empty:
@@ -192,9 +192,9 @@ def _convolve(
     output_padding: Size = 0,
 ) -> Any:
     rank = int(kind[-2])
-    operands = {"x": _to_numpy(x, "x"), "w": _to_numpy(w, "w")}
+    operands = {"x": read_array(x, "x"), "w": read_array(w, "w")}
     if bias is not None:
-        operands["bias"] = _to_numpy(bias, "bias")
+        operands["bias"] = read_array(bias, "bias")
     unbatched = operands["x"].ndim == rank + 1
     if unbatched:
         operands["x"] = operands["x"][None]
@@ -264,8 +264,11 @@ def _pad_pairs(padding: Any, kind: Kind, kernel: Shape, dilation: Shape, stride:
     return tuple((total // 2, total - total // 2) for total in totals)
 
 
-def _to_numpy(array: Any, name: str) -> np.ndarray:
-    """The array's values as NumPy's; torch's formats that NumPy lacks travel as bits."""
+def read_array(array: Any, name: str) -> np.ndarray:
+    """The values of any library's array as NumPy's, no bit changed; torch's formats that NumPy lacks travel as bits.
+
+    Raises OperandError, which calls the array by `name`, for what is no numeric array.
+    """
     refuse_mask(array, name)
     try:
         if hasattr(array, "detach") and hasattr(array, "resolve_neg"):
