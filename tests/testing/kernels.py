@@ -1,7 +1,7 @@
 """Kernels as people write them, in plain NumPy and numba: correct ones in many orders and formats, and faulty ones.
 
-The faults are those that collections of kernel bugs describe (tails, tiles, strides, accumulators, races, NaN), and that
-a comparison with `allclose` on normal data often lets pass.
+The faults are those that collections of kernel bugs describe: tails, tiles, strides, accumulators, races, NaN; many of
+them pass a comparison with `allclose` on normal data.
 """
 
 from __future__ import annotations

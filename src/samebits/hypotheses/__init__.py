@@ -1,7 +1,6 @@
 """What an engine may have done: hypotheses, each a prediction of the result it would have returned."""
 
 from samebits.hypotheses.arithmetic import (
-    from_recipe,
     list_operand_hypotheses,
     list_operand_recipes,
     list_order_hypotheses,
@@ -16,6 +15,7 @@ from samebits.hypotheses.layout import list_layout_hypotheses
 from samebits.hypotheses.observation import Observation, Sample
 from samebits.hypotheses.products import list_product_hypotheses
 from samebits.hypotheses.quantized import list_quantized_hypotheses, list_searched_hypotheses, list_split_hypotheses
+from samebits.hypotheses.recipe_hypotheses import from_recipe
 from samebits.hypotheses.refitted import list_refitted_hypotheses
 from samebits.hypotheses.stored_sums import list_long_sum_hypotheses
 from samebits.hypotheses.unasked_activations import list_activation_hypotheses, list_scale_hypotheses

@@ -12,14 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from samebits.emulators import emulate
 from samebits.emulators.result_rounding import round_array, round_wide
-from samebits.errors import RecipeError
-from samebits.findings import Verdict
 from samebits.findings.causes import CauseCode
 from samebits.formats.format import find_format
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample
+from samebits.hypotheses.recipe_hypotheses import from_recipe, make_recipe, make_turned, parse_for
 from samebits.hypotheses.stored_result import Stored
 from samebits.hypotheses.stored_sums import list_stored_sums
 from samebits.judging.recipe_causes import name_arithmetic
@@ -27,7 +25,6 @@ from samebits.problems import Problem
 from samebits.problems.terms import find_terms
 from samebits.recipes.hardware import MATRIX_UNITS
 from samebits.recipes.recipe import Fft, Flush, Recipe, Rounding, Winograd
-from samebits.recipes.recipe_text import format_recipe, parse_recipe
 from samebits.recipes.seen import list_seen
 
 _OPERAND_ROUNDINGS = (
@@ -40,7 +37,6 @@ _OPERAND_ROUNDINGS = (
 )
 # Formats that results are stored in.
 _STORED = ("float16", "bfloat16")
-_MOST_TRANSFORMED = 3e8
 _SPLITS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)
 _THREADS = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 _CHANNEL_BLOCKS = (16, 8, 64, 32)
@@ -150,7 +146,7 @@ def list_recipe_hypotheses(problem: Problem, *, thorough: bool = True) -> Iterat
     yield from list_transform_hypotheses(problem)
     for flush, order in itertools.product(("operands", "results", "operands,results"), _plain_orders(problem)):
         says = f"flushes subnormal {flush.replace(',', ' and ')} to zero"
-        yield _recipe(problem, CauseCode.SUBNORMALS, says, f"direct flush={flush} order={order}")
+        yield make_recipe(problem, CauseCode.SUBNORMALS, says, f"direct flush={flush} order={order}")
 
 
 def _list_narrow_sums(problem: Problem, *, wide: bool, thorough: bool) -> Iterator[Hypothesis]:
@@ -161,17 +157,17 @@ def _list_narrow_sums(problem: Problem, *, wide: bool, thorough: bool) -> Iterat
     for name in accumulators:
         for product, order, bias in itertools.product(("fused", "rounded"), _chained_orders(problem), biases):
             text = f"direct acc={name} product={product} order={order} bias={bias}"
-            yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, f"keeps its sums in {name}", text)
+            yield make_recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, f"keeps its sums in {name}", text)
     for name, order in itertools.product(accumulators, _chained_orders(problem)):
         text = f"direct product={name} order={order} bias={biases[-1]}"
-        yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, f"rounds every product to {name}", text)
+        yield make_recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, f"rounds every product to {name}", text)
     if not wide:
         yield from _list_partial_sums(problem, biases[-1])
     for stored in list_stored_sums(problem, thorough=thorough):
         for name in accumulators:
             says = f"adds {stored.words} in float32 and stores the running sum in {name}"
             text = f"direct order={stored.order.format(name)} bias={biases[-1]}"
-            yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, says, text)
+            yield make_recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, says, text)
 
 
 def _list_partial_sums(problem: Problem, bias: str) -> Iterator[Hypothesis]:
@@ -181,11 +177,14 @@ def _list_partial_sums(problem: Problem, bias: str) -> Iterator[Hypothesis]:
         promoted = [(o, words, product) for o, words in _promoted_sums(problem, name) for product in ("fused", name)]
         for order, words, product in (*split, *promoted):
             text = f"direct product={product} order={order} bias={bias}"
-            yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, words, text)
+            yield make_recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, words, text)
+            turned = make_turned(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, words, text)
+            if turned is not None:
+                yield turned
     for size in (n for n in _PROMOTED_AFTER if n < problem.reduction_length):
         says = f"keeps sums of {size} products in 14 bits, truncated, and adds those in float32"
         text = f"direct acc=float32/toward_zero order=k/{size}|chain@e8m13:k bias={bias}"
-        yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, says, text)
+        yield make_recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, says, text)
 
 
 def _list_truncating_sums(problem: Problem) -> Iterator[Hypothesis]:
@@ -193,10 +192,10 @@ def _list_truncating_sums(problem: Problem) -> Iterator[Hypothesis]:
     biases = ("last", "first") if problem.bias else ("last",)
     for product, order, bias in itertools.product(("fused", "rounded"), _common_orders(problem), biases):
         text = f"direct product={product} acc=float32/toward_zero order={order} bias={bias}"
-        yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, "truncates its float32 sums", text)
+        yield make_recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, "truncates its float32 sums", text)
     for unit in MATRIX_UNITS:
         if unit.operands.startswith((problem.dtype, "tf32" if problem.dtype == "float32" else "-")):
-            yield _recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, f"adds as {unit.unit} does", unit.text)
+            yield make_recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, f"adds as {unit.unit} does", unit.text)
 
 
 def list_order_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
@@ -206,7 +205,7 @@ def list_order_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
     biases = ("last", "first", *late) if problem.bias else ("last",)
     for order, product in itertools.product(_common_orders(problem), ("fused", "rounded")):
         for bias in biases:
-            recipe = _parse(problem, f"direct product={product} order={order} bias={bias}")
+            recipe = parse_for(problem, f"direct product={product} order={order} bias={bias}")
             if recipe is not None:
                 yield from_recipe(CauseCode.SUMMATION_ORDER, "rounding", f"adds in the order {order}", recipe)
     for seen in list_seen(problem):
@@ -228,7 +227,7 @@ def _list_early_biases(problem: Problem) -> Iterator[Hypothesis]:
     first, *spatial = terms.axis_names
     for block in (b for b in _CHANNEL_BLOCKS if b < terms.depth):
         text = f"direct order={first}/{block}|{','.join(spatial)},{first} bias=after/{block * terms.volume}"
-        recipe = _parse(problem, text)
+        recipe = parse_for(problem, text)
         if recipe is not None:
             says = f"adds the bias after {block} channels"
             yield from_recipe(CauseCode.SUMMATION_ORDER, "rounding", says, recipe)
@@ -242,7 +241,7 @@ def _list_thread_splits(problem: Problem) -> Iterator[Hypothesis]:
     names = ",".join(terms.axis_names)
     for axis, size in list(zip(terms.axis_names, terms.axis_sizes, strict=True))[:2]:
         for block in dict.fromkeys(-(-size // threads) for threads in _THREADS if threads <= size):
-            recipe = _parse(problem, f"direct order={axis}/{block}|{names}")
+            recipe = parse_for(problem, f"direct order={axis}/{block}|{names}")
             if recipe is not None:
                 says = f"adds the sums of {-(-size // block)} shares of {axis}"
                 yield from_recipe(CauseCode.SUMMATION_ORDER, "rounding", says, recipe)
@@ -257,60 +256,6 @@ def list_operand_recipes(problem: Problem, rounding: Recipe, stored: Stored | No
         assert hypothesis.recipe is not None
         recipe = replace(hypothesis.recipe, x=rounding.x, w=rounding.w, via=via, flush=rounding.flush)
         yield replace(recipe, bias="rounded") if stored is not None and stored.late else recipe
-
-
-def from_recipe(cause: CauseCode, verdict: Verdict, says: str, recipe: Recipe) -> Hypothesis:
-    """A hypothesis whose prediction is an emulation."""
-    return Hypothesis(
-        cause, verdict, says, lambda observation, sample: _emulate(observation, sample, recipe), recipe=recipe
-    )
-
-
-def _recipe(problem: Problem, cause: CauseCode, says: str, text: str) -> Hypothesis:
-    recipe = _parse(problem, text)
-    verdict: Verdict = "downgrade"
-    if recipe is None:
-        return Hypothesis(cause, verdict, says, lambda observation, sample: None)
-    return from_recipe(cause, verdict, f"{says} ({format_recipe(recipe)})", recipe)
-
-
-def _parse(problem: Problem, text: str) -> Recipe | None:
-    """A recipe for the problem; float64 problems add in float64 unless the text says otherwise."""
-    try:
-        if problem.dtype == "float64" and "acc=" not in text:
-            text += " acc=float64"
-        return parse_recipe(text)
-    except RecipeError:
-        return None
-
-
-def _emulate(observation: Observation, sample: Sample, recipe: Recipe) -> Floats | None:
-    try:
-        if recipe.algorithm is not None:
-            return (
-                _transform(observation, sample, recipe)
-                if observation.problem.multiply_adds <= _MOST_TRANSFORMED
-                else None
-            )
-        return sample.pick(emulate(observation.problem, recipe, observation.operands, wanted=sample.mark())).astype(
-            np.float64
-        )
-    except RecipeError:
-        return None
-
-
-def _transform(observation: Observation, sample: Sample, recipe: Recipe) -> Floats:
-    """A transform knows no single outputs, but single output channels: those of the sample."""
-    problem, operands, rows = observation.problem, dict(observation.operands), sample.rows
-    key = format_recipe(recipe)
-    if problem.direction == "forward" and not problem.is_transposed and problem.groups == 1:
-        operands |= {n: operands[n][rows] for n in ("w", "bias") if n in operands}
-        problem = replace(problem, w=operands["w"].shape)
-        sample = replace(sample, terms=find_terms(problem), rows=np.arange(len(rows)))
-        key += rows.tobytes().hex()
-    if key not in observation.cache:
-        observation.cache[key] = emulate(problem, recipe, operands)
-    return sample.pick(observation.cache[key]).astype(np.float64)
 
 
 _LANES = ("k/192|k", "k/256|k", "k/384|k", "k/512|k", "pairs:k%4|k", "halves:k%8|k", "halves:k%16|k")
@@ -328,8 +273,10 @@ def _chained_orders(problem: Problem) -> list[str]:
 
 def _split_sums(problem: Problem, name: str) -> Iterator[tuple[str, str]]:
     """Split-K: so many parts added in float32, each stored in a narrow format, and added in that or in float32."""
-    for parts in _SPLITS:
-        size = -(-problem.reduction_length // parts)
+    # A kernel that puts zeros between inputs splits these too.
+    lengths = dict.fromkeys((problem.reduction_length, find_terms(problem).count))
+    for parts, length in itertools.product(_SPLITS, lengths):
+        size = -(-length // parts)
         if size > 1 and parts > 1:
             each = f"adds {parts} parts of its products in float32, stores each in {name}"
             yield f"chain@{name}:k/{size}|chain@{name}:k/{size}|k", f"{each}, and adds these in {name}"
