@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from typer.exceptions import TyperException
 
+from samebits.cli.examples import show_examples
 from samebits.cli.explain_command import ExplainLike, ExplainSubject, ExplainVerbose, explain_subject
 from samebits.cli.network_command import (
     CommonOptions,
@@ -40,6 +41,7 @@ from samebits.cli.pick_command import (
 )
 from samebits.cli.report_command import FindingFile, ReportFile, ReportMarkdown, report_finding
 from samebits.cli.run_commands import (
+    PASS_ON,
     CaptureFile,
     FirstTrace,
     SecondTrace,
@@ -69,7 +71,6 @@ _OPTIONS = (
 app = typer.Typer(
     name="samebits",
     help="Two convolutions disagree: which is right, does it matter, what causes it.",
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -83,7 +84,7 @@ class DataChoice(StrEnum):
     EXACT = "exact"
 
 
-@app.command("compare")
+@app.command("compare", epilog=show_examples("compare"))
 def compare_command(
     subject: Annotated[
         list[str],
@@ -191,7 +192,7 @@ def _judge_comparison(found: Comparison) -> int:
     return TROUBLE if broken else AGREE
 
 
-@app.command("explain")
+@app.command("explain", epilog=show_examples("explain"))
 def explain_command(
     subject: ExplainSubject,
     like: ExplainLike = None,
@@ -206,7 +207,7 @@ def explain_command(
     return explain_subject(subject, like=like, verbose=verbose, as_json=as_json)
 
 
-@app.command("report")
+@app.command("report", epilog=show_examples("report"))
 def report_command(subject: FindingFile, output: ReportFile = None, markdown: ReportMarkdown = False) -> int:
     """Make one HTML page (or Markdown) of findings: the answer, the evidence, charts, what to change and to run.
 
@@ -215,7 +216,7 @@ def report_command(subject: FindingFile, output: ReportFile = None, markdown: Re
     return report_finding(subject, output=output, markdown=markdown)
 
 
-@app.command("profile")
+@app.command("profile", epilog=show_examples("profile"))
 def profile_command(
     engine: Annotated[str, typer.Argument(help="an engine, e.g. torch or emulate:direct acc=float16")],
     subject: Annotated[
@@ -250,7 +251,7 @@ def profile_command(
     return AGREE if found.replay.matched == 1.0 else DIFFER
 
 
-@app.command("trace", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@app.command("trace", epilog=show_examples("trace"), context_settings=PASS_ON)
 def trace_command(output: TraceFile, command: TracedCommand = None) -> int:
     """Run a command and record every torch operation of it: shapes, settings, line, fingerprints of its bits.
 
@@ -259,7 +260,7 @@ def trace_command(output: TraceFile, command: TracedCommand = None) -> int:
     return trace_run(output, command)
 
 
-@app.command("diff")
+@app.command("diff", epilog=show_examples("diff"))
 def diff_command(
     a: FirstTrace,
     b: SecondTrace,
@@ -270,7 +271,7 @@ def diff_command(
     return diff_runs(a, b, capture=capture, as_json=as_json)
 
 
-@app.command("pick")
+@app.command("pick", epilog=show_examples("pick"))
 def pick_command(
     subject: PickSubject,
     on: PickOn = None,
@@ -307,7 +308,7 @@ def pick_command(
     )
 
 
-@app.command("doctor")
+@app.command("doctor", epilog=show_examples("doctor"))
 def doctor_command(
     compiles: Annotated[
         bool,

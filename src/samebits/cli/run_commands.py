@@ -9,6 +9,8 @@ import typer
 from samebits.cli.streams import say
 
 TraceFile = Annotated[str, typer.Option("-o", "--output", help="the file to record in", metavar="FILE")]
+# What follows the options of trace is the command that it runs.
+PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 TracedCommand = Annotated[
     list[str] | None, typer.Argument(help="what to run, behind --, as it is typed otherwise", metavar="-- COMMAND")
 ]
