@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test coverage mutants check bench sweep survey replay injected variants bounds reports fixes models runs layers picks thresholds attack causes pages examples dist format clean
+.PHONY: help demo test coverage mutants check bench sweep survey replay injected variants bounds reports fixes models runs layers picks thresholds attack causes schemas pages examples dist format clean
 
 help:
 	@echo "make demo     what samebits says of one convolution on the light engines"
@@ -28,6 +28,7 @@ help:
 	@echo "make thresholds  every threshold halved and doubled: whose answer changes"
 	@echo "make attack   hostile inputs, interrupts at random times, random cases: what ends otherwise than it may"
 	@echo "make causes   docs/causes.md from the table of causes"
+	@echo "make schemas  docs/schemas from the findings"
 	@echo "make pages    the runs that README and docs show, run anew"
 	@echo "make survey   every engine on every problem of the catalog"
 	@echo "make dist     the wheel and the source distribution, checked"
@@ -134,6 +135,9 @@ attack: $(VENV)/.dev
 
 causes: $(VENV)/.light
 	$(BIN)/python benchmarks/causes_page.py
+
+schemas: $(VENV)/.light
+	$(BIN)/python benchmarks/schemas.py
 
 pages: $(VENV)/.dev
 	$(BIN)/python examples/refresh_pages.py
