@@ -49,9 +49,11 @@ demo: $(VENV)/.light
 	@$(BIN)/python examples/demo.py
 
 # Pages are opened in a browser; without one those tests are skipped. Only root may install one.
+APT := DEBIAN_FRONTEND=noninteractive timeout 600 apt-get -qq
 $(VENV)/.browser: $(VENV)/.dev
-	command -v chromium chromium-browser google-chrome >/dev/null || (test "$$(id -u)" = 0 && apt-get install -y -qq chromium >/dev/null) \
-		|| (apt-get update -qq && apt-get install -y -qq chromium >/dev/null) || echo "no browser: tests of pages are skipped"
+	@command -v chromium || command -v chromium-browser || command -v google-chrome \
+		|| (test "$$(id -u)" = 0 && ($(APT) install -y chromium || ($(APT) update && $(APT) install -y chromium)) >/dev/null) \
+		|| echo "no browser: tests of pages are skipped"
 	@touch $@
 
 test: $(VENV)/.dev $(VENV)/.browser
