@@ -302,6 +302,16 @@ def test_what_is_no_finding_ends_with_one_line_and_status_2(text, says, tmp_path
     assert main(["report", str(tmp_path)]) == 2
 
 
+@pytest.mark.parametrize("damage", [{"points": [[]]}, {"cells": []}, {"cells": [[1.0], []]}, {"cells": [[]]}])
+def test_a_damaged_picture_ends_with_one_line_and_status_2(findings, damage, tmp_path, capsys):
+    document = json.loads(json_from_finding(findings("recorded")))
+    document["sides"][1]["picture"].update(damage)
+    path = tmp_path / "found.json"
+    path.write_text(json.dumps(document))
+    assert main(["report", str(path)]) == 2
+    assert "picture of a side's errors is damaged" in capsys.readouterr().err
+
+
 def test_a_folder_that_is_not_there_is_no_place_for_a_page(findings, tmp_path, capsys):
     path = tmp_path / "found.json"
     path.write_text(json_from_finding(findings("runs")))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from samebits.findings import Certainty, Comparison, Fix, Side
+from samebits.errors import FindingError
+from samebits.findings import Certainty, Comparison, ErrorPicture, Fix, Side
 from samebits.problems.problem_text import parse_problem_text
 from samebits.recipes import format_order, parse_recipe
 from samebits.reports.documents.charts import chart_places, chart_sizes
@@ -15,6 +16,8 @@ from samebits.reports.order_drawing import draw_order
 
 LEVEL_WORDS: dict[Certainty, str] = {"bits": "bits", "bounds": "bounds", "statistics": "inferred", "open": "open"}
 _MOST_DRAWN = 4
+# Magnitudes, error, bound and likely bound.
+_POINT = 4
 _LONGEST_RECIPE = 2000
 
 
@@ -24,6 +27,7 @@ def lay_out_comparison(found: Comparison) -> Document:
     drawn: dict[str, list[str]] = {}
     for side in found.sides:
         if side.picture:
+            _check_picture(side.picture)
             drawn.setdefault(repr((side.picture, side.error)), []).append(side.name)
     for names in drawn.values():
         side = next(s for s in found.sides if s.name == names[0])
@@ -45,6 +49,15 @@ def lay_out_comparison(found: Comparison) -> Document:
         sections,
         found.samebits_version,
     ).without_empty()
+
+
+def _check_picture(picture: ErrorPicture) -> None:
+    """Raises FindingError for cells that are no rectangle, and points that are no four numbers."""
+    widths = {len(row) for row in picture.cells}
+    if len(widths) != 1 or 0 in widths or any(len(point) != _POINT for point in picture.points):
+        raise FindingError(
+            "the picture of a side's errors is damaged: its cells are no rectangle, or its points no points"
+        )
 
 
 def _tabulate_sides(found: Comparison) -> Table:
