@@ -255,7 +255,7 @@ def list_operand_recipes(problem: Problem, rounding: Recipe, stored: Stored | No
     for hypothesis in list_order_hypotheses(problem):
         assert hypothesis.recipe is not None
         recipe = replace(hypothesis.recipe, x=rounding.x, w=rounding.w, via=via, flush=rounding.flush)
-        yield replace(recipe, bias="rounded") if stored is not None and stored.late else recipe
+        yield replace(recipe, bias="rounded", bias_terms=0) if stored is not None and stored.late else recipe
 
 
 _LANES = ("k/192|k", "k/256|k", "k/384|k", "k/512|k", "pairs:k%4|k", "halves:k%8|k", "halves:k%16|k")

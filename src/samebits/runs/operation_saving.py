@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from samebits.runs.torch_tracing import Tracing
 
 # How torch's dtypes travel that NumPy lacks: as integers of their width.
 _AS_INTEGERS = {"bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
+
+_WAIT_TO_BE_ENDED_S = 10.0
 
 
 class SavingTracing(Tracing):
@@ -35,7 +38,9 @@ class SavingTracing(Tracing):
             self.recorder.close()
             with self.torch.no_grad():
                 self._save(str(func), args, kwargs, result)
-            # At once: what the script would do further is not asked for.
+            # Who waits for the file ends the run with all its processes. Were this one to end by itself, what started it,
+            # a shell say, would go on in between.
+            time.sleep(_WAIT_TO_BE_ENDED_S)
             os._exit(0)
         return result
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import math
 import multiprocessing.util
 import os
 import random
@@ -50,7 +51,8 @@ class Recorder:
         self.settings: dict[str, str] | None = None
         self.number = 0
         self.added = 0
-        self.flushed = time.monotonic()
+        # The first record is appended at once: what ends early, by a signal, has then left something.
+        self.flushed = -math.inf
         self.is_closed = False
 
     def _close_at_end(self) -> None:
