@@ -278,7 +278,8 @@ def _split_sums(problem: Problem, name: str) -> Iterator[tuple[str, str]]:
     for parts, length in itertools.product(_SPLITS, lengths):
         size = -(-length // parts)
         if size > 1 and parts > 1:
-            each = f"adds {parts} parts of its products in float32, stores each in {name}"
+            zeros = "" if length == problem.reduction_length else ", and of zeros between inputs,"
+            each = f"adds {parts} parts of its products{zeros} in float32, stores each in {name}"
             yield f"chain@{name}:k/{size}|chain@{name}:k/{size}|k", f"{each}, and adds these in {name}"
             yield f"k/{size}|chain@{name}:k/{size}|k", f"{each}, and adds these in float32"
 

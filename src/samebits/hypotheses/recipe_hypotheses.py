@@ -94,10 +94,7 @@ def make_turned(problem: Problem, cause: CauseCode, says: str, text: str) -> Hyp
         return None
     volume = terms.volume
     turned = map_terms(tree, lambda k: k // volume * volume + volume - 1 - k % volume)
-    own = recipe.orders[0].own
-    return from_recipe(
-        cause,
-        "downgrade",
-        f"{says}, taps from the last to the first",
-        replace(recipe, orders=(TreeOrder(turned, own),)),
-    )
+    recipe = replace(recipe, orders=(TreeOrder(turned, recipe.orders[0].own),))
+    # A tree written out is too long for a sentence.
+    narrow = "" if recipe.product in ("fused", "rounded") else f", products in {recipe.product}"
+    return from_recipe(cause, "downgrade", f"{says}, taps from the last to the first{narrow}", recipe)

@@ -38,8 +38,8 @@ class SavingTracing(Tracing):
             self.recorder.close()
             with self.torch.no_grad():
                 self._save(str(func), args, kwargs, result)
-            # Who waits for the file ends the run with all its processes. Were this one to end by itself, what started it,
-            # a shell say, would go on in between.
+            # Who waits for the file ends the run with all its processes. Were this one to end by itself, a shell that
+            # started it would go on in between.
             time.sleep(_WAIT_TO_BE_ENDED_S)
             os._exit(0)
         return result
