@@ -54,7 +54,8 @@ def _pool(plane: Floats) -> Floats:
 
 def _choose_points(reference: Reference, distances: Distances) -> list[list[float | None]]:
     shares = distances.over_bound.ravel()
-    largest = np.argsort(-shares, kind="stable")[:_LARGEST]
+    most = min(_LARGEST, shares.size)
+    largest = np.argpartition(shares, shares.size - most)[shares.size - most :]
     count = min(_OTHERS, shares.size)
     chosen = np.union1d(largest, np.random.default_rng(_SEED).choice(shares.size, count, replace=False))
     likely = reference.likely if reference.likely is not None else np.full(shares.shape, np.nan)
