@@ -22,6 +22,7 @@ truncation, are outside of the model. Such a bound proves nothing.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +33,6 @@ import numpy.typing as npt
 from samebits.bounds.any_order import accumulator_format, add_conversions, bound_sums
 from samebits.contraction.magnitudes import sum_magnitudes, sum_squares
 from samebits.float_environment import default_float_environment
-from samebits.formats.format import Format
 from samebits.problems import Problem
 from samebits.recipes.tree import Chain, Fused, Item, iterate_chains, list_terms
 
@@ -67,7 +67,7 @@ def spread_order(tree: Item) -> OrderSpread:
     n = len(list_terms(tree))
     shares: list[float] = []
     for chain in iterate_chains(tree) if isinstance(tree, Chain) else ():
-        counts = np.cumsum([_count_terms(item) for item in chain.items])
+        counts = np.cumsum([len(list_terms(item)) for item in chain.items])
         # The first item is rounded as a sum of its own, or is a product.
         shares += [int(count) / n for i, count in enumerate(counts) if i or isinstance(chain.items[0], Fused)]
     if isinstance(tree, Fused):
@@ -83,33 +83,31 @@ def bound_likely_errors(
     truth: np.ndarray,
     *,
     spread: OrderSpread | None = None,
-    accumulator: Format | None = None,
     squares: npt.NDArray[np.float64] | None = None,
     magnitudes: npt.NDArray[np.float64] | None = None,
     probability: float = ERROR_PROBABILITY,
 ) -> npt.NDArray[np.float64]:
     """The |result - truth| that some output exceeds with at most `probability`, per output, under the model above.
 
-    The declared formats and any order of addition, unless `accumulator` and `spread` say otherwise; rounded to the
-    result's format as `bound_errors` has it, and never more than that. `squares` are the sums of squared terms and
-    `magnitudes` the sums of their magnitudes, if known. Float64 of the truth's shape; infinite where the truth is.
+    The declared formats, and any order of addition unless `spread` says which; rounded to the result's format as
+    `bound_errors` has it, and never more than that. `squares` are the sums of squared terms and `magnitudes` the sums
+    of their magnitudes, if known. Float64 of the truth's shape; infinite where the truth is.
     """
     if squares is None:
         squares = sum_squares(problem, operands)
     if magnitudes is None:
         magnitudes = sum_magnitudes(problem, operands)
-    format_ = accumulator or accumulator_format(problem)
+    format_ = accumulator_format(problem)
     spread = spread or spread_any_order(problem.reduction_length + (1 if problem.bias else 0))
     tail = probability / max(truth.size, 1) / _TAILS
     hoeffding, chernoff = math.sqrt(2 * math.log(1 / tail)), _bound_mixture(spread, tail)
     # A uniform error's variance, which is also its proxy in Hoeffding's lemma: sinh(z) / z <= exp(z^2 / 6).
     deviation = float(format_.unit_roundoff) / math.sqrt(3)
     with np.errstate(over="ignore", invalid="ignore"):
-        value = np.abs(truth.astype(np.float64))
-        first = _read_bias(problem, operands)
+        value, first = truth.astype(np.float64), _read_bias(problem, operands)
         # The bias may be in every partial sum, or come last.
-        following = math.sqrt(spread.drift) * np.abs(truth.astype(np.float64) - first)
-        following = np.maximum(following, math.sqrt(spread.drift) * value) + math.sqrt(spread.additions) * np.abs(first)
+        followed = np.maximum(np.abs(value - first), np.abs(value))
+        following = math.sqrt(spread.drift) * followed + math.sqrt(spread.additions) * np.abs(first)
         scattered = np.sqrt(squares) * (chernoff + hoeffding)
         summed = deviation * (hoeffding * following + scattered) + spread.terms * float(format_.smallest_subnormal)
         worst = bound_sums(problem, magnitudes, format_)
@@ -117,6 +115,7 @@ def bound_likely_errors(
     return add_conversions(problem, operands, truth, summed, format_)
 
 
+@functools.lru_cache(maxsize=4096)
 def _bound_mixture(spread: OrderSpread, tail: float) -> float:
     """c such that the scattered part is beyond c Q deviations with at most `tail`: the least Chernoff bound.
 
@@ -129,10 +128,6 @@ def _bound_mixture(spread: OrderSpread, tail: float) -> float:
     z = np.linspace(0, 1, 4002)[1:-1] / math.sqrt(largest)
     growth = -spread.scatter / (2 * largest) * np.log1p(-z * z * largest)
     return float(((math.log(1 / tail) + growth) / z).min())
-
-
-def _count_terms(item: Item) -> int:
-    return 1 if isinstance(item, int) else len(list_terms(item))
 
 
 def _read_bias(problem: Problem, operands: Mapping[str, np.ndarray]) -> npt.NDArray[np.float64] | float:

@@ -10,6 +10,7 @@ import typer
 
 from samebits.cli.streams import say
 from samebits.errors import ArgumentError, FindingError
+from samebits.reports.missing_packages import report_missing
 
 FindingFile = Annotated[
     str, typer.Argument(help="findings as --json prints them; - is standard input", metavar="FINDING.json")
@@ -50,9 +51,7 @@ def _read(subject: str):
     try:
         from samebits.reports.documents.any_finding import read_finding
     except ModuleNotFoundError as error:
-        raise FindingError(
-            f"pages need more packages: pip install 'samebits[report]' ({error.name} is missing)"
-        ) from None
+        raise report_missing(error) from None
     if subject == "-":
         return read_finding(sys.stdin.buffer.read(_LARGEST))
     path = Path(subject)

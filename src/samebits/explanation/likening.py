@@ -37,7 +37,7 @@ class AskedEngine:
 def ask_engines(texts: Sequence[str], problem: Problem, progress: Progress) -> list[AskedEngine]:
     """The recipes of engines on a problem; one that fails or refuses is in the list as well.
 
-    Raises EngineTextError for a text that names no engine, EngineMissing for one that is not installed.
+    Raises RunnerTextError for a text that names no engine, EngineMissingError for one that is not installed.
     """
     return [_ask(text, problem, progress) for text in texts]
 

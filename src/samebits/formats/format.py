@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Format:
     """A binary floating-point format: sign, `exponent_bits`, `fraction_bits`, IEEE 754 encoding, subnormals kept.
 
@@ -63,17 +64,17 @@ class Format:
         """The bits a value beyond the largest number rounds to: infinity, or NaN where there is none."""
         return self.largest_code + 1
 
-    @property
+    @cached_property
     def unit_roundoff(self) -> Fraction:
         """u = 2^-precision: rounding to nearest changes a normal value by at most u times its magnitude."""
         return Fraction(1, 2**self.precision)
 
-    @property
+    @cached_property
     def largest(self) -> Fraction:
         """The largest finite number."""
         return self.value_of_code(self.largest_code)
 
-    @property
+    @cached_property
     def smallest_subnormal(self) -> Fraction:
         """The smallest number above zero."""
         return Fraction(2) ** self.smallest_quantum_exponent

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from samebits.errors import ArgumentError, FindingError
+from samebits.errors import ArgumentError
+from samebits.reports.missing_packages import report_missing
 
 if TYPE_CHECKING:
     from samebits.reports.documents.document import Block, Document
 
-_NEEDED = "pages need altair, vl-convert-python and jinja2: pip install 'samebits[report]'"
 # Tables longer than this can be filtered.
 _FEWEST_FILTERED = 8
 
@@ -36,7 +36,7 @@ def render_page(found: msgspec.Struct) -> str:
 
         from samebits.reports.documents import document_from_finding
     except ModuleNotFoundError as error:
-        raise FindingError(f"{_NEEDED} ({error.name} is missing)") from None
+        raise report_missing(error) from None
     document = document_from_finding(found)
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
@@ -72,7 +72,7 @@ def _load_library() -> str:
     try:
         import vl_convert
     except ModuleNotFoundError as error:
-        raise FindingError(f"{_NEEDED} ({error.name} is missing)") from None
+        raise report_missing(error) from None
     # Its stubs ask for a snippet, which may be left out.
     library = vl_convert.javascript_bundle(None)  # type: ignore[arg-type]
     return library.replace("</script", "<\\/script")

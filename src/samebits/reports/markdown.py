@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from samebits.errors import FindingError
+from samebits.reports.missing_packages import report_missing
 
 # Tables in issues are read, not filtered.
 _MOST_ROWS = 30
@@ -18,7 +18,7 @@ def render_markdown(found: msgspec.Struct) -> str:
     try:
         from samebits.reports.documents import document_from_finding
     except ModuleNotFoundError as error:
-        raise FindingError(f"this needs altair: pip install 'samebits[report]' ({error.name} is missing)") from None
+        raise report_missing(error) from None
     document = document_from_finding(found)
     lines = [f"**{document.verdict.upper()}** {_escape(document.summary)}", ""]
     lines += [f"{_code(document.title)}  ", _escape(document.facts), ""]

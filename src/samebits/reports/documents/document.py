@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 # How a thing is coloured; always beside a word that says the same.
@@ -65,11 +65,10 @@ Block = Table | Prose | Code | Chart
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it; `folded` sections are opened by whoever wants more."""
+    """A heading and what stands under it."""
 
     title: str
     blocks: list[Block]
-    folded: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,5 +85,4 @@ class Document:
 
     def without_empty(self) -> Document:
         """The document without sections that have nothing in them."""
-        kept = [s for s in self.sections if s.blocks]
-        return Document(self.title, self.verdict, self.tone, self.summary, self.facts, kept, self.version)
+        return replace(self, sections=[s for s in self.sections if s.blocks])
