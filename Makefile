@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test coverage mutants check bench sweep survey replay injected variants bounds reports fixes models runs layers picks thresholds attack causes schemas pages examples dist format clean
+.PHONY: help demo test coverage mutants check bench sweep survey replay injected variants bounds reports fixes models runs layers guard picks thresholds attack causes schemas pages docs examples dist format clean
 
 help:
 	@echo "make demo     what samebits says of one convolution on the light engines"
@@ -24,12 +24,14 @@ help:
 	@echo "make models   networks with one fault each: is it found; and without: verdicts, units replayed, fixes"
 	@echo "make runs     trainings that differ in one thing: is the first difference found"
 	@echo "make layers   a converted ResNet-18: do its bits stay, what does it cost"
+	@echo "make guard    networks in training under a guard: what it finds, what it costs"
 	@echo "make picks    what pick chooses for 50 layers, held against another timing (docs/pick_survey.md)"
 	@echo "make thresholds  every threshold halved and doubled: whose answer changes"
 	@echo "make attack   hostile inputs, interrupts at random times, random cases: what ends otherwise than it may"
 	@echo "make causes   docs/causes.md from the table of causes"
 	@echo "make schemas  docs/schemas from the findings"
 	@echo "make pages    the runs that README and docs show, run anew"
+	@echo "make docs     the site: build/site/index.html"
 	@echo "make survey   every engine on every problem of the catalog"
 	@echo "make dist     the wheel and the source distribution, checked"
 
@@ -122,6 +124,10 @@ runs: $(VENV)/.dev
 layers: $(VENV)/.dev
 	$(BIN)/python benchmarks/converted_network.py
 
+# Some ten minutes; nothing else should run.
+guard: $(VENV)/.dev
+	$(BIN)/python benchmarks/guard_survey.py --write docs/guard_survey.md
+
 # Some twenty minutes; nothing else should run.
 picks: $(VENV)/.dev
 	$(BIN)/python benchmarks/pick_survey.py --write docs/pick_survey.md
@@ -143,6 +149,11 @@ schemas: $(VENV)/.light
 
 pages: $(VENV)/.dev
 	$(BIN)/python examples/refresh_pages.py
+
+# Pages and docstrings; what does not fit is an error.
+docs: $(VENV)/.dev
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --builder html docs build/site
+	@echo "build/site/index.html"
 
 examples: $(VENV)/.light
 	$(BIN)/python examples/make_cases.py

@@ -10,11 +10,21 @@ import msgspec
 
 from samebits.findings import Comparison, Inventory, Profile
 from samebits.findings.diff_schema import RunDiff
+from samebits.findings.guard_schema import GuardReport
 from samebits.findings.model_schema import ModelComparison
 from samebits.findings.pick_schema import Lock, Pick
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schemas"
-KINDS: tuple[type[msgspec.Struct], ...] = (Comparison, Profile, ModelComparison, RunDiff, Pick, Lock, Inventory)
+KINDS: tuple[type[msgspec.Struct], ...] = (
+    Comparison,
+    Profile,
+    ModelComparison,
+    RunDiff,
+    Pick,
+    Lock,
+    GuardReport,
+    Inventory,
+)
 
 
 def describe(kind: type[msgspec.Struct]) -> dict[str, Any]:

@@ -70,6 +70,10 @@ class FindingError(SamebitsError):
     """A file is no finding, or a finding cannot be shown as asked."""
 
 
+class GuardBreachError(SamebitsError):
+    """A guarded layer returned something that is not what it should be."""
+
+
 class LockError(SamebitsError):
     """A lock file cannot be read or written, or its choices do not hold here."""
 

@@ -1,7 +1,8 @@
-"""Torch layers whose bits stay: correctly rounded, or pinned to a lock file."""
+"""Torch layers whose bits stay: correctly rounded, or pinned to a lock file; and a guard over those of others."""
 
 from __future__ import annotations
 
+from samebits.torch.guarding import Guard, guard
 from samebits.torch.layers import (
     Conv1d,
     Conv2d,
@@ -21,7 +22,9 @@ __all__ = [
     "ConvTranspose1d",
     "ConvTranspose2d",
     "ConvTranspose3d",
+    "Guard",
     "Linear",
     "convert",
+    "guard",
     "list_problems",
 ]

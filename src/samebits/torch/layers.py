@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from samebits.errors import ArgumentError, OperandError
+from samebits.errors import ArgumentError
 from samebits.float_environment import default_float_environment
-from samebits.formats.format import numpy_dtype
 from samebits.picks.subject_problems import list_gradients
-from samebits.problems.problem import DTYPES, Problem
+from samebits.problems.problem import Problem
 from samebits.torch.gradients import compute_once
 from samebits.torch.pinned import Pinned, SettingsSource, read_layer_lock
+from samebits.torch.plain_arrays import dtype_name, to_numpy
 from samebits.truth import compute_truth
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
@@ -82,24 +82,10 @@ def _sum_rows(problem: Problem, dy: Tensor) -> Tensor:
 
 @default_float_environment()
 def _compute(problem: Problem, operands: dict[str, Tensor], like: Tensor) -> Tensor:
-    made = compute_truth(problem, {name: _to_numpy(t) for name, t in operands.items()}).values
+    made = compute_truth(problem, {name: to_numpy(t) for name, t in operands.items()}).values
     if problem.out == "bfloat16":
         return torch.from_numpy(made.view(np.int16)).view(torch.bfloat16).to(like.device)
     return torch.from_numpy(made).to(like.device)
-
-
-def _to_numpy(tensor: Tensor) -> np.ndarray:
-    plain = tensor.detach().cpu().contiguous()
-    if plain.dtype == torch.bfloat16:
-        return plain.view(torch.int16).numpy().view(numpy_dtype("bfloat16"))
-    return plain.numpy()
-
-
-def _dtype_name(tensor: Tensor) -> str:
-    name = str(tensor.dtype).removeprefix("torch.")
-    if name not in DTYPES:
-        raise OperandError(f"layers compute in {', '.join(DTYPES)}, not in {name}")
-    return name
 
 
 def _convolve(
@@ -120,7 +106,7 @@ def _convolve(
         dilation=tuple(layer.dilation),
         output_padding=tuple(output_padding),
         groups=layer.groups,
-        dtype=_dtype_name(given),
+        dtype=dtype_name(given),
     )
     result = _apply(layer, given, w, bias, problem)
     return result.squeeze(0) if unbatched else result
@@ -195,7 +181,7 @@ class Linear(nn.Linear):
             x=tuple(given.shape),
             w=tuple(self.weight.shape),
             bias=self.bias is not None,
-            dtype=_dtype_name(given),
+            dtype=dtype_name(given),
         )
         result = _apply(self, given, self.weight, self.bias, problem)
         return result.squeeze(0) if input.dim() == 1 else result
