@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import json
 import re
-import shutil
 import time
 from html.parser import HTMLParser
 
@@ -19,6 +18,7 @@ import pytest
 
 import samebits
 from injected_runners import CrashingRunner, InjectedRunner
+from needed_browser import open_browser
 from samebits.cli.app import main
 from samebits.emulators import emulate
 from samebits.errors import FindingError
@@ -32,7 +32,6 @@ from samebits.reports.documents.any_finding import read_finding
 from samebits.reports.html_page import render_page
 from samebits.reports.markdown import render_markdown
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
 LARGEST = 3_000_000
 
@@ -103,16 +102,8 @@ def findings():
 
 @pytest.fixture(scope="module")
 def browser():
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        pytest.skip(f"no browser here ({', '.join(BROWSERS)}): apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        # Sandboxes need rights that containers do not give.
-        opened = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+    with open_browser() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture

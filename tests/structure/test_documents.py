@@ -19,8 +19,8 @@ ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text()
 # Written by benchmarks, or without anything to run.
 MEASURED = ("survey.md", "replay.md", "injected.md", "reports.md", "releasing.md")
-PAGES = [README, *(p.read_text() for p in sorted((ROOT / "docs").glob("*.md")) if p.name not in MEASURED)]
-BLOCKS = [block for page in PAGES for block in re.findall(r"^```(\w*)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)]
+PAGES = [README, *(p.read_text() for p in sorted((ROOT / "docs").rglob("*.md")) if p.name not in MEASURED)]
+BLOCKS = [block for page in PAGES for block in re.findall(r"^```([\w{}-]*)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)]
 PYTHON = [text for language, text in BLOCKS if language == "python"]
 CONSOLE = [re.match(r"\$ (.*?(?<!\\)\n)(.*)", text, re.DOTALL).groups() for lang, text in BLOCKS if lang == "console"]
 LABEL = re.compile(r"^ {2}([a-z]+(?: [a-z]+)*) {2,}\S", re.MULTILINE)
@@ -81,8 +81,8 @@ def test_the_readme_is_short():
 
 
 def test_links_lead_to_files():
-    for page, folder in [(README, ROOT), *((p.read_text(), p.parent) for p in (ROOT / "docs").glob("*.md"))]:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page):
+    for page, folder in [(README, ROOT), *((p.read_text(), p.parent) for p in (ROOT / "docs").rglob("*.md"))]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", page):
             assert (folder / target).exists(), target
 
 

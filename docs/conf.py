@@ -1,0 +1,31 @@
+"""How the site is built (`make docs`): Sphinx reads the Markdown pages of this folder, and docstrings."""
+
+from sphinx.application import Sphinx
+
+from samebits.version import VERSION
+
+project = "samebits"
+author = "the samebits developers"
+copyright = author
+version = release = VERSION
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+html_theme = "furo"
+# Summaries are fetched, which a page opened from a disk may not.
+html_show_search_summary = False
+html_title = f"samebits {VERSION}"
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+# Docstrings are plain English with names between backticks.
+default_role = "code"
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
+autodoc_mock_imports = ["torch"]
+
+
+def setup(app: Sphinx) -> None:
+    """Stars in docstrings are multiplications or globs, no emphasis."""
+
+    def keep_stars(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+        lines[:] = [line.replace("*", r"\*") for line in lines]
+
+    app.connect("autodoc-process-docstring", keep_stars)
