@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# What the action does: COMPARE (on ENGINES, one a line) or CONFORMANCE; pages go to PAGES, the short form into the
+# summary of the job. Ends as the command ends: 0 agree, 1 differ or failed, 2 trouble.
+set -uo pipefail
+if [ -z "${COMPARE:-}" ] && [ -z "${CONFORMANCE:-}" ]; then
+  echo "samebits-action: give compare or conformance" >&2
+  exit 2
+fi
+mkdir -p "$PAGES"
+worst=0
+
+# A finding as a page, and in short into the summary.
+publish() {
+  samebits report "$1" -o "${1%.json}.html" && samebits report "$1" --markdown >> "$GITHUB_STEP_SUMMARY"
+}
+
+if [ -n "${COMPARE:-}" ]; then
+  engines=()
+  while IFS= read -r engine; do
+    [ -n "$engine" ] && engines+=(--on "$engine")
+  done <<< "${ENGINES:-}"
+  samebits compare "$COMPARE" "${engines[@]}" --json > "$PAGES/compare.json"
+  worst=$?
+  verdict=trouble
+  if [ "$worst" -lt 2 ]; then
+    verdict=$(python -c 'import json, sys; print(json.load(open(sys.argv[1]))["verdict"])' "$PAGES/compare.json")
+    publish "$PAGES/compare.json" || worst=2
+  fi
+  echo "verdict=$verdict" >> "$GITHUB_OUTPUT"
+fi
+
+if [ -n "${CONFORMANCE:-}" ]; then
+  cases=$(mktemp -d)
+  # Several paths, as words.
+  # shellcheck disable=SC2086
+  python -m pytest --samebits-cases "$cases" $CONFORMANCE
+  status=$?
+  for case in "$cases"/*.npz; do
+    [ -e "$case" ] || continue
+    cp "$case" "$PAGES/"
+    found="$PAGES/$(basename "$case" .npz).json"
+    samebits explain "$case" --json > "$found"
+    [ $? -lt 2 ] && publish "$found"
+  done
+  [ "$status" -eq 0 ] || worst=$((worst > 1 ? worst : 1))
+  [ -n "${COMPARE:-}" ] || echo "verdict=$([ "$status" -eq 0 ] && echo passed || echo failed)" >> "$GITHUB_OUTPUT"
+fi
+exit "$worst"
