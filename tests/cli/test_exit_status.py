@@ -10,7 +10,8 @@ import typer
 
 from hand_made import make_side
 from samebits.cli import app as cli
-from samebits.cli import main
+from samebits.cli import endings, main
+from samebits.cli.streams import discard
 from samebits.errors import ArgumentError
 from samebits.findings import Comparison, Failure, Inventory, Profile, Replay, finding_from_json
 from samebits.problems import parse_problem_text
@@ -195,14 +196,14 @@ def test_without_engines_all_installed_ones_run_unless_results_are_recorded(answ
     ],
 )
 def test_what_ends_a_command_is_trouble_in_one_line(answer, raised, says, monkeypatch):
-    monkeypatch.setattr(cli, "discard", lambda stream: None)
+    monkeypatch.setattr(endings, "discard", lambda stream: None)
     assert answer("explain", raised, "x.log")[:3] == (2, "", f"samebits: {says}\n")
 
 
 @pytest.mark.parametrize("raised", [BrokenPipeError(errno.EPIPE, "Broken pipe"), SystemExit(0)])
 def test_a_reader_that_has_gone_is_trouble_in_one_line(answer, raised, monkeypatch):
     ended = []
-    monkeypatch.setattr(cli, "discard", lambda stream: ended.append(stream is sys.stdout))
+    monkeypatch.setattr(endings, "discard", lambda stream: ended.append(stream is sys.stdout))
     said = "samebits: output could not be written: Broken pipe\n"
     assert answer("explain", raised, "x.log")[:3] == (2, "", said)
     assert ended == [True]
@@ -211,7 +212,7 @@ def test_a_reader_that_has_gone_is_trouble_in_one_line(answer, raised, monkeypat
 def test_after_its_reader_has_gone_output_goes_nowhere(monkeypatch, tmp_path):
     with (tmp_path / "out").open("w") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
-        cli.discard(stream)
+        discard(stream)
         stream.write("lost")
     assert (tmp_path / "out").read_text() == ""
 

@@ -141,9 +141,9 @@ def findings():
     return {}
 
 
-def render(show, found, width):
+def render(show, found, width, verbose=True):
     console = Console(file=io.StringIO(), width=width, highlight=False)
-    show(found, console)
+    show(found, console, **({} if show is show_inventory else {"verbose": verbose}))
     return console.file.getvalue()
 
 
@@ -157,6 +157,18 @@ def get(findings, make):
 @pytest.mark.parametrize(("show", "make"), REPORTS, ids=lambda v: v.__name__)
 def test_what_is_printed_is_what_was_looked_at(findings, snapshot, show, make, width):
     assert render(show, get(findings, make), width) == snapshot
+
+
+@pytest.mark.parametrize(("show", "make"), REPORTS, ids=lambda v: v.__name__)
+def test_what_fits_a_screen_is_what_was_looked_at(findings, snapshot, show, make):
+    if show is show_inventory:
+        pytest.skip("doctor lists everything")
+    shown = render(show, get(findings, make), 96, verbose=False)
+    assert shown == snapshot
+    assert len(shown.splitlines()) <= 24
+    # Whatever is left out is named.
+    whole = render(show, get(findings, make), 96)
+    assert ("  more " in shown) == (shown != whole)
 
 
 @pytest.mark.parametrize(("show", "make"), REPORTS, ids=lambda v: v.__name__)

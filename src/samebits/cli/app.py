@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.exceptions import TyperException
 
+from samebits.cli.endings import say_error, say_system_error
 from samebits.cli.examples import show_examples
-from samebits.cli.explain_command import ExplainLike, ExplainSubject, ExplainVerbose, explain_subject
+from samebits.cli.explain_command import ExplainLike, ExplainSubject, explain_subject
 from samebits.cli.network_command import (
     CommonOptions,
     ModelOptions,
@@ -39,6 +38,7 @@ from samebits.cli.pick_command import (
     WithinChoice,
     pick_choices,
 )
+from samebits.cli.printing import AGREE, DIFFER, TROUBLE, AsJson, Verbose, print_finding
 from samebits.cli.report_command import FindingFile, ReportFile, ReportMarkdown, report_finding
 from samebits.cli.run_commands import (
     PASS_ON,
@@ -50,19 +50,15 @@ from samebits.cli.run_commands import (
     diff_runs,
     trace_run,
 )
-from samebits.cli.streams import discard, prepare_streams, say
+from samebits.cli.streams import prepare_streams, say
 from samebits.errors import ArgumentError, SamebitsError
 from samebits.version import VERSION
 
 if TYPE_CHECKING:
-    import msgspec
-
     from samebits.findings import Comparison
 
-AGREE, DIFFER, TROUBLE = 0, 1, 2
 # What the command line's library makes of an interrupt.
 _INTERRUPTED = 130
-_OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
 _OPTIONS = (
     "--on", "--data", "--seed", "--time-limit", "--svg", "--attribute", "--no-attribute", "--fix", "--inputs",
     "--range", "--replay", "--save-cases", "--against", "--max-ulp", "--within", "--deterministic",
@@ -115,7 +111,8 @@ def compare_command(
     replay: NetworkReplay = False,
     save_cases: NetworkCases = None,
     against: NetworkAgainst = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
 ) -> int:
     """Run one convolution or product, or a whole network, on every engine and say which results are right.
 
@@ -124,7 +121,7 @@ def compare_command(
     """
     from samebits.models.front_door import is_model
 
-    text, common = " ".join(subject), CommonOptions(list(on or []), seed, time_limit, attribute, fix, as_json)
+    text, common = " ".join(subject), CommonOptions(list(on or []), seed, time_limit, attribute, fix, verbose, as_json)
     options = ModelOptions(inputs, read_ranges(ranges or []), replay, save_cases, against)
     if len(subject) > 1 and all(is_model(part) for part in subject):
         raise ArgumentError("one network at a time; another file of the same network goes behind --against")
@@ -158,21 +155,8 @@ def _compare_problem(text: str, data: DataChoice, options: CommonOptions) -> int
             fix=options.fix,
             progress=narrator.hear,
         )
-    _print_finding(found, show_comparison, as_json=options.as_json)
+    print_finding(found, show_comparison, verbose=options.verbose, as_json=options.as_json)
     return _judge_comparison(found)
-
-
-FindingT = TypeVar("FindingT", bound="msgspec.Struct")
-
-
-def _print_finding(found: FindingT, show: Callable[[FindingT], None], *, as_json: bool) -> None:
-    """On standard output: the document and nothing else, or the report."""
-    from samebits.findings import json_from_finding
-
-    if as_json:
-        print(json_from_finding(found))
-    else:
-        show(found)
 
 
 def _judge_comparison(found: Comparison) -> int:
@@ -196,8 +180,8 @@ def _judge_comparison(found: Comparison) -> int:
 def explain_command(
     subject: ExplainSubject,
     like: ExplainLike = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
-    verbose: ExplainVerbose = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
 ) -> int:
     """Say from recorded results, or a log, which side is right and what made the other. No engine is needed.
 
@@ -230,7 +214,8 @@ def profile_command(
         float, typer.Option(help="seconds the engine has for loading and for each run", min=0.1, max=1e6)
     ] = 300,
     svg: Annotated[str | None, typer.Option(help="write the order and its map as a picture")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
 ) -> int:
     """Find out how an engine rounds and in which order it adds, and prove it by replay.
 
@@ -245,7 +230,7 @@ def profile_command(
         found = profile(engine, " ".join(subject or [USUAL_PROBLEM]), time_limit_s=time_limit, progress=narrator.hear)
     if svg:
         write_picture(found, svg)
-    _print_finding(found, show_profile, as_json=as_json)
+    print_finding(found, show_profile, verbose=verbose, as_json=as_json)
     if found.failure or found.replay is None:
         return _complain(f"{found.engine}: {found.failure or found.summary}")
     return AGREE if found.replay.matched == 1.0 else DIFFER
@@ -265,10 +250,11 @@ def diff_command(
     a: FirstTrace,
     b: SecondTrace,
     capture: CaptureFile = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
 ) -> int:
     """Name the first operation whose bits differ between two recorded runs, and why: inputs, operation, settings."""
-    return diff_runs(a, b, capture=capture, as_json=as_json)
+    return diff_runs(a, b, capture=capture, verbose=verbose, as_json=as_json)
 
 
 @app.command("pick", epilog=show_examples("pick"))
@@ -286,7 +272,8 @@ def pick_command(
     time_limit: Annotated[
         float, typer.Option(help="seconds each engine has for loading and for each run", min=0.1, max=1e6)
     ] = 300,
-    as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
 ) -> int:
     """Choose the fastest engine and settings that keep a contract, and keep the choice in a lock file.
 
@@ -304,6 +291,7 @@ def pick_command(
         gradients=gradients,
         again=again,
         time_limit_s=time_limit,
+        verbose=verbose,
         as_json=as_json,
     )
 
@@ -317,7 +305,7 @@ def doctor_command(
             help="compile for all formats now (minutes, once), so that first answers wait less",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Say which engines are here, which settings decide their bits, and how to get what is missing."""
     from samebits.engines.inventory import take_inventory
@@ -330,7 +318,7 @@ def doctor_command(
         with Narrator() as narrator:
             compile_ahead(narrator.hear)
     found = take_inventory()
-    _print_finding(found, show_inventory, as_json=as_json)
+    print_finding(found, lambda found, verbose: show_inventory(found), verbose=True, as_json=as_json)
     return AGREE
 
 
@@ -354,33 +342,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = app(args=_protect_problems(given), standalone_mode=False)
         sys.stdout.flush()
     except (SystemExit, OSError) as error:
-        return _complain(_say_system_error(error))
+        return _complain(say_system_error(error))
     except (TyperException, SamebitsError, KeyboardInterrupt, typer.Abort, MemoryError) as error:
-        return _complain(_say_error(error))
+        return _complain(say_error(error))
     if status == _INTERRUPTED:
         return _complain("interrupted")
     return status if isinstance(status, int) else AGREE
-
-
-def _say_system_error(error: SystemExit | OSError) -> str:
-    """One line about what the system refused; where it is our output, nothing more is written to it."""
-    if isinstance(error, OSError) and error.errno not in _OUTPUT_ERRORS:
-        gone = error.errno == errno.ENOENT and not error.filename
-        named = "the current folder" if gone else error.filename
-        return f"{named}: {error.strerror}" if named else str(error.strerror or error)
-    discard(sys.stdout)
-    # Where whoever read our output has gone, rich ends the program.
-    why = error.strerror if isinstance(error, OSError) else os.strerror(errno.EPIPE)
-    return f"output could not be written: {why}"
-
-
-def _say_error(error: BaseException) -> str:
-    """One line about what ended a command."""
-    if isinstance(error, TyperException):
-        return error.format_message()
-    if isinstance(error, MemoryError):
-        return "memory ran out; make the batch or the spatial size smaller"
-    return str(error) if isinstance(error, SamebitsError) else "interrupted"
 
 
 def _protect_problems(arguments: Sequence[str]) -> list[str]:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from samebits.cli.printing import print_finding
+
 ExplainSubject = Annotated[
     str,
     typer.Argument(help="a case file with results, or a log; - is standard input", metavar="CASE|LOG"),
@@ -18,20 +20,16 @@ ExplainLike = Annotated[
         metavar="ENGINE",
     ),
 ]
-ExplainVerbose = Annotated[bool, typer.Option("--verbose", "-v", help="all advice, and not only the first three")]
 
 
 def explain_subject(subject: str, *, like: list[str] | None, verbose: bool, as_json: bool) -> int:
     """Explains, prints, and returns the exit status."""
     from samebits.cli.narrator import Narrator
     from samebits.explanation import explain
-    from samebits.findings import is_agreement, json_from_finding
+    from samebits.findings import is_agreement
     from samebits.reports.explanation_report import show_explanation
 
     with Narrator() as narrator:
         found = explain(subject, like=like or (), progress=narrator.hear)
-    if as_json:
-        print(json_from_finding(found))
-    else:
-        show_explanation(found, verbose=verbose)
+    print_finding(found, show_explanation, verbose=verbose, as_json=as_json)
     return 0 if all(is_agreement(f.verdict) for f in (found, *found.more)) else 1

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from samebits.cli.printing import AGREE, DIFFER, TROUBLE, print_finding
 from samebits.cli.streams import say
 from samebits.errors import ArgumentError
 
 if TYPE_CHECKING:
     from samebits.findings.model_schema import ModelComparison
 
-AGREE, DIFFER, TROUBLE = 0, 1, 2
 NetworkInputs = Annotated[
     str | None, typer.Option("--inputs", help="of a network: its inputs, an .npz of arrays by name; else random ones")
 ]
@@ -43,6 +43,7 @@ class CommonOptions:
     time_limit_s: float
     attribute: bool
     fix: bool
+    verbose: bool
     as_json: bool
 
 
@@ -86,7 +87,6 @@ def read_ranges(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
 def compare_network(text: str, common: CommonOptions, options: ModelOptions) -> int:
     """Compares, prints, and returns the exit status."""
     from samebits.cli.narrator import Narrator
-    from samebits.findings import json_from_finding
     from samebits.models.front_door import list_engines_for
     from samebits.models.model_comparing import compare_model
     from samebits.reports.model_report import show_model
@@ -106,10 +106,7 @@ def compare_network(text: str, common: CommonOptions, options: ModelOptions) -> 
             against=options.against,
             progress=narrator.hear,
         )
-    if common.as_json:
-        print(json_from_finding(found))
-    else:
-        show_model(found)
+    print_finding(found, show_model, verbose=common.verbose, as_json=common.as_json)
     return _judge_model(found)
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from samebits.cli.printing import print_finding
 from samebits.errors import ArgumentError
 
 _UNITS = {"": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -74,11 +75,11 @@ def pick_choices(
     gradients: bool,
     again: bool,
     time_limit_s: float,
+    verbose: bool,
     as_json: bool,
 ) -> int:
     """Picks, prints, and returns the exit status."""
     from samebits.cli.narrator import Narrator
-    from samebits.findings import json_from_finding
     from samebits.picks.picking import pick
     from samebits.reports.pick_report import show_pick
 
@@ -98,8 +99,5 @@ def pick_choices(
             time_limit_s=time_limit_s,
             progress=narrator.hear,
         )
-    if as_json:
-        print(json_from_finding(found))
-    else:
-        show_pick(found)
+    print_finding(found, show_pick, verbose=verbose, as_json=as_json)
     return 0 if all(choice.engine is not None for choice in found.choices) else 1

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from samebits.cli.printing import print_finding
 from samebits.cli.streams import say
 
 TraceFile = Annotated[str, typer.Option("-o", "--output", help="the file to record in", metavar="FILE")]
@@ -38,17 +39,13 @@ CaptureFile = Annotated[
 ]
 
 
-def diff_runs(a: str, b: str, *, capture: str | None, as_json: bool) -> int:
+def diff_runs(a: str, b: str, *, capture: str | None, verbose: bool, as_json: bool) -> int:
     """Compares two traces, prints, and returns the exit status."""
     from samebits.cli.narrator import Narrator
-    from samebits.findings import json_from_finding
     from samebits.reports.diff_report import show_diff
     from samebits.runs.run_diff import diff
 
     with Narrator() as narrator:
         found = diff(a, b, capture=capture, progress=narrator.hear)
-    if as_json:
-        print(json_from_finding(found))
-    else:
-        show_diff(found)
+    print_finding(found, show_diff, verbose=verbose, as_json=as_json)
     return 0 if found.same else 1

@@ -19,6 +19,7 @@ from samebits.reports.error_words import format_max_error, format_share, format_
 from samebits.reports.order_drawing import draw_order
 from samebits.reports.page_layout import (
     INDENT,
+    ONLY_VERBOSE,
     VERDICT_STYLES,
     Page,
     Remark,
@@ -28,6 +29,7 @@ from samebits.reports.page_layout import (
     make_answer,
     make_table,
     open_console,
+    ranked,
 )
 from samebits.reports.visible_text import make_visible
 from samebits.wording.side_names import EMULATE, shorten_names
@@ -43,8 +45,8 @@ _SETTLED_WORDS = {
 }
 
 
-def show_comparison(found: Comparison, console: Console | None = None) -> None:
-    """Prints a comparison to the console (standard output by default)."""
+def show_comparison(found: Comparison, console: Console | None = None, *, verbose: bool = True) -> None:
+    """Prints a comparison to the console (standard output by default), whole or as much as fits a screen."""
     found, console = make_visible(found), console or open_console()
     page = Page()
     outputs = f"{found.outputs:,} output{'s' if found.outputs != 1 else ''}"
@@ -55,11 +57,11 @@ def show_comparison(found: Comparison, console: Console | None = None) -> None:
     page.add(make_answer(found.verdict, VERDICT_STYLES[found.verdict], found.summary))
     page.add(_show_sides(found, console.width))
     if found.truth is not None:
-        page.add([Remark("the truth", format_values(found.truth)), *_list_values(found)])
+        page.add([Remark("the truth", format_values(found.truth)), *_list_values(found)], rank=4, name="values")
     for drawn in _draw_orders(found, console.width):
-        page.add(drawn)
+        page.add(drawn, rank=3, name="orders drawn")
     page.add(list(_list_remarks(found)))
-    page.print_to(console)
+    page.print_to(console, verbose=verbose)
 
 
 def _show_sides(found: Comparison, width: int) -> Padding | list[Remark]:
@@ -152,21 +154,21 @@ def _draw_recipe(problem: Problem, recipe: str) -> list[str]:
 
 def _list_remarks(found: Comparison) -> Iterator[Remark]:
     """Which sides agree, why the others do not, the worst element, the settings, how the truth was settled."""
-    yield from _say_groups(found)
+    yield from ranked(2, _say_groups(found))
     for evidence in (e for e in found.evidence if e.kind != "setting"):
         yield Remark("why", (f"cause {found.cause}: " if found.cause else "") + evidence.says)
     yield from _say_fixes(found)
-    yield from _say_recipes(found)
+    yield from ranked(5, _say_recipes(found))
     short = shorten_names(found.sides)
     for side in found.sides:
         yield from _say_trouble(side, short[side.name])
     worst = _find_worst_side(found)
     if worst:
-        yield Remark("worst", _say_worst(worst, short[worst.name]))
+        yield Remark("worst", _say_worst(worst, short[worst.name]), rank=6)
     for side in found.sides:
         yield from _say_settings(side)
     settled = [f"{count:,} {_SETTLED_WORDS[way]}" for way, count in found.settled.items() if count]
-    yield Remark("truth", f"outputs settled: {', '.join(settled)}")
+    yield Remark("truth", f"outputs settled: {', '.join(settled)}", rank=ONLY_VERBOSE)
     yield _say_next(found)
 
 
@@ -188,14 +190,15 @@ def _say_trouble(side: Side, name: str) -> Iterator[Remark]:
         yield Remark(side.failure.kind, f"{name}: {side.failure.says}")
     if side.verdict in ("wrong", "undecided"):
         says = (e.says for e in side.evidence if e.kind in ("structure", "statistic"))
-        yield from (Remark("why", f"{name}: {said}") for said in says)
+        # What was found first says most.
+        yield from (Remark("why", f"{name}: {said}", rank=0 if i == 0 else 3) for i, said in enumerate(says))
 
 
 def _say_settings(side: Side) -> Iterator[Remark]:
     name = side.name.partition(":")[0]
     if side.settings and name != EMULATE:
         listed = ", ".join(f"{key}={value}" for key, value in side.settings.items())
-        yield Remark("settings", f"{name}: {listed}")
+        yield Remark("settings", f"{name}: {listed}", rank=ONLY_VERBOSE)
     yield from (Remark("note", e.says) for e in side.evidence if e.kind == "setting")
 
 
@@ -209,7 +212,7 @@ def _say_fixes(found: Comparison) -> Iterator[Remark]:
         if fix.time_before_s and fix.time_after_s:
             took = f"; time {fix.time_after_s / fix.time_before_s:.2g} x"
         yield Remark("fix", f"{said}   tried: {after}{took}. {fix.why[:1].upper()}{fix.why[1:]}; {fix.also}")
-    yield from (Remark("tried", e.says) for e in found.evidence if e.kind == "setting")
+    yield from (Remark("tried", e.says, rank=3) for e in found.evidence if e.kind == "setting")
 
 
 def _say_groups(found: Comparison) -> Iterator[Remark]:

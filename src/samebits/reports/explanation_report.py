@@ -11,6 +11,7 @@ from rich.text import Text
 from samebits.findings import Certainty, Comparison, Side, is_agreement
 from samebits.reports.error_words import format_max_error, format_share, format_value, format_values
 from samebits.reports.page_layout import (
+    ONLY_VERBOSE,
     VERDICT_STYLES,
     Page,
     Remark,
@@ -29,19 +30,19 @@ _MOST_FIXES = 3
 _LEVEL_WORDS: dict[Certainty, str] = {"bits": "bits", "bounds": "bounds", "statistics": "inferred", "open": "open"}
 
 
-def show_explanation(found: Comparison, console: Console | None = None, *, verbose: bool = False) -> None:
+def show_explanation(found: Comparison, console: Console | None = None, *, verbose: bool = True) -> None:
     """Prints an explanation, and those of a log's other mismatches, to the console (standard output by default).
 
-    `verbose` shows all advice, and not only the first.
+    Whole where it is `verbose`, else as much as fits a screen.
     """
     found, console = make_visible(found), console or open_console()
     page = Page()
     for one in (found, *found.more):
-        _add_one(page, one, console.width, verbose=verbose)
-    page.print_to(console)
+        _add_one(page, one, console.width)
+    page.print_to(console, verbose=verbose)
 
 
-def _add_one(page: Page, found: Comparison, width: int, *, verbose: bool) -> None:
+def _add_one(page: Page, found: Comparison, width: int) -> None:
     where = f"line {found.line}: " if found.line else ""
     title = Text(f"{where}{found.problem}", style="bold")
     if found.outputs:
@@ -51,7 +52,7 @@ def _add_one(page: Page, found: Comparison, width: int, *, verbose: bool) -> Non
         page.add(title)
     page.add(make_answer(found.verdict, VERDICT_STYLES[found.verdict], found.summary))
     page.add(_show_sides(found, width))
-    page.add(list(_list_remarks(found, len(found.fixes) if verbose else _MOST_FIXES)))
+    page.add(list(_list_remarks(found)))
 
 
 def _show_sides(found: Comparison, width: int) -> Padding | list[Remark]:
@@ -79,24 +80,24 @@ def _say_cause(side: Side) -> str:
     return f"{side.cause} ({_LEVEL_WORDS[side.cause_certainty or 'open']})" if side.cause else "-"
 
 
-def _list_remarks(found: Comparison, most_fixes: int) -> Iterator[Remark]:
+def _list_remarks(found: Comparison) -> Iterator[Remark]:
     if found.truth is not None:
-        yield Remark("truth", format_values(found.truth))
-        yield from (Remark(side.name, format_values(side.values)) for side in found.sides if side.values)
-    yield from (Remark("why", evidence.says) for evidence in found.evidence)
+        yield Remark("truth", format_values(found.truth), rank=5)
+        yield from (Remark(side.name, format_values(side.values), rank=5) for side in found.sides if side.values)
+    yield from (Remark("why", evidence.says, rank=1) for evidence in found.evidence)
     yield from _say_evidence(found)
     for side in found.sides:
         if side.recipe:
             altered = ", with what it does otherwise" if side.verdict == "wrong" else ""
             share = f" ({side.replay.count:,}/{side.replay.elements:,}{altered})" if side.replay else ""
-            yield Remark("recipe of", f"{side.name}{share}: {side.recipe}", verbatim=True)
+            rank = 6 if is_agreement(side.verdict) else 2
+            yield Remark("recipe of", f"{side.name}{share}: {side.recipe}", verbatim=True, rank=rank)
     worst = next((s for s in found.sides if s.worst and not is_agreement(s.verdict)), None)
     if worst is not None:
-        yield Remark("worst", _say_worst(worst))
-    for fix in found.fixes[:most_fixes]:
-        yield Remark("change", f"{fix.engine}: {fix.setting} ({fix.why}; not tried here)")
-    if len(found.fixes) > most_fixes:
-        yield Remark("change", f"and {len(found.fixes) - most_fixes} more with --verbose")
+        yield Remark("worst", _say_worst(worst), rank=6)
+    for number, fix in enumerate(found.fixes):
+        rank = 0 if number == 0 else 2 if number < _MOST_FIXES else ONLY_VERBOSE
+        yield Remark("change", f"{fix.engine}: {fix.setting} ({fix.why}; not tried here)", rank=rank)
     if found.verdict == "undecided" and found.data == "recorded":
         yield Remark("next", f'samebits compare "{found.problem}" --on ENGINE', verbatim=True)
 
@@ -105,10 +106,14 @@ def _say_evidence(found: Comparison) -> Iterator[Remark]:
     """The evidence of all sides; what both share is said once, and a replay's recipe stands elsewhere, to be copied."""
     said: set[str] = set()
     for side in found.sides:
+        first = True
         for evidence in side.evidence:
             if evidence.says not in said and not (evidence.kind == "replay" and "replaying" in evidence.says):
                 said.add(evidence.says)
-                yield Remark("why", f"{side.name}: {evidence.says}")
+                # What was found first says most, and of the side that deviates.
+                rank = 4 if not first else 3 if is_agreement(side.verdict) else 0
+                yield Remark("why", f"{side.name}: {evidence.says}", rank=rank)
+                first = False
 
 
 def _say_worst(side: Side) -> str:

@@ -22,6 +22,7 @@ from samebits.reports.page_layout import (
     make_answer,
     make_table,
     open_console,
+    ranked,
 )
 from samebits.reports.visible_text import make_visible
 from samebits.wording.model_sentences import say_share, say_unit_name, shorten_engine
@@ -29,8 +30,8 @@ from samebits.wording.model_sentences import say_share, say_unit_name, shorten_e
 _MOST_UNITS = 8
 
 
-def show_model(found: ModelComparison, console: Console | None = None) -> None:
-    """Prints what was found of a network to the console (standard output by default)."""
+def show_model(found: ModelComparison, console: Console | None = None, *, verbose: bool = True) -> None:
+    """Prints what was found of a network to the console (standard output by default), whole or what fits a screen."""
     found, console = make_visible(found), console or open_console()
     page = Page()
     operations = sum(len(u.operators) for u in found.units)
@@ -40,7 +41,7 @@ def show_model(found: ModelComparison, console: Console | None = None) -> None:
     page.add(make_answer(found.verdict, VERDICT_STYLES[found.verdict], found.summary))
     page.add(_show_sides(found, console.width))
     page.add(list(_list_remarks(found)))
-    page.print_to(console)
+    page.print_to(console, verbose=verbose)
 
 
 def _show_sides(found: ModelComparison, width: int) -> Padding | list[Remark]:
@@ -92,23 +93,23 @@ def _list_remarks(found: ModelComparison) -> Iterator[Remark]:
     if first is not None:
         yield from _say_first(found, first)
     for side in found.sides:
-        yield from _say_others(found, side)
+        yield from ranked(2, _say_others(found, side))
     for output in found.outputs:
         if output.differing:
             share = f", {output.rel_l2:.2g} of it" if output.rel_l2 is not None else ""
             counted = f"{output.differing:,} of {output.elements:,} differ between {output.a} and {output.b}"
-            yield Remark("outputs", f"{output.output}: {counted}{share}")
+            yield Remark("outputs", f"{output.output}: {counted}{share}", rank=3)
     if found.outputs and not any(o.differing for o in found.outputs):
-        yield Remark("outputs", "the same bits from every side")
-    yield from (Remark("model", e.says) for e in found.evidence if e.kind == "structure")
-    yield from _say_observation(found)
+        yield Remark("outputs", "the same bits from every side", rank=3)
+    yield from (Remark("model", e.says, rank=5) for e in found.evidence if e.kind == "structure")
+    yield from ranked(5, _say_observation(found))
     for side in found.sides:
         if side.failure:
             yield Remark(side.failure.kind, f"{side.name}: {side.failure.says}")
         yield from (Remark("note", e.says) for e in side.evidence if e.kind == "setting")
-        yield from (Remark("replay", f"{side.name}: {e.says}") for e in side.evidence if e.kind == "replay")
+        yield from (Remark("replay", f"{side.name}: {e.says}", rank=4) for e in side.evidence if e.kind == "replay")
     yield from _say_fixes(found)
-    yield from (Remark("saved", path, verbatim=True) for path in found.saved)
+    yield from (Remark("saved", path, verbatim=True, rank=3) for path in found.saved)
     yield _say_next(found, first)
 
 
@@ -122,7 +123,8 @@ def _say_first(found: ModelComparison, unit: UnitFinding) -> Iterator[Remark]:
         if not is_agreement(side.verdict):
             yield from (Remark("why", says) for says in _choose_evidence(side))
         if side.recipe and side.replay:
-            yield Remark("recipe", f"({side.replay.count:,}/{side.replay.elements:,}) {side.recipe}", verbatim=True)
+            share = f"({side.replay.count:,}/{side.replay.elements:,})"
+            yield Remark("recipe", f"{share} {side.recipe}", verbatim=True, rank=4)
 
 
 def _choose_evidence(side: UnitSide) -> list[str]:
@@ -187,7 +189,7 @@ def _say_fixes(found: ModelComparison) -> Iterator[Remark]:
                 "; "
             ),
         )
-    yield from (Remark("tried", e.says) for e in found.evidence if e.kind == "setting")
+    yield from (Remark("tried", e.says, rank=3) for e in found.evidence if e.kind == "setting")
 
 
 def _say_next(found: ModelComparison, first: UnitFinding | None) -> Remark:

@@ -15,8 +15,8 @@ from samebits.wording.pick_sentences import say_bytes, say_choice, say_contract,
 _MOST_SHOWN = 6
 
 
-def show_pick(found: Pick, console: Console | None = None) -> None:
-    """Prints what was picked to the console (standard output by default)."""
+def show_pick(found: Pick, console: Console | None = None, *, verbose: bool = True) -> None:
+    """Prints what was picked to the console (standard output by default), whole or as much as fits a screen."""
     found, console = make_visible(found), console or open_console()
     page = Page()
     page.add(Text(found.subject, style="bold"))
@@ -28,10 +28,10 @@ def show_pick(found: Pick, console: Console | None = None) -> None:
         remarks += _list_one(found.choices[0])
     else:
         remarks += [Remark("choice", f"{c.problem}: {say_choice(c)}") for c in found.choices]
-    remarks += [Remark("what", e.says) for e in found.evidence]
+    remarks += [Remark("what", e.says, rank=2) for e in found.evidence]
     remarks += _list_next(found)
     page.add(remarks)
-    page.print_to(console)
+    page.print_to(console, verbose=verbose)
 
 
 def _list_one(choice: Choice) -> Iterator[Remark]:
@@ -39,16 +39,16 @@ def _list_one(choice: Choice) -> Iterator[Remark]:
         yield Remark("choice", say_choice(choice))
     if choice.replay is not None and choice.recipe is not None:
         matched = f"{choice.replay.count:,} of {choice.replay.elements:,} outputs"
-        yield Remark("recipe", f"{choice.recipe} ({matched} replayed bit for bit)")
+        yield Remark("recipe", f"{choice.recipe} ({matched} replayed bit for bit)", rank=3)
     if choice.peak_bytes is not None:
-        yield Remark("memory", f"its first run took {say_bytes(choice.peak_bytes)} at most, result included")
+        yield Remark("memory", f"its first run took {say_bytes(choice.peak_bytes)} at most, result included", rank=5)
     for slower in choice.slower[:_MOST_SHOWN]:
-        yield Remark("slower", f"{slower.engine} {say_time(slower.time_s)}")
+        yield Remark("slower", f"{slower.engine} {say_time(slower.time_s)}", rank=4)
     if len(choice.slower) > _MOST_SHOWN:
         yield Remark("slower", f"{len(choice.slower) - _MOST_SHOWN} more: --json lists them")
     for rejection in choice.rejected[:_MOST_SHOWN]:
         cause = f" [{rejection.cause}]" if rejection.cause else ""
-        yield Remark("rejected", f"{rejection.engine}: {rejection.why}{cause}")
+        yield Remark("rejected", f"{rejection.engine}: {rejection.why}{cause}", rank=1)
     if len(choice.rejected) > _MOST_SHOWN:
         yield Remark("rejected", f"{len(choice.rejected) - _MOST_SHOWN} more: --json lists them")
 

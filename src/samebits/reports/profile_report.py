@@ -36,8 +36,8 @@ _LONGEST_RECIPE = 2000
 _LETTER_A = 65
 
 
-def show_profile(found: Profile, console: Console | None = None) -> None:
-    """Prints a profile to the console (standard output by default)."""
+def show_profile(found: Profile, console: Console | None = None, *, verbose: bool = True) -> None:
+    """Prints a profile to the console (standard output by default), whole or as much as fits a screen."""
     found, console = make_visible(found), console or open_console()
     version = f" {found.version}" if found.version else ""
     device = f" · {found.device}" if found.device else ""
@@ -47,7 +47,7 @@ def show_profile(found: Profile, console: Console | None = None) -> None:
     page.add(Text(found.problem, style="bold"), Text(f"{found.engine}{version}{device}", style="dim"))
     page.add(make_answer(word, "bold green" if whole else "bold yellow", found.summary))
     page.add(list(_list_remarks(found)))
-    page.print_to(console)
+    page.print_to(console, verbose=verbose)
 
 
 def _list_remarks(found: Profile) -> Iterator[Remark]:
@@ -56,18 +56,18 @@ def _list_remarks(found: Profile) -> Iterator[Remark]:
         yield Remark("proof", _say_replay(found))
     yield from _say_numbers(found)
     yield from _say_invariances(found)
-    yield from (Remark(name, says) for name, says in found.special_values.items() if says)
+    yield from (Remark(name, says, rank=5) for name, says in found.special_values.items() if says)
     for evidence in found.evidence:
         if "could not" in evidence.says or "missing" in evidence.says or "no tree" in evidence.says:
-            yield Remark(_UNKNOWN, evidence.says)
+            yield Remark(_UNKNOWN, evidence.says, rank=2)
         elif evidence.kind == "setting" and "compared with" not in evidence.says:
-            yield Remark("setting", evidence.says)
+            yield Remark("setting", evidence.says, rank=2)
     if found.failure:
         yield Remark("failed", found.failure)
     if found.recipe:
         shown = len(found.recipe) <= _LONGEST_RECIPE
         yield Remark(
-            "recipe", found.recipe if shown else f"{len(found.recipe):,} characters: see --json", verbatim=True
+            "recipe", found.recipe if shown else f"{len(found.recipe):,} characters: see --json", verbatim=True, rank=3
         )
         command = f'samebits compare "{found.problem}" --on "{found.engine}"'
         yield Remark("next", f'{command} --on "emulate:{found.recipe}"' if shown else command, verbatim=True)
@@ -79,14 +79,15 @@ def _say_orders(found: Profile) -> Iterator[Remark]:
     for i, use in enumerate(found.order_uses[:_MOST_DRAWN]):
         label = f"order {chr(_LETTER_A + i)}" if many else "order"
         yield Remark(label, f"{use.says}   ({use.outputs:,} outputs)" if many else use.says)
-        yield Remark(label, "\n".join(draw_order(problem, use.order)), verbatim=True, style="cyan")
+        drawn = "\n".join(draw_order(problem, use.order))
+        yield Remark(label, drawn, verbatim=True, style="cyan", rank=1 if i == 0 else 4)
     if found.orders and found.orders > _MOST_DRAWN:
         yield Remark("", f"and {found.orders - _MOST_DRAWN} more")
     if found.where is not None and found.orders:
-        yield Remark("where", "\n".join(draw_map(problem, found)), verbatim=True)
+        yield Remark("where", "\n".join(draw_map(problem, found)), verbatim=True, rank=4)
     if found.order_calls:
         cost = f"{found.order_calls} calls, {1000 * (found.order_time_s or 0):.0f} ms"
-        yield Remark("found in", f"{cost} (all probes: {found.calls} calls, {found.time_s:.2f} s)")
+        yield Remark("found in", f"{cost} (all probes: {found.calls} calls, {found.time_s:.2f} s)", rank=6)
 
 
 def _say_replay(found: Profile) -> str:

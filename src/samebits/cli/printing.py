@@ -1,0 +1,25 @@
+"""How a finding is printed, the options that say so, and the exit statuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import msgspec
+
+AGREE, DIFFER, TROUBLE = 0, 1, 2
+AsJson = Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="everything, and not only what fits one screen")]
+
+
+def print_finding(found: msgspec.Struct, show: Callable[..., Any], *, verbose: bool, as_json: bool) -> None:
+    """On standard output: the document and nothing else, or the report, as much of it as fits a screen."""
+    from samebits.findings import json_from_finding
+
+    if as_json:
+        print(json_from_finding(found))
+    else:
+        show(found, verbose=verbose)
