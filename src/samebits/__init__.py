@@ -71,6 +71,8 @@ _HOMES = _FUNCTIONAL | {
     "trace": "samebits.runs.tracing",
     "reproducible": "samebits.runs.reproducing",
 }
+# Functions that return findings, which notebooks show as pages.
+_FINDERS = ("compare", "explain", "pick", "profile", "diff")
 
 
 def __getattr__(name: str) -> Any:
@@ -78,6 +80,8 @@ def __getattr__(name: str) -> Any:
 
     if name not in _HOMES:
         raise AttributeError(f"module 'samebits' has no attribute {name!r}")
+    if name in _FINDERS:
+        importlib.import_module("samebits.reports.notebook_frames").show_in_notebooks()
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import sys
 import time
 from html.parser import HTMLParser
 
@@ -315,3 +316,25 @@ def test_a_finding_of_another_kind_has_no_page():
         render_page(
             samebits.take_inventory() if hasattr(samebits, "take_inventory") else msgspec.defstruct("X", ["a"])(1)
         )
+
+
+def test_a_notebook_shows_the_page(browser, tmp_path):
+    """A cell's output as notebooks put it into their own page: a frame, with nothing of it outside."""
+    shown = samebits.compare("linear x=4x32 w=8x32", ["emulate:direct acc=float16", "truth"])._repr_html_()
+    path = tmp_path / "notebook.html"
+    path.write_text(f"<!doctype html><title>notebook</title><p>cell</p>{shown}<p>next cell</p>", encoding="utf-8")
+    page = browser.new_page()
+    troubles = []
+    page.on("console", lambda message: troubles.append(message.text))
+    page.goto(path.as_uri())
+    frame = page.frame_locator("iframe")
+    assert "downgrade" in frame.locator("h1, header").first.inner_text().lower()
+    assert page.locator("p").all_inner_texts() == ["cell", "next cell"]
+    assert not troubles
+    page.close()
+
+
+def test_without_its_packages_a_notebook_shows_text(monkeypatch):
+    found = samebits.compare("linear x=2x3 w=2x3", ["truth", "truth"])
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert found._repr_html_() is None

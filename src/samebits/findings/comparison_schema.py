@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from samebits.findings.causes import CauseCode
+from samebits.findings.notebooks import ShownFinding
 from samebits.findings.verdicts import Verdict
 
 EvidenceKind = Literal["replay", "probe", "structure", "statistic", "setting"]
@@ -162,7 +163,7 @@ class Fix(msgspec.Struct, frozen=True):
     time_after_s: float | None = None
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class Comparison(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     """One problem, its sides, and what is to be thought of them.
 
     Of a log, `line` is where the mismatch begins, and `more` are the log's other mismatches.

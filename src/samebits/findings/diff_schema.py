@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from samebits.findings.comparison_schema import Evidence
+from samebits.findings.notebooks import ShownFinding
 
 # inputs: what came in differed already; operation: same inputs, other result; structure: only one run has it.
 DifferenceKind = Literal["inputs", "operation", "structure"]
@@ -46,7 +47,7 @@ class SettingDifference(msgspec.Struct, frozen=True):
     set: str | None
 
 
-class RunDiff(msgspec.Struct, frozen=True, kw_only=True):
+class RunDiff(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     """Two runs held against each other, operation by operation.
 
     `compared` counts operations that both runs have, `differing` those of them whose bits differ, `only_a` and `only_b`

@@ -8,6 +8,7 @@ import msgspec
 
 from samebits.findings.causes import CauseCode
 from samebits.findings.comparison_schema import Certainty, Evidence
+from samebits.findings.notebooks import ShownFinding
 from samebits.findings.verdicts import Verdict
 
 # Which result of a layer.
@@ -52,7 +53,7 @@ class Breach(msgspec.Struct, frozen=True, kw_only=True):
     case: str | None = None
 
 
-class GuardReport(msgspec.Struct, frozen=True, kw_only=True):
+class GuardReport(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     """What a guard saw of a module. `share` of the results were checked; `time_s` of `running_s` seconds went to it.
 
     `left_out` says of layers, or of a layer's results, why they could not be checked.

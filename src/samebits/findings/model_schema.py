@@ -8,6 +8,7 @@ import msgspec
 
 from samebits.findings.causes import CauseCode
 from samebits.findings.comparison_schema import Certainty, Evidence, Failure, Fix, Replay
+from samebits.findings.notebooks import ShownFinding
 from samebits.findings.verdicts import Verdict
 
 
@@ -99,7 +100,7 @@ class OutputDifference(msgspec.Struct, frozen=True):
     rel_l2: float | None
 
 
-class ModelComparison(msgspec.Struct, frozen=True, kw_only=True):
+class ModelComparison(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     """A network, its units, the sides, and what is to be thought of them.
 
     `first` is the first unit where a side deviates; where none does, the first whose bits differ. `amplification` is

@@ -8,6 +8,7 @@ import msgspec
 
 from samebits.findings.causes import CauseCode
 from samebits.findings.comparison_schema import Evidence, Replay
+from samebits.findings.notebooks import ShownFinding
 
 # How a choice was come by: timed now; taken from the lock as it stands; from a lock made elsewhere, the bits checked.
 PickedBy = Literal["timing", "lock", "checked lock"]
@@ -69,7 +70,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     used_by: list[str] = []
 
 
-class Pick(msgspec.Struct, frozen=True, kw_only=True):
+class Pick(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     """The choices for a problem, or for every convolution and product of a model."""
 
     schema: Literal["samebits.pick/1"] = "samebits.pick/1"

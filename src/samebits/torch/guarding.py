@@ -22,6 +22,7 @@ from samebits.findings.json_text import json_from_finding
 from samebits.findings.verdicts import worst_verdict
 from samebits.problems.case_file import Case, save_case
 from samebits.reports.guard_report import render_guard
+from samebits.reports.notebook_frames import show_in_notebooks
 from samebits.torch.guard_checks import BlockCheck, check_block, check_extremes
 from samebits.torch.layer_calls import GUARDED, LayerResult, find_node, read_backward, read_forward, say_unguarded
 from samebits.version import VERSION
@@ -67,6 +68,7 @@ class Guard:
         self._lock = threading.RLock()
         self._started, self._ended = time.perf_counter(), None
         self._handles: list[Any] = []
+        show_in_notebooks()
         for name, layer in module.named_modules():
             if isinstance(layer, GUARDED):
                 why = say_unguarded(layer)
