@@ -13,6 +13,7 @@ from samebits.findings.diff_schema import RunDiff
 from samebits.findings.guard_schema import GuardReport
 from samebits.findings.model_schema import ModelComparison
 from samebits.findings.pick_schema import Lock, Pick
+from samebits.findings.sweep_schema import Sweep
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schemas"
 KINDS: tuple[type[msgspec.Struct], ...] = (
@@ -23,6 +24,7 @@ KINDS: tuple[type[msgspec.Struct], ...] = (
     Pick,
     Lock,
     GuardReport,
+    Sweep,
     Inventory,
 )
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from samebits.runs.reproducing import reproducible
     from samebits.runs.run_diff import diff
     from samebits.runs.tracing import trace
+    from samebits.sweeps import sweep
     from samebits.truth import Truth, compute_truth
     from samebits.truth.functional import (
         conv1d,
@@ -52,6 +53,7 @@ __all__ = [
     "pick",
     "profile",
     "reproducible",
+    "sweep",
     "trace",
 ]
 
@@ -68,11 +70,12 @@ _HOMES = _FUNCTIONAL | {
     "pick": "samebits.picks.picking",
     "profile": "samebits.profiles",
     "diff": "samebits.runs.run_diff",
+    "sweep": "samebits.sweeps.sweeping",
     "trace": "samebits.runs.tracing",
     "reproducible": "samebits.runs.reproducing",
 }
 # Functions that return findings, which notebooks show as pages.
-_FINDERS = ("compare", "explain", "pick", "profile", "diff")
+_FINDERS = ("compare", "explain", "pick", "profile", "diff", "sweep")
 
 
 def __getattr__(name: str) -> Any:

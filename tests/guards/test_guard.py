@@ -228,7 +228,7 @@ def test_a_faulty_kernel_is_found_in_time(name, monkeypatch, tmp_path):
     assert heard
     breach = heard[0]
     assert (breach.layer, breach.direction, breach.verdict) == ("2", "forward", verdict)
-    assert load_case(breach.case).problem.kind == "matmul"
+    assert load_case(breach.case).problem.kind == "linear"
     assert watch.report().verdict == verdict
 
 
@@ -397,12 +397,11 @@ def test_the_report_says_what_was_likely(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"share": 0.0}, "share"),
-        ({"share": 1.5}, "share"),
-        ({"on_breach": "stop"}, "on_breach"),
+        ({"share": 0.0}, "share"), ({"share": 1.5}, "share"), ({"share": "half"}, "share"), ({"share": True}, "share"),
+        ({"seed": -1}, "seed"), ({"seed": "a"}, "seed"), ({"cases": 5}, "cases"), ({"on_breach": "stop"}, "on_breach"),
         ({"module": 3}, "int"),
     ],
-)
+)  # fmt: skip
 def test_arguments_that_are_none(arguments, says):
     module = arguments.pop("module", nn.ReLU())
     with pytest.raises(ArgumentError, match=says):
@@ -431,3 +430,66 @@ def test_the_report_fits_its_schema_and_has_a_page(monkeypatch, tmp_path):
     assert "output of 2" in page
     assert document["breaches"][0]["case"] in page
     assert "output of 2" in str(watch)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("terms", [32, 256])
+def test_the_cause_is_named_with_a_bias_too(bias, terms, monkeypatch):
+    torch.manual_seed(3)
+    layer = nn.Linear(terms, 64, bias=bias)
+    linear = nn.functional.linear
+    monkeypatch.setattr(nn.functional, "linear", lambda x, w, b=None: linear(round_to_tf32(x), round_to_tf32(w), b))
+    with guard(layer, share=1.0) as watch:
+        layer(torch.randn(32, terms))
+    (breach,) = watch.report().breaches
+    assert (breach.verdict, breach.cause) == ("downgrade", "reduced-precision-operands")
+
+
+def test_a_bias_that_is_left_out_is_called_so(monkeypatch):
+    torch.manual_seed(4)
+    layer = nn.Conv2d(8, 16, 3)
+    monkeypatch.setattr(nn.functional, "conv2d", lambda x, w, b, *rest: CONV(x, w, None, *rest))
+    with guard(layer, share=1.0) as watch, torch.no_grad():
+        layer(torch.randn(2, 8, 12, 12))
+    (breach,) = watch.report().breaches
+    assert breach.verdict == "wrong"
+    assert "bias" in breach.says
+
+
+def test_of_what_is_not_finite_nothing_is_said():
+    layer = nn.Linear(16, 8)
+    with guard(layer, share=1.0) as watch:
+        layer(torch.full((4, 16), float("nan")))
+    report = watch.report()
+    assert (report.verdict, report.outputs, report.breaches) == ("undecided", 0, [])
+    assert "NaN or infinities" in report.summary
+    with guard(layer, share=1.0) as watch:
+        layer(torch.randn(4, 16))
+        layer(torch.full((4, 16), float("nan")))
+    report = watch.report()
+    assert report.verdict == "rounding"
+    assert "of 16 more nothing can be said" in report.summary
+    assert any("first the output of the module at call 2" in e.says for e in report.evidence)
+    assert report.results[0].draws == 4
+
+
+def test_later_breaches_of_a_result_are_not_looked_into_again(monkeypatch):
+    make_faulty(monkeypatch, with_tf32)
+    net = make_pair()
+    with guard(net, share=1.0) as watch, torch.no_grad():
+        for _ in range(4):
+            net(torch.randn(1, 3, 12, 12))
+    report = watch.report()
+    assert [b.verdict for b in report.breaches] == ["downgrade", "downgrade", "undecided", "undecided"]
+    assert (report.verdict, report.cause) == ("downgrade", "reduced-precision-operands")
+    assert "tf32" in report.summary
+
+
+def test_gradients_that_nobody_asks_for_are_not_counted():
+    net = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 4))
+    net[1].weight.requires_grad_(False)
+    with guard(net, share=1.0) as watch:
+        net(torch.randn(3, 6)).sum().backward()
+    seen = {(r.layer, r.direction) for r in watch.report().results}
+    assert seen == {("0", "forward"), ("0", "grad_weight"), ("1", "forward"), ("1", "grad_input")}
+    assert all(r.checks == r.seen == 1 for r in watch.report().results)

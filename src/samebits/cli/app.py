@@ -51,6 +51,7 @@ from samebits.cli.run_commands import (
     trace_run,
 )
 from samebits.cli.streams import prepare_streams, say
+from samebits.cli.sweep_command import SweepBatch, SweepOn, SweepRecipes, SweepSubject, sweep_sizes
 from samebits.errors import ArgumentError, SamebitsError
 from samebits.version import VERSION
 
@@ -62,7 +63,8 @@ _INTERRUPTED = 130
 _OPTIONS = (
     "--on", "--data", "--seed", "--time-limit", "--svg", "--attribute", "--no-attribute", "--fix", "--inputs",
     "--range", "--replay", "--save-cases", "--against", "--max-ulp", "--within", "--deterministic",
-    "--no-deterministic", "--batch-invariant", "--workspace", "--gradients", "--output", "--again",
+    "--no-deterministic", "--batch-invariant", "--workspace", "--gradients", "--output", "--again", "--recipes",
+    "--no-recipes",
 )  # fmt: skip
 app = typer.Typer(
     name="samebits",
@@ -290,6 +292,30 @@ def pick_command(
         workspace=workspace,
         gradients=gradients,
         again=again,
+        time_limit_s=time_limit,
+        verbose=verbose,
+        as_json=as_json,
+    )
+
+
+@app.command("sweep", epilog=show_examples("sweep"))
+def sweep_command(
+    subject: SweepSubject,
+    on: SweepOn = None,
+    recipes: SweepRecipes = True,
+    batch_invariant: SweepBatch = False,
+    time_limit: Annotated[
+        float, typer.Option(help="seconds each engine has for loading and for each run", min=0.1, max=1e6)
+    ] = 300,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
+) -> int:
+    """Say over which sizes and settings the bits of the same outputs change, and how each class is computed."""
+    return sweep_sizes(
+        subject,
+        on or [],
+        recipes=recipes,
+        batch_invariant=batch_invariant,
         time_limit_s=time_limit,
         verbose=verbose,
         as_json=as_json,

@@ -19,6 +19,10 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         'samebits pick "conv2d x=1x64x56x56 w=64x64x3x3 padding=1" -o samebits.lock',
         "samebits pick net.onnx --on onnxruntime --on openvino --max-ulp 4",
     ),
+    "sweep": (
+        'samebits sweep "linear x={1..256}x768 w=768x768" --on torch --on onnxruntime',
+        'samebits sweep "conv1d x=1x8x{16..64} w=8x8x5" --on "torch:threads={1,2}" --no-recipes',
+    ),
     "doctor": ("samebits doctor", "samebits doctor --compile"),
 }
 

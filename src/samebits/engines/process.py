@@ -27,6 +27,7 @@ from samebits.errors import (
 )
 from samebits.problems import Problem, format_problem
 from samebits.runner import Identity, check_result
+from samebits.runner.sliced_runs import Part, SlicedRun
 from samebits.runner.timed_runs import TimedRuns
 
 _FAILURES: dict[str, type[EngineFailure]] = {
@@ -65,6 +66,7 @@ class WorkerRunner:
         self._model_key: bytes | None = None
         # What is prepared for timing.
         self._timed: tuple[Problem, Mapping[str, np.ndarray]] | None = None
+        self._sliced: Mapping[str, np.ndarray] | None = None
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close())
         self._process, self._replies = self._spawn({**os.environ, **(environment or {})})
 
@@ -110,6 +112,19 @@ class WorkerRunner:
         # The first call compiles and packs: it counts for bits and memory, not for time.
         digests = dict.fromkeys(d for timed in (*first, more) for d in timed.digests)
         return TimedRuns(more.seconds, tuple(digests), first[0].peak_bytes if first else None)
+
+    def run_slices(
+        self, problems: Sequence[Problem], operands: Mapping[str, np.ndarray], part: Part
+    ) -> list[SlicedRun]:
+        """One answer per size; operands travel once for calls that follow each other. Raises EngineFailure."""
+        self.identify()
+        brings = {} if self._sliced is operands else operands
+        self._sliced = None
+        texts = [format_problem(problem) for problem in problems]
+        header = {"sliced": texts, "part": list(part.shape), "items": part.item_axis}
+        answer, _ = self._exchange(header, brings, 0, max(len(problems), 1))
+        self._sliced = operands
+        return [_read_sliced(run) for run in answer["runs"]]
 
     def run_onnx(
         self, model: bytes, inputs: Mapping[str, np.ndarray], wanted: Sequence[str], observed: Sequence[str] = ()
@@ -246,6 +261,13 @@ class WorkerRunner:
 
 def _read_timed(header: Mapping[str, Any]) -> TimedRuns:
     return TimedRuns(tuple(header["seconds"]), tuple(header["digests"]), header["peak_bytes"])
+
+
+def _read_sliced(run: Mapping[str, Any]) -> SlicedRun:
+    if run.get("failure"):
+        kind, says = run["failure"]
+        return SlicedRun(failure=(str(kind), str(says)))
+    return SlicedRun(str(run["digest"]), run["even"], float(run["seconds"]))
 
 
 def say_overruled(asked: Mapping[str, str], effective: Mapping[str, str]) -> list[str]:

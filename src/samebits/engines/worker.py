@@ -23,6 +23,7 @@ from samebits.engines.run_timing import RunTiming
 from samebits.engines.transport import MODEL, TransportError, receive_message, send_message
 from samebits.errors import EngineUnsupported
 from samebits.problems import Problem, parse_problem_text
+from samebits.runner.sliced_runs import Part, look_at
 from samebits.runner.timed_runs import TimedRuns
 
 _PR_SET_PDEATHSIG = 1
@@ -47,6 +48,8 @@ def main() -> int:
     _die_with_parent()
     engine: Engine | None = None
     timing = RunTiming()
+    # Operands that many sizes of one problem read.
+    sliced: dict[str, np.ndarray] = {}
     while True:
         try:
             header, arrays = receive_message(requests, 2**48)
@@ -58,6 +61,9 @@ def main() -> int:
                 send_message(replies, {"report": _report(engine)})
             elif "timed" in header:
                 send_message(replies, {"ok": True, **asdict(_time(engine, timing, header, arrays))})
+            elif "sliced" in header:
+                sliced = arrays or sliced
+                send_message(replies, {"runs": [_run_slice(engine, text, sliced, header) for text in header["sliced"]]})
             elif "wanted" in header:
                 send_message(replies, {"ok": True}, _run_model(engine, header, arrays))
             elif "program" in header:
@@ -104,6 +110,16 @@ def _report(engine: Engine) -> dict[str, Any]:
 
 def _run(engine: Engine, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> np.ndarray:
     return np.asarray(engine.run(_take_problem(engine, header), arrays))
+
+
+def _run_slice(engine: Engine, text: str, operands: dict[str, np.ndarray], header: dict[str, Any]) -> dict[str, Any]:
+    """One size of a sweep, its failure included: the others go on."""
+    part = Part(tuple(header["part"]), header["items"])
+    try:
+        problem = _take_problem(engine, {"problem": text})
+        return asdict(look_at(lambda given: np.asarray(engine.run(problem, dict(given))), problem, operands, part))
+    except Exception as error:
+        return {"failure": [*_describe(error).values()]}
 
 
 def _take_problem(engine: Engine, header: dict[str, Any]) -> Problem:

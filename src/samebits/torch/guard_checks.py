@@ -13,7 +13,8 @@ from torch import Tensor
 from samebits.bounds import accumulator_format, bound_errors, bound_likely_errors
 from samebits.float_environment import default_float_environment
 from samebits.formats.format import find_format
-from samebits.judging.measuring import measure_distances, measure_likely
+from samebits.judging.measuring import Distances, measure_distances, measure_likely
+from samebits.problems.case_file import Case
 from samebits.problems.problem import Problem
 from samebits.torch.layer_calls import LayerResult
 from samebits.torch.plain_arrays import dtype_name
@@ -26,15 +27,32 @@ _SUMMED_WITHIN = 1 + 2.0**-30
 
 @dataclass(frozen=True)
 class BlockCheck:
-    """Outputs of one block against their bounds: the problem that they make, and how far the farthest are."""
+    """Outputs of a check against their bounds: how many have finite terms, how far the farthest are, in which block."""
 
     block: Block
-    problem: Problem
-    operands: dict[str, np.ndarray]
+    finite: int
     beyond_bound: int
     beyond_likely: int
     over_bound: float
     over_likely: float | None
+    worst: int
+
+    def state_case(self, name: str) -> Case:
+        """The worst of its blocks as a Linear's case, with the bias where there is one, for explaining."""
+        block, b = self.block, self.worst
+        x, w = block.left[b], block.right[b]
+        operands = {"x": x, "w": w}
+        if block.has_bias:
+            operands = {"x": x[:, :-1], "w": w[:, :-1], "bias": w[:, -1]}
+        arrays = {key: np.ascontiguousarray(array) for key, array in operands.items()}
+        problem = Problem(
+            kind="linear",
+            x=arrays["x"].shape,
+            w=arrays["w"].shape,
+            bias=block.has_bias,
+            dtype=block.result.dtype.name,
+        )
+        return Case(problem, arrays, {name: np.ascontiguousarray(block.result[b])})
 
 
 @default_float_environment()
@@ -80,14 +98,18 @@ def _measure(
     bound = bound_errors(problem, operands, truth, magnitudes=magnitudes)
     likely = bound_likely_errors(problem, operands, truth, squares=squares, magnitudes=magnitudes)
     distances = measure_distances(problem, block.result, truth, bound, magnitudes)
+    # Of terms that are not finite nothing is said.
+    finite = np.isfinite(magnitudes)
+    over = np.where(finite, distances.over_bound, 0.0)
+    near = Distances(np.where(finite, distances.absolute, 0.0), distances.ulp, over)
     return BlockCheck(
         block,
-        problem,
-        operands,
-        int((distances.over_bound > 1).sum()),
-        int(distances.mark_beyond(likely).sum()),
-        float(distances.over_bound.max()),
-        measure_likely(distances, likely),
+        int(finite.sum()),
+        int((over > 1).sum()),
+        int(near.mark_beyond(likely).sum()),
+        float(over.max()),
+        measure_likely(near, likely),
+        int(over.max(axis=(1, 2)).argmax()),
     )
 
 

@@ -32,12 +32,13 @@ from samebits.wording.guard_sentences import (
     say_beyond_likely,
     say_detection,
     say_impossible,
+    say_odd,
     summarize_guard,
 )
 
 OnBreach = Callable[[Breach], None] | Literal["raise"] | None
 # Explaining takes seconds: so many breaches are explained, and so many kept at all.
-_MOST_EXPLAINED, _MOST_KEPT = 8, 256
+_MOST_EXPLAINED, _MOST_OF_ONE, _MOST_KEPT = 16, 2, 256
 _BACKWARD: tuple[Direction, ...] = ("grad_input", "grad_weight")
 
 
@@ -48,6 +49,7 @@ class _Tally:
     outputs: int = 0
     draws: int = 0
     breaches: int = 0
+    explained: int = 0
     over_bound: float = 0.0
     over_likely: float = 0.0
 
@@ -65,6 +67,8 @@ class Guard:
         self._breaches: list[Breach] = []
         self._explained, self._within_worst, self._spent = 0, 0, 0.0
         self._left_out: dict[str, str] = {}
+        # Outputs of which nothing can be said, as their terms are not finite, and where they were first.
+        self._odd, self._first_odd = 0, ""
         self._lock = threading.RLock()
         self._started, self._ended = time.perf_counter(), None
         self._handles: list[Any] = []
@@ -131,6 +135,8 @@ class Guard:
             explained = [b for b in self._breaches if b.verdict != "undecided"] or self._breaches
             verdict = worst_verdict(b.verdict for b in explained) if explained else "rounding"
             evidence = [Evidence("statistic", detection)] if detection else []
+            if self._odd:
+                evidence.append(Evidence("statistic", say_odd(self._odd, self._first_odd)))
             if self._within_worst:
                 says = (
                     f"{self._within_worst:,} checks went beyond what independent roundings reach, and explain no fault"
@@ -140,7 +146,7 @@ class Guard:
                 module=self._module,
                 verdict=verdict if outputs or explained else "undecided",
                 cause=next((b.cause for b in explained if b.verdict == verdict), None),
-                summary=summarize_guard(self._breaches, results, outputs),
+                summary=summarize_guard(explained, results, outputs, self._odd),
                 share=self._share,
                 checks=sum(r.checks for r in results),
                 outputs=outputs,
@@ -181,12 +187,17 @@ class Guard:
                 self._spent += time.perf_counter() - start
 
     def _await_backward(self, name: str, layer: Any, given: Any, named: Any, result: torch.Tensor) -> None:
-        drawn: list[Direction] = [direction for direction in _BACKWARD if self._draws(name, direction)]
+        x = given[0] if given else named.get("input")
+        wanted = (isinstance(x, torch.Tensor) and x.requires_grad, layer.weight.requires_grad)
+        asked: list[Direction] = [
+            direction for direction, is_wanted in zip(_BACKWARD, wanted, strict=True) if is_wanted
+        ]
+        drawn: list[Direction] = [direction for direction in asked if self._draws(name, direction)]
         if not drawn:
             return
         node, call = find_node(result), read_forward(layer, given, named, result)
         if node is None or isinstance(call, str):
-            why = call if isinstance(call, str) else "they are not autograd's own"
+            why = call if isinstance(call, str) else "they are not computed by a kernel of torch's"
             self._left_out.setdefault(f"gradients of {name}", why)
             return
         # Held by the hook alone, which the node holds, and let go as soon as the gradients are there.
@@ -224,8 +235,10 @@ class Guard:
             return
         if check is not None:
             tally.checks += 1
-            tally.outputs += check.block.result.size
-            tally.draws += check.block.draws
+            tally.outputs += check.finite
+            # Those of which nothing can be said were among them in proportion.
+            tally.draws += check.block.draws * check.finite // check.block.result.size
+            self._note_odd(name, found.direction, tally.seen, check.block.result.size - check.finite)
             tally.over_bound = max(tally.over_bound, check.over_bound)
             tally.over_likely = max(tally.over_likely, check.over_likely or 0.0)
         breach = None
@@ -245,14 +258,19 @@ class Guard:
                 says=says,
             )
         elif check is not None and (check.beyond_bound or check.beyond_likely):
-            breach = self._judge(name, found.direction, tally.seen, check)
+            breach = self._judge(name, found.direction, tally, check)
         if breach is not None:
             tally.breaches += 1
             self._tell(breach)
 
-    def _judge(self, name: str, direction: Direction, call: int, check: BlockCheck) -> Breach | None:
+    def _note_odd(self, name: str, direction: Direction, call: int, outputs: int) -> None:
+        if outputs:
+            self._odd += outputs
+            self._first_odd = self._first_odd or f"the {name_result(name, direction)} at call {call:,}"
+
+    def _judge(self, name: str, direction: Direction, tally: _Tally, check: BlockCheck) -> Breach | None:
         """A breach as a finding, explained where there is still time for it; None where rounding explains it."""
-        size = check.block.result.size
+        call, size = tally.seen, check.finite
         proved = check.beyond_bound > 0
         says = (
             say_beyond_bound(check.beyond_bound, size, check.over_bound)
@@ -272,10 +290,10 @@ class Guard:
             max_over_likely=check.over_likely,
             says=says,
         )
-        if self._explained >= _MOST_EXPLAINED:
-            return msgspec.structs.replace(breach, says=f"{says}; the first {_MOST_EXPLAINED} alone are explained")
-        self._explained += 1
-        case = Case(check.problem, check.operands, {name_result(name, direction): check.block.result})
+        if self._explained >= _MOST_EXPLAINED or tally.explained >= _MOST_OF_ONE:
+            return msgspec.structs.replace(breach, says=f"{says}; not looked into, as earlier ones were")
+        self._explained, tally.explained = self._explained + 1, tally.explained + 1
+        case = check.state_case(name_result(name, direction))
         side = explain(case).sides[0]
         if side.verdict in ("identical", "rounding") and not proved:
             self._within_worst += 1
@@ -335,8 +353,12 @@ def guard(
     """
     if not isinstance(module, nn.Module):
         raise ArgumentError(f"a guard stands over a torch module, not over {type(module).__name__}")
-    if not 0 < share <= 1:
-        raise ArgumentError(f"share is more than 0 and at most 1, not {share!r}")
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
+        raise ArgumentError(f"share is a number above 0 and at most 1, not {share!r}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ArgumentError(f"seed is a whole number from 0 on, not {seed!r}")
+    if cases is not None and not isinstance(cases, (str, Path)):
+        raise ArgumentError(f"cases is the path of a folder, not {cases!r}")
     if on_breach is not None and on_breach != "raise" and not callable(on_breach):
         raise ArgumentError(f"on_breach is a function or 'raise', not {on_breach!r}")
     return Guard(module, share, seed, on_breach, cases)

@@ -43,13 +43,14 @@ class Geometry:
 class Block:
     """Outputs [blocks, rows, columns] as products of left [blocks, rows, terms] and right [blocks, columns, terms].
 
-    `draws` is how many of them were drawn independently of each other. A bias is the last term.
+    `draws` is how many of them were drawn independently of each other. A bias is the last term, by 1.
     """
 
     left: np.ndarray
     right: np.ndarray
     result: np.ndarray
     draws: int
+    has_bias: bool = False
 
 
 def draw_block(
@@ -94,7 +95,7 @@ def draw_block(
         left = torch.cat([left, torch.ones_like(left[..., :1])], dim=-1)
         right = torch.cat([right, bias[column].unsqueeze(-1)], dim=-1)
     draws = blocks * min(rows, width)
-    return Block(to_numpy(left), to_numpy(right), to_numpy(got), draws)
+    return Block(to_numpy(left), to_numpy(right), to_numpy(got), draws, bias is not None)
 
 
 class _Draw:

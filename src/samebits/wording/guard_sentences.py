@@ -43,19 +43,27 @@ def say_beyond_likely(beyond: int, checked: int, over_likely: float | None) -> s
     )
 
 
-def summarize_guard(breaches: Sequence[Breach], results: Sequence[GuardedResult], outputs: int) -> str:
-    """The answer in one sentence."""
-    of = f"{outputs:,} outputs of {sum(r.checks > 0 for r in results):,} results of layers"
+def summarize_guard(breaches: Sequence[Breach], results: Sequence[GuardedResult], outputs: int, odd: int = 0) -> str:
+    """The answer in one sentence; `breaches` are those that were looked into, if any were."""
+    checked = sum(r.checks > 0 for r in results)
+    if breaches:
+        broken, first = sum(r.breaches > 0 for r in results), breaches[0]
+        return (
+            f"{broken:,} of {checked:,} results of layers are not what they should be, such as the"
+            f" {name_result(first.layer, first.direction)} at call {first.call:,}: {first.says}"
+        )
+    if not outputs and odd:
+        return f"NaN or infinities are among the terms of all {odd:,} outputs that were checked: nothing can be said"
     if not outputs:
         return "nothing was checked: no convolution or Linear was run while the guard stood"
-    if not breaches:
-        return f"{of} were held against the truth: each is within its error bound"
-    broken = sum(r.breaches > 0 for r in results)
-    first = breaches[0]
-    return (
-        f"{broken:,} of {sum(r.checks > 0 for r in results):,} results of layers are not what they should be, first the"
-        f" {name_result(first.layer, first.direction)} at call {first.call:,}: {first.says}"
-    )
+    said = f"{outputs:,} outputs of {checked:,} results of layers were held against the truth: each is within its"
+    also = f"; of {odd:,} more nothing can be said, as NaN or infinities are among their terms" if odd else ""
+    return f"{said} error bound{also}"
+
+
+def say_odd(odd: int, first: str) -> str:
+    """Outputs of which nothing can be said, and where they came up first."""
+    return f"{odd:,} outputs that were checked have NaN or infinities among their terms, first {first}"
 
 
 def say_detection(results: Sequence[GuardedResult]) -> str | None:

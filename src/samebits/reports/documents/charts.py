@@ -9,6 +9,8 @@ import altair as alt
 
 from samebits.findings import ErrorPicture
 from samebits.findings.model_schema import ModelComparison
+from samebits.findings.sweep_schema import Sweep
+from samebits.wording.sweep_sentences import say_cell
 
 _HEIGHT = 260
 _TINY = 1e-12
@@ -128,3 +130,36 @@ def _list_tooltips(names: Sequence[str], number: str) -> list[alt.Tooltip]:
 def _say_range(index: int, count: int, size: int) -> str:
     first, last = index * size // count, (index + 1) * size // count - 1
     return f"{first:,}" if first == last else f"{first:,} to {last:,}"
+
+
+def chart_classes(found: Sweep) -> dict[str, Any]:
+    """Each point of a sweep in the colour of its class: the first axis across, the second, if there is one, upwards."""
+    names = [axis.name for axis in found.axes]
+    places = [{value: i for i, value in enumerate(axis.values)} for axis in found.axes]
+    values = [
+        {
+            "class": f"{number + 1}",
+            "points": say_cell(cell),
+            "x": places[0][cell[names[0]][0]],
+            "x2": places[0][cell[names[0]][-1]] + 1,
+            "y": places[1][cell[names[1]][0]] if len(names) > 1 else 0,
+            "y2": places[1][cell[names[1]][-1]] + 1 if len(names) > 1 else 1,
+        }
+        for number, one in enumerate(found.classes)
+        for cell in one.cells
+    ]
+    second = alt.Y("y:Q", title=f"number of {names[1]} in its range" if len(names) > 1 else None)
+    chart = (
+        alt.Chart(alt.Data(values=values))
+        .mark_rect(stroke="white", strokeWidth=0.5)
+        .encode(
+            x=alt.X("x:Q", title=f"number of {names[0]} in its range", scale=alt.Scale(nice=False)),
+            x2="x2:Q",
+            y=second if len(names) > 1 else alt.Y("y:Q", axis=None),
+            y2="y2:Q",
+            color=alt.Color("class:N", legend=alt.Legend(title="class")),
+            tooltip=[alt.Tooltip("class:N"), alt.Tooltip("points:N")],
+        )
+        .properties(width="container", height=_HEIGHT if len(names) > 1 else _HEIGHT // 4)
+    )
+    return chart.to_dict()

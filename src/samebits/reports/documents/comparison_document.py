@@ -163,8 +163,12 @@ def _list_commands(found: Comparison) -> Iterator[str]:
     engines = [s.name for s in found.sides if s.engine and s.engine != "truth"]
     if engines and found.data != "recorded":
         asked = " ".join(f"--on {shlex.quote(name)}" for name in engines)
-        yield f"samebits compare {shlex.quote(found.problem)} {asked}"
+        # Operands of a person's own stand in their file.
+        subject = "CASE.npz" if found.data == "given" else shlex.quote(found.problem)
+        yield f"samebits compare {subject} {asked}"
         yield f"samebits profile {shlex.quote(engines[0])} {shlex.quote(found.problem)}"
+    elif found.line is not None:
+        yield "samebits explain THE-LOG"
     elif found.outputs:
         yield "samebits explain CASE.npz"
 

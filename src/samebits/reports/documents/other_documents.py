@@ -118,13 +118,22 @@ def lay_out_pick(found: Pick) -> Document:
         Section("Slower, or rejected", [_tabulate_others(found.choices)]),
         Section("Recipes", [Code(c.problem, c.recipe) for c in found.choices if c.recipe]),
         Section("How this is known", [Prose("", tuple(e.says for e in found.evidence))] if found.evidence else []),
-        Section("Do it again", [Code("", f"samebits pick {shlex.quote(found.subject)}")]),
+        Section("Do it again", [Code("", _say_command(found))]),
     ]
     word, tone = ("none", "bad") if lacks else ("picked", "good")
     contract = f"contract: {say_contract(found.contract)}"
     return Document(
         found.subject, word, tone, found.summary, contract, sections, found.samebits_version
     ).without_empty()
+
+
+def _say_command(found: Pick) -> str:
+    """The command with the engines that were asked, as far as the choices name them."""
+    named = (
+        e for c in found.choices for e in (c.engine, *(s.engine for s in c.slower), *(r.engine for r in c.rejected))
+    )
+    engines = dict.fromkeys(text.partition(":")[0] for text in named if text)
+    return " ".join(["samebits pick", shlex.quote(found.subject), *(f"--on {name}" for name in engines)])
 
 
 def _tabulate_choices(choices: list[Choice]) -> Table:

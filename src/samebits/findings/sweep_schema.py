@@ -1,0 +1,71 @@
+"""Over which sizes and settings the bits of the same outputs change (schema samebits.sweep/1)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from samebits.findings.comparison_schema import Evidence, Failure
+from samebits.findings.notebooks import ShownFinding
+
+SizeOrSetting = int | str
+
+
+class SweepAxis(msgspec.Struct, frozen=True):
+    """One range: what it is called, what changes along it in words, and its values."""
+
+    name: str
+    says: str
+    values: list[SizeOrSetting]
+
+
+class SweepClass(msgspec.Struct, frozen=True, kw_only=True):
+    """Points at which the shared outputs have the same bits.
+
+    `sizes` are their runs, first and last, where the sweep has one axis of sizes; `cells` the same for any axes, the
+    first and last value along each. `recipe` was found at `example`; `replayed` says whether it gives the shared
+    outputs' bits there.
+    """
+
+    sizes: list[list[int]] = []
+    cells: list[dict[str, list[SizeOrSetting]]]
+    points: int
+    example: str
+    recipe: str | None = None
+    replayed: bool | None = None
+
+
+class SweepFailure(msgspec.Struct, frozen=True):
+    """A point at which the engine gave no result."""
+
+    at: dict[str, SizeOrSetting]
+    failure: Failure
+
+
+class Sweep(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
+    """One engine over the points of a sweep. `invariant` is null where too little ran to say.
+
+    `outputs` are shared by all points; `uneven` are cells whose items, all equal, did not get equal bits; `repeats`
+    says whether points that were asked again gave the same bits. `more` are the other engines that were asked.
+    """
+
+    schema: Literal["samebits.sweep/1"] = "samebits.sweep/1"
+    sweep: str
+    engine: str
+    version: str | None = None
+    device: str | None = None
+    invariant: bool | None
+    axes: list[SweepAxis]
+    points: int
+    outputs: int
+    classes: list[SweepClass]
+    uneven: list[dict[str, list[SizeOrSetting]]] = []
+    repeats: bool | None = None
+    failures: list[SweepFailure] = []
+    summary: str
+    evidence: list[Evidence] = []
+    time_s: float
+    engine_time_s: float
+    more: list[Sweep] = []
+    samebits_version: str

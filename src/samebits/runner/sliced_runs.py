@@ -1,0 +1,90 @@
+"""Many sizes of one problem run on the beginnings of the same operands; of each result the bits of a shared part."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from samebits.errors import EngineCrashed, EngineFailure, EngineTimedOut
+from samebits.formats.same_bits import digest_bits, has_same_bits
+from samebits.problems import Problem
+from samebits.runner import Runner, check_result
+
+
+@dataclass(frozen=True)
+class SlicedRun:
+    """The name of the shared outputs' bits, whether all items have the same bits, and the seconds of the engine's call.
+
+    `failure` is the kind and the words of what went wrong instead.
+    """
+
+    digest: str = ""
+    even: bool | None = None
+    seconds: float = 0.0
+    failure: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of every result that is looked at: its leading shape, and the axis whose items should be equal."""
+
+    shape: tuple[int, ...]
+    item_axis: int | None
+
+
+@runtime_checkable
+class SlicedRunner(Protocol):
+    """A runner that runs many sizes where it has the operands, so that these travel once."""
+
+    def run_slices(
+        self, problems: Sequence[Problem], operands: Mapping[str, np.ndarray], part: Part
+    ) -> list[SlicedRun]:
+        """One answer per problem. Raises an EngineFailure where the runner itself is gone."""
+        ...
+
+
+def run_slices(
+    runner: Runner, problems: Sequence[Problem], operands: Mapping[str, np.ndarray], part: Part
+) -> list[SlicedRun]:
+    """One answer per problem, a failure among them. Raises an EngineFailure where the runner itself is gone."""
+    if isinstance(runner, SlicedRunner):
+        return runner.run_slices(problems, operands, part)
+    return [_ask(runner, problem, operands, part) for problem in problems]
+
+
+def _ask(runner: Runner, problem: Problem, operands: Mapping[str, np.ndarray], part: Part) -> SlicedRun:
+    try:
+        return look_at(lambda given: runner.run(problem, given), problem, operands, part)
+    except (EngineCrashed, EngineTimedOut):
+        raise
+    except EngineFailure as error:
+        return SlicedRun(failure=(error.kind, str(error)))
+
+
+def look_at(
+    run: Callable[[Mapping[str, np.ndarray]], np.ndarray],
+    problem: Problem,
+    operands: Mapping[str, np.ndarray],
+    part: Part,
+) -> SlicedRun:
+    """Runs one size, and names the bits of the shared part of its result."""
+    given = {
+        name: np.ascontiguousarray(operands[name][tuple(slice(0, size) for size in shape)])
+        for name, shape in problem.operand_shapes.items()
+    }
+    started = time.perf_counter()
+    result = check_result(problem, run(given))
+    took = time.perf_counter() - started
+    digest = digest_bits(result[tuple(slice(0, size) for size in part.shape)])
+    return SlicedRun(digest, _is_even(result, part.item_axis), took)
+
+
+def _is_even(result: np.ndarray, axis: int | None) -> bool | None:
+    if axis is None or result.shape[axis] < 2:
+        return None
+    first = np.broadcast_to(np.take(result, [0], axis), result.shape)
+    return has_same_bits(first, result)
