@@ -19,7 +19,8 @@ if [ -n "${COMPARE:-}" ]; then
   while IFS= read -r engine; do
     [ -n "$engine" ] && engines+=(--on "$engine")
   done <<< "${ENGINES:-}"
-  samebits compare "$COMPARE" "${engines[@]}" --json > "$PAGES/compare.json"
+  # An empty list is an unbound one to the bash of macOS.
+  samebits compare "$COMPARE" ${engines[@]+"${engines[@]}"} --json > "$PAGES/compare.json"
   worst=$?
   verdict=trouble
   if [ "$worst" -lt 2 ]; then
@@ -42,7 +43,9 @@ if [ -n "${CONFORMANCE:-}" ]; then
     samebits explain "$case" --json > "$found"
     [ $? -lt 2 ] && publish "$found"
   done
-  [ "$status" -eq 0 ] || worst=$((worst > 1 ? worst : 1))
-  [ -n "${COMPARE:-}" ] || echo "verdict=$([ "$status" -eq 0 ] && echo passed || echo failed)" >> "$GITHUB_OUTPUT"
+  # pytest's own: 1, tests failed; more, it could not run them.
+  [ "$status" -gt 1 ] && status=2
+  [ "$status" -gt "$worst" ] && worst=$status
+  [ -n "${COMPARE:-}" ] || echo "verdict=$(case $status in 0) echo passed ;; 1) echo failed ;; *) echo trouble ;; esac)" >> "$GITHUB_OUTPUT"
 fi
 exit "$worst"

@@ -23,6 +23,7 @@ from samebits.recipes import parse_recipe
 from samebits.reports.comparison_report import show_comparison
 from samebits.reports.explanation_report import show_explanation
 from samebits.reports.inventory_report import show_inventory
+from samebits.reports.page_layout import Page, Remark
 from samebits.reports.profile_report import show_profile
 
 LAYER = "conv2d x=2x8x10x12 w=16x8x3x3 padding=1"
@@ -223,3 +224,12 @@ def test_colours_are_for_terminals_only(findings):
     console = Console(file=io.StringIO(), width=100, highlight=False, force_terminal=True, color_system="standard")
     show_comparison(found, console)
     assert "\x1b[1;31m" in console.file.getvalue()
+
+
+def test_a_page_of_which_nothing_must_be_shown_says_what_it_lacks():
+    console = Console(file=io.StringIO(), width=80, highlight=False)
+    page = Page()
+    page.add([Remark(f"label {i}", "x", rank=1) for i in range(40)])
+    page.add([Remark("", "y") for _ in range(30)], rank=2)
+    page.print_to(console, verbose=False)
+    assert "label 39, further parts: with --verbose" in " ".join(console.file.getvalue().split())

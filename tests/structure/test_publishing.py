@@ -106,6 +106,12 @@ def test_the_action_tests_kernels(kernel, status, verdict, tmp_path):
     assert bool(list((tmp_path / "pages").glob("*.html"))) == bool(status)
 
 
+def test_tests_that_cannot_be_run_are_trouble(tmp_path):
+    done = run_action(tmp_path, CONFORMANCE="missing.py")
+    assert done.returncode == 2
+    assert (tmp_path / "output").read_text() == "verdict=trouble\n"
+
+
 def test_the_action_wants_to_be_told_what_to_do(tmp_path):
     done = run_action(tmp_path)
     assert (done.returncode, done.stderr) == (2, "samebits-action: give compare or conformance\n")

@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.text import Text
 
 from samebits.findings.guard_schema import GuardedResult, GuardReport
-from samebits.reports.page_layout import VERDICT_STYLES, Page, Remark, make_answer
+from samebits.reports.page_layout import VERDICT_STYLES, Page, Remark, make_answer, open_console
 from samebits.reports.visible_text import make_visible
 from samebits.wording.guard_sentences import name_result
 
-_MOST_SHOWN, _WIDTH = 6, 100
+_MOST_SHOWN, _WIDEST = 6, 100
 
 
 def render_guard(found: GuardReport) -> str:
@@ -23,7 +23,8 @@ def render_guard(found: GuardReport) -> str:
     page.add(Text(found.module, style="bold"))
     page.add(make_answer(found.verdict, VERDICT_STYLES[found.verdict], found.summary))
     page.add(list(_list_remarks(found)))
-    page.print_to(Console(file=text, width=_WIDTH, highlight=False, no_color=True))
+    width = min(open_console().width, _WIDEST)
+    page.print_to(Console(file=text, width=width, highlight=False, no_color=True))
     return text.getvalue()
 
 
@@ -33,7 +34,7 @@ def _list_remarks(found: GuardReport) -> Iterator[Remark]:
         what = f"{name_result(breach.layer, breach.direction)}, call {breach.call:,}"
         yield Remark("breach", f"{what}: {breach.verdict}{cause}, {breach.says}")
     if len(found.breaches) > _MOST_SHOWN:
-        yield Remark("breach", f"{len(found.breaches) - _MOST_SHOWN:,} more: the report's JSON lists them")
+        yield Remark("breach", f"{len(found.breaches) - _MOST_SHOWN:,} more are listed in the report's JSON")
     nearest = max(found.results, key=_measure_nearness, default=None)
     if nearest is not None and nearest.checks and not found.breaches:
         yield Remark(

@@ -76,7 +76,7 @@ class Part:
     def name_cut(self, highest: int) -> list[str]:
         """What `cut` leaves out."""
         if self.rank > highest:
-            return [self.name]
+            return [self.name or "further parts"]
         return [r.label for p in self.pieces if isinstance(p, list) for r in p if r.rank > highest and r.label]
 
 
@@ -129,7 +129,9 @@ def _fit(parts: list[Part], width: int) -> list[Part]:
         left = dict.fromkeys(name for part in parts for name in part.name_cut(highest) if name)
         more = [Remark("more", f"{', '.join(left)}: with --verbose")] if left else []
         kept = [part for part in (p.cut(highest) for p in parts) if part is not None]
-        if more:
+        if more and not kept:
+            kept = [Part([more])]
+        elif more:
             *before, last = kept
             kept = [*before, Part([*last.pieces, more]) if not _ends_in_remarks(last) else _extend(last, more)]
         if len(_render(kept, width)) <= SCREEN_LINES:

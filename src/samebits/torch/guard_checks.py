@@ -13,6 +13,7 @@ from torch import Tensor
 from samebits.bounds import accumulator_format, bound_errors, bound_likely_errors
 from samebits.float_environment import default_float_environment
 from samebits.formats.format import find_format
+from samebits.judging import thresholds
 from samebits.judging.measuring import Distances, measure_distances, measure_likely
 from samebits.problems.case_file import Case
 from samebits.problems.problem import Problem
@@ -36,6 +37,7 @@ class BlockCheck:
     over_bound: float
     over_likely: float | None
     worst: int
+    within_transforms: bool
 
     def state_case(self, name: str) -> Case:
         """The worst of its blocks as a Linear's case, with the bias where there is one, for explaining."""
@@ -110,7 +112,14 @@ def _measure(
         float(over.max()),
         measure_likely(near, likely),
         int(over.max(axis=(1, 2)).argmax()),
+        bool((near.absolute <= _bound_transforms(problem, magnitudes)).all()),
     )
+
+
+def _bound_transforms(problem: Problem, magnitudes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """What a transform may round: a share of the largest sum of magnitudes that was drawn (`thresholds`)."""
+    share = thresholds.TRANSFORM_NOISE * float(accumulator_format(problem).unit_roundoff)
+    return np.broadcast_to(share * magnitudes.max(axis=(1, 2), keepdims=True), magnitudes.shape)
 
 
 @dataclass(frozen=True)

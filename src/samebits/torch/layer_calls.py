@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,9 +27,9 @@ _STANDARD: dict[type[nn.Module], type[nn.Module]] = {
 GUARDED = tuple(_STANDARD)
 _METHODS = ("forward", "_conv_forward", "_output_padding")
 _CONVOLUTION, _PRODUCTS = "ConvolutionBackward0", ("AddmmBackward0", "MmBackward0")
-# Nodes that only give another view of what the one after them made.
+# Nodes that only give another view of what the one after them made, or add a Linear's bias to it.
 _VIEWS = ("ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "AliasBackward0", "SqueezeBackward1",
-          "SqueezeBackward4")  # fmt: skip
+          "SqueezeBackward4", "AddBackward0")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,16 @@ class LayerResult:
     geometry: Geometry
     bias: Tensor | None = None
 
+    @property
+    def may_transform(self) -> bool:
+        """Whether kernels may compute it by a transform (Winograd's, Fourier's): convolutions of several taps."""
+        return math.prod(self.kernel) > 1 and max(self.geometry.stride, default=1) == 1
+
 
 def say_unguarded(layer: nn.Module) -> str | None:
     """Why a layer of these classes cannot be checked; None where it can."""
+    if "forward" in vars(layer):
+        return "its forward was replaced"
     base = next(c for c in GUARDED if isinstance(layer, c))
     standing = type(layer) if type(layer) is not _STANDARD[base] else base
     if nn.utils.parametrize.is_parametrized(layer):
@@ -63,10 +71,12 @@ def read_forward(layer: Any, given: Sequence[Any], named: Mapping[str, Any], res
         return "it was called with something else than a tensor"
     x, y, w, b = x.detach(), result.detach(), layer.weight.detach(), layer.bias
     b = None if b is None else b.detach()
-    if x.dtype != y.dtype or w.dtype != y.dtype:
+    if any(t is not None and t.dtype != y.dtype for t in (x, w, b)):
         if not torch.is_autocast_enabled(y.device.type):
             return f"operands of {x.dtype} and {w.dtype} make {y.dtype}"
         x, w, b = x.to(y.dtype), w.to(y.dtype), None if b is None else b.to(y.dtype)
+    if min(x.numel(), w.numel(), y.numel()) == 0:
+        return "it was called with an empty tensor"
     if isinstance(layer, nn.Linear):
         rows, columns = x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1])
         return LayerResult("forward", "gather", rows, w, columns, (), Geometry((), (), ()), b)
@@ -95,9 +105,10 @@ def find_node(result: Tensor) -> Any | None:
     return node if node is not None and node.name() in (_CONVOLUTION, *_PRODUCTS) else None
 
 
-def read_backward(call: LayerResult, wanted: Direction, made: Sequence[Any], dy: Tensor) -> LayerResult | None:
-    """A gradient that autograd's node of a call has just made, with what it was made from; None where it is none.
+def read_backward(call: LayerResult, wanted: Direction, made: Sequence[Any], dy: Tensor) -> LayerResult | str | None:
+    """A gradient that autograd's node of a call has just made, with what it was made from.
 
+    None where it was not made this time, and in words why it cannot be checked.
     `made` is what the node returns: for a convolution the gradients of input, weights and bias, for a product those of
     both matrices, behind that of a bias.
     """
@@ -106,6 +117,7 @@ def read_backward(call: LayerResult, wanted: Direction, made: Sequence[Any], dy:
     gradient = made[first if wanted == "grad_input" else first + 1]
     if gradient is None:
         return None
+    gradient, dy = gradient.detach(), dy.detach()
     x, w, transposed = call.source, call.factors, call.form == "scatter"
     if wanted == "grad_weight":
         # The node has it of the weights as it multiplies by them: for Linear the other way around.
@@ -113,6 +125,5 @@ def read_backward(call: LayerResult, wanted: Direction, made: Sequence[Any], dy:
         large, small = (dy, x) if transposed else (x, dy)
         return LayerResult(wanted, "filter", large, small, gradient, call.kernel, call.geometry)
     if gradient.shape != x.shape:
-        # That of an input which was padded before.
-        return None
+        return "it is that of an input which was padded before"
     return LayerResult(wanted, "gather" if transposed else "scatter", dy, w, gradient, call.kernel, call.geometry)

@@ -9,7 +9,7 @@ With S the tensor on the side that the stride divides, L the one on the other si
 
 Each is, for outputs that share a group of channels, a product of matrices. Outputs are drawn in blocks: some places in
 rows, some channels in columns, of which min(rows, columns) share neither, so that as many of every block are drawn
-independently and uniformly from all outputs.
+independently and uniformly from all outputs; where there are groups, each block has one of its own, and counts once.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def draw_block(
     if bias is not None:
         left = torch.cat([left, torch.ones_like(left[..., :1])], dim=-1)
         right = torch.cat([right, bias[column].unsqueeze(-1)], dim=-1)
-    draws = blocks * min(rows, width)
+    # Outputs of one block are of one group of channels: drawn together, not independently.
+    draws = blocks * (min(rows, width) if geometry.groups == 1 else 1)
     return Block(to_numpy(left), to_numpy(right), to_numpy(got), draws, bias is not None)
 
 

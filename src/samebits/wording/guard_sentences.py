@@ -55,7 +55,10 @@ def summarize_guard(breaches: Sequence[Breach], results: Sequence[GuardedResult]
     if not outputs and odd:
         return f"NaN or infinities are among the terms of all {odd:,} outputs that were checked: nothing can be said"
     if not outputs:
-        return "nothing was checked: no convolution or Linear was run while the guard stood"
+        return (
+            "nothing was checked: no convolution or Linear of the module was heard while the guard stood (one that was"
+            " compiled before does not call it)"
+        )
     said = f"{outputs:,} outputs of {checked:,} results of layers were held against the truth: each is within its"
     also = f"; of {odd:,} more nothing can be said, as NaN or infinities are among their terms" if odd else ""
     return f"{said} error bound{also}"
@@ -64,6 +67,19 @@ def summarize_guard(breaches: Sequence[Breach], results: Sequence[GuardedResult]
 def say_odd(odd: int, first: str) -> str:
     """Outputs of which nothing can be said, and where they came up first."""
     return f"{odd:,} outputs that were checked have NaN or infinities among their terms, first {first}"
+
+
+def say_dismissed(count: int) -> str:
+    """Checks beyond a bound in which nothing was found that does not round soundly."""
+    return (
+        f"{count:,} checks went beyond what independent roundings, or sums of products, reach, but not beyond what"
+        " sound kernels do: no fault was found in them"
+    )
+
+
+def say_unlisted(count: int) -> str:
+    """Breaches that are counted only."""
+    return f"{count:,} more breaches are counted and not listed"
 
 
 def say_detection(results: Sequence[GuardedResult]) -> str | None:
