@@ -511,15 +511,26 @@ def test_what_rounding_may_do_is_no_breach_however_often():
     assert any("no fault was found in them" in e.says for e in report.evidence)
 
 
-@pytest.mark.filterwarnings("ignore:TF32 acceleration")
-def test_transforms_of_sound_kernels_are_no_breach():
-    """Without oneDNN torch takes NNPACK for these, whose Winograd rounds more than a sum of products can."""
-    torch.manual_seed(1)
-    layer = nn.Conv2d(32, 32, 3, padding=1)
-    x = torch.randn(16, 32, 28, 28).relu()
-    with torch.backends.mkldnn.flags(enabled=False), guard(layer, share=1.0, on_breach="raise"), torch.no_grad():
+def with_nnpack(x, w, y, padding, **options):
+    """Winograd's transform as a library has it, which rounds more than a sum of products can."""
+    return torch._nnpack_spatial_convolution(x, w, None, padding)
+
+
+def test_transforms_of_sound_kernels_are_no_breach(monkeypatch):
+    if not torch.backends.nnpack.is_available():
+        pytest.skip("torch has no NNPACK here")
+    make_faulty(monkeypatch, with_nnpack)
+    torch.manual_seed(2)
+    layer = nn.Conv2d(32, 16, 3, padding=1, bias=False)
+    x = torch.zeros(4, 32, 24, 24)
+    # Sparse data, of which most outputs have few terms, while a transform rounds by the largest of its tile.
+    x[torch.rand_like(x) > 0.97] = 30.0
+    with guard(layer, share=1.0, on_breach="raise") as watch, torch.no_grad():
         for _ in range(6):
             layer(x)
+    report = watch.report()
+    assert report.results[0].max_over_bound > 1
+    assert any("sound kernels" in e.says for e in report.evidence)
 
 
 def per_sample(layer, x):

@@ -90,8 +90,11 @@ class Guard:
         trains = torch.is_grad_enabled() and isinstance(result, Tensor) and result.requires_grad
         x = given[0] if given else named.get("input")
         by_input, by_weight = isinstance(x, Tensor) and x.requires_grad, layer.weight.requires_grad
-        asked: list[Direction] = ["grad_input"] if trains and by_input else []
-        asked += ["grad_weight"] if trains and by_weight else []
+        asked: list[Direction] = []
+        if trains and by_input:
+            asked.append("grad_input")
+        if trains and by_weight:
+            asked.append("grad_weight")
         with self._lock:
             forward = self._book.draw(name, "forward")
             drawn: set[Direction] = {direction for direction in asked if self._book.draw(name, direction)}
