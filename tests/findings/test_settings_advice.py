@@ -84,3 +84,17 @@ def test_a_cause_given_twice_is_advised_once_and_causes_keep_their_sequence():
 def test_no_row_stands_twice_and_every_row_says_its_source():
     assert len({(a.cause, a.engine, a.setting) for a in ADVICE}) == len(ADVICE)
     assert all(a.source and a.why for a in ADVICE)
+
+
+@pytest.mark.parametrize(
+    ("says", "there", "missing"),
+    [
+        ("rounds x and w to tf32 before it multiplies", "NVIDIA_TF32_OVERRIDE", "autocast"),
+        ("computes in float16: rounds operands and results", "autocast", "TF32_OVERRIDE"),
+        ("rounds x and w to bfloat16 before it multiplies", "INFERENCE_PRECISION_HINT", "compress_to_fp16"),
+    ],
+)
+def test_settings_of_other_formats_are_left_out(says, there, missing):
+    settings = " ".join(f.setting for f in advise([CauseCode.REDUCED_PRECISION_OPERANDS], says=says))
+    assert there in settings
+    assert missing not in settings

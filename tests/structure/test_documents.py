@@ -26,7 +26,11 @@ CONSOLE = [re.match(r"\$ (.*?(?<!\\)\n)(.*)", text, re.DOTALL).groups() for lang
 LABEL = re.compile(r"^ {2}([a-z]+(?: [a-z]+)*) {2,}\S", re.MULTILINE)
 PLAIN = [line for language, text in BLOCKS if not language for line in text.splitlines()]
 IN_TABLE = re.findall(r"^\|[^|]*\| `(samebits (?:compare|profile|doctor)[^`]*)`", README, re.MULTILINE)
-COMMANDS = [*(line for line in PLAIN if re.match(r"samebits (compare|explain|profile|doctor) ", line)), *IN_TABLE]
+COMMANDS = [
+    *(line for line in PLAIN if re.match(r"samebits (compare|explain|profile|doctor|sweep|pick) (?!.*-o )", line)),
+    *IN_TABLE,
+]
+STORIES = [text for language, text in BLOCKS if not language and "samebits trace" in text and "examples/" in text]
 PROBLEMS = sorted({line for line in PLAIN if re.match(r"conv(_transpose)?[123]d|linear|matmul", line)})
 
 
@@ -62,6 +66,17 @@ def test_commands_run(command):
     assert done.returncode in (0, 1), done.stderr
 
 
+@pytest.mark.parametrize("story", STORIES)
+def test_runs_that_are_recorded_and_compared(story, tmp_path):
+    skip_without_engines(["torch"])
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for line in story.splitlines():
+        words = [sys.executable if word == "python" else word for word in shlex.split(line)]
+        done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, cwd=tmp_path, timeout=300)
+        assert done.returncode in (0, 1), done.stderr
+    assert re.search(r"^(SAME|DIFFER) ", done.stdout, re.MULTILINE)
+
+
 @pytest.mark.parametrize("text", PROBLEMS)
 def test_problem_texts_are_read_and_printed_back(text):
     printed = format_problem(parse_problem_text(text))
@@ -73,6 +88,7 @@ def test_something_was_found_to_test():
     assert len(set(CONSOLE)) >= 5
     assert len(set(COMMANDS)) >= 4
     assert len(PROBLEMS) >= 5
+    assert len(STORIES) >= 1
 
 
 def test_the_readme_is_short():

@@ -103,7 +103,7 @@ class HypothesisSearch:
         problem = self.observation.problem
         kinds = {
             "stored result": list_stored_hypotheses(self.observation),
-            "operand rounding": list_operand_hypotheses(problem),
+            "operand rounding": list_operand_hypotheses(problem, self.observation.stored),
             "epilogue": itertools.chain(list_epilogue_hypotheses(problem), list_activation_hypotheses(problem)),
             "scale": list_scale_hypotheses(problem),
         }

@@ -144,5 +144,6 @@ def _conclude(reference: Reference, results: list[tuple[str, np.ndarray]], sides
             [cause] if cause else [],
             product=reference.problem.stated is not None,
             names=[s.engine or s.name for s in deviating if s.cause == cause],
+            says=" ".join(s.says or "" for s in deviating if s.cause == cause),
         ),
     )

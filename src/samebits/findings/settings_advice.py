@@ -15,7 +15,8 @@ from samebits.findings.comparison_schema import Fix
 class Advice:
     """One setting or change of code; `source` is where its maker, or a report, says that it helps.
 
-    `only` names the family of problems that it is for, where it does nothing for the other.
+    `only` names the family of problems that it is for, where it does nothing for the other, and `formats` those that
+    operands are rounded to, where it does nothing for others.
     """
 
     cause: CauseCode
@@ -24,43 +25,55 @@ class Advice:
     why: str
     source: str
     only: Literal["", "convolution", "product"] = ""
+    formats: tuple[str, ...] = ()
 
 
 _TORCH_PRECISION = "pytorch.org/docs/stable/notes/numerical_accuracy.html"
 _TORCH_RANDOM = "pytorch.org/docs/stable/notes/randomness.html"
 _OPENVINO_PRECISION = "docs.openvino.ai: Precision Control"
+_TF32, _HALVES = ("tf32",), ("float16", "bfloat16")
 _CUDNN = "docs.nvidia.com/deeplearning/cudnn: Convolution Functions, backward filter"
 
 ADVICE = (
     Advice(
         CauseCode.REDUCED_PRECISION_OPERANDS, "torch", "torch.backends.cudnn.allow_tf32 = False",
-        "cuDNN rounds float32 operands to TF32 by default", _TORCH_PRECISION, "convolution",
+        "cuDNN rounds float32 operands to TF32 by default", _TORCH_PRECISION, "convolution", _TF32,
     ),
     Advice(
         CauseCode.REDUCED_PRECISION_OPERANDS, "torch",
         "torch.backends.cuda.matmul.allow_tf32 = False; torch.set_float32_matmul_precision('highest')",
-        "cuBLAS, and oneDNN, round float32 operands where these allow it", _TORCH_PRECISION, "product",
+        "cuBLAS, and oneDNN, round float32 operands where these allow it", _TORCH_PRECISION, "product", ("tf32", "bfloat16"),
+    ),
+    Advice(
+        CauseCode.REDUCED_PRECISION_OPERANDS, "torch", "with torch.autocast(device_type, enabled=False): around the layer",
+        "autocast rounds operands to a half format", "pytorch.org/docs/stable/amp.html", "", _HALVES,
+    ),
+    Advice(
+        CauseCode.REDUCED_PRECISION_OPERANDS, "tensorflow", "keras.mixed_precision.set_dtype_policy('float32')",
+        "mixed precision rounds operands to a half format", "keras.io/api/mixed_precision", "", _HALVES,
     ),
     Advice(
         CauseCode.REDUCED_PRECISION_OPERANDS, "any CUDA library", "NVIDIA_TF32_OVERRIDE=0 in the environment",
         "forbids TF32 in cuDNN and cuBLAS whatever the framework asks for", "github.com/pytorch/pytorch/issues/153698",
+        "", _TF32,
     ),
     Advice(
         CauseCode.REDUCED_PRECISION_OPERANDS, "tensorflow", "tf.config.experimental.enable_tensor_float_32_execution(False)",
         "TF32 is on by default",
-        "tensorflow.org/api_docs/python/tf/config/experimental/enable_tensor_float_32_execution",
+        "tensorflow.org/api_docs/python/tf/config/experimental/enable_tensor_float_32_execution", "", _TF32,
     ),
     Advice(
         CauseCode.REDUCED_PRECISION_OPERANDS, "jax", "jax.config.update('jax_default_matmul_precision', 'highest')",
         "the default lets GPUs use TF32 and TPUs bfloat16", "docs.jax.dev: jax_default_matmul_precision",
+        "", ("tf32", "bfloat16"),
     ),
     Advice(
         CauseCode.REDUCED_PRECISION_OPERANDS, "openvino", "INFERENCE_PRECISION_HINT=f32",
-        "the CPU plugin computes in bfloat16 where the processor can", _OPENVINO_PRECISION,
+        "the CPU plugin computes in bfloat16 where the processor can", _OPENVINO_PRECISION, "", _HALVES,
     ),
     Advice(
         CauseCode.REDUCED_PRECISION_OPERANDS, "openvino", "save_model(model, path, compress_to_fp16=False)",
-        "saved weights are rounded to float16 by default", "docs.openvino.ai: openvino.save_model",
+        "saved weights are rounded to float16 by default", "docs.openvino.ai: openvino.save_model", "", ("float16",),
     ),
     Advice(
         CauseCode.REDUCED_PRECISION_OPERANDS, "tensorrt", "trtexec --noTF32 (or clear BuilderFlag.TF32); do not set FP16, BF16",
@@ -68,7 +81,7 @@ ADVICE = (
     ),
     Advice(
         CauseCode.REDUCED_PRECISION_OPERANDS, "onnxruntime", "CUDA provider option use_tf32=0",
-        "TF32 is allowed by default", "onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html",
+        "TF32 is allowed by default", "onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html", "", _TF32,
     ),
     Advice(
         CauseCode.LOW_PRECISION_ACCUMULATOR, "tensorflow", "TF_FP16_CONV_USE_FP32_COMPUTE=1 (the default) in the environment",
@@ -211,15 +224,18 @@ _READS = {
 }
 
 
-def advise(causes: Sequence[CauseCode], *, product: bool = False, names: Sequence[str] = ()) -> list[Fix]:
+def advise(
+    causes: Sequence[CauseCode], *, product: bool = False, names: Sequence[str] = (), says: str = ""
+) -> list[Fix]:
     """Advice for these causes, none of it tried here; for a cause without a known setting the general one.
 
     `product`: the problem is a matrix product and no convolution. `names` are those of the deviating sides: where all
-    of them name engines, settings that these do not read are left out.
+    of them name engines, settings that these do not read are left out. `says` is what these sides do: where it names
+    formats, settings that govern others are left out.
     """
     family = "product" if product else "convolution"
-    engines = _find_engines(names)
-    return [fix for cause in dict.fromkeys(causes) for fix in _list_fixes(cause, family, engines)]
+    engines, formats = _find_engines(names), set(re.findall(r"\b(?:tf32|bfloat16|float16)\b", says))
+    return [fix for cause in dict.fromkeys(causes) for fix in _list_fixes(cause, family, engines, formats)]
 
 
 def _find_engines(names: Sequence[str]) -> set[str] | None:
@@ -233,8 +249,9 @@ def _find_engines(names: Sequence[str]) -> set[str] | None:
     return found if names else None
 
 
-def _list_fixes(cause: CauseCode, family: str, engines: set[str] | None) -> list[Fix]:
+def _list_fixes(cause: CauseCode, family: str, engines: set[str] | None, formats: set[str]) -> list[Fix]:
     known = [a for a in ADVICE if a.cause == cause and a.only in ("", family)]
+    known = [a for a in known if not formats or not a.formats or formats & set(a.formats)]
     known = [a for a in known if engines is None or a.engine == "any" or a.engine in engines]
     if not known:
         row = find_cause(cause)

@@ -43,11 +43,17 @@ _CHANNEL_BLOCKS = (16, 8, 64, 32)
 _PROMOTED_AFTER = (4, 8, 16, 32, 64, 128, 256)
 
 
-def list_operand_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
-    """Both operands rounded to a narrower format, one of them, each to its own; and the bias alone."""
+def list_operand_hypotheses(problem: Problem, stored: Stored | None = None) -> Iterator[Hypothesis]:
+    """Both operands rounded to a narrower format, one of them, each to its own; and the bias alone.
+
+    The format that results are `stored` in comes first: whoever stores in it has its operands in it, too.
+    """
     # First, because rounding to a narrow exponent range loses subnormal operands too.
     yield from _flush_operands(problem)
     narrower = [r for r in _OPERAND_ROUNDINGS if _is_narrower(r, problem.dtype)]
+    if stored is not None and stored.rounding is not None:
+        kept = stored.rounding.format
+        narrower.sort(key=lambda rounding: rounding.format != kept)
     # Weights alone are rounded where they are stored so, and nothing is stored as TF32.
     single = sorted(narrower, key=lambda r: r.format not in _STORED)
     pairs = [*((r, r) for r in narrower), *((None, r) for r in single), *((r, None) for r in single)]
