@@ -38,7 +38,7 @@ from samebits.cli.pick_command import (
     WithinChoice,
     pick_choices,
 )
-from samebits.cli.printing import AGREE, DIFFER, TROUBLE, AsJson, Verbose, print_finding
+from samebits.cli.printing import AGREE, DIFFER, TROUBLE, AsJson, TimeLimit, Verbose, print_finding
 from samebits.cli.report_command import FindingFile, ReportFile, ReportMarkdown, report_finding
 from samebits.cli.run_commands import (
     PASS_ON,
@@ -99,9 +99,7 @@ def compare_command(
         DataChoice.NORMAL
     ),
     seed: Annotated[int, typer.Option(help="seed of the random operands", min=0)] = 0,
-    time_limit: Annotated[
-        float, typer.Option(help="seconds each engine has for loading and for each run", min=0.1, max=1e6)
-    ] = 300,
+    time_limit: TimeLimit = 300,
     attribute: Annotated[
         bool, typer.Option(help="where results differ, find out how each engine adds and replay it")
     ] = True,
@@ -212,9 +210,7 @@ def profile_command(
             metavar="[PROBLEM|CASE]",
         ),
     ] = None,
-    time_limit: Annotated[
-        float, typer.Option(help="seconds the engine has for loading and for each run", min=0.1, max=1e6)
-    ] = 300,
+    time_limit: TimeLimit = 300,
     svg: Annotated[str | None, typer.Option(help="write the order and its map as a picture")] = None,
     verbose: Verbose = False,
     as_json: AsJson = False,
@@ -271,9 +267,7 @@ def pick_command(
     workspace: PickWorkspace = None,
     gradients: PickGradients = False,
     again: PickAgain = False,
-    time_limit: Annotated[
-        float, typer.Option(help="seconds each engine has for loading and for each run", min=0.1, max=1e6)
-    ] = 300,
+    time_limit: TimeLimit = 300,
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> int:
@@ -304,9 +298,7 @@ def sweep_command(
     on: SweepOn = None,
     recipes: SweepRecipes = True,
     batch_invariant: SweepBatch = False,
-    time_limit: Annotated[
-        float, typer.Option(help="seconds each engine has for loading and for each run", min=0.1, max=1e6)
-    ] = 300,
+    time_limit: TimeLimit = 300,
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> int:

@@ -1,4 +1,4 @@
-"""How a finding is printed, the options that say so, and the exit statuses."""
+"""How a finding is printed, the options that every command has, and the exit statuses."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 AGREE, DIFFER, TROUBLE = 0, 1, 2
 AsJson = Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")]
+TimeLimit = Annotated[float, typer.Option(help="seconds an engine has for loading and for each run", min=0.1, max=1e6)]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="everything, and not only what fits one screen")]
 
 

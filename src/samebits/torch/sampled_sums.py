@@ -134,13 +134,8 @@ def _take_places(
     channels = source.shape[1] // geometry.groups
     channel = group.unsqueeze(-1) * channels + torch.arange(channels, device=source.device)
     index = [batch.reshape(*batch.shape, *[1] * (rank + 1)), draw.aligned(channel, 0, rank + 1)]
-    inside = torch.ones([1] * (rank + 3), dtype=torch.bool, device=source.device)
-    for axis in range(rank):
-        at = _read_at(form, place[axis].unsqueeze(-1), kernel[axis], geometry, axis)
-        at, valid = _keep_inside(at, source.shape[axis + 2])
-        index.append(draw.aligned(at, axis + 1, rank + 1))
-        inside = inside & draw.aligned(valid, axis + 1, rank + 1)
-    left = torch.where(inside, source[tuple(index)], torch.zeros((), dtype=source.dtype, device=source.device))
+    read = [_read_at(form, place[axis].unsqueeze(-1), kernel[axis], geometry, axis) for axis in range(rank)]
+    left = _take_inside(draw, source, index, read)
     if form == "gather":
         right = weights[column]
     else:
@@ -160,9 +155,15 @@ def _read_at(form: Form, place: Tensor, size: int, geometry: Geometry, axis: int
     return torch.where(reached % stride == 0, reached.div(stride, rounding_mode="floor"), -torch.ones_like(reached))
 
 
-def _keep_inside(at: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    valid = (at >= 0) & (at < size)
-    return at.clamp(0, size - 1), valid
+def _take_inside(draw: _Draw, tensor: Tensor, index: list[Tensor], read: list[Tensor]) -> Tensor:
+    """Numbers at [batch, channel, *places] of a tensor, and zero where a place is outside of it."""
+    axes = len(read) + 1
+    inside = torch.ones([1] * (axes + 2), dtype=torch.bool, device=tensor.device)
+    for axis, at in enumerate(read):
+        size = tensor.shape[axis + 2]
+        index = [*index, draw.aligned(at.clamp(0, size - 1), axis + 1, axes)]
+        inside = inside & draw.aligned((at >= 0) & (at < size), axis + 1, axes)
+    return torch.where(inside, tensor[tuple(index)], torch.zeros((), dtype=tensor.dtype, device=tensor.device))
 
 
 def _take_filter(
@@ -183,14 +184,11 @@ def _take_filter(
     batch = torch.arange(large.shape[0], device=large.device).reshape(1, 1, -1)
     channel = group * (large.shape[1] // geometry.groups) + own
     index = [draw.aligned(batch, 0, rank + 1), channel.reshape(*channel.shape, *[1] * (rank + 1))]
-    inside = torch.ones([1] * (rank + 3), dtype=torch.bool, device=large.device)
+    read: list[Tensor] = []
     for axis in range(rank):
         places = torch.arange(small.shape[axis + 2], device=large.device) * geometry.stride[axis]
-        at = places - geometry.padding[axis] + tap[axis].unsqueeze(-1) * geometry.dilation[axis]
-        at, valid = _keep_inside(at, large.shape[axis + 2])
-        index.append(draw.aligned(at, axis + 1, rank + 1))
-        inside = inside & draw.aligned(valid, axis + 1, rank + 1)
-    left = torch.where(inside, large[tuple(index)], torch.zeros((), dtype=large.dtype, device=large.device))
+        read.append(places - geometry.padding[axis] + tap[axis].unsqueeze(-1) * geometry.dilation[axis])
+    left = _take_inside(draw, large, index, read)
     right = small.transpose(0, 1)[column]
     where = [column.unsqueeze(1), own.unsqueeze(-1), *(t.unsqueeze(-1) for t in tap)]
     return left, right, result[tuple(where)]
