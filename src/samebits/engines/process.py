@@ -116,13 +116,16 @@ class WorkerRunner:
     def run_slices(
         self, problems: Sequence[Problem], operands: Mapping[str, np.ndarray], part: Part
     ) -> list[SlicedRun]:
-        """One answer per size; operands travel once for calls that follow each other. Raises EngineFailure."""
+        """One answer per size; operands travel once for calls that follow each other. Raises EngineFailure.
+
+        The time limit is that of all of them together.
+        """
         self.identify()
         brings = {} if self._sliced is operands else operands
         self._sliced = None
         texts = [format_problem(problem) for problem in problems]
         header = {"sliced": texts, "part": list(part.shape), "items": part.item_axis}
-        answer, _ = self._exchange(header, brings, 0, max(len(problems), 1))
+        answer, _ = self._exchange(header, brings, 0)
         self._sliced = operands
         return [_read_sliced(run) for run in answer["runs"]]
 

@@ -32,7 +32,7 @@ from samebits.version import VERSION
 from samebits.wording.sweep_sentences import say_advice, say_axis, say_boundaries, summarize_sweep
 
 _SEED, _OTHER_SEED = 0, 1
-_CHUNK = 64
+_LARGEST_CHUNK, _QUICK_S = 64, 0.5
 # Fewer shared outputs than this may agree by chance: all points are then asked with other operands, too.
 _FEWEST_TELLING = 256
 _MOST_CONFIRMED, _MOST_ASKED_AGAIN, _MOST_RECIPES = 256, 4, 12
@@ -133,9 +133,9 @@ class _Sweeper:
             by_engine.setdefault(self.text.find_engine(self.points[i]), []).append(i)
         for engine, members in by_engine.items():
             self.identity = self.identity or self._open(engine).identify()
-            waiting = [members[k : k + _CHUNK] for k in range(0, len(members), _CHUNK)]
-            while waiting:
-                chunk = waiting.pop(0)
+            at, size = 0, 1
+            while at < len(members):
+                chunk, started = members[at : at + size], time.perf_counter()
                 self.progress(f"{doing} {engine[:40]}", len(answers) / max(len(chosen), 1))
                 try:
                     runs = run_slices(self._open(engine), [problems[i] for i in chunk], shared.operands, part)
@@ -143,9 +143,12 @@ class _Sweeper:
                     # The process is gone: one point of the chunk did it, and is found by asking each alone.
                     self.close()
                     if len(chunk) > 1:
-                        waiting = [[i] for i in chunk] + waiting
+                        size = 1
                         continue
                     runs = [SlicedRun(failure=(error.kind, str(error)))]
+                # So many together that a message takes about a second.
+                quick = time.perf_counter() - started < _QUICK_S and runs[0].failure is None
+                at, size = at + len(chunk), min(2 * size, _LARGEST_CHUNK) if quick else max(size // 2, 1)
                 answers |= dict(zip(chunk, runs, strict=True))
                 self.engine_time_s += sum(run.seconds for run in runs)
         return answers
