@@ -16,6 +16,7 @@ from typing import IO, Any, BinaryIO, cast
 import numpy as np
 
 from samebits.engines.lasting_thread import call_in_lasting_thread
+from samebits.engines.other_python import OtherPython
 from samebits.engines.transport import MODEL, TransportError, receive_message, send_message
 from samebits.errors import (
     EngineCrashed,
@@ -44,7 +45,8 @@ class WorkerRunner:
     """Runs problems in a process that holds one engine with its settings; the process starts with the object.
 
     A crash or a missed time limit ends the process; later calls then raise the same failure. `time_limit_s` holds for
-    the start and for each run.
+    the start and for each run. `python` is the program of another Python environment, whose engine is then run; raises
+    EngineMissingError where that cannot run ours.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class WorkerRunner:
         settings: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
         time_limit_s: float = DEFAULT_TIME_LIMIT_S,
+        python: str | None = None,
     ):
         self.text = text
         self.name = name
@@ -67,6 +70,7 @@ class WorkerRunner:
         # What is prepared for timing.
         self._timed: tuple[Problem, Mapping[str, np.ndarray]] | None = None
         self._sliced: Mapping[str, np.ndarray] | None = None
+        self._elsewhere = None if python is None else OtherPython(python)
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close())
         self._process, self._replies = self._spawn({**os.environ, **(environment or {})})
 
@@ -177,6 +181,8 @@ class WorkerRunner:
         """Ends the process."""
         self._process.kill()
         self._process.wait()
+        if self._elsewhere is not None:
+            self._elsewhere.close()
         for stream in (self._process.stdin, self._replies, self._log):
             if stream:
                 try:
@@ -193,10 +199,14 @@ class WorkerRunner:
     def _spawn(self, environment: dict[str, str]) -> tuple[subprocess.Popen[bytes], BinaryIO]:
         read_end, write_end = os.pipe()
 
+        program = sys.executable
+        if self._elsewhere is not None:
+            program, environment = self._elsewhere.program, self._elsewhere.adapt(environment)
+
         def start() -> subprocess.Popen[bytes]:
             return subprocess.Popen(
                 # -P: what happens to lie in the current directory must not be taken for a library.
-                [sys.executable, "-P", "-m", "samebits.engines.worker", str(write_end)],
+                [program, "-P", "-m", "samebits.engines.worker", str(write_end)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=self._log,

@@ -40,7 +40,7 @@ class Change:
         of.pop(name, None)
         if self.value is not None:
             of[name] = self.value
-        return format_runner_text(RunnerText(runner.name, settings, environment))
+        return format_runner_text(RunnerText(runner.name, settings, environment, python=runner.python))
 
 
 def list_changes(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from samebits.contraction.running import count_cores
 from samebits.engines.known_engines import ENGINES
+from samebits.errors import ArgumentError
 from samebits.problems import Problem
 from samebits.registry import parse_runner_text
 from samebits.registry.runner_text import RunnerText, format_runner_text
@@ -56,11 +57,14 @@ _AXES: dict[str, tuple[_Axis, ...]] = {
 def list_candidates(problem: Problem, on: Sequence[str]) -> list[str]:
     """The texts to try: of an engine named without settings all of its variants, any other text as it stands.
 
-    Raises RunnerTextError for a text that names nothing.
+    Raises RunnerTextError for a text that names nothing, ArgumentError for an engine of another Python, whose version
+    only running it tells.
     """
     found: dict[str, None] = {}
     for text in on:
         runner = parse_runner_text(text)
+        if runner.python is not None:
+            raise ArgumentError(f"{text[:80]}: pick chooses among the engines of this Python; leave python= out")
         bare = runner.name in ENGINES and not runner.settings and not runner.environment
         found |= dict.fromkeys(_list_variants(runner.name, problem) if bare else [text])
     return list(found)
