@@ -583,9 +583,9 @@ def test_a_layer_that_becomes_parametrized_is_left_out():
 def test_copies_and_files_of_a_guarded_module_have_no_guard(tmp_path):
     net = make_pair()
     with guard(net, share=1.0) as watch:
-        twin = copy.deepcopy(net)
+        other = copy.deepcopy(net)
         torch.save(net, tmp_path / "net.pt")
-        twin(torch.randn(1, 3, 8, 8))
+        other(torch.randn(1, 3, 8, 8))
         read = torch.load(tmp_path / "net.pt", weights_only=False)
         read(torch.randn(1, 3, 8, 8))
     assert watch.report().results == []
