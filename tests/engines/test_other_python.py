@@ -1,4 +1,4 @@
-"""Engines of another Python environment: run there, told apart, and refused in one line where they cannot be."""
+"""Engines of another Python environment: run there, distinguished, and refused in one line where they cannot be."""
 
 import os
 import sys
