@@ -86,5 +86,8 @@ def look_at(
 def _is_even(result: np.ndarray, axis: int | None) -> bool | None:
     if axis is None or result.shape[axis] < 2:
         return None
-    first = np.broadcast_to(np.take(result, [0], axis), result.shape)
-    return has_same_bits(first, result)
+    codes = np.ascontiguousarray(result).view(f"uint{8 * result.dtype.itemsize}")
+    if (codes == np.take(codes, [0], axis)).all():
+        return True
+    # Some NaN may be another one.
+    return has_same_bits(np.broadcast_to(np.take(result, [0], axis), result.shape), result)
