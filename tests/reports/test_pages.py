@@ -83,6 +83,22 @@ SUBJECTS = {
     "crash": ("conv2d x=2x8x10x12 w=16x8x3x3", [CrashingRunner(), "truth"]),
     "network": ("examples/conv_clip.onnx", ["onnxruntime", "emulate:direct x=bfloat16 w=bfloat16"]),
 }
+
+
+def watch_a_fault():
+    """A layer whose result others double behind it, under a guard."""
+    torch = pytest.importorskip("torch")
+    from samebits.torch import guard
+
+    layer = torch.nn.Linear(64, 8)
+    linear = torch.nn.functional.linear
+    with pytest.MonkeyPatch.context() as patch, guard(layer, share=1.0) as watch:
+        patch.setattr(torch.nn.functional, "linear", lambda *given: linear(*given) * 2)
+        for _ in range(5):
+            layer(torch.randn(16, 64))
+    return watch.report()
+
+
 MADE = {
     **{name: functools.partial(samebits.compare, *subject) for name, subject in SUBJECTS.items()},
     "recorded": explain_narrow_operands,
@@ -91,6 +107,9 @@ MADE = {
     "runs": differ_in_runs,
     "pick": lambda: samebits.pick("conv2d x=1x8x10x12 w=16x8x3x3", ["onnxruntime", "emulate:direct acc=float16"]),
     "hostile": explain_hostile,
+    "sweep": lambda: samebits.sweep("linear x={1,2,5,40}x256 w=32x256", ["numpy", "onnxruntime"], recipes=False),
+    "grid": lambda: samebits.sweep("linear x={1..6}x64 w={16,24}x64", ["onnxruntime"]),
+    "guard": watch_a_fault,
 }
 
 
@@ -154,7 +173,10 @@ def test_every_finding_has_a_page_that_opens_without_complaint(findings, open_pa
         assert all(side.name in text for side in found.sides)
 
 
-@pytest.mark.parametrize("name", ["wrong", "3-D", "4,608 products", "network", "profile", "recorded", "runs", "log"])
+@pytest.mark.parametrize(
+    "name",
+    ["wrong", "3-D", "4,608 products", "network", "profile", "recorded", "runs", "log", "sweep", "grid", "guard"],
+)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_an_accessibility_checker_finds_nothing(findings, open_page, name, scheme):
     from axe_playwright_python.sync_playwright import Axe
@@ -164,7 +186,7 @@ def test_an_accessibility_checker_finds_nothing(findings, open_page, name, schem
     assert [(v["id"], v["impact"], v["nodes"][0]["html"][:120]) for v in found] == []
 
 
-@pytest.mark.parametrize("name", ["wrong", "network", "log", "profile"])
+@pytest.mark.parametrize("name", ["wrong", "network", "log", "profile", "sweep", "grid", "guard"])
 def test_a_phone_shows_it_without_scrolling_sideways(findings, open_page, name):
     page = open_page(findings(name), viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
     assert page.troubles == []
