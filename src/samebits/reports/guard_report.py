@@ -54,9 +54,11 @@ def _list_remarks(found: GuardReport) -> Iterator[Remark]:
 
 def say_effort(found: GuardReport) -> str:
     """How much was checked, and what it took."""
-    seen = sum(r.seen for r in found.results)
-    share = found.time_s / found.running_s if found.running_s else 0.0
-    return f"{found.checks:,} of {seen:,} results, in {found.time_s:.2g} s ({share:.1%} of the time that it stood)"
+    taken = found.time_s / found.running_s if found.running_s else 0.0
+    return (
+        f"{found.checks:,} checks, of a share of {found.share:.3g} of all results, in {found.time_s:.2g} s"
+        f" ({taken:.1%} of the time that the guard stood)"
+    )
 
 
 def _measure_nearness(result: GuardedResult) -> float:

@@ -41,7 +41,8 @@ def lay_out_sweep(found: Sweep) -> Document:
 
 def _show_classes(found: Sweep) -> list[Block]:
     cells = sum(len(c.cells) for c in found.classes)
-    says = f"{len(found.classes):,} classes of points at which the same outputs have the same bits."
+    count = f"{len(found.classes):,} class{'es' if len(found.classes) != 1 else ''}"
+    says = f"{count} of points at which the same outputs have the same bits."
     rows = [
         (
             Cell(f"{number + 1}"),
