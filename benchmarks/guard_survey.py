@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from networks import NETWORKS, build_network
@@ -70,7 +71,7 @@ def survey_sound(steps: int) -> Iterator[str]:
 
 
 def _flip(bit: int) -> Callable[..., Tensor]:
-    def flip(x: Tensor, w: Tensor, y: Tensor, turn: int, **options: object) -> Tensor:
+    def flip(x: Tensor, w: Tensor, y: Tensor, turn: int, padding: tuple[int, int]) -> Tensor:
         wrong = y.clone()
         flat = wrong.view(torch.int32).view(-1)
         flat[(turn * 7919) % flat.numel()] ^= 1 << bit
@@ -84,18 +85,18 @@ def _tf32(tensor: Tensor) -> Tensor:
     return ((bits + 0xFFF + ((bits >> 13) & 1)) & ~0x1FFF).view(torch.float32)
 
 
-def _multiply_tf32(x: Tensor, w: Tensor, y: Tensor, turn: int, **options: int) -> Tensor:
-    return _CONV(_tf32(x), _tf32(w), **options)
+def _multiply_tf32(x: Tensor, w: Tensor, y: Tensor, turn: int, padding: tuple[int, int]) -> Tensor:
+    return _CONV(_tf32(x), _tf32(w), padding=padding)
 
 
-def _add_in_half(x: Tensor, w: Tensor, y: Tensor, turn: int, **options: int) -> Tensor:
+def _add_in_half(x: Tensor, w: Tensor, y: Tensor, turn: int, padding: tuple[int, int]) -> Tensor:
     total = torch.zeros_like(y, dtype=torch.float16)
     for c in range(0, x.shape[1], 16):
-        total = (total.float() + _CONV(x[:, c : c + 16], w[:, c : c + 16], **options)).half()
+        total = (total.float() + _CONV(x[:, c : c + 16], w[:, c : c + 16], padding=padding)).half()
     return total.float()
 
 
-def _shift_tile(x: Tensor, w: Tensor, y: Tensor, turn: int, **options: int) -> Tensor:
+def _shift_tile(x: Tensor, w: Tensor, y: Tensor, turn: int, padding: tuple[int, int]) -> Tensor:
     wrong = y.clone()
     wrong[..., :4, :4] = y[..., 1:5, :4]
     return wrong
@@ -127,7 +128,7 @@ def _find(fault: Callable[..., Tensor], most: int, seed: int) -> int | None:
     victim = [m for m in net.modules() if isinstance(m, nn.Conv2d) and m.stride == (1, 1)][3]
     turn = 0
 
-    def conv2d(x: Tensor, w: Tensor, bias: Tensor | None, *rest: int) -> Tensor:
+    def conv2d(x: Tensor, w: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
         y = _CONV(x, w, bias, *rest)
         return fault(x, w, y, turn, padding=rest[1]) if w is victim.weight else y
 
