@@ -35,6 +35,10 @@ class Part:
     shape: tuple[int, ...]
     item_axis: int | None
 
+    def name_bits(self, result: np.ndarray) -> str:
+        """The name of the bits that this part of a result has."""
+        return digest_bits(result[tuple(slice(0, size) for size in self.shape)])
+
 
 @runtime_checkable
 class SlicedRunner(Protocol):
@@ -65,6 +69,14 @@ def _ask(runner: Runner, problem: Problem, operands: Mapping[str, np.ndarray], p
         return SlicedRun(failure=(error.kind, str(error)))
 
 
+def slice_operands(problem: Problem, operands: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The beginnings of larger operands that a problem reads."""
+    return {
+        name: np.ascontiguousarray(operands[name][tuple(slice(0, size) for size in shape)])
+        for name, shape in problem.operand_shapes.items()
+    }
+
+
 def look_at(
     run: Callable[[Mapping[str, np.ndarray]], np.ndarray],
     problem: Problem,
@@ -72,15 +84,11 @@ def look_at(
     part: Part,
 ) -> SlicedRun:
     """Runs one size, and names the bits of the shared part of its result."""
-    given = {
-        name: np.ascontiguousarray(operands[name][tuple(slice(0, size) for size in shape)])
-        for name, shape in problem.operand_shapes.items()
-    }
+    given = slice_operands(problem, operands)
     started = time.perf_counter()
     result = check_result(problem, run(given))
     took = time.perf_counter() - started
-    digest = digest_bits(result[tuple(slice(0, size) for size in part.shape)])
-    return SlicedRun(digest, _is_even(result, part.item_axis), took)
+    return SlicedRun(part.name_bits(result), _is_even(result, part.item_axis), took)
 
 
 def _is_even(result: np.ndarray, axis: int | None) -> bool | None:

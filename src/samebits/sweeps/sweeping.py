@@ -16,7 +16,6 @@ from samebits.findings import Evidence
 from samebits.findings.comparison_schema import Failure
 from samebits.findings.sweep_schema import Sweep, SweepAxis, SweepClass, SweepFailure
 from samebits.float_environment import default_float_environment
-from samebits.formats.same_bits import digest_bits
 from samebits.probes.session import ProbeSession
 from samebits.problems import Problem, format_problem
 from samebits.profiles import search_recipe
@@ -24,7 +23,7 @@ from samebits.progress import Progress, ignore_progress
 from samebits.recipes import Recipe, format_recipe
 from samebits.registry import open_runner
 from samebits.runner import Identity, Runner
-from samebits.runner.sliced_runs import Part, SlicedRun, run_slices
+from samebits.runner.sliced_runs import Part, SlicedRun, run_slices, slice_operands
 from samebits.sweeps.cells import list_cells
 from samebits.sweeps.shared_outputs import Shared, share_outputs
 from samebits.sweeps.sweep_text import Point, SweepText, parse_sweep
@@ -206,15 +205,11 @@ class _Sweeper:
         """Whether the recipe gives the shared outputs' bits on the sweep's own operands."""
         if problem.multiply_adds > _MOST_EMULATED:
             return None
-        given = {
-            name: np.ascontiguousarray(shared.operands[name][tuple(slice(0, size) for size in shape)])
-            for name, shape in problem.operand_shapes.items()
-        }
         try:
-            result = emulate(problem, recipe, given)
+            result = emulate(problem, recipe, slice_operands(problem, shared.operands))
         except SamebitsError:
             return None
-        return digest_bits(result[tuple(slice(0, size) for size in shared.outputs)]) == run.digest
+        return Part(shared.outputs, shared.item_axis).name_bits(result) == run.digest
 
     def _conclude(
         self,

@@ -105,7 +105,7 @@ class Guard:
             self._book.leave_out(_name(name), call or "it was called with something else than a tensor")
             return
         if forward:
-            self._check(name, lambda: call)
+            self._check(name, call)
         if drawn:
             self._try(name, lambda: self._await_backward(name, drawn, call, result))
 
@@ -127,17 +127,17 @@ class Guard:
                 if found is not None:
                     drawn.discard(direction)
                 if isinstance(found, LayerResult):
-                    self._check(name, lambda found=found: found)
+                    self._check(name, found)
             if not drawn:
                 kept.clear()
 
         node.register_hook(hook)
 
-    def _check(self, name: str, read: Callable[[], LayerResult]) -> None:
+    def _check(self, name: str, found: LayerResult) -> None:
         """Checks a result, and tells of a breach when the next one may be checked already."""
         with self._lock, torch.no_grad():
             start = time.perf_counter()
-            breach = self._try(name, lambda: self._book.check(name, read()))
+            breach = self._try(name, lambda: self._book.check(name, found))
             self._spent += time.perf_counter() - start
         if isinstance(breach, Breach):
             self._tell(breach)

@@ -83,7 +83,7 @@ def draw_block(
     rows = min(_MOST_ROWS, row_places, max(1, _MOST_TAKEN // (2 * terms)))
     width = min(rows, of_group[columns])
     blocks = 1 if geometry.groups == 1 and width == rows else max(1, min(_MOST_ROWS, _MOST_TAKEN // (2 * rows * terms)))
-    draw = _Draw(rng, source.device, blocks, len(kernel))
+    draw = _Draw(rng, source.device, blocks)
     group = draw.below(geometry.groups, 1)
     column = draw.below(of_group[columns], width) + group * of_group[columns]
     if form == "filter":
@@ -102,8 +102,8 @@ def draw_block(
 class _Draw:
     """Random indices [blocks, count], each drawn by itself."""
 
-    def __init__(self, rng: np.random.Generator, device: torch.device, blocks: int, rank: int) -> None:
-        self.rng, self.device, self.blocks, self.rank = rng, device, blocks, rank
+    def __init__(self, rng: np.random.Generator, device: torch.device, blocks: int) -> None:
+        self.rng, self.device, self.blocks = rng, device, blocks
 
     def below(self, bound: int, count: int) -> Tensor:
         return torch.from_numpy(self.rng.integers(bound, size=(self.blocks, count))).to(self.device)
