@@ -26,6 +26,7 @@ help:
 	@echo "make layers   a converted ResNet-18: do its bits stay, what does it cost"
 	@echo "make guard    networks in training under a guard: what it finds, what it costs"
 	@echo "make picks    what pick chooses for 50 layers, held against another timing (docs/pick_survey.md)"
+	@echo "make reductions  faults put into kernels of plain NumPy: smallest problem, condition (docs/reduction_survey.md)"
 	@echo "make thresholds  every threshold halved and doubled: whose answer changes"
 	@echo "make attack   hostile inputs, interrupts at random times, random cases: what ends otherwise than it may"
 	@echo "make causes   docs/causes.md from the table of causes"
@@ -131,6 +132,9 @@ guard: $(VENV)/.dev
 # Some twenty minutes; nothing else should run.
 picks: $(VENV)/.dev
 	$(BIN)/python benchmarks/pick_survey.py --write docs/pick_survey.md
+
+reductions: $(VENV)/.dev
+	$(BIN)/python benchmarks/reduction_survey.py --output docs/reduction_survey.md
 
 thresholds: $(VENV)/.dev
 	$(BIN)/python benchmarks/threshold_survey.py --write docs/thresholds.md

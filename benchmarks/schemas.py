@@ -13,6 +13,7 @@ from samebits.findings.diff_schema import RunDiff
 from samebits.findings.guard_schema import GuardReport
 from samebits.findings.model_schema import ModelComparison
 from samebits.findings.pick_schema import Lock, Pick
+from samebits.findings.reduction_schema import Reduction
 from samebits.findings.sweep_schema import Sweep
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schemas"
@@ -25,6 +26,7 @@ KINDS: tuple[type[msgspec.Struct], ...] = (
     Lock,
     GuardReport,
     Sweep,
+    Reduction,
     Inventory,
 )
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from samebits.picks.picking import pick
     from samebits.problems import Problem, parse_problem_text
     from samebits.profiles import profile
+    from samebits.reductions import reduce
     from samebits.runs.reproducing import reproducible
     from samebits.runs.run_diff import diff
     from samebits.runs.tracing import trace
@@ -52,6 +53,7 @@ __all__ = [
     "parse_problem_text",
     "pick",
     "profile",
+    "reduce",
     "reproducible",
     "sweep",
     "trace",
@@ -70,12 +72,13 @@ _HOMES = _FUNCTIONAL | {
     "pick": "samebits.picks.picking",
     "profile": "samebits.profiles",
     "diff": "samebits.runs.run_diff",
+    "reduce": "samebits.reductions.reducing",
     "sweep": "samebits.sweeps.sweeping",
     "trace": "samebits.runs.tracing",
     "reproducible": "samebits.runs.reproducing",
 }
 # Functions that return findings, which notebooks show as pages.
-_FINDERS = ("compare", "explain", "pick", "profile", "diff", "sweep")
+_FINDERS = ("compare", "explain", "pick", "profile", "diff", "sweep", "reduce")
 
 
 def __getattr__(name: str) -> Any:

@@ -36,18 +36,18 @@ def exact(bound=0.0, magnitudes=0.0):
 
 
 def test_right_integers_leave_nothing_to_say():
-    assert side_running._judge_exact(exact(), TRUTH.copy()) == (ExactData(0, 8, None, None, None, None), False)
+    assert side_running.judge_exact(exact(), TRUTH.copy()) == (ExactData(0, 8, None, None, None, None), False)
 
 
 def test_wrong_integers_are_counted_located_and_the_first_is_shown():
     result = TRUTH.copy()
     result[0, 1, 1:] += 3
-    assert side_running._judge_exact(exact(), result) == (
+    assert side_running.judge_exact(exact(), result) == (
         ExactData(3, 8, "only in c_out = 1, ow from 1 on (the tail)", [0, 1, 1], 9.0, 6.0),
         True,
     )
     zeros = np.zeros_like(TRUTH)
-    assert side_running._judge_exact(exact(), zeros)[0].first_index == [0, 0, 0]
+    assert side_running.judge_exact(exact(), zeros)[0].first_index == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_wrong_integers_are_counted_located_and_the_first_is_shown():
 def test_integers_that_rounding_could_have_missed_are_no_other_function(bound, magnitudes, beyond):
     result = TRUTH.copy()
     result[0, 1, 2] += np.float32(1)
-    found, is_beyond = side_running._judge_exact(exact(bound, magnitudes), result)
+    found, is_beyond = side_running.judge_exact(exact(bound, magnitudes), result)
     assert (found.differing, is_beyond) == (1, beyond)
 
 
@@ -82,14 +82,14 @@ def test_integers_that_rounding_could_have_missed_are_no_other_function(bound, m
 def test_fractions_where_integers_belong_are_a_transforms(off, magnitudes, beyond):
     result = TRUTH.copy()
     result[0, 1, : len(off)] += np.array(off, np.float32)
-    found, is_beyond = side_running._judge_exact(exact(0.0, magnitudes), result)
+    found, is_beyond = side_running.judge_exact(exact(0.0, magnitudes), result)
     assert (found.differing, is_beyond) == (len(off), beyond)
 
 
 def test_zeros_of_another_sign_are_right_on_integers():
     result = TRUTH.copy()
     result[0, 1, 3] = -0.0
-    assert side_running._judge_exact(exact(), result)[0].differing == 0
+    assert side_running.judge_exact(exact(), result)[0].differing == 0
 
 
 def test_sides_of_one_name_are_numbered_from_the_second_on():

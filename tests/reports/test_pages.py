@@ -110,6 +110,7 @@ MADE = {
     "sweep": lambda: samebits.sweep("linear x={1,2,5,40}x256 w=32x256", ["numpy", "onnxruntime"], recipes=False),
     "grid": lambda: samebits.sweep("linear x={1..6}x64 w={16,24}x64", ["onnxruntime"]),
     "guard": watch_a_fault,
+    "reduction": lambda: samebits.reduce("conv1d x=1x2x17 w=3x2x5", "emulate:direct x=bfloat16"),
 }
 
 

@@ -27,7 +27,11 @@ LABEL = re.compile(r"^ {2}([a-z]+(?: [a-z]+)*) {2,}\S", re.MULTILINE)
 PLAIN = [line for language, text in BLOCKS if not language for line in text.splitlines()]
 IN_TABLE = re.findall(r"^\|[^|]*\| `(samebits (?:compare|profile|doctor)[^`]*)`", README, re.MULTILINE)
 COMMANDS = [
-    *(line for line in PLAIN if re.match(r"samebits (compare|explain|profile|doctor|sweep|pick) (?!.*-o )", line)),
+    *(
+        line
+        for line in PLAIN
+        if re.match(r"samebits (compare|explain|profile|doctor|sweep|pick|reduce) (?!.*-o )", line)
+    ),
     *IN_TABLE,
 ]
 STORIES = [text for language, text in BLOCKS if not language and "samebits trace" in text and "examples/" in text]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
+from samebits.cli.compare_command import DataChoice, compare_problem
 from samebits.cli.endings import say_error, say_system_error
 from samebits.cli.examples import show_examples
 from samebits.cli.explain_command import ExplainLike, ExplainSubject, explain_subject
@@ -39,6 +39,7 @@ from samebits.cli.pick_command import (
     pick_choices,
 )
 from samebits.cli.printing import AGREE, DIFFER, TROUBLE, AsJson, TimeLimit, Verbose, print_finding
+from samebits.cli.reduce_command import ReduceMarkdown, ReduceOn, ReduceScript, ReduceSubject, ReduceTime, reduce_fault
 from samebits.cli.report_command import FindingFile, ReportFile, ReportMarkdown, report_finding
 from samebits.cli.run_commands import (
     PASS_ON,
@@ -55,16 +56,13 @@ from samebits.cli.sweep_command import SweepBatch, SweepOn, SweepRecipes, SweepS
 from samebits.errors import ArgumentError, SamebitsError
 from samebits.version import VERSION
 
-if TYPE_CHECKING:
-    from samebits.findings import Comparison
-
 # What the command line's library makes of an interrupt.
 _INTERRUPTED = 130
 _OPTIONS = (
     "--on", "--data", "--seed", "--time-limit", "--svg", "--attribute", "--no-attribute", "--fix", "--inputs",
     "--range", "--replay", "--save-cases", "--against", "--max-ulp", "--within", "--deterministic",
     "--no-deterministic", "--batch-invariant", "--workspace", "--gradients", "--output", "--again", "--recipes",
-    "--no-recipes",
+    "--no-recipes", "--markdown", "--most-time",
 )  # fmt: skip
 app = typer.Typer(
     name="samebits",
@@ -72,14 +70,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-
-
-class DataChoice(StrEnum):
-    """What random operands are drawn from."""
-
-    NORMAL = "normal"
-    UNIFORM = "uniform"
-    EXACT = "exact"
 
 
 @app.command("compare", epilog=show_examples("compare"))
@@ -129,51 +119,7 @@ def compare_command(
         return compare_network(text, common, options)
     if options.are_given:
         raise ArgumentError("--inputs, --range, --replay, --save-cases and --against are for networks")
-    return _compare_problem(text, data, common)
-
-
-def _compare_problem(text: str, data: DataChoice, options: CommonOptions) -> int:
-    from samebits.cli.narrator import Narrator
-    from samebits.comparison import compare
-    from samebits.engines.known_engines import list_installed_for
-    from samebits.languages.subject import read_subject
-    from samebits.problems.case_file import Case
-    from samebits.reports.comparison_report import show_comparison
-
-    chosen, subject = options.on, read_subject(text)
-    case = subject if isinstance(subject, Case) else None
-    if not chosen and not (case and case.results):
-        chosen = list_installed_for(subject.problem if isinstance(subject, Case) else subject)
-    with Narrator() as narrator:
-        found = compare(
-            subject,
-            chosen,
-            data=data.value,
-            seed=options.seed,
-            time_limit_s=options.time_limit_s,
-            attributes=options.attribute,
-            fix=options.fix,
-            progress=narrator.hear,
-        )
-    print_finding(found, show_comparison, verbose=options.verbose, as_json=options.as_json)
-    return _judge_comparison(found)
-
-
-def _judge_comparison(found: Comparison) -> int:
-    """The exit status; every engine that broke is named on standard error."""
-    from samebits.findings import is_agreement
-
-    failed = [(s.name, s.failure) for s in found.sides if s.failure]
-    broken = [(name, failure) for name, failure in failed if failure.kind != "unsupported"]
-    for name, failure in broken:
-        say(f"{name} {failure.kind}: {failure.says}")
-    if len(failed) == len(found.sides):
-        if failed and not broken:
-            say(f"no engine takes this problem: {'; '.join(f'{name}: {failure.says}' for name, failure in failed)}")
-        return TROUBLE
-    if not is_agreement(found.verdict):
-        return DIFFER
-    return TROUBLE if broken else AGREE
+    return compare_problem(text, data, common)
 
 
 @app.command("explain", epilog=show_examples("explain"))
@@ -308,6 +254,30 @@ def sweep_command(
         on or [],
         recipes=recipes,
         batch_invariant=batch_invariant,
+        time_limit_s=time_limit,
+        verbose=verbose,
+        as_json=as_json,
+    )
+
+
+@app.command("reduce", epilog=show_examples("reduce"))
+def reduce_command(
+    subject: ReduceSubject,
+    on: ReduceOn = None,
+    output: ReduceScript = None,
+    markdown: ReduceMarkdown = False,
+    most_time: ReduceTime = 60,
+    time_limit: TimeLimit = 30,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
+) -> int:
+    """Make a fault small: the smallest problem that shows it, when it is there, a script of it for upstream."""
+    return reduce_fault(
+        subject,
+        on or [],
+        output=output,
+        markdown=markdown,
+        most_time_s=most_time,
         time_limit_s=time_limit,
         verbose=verbose,
         as_json=as_json,

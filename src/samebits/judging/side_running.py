@@ -51,12 +51,12 @@ def run_on_both(
 
 def judge_ran(reference: Reference, exact: Reference, ran: Ran, attribution: Attribution | None = None) -> Side:
     """The finding of one side, from what it returned on both sets of operands and the recipe that was found, if any."""
-    on_exact, beyond = _judge_exact(exact, ran.on_exact) if ran.on_exact is not None else (None, False)
+    on_exact, beyond = judge_exact(exact, ran.on_exact) if ran.on_exact is not None else (None, False)
     measured = measure_result(reference, ran.recorded.result, on_exact, exact_beyond=beyond)
     return describe_side(reference, ran.recorded, measured, attribution)
 
 
-def _judge_exact(exact: Reference, result: np.ndarray) -> tuple[ExactData, bool]:
+def judge_exact(exact: Reference, result: np.ndarray) -> tuple[ExactData, bool]:
     """What happened on exact integers, and whether any difference is beyond what rounding could make."""
     truth = exact.truth
     distances = measure_distances(exact.problem, result, truth, exact.bound, exact.magnitudes)

@@ -13,12 +13,14 @@ from samebits.findings.diff_schema import RunDiff
 from samebits.findings.guard_schema import GuardReport
 from samebits.findings.model_schema import ModelComparison
 from samebits.findings.pick_schema import Pick
+from samebits.findings.reduction_schema import Reduction
 from samebits.findings.sweep_schema import Sweep
 from samebits.reports.documents.comparison_document import lay_out_comparison
 from samebits.reports.documents.document import Document
 from samebits.reports.documents.guard_document import lay_out_guard
 from samebits.reports.documents.model_document import lay_out_model
 from samebits.reports.documents.other_documents import lay_out_diff, lay_out_pick, lay_out_profile
+from samebits.reports.documents.reduction_document import lay_out_reduction
 from samebits.reports.documents.sweep_document import lay_out_sweep
 from samebits.reports.visible_text import make_visible
 
@@ -30,6 +32,7 @@ _KINDS: dict[str, tuple[type[msgspec.Struct], Callable[[Any], Document]]] = {
     "samebits.pick/1": (Pick, lay_out_pick),
     "samebits.guard/1": (GuardReport, lay_out_guard),
     "samebits.sweep/1": (Sweep, lay_out_sweep),
+    "samebits.reduction/1": (Reduction, lay_out_reduction),
 }
 
 

@@ -1,0 +1,61 @@
+"""`samebits reduce`: its options, and what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from samebits.cli.printing import AGREE, DIFFER, print_finding
+from samebits.cli.streams import say
+from samebits.errors import ArgumentError
+
+ReduceSubject = Annotated[
+    list[str], typer.Argument(help="a problem, in any language, or a case file", metavar="PROBLEM|CASE")
+]
+ReduceOn = Annotated[
+    list[str] | None,
+    typer.Option("--on", help="the engine with the fault; further ones are asked at the smallest problem; repeat it"),
+]
+ReduceScript = Annotated[str | None, typer.Option("--output", "-o", help="write the script that shows the fault here")]
+ReduceMarkdown = Annotated[bool, typer.Option("--markdown", help="print a report for upstream's issue form instead")]
+ReduceTime = Annotated[float, typer.Option(help="seconds that looking may take", min=1, max=1e6)]
+
+
+def reduce_fault(
+    subject: Sequence[str],
+    on: Sequence[str],
+    *,
+    output: str | None,
+    markdown: bool,
+    most_time_s: float,
+    time_limit_s: float,
+    verbose: bool,
+    as_json: bool,
+) -> int:
+    """Reduces, prints, and returns the exit status: 1 where there is a fault."""
+    from samebits.cli.narrator import Narrator
+    from samebits.reductions import reduce
+    from samebits.reports.reduction_report import show_reduction
+    from samebits.reports.upstream_report import write_upstream_report
+
+    if markdown and as_json:
+        raise ArgumentError("--markdown and --json are two forms of one finding; take one of them")
+    with Narrator() as narrator:
+        found = reduce(
+            " ".join(subject), list(on), most_time_s=most_time_s, time_limit_s=time_limit_s, progress=narrator.hear
+        )
+    if output and found.reproducer:
+        try:
+            Path(output).write_text(found.reproducer, encoding="utf-8")
+        except OSError as error:
+            raise ArgumentError(f"{output} could not be written: {error.strerror}") from None
+    elif output:
+        say(f"{output} was not written: there is no script of this fault")
+    if markdown:
+        print(write_upstream_report(found), end="")
+    else:
+        print_finding(found, show_reduction, verbose=verbose, as_json=as_json)
+    return AGREE if found.fault is None else DIFFER

@@ -1,0 +1,59 @@
+"""A fault made small: the smallest problem that shows it, and when it is there (schema samebits.reduction/1)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from samebits.findings.comparison_schema import Evidence
+from samebits.findings.notebooks import ShownFinding
+
+
+class OtherEngine(msgspec.Struct, frozen=True):
+    """The smallest problem on another engine, version or setting. `right` is null where it does not take it."""
+
+    engine: str
+    version: str | None
+    right: bool | None
+    says: str = ""
+
+
+class Reduction(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
+    """One engine's fault at its smallest. `problem` and `fault` are null where there is none.
+
+    `fault` is a verdict (`wrong`, `downgrade`, `undecided`: beyond its bound, nothing proves why) or how the engine
+    failed (`crash`, `timeout`, `error`); `data` what it was seen on: exact integers, random normal operands, or those
+    of the case. `condition` is true of every faulty neighbour; `exceptions` are neighbours that fulfil it and are right
+    all the same: where there are none it is exact. `reproduced` says whether the script failed as it should when run.
+    """
+
+    schema: Literal["samebits.reduction/1"] = "samebits.reduction/1"
+    start: str
+    engine: str
+    version: str | None = None
+    device: str | None = None
+    settings: dict[str, str] = {}
+    problem: str | None
+    fault: str | None
+    data: Literal["integers", "normal", "given"]
+    is_smallest: bool | None = None
+    where: str | None = None
+    first_index: list[int] | None = None
+    first_value: float | None = None
+    first_truth: float | None = None
+    condition: str | None = None
+    is_exact: bool | None = None
+    wrong_neighbours: int = 0
+    right_neighbours: int = 0
+    exceptions: list[str] = []
+    right_with: list[str] = []
+    others: list[OtherEngine] = []
+    reproducer: str | None = None
+    reproduced: bool | None = None
+    benchdnn: str | None = None
+    summary: str
+    evidence: list[Evidence] = []
+    problems_asked: int = 0
+    time_s: float
+    samebits_version: str

@@ -1,0 +1,143 @@
+"""Is the fault there at this problem? A runner asked on exact integers, on random operands, or on those of a case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.errors import EngineCrashed, EngineFailure, EngineTimedOut
+from samebits.findings import Side, is_agreement
+from samebits.judging.references import Reference, make_reference
+from samebits.judging.side_running import Ran, judge_exact, judge_ran, run_on_both
+from samebits.problems import Problem
+from samebits.problems.lowering import lower_problem
+from samebits.problems.operands import make_exact, make_normal
+from samebits.progress import ignore_progress
+from samebits.runner import Runner, check_result
+from samebits.runner.lowered_runner import lower_runner
+from samebits.runner.sliced_runs import slice_operands
+
+Operands = Mapping[str, np.ndarray]
+Data = Literal["integers", "normal", "given"]
+# Several drawings, as a term that is lost may be zero in one of them; more where most terms are zero.
+_SEEDS, _SEEDS_OF_THIN = (0, 1), (0, 1, 2, 3)
+_LONG_SUM = 64
+_REFUSED = "unsupported"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of one problem: its fault (None: right; `unsupported`: not taken), where, and operands that show it.
+
+    A fault is the verdict (`wrong`, `downgrade`, `undecided`), or the kind of failure: `crash`, `timeout`, `error`.
+    """
+
+    fault: str | None
+    where: str | None = None
+    says: str | None = None
+    operands: Operands = field(default_factory=dict[str, np.ndarray])
+    result: npt.NDArray[Any] | None = None
+    truth: npt.NDArray[Any] | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the runner took the problem."""
+        return self.fault != _REFUSED
+
+
+class FaultAsker:
+    """Asks a runner problem by problem; answers are kept. A process that ended is opened again."""
+
+    def __init__(self, open_again: Callable[[], Runner]) -> None:
+        self._open = open_again
+        self._runner: Runner | None = None
+        self._known: dict[tuple[Problem, Data], Answer] = {}
+        self.asked = 0
+
+    @property
+    def runner(self) -> Runner:
+        """The runner, open."""
+        self._runner = self._runner or self._open()
+        return self._runner
+
+    def close(self) -> None:
+        """Frees the runner."""
+        if self._runner is not None:
+            self._runner.close()
+        self._runner = None
+
+    def ask(self, problem: Problem, data: Data, operands: Operands | None = None) -> Answer:
+        """Whether this problem shows a fault. Answers on given `operands` are not kept."""
+        if operands is None and (problem, data) in self._known:
+            return self._known[problem, data]
+        self.asked += 1
+        answer = self._ask_integers(problem) if data == "integers" else self._ask_judged(problem, operands)
+        if operands is None:
+            self._known[problem, data] = answer
+        return answer
+
+    def _ask_integers(self, problem: Problem) -> Answer:
+        lowering = lower_problem(problem)
+        for seed in _SEEDS if problem.reduction_length <= _LONG_SUM else _SEEDS_OF_THIN:
+            operands = make_exact(lowering.convolution, seed)
+            given = lowering.restore_operands(operands)
+            try:
+                result = check_result(problem, self.runner.run(problem, given))
+            except EngineFailure as error:
+                return self._fail(error, given)
+            reference = make_reference(lowering.convolution, operands, ignore_progress, rounds=False)
+            found, beyond = judge_exact(reference, lowering.lower_result(result))
+            if beyond:
+                truth = lowering.restore_result(reference.truth)
+                return Answer("wrong", found.where, None, given, result, truth)
+        return Answer(None)
+
+    def _ask_judged(self, problem: Problem, operands: Operands | None) -> Answer:
+        """The verdict on any operands: random ones, or the beginnings of those given."""
+        lowering = lower_problem(problem)
+        given = make_normal(problem) if operands is None else slice_operands(problem, operands)
+        lowered, exact = lowering.lower_operands(given), make_exact(lowering.convolution)
+        runner = lower_runner(self.runner, lowering)
+        ran = run_on_both(runner, lowering.convolution, exact, lowered)
+        if ran.recorded.failure:
+            failure = ran.recorded.failure
+            if failure.kind in (EngineCrashed.kind, EngineTimedOut.kind):
+                self.close()
+            return Answer(failure.kind, says=failure.says, operands=given)
+        side, reference = judge_result(lowering.convolution, lowered, exact, ran)
+        if is_agreement(side.verdict):
+            return Answer(None)
+        result = ran.recorded.result
+        assert result is not None
+        return Answer(
+            side.verdict, side.where, None, given,
+            lowering.restore_result(result), lowering.restore_result(reference.truth),
+        )  # fmt: skip
+
+    def _fail(self, error: EngineFailure, operands: Operands) -> Answer:
+        if isinstance(error, (EngineCrashed, EngineTimedOut)):
+            self.close()
+        return Answer(error.kind, says=str(error), operands=operands)
+
+
+def judge_result(problem: Problem, operands: Operands, exact: Operands, ran: Ran) -> tuple[Side, Reference]:
+    """The side that a run is, and what it was held against."""
+    reference = make_reference(problem, operands, ignore_progress)
+    on_exact = make_reference(problem, exact, ignore_progress, rounds=False)
+    return judge_ran(reference, on_exact, ran), reference
+
+
+def find_data(asker: FaultAsker, problem: Problem, operands: Operands | None) -> tuple[Data, Answer]:
+    """The simplest operands that show a fault: integers, the given ones, random ones; the last answer where none do."""
+    answer = asker.ask(problem, "integers")
+    if answer.fault is not None:
+        return "integers", answer
+    if operands is not None:
+        given = asker.ask(problem, "given", operands)
+        if given.fault is not None:
+            return "given", given
+    return "normal", asker.ask(problem, "normal")

@@ -1,0 +1,1 @@
+"""Reproducers: a fault as a script that needs the engine and NumPy alone, and as a line for benchdnn."""
