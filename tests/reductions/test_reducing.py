@@ -146,5 +146,9 @@ def test_the_command_says_it_with_an_exit_status(capsys, tmp_path):
         assert f"## {heading}" in report
     assert main(["reduce", "conv1d x=1x2x17 w=3x2x5", "--on", recipe, "-o", str(tmp_path / "f.py")]) == 1
     assert "was not written" in capsys.readouterr().err
+    assert main(["reduce", "conv1d x=1x2x17 w=3x2x5", "--on", "truth", "-o", str(tmp_path / "f.py")]) == 0
+    assert "there is no fault" in capsys.readouterr().err
+    assert main(["reduce", "conv1d x=1x2x17 w=3x2x5", "--on", recipe, "--on", "torhc"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
     assert main(["reduce", "conv1d x=1x2x17", "--on", recipe]) == 2
     assert main(["reduce", "conv1d x=1x2x17 w=3x2x5", "--on", recipe, "--json", "--markdown"]) == 2

@@ -271,7 +271,10 @@ def reduce_command(
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> int:
-    """Make a fault small: the smallest problem that shows it, when it is there, a script of it for upstream."""
+    """Make a fault small: the smallest problem that shows it, when it is there, a script of it for upstream.
+
+    Exit status: 0 where there is no fault, 1 where there is one, 2 on trouble.
+    """
     return reduce_fault(
         subject,
         on or [],

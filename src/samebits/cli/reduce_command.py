@@ -52,8 +52,10 @@ def reduce_fault(
             Path(output).write_text(found.reproducer, encoding="utf-8")
         except OSError as error:
             raise ArgumentError(f"{output} could not be written: {error.strerror}") from None
+        say(f"wrote {output}")
     elif output:
-        say(f"{output} was not written: there is no script of this fault")
+        missing = "fault" if found.fault is None else "script of this fault"
+        say(f"{output} was not written: there is no {missing}")
     if markdown:
         print(write_upstream_report(found), end="")
     else:

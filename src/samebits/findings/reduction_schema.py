@@ -25,7 +25,8 @@ class Reduction(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     `fault` is a verdict (`wrong`, `downgrade`, `undecided`: beyond its bound, nothing proves why) or how the engine
     failed (`crash`, `timeout`, `error`); `data` what it was seen on: exact integers, random normal operands, or those
     of the case. `condition` is true of every faulty neighbour; `exceptions` are neighbours that fulfil it and are right
-    all the same: where there are none it is exact. `reproduced` says whether the script failed as it should when run.
+    all the same: where there are none it is exact, as far as was asked. `repeats`: asked again, the smallest problem
+    gives the same bits. `reproduced` says whether the script failed as it should when run.
     """
 
     schema: Literal["samebits.reduction/1"] = "samebits.reduction/1"
@@ -38,6 +39,7 @@ class Reduction(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     fault: str | None
     data: Literal["integers", "normal", "given"]
     is_smallest: bool | None = None
+    repeats: bool | None = None
     where: str | None = None
     first_index: list[int] | None = None
     first_value: float | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Iterator, Sequence
@@ -39,9 +40,12 @@ _LARGEST = {
 }
 _RANDOM = (1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 32, 33, 40, 64, 65)
 _MOST_MULTIPLY_ADDS, _MOST_ELEMENTS = 3_000_000, 400_000
+# Around a threshold of this or more, what was not asked yet is made, as no dice would hit it.
+_FROM, _BESIDE, _LARGEST_ASKED = 10, (-2, -1, 0, 1), 4096
+_SIZES = ("n", "c", "size", "kernel", "rows", "columns", "k", "batch")
 _POOL, _MOST_CHANGES = 1500, 3
 _MOST_DEARER, _MOST_ALTERNATIVES, _MOST_ROUNDS = 1.6, 400, 60
-_ASKED_EACH_ROUND, _CHECKED, _MORE_ROUNDS = 24, 24, 6
+_ASKED_EACH_ROUND, _CHECKED, _MORE_ROUNDS = 24, 60, 6
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,9 @@ class ConditionSearch:
         self._ends = time.monotonic() + most_s
         self._progress = progress
         self._features = list_features(problem)
-        self._known: dict[Problem, bool] = {}
+        # What was asked on the way here belongs to what the condition must be true of.
+        self._known = {p: answer == fault for p, answer in asker.list_answers(data) if answer in (None, fault)}
+        self._seen = [p for p, wrong in self._known.items() if wrong and _keep_small(p)]
         self._rng = random.Random(0)
 
     def find(self) -> FoundCondition:
@@ -156,10 +162,9 @@ class ConditionSearch:
             if self._is_over():
                 return condition, False
             near = [
-                condition.replace_clause(i, (nearby,))
+                condition.replace_clause(i, nearby)
                 for i, clause in enumerate(condition.clauses)
-                if len(clause) == 1
-                for nearby in list_nearby(clause[0])
+                for nearby in list_nearby(clause)
             ]
             near = [other for other in near if (other.hold(columns) == faulty).all()]
             others = list_alternatives(condition, clauses, _MOST_DEARER)
@@ -181,7 +186,7 @@ class ConditionSearch:
 
     def _ask_where_they_differ(self, condition: Condition, others: list[Condition]) -> bool:
         """Asks problems at which the condition differs from others, a few for all of them; whether there were any."""
-        pool = self.draw_unseen()
+        pool = [*self.draw_unseen(), *self._list_at_thresholds(condition)]
         columns = self.measure(pool)
         own = condition.hold(columns)
         differing = np.array([other.hold(columns) != own for other in others], bool).reshape(len(others), len(pool))
@@ -208,12 +213,30 @@ class ConditionSearch:
                 return False
         return True
 
+    def _list_at_thresholds(self, condition: Condition) -> list[Problem]:
+        """Problems just at a threshold, for quantities that are products: one size large, another one small."""
+        atoms = [atom for clause in condition.clauses for atom in clause if atom.comparison in (">=", "<=")]
+        values = {atom.number + step for atom in atoms for step in _BESIDE if atom.number >= _FROM}
+        numbers = take_apart(self._base)
+        sizes = [name for name in numbers if name.partition("_")[0] in _SIZES]
+        found: dict[Problem, None] = {}
+        for value, large, small in itertools.product(sorted(values), sizes, sizes):
+            if 0 < value <= _LARGEST_ASKED:
+                changed = set_number(self._base, {**numbers, small: 1}, large, value)
+                problem = _keep_small(put_together(self._base, changed))
+                if problem is not None and problem not in self._known:
+                    found[problem] = None
+        return list(found)
+
     def draw_unseen(self) -> list[Problem]:
         """Neighbours of faulty problems, in up to three numbers, that were not asked yet."""
         faulty = [problem for problem, wrong in self._known.items() if wrong]
         found: dict[Problem, None] = {}
         for _ in range(_POOL):
-            start = self._base if self._rng.random() < 0.5 else self._rng.choice(faulty)
+            dice = self._rng.random()
+            start = (
+                self._base if dice < 0.4 else self._rng.choice(faulty if dice < 0.8 or not self._seen else self._seen)
+            )
             numbers = take_apart(start)
             for _ in range(self._rng.randint(1, _MOST_CHANGES)):
                 name = self._rng.choice(list(numbers))

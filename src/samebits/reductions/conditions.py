@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -99,8 +99,6 @@ def _list_comparisons(
         return
     yield _make(name, feature, ">=", least)
     yield _make(name, feature, "<=", most)
-    for value in np.setdiff1d(negative, positive):
-        yield _make(name, feature, "!=", int(value))
     for modulus in range(2, _LARGEST_MODULUS + 1):
         remainders = np.unique(positive % modulus)
         if len(remainders) == 1:
@@ -135,12 +133,12 @@ def list_usual_atoms(features: Mapping[str, Feature], columns: Columns) -> Itera
                 yield atom
 
 
-def list_nearby(atom: Atom) -> list[Atom]:
-    """Thresholds a little further out: values that nobody asked about yet."""
-    if atom.comparison not in (">=", "<="):
-        return []
-    sign = -1 if atom.comparison == ">=" else 1
-    return [
-        Atom(atom.feature, atom.comparison, atom.number + sign * step, atom.cost, atom.remainder)
-        for step in (1, 2, 4, 8, 16)
-    ]
+def list_nearby(clause: tuple[Atom, ...]) -> list[tuple[Atom, ...]]:
+    """The clause with one threshold a little further out or in: values that nobody asked about yet."""
+    found: list[tuple[Atom, ...]] = []
+    for i, atom in enumerate(clause):
+        if atom.comparison in (">=", "<="):
+            for step in (-16, -8, -4, -2, -1, 1, 2, 4, 8, 16):
+                moved = replace(atom, number=atom.number + step)
+                found.append((*clause[:i], moved, *clause[i + 1 :]))
+    return found

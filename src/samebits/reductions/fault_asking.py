@@ -74,11 +74,19 @@ class FaultAsker:
         """Whether this problem shows a fault. Answers on given `operands` are not kept."""
         if operands is None and (problem, data) in self._known:
             return self._known[problem, data]
-        self.asked += 1
-        answer = self._ask_integers(problem) if data == "integers" else self._ask_judged(problem, operands)
+        answer = self.ask_anew(problem, data, operands)
         if operands is None:
             self._known[problem, data] = answer
         return answer
+
+    def ask_anew(self, problem: Problem, data: Data, operands: Operands | None = None) -> Answer:
+        """The same, whatever is known."""
+        self.asked += 1
+        return self._ask_integers(problem) if data == "integers" else self._ask_judged(problem, operands)
+
+    def list_answers(self, data: Data) -> list[tuple[Problem, str | None]]:
+        """Every problem that was asked on such operands, with its fault."""
+        return [(problem, answer.fault) for (problem, kind), answer in self._known.items() if kind == data]
 
     def _ask_integers(self, problem: Problem) -> Answer:
         lowering = lower_problem(problem)

@@ -32,6 +32,11 @@ def list_features(problem: Problem) -> dict[str, Feature]:
     if problem.product:
         found = {"columns": Feature("columns", _PLAIN), "k": Feature("terms (K)", _PLAIN)}
         found |= {"rows": Feature("rows", _PLAIN), "batch": Feature("batch size", _PLAIN)}
+        found |= {"outputs": Feature("rows times columns", _RELATION), "work": Feature("multiply-adds", _RELATION)}
+        found |= {
+            "rows*k": Feature("rows times terms", _RELATION),
+            "columns*k": Feature("columns times terms", _RELATION),
+        }
         found |= {"rows-columns": Feature("rows", _RELATION, other="columns")}
         return found | _list_flags()
     found = {
@@ -48,6 +53,16 @@ def list_features(problem: Problem) -> dict[str, Feature]:
         "padding": Feature("padding on all sides together", _DERIVED / 4, 0),
         "dilation": Feature("largest dilation", _DERIVED / 2),
         "rows": Feature("positions in the batch", _DERIVED),
+        "outputs": Feature("outputs", _DERIVED),
+        "n*c_out": Feature("batch size times output channels", _RELATION),
+        "stride": Feature("largest stride", _DERIVED / 2),
+        "rest": Feature(_name_rest(problem, "result"), _DERIVED, 0),
+        "uneven": Feature("largest difference of padding before and after", _DERIVED, 0),
+        "stated_dilation": Feature("largest dilation, stated", _DERIVED),
+        "before-after": Feature("padding before, on some axis,", _RELATION, other="after it"),
+        "after-before": Feature("padding after, on some axis,", _RELATION, other="before it"),
+        "begin": Feature("padding before, on all axes together", _DERIVED, 0),
+        "end": Feature("padding after, on all axes together", _DERIVED, 0),
         "c_in-c_out": Feature("input channels", _RELATION, other="output channels"),
     }
     axes = SPATIAL_AXES[problem.rank]
@@ -59,6 +74,7 @@ def list_features(problem: Problem) -> dict[str, Feature]:
             f"kernel_{axis}": Feature(f"kernel {of}", _PLAIN),
             f"stride_{axis}": Feature(f"stride along the {of}", _PLAIN),
             f"dilation_{axis}": Feature(f"dilation along the {of}", _PLAIN),
+            f"stated_dilation_{axis}": Feature(f"dilation along the {of}, stated", _DERIVED / 2),
             f"begin_{axis}": Feature(f"padding before the {of}", _PLAIN, 0),
             f"end_{axis}": Feature(f"padding after the {of}", _PLAIN, 0),
             f"rest_{axis}": Feature(_name_rest(problem, of), _DERIVED, 0),
@@ -67,11 +83,16 @@ def list_features(problem: Problem) -> dict[str, Feature]:
             f"stride-kernel_{axis}": Feature(f"stride along the {of}", _RELATION, other=f"kernel {of}"),
             f"begin-end_{axis}": Feature(f"padding before the {of}", _RELATION, other="after it"),
             f"kernel-in_{axis}": Feature(f"kernel {of}", _RELATION, other=f"input {of}"),
+            f"begin-kernel_{axis}": Feature(f"padding before the {of}", _RELATION, other=f"kernel {of}"),
+            f"end-kernel_{axis}": Feature(f"padding after the {of}", _RELATION, other=f"kernel {of}"),
+            f"reach-in_{axis}": Feature(f"reach of the kernel along the {of}", _RELATION, other=f"input {of}"),
+            f"stride-reach_{axis}": Feature(f"stride along the {of}", _RELATION, other="reach of the kernel"),
+            f"c_in*in_{axis}": Feature(f"input channels times input {of}", _RELATION),
             f"divisor_{axis}": Feature(f"common divisor of padded {of}, kernel and stride", _RELATION),
         }
     if problem.rank > 1:
         a, b = "h", "w"
-        for what in ("out", "kernel", "in", "stride"):
+        for what in _COMPARED:
             words = {"out": "output", "in": "input"}.get(what, what)
             found[f"{what}_{a}-{b}"] = Feature(f"{words} {_LENGTHS[a]}", _RELATION, other=f"{words} {_LENGTHS[b]}")
     return found | _list_flags()
@@ -97,7 +118,9 @@ def measure_features(problem: Problem) -> dict[str, int]:
         batch = math.prod(problem.y_shape[:-2]) if problem.kind == "matmul" else 1
         rows = outputs // max(columns, 1) // batch
         return {
-            "columns": columns, "k": terms, "rows": rows, "batch": batch, "rows-columns": rows - columns, **flags
+            "columns": columns, "k": terms, "rows": rows, "batch": batch, "rows-columns": rows - columns,
+            "outputs": rows * columns, "work": rows * columns * terms, "rows*k": rows * terms,
+            "columns*k": columns * terms, **flags,
         }  # fmt: skip
     in_channels, out_channels, groups = problem.c_in, problem.c_out, problem.groups
     spatial_in, spatial_out = problem.x[2:], problem.y_shape[2:]
@@ -106,7 +129,14 @@ def measure_features(problem: Problem) -> dict[str, int]:
         "n": problem.x[0], "groups": groups, "c_in": in_channels, "c_out": out_channels,
         "c_in/g": in_channels // groups, "c_out/g": out_channels // groups, "terms": in_channels // groups * taps,
         "taps": taps, "pixels": pixels, "rows": problem.x[0] * pixels, "c_in-c_out": in_channels - out_channels,
-        "work": problem.multiply_adds,
+        "work": problem.multiply_adds, "outputs": problem.x[0] * out_channels * pixels,
+        "n*c_out": problem.x[0] * out_channels, "stride": max(problem.stride),
+        "rest": max(problem.output_padding) if problem.is_transposed else _find_rest(problem),
+        "uneven": max(abs(axis.pad_begin - axis.pad_end) for axis in problem.axes),
+        "stated_dilation": max(problem.dilation),
+        "before-after": max(axis.pad_begin - axis.pad_end for axis in problem.axes),
+        "after-before": max(axis.pad_end - axis.pad_begin for axis in problem.axes),
+        "begin": sum(axis.pad_begin for axis in problem.axes), "end": sum(axis.pad_end for axis in problem.axes),
         "padding": sum(axis.pad_begin + axis.pad_end for axis in problem.axes),
         "dilation": max(_find_dilation(axis) for axis in problem.axes),
     }  # fmt: skip
@@ -117,11 +147,15 @@ def measure_features(problem: Problem) -> dict[str, int]:
         size_in, size_out = spatial_in[i], spatial_out[i]
         found |= {
             f"in_{name}": size_in, f"out_{name}": size_out, f"kernel_{name}": axis.kernel,
-            f"stride_{name}": axis.stride, f"dilation_{name}": _find_dilation(axis), f"begin_{name}": axis.pad_begin,
+            f"stride_{name}": axis.stride, f"dilation_{name}": _find_dilation(axis),
+            f"stated_dilation_{name}": axis.dilation, f"begin_{name}": axis.pad_begin,
             f"end_{name}": axis.pad_end, f"rest_{name}": axis.size_large - small, f"reach_{name}": reach,
             f"padded_{name}": size_in + axis.pad_begin + axis.pad_end,
             f"stride-kernel_{name}": axis.stride - axis.kernel, f"begin-end_{name}": axis.pad_begin - axis.pad_end,
             f"kernel-in_{name}": axis.kernel - size_in,
+            f"begin-kernel_{name}": axis.pad_begin - axis.kernel, f"end-kernel_{name}": axis.pad_end - axis.kernel,
+            f"reach-in_{name}": reach - size_in, f"stride-reach_{name}": axis.stride - reach,
+            f"c_in*in_{name}": in_channels * size_in,
             f"divisor_{name}": math.gcd(size_in + axis.pad_begin + axis.pad_end, axis.kernel, axis.stride),
         }  # fmt: skip
     if problem.rank > 1:
@@ -131,8 +165,16 @@ def measure_features(problem: Problem) -> dict[str, int]:
 
 
 def _find_dilation(axis: Axis) -> int:
-    """The dilation where there is something to dilate."""
+    """The dilation where there is something to dilate: elsewhere a kernel does not see it."""
     return axis.dilation if axis.kernel > 1 else 1
 
 
-_COMPARED = ("out", "kernel", "in", "stride")
+def _find_rest(problem: Problem) -> int:
+    """The most that is left unread at the end of an axis."""
+    return max(
+        a.size_large - ((a.size_small - 1) * a.stride + (a.kernel - 1) * a.dilation + 1 - a.pad_begin - a.pad_end)
+        for a in problem.axes
+    )
+
+
+_COMPARED = ("out", "kernel", "in", "stride", "dilation")

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from samebits.errors import ArgumentError, EngineFailure, SamebitsError
+from samebits.errors import ArgumentError, SamebitsError
 from samebits.findings import Evidence
 from samebits.findings.reduction_schema import OtherEngine, Reduction
 from samebits.fixes.setting_changes import apply_all, list_changes
 from samebits.float_environment import default_float_environment
+from samebits.formats.same_bits import has_same_bits
+from samebits.judging.comparing_cost import announce_cost, check_memory
 from samebits.languages.subject import read_subject
 from samebits.problems import Problem, format_problem
 from samebits.problems.case_file import Case
@@ -35,8 +37,10 @@ from samebits.wording.reduction_sentences import (
     EVERYWHERE,
     say_neighbours,
     say_no_fault,
+    say_repeats,
     say_script,
     say_smallest,
+    say_untried,
     summarize_reduction,
 )
 
@@ -68,6 +72,9 @@ def reduce(
     runners = [on] if isinstance(on, (str, Runner)) else list(on)
     if not runners:
         raise ArgumentError("reduce needs an engine that has the fault: --on ENGINE")
+    for runner in runners:
+        if isinstance(runner, str):
+            parse_runner_text(runner)
     if not 0 < most_time_s <= 1e6:
         raise ArgumentError(f"most_time_s must be above 0, not {most_time_s!r}")
     given = read_subject(subject)
@@ -95,6 +102,7 @@ class _Found:
     data: Data
     smaller: Smaller | None = None
     is_smallest: bool | None = None
+    repeats: bool | None = None
     condition: FoundCondition | None = None
     others: list[OtherEngine] = field(default_factory=list[OtherEngine])
     right_with: list[str] = field(default_factory=list[str])
@@ -124,6 +132,7 @@ class _Found:
             problem=format_problem(problem),
             fault=fault,
             is_smallest=self.is_smallest,
+            repeats=self.repeats,
             where=answer.where,
             first_index=list(index) if index is not None else None,
             first_value=_read(answer.result, index),
@@ -182,6 +191,8 @@ class _Reducer:
     def find(self, start: Problem, operands: Operands | None) -> _Found:
         """Everything there is to find, as far as time allows."""
         identity = self.asker.runner.identify()
+        check_memory(start, 2)
+        announce_cost(start, 1, 0, self.progress)
         self.progress("looking for the fault", 0.0)
         data, answer = find_data(self.asker, start, operands)
         found = _Found(start, identity, data, is_case=operands is not None)
@@ -208,10 +219,20 @@ class _Reducer:
                 Evidence("structure", say_neighbours(wrong, right, exceptions, by_chance=data == "normal"))
             )
             found.right_with = [format_problem(p) for p in found.condition.nearest_right[:_MOST_LISTED]]
+        self._ask_again(found, data)
         self._ask_others(found, data)
         self._write(found, data)
         found.asked = self.asker.asked
         return found
+
+    def _ask_again(self, found: _Found, data: Data) -> None:
+        """Whether the smallest problem gives the same wrong bits once more."""
+        smaller = found.smaller
+        assert smaller is not None
+        if smaller.answer.result is not None:
+            again = self.asker.ask_anew(smaller.problem, data, smaller.operands)
+            found.repeats = again.result is not None and has_same_bits(again.result, smaller.answer.result)
+            found.evidence.append(Evidence("structure", say_repeats(repeats=found.repeats)))
 
     def _ask_others(self, found: _Found, data: Data) -> None:
         """The smallest problem on the other engines that were named, and under other settings of the first."""
@@ -222,13 +243,15 @@ class _Reducer:
         if not isinstance(first, str):
             return
         ends = time.monotonic() + _SETTINGS * self.most_time_s
-        for change in list_changes(first, smaller.problem, None, found.identity.settings):
+        changes, untried = list_changes(first, smaller.problem, None, found.identity.settings), list[str]()
+        for change in changes:
             if time.monotonic() > ends:
-                break
-            text = apply_all(first, (change,))
+                untried.append(change.says)
+                continue
             self.progress(f"trying {change.says}", 0.0)
-            with contextlib.suppress(SamebitsError):
-                found.others.append(self._ask_other(text, smaller, data))
+            found.others.append(self._ask_other(apply_all(first, (change,)), smaller, data))
+        if untried:
+            found.evidence.append(Evidence("setting", say_untried(untried)))
 
     def _ask_other(self, runner: str | Runner, smaller: Smaller, data: Data) -> OtherEngine:
         asker = FaultAsker(lambda: _open(runner, self.time_limit_s))
@@ -236,7 +259,7 @@ class _Reducer:
         try:
             identity = asker.runner.identify()
             answer = asker.ask(smaller.problem, data, smaller.operands)
-        except EngineFailure as error:
+        except SamebitsError as error:
             return OtherEngine(text, None, None, str(error))
         finally:
             asker.close()

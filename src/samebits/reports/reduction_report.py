@@ -51,9 +51,7 @@ def _list_remarks(found: Reduction) -> Iterator[Remark]:
     yield Remark("took", f"{found.time_s:.0f} s", rank=5)
     if found.reproducer:
         says = {True: "fails as it should", False: "finds nothing wrong when run", None: "could not be run here"}
-        yield Remark(
-            "script", f"of {found.reproducer.count(chr(10))} lines, {says[found.reproduced]}: -o FILE writes it"
-        )
+        yield Remark("script", f"{says[found.reproduced]}: -o FILE writes it")
     again = f"samebits reduce {shlex.quote(found.problem or '')} --on {shlex.quote(found.engine)} --markdown"
     yield Remark("next", again, verbatim=True)
 

@@ -37,9 +37,9 @@ def _say_observed(found: Reduction) -> str:
     if found.first_index is None:
         return found.summary
     at = ", ".join(map(str, found.first_index))
-    return (
-        f"Output [{at}] is {format_value(found.first_value)}. Where: {found.where or 'all within a narrower format'}."
-    )
+    where = found.where or "all within a narrower format"
+    again = " The value differs from call to call." if found.repeats is False else ""
+    return f"Output [{at}] is {format_value(found.first_value)}. Where: {where}.{again}"
 
 
 def _say_expected(found: Reduction) -> str:
@@ -57,7 +57,7 @@ def _say_expected(found: Reduction) -> str:
 def _say_when(found: Reduction) -> str:
     lines: list[str] = []
     if found.condition:
-        lines.append(f"{'Exactly where' if found.is_exact else 'Only where'} {found.condition}.")
+        lines.append(f"{'Wherever' if found.is_exact else 'Only where'} {found.condition}.")
     if found.right_with:
         lines.append("Right, one number changed:\n\n" + "\n".join(f"- `{p}`" for p in found.right_with))
     if found.exceptions:

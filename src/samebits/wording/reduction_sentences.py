@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _FAULTS = {
     "wrong": "wrong",
     "downgrade": "less precise than its format",
@@ -31,7 +33,7 @@ def summarize_reduction(engine: str, fault: str, data: str, condition: str | Non
         return said
     if condition == EVERYWHERE:
         return f"{said}, at every problem nearby that was asked"
-    return f"{said}, {'exactly where' if exact else 'only where'} {condition}"
+    return f"{said}, {'wherever' if exact else 'only where'} {condition}"
 
 
 def say_no_fault(engine: str, *, given: bool) -> str:
@@ -55,6 +57,18 @@ def say_smallest(*, is_smallest: bool, asked: int) -> str:
     if is_smallest:
         return f"none of its numbers can be smaller while the others stay ({asked:,} problems asked)"
     return f"time ran out: it may go smaller ({asked:,} problems asked)"
+
+
+def say_repeats(*, repeats: bool) -> str:
+    """Whether the smallest problem gives the same wrong values again."""
+    if repeats:
+        return "asked again, it gives the same bits"
+    return "asked again, it gives other values: memory that was never written may be read (inferred)"
+
+
+def say_untried(changes: Sequence[str]) -> str:
+    """Settings that there was no time for."""
+    return f"not tried for lack of time: {', '.join(changes)}"
 
 
 def say_script(reproduced: bool | None, last: str) -> str:

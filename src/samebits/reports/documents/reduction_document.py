@@ -48,7 +48,7 @@ def _show_smallest(found: Reduction) -> list[Block]:
         values = (Cell(f"[{at}]"), Cell(format_value(found.first_value), "bad"), Cell(format_value(found.first_truth)))
         blocks.append(Table(("output", "value", "right is"), [values]))
     if found.condition:
-        blocks.append(Prose("Exactly where" if found.is_exact else "Only where", (found.condition,)))
+        blocks.append(Prose("Wherever" if found.is_exact else "Only where", (found.condition,)))
     return [*blocks, Code("benchdnn", found.benchdnn)] if found.benchdnn else blocks
 
 
