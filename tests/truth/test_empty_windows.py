@@ -99,3 +99,22 @@ def test_where_one_operand_is_zero_the_other_need_not_be(dtype, length):
     assert np.isnan(found[3]).all()
     assert ((found == 0) == expected)[plain].all()
     assert not np.signbit(found[plain][expected[plain]]).any()
+
+
+@pytest.mark.parametrize(
+    ("text", "bias"),
+    [
+        ("conv_transpose2d x=1x3x1x1 w=3x2x1x1 bias stride=2 padding=1:0x0:0 output_padding=1x0", (1.5, -2.0)),
+        ("conv_transpose1d x=2x3x1 w=3x2x1 bias stride=3 padding=2:0 output_padding=2", (1.5, -2.0)),
+        ("conv_transpose1d.grad_weight x=2x3x1 w=3x2x1 stride=3 padding=2:0 output_padding=2", None),
+    ],
+)
+def test_where_every_product_is_cropped_away_the_bias_is_left(text, bias):
+    problem = parse_problem_text(text)
+    operands = draw(problem, 1)
+    if bias:
+        operands["bias"] = np.array(bias, np.float32)
+    expected = np.broadcast_to(
+        np.reshape(bias or 0.0, (1, -1, *(1,) * problem.rank)) if bias else np.float32(0), problem.out_shape
+    )
+    assert np.array_equal(compute_truth(problem, operands).values, expected)

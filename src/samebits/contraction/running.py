@@ -58,6 +58,9 @@ def run_tiles(
             _arenas.put(arena)
         return last - first
 
+    if not jobs:
+        # No product reaches any output: all are cropped away.
+        return
     if total * max(math.prod((b.rows, b.batch, *b.outputs)) * c.reduction_length for c, b in jobs) < _FEWEST_SHARED:
         # Handing it out would take longer.
         for c, blocks in jobs:
