@@ -38,14 +38,15 @@ _LARGEST = {
     "batch": 33,
     "groups": 17,
 }
-_RANDOM = (1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 32, 33, 40, 64, 65)
+_RANDOM = (1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 8, 9, 12, 15, 16, 16, 17, 24, 32, 33, 40, 64, 65)
 _MOST_MULTIPLY_ADDS, _MOST_ELEMENTS = 3_000_000, 400_000
 # Around a threshold of this or more, what was not asked yet is made, as no dice would hit it.
 _FROM, _BESIDE, _LARGEST_ASKED = 10, (-2, -1, 0, 1), 4096
 _SIZES = ("n", "c", "size", "kernel", "rows", "columns", "k", "batch")
-_POOL, _MOST_CHANGES = 1500, 3
+_FACTORS = (*_SIZES, "dilation", "stride")
+_POOL, _MOST_CHANGES = 1500, 4
 _MOST_DEARER, _MOST_ALTERNATIVES, _MOST_ROUNDS = 1.6, 400, 60
-_ASKED_EACH_ROUND, _CHECKED, _MORE_ROUNDS = 24, 60, 6
+_ASKED_EACH_ROUND, _CHECKED, _ASKED_MORE, _MORE_ROUNDS = 24, 400, 60, 6
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ class ConditionSearch:
         for _ in range(_MORE_ROUNDS):
             pool = self.draw_unseen()
             promising = np.flatnonzero(find_necessary(clauses).hold(self.measure(pool)))
-            self._ask_all([pool[i] for i in promising[:_CHECKED]])
+            self._ask_all([pool[i] for i in promising[:_ASKED_MORE]])
             columns, faulty = self._tabulate(list(self._known))
             clauses = list_clauses(self._features, columns, faulty, pairs=False)
 
@@ -220,7 +221,8 @@ class ConditionSearch:
         numbers = take_apart(self._base)
         sizes = [name for name in numbers if name.partition("_")[0] in _SIZES]
         found: dict[Problem, None] = {}
-        for value, large, small in itertools.product(sorted(values), sizes, sizes):
+        factors = [name for name in numbers if name.partition("_")[0] in _FACTORS]
+        for value, large, small in itertools.product(sorted(values), sizes, factors):
             if 0 < value <= _LARGEST_ASKED:
                 changed = set_number(self._base, {**numbers, small: 1}, large, value)
                 problem = _keep_small(put_together(self._base, changed))
@@ -229,7 +231,7 @@ class ConditionSearch:
         return list(found)
 
     def draw_unseen(self) -> list[Problem]:
-        """Neighbours of faulty problems, in up to three numbers, that were not asked yet."""
+        """Neighbours of faulty problems, in a few numbers, that were not asked yet."""
         faulty = [problem for problem, wrong in self._known.items() if wrong]
         found: dict[Problem, None] = {}
         for _ in range(_POOL):

@@ -13,6 +13,8 @@ from samebits.reductions.features import Feature
 
 Clause = tuple[Atom, ...]
 _MOST_CLAUSES, _MOST_NODES, _MOST_PAIRED = 14, 8_000, 700
+# What two comparisons joined by `or` cost beyond themselves; what is cheaper than any such pair needs none.
+_OR, _COST_OF_OR = 0.4, 2.4
 # A clause that is only necessary is worth saying where it excludes this share of the right points, or more.
 _WORTH_SAYING = 0.02
 _NO_COST = float("inf")
@@ -28,11 +30,12 @@ class Clauses:
 
 
 def list_clauses(features: Mapping[str, Feature], columns: Columns, faulty: Truths, *, pairs: bool = True) -> Clauses:
-    """Single comparisons; where they do not suffice, pairs of them joined by `or` as well."""
+    """Single comparisons; where those that suffice are many, or do not, pairs of them joined by `or` as well."""
     single: list[Clause] = [(atom,) for atom in list_atoms(features, columns, faulty)]
     right = {name: values[~faulty] for name, values in columns.items()}
     found = _collect(single, right)
-    if not pairs or found.excluded.any(axis=0).all():
+    simple = find_cheapest(found) if pairs else None
+    if not pairs or (simple is not None and simple.cost <= _COST_OF_OR):
         return found
     return _collect(single + _list_pairs(features, columns, faulty), right)
 
@@ -40,7 +43,9 @@ def list_clauses(features: Mapping[str, Feature], columns: Columns, faulty: Trut
 def _collect(clauses: list[Clause], right: Columns) -> Clauses:
     count = len(next(iter(right.values())))
     excluded = np.array([~hold_any(clause, right) for clause in clauses], bool).reshape(len(clauses), count)
-    return Clauses(clauses, np.array([sum(a.cost for a in clause) for clause in clauses]), excluded)
+    return Clauses(
+        clauses, np.array([sum(a.cost for a in clause) + _OR * (len(clause) - 1) for clause in clauses]), excluded
+    )
 
 
 def _list_pairs(features: Mapping[str, Feature], columns: Columns, faulty: Truths) -> list[Clause]:

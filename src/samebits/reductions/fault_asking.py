@@ -26,14 +26,15 @@ Data = Literal["integers", "normal", "given"]
 # Several drawings, as a term that is lost may be zero in one of them; more where most terms are zero.
 _SEEDS, _SEEDS_OF_THIN = (0, 1), (0, 1, 2, 3)
 _LONG_SUM = 64
-_REFUSED = "unsupported"
+_REFUSED, _UNCLEAR = "unsupported", "unclear"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of one problem: its fault (None: right; `unsupported`: not taken), where, and operands that show it.
+    """What came of one problem: its fault (None: right), where, and operands that show it.
 
-    A fault is the verdict (`wrong`, `downgrade`, `undecided`), or the kind of failure: `crash`, `timeout`, `error`.
+    `unsupported` says that the runner does not take it, `unclear` that roundings of a transform may be all there is. A
+    fault is the verdict (`wrong`, `downgrade`, `undecided`), or the kind of failure: `crash`, `timeout`, `error`.
     """
 
     fault: str | None
@@ -47,6 +48,11 @@ class Answer:
     def is_known(self) -> bool:
         """Whether the runner took the problem."""
         return self.fault != _REFUSED
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether a fault is proved."""
+        return self.fault not in (None, _UNCLEAR)
 
 
 class FaultAsker:
@@ -99,6 +105,9 @@ class FaultAsker:
                 return self._fail(error, given)
             reference = make_reference(lowering.convolution, operands, ignore_progress, rounds=False)
             found, beyond = judge_exact(reference, lowering.lower_result(result))
+            if found.differing and not beyond:
+                # As a transform rounds on integers, or as a fault that is small: neither a fault nor right.
+                return Answer(_UNCLEAR)
             if beyond:
                 truth = lowering.restore_result(reference.truth)
                 return Answer("wrong", found.where, None, given, result, truth)
@@ -142,7 +151,7 @@ def judge_result(problem: Problem, operands: Operands, exact: Operands, ran: Ran
 def find_data(asker: FaultAsker, problem: Problem, operands: Operands | None) -> tuple[Data, Answer]:
     """The simplest operands that show a fault: integers, the given ones, random ones; the last answer where none do."""
     answer = asker.ask(problem, "integers")
-    if answer.fault is not None:
+    if answer.is_fault:
         return "integers", answer
     if operands is not None:
         given = asker.ask(problem, "given", operands)

@@ -11,6 +11,8 @@ from samebits.problems.problem import SPATIAL_AXES, Axis
 _LENGTHS = {"d": "depth", "h": "height", "w": "width"}
 # How far a quantity lies from what a person would name first: attributes and sizes, what follows from them, relations.
 _PLAIN, _DERIVED, _RELATION = 0.0, 1.0, 1.5
+# What is true of some axis, rather than of one that is named.
+_SOMEWHERE = 0.1
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def list_features(problem: Problem) -> dict[str, Feature]:
         "outputs": Feature("outputs", _DERIVED),
         "n*c_out": Feature("batch size times output channels", _RELATION),
         "stride": Feature("largest stride", _DERIVED / 2),
-        "rest": Feature(_name_rest(problem, "result"), _DERIVED, 0),
+        "rest": Feature(_name_rest(problem, "result"), _DERIVED + _SOMEWHERE, 0),
         "uneven": Feature("largest difference of padding before and after", _DERIVED, 0),
         "stated_dilation": Feature("largest dilation, stated", _DERIVED),
         "before-after": Feature("padding before, on some axis,", _RELATION, other="after it"),
@@ -65,6 +67,12 @@ def list_features(problem: Problem) -> dict[str, Feature]:
         "end": Feature("padding after, on all axes together", _DERIVED, 0),
         "c_in-c_out": Feature("input channels", _RELATION, other="output channels"),
     }
+    return found | _list_axis_features(problem) | _list_flags()
+
+
+def _list_axis_features(problem: Problem) -> dict[str, Feature]:
+    """What each spatial axis has, and what the last two are held against each other in."""
+    found: dict[str, Feature] = {}
     axes = SPATIAL_AXES[problem.rank]
     for axis in axes:
         of = _LENGTHS[axis] if problem.rank > 1 else "length"
@@ -93,9 +101,9 @@ def list_features(problem: Problem) -> dict[str, Feature]:
     if problem.rank > 1:
         a, b = "h", "w"
         for what in _COMPARED:
-            words = {"out": "output", "in": "input"}.get(what, what)
-            found[f"{what}_{a}-{b}"] = Feature(f"{words} {_LENGTHS[a]}", _RELATION, other=f"{words} {_LENGTHS[b]}")
-    return found | _list_flags()
+            words = _COMPARED[what]
+            found[f"{what}_{a}-{b}"] = Feature(words.format(_LENGTHS[a]), _RELATION, other=words.format(_LENGTHS[b]))
+    return found
 
 
 def _name_rest(problem: Problem, of: str) -> str:
@@ -177,4 +185,14 @@ def _find_rest(problem: Problem) -> int:
     )
 
 
-_COMPARED = ("out", "kernel", "in", "stride", "dilation")
+# What the last two axes are held against each other in.
+_COMPARED = {
+    "out": "output {}",
+    "in": "input {}",
+    "kernel": "kernel {}",
+    "stride": "stride along the {}",
+    "dilation": "dilation along the {}",
+    "stated_dilation": "stated dilation along the {}",
+    "begin": "padding before the {}",
+    "end": "padding after the {}",
+}

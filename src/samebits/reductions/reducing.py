@@ -279,7 +279,7 @@ class _Reducer:
         found.script = write_script(smaller.problem, operands, runner, found.identity, fault, data=data)
         if runner.name in _ONEDNN:
             found.benchdnn = write_benchdnn(smaller.problem)
-        if found.script is not None:
+        if found.script is not None and runner.host is None:
             self.progress("running the script", 0.0)
             found.reproduced, last = run_script(found.script, runner.python, _SCRIPT_S)
             found.evidence.append(Evidence("replay", say_script(found.reproduced, last)))
