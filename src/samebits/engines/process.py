@@ -16,6 +16,7 @@ from typing import IO, Any, BinaryIO, cast
 import numpy as np
 
 from samebits.engines.lasting_thread import call_in_lasting_thread
+from samebits.engines.other_host import OtherHost, write_beginning
 from samebits.engines.other_python import OtherPython
 from samebits.engines.transport import MODEL, TransportError, receive_message, send_message
 from samebits.errors import (
@@ -46,7 +47,8 @@ class WorkerRunner:
 
     A crash or a missed time limit ends the process; later calls then raise the same failure. `time_limit_s` holds for
     the start and for each run. `python` is the program of another Python environment, whose engine is then run; raises
-    EngineMissingError where that cannot run ours.
+    EngineMissingError where that cannot run ours. `host` is another machine, reached over ssh, and `python` then a
+    program there.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class WorkerRunner:
         environment: Mapping[str, str] | None = None,
         time_limit_s: float = DEFAULT_TIME_LIMIT_S,
         python: str | None = None,
+        host: str | None = None,
     ):
         self.text = text
         self.name = name
@@ -70,9 +73,15 @@ class WorkerRunner:
         # What is prepared for timing.
         self._timed: tuple[Problem, Mapping[str, np.ndarray]] | None = None
         self._sliced: Mapping[str, np.ndarray] | None = None
-        self._elsewhere = None if python is None else OtherPython(python)
+        self._elsewhere = _find_place(python, host)
+        # What another host reads before the first message.
+        self._beginning = b""
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close())
-        self._process, self._replies = self._spawn({**os.environ, **(environment or {})})
+        try:
+            self._process, self._replies = self._spawn(dict(environment or {}))
+        except BaseException:
+            self._log.close()
+            raise
 
     @property
     def process_id(self) -> int:
@@ -156,11 +165,13 @@ class WorkerRunner:
 
     def export_program(self, text: str, folder: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Has a module exported into a folder: what the engine says of it, and example inputs. Raises EngineFailure."""
+        self._refuse_files()
         self.identify()
         return self._exchange({"program": text, "folder": folder}, {}, LARGEST_RESULT_BYTES)
 
     def list_program_values(self, path: str) -> list[str]:
         """The values that an exported program lets one observe. Raises EngineFailure."""
+        self._refuse_files()
         self.identify()
         return self._exchange({"program": path}, {}, 0)[0]["values"]
 
@@ -173,6 +184,7 @@ class WorkerRunner:
         given: Mapping[str, np.ndarray],
     ) -> dict[str, np.ndarray]:
         """An exported program's outputs and observed values. Raises EngineFailure."""
+        self._refuse_files()
         self.identify()
         header = {"program": path, "outputs": list(outputs), "observed": list(observed), "given": list(given)}
         return self._exchange(header, {**inputs, **given}, LARGEST_RESULT_BYTES)[1]
@@ -190,16 +202,25 @@ class WorkerRunner:
                 except BrokenPipeError:
                     continue
 
+    def _refuse_files(self) -> None:
+        if isinstance(self._elsewhere, OtherHost):
+            raise EngineUnsupported("torch modules and Keras models are files here, which the other host does not see")
+
     def __enter__(self) -> WorkerRunner:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _spawn(self, environment: dict[str, str]) -> tuple[subprocess.Popen[bytes], BinaryIO]:
+    def _spawn(self, variables: dict[str, str]) -> tuple[subprocess.Popen[bytes], BinaryIO]:
+        """The process, and the stream of its answers; `variables` are those that the engine's text names."""
+        if isinstance(self._elsewhere, OtherHost):
+            host = self._elsewhere
+            self._beginning = write_beginning(variables)
+            return call_in_lasting_thread(lambda: host.start(self._log))
         read_end, write_end = os.pipe()
 
-        program = sys.executable
+        program, environment = sys.executable, {**os.environ, **variables}
         if self._elsewhere is not None:
             program, environment = self._elsewhere.program, self._elsewhere.adapt(environment)
 
@@ -237,6 +258,9 @@ class WorkerRunner:
         timer.daemon = True
         try:
             timer.start()
+            if self._beginning:
+                cast(BinaryIO, self._process.stdin).write(self._beginning)
+                self._beginning = b""
             send_message(cast(BinaryIO, self._process.stdin), header, arrays)
             answer, results = receive_message(self._replies, largest_bytes)
         except (TransportError, BrokenPipeError) as error:
@@ -270,6 +294,13 @@ class WorkerRunner:
         self._log.seek(max(self._log.seek(0, os.SEEK_END) - 4096, 0))
         lines = [line.strip() for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
         return f"; last words: {lines[-1][:200]}" if lines else ""
+
+
+def _find_place(python: str | None, host: str | None) -> OtherPython | OtherHost | None:
+    """Where the engine is, if not here. Raises EngineMissingError."""
+    if host is not None:
+        return OtherHost(host, python)
+    return None if python is None else OtherPython(python)
 
 
 def _read_timed(header: Mapping[str, Any]) -> TimedRuns:

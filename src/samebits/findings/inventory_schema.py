@@ -26,8 +26,18 @@ class EngineState(msgspec.Struct, frozen=True):
     variables: list[Variable]
 
 
+class AskedEngine(msgspec.Struct, frozen=True, kw_only=True):
+    """An engine that was named and opened, here or elsewhere; `failure` says why it could not be."""
+
+    text: str
+    version: str | None = None
+    device: str | None = None
+    settings: dict[str, str] = {}
+    failure: str | None = None
+
+
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):
-    """Engines, versions, processor features and threads."""
+    """Engines, versions, processor features and threads; `asked` are engines that were named, of any place."""
 
     schema: Literal["samebits.inventory/1"] = "samebits.inventory/1"
     samebits_version: str
@@ -40,3 +50,4 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     packages: dict[str, str]
     engines: list[EngineState]
     variables: list[Variable]
+    asked: list[AskedEngine] = []

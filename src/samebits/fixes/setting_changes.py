@@ -40,7 +40,9 @@ class Change:
         of.pop(name, None)
         if self.value is not None:
             of[name] = self.value
-        return format_runner_text(RunnerText(runner.name, settings, environment, python=runner.python))
+        return format_runner_text(
+            RunnerText(runner.name, settings, environment, python=runner.python, host=runner.host)
+        )
 
 
 def list_changes(

@@ -175,7 +175,9 @@ def _find_other_text(text: str | None, name: str) -> str | None:
     settings = {k: v for k, v in runner.settings.items() if k != setting}
     if runner.settings.get(setting) != other:
         settings[setting] = other
-    return format_runner_text(RunnerText(runner.name, settings, runner.environment, python=runner.python))
+    return format_runner_text(
+        RunnerText(runner.name, settings, runner.environment, python=runner.python, host=runner.host)
+    )
 
 
 def _say_failure(error: Exception) -> str:

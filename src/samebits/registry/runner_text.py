@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from samebits.engines.known_engines import ENGINES
+from samebits.engines.other_host import check_host
 from samebits.errors import RunnerTextError
 from samebits.recipes import Recipe, format_recipe, parse_recipe
 from samebits.recipes.hardware import find_unit_recipe
 
 TRUTH = "truth"
 EMULATE = "emulate"
-_ENVIRONMENT, _PYTHON = "env.", "python"
+_ENVIRONMENT, _PYTHON, _HOST = "env.", "python", "ssh"
+_PLACES = (_PYTHON, _HOST)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -22,7 +24,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class RunnerText:
     """A runner's name, its settings and the environment variables of its process; for `emulate` the recipe.
 
-    `python` is the program of another Python environment, whose version of the engine is meant.
+    `python` is the program of another Python environment, whose version of the engine is meant; `host` another machine,
+    as ssh knows it.
     """
 
     name: str
@@ -30,13 +33,15 @@ class RunnerText:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     recipe: Recipe | None = None
     python: str | None = None
+    host: str | None = None
 
 
 def parse_runner_text(text: str) -> RunnerText:
     """Reads and checks a runner's text without loading anything; raises RunnerTextError, which says what is known.
 
     `name[:key=value[,key=value...]]`; a comma inside a value is written `\\,`. `env.NAME=value` sets an environment
-    variable before the engine is imported, `python=PATH` takes the engine of another Python. After `emulate:` stands a
+    variable before the engine is imported, `python=PATH` takes the engine of another Python, `ssh=HOST` that of another
+    machine. After `emulate:` stands a
     recipe's text, or a matrix unit (`a100/tf32`). Raises RecipeError for one that cannot be read.
     """
     name, colon, rest = text.partition(":")
@@ -49,41 +54,45 @@ def parse_runner_text(text: str) -> RunnerText:
         return RunnerText(name, recipe=find_unit_recipe(rest) or parse_recipe(rest or "direct"))
     settings: dict[str, str] = {}
     environment: dict[str, str] = {}
-    python: str | None = None
+    places: dict[str, str] = {}
     for part in _split_commas(rest) if rest else ():
         key, equals, value = part.partition("=")
         if not equals or not key:
             raise RunnerTextError(f"engine text {text!r}: {part!r} is no key=value")
-        if (
-            key in settings
-            or (key == _PYTHON and python is not None)
-            or (key.startswith(_ENVIRONMENT) and key.removeprefix(_ENVIRONMENT) in environment)
-        ):
+        if key in {*settings, *places, *(_ENVIRONMENT + variable for variable in environment)}:
             raise RunnerTextError(f"engine text {text!r}: {key} is given twice")
-        if key == _PYTHON and name in ENGINES:
-            if not value or "\0" in value:
-                raise RunnerTextError(f"engine text {text!r}: python= names the program of a Python environment")
-            python = value
+        if key in _PLACES and name in ENGINES:
+            places[key] = _check_place(text, key, value)
         elif key.startswith(_ENVIRONMENT):
             environment[_check_variable(key.removeprefix(_ENVIRONMENT), value)] = value
         else:
             _check_setting(name, key, value)
             settings[key] = value
-    return RunnerText(name, settings, environment, python=python)
+    return RunnerText(name, settings, environment, python=places.get(_PYTHON), host=places.get(_HOST))
 
 
 def format_runner_text(runner: RunnerText) -> str:
     """The text that `parse_runner_text` reads back."""
     if runner.recipe:
         return f"{runner.name}:{format_recipe(runner.recipe)}"
-    python = [(_PYTHON, runner.python)] if runner.python else []
-    pairs = [*python, *runner.settings.items(), *((_ENVIRONMENT + k, v) for k, v in runner.environment.items())]
+    given = ((_HOST, runner.host), (_PYTHON, runner.python))
+    places = [(key, value) for key, value in given if value]
+    pairs = [*places, *runner.settings.items(), *((_ENVIRONMENT + k, v) for k, v in runner.environment.items())]
     joined = ",".join(f"{key}={value.replace(',', chr(92) + ',')}" for key, value in pairs)
     return f"{runner.name}:{joined}" if joined else runner.name
 
 
 def _split_commas(text: str) -> list[str]:
     return [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", text)]
+
+
+def _check_place(text: str, key: str, value: str) -> str:
+    """Where an engine is: a program, or a host."""
+    if key == _PYTHON and (not value or "\0" in value):
+        raise RunnerTextError(f"engine text {text!r}: python= names the program of a Python environment")
+    if key == _HOST and not check_host(value):
+        raise RunnerTextError(f"engine text {text!r}: ssh= names a host, as in ssh=user@gpu-box")
+    return value
 
 
 def _check_variable(name: str, value: str) -> str:
@@ -97,7 +106,7 @@ def _check_variable(name: str, value: str) -> str:
 def _check_setting(engine: str, key: str, value: str) -> None:
     settings = ENGINES[engine].load_class().settings if engine in ENGINES else {}
     if key not in settings:
-        known = ", ".join([*settings, "env.NAME", "python"]) if engine in ENGINES else "none"
+        known = ", ".join([*settings, "env.NAME", "python", "ssh"]) if engine in ENGINES else "none"
         raise RunnerTextError(f"{engine} has no setting {key!r}{_suggest(key, list(settings))}; it has: {known}")
     try:
         settings[key].check(key, value)

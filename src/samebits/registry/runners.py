@@ -45,8 +45,16 @@ def open_runner(text: str, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -> Run
             raise RunnerTextError("truth runs in this process and takes no settings")
         return TruthRunner()
     spec = ENGINES[runner.name]
-    if runner.python is None and spec.find_version() is None:
+    if runner.python is None and runner.host is None and spec.find_version() is None:
         raise EngineMissingError(f"engine {spec.name} is not installed; {spec.install}")
     return WorkerRunner(
-        text, spec.name, spec.module, spec.class_name, runner.settings, runner.environment, time_limit_s, runner.python
+        text,
+        spec.name,
+        spec.module,
+        spec.class_name,
+        runner.settings,
+        runner.environment,
+        time_limit_s,
+        runner.python,
+        runner.host,
     )

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from samebits.findings import Inventory
+from samebits.findings.inventory_schema import AskedEngine
 from samebits.reports.page_layout import Page, Remark, add_row, indent, open_console
 from samebits.reports.visible_text import make_visible
 
@@ -26,12 +27,22 @@ def show_inventory(found: Inventory, console: Console | None = None) -> None:
     if variables is not None:
         page.add(indent(variables))
     missing = [e for e in found.engines if e.version is None]
+    if found.asked:
+        page.add([Remark(one.text, say_asked(one)) for one in found.asked])
     remarks = [Remark("missing", f"{e.name}: {e.install}", verbatim=True) for e in missing]
     if not missing:
         remarks.append(Remark("missing", "none: all engines that samebits knows are installed"))
     command = 'samebits compare "conv2d x=1x3x32x32 w=8x3x3x3 padding=1"'
     page.add([*remarks, Remark("next", command, verbatim=True)])
     page.print_to(console)
+
+
+def say_asked(one: AskedEngine) -> str:
+    """What an engine that was named is, or why it is not there."""
+    if one.failure:
+        return f"not there: {one.failure}"
+    settings = ", ".join(f"{name}={value}" for name, value in one.settings.items())
+    return f"{one.version} on {one.device}; {settings}"
 
 
 def _make_engines_table(found: Inventory) -> Table:
