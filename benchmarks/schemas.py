@@ -11,6 +11,7 @@ import msgspec
 from samebits.findings import Comparison, Inventory, Profile
 from samebits.findings.diff_schema import RunDiff
 from samebits.findings.guard_schema import GuardReport
+from samebits.findings.list_schema import ChangesFinding, ListFinding
 from samebits.findings.model_schema import ModelComparison
 from samebits.findings.pick_schema import Lock, Pick
 from samebits.findings.reduction_schema import Reduction
@@ -26,6 +27,8 @@ KINDS: tuple[type[msgspec.Struct], ...] = (
     Lock,
     GuardReport,
     Sweep,
+    ListFinding,
+    ChangesFinding,
     Reduction,
     Inventory,
 )

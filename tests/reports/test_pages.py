@@ -10,8 +10,10 @@ import functools
 import json
 import re
 import sys
+import tempfile
 import time
 from html.parser import HTMLParser
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -25,6 +27,9 @@ from samebits.emulators import emulate
 from samebits.errors import FindingError
 from samebits.findings import Comparison, json_from_finding
 from samebits.findings.diff_schema import FirstDifference, RunDiff, SettingDifference
+from samebits.lists import compare_tables, run_list
+from samebits.lists.row import Row
+from samebits.lists.table_file import write_table
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
@@ -99,6 +104,19 @@ def watch_a_fault():
     return watch.report()
 
 
+def make_list():
+    with tempfile.TemporaryDirectory() as folder:
+        return run_list("catalog:corner/one-*", ["emulate:direct acc=float16"], table=f"{folder}/t.parquet")
+
+
+def make_changes():
+    with tempfile.TemporaryDirectory() as folder:
+        tables = [Path(folder) / name for name in ("a.parquet", "b.parquet")]
+        for table, verdict in zip(tables, ("rounding", "wrong"), strict=True):
+            write_table(table, [Row(subject="one", side="truth", verdict=verdict, bits="0"), Row(subject=verdict)])
+        return compare_tables(*tables)
+
+
 MADE = {
     **{name: functools.partial(samebits.compare, *subject) for name, subject in SUBJECTS.items()},
     "recorded": explain_narrow_operands,
@@ -110,6 +128,8 @@ MADE = {
     "sweep": lambda: samebits.sweep("linear x={1,2,5,40}x256 w=32x256", ["numpy", "onnxruntime"], recipes=False),
     "grid": lambda: samebits.sweep("linear x={1..6}x64 w={16,24}x64", ["onnxruntime"]),
     "guard": watch_a_fault,
+    "list": make_list,
+    "changes": make_changes,
     "reduction": lambda: samebits.reduce("conv1d x=1x2x17 w=3x2x5", "emulate:direct x=bfloat16"),
 }
 

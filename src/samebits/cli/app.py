@@ -10,9 +10,21 @@ import typer
 from typer.exceptions import TyperException
 
 from samebits.cli.compare_command import DataChoice, compare_problem
+from samebits.cli.doctor_command import DoctorCompiles, DoctorOn, examine
 from samebits.cli.endings import say_error, say_system_error
 from samebits.cli.examples import show_examples
 from samebits.cli.explain_command import ExplainLike, ExplainSubject, explain_subject
+from samebits.cli.list_command import (
+    Doing,
+    ListDo,
+    ListKnown,
+    ListOptions,
+    ListResume,
+    ListTable,
+    ListWhere,
+    is_list,
+    run_list_command,
+)
 from samebits.cli.network_command import (
     CommonOptions,
     ModelOptions,
@@ -62,7 +74,7 @@ _OPTIONS = (
     "--on", "--data", "--seed", "--time-limit", "--svg", "--attribute", "--no-attribute", "--fix", "--inputs",
     "--range", "--replay", "--save-cases", "--against", "--max-ulp", "--within", "--deterministic",
     "--no-deterministic", "--batch-invariant", "--workspace", "--gradients", "--output", "--again", "--recipes",
-    "--no-recipes", "--markdown", "--most-time",
+    "--no-recipes", "--markdown", "--most-time", "--resume", "--do", "--known", "--where",
 )  # fmt: skip
 app = typer.Typer(
     name="samebits",
@@ -242,17 +254,32 @@ def pick_command(
 def sweep_command(
     subject: SweepSubject,
     on: SweepOn = None,
-    recipes: SweepRecipes = True,
+    recipes: SweepRecipes = None,
     batch_invariant: SweepBatch = False,
+    output: ListTable = None,
+    resume: ListResume = False,
+    do: ListDo = Doing.COMPARE,
+    known: ListKnown = None,
+    where: ListWhere = None,
     time_limit: TimeLimit = 300,
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> int:
-    """Say over which sizes and settings the bits of the same outputs change, and how each class is computed."""
+    """Say over which sizes and settings the bits of the same outputs change; or ask whole lists, into a table.
+
+    Of a problem with ranges: classes of points with the same bits, and how each is computed. Of lists (the catalog, a
+    file of problems, a folder of cases and networks): a row per subject and engine. Of a table: what it comes to.
+    """
+    options = ListOptions(output, resume, known, where, do)
+    if is_list(subject):
+        shown = {"time_limit_s": time_limit, "verbose": verbose, "as_json": as_json}
+        return run_list_command(subject, on or [], options, recipes=bool(recipes), **shown)
+    if options.are_given:
+        raise ArgumentError("--output, --resume, --do, --known and --where are for lists and tables")
     return sweep_sizes(
         subject,
         on or [],
-        recipes=recipes,
+        recipes=recipes is not False,
         batch_invariant=batch_invariant,
         time_limit_s=time_limit,
         verbose=verbose,
@@ -289,28 +316,10 @@ def reduce_command(
 
 @app.command("doctor", epilog=show_examples("doctor"))
 def doctor_command(
-    compiles: Annotated[
-        bool,
-        typer.Option(
-            "--compile",
-            help="compile for all formats now (minutes, once), so that first answers wait less",
-        ),
-    ] = False,
-    as_json: AsJson = False,
+    on: DoctorOn = None, compiles: DoctorCompiles = False, time_limit: TimeLimit = 60, as_json: AsJson = False
 ) -> int:
     """Say which engines are here, which settings decide their bits, and how to get what is missing."""
-    from samebits.engines.inventory import take_inventory
-    from samebits.reports.inventory_report import show_inventory
-
-    if compiles:
-        from samebits.cli.compiling_ahead import compile_ahead
-        from samebits.cli.narrator import Narrator
-
-        with Narrator() as narrator:
-            compile_ahead(narrator.hear)
-    found = take_inventory()
-    print_finding(found, lambda found, verbose: show_inventory(found), verbose=True, as_json=as_json)
-    return AGREE
+    return examine(on or [], compiles=compiles, time_limit_s=time_limit, as_json=as_json)
 
 
 @app.callback(invoke_without_command=True)

@@ -21,13 +21,13 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "sweep": (
         'samebits sweep "linear x={1..256}x768 w=768x768" --on torch --on onnxruntime',
-        'samebits sweep "conv1d x=1x8x{16..64} w=8x8x5" --on "torch:threads={1,2}" --no-recipes',
+        "samebits sweep catalog --on onnxruntime --on jax -o tonight.parquet --resume",
     ),
     "reduce": (
         'samebits reduce "conv2d x=3x1x7x3 w=16x1x2x2 stride=1x3" --on tensorflow -o fault.py',
         "samebits reduce case.npz --on onnxruntime --on onnxruntime:python=/venvs/old/bin/python --markdown",
     ),
-    "doctor": ("samebits doctor", "samebits doctor --compile"),
+    "doctor": ("samebits doctor", "samebits doctor --on torch:ssh=gpu-box"),
 }
 
 

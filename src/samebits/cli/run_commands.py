@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from samebits.cli.list_command import TABLE, compare_table_files
 from samebits.cli.printing import print_finding
 from samebits.cli.streams import say
 
@@ -15,8 +16,8 @@ PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 TracedCommand = Annotated[
     list[str] | None, typer.Argument(help="what to run, behind --, as it is typed otherwise", metavar="-- COMMAND")
 ]
-FirstTrace = Annotated[str, typer.Argument(help="the trace of a run", metavar="FILE")]
-SecondTrace = Annotated[str, typer.Argument(help="the trace of another run", metavar="FILE")]
+FirstTrace = Annotated[str, typer.Argument(help="the trace of a run, or the table of a sweep", metavar="FILE")]
+SecondTrace = Annotated[str, typer.Argument(help="that of another one", metavar="FILE")]
 
 
 def trace_run(output: str, command: list[str] | None) -> int:
@@ -40,7 +41,9 @@ CaptureFile = Annotated[
 
 
 def diff_runs(a: str, b: str, *, capture: str | None, verbose: bool, as_json: bool) -> int:
-    """Compares two traces, prints, and returns the exit status."""
+    """Compares two traces, or two tables, prints, and returns the exit status."""
+    if a.endswith(TABLE) and b.endswith(TABLE) and not capture:
+        return compare_table_files(a, b, verbose=verbose, as_json=as_json)
     from samebits.cli.narrator import Narrator
     from samebits.reports.diff_report import show_diff
     from samebits.runs.run_diff import diff

@@ -12,12 +12,17 @@ from samebits.errors import ArgumentError
 
 SweepSubject = Annotated[
     list[str],
-    typer.Argument(help="a problem with ranges in its sizes: linear x={1..256}x768 w=768x768", metavar="SWEEP"),
+    typer.Argument(
+        help="a problem with ranges in its sizes: linear x={1..256}x768 w=768x768; or lists; or a table",
+        metavar="SWEEP|LIST...|TABLE",
+    ),
 ]
 SweepOn = Annotated[
     list[str] | None, typer.Option("--on", help="an engine; settings may have ranges: torch:threads={1,2}; repeat it")
 ]
-SweepRecipes = Annotated[bool, typer.Option(help="find out how each class is computed")]
+SweepRecipes = Annotated[
+    bool | None, typer.Option(help="find out how it is computed; the default for ranges, not for lists")
+]
 SweepBatch = Annotated[
     bool,
     typer.Option("--batch-invariant", help="of a problem: are an item's bits the same at every batch up to its own?"),

@@ -104,8 +104,9 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     """One of the results that are compared, an engine's or a recorded one.
 
     `where` says in words which outputs are beyond their bound; `says` what the side does, as the predicate of a
-    sentence. Two evidence levels: `certainty` is that of the verdict, `cause_certainty` that of the cause (and of
-    `says`), for a bound can prove that another function was computed while which fault did it is inferred.
+    sentence; `bits` names those of its result. Two evidence levels: `certainty` is that of the verdict,
+    `cause_certainty` that of the cause (and of `says`), for a bound can prove that another function was computed while
+    which fault did it is inferred.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     recipe: str | None = None
     replay: Replay | None = None
     error: Error | None = None
+    bits: str | None = None
     values: list[float | None] | None = None
     worst: WorstElement | None = None
     where: str | None = None

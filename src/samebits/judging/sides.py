@@ -8,7 +8,7 @@ import numpy as np
 
 from samebits.bounds import bound_narrowest_errors
 from samebits.findings import Evidence, ExactData, Failure, Replay, Side
-from samebits.formats.same_bits import has_same_bits
+from samebits.formats.same_bits import digest_bits, has_same_bits
 from samebits.judging.error_pictures import picture_errors
 from samebits.judging.measuring import (
     Distances,
@@ -103,6 +103,7 @@ def describe_side(
         recipe=format_recipe(found.recipe) if found.recipe else None,
         replay=found.replay,
         error=summarize_error(distances, reference.truth, reference.likely) if distances else None,
+        bits=digest_bits(result) if result is not None else None,
         values=list_few_values(problem, result),
         worst=find_worst(problem, result, reference.truth, distances) if distances and result is not None else None,
         where=_describe_where(problem, measured, judgement),

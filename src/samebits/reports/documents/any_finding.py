@@ -11,6 +11,7 @@ from samebits.errors import FindingError
 from samebits.findings import Comparison, Profile
 from samebits.findings.diff_schema import RunDiff
 from samebits.findings.guard_schema import GuardReport
+from samebits.findings.list_schema import ChangesFinding, ListFinding
 from samebits.findings.model_schema import ModelComparison
 from samebits.findings.pick_schema import Pick
 from samebits.findings.reduction_schema import Reduction
@@ -18,6 +19,7 @@ from samebits.findings.sweep_schema import Sweep
 from samebits.reports.documents.comparison_document import lay_out_comparison
 from samebits.reports.documents.document import Document
 from samebits.reports.documents.guard_document import lay_out_guard
+from samebits.reports.documents.list_document import lay_out_changes, lay_out_list
 from samebits.reports.documents.model_document import lay_out_model
 from samebits.reports.documents.other_documents import lay_out_diff, lay_out_pick, lay_out_profile
 from samebits.reports.documents.reduction_document import lay_out_reduction
@@ -33,6 +35,8 @@ _KINDS: dict[str, tuple[type[msgspec.Struct], Callable[[Any], Document]]] = {
     "samebits.guard/1": (GuardReport, lay_out_guard),
     "samebits.sweep/1": (Sweep, lay_out_sweep),
     "samebits.reduction/1": (Reduction, lay_out_reduction),
+    "samebits.list/1": (ListFinding, lay_out_list),
+    "samebits.changes/1": (ChangesFinding, lay_out_changes),
 }
 
 

@@ -1,0 +1,217 @@
+"""A list run from one subject to the next; engines stay open, what is done is kept at once, the table comes last."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from samebits.engines.known_engines import list_installed
+from samebits.errors import ArgumentError, SamebitsError
+from samebits.explanation import explain
+from samebits.findings import is_agreement
+from samebits.findings.list_schema import ListFinding, ListRow, SideCount
+from samebits.findings.verdicts import Verdict
+from samebits.lists.journal import Heading, Journal
+from samebits.lists.known import KnownDeviation, load_known, mark_known
+from samebits.lists.list_reading import Subject, read_list
+from samebits.lists.row import Row, list_comparison_rows, list_model_rows, make_profile_row
+from samebits.lists.table_file import import_or_refuse, write_table
+from samebits.models.front_door import compare, list_engines_for
+from samebits.problems.case_file import load_case
+from samebits.profiles import profile
+from samebits.progress import Progress, ignore_progress
+from samebits.registry import open_runner, parse_runner_text
+from samebits.runner import Identity, Runner
+from samebits.version import VERSION
+from samebits.wording.list_sentences import summarize_list
+
+Doing = Literal["compare", "profile", "explain"]
+DOINGS: tuple[Doing, ...] = ("compare", "profile", "explain")
+UNREADABLE = "unreadable"
+# A side that does not take a problem says nothing about it.
+_NO_DEVIATION = (None, "unsupported")
+_MOST_SHOWN = 20
+
+
+def run_list(
+    lists: str | Sequence[str],
+    on: Sequence[str] = (),
+    *,
+    table: str | Path,
+    doing: Doing = "compare",
+    recipes: bool = False,
+    known: str | Path | None = None,
+    seed: int = 0,
+    time_limit_s: float = 300.0,
+    resume: bool = False,
+    progress: Progress = ignore_progress,
+) -> ListFinding:
+    """Compares, profiles or explains every subject of the lists on the engines `on`, and writes one table of rows.
+
+    `lists` is what `read_list` takes; without `on` all installed engines are asked. The table is a Parquet file
+    (docs/lists.md has its columns), complete or not there; until then a journal beside it keeps what is done, and
+    `resume` goes on after it. `known` is a file of known deviations. The same list on the same engines makes the same
+    file, byte for byte, however often it was interrupted. Raises SamebitsError in one line for a list, an engine or a
+    journal that cannot be dealt with; what a subject or an engine does is a row.
+    """
+    import_or_refuse("pyarrow")
+    subjects = read_list([lists] if isinstance(lists, str) else lists)
+    if doing not in DOINGS:
+        raise ArgumentError(f"doing must be one of {', '.join(DOINGS)}, not {doing!r}")
+    engines = list(on) or ([] if doing == "explain" else list_installed())
+    for text in engines:
+        parse_runner_text(text)
+    deviations = load_known(known) if known else []
+    path = Path(table)
+    options = {"doing": doing, "recipes": str(recipes), "seed": str(seed), "version": VERSION}
+    digest = sha256("\n".join(f"{s.name}\t{s.text}" for s in subjects).encode()).hexdigest()
+    journal = Journal(path, Heading("samebits.rows/1", digest, engines, options), resumes=resume)
+    started = time.perf_counter()
+    runner = _ListRunner(engines, doing, recipes, seed, time_limit_s)
+    try:
+        for number, subject in enumerate(subjects):
+            progress(f"{subject.name[:60]}", number / len(subjects))
+            if number not in journal.rows:
+                rows = [mark_known(row, deviations) for row in runner.ask(subject)]
+                journal.add(number, rows)
+        every = [row for number in range(len(subjects)) for row in journal.rows[number]]
+        write_table(path, every)
+        journal.remove()
+    finally:
+        runner.close()
+        journal.close()
+    return conclude(every, str(table), len(subjects), time.perf_counter() - started, deviations)
+
+
+class _Shared:
+    """A runner that many comparisons share: they close what they are given, and this stays open."""
+
+    def __init__(self, text: str, time_limit_s: float) -> None:
+        self.text = text
+        self._time_limit_s = time_limit_s
+        self._runner: Runner | None = None
+
+    def _find(self) -> Runner:
+        self._runner = self._runner or open_runner(self.text, time_limit_s=self._time_limit_s)
+        return self._runner
+
+    def identify(self) -> Identity:
+        """What the engine says of itself. May raise an EngineFailure."""
+        return self._find().identify()
+
+    def run(self, problem: Any, operands: Any) -> Any:
+        """The engine's result. Raises an EngineFailure where there is none."""
+        return self._find().run(problem, operands)
+
+    def close(self) -> None:
+        """Nothing: it stays open."""
+
+    def end(self) -> None:
+        """Closes the engine; the next call opens it again."""
+        if self._runner is not None:
+            self._runner.close()
+        self._runner = None
+
+
+class _ListRunner:
+    def __init__(self, engines: Sequence[str], doing: Doing, recipes: bool, seed: int, time_limit_s: float) -> None:
+        self._engines = list(engines)
+        self._shared = [_Shared(text, time_limit_s) for text in engines]
+        self._doing: Doing = doing
+        self._recipes, self._seed, self._time_limit_s = recipes, seed, time_limit_s
+
+    def close(self) -> None:
+        """Closes every engine."""
+        for shared in self._shared:
+            shared.end()
+
+    def ask(self, subject: Subject) -> list[Row]:
+        """The rows of one subject; at least one, whatever happens."""
+        try:
+            rows = list(self._ask(subject))
+        except SamebitsError as error:
+            rows = [Row(subject=subject.name, problem=subject.text or None, failure=UNREADABLE, says=str(error))]
+        gone = {row.side for row in rows if row.failure in ("crash", "timeout")}
+        for shared in self._shared:
+            if shared.text in gone:
+                shared.end()
+        return rows
+
+    def _ask(self, subject: Subject) -> Iterator[Row]:
+        if subject.trouble:
+            yield Row(subject=subject.name, failure=UNREADABLE, says=subject.trouble)
+        elif subject.kind == "network":
+            takes = list_engines_for(subject.text)
+            chosen = [text for text in self._engines if parse_runner_text(text).name in takes]
+            if self._doing != "compare" or not chosen:
+                raise ArgumentError("a network is compared, on engines that run networks")
+            found: Any = compare(subject.text, chosen, seed=self._seed, time_limit_s=self._time_limit_s)
+            yield from list_model_rows(subject.name, found)
+        elif self._doing == "profile":
+            for shared in self._shared:
+                yield make_profile_row(subject.name, profile(shared, subject.text))
+        elif self._doing == "explain":
+            if subject.kind != "case":
+                raise ArgumentError("only recorded results (.npz) can be explained")
+            yield from list_comparison_rows(subject.name, explain(subject.text))
+        else:
+            given = load_case(subject.text) if subject.kind == "case" else subject.text
+            found = compare(given, self._shared, seed=self._seed, attributes=self._recipes)
+            yield from list_comparison_rows(subject.name, found)
+
+
+def name_outcome(row: Row) -> str:
+    """The verdict, or how it failed."""
+    return row.verdict or row.failure or "profiled"
+
+
+def deviates(row: Row) -> bool:
+    """Whether a row is something to look at."""
+    if row.verdict is not None:
+        verdict: Verdict = msgspec.convert(row.verdict, Verdict)
+        return not is_agreement(verdict)
+    return row.failure not in _NO_DEVIATION
+
+
+def conclude(
+    rows: Iterable[Row], table: str, subjects: int, took_s: float, known: Sequence[KnownDeviation] = ()
+) -> ListFinding:
+    """What the rows come to."""
+    counts: Counter[tuple[str, str | None, str]] = Counter()
+    of_known: Counter[tuple[str, str | None, str]] = Counter()
+    deviating: list[Row] = []
+    matched: set[str] = set()
+    total = 0
+    for row in rows:
+        total += 1
+        key = (row.side or "(none)", row.version, name_outcome(row))
+        counts[key] += 1
+        if row.known:
+            of_known[key] += 1
+            matched |= {one.reason for one in known if one.fits(row)}
+        elif deviates(row):
+            deviating.append(row)
+    return ListFinding(
+        table=table,
+        subjects=subjects,
+        rows=total,
+        counts=[SideCount(*key, count, of_known[key]) for key, count in sorted(counts.items(), key=str)],
+        deviating=len(deviating),
+        first_deviating=[
+            ListRow(
+                subject=row.subject, unit=row.unit, problem=row.problem, side=row.side, outcome=name_outcome(row),
+                cause=row.cause, says=row.says or row.where,
+            )
+            for row in deviating[:_MOST_SHOWN]
+        ],
+        unmatched=[f"{one.engine}: {one.reason}" for one in known if one.reason not in matched],
+        summary=summarize_list(subjects, total, len(deviating), sum(of_known.values())),
+        time_s=took_s,
+        samebits_version=VERSION,
+    )  # fmt: skip
