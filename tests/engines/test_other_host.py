@@ -154,6 +154,25 @@ def test_doctor_says_what_is_there(far, capsys):
     assert main(["doctor", "--on", "torhc"]) == 2
 
 
+@pytest.mark.parametrize("command", ["", "ssh 'x", "/no/such/ssh"])
+def test_programs_that_reach_nothing_are_refused_in_one_line(command, monkeypatch):
+    monkeypatch.setenv("SAMEBITS_SSH_COMMAND", command)
+    with pytest.raises(EngineMissingError) as error:
+        open_runner("numpy:ssh=gpu-box")
+    assert "\n" not in str(error.value)
+
+
+def test_what_a_text_names_is_no_command_there(tmp_path, monkeypatch):
+    record = tmp_path / "reach"
+    record.write_text(f'#!/bin/sh\nshift 4\nHOME={tmp_path} sh -c "$2"\n')
+    record.chmod(0o755)
+    monkeypatch.setenv("SAMEBITS_SSH_COMMAND", str(record))
+    for python in (f"~/x; touch {tmp_path}/HARM; false", f"$(touch {tmp_path}/HARM)"):
+        with open_runner(f"numpy:ssh=gpu-box,python={python}") as runner, pytest.raises(EngineCrashed):
+            runner.identify()
+    assert not (tmp_path / "HARM").exists()
+
+
 @needs_server
 @pytest.mark.needs("numpy")
 def test_programs_are_files_that_the_other_host_does_not_see(far):

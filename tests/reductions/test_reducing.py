@@ -9,7 +9,7 @@ import pytest
 import samebits
 from faulty_kernels import FaultyKernel, compute_exactly, draw_problem, everywhere, make_kernels
 from samebits.cli.app import main
-from samebits.errors import ArgumentError, EngineCrashed, EngineRaised
+from samebits.errors import ArgumentError, EngineCrashed, EngineOutOfMemory, EngineRaised
 from samebits.problems import format_problem, parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.progress import ignore_progress
@@ -58,6 +58,31 @@ def test_no_fault_is_claimed_of_what_has_none(engine, kind):
         assert found.fault is None
         assert found.problem is None
         assert found.reproducer is None
+
+
+def test_another_failure_elsewhere_is_neither_right_nor_the_same_fault():
+    class OutOfMemory(FaultyKernel):
+        def run(self, problem, operands):
+            raise EngineOutOfMemory("no more")
+
+    start = parse_problem_text("linear x=3x9 w=4x9")
+    wrong = FaultyKernel("wrong", lambda p: p.x[-1] > 4, everywhere, start)
+    others = [FaultyKernel("right", lambda p: False, everywhere, start), wrong, OutOfMemory("oom", None, None, start)]
+    found = samebits.reduce(start, [wrong, *others])
+    assert [other.right for other in found.others] == [True, False, None]
+
+
+def test_what_was_not_tried_is_not_claimed():
+    """Wrong at two values only, far from each other: the smaller one is found, as all are tried at the end."""
+    start = parse_problem_text("linear x=2x100 w=3x100")
+    found = samebits.reduce(start, FaultyKernel("two", lambda p: p.x[-1] in (50, 100), everywhere, start))
+    assert found.problem == "linear x=1x50 w=1x50 dtype=float32"
+    assert found.is_smallest
+    hasty = samebits.reduce(
+        start, FaultyKernel("two", lambda p: p.x[-1] in (50, 100), everywhere, start), most_time_s=0.01
+    )
+    assert not hasty.is_smallest
+    assert not hasty.is_exact
 
 
 def test_a_crash_is_made_small_as_well():

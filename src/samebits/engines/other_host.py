@@ -25,6 +25,7 @@ _BEGINS = """
 import io, json, os, select, shutil, signal, sys, tarfile, tempfile
 if sys.version_info < (3, 11):
     sys.exit("Python 3.11 or later is needed there; this is " + sys.version.split()[0])
+sys.path[:] = [path for path in sys.path if path]
 stream = os.fdopen(os.dup(0), "rb", buffering=0)
 def take(count):
     taken = b""
@@ -79,10 +80,10 @@ class OtherHost:
 
         Raises EngineMissingError where there is no program to reach hosts with.
         """
-        reach = shlex.split(os.environ.get(_COMMAND, "ssh"))
+        reach = _split_command(os.environ.get(_COMMAND, "ssh"))
         words = [*reach, "-T", "-o", "BatchMode=yes", "--", self._host]
-        program = self._python if self._python.startswith("~/") else shlex.quote(self._python)
-        command = f"{program} -P -c {shlex.quote(_BEGINS)}"
+        home, rest = ("~/", self._python[2:]) if self._python.startswith("~/") else ("", self._python)
+        command = f"{home}{shlex.quote(rest)} -c {shlex.quote(_BEGINS)}"
         try:
             process = subprocess.Popen([*words, command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
         except OSError as error:
@@ -91,6 +92,15 @@ class OtherHost:
 
     def close(self) -> None:
         """Nothing: the folder there goes with the connection."""
+
+
+def _split_command(text: str) -> list[str]:
+    try:
+        if words := shlex.split(text):
+            return words
+    except ValueError:
+        pass
+    raise EngineMissingError(f"{_COMMAND}={text!r} names no program")
 
 
 def write_beginning(environment: Mapping[str, str]) -> bytes:

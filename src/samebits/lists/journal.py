@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +42,11 @@ class Journal:
             self._file = self.path.open("r+b" if whole else "wb")
         except OSError as error:
             raise ArgumentError(f"{self.path} could not be written: {error.strerror}") from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            raise ArgumentError(f"{self.path}: another sweep is writing it") from None
         # What an end cut off in the middle of a line is done again.
         self._file.truncate(whole)
         self._file.seek(whole)

@@ -49,9 +49,10 @@ def read_list(texts: Sequence[str]) -> list[Subject]:
     and include others of their own folder (`--batch=FILE`). A line that names no problem is a subject with `trouble`.
     """
     found: dict[str, Subject] = {}
+    used: dict[str, int] = {}
     for text in texts:
         for subject in _read_one(text):
-            name = _find_free_name(subject.name, found)
+            name = _find_free_name(make_plain(subject.name), found, used)
             found[name] = Subject(name, subject.text, subject.kind, subject.trouble)
             if len(found) > _MOST_SUBJECTS:
                 raise ArgumentError(f"{text}: more than {_MOST_SUBJECTS:,} subjects; divide the list")
@@ -60,11 +61,20 @@ def read_list(texts: Sequence[str]) -> list[Subject]:
     return list(found.values())
 
 
-def _find_free_name(name: str, taken: dict[str, Subject]) -> str:
-    """The name, with a number where it is taken: the same line may stand twice."""
+def make_plain(text: str) -> str:
+    """A text that can be written: file names may have bytes that are none."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _find_free_name(name: str, taken: dict[str, Subject], used: dict[str, int]) -> str:
+    """The name, with a number where it is taken: the same line may stand twice, or many times."""
     if name not in taken:
         return name
-    return next(numbered for i in itertools.count(2) if (numbered := f"{name} #{i}") not in taken)
+    for i in itertools.count(used.get(name, 1) + 1):
+        if (numbered := f"{name} #{i}") not in taken:
+            used[name] = i
+            return numbered
+    raise AssertionError("counting does not end")
 
 
 def _read_one(text: str) -> Iterator[Subject]:

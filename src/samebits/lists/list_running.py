@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from samebits.engines.known_engines import list_installed
-from samebits.errors import ArgumentError, SamebitsError
+from samebits.errors import ArgumentError, EngineCrashed, EngineFailure, EngineTimedOut, SamebitsError
 from samebits.explanation import explain
 from samebits.findings import is_agreement
 from samebits.findings.list_schema import ListFinding, ListRow, SideCount
 from samebits.findings.verdicts import Verdict
 from samebits.lists.journal import Heading, Journal
 from samebits.lists.known import KnownDeviation, load_known, mark_known
-from samebits.lists.list_reading import Subject, read_list
+from samebits.lists.list_reading import Subject, make_plain, read_list
 from samebits.lists.row import Row, list_comparison_rows, list_model_rows, make_profile_row
-from samebits.lists.table_file import import_or_refuse, write_table
+from samebits.lists.table_file import import_or_refuse, refuse_bad_target, write_table
 from samebits.models.front_door import compare, list_engines_for
 from samebits.problems.case_file import load_case
 from samebits.profiles import profile
@@ -37,6 +37,8 @@ UNREADABLE = "unreadable"
 # A side that does not take a problem says nothing about it.
 _NO_DEVIATION = (None, "unsupported")
 _MOST_SHOWN = 20
+_NONSENSE = "answered nonsense"
+AnswerT = TypeVar("AnswerT")
 
 
 def run_list(
@@ -70,7 +72,8 @@ def run_list(
     deviations = load_known(known) if known else []
     path = Path(table)
     options = {"doing": doing, "recipes": str(recipes), "seed": str(seed), "version": VERSION}
-    digest = sha256("\n".join(f"{s.name}\t{s.text}" for s in subjects).encode()).hexdigest()
+    refuse_bad_target(path, [Path(subject.text) for subject in subjects if subject.kind != "problem"], lists)
+    digest = sha256("\n".join(map(_describe_subject, subjects)).encode()).hexdigest()
     journal = Journal(path, Heading("samebits.rows/1", digest, engines, options), resumes=resume)
     started = time.perf_counter()
     runner = _ListRunner(engines, doing, recipes, seed, time_limit_s)
@@ -78,15 +81,24 @@ def run_list(
         for number, subject in enumerate(subjects):
             progress(f"{subject.name[:60]}", number / len(subjects))
             if number not in journal.rows:
-                rows = [mark_known(row, deviations) for row in runner.ask(subject)]
-                journal.add(number, rows)
-        every = [row for number in range(len(subjects)) for row in journal.rows[number]]
+                journal.add(number, runner.ask(subject))
+        every = [mark_known(row, deviations) for number in range(len(subjects)) for row in journal.rows[number]]
         write_table(path, every)
         journal.remove()
     finally:
         runner.close()
         journal.close()
     return conclude(every, str(table), len(subjects), time.perf_counter() - started, deviations)
+
+
+def _describe_subject(subject: Subject) -> str:
+    """What makes a subject another one: of a file what is in it."""
+    if subject.kind == "problem" or subject.trouble:
+        return f"{subject.name}\t{subject.text}"
+    try:
+        return f"{subject.name}\t{sha256(Path(subject.text).read_bytes()).hexdigest()}"
+    except OSError:
+        return subject.name
 
 
 class _Shared:
@@ -103,11 +115,20 @@ class _Shared:
 
     def identify(self) -> Identity:
         """What the engine says of itself. May raise an EngineFailure."""
-        return self._find().identify()
+        return self._call(lambda runner: runner.identify())
 
     def run(self, problem: Any, operands: Any) -> Any:
         """The engine's result. Raises an EngineFailure where there is none."""
-        return self._find().run(problem, operands)
+        return self._call(lambda runner: runner.run(problem, operands))
+
+    def _call(self, ask: Callable[[Runner], AnswerT]) -> AnswerT:
+        try:
+            return ask(self._find())
+        except EngineFailure as error:
+            # The process is gone, or speaks nonsense: the next subject has one of its own.
+            if isinstance(error, (EngineCrashed, EngineTimedOut)) or _NONSENSE in str(error):
+                self.end()
+            raise
 
     def close(self) -> None:
         """Nothing: it stays open."""
@@ -136,11 +157,8 @@ class _ListRunner:
         try:
             rows = list(self._ask(subject))
         except SamebitsError as error:
-            rows = [Row(subject=subject.name, problem=subject.text or None, failure=UNREADABLE, says=str(error))]
-        gone = {row.side for row in rows if row.failure in ("crash", "timeout")}
-        for shared in self._shared:
-            if shared.text in gone:
-                shared.end()
+            text = make_plain(subject.text) or None
+            rows = [Row(subject=subject.name, problem=text, failure=UNREADABLE, says=make_plain(str(error)))]
         return rows
 
     def _ask(self, subject: Subject) -> Iterator[Row]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from samebits.errors import ArgumentError, FindingError
 from samebits.findings.list_schema import ChangedRow, ChangesFinding, ListFinding, ListRow, SideCount
 from samebits.lists.row import COLUMNS
-from samebits.lists.table_file import import_or_refuse
+from samebits.lists.table_file import import_or_refuse, name_type
 from samebits.version import VERSION
 from samebits.wording.list_sentences import summarize_changes, summarize_list
 
@@ -22,32 +23,40 @@ _FAILED = "verdict is null and failure is not null and failure <> 'unsupported'"
 _DEVIATES = f"known is null and (verdict not in ('identical', 'rounding') or ({_FAILED}))"
 
 
-def _open(*paths: str | Path) -> tuple[Any, list[str]]:
-    """DuckDB, and the relation of each table; raises FindingError in one line for a file that is no table of ours."""
-    duckdb = import_or_refuse("duckdb")
-    connection = duckdb.connect(config={"enable_external_access": "true", "autoinstall_known_extensions": "false"})
-    relations: list[str] = []
-    for path in paths:
+def _open(*paths: str | Path, columns: Sequence[str] = tuple(COLUMNS)) -> tuple[Any, list[str]]:
+    """DuckDB with each table in memory, and the names of these; nothing else can be read or written from it.
+
+    Raises FindingError in one line for a file that is no table of ours.
+    """
+    duckdb, parquet = import_or_refuse("duckdb"), import_or_refuse("pyarrow.parquet")
+    connection = duckdb.connect()
+    names: list[str] = []
+    for i, path in enumerate(paths):
         if not Path(path).is_file():
             raise FindingError(f"{path} is no file; samebits sweep ... -o FILE.parquet makes one")
-        quoted = str(path).replace("'", "''")
-        relation = f"read_parquet('{quoted}')"
         try:
-            names = [row[0] for row in connection.execute(f"describe select * from {relation}").fetchall()]
-        except duckdb.Error:
+            file = parquet.ParquetFile(path)
+            kinds = {field.name: str(field.type) for field in file.schema_arrow}
+            for name in COLUMNS:
+                if kinds.get(name) != name_type(name):
+                    raise FindingError(f"{path} is no table of samebits sweep: it has no column {name!r} of its type")
+            connection.register(f"table_{i}", file.read(columns=list(columns)))
+        except (import_or_refuse("pyarrow").ArrowException, OSError, ValueError):
             raise FindingError(f"{path} is no Parquet file") from None
-        if missing := [name for name in COLUMNS if name not in names]:
-            raise FindingError(f"{path} is no table of samebits sweep: it has no column {missing[0]!r}")
-        relations.append(relation)
-    return connection, relations
+        names.append(f"table_{i}")
+    connection.execute("set enable_external_access = false")
+    connection.execute("set lock_configuration = true")
+    return connection, names
 
 
 def read_table(path: str | Path, where: str | None = None) -> ListFinding:
     """What a table comes to, or the rows of it that fulfil a condition (SQL, of its columns). Raises SamebitsError."""
     started = time.perf_counter()
     connection, (relation,) = _open(path)
-    kept = f"(select * from {relation} where {where})" if where else relation
+    kept = f"(select * from {relation} where ({where}\n))" if where else relation
     try:
+        if where and len(connection.extract_statements(f"select 1 from {kept}")) != 1:
+            raise ValueError("one condition is needed")
         counts = connection.execute(
             f"select coalesce(side, '(none)'), version, coalesce(verdict, failure, 'profiled'), count(*), count(known)"
             f" from {kept} group by all order by all"
@@ -85,7 +94,7 @@ def compare_tables(a: str | Path, b: str | Path) -> ChangesFinding:
     Raises SamebitsError in one line for a file that is no table.
     """
     started = time.perf_counter()
-    connection, (one, other) = _open(a, b)
+    connection, (one, other) = _open(a, b, columns=("subject", "unit", "side", *_SHOWN))
     changed = {name: f"a.{name} is distinct from b.{name}" for name in _SHOWN}
     any_changed = " or ".join(changed[name] for name in _COMPARED)
     joined = f"from {one} a join {other} b on {_KEY}"

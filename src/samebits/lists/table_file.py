@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,30 @@ def import_or_refuse(name: str) -> Any:
         raise FindingError(f"tables need more packages: pip install 'samebits[lists]' ({name} is missing)") from None
 
 
+def name_type(column: str) -> str:
+    """A column's type, as Arrow names it."""
+    return "double" if column in _REAL else "int64" if column in _WHOLE else "string"
+
+
+def refuse_bad_target(path: Path, files: Sequence[Path], lists: str | Sequence[str]) -> None:
+    """Raises ArgumentError for a table that could not be written, read again, or that is what is asked about."""
+    if path.suffix != ".parquet":
+        raise ArgumentError(f"{path}: a table's name ends in .parquet")
+    if path.is_dir() or not path.parent.is_dir():
+        raise ArgumentError(f"{path} could not be written: {'a folder' if path.is_dir() else 'no such folder'}")
+    asked = [*files, *(Path(text) for text in ([lists] if isinstance(lists, str) else lists))]
+    if any(one.exists() and path.exists() and one.samefile(path) for one in asked):
+        raise ArgumentError(f"{path} is asked about, and would be replaced")
+
+
 def write_table(path: Path, rows: Iterable[Row]) -> None:
     """Writes all rows, or nothing: the file is complete when it has its name. The same rows make the same bytes."""
     arrow, parquet = import_or_refuse("pyarrow"), import_or_refuse("pyarrow.parquet")
-    kinds = {name: arrow.string() for name in COLUMNS}
-    kinds |= {name: arrow.float64() for name in _REAL} | {name: arrow.int64() for name in _WHOLE}
+    kinds = {
+        name: {"double": arrow.float64, "int64": arrow.int64}.get(name_type(name), arrow.string) for name in COLUMNS
+    }
     schema = arrow.schema(
-        [arrow.field(name, kinds[name], metadata={"description": says}) for name, says in COLUMNS.items()],
+        [arrow.field(name, kinds[name](), metadata={"description": says}) for name, says in COLUMNS.items()],
         metadata={"schema": "samebits.rows/1"},
     )
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
@@ -42,6 +59,8 @@ def write_table(path: Path, rows: Iterable[Row]) -> None:
     begun = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         parquet.write_table(table, begun, compression="zstd")
+        with begun.open("rb") as file:
+            os.fsync(file.fileno())
         begun.replace(path)
     except OSError as error:
         raise ArgumentError(f"{path} could not be written: {error.strerror or error}") from None

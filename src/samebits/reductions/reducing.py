@@ -160,7 +160,9 @@ class _Found:
         if found is None or (self.data == "normal" and found.exceptions):
             # On random operands roundings decide, too, and a condition that does not fit says little.
             return None, None
-        return say_condition(found.condition, list_features(problem)) or EVERYWHERE, not found.exceptions
+        return say_condition(found.condition, list_features(problem)) or EVERYWHERE, (
+            found.is_settled and not found.exceptions
+        )
 
 
 def _find_first(answer: Answer) -> tuple[int, ...] | None:
@@ -263,8 +265,9 @@ class _Reducer:
             return OtherEngine(text, None, None, str(error))
         finally:
             asker.close()
-        right = None if not answer.is_known else answer.fault is None
-        return OtherEngine(text, identity.version, right, answer.says or "")
+        # Another fault, or no answer, says nothing about this one.
+        right = {None: True, smaller.answer.fault: False}.get(answer.fault)
+        return OtherEngine(text, identity.version, right, answer.says or (answer.fault or "" if right is None else ""))
 
     def _write(self, found: _Found, data: Data) -> None:
         """The script, run once, and benchdnn's line."""
@@ -281,5 +284,5 @@ class _Reducer:
             found.benchdnn = write_benchdnn(smaller.problem)
         if found.script is not None and runner.host is None:
             self.progress("running the script", 0.0)
-            found.reproduced, last = run_script(found.script, runner.python, _SCRIPT_S)
+            found.reproduced, last = run_script(found.script, fault, runner.python, _SCRIPT_S)
             found.evidence.append(Evidence("replay", say_script(found.reproduced, last)))

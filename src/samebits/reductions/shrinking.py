@@ -14,7 +14,7 @@ from samebits.reductions.fault_asking import Answer, Data, FaultAsker, Operands
 from samebits.reductions.parameters import can_keep_large, find_floor, put_together, set_number, take_apart
 
 # Up to here every smaller value is tried, beyond it powers of two, and then halfway.
-_EVERY_VALUE = 40
+_EVERY_VALUE, _EVERY_AT_LAST = 40, 600
 _FIRST_VALUES = 16
 # Numbers that are made smaller together, where one alone cannot be: squares, as many channels out as in.
 _TOGETHER = (("size_h", "size_w"), ("size_d", "size_h", "size_w"), ("kernel_h", "kernel_w"), ("c_in", "c_out"))
@@ -46,13 +46,19 @@ class Shrinker:
         self._most_s = most_s
         self._ends = time.monotonic() + most_s
         self._progress = progress
+        self._every = _EVERY_VALUE
         self.found = found
 
     def shrink(self) -> tuple[Smaller, bool]:
         """The smallest problem found, and whether every number of it is at its least (or time ran out before)."""
         while self._pass():
             pass
-        return self.found, not self._is_over()
+        if not self._is_over() and max(self.found.numbers.values()) > self._every:
+            # What was passed over while problems were large.
+            self._every = _EVERY_AT_LAST
+            while self._pass():
+                pass
+        return self.found, not self._is_over() and max(self.found.numbers.values()) <= self._every
 
     def _share(self) -> float:
         """How much of the time is gone; it seldom takes all of it."""
@@ -103,7 +109,7 @@ class Shrinker:
                 changed = set_number(self._base, changed, name, smaller, keeps_large=keeps_large)
             return put_together(self._base, changed)
 
-        self._descend(make, _list_smaller(floor, value))
+        self._descend(make, _list_smaller(floor, value, self._every))
 
     def _descend(self, make: Callable[[int], Problem | None], values: list[int]) -> None:
         right = values[0] - 1
@@ -141,9 +147,9 @@ class Shrinker:
         return False
 
 
-def _list_smaller(floor: int, value: int) -> list[int]:
-    """Values below this one, ascending."""
-    if value <= _EVERY_VALUE:
+def _list_smaller(floor: int, value: int, every: int) -> list[int]:
+    """Values below this one, ascending; all of them where it is no larger than `every`."""
+    if value <= every:
         return list(range(floor, value))
     powers: list[int] = []
     power = 2 * _FIRST_VALUES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rich.console import Console
@@ -53,7 +54,17 @@ def _list_remarks(found: Sweep) -> Iterator[Remark]:
     yield from (Remark("what", e.says, rank=0 if e.kind == "setting" else 3) for e in found.evidence)
     yield Remark("took", f"{found.time_s:.1f} s, {found.engine_time_s:.1f} s of it in the engine", rank=5)
     if len(found.classes) > 1:
-        yield Remark("next", f'samebits profile "{found.engine}" "{found.classes[0].example}"', verbatim=True)
+        first = found.classes[0]
+        yield Remark("next", f'samebits profile "{name_engine(found, first)}" "{first.example}"', verbatim=True)
+
+
+def name_engine(found: Sweep, one: SweepClass) -> str:
+    """The engine's text at a class's first point, without ranges."""
+    text = found.engine
+    for name, run in (one.cells[0] if one.cells else {}).items():
+        value = str(run[0])
+        text = re.sub(rf"(?<=[:,]){re.escape(name)}=\{{[^}}]*\}}", lambda _, n=name, v=value: f"{n}={v}", text)
+    return text
 
 
 def say_recipe(one: SweepClass) -> str:

@@ -56,7 +56,7 @@ def say_smallest(*, is_smallest: bool, asked: int) -> str:
     """How small the problem is."""
     if is_smallest:
         return f"none of its numbers can be smaller while the others stay ({asked:,} problems asked)"
-    return f"time ran out: it may go smaller ({asked:,} problems asked)"
+    return f"no smaller one was found among those tried ({asked:,} problems asked)"
 
 
 def say_repeats(*, repeats: bool) -> str:

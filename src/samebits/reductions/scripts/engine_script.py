@@ -12,7 +12,7 @@ import numpy as np
 from samebits.problems import Problem, format_problem
 from samebits.reductions.scripts.jax_script import write_jax
 from samebits.reductions.scripts.onnx_script import write_onnxruntime, write_openvino
-from samebits.reductions.scripts.script_parts import write_assertion, write_exact_sums, write_operands
+from samebits.reductions.scripts.script_parts import RESULT_MARK, write_assertion, write_exact_sums, write_operands
 from samebits.reductions.scripts.tensorflow_script import write_tensorflow
 from samebits.reductions.scripts.torch_script import write_torch
 from samebits.registry.runner_text import RunnerText
@@ -28,7 +28,12 @@ def _write_numpy(problem: Problem, settings: Mapping[str, str]) -> tuple[list[st
     lines = [f"{name} = operands['{name}'].astype('{problem.dtype}')" for name in problem.operand_shapes]
     turned = turned.replace('operands["w"]', "w")
     product = f"{call}(x, {turned})" if call != "np.einsum" else f"np.einsum('...k,kn->...n', x, {turned})"
-    return [], [*lines, f"result = {product}{' + bias' if problem.bias else ''}"]
+    lines.append(f"result = {product}{' + bias' if problem.bias else ''}")
+    if problem.then:
+        low, high = float(problem.then.low), float(problem.then.high)
+        clip = f'result = np.clip(result, float("{low}"), float("{high}"))'
+        lines.append("result = np.maximum(result, 0)" if problem.then.name == "relu" else clip)
+    return [], lines
 
 
 _WRITERS: dict[str, _Writer] = {
@@ -56,10 +61,10 @@ def write_script(
     whole = data == "integers"
     imports, call = _WRITERS[runner.name](problem, runner.settings)
     environment = [f"os.environ[{name!r}] = {value!r}" for name, value in runner.environment.items()]
-    title = f"{runner.name} {identity.version}: {fault} at {format_problem(problem)}"
+    title = f"{runner.name} {identity.version}: {fault} at {format_problem(problem)}".encode("unicode_escape").decode()
     names = ", ".join(f'"{name}": {name}' for name in problem.operand_shapes)
     lines = [
-        f'"""{title}"""',
+        f"# {title}",
         "",
         *(["import os", "", *environment, ""] if environment else []),
         "import numpy as np",
@@ -78,8 +83,8 @@ def write_script(
     return "\n".join(lines) + "\n"
 
 
-def run_script(script: str, python: str | None, most_s: float) -> tuple[bool | None, str]:
-    """Whether the script fails as it should (None: it could not be run), and its last line."""
+def run_script(script: str, fault: str, python: str | None, most_s: float) -> tuple[bool | None, str]:
+    """Whether the script fails as the fault has it (None: it could not be told), and its last line."""
     with open_folder() as folder:
         path = Path(folder) / "reproducer.py"
         path.write_text(script, encoding="utf-8")
@@ -89,11 +94,14 @@ def run_script(script: str, python: str | None, most_s: float) -> tuple[bool | N
                 cwd=folder, capture_output=True, text=True, errors="replace", timeout=most_s, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return True, f"it did not end in {most_s:.0f} s"
+            return True if fault == "timeout" else None, f"it did not end in {most_s:.0f} s"
         except OSError as error:
             return None, str(error)
     said = [line for line in done.stderr.strip().splitlines() if line.strip()]
-    last = said[-1].strip()[:300] if said else ""
+    last = said[-1].strip()[:300] if said else f"it ended with status {done.returncode}"
     if done.returncode == 0:
         return False, "the script found nothing wrong"
-    return ("AssertionError" in last or done.returncode < 0), last or f"it ended with status {done.returncode}"
+    if fault in ("crash", "error"):
+        return (done.returncode < 0) == (fault == "crash"), last
+    # What is compared was printed before it was held against what is right.
+    return done.returncode > 0 and RESULT_MARK in done.stdout and last.startswith("AssertionError"), last

@@ -13,6 +13,15 @@ from samebits.problems import Problem
 # So many values are written out; more are drawn as they were.
 _MOST_WRITTEN = 1200
 _VALUES_PER_LINE = 24
+RESULT_MARK = "result  "
+# How what is drawn in float32 gets the values of a narrower format.
+_ROUNDED = {
+    "float16": ("{name} = {name}.astype(np.float16).astype(np.float32)",),
+    "bfloat16": (
+        "bits = {name}.view(np.uint32)",
+        "{name} = ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)",
+    ),
+}
 
 
 def write_operands(problem: Problem, operands: Mapping[str, np.ndarray], *, drawn: bool) -> list[str]:
@@ -32,6 +41,7 @@ def _draw_operands(problem: Problem) -> list[str]:
         drawn = f"rng.standard_normal({shape}{'' if wide else ', np.float32'})"
         factor = repr(scale) if wide else f"np.float32({scale!r})"
         lines.append(f"{name} = {drawn}" if scale == 1.0 else f"{name} = {drawn} * {factor}")
+        lines += [line.format(name=name) for line in _ROUNDED.get(problem.dtype, ())]
     return lines
 
 
@@ -122,7 +132,7 @@ def write_assertion(problem: Problem, fault: str, *, whole: bool) -> list[str]:
     """Lines that hold `result` against `expected`."""
     if fault in ("crash", "timeout", "error"):
         return ['print("no fault here: a result came back")']
-    lines = ['print("expected", expected.ravel()[:16])', 'print("result  ", result.ravel()[:16])']
+    lines = ['print("expected", expected.ravel()[:16])', f'print("{RESULT_MARK}", result.ravel()[:16])']
     if whole:
         return [
             *lines,

@@ -17,7 +17,7 @@ _SETTINGS = {
 
 def write_torch(problem: Problem, settings: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """Lines that import, and those that make `result` of `operands`."""
-    imports = ["import torch"]
+    imports, linear_as = ["import torch"], settings.get("linear_as", "linear")
     for name, value in settings.items():
         if name in _SETTINGS:
             imports.append(_SETTINGS[name].format(value, on=value == "on"))
@@ -26,7 +26,14 @@ def write_torch(problem: Problem, settings: Mapping[str, str]) -> tuple[list[str
         memory = "channels_last" if problem.rank == 2 else "channels_last_3d"
         change = f"tensor.contiguous(memory_format=torch.{memory}) if tensor.dim() > 1 else tensor"
         lines.append(f"given = {{name: {change} for name, tensor in given.items()}}")
-    lines += ["", "", "def compute(x, w, bias=None):", *(f"    {line}" for line in _write_call(problem)), "", ""]
+    lines += [
+        "",
+        "",
+        "def compute(x, w, bias=None):",
+        *(f"    {line}" for line in _write_call(problem, linear_as)),
+        "",
+        "",
+    ]
     if settings.get("compile") == "on":
         lines.append("compute = torch.compile(compute)")
     if problem.direction == "forward":
@@ -41,11 +48,19 @@ def write_torch(problem: Problem, settings: Mapping[str, str]) -> tuple[list[str
     return imports, [*lines, "result = result.detach().to(torch.float64).numpy()"]
 
 
-def _write_call(problem: Problem) -> list[str]:
+def _write_linear(problem: Problem, linear_as: str) -> str:
+    if linear_as == "linear":
+        return "y = torch.nn.functional.linear(x, w, bias)"
+    if linear_as == "addmm" and problem.bias:
+        return f"y = torch.addmm(bias, x.reshape(-1, {problem.x[-1]}), w.t()).reshape({problem.y_shape})"
+    return "y = torch.matmul(x, w.t())" + (" + bias" if problem.bias else "")
+
+
+def _write_call(problem: Problem, linear_as: str) -> list[str]:
     if problem.kind == "matmul":
         lines = ["y = torch.matmul(x, w)"]
     elif problem.kind == "linear":
-        lines = ["y = torch.nn.functional.linear(x, w, bias)"]
+        lines = [_write_linear(problem, linear_as)]
     else:
         lines = _write_convolution(problem)
     if problem.then:
