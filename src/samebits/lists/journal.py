@@ -37,21 +37,27 @@ class Journal:
         self.rows: dict[int, list[Row]] = {}
         if self.path.exists() and not resumes:
             raise ArgumentError(f"{self.path} is there, of a sweep that was not finished: --resume goes on with it")
-        whole = self._read(heading) if self.path.exists() else 0
         try:
-            self._file = self.path.open("r+b" if whole else "wb")
+            self._file = self.path.open("a+b")
         except OSError as error:
             raise ArgumentError(f"{self.path} could not be written: {error.strerror}") from None
         try:
+            # Nothing is read, and nothing cut off, that another sweep may be writing.
+            self._lock()
+            whole = self._read(heading)
+            # What an end cut off in the middle of a line is done again.
+            self._file.truncate(whole)
+            if not whole:
+                self._write(msgspec.json.encode(heading))
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _lock(self) -> None:
+        try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            self._file.close()
             raise ArgumentError(f"{self.path}: another sweep is writing it") from None
-        # What an end cut off in the middle of a line is done again.
-        self._file.truncate(whole)
-        self._file.seek(whole)
-        if not whole:
-            self._write(msgspec.json.encode(heading))
 
     def _read(self, heading: Heading) -> int:
         """Takes over the entries that are whole; the length of the file up to there."""

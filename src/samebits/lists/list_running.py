@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -14,13 +13,12 @@ import msgspec
 from samebits.engines.known_engines import list_installed
 from samebits.errors import ArgumentError, EngineCrashed, EngineFailure, EngineTimedOut, SamebitsError
 from samebits.explanation import explain
-from samebits.findings import is_agreement
-from samebits.findings.list_schema import ListFinding, ListRow, SideCount
-from samebits.findings.verdicts import Verdict
+from samebits.findings.list_schema import ListFinding
 from samebits.lists.journal import Heading, Journal
-from samebits.lists.known import KnownDeviation, load_known, mark_known
+from samebits.lists.known import load_known, mark_known
 from samebits.lists.list_reading import Subject, make_plain, read_list
 from samebits.lists.row import Row, list_comparison_rows, list_model_rows, make_profile_row
+from samebits.lists.table_changes import read_table
 from samebits.lists.table_file import import_or_refuse, refuse_bad_target, write_table
 from samebits.models.front_door import compare, list_engines_for
 from samebits.problems.case_file import load_case
@@ -29,14 +27,10 @@ from samebits.progress import Progress, ignore_progress
 from samebits.registry import open_runner, parse_runner_text
 from samebits.runner import Identity, Runner
 from samebits.version import VERSION
-from samebits.wording.list_sentences import summarize_list
 
 Doing = Literal["compare", "profile", "explain"]
 DOINGS: tuple[Doing, ...] = ("compare", "profile", "explain")
 UNREADABLE = "unreadable"
-# A side that does not take a problem says nothing about it.
-_NO_DEVIATION = (None, "unsupported")
-_MOST_SHOWN = 20
 _NONSENSE = "answered nonsense"
 AnswerT = TypeVar("AnswerT")
 
@@ -62,7 +56,8 @@ def run_list(
     file, byte for byte, however often it was interrupted. Raises SamebitsError in one line for a list, an engine or a
     journal that cannot be dealt with; what a subject or an engine does is a row.
     """
-    import_or_refuse("pyarrow")
+    for package in ("pyarrow", "duckdb"):
+        import_or_refuse(package)
     subjects = read_list([lists] if isinstance(lists, str) else lists)
     if doing not in DOINGS:
         raise ArgumentError(f"doing must be one of {', '.join(DOINGS)}, not {doing!r}")
@@ -88,7 +83,12 @@ def run_list(
     finally:
         runner.close()
         journal.close()
-    return conclude(every, str(table), len(subjects), time.perf_counter() - started, deviations)
+    unmatched = [one for one in deviations if not any(one.fits(row) for row in every if row.known)]
+    return msgspec.structs.replace(
+        read_table(path),
+        unmatched=[f"{one.engine}: {one.reason}" for one in unmatched],
+        time_s=time.perf_counter() - started,
+    )
 
 
 def _describe_subject(subject: Subject) -> str:
@@ -155,11 +155,10 @@ class _ListRunner:
     def ask(self, subject: Subject) -> list[Row]:
         """The rows of one subject; at least one, whatever happens."""
         try:
-            rows = list(self._ask(subject))
+            return list(self._ask(subject))
         except SamebitsError as error:
             text = make_plain(subject.text) or None
-            rows = [Row(subject=subject.name, problem=text, failure=UNREADABLE, says=make_plain(str(error)))]
-        return rows
+            return [Row(subject=subject.name, problem=text, failure=UNREADABLE, says=make_plain(str(error)))]
 
     def _ask(self, subject: Subject) -> Iterator[Row]:
         if subject.trouble:
@@ -182,54 +181,3 @@ class _ListRunner:
             given = load_case(subject.text) if subject.kind == "case" else subject.text
             found = compare(given, self._shared, seed=self._seed, attributes=self._recipes)
             yield from list_comparison_rows(subject.name, found)
-
-
-def name_outcome(row: Row) -> str:
-    """The verdict, or how it failed."""
-    return row.verdict or row.failure or "profiled"
-
-
-def deviates(row: Row) -> bool:
-    """Whether a row is something to look at."""
-    if row.verdict is not None:
-        verdict: Verdict = msgspec.convert(row.verdict, Verdict)
-        return not is_agreement(verdict)
-    return row.failure not in _NO_DEVIATION
-
-
-def conclude(
-    rows: Iterable[Row], table: str, subjects: int, took_s: float, known: Sequence[KnownDeviation] = ()
-) -> ListFinding:
-    """What the rows come to."""
-    counts: Counter[tuple[str, str | None, str]] = Counter()
-    of_known: Counter[tuple[str, str | None, str]] = Counter()
-    deviating: list[Row] = []
-    matched: set[str] = set()
-    total = 0
-    for row in rows:
-        total += 1
-        key = (row.side or "(none)", row.version, name_outcome(row))
-        counts[key] += 1
-        if row.known:
-            of_known[key] += 1
-            matched |= {one.reason for one in known if one.fits(row)}
-        elif deviates(row):
-            deviating.append(row)
-    return ListFinding(
-        table=table,
-        subjects=subjects,
-        rows=total,
-        counts=[SideCount(*key, count, of_known[key]) for key, count in sorted(counts.items(), key=str)],
-        deviating=len(deviating),
-        first_deviating=[
-            ListRow(
-                subject=row.subject, unit=row.unit, problem=row.problem, side=row.side, outcome=name_outcome(row),
-                cause=row.cause, says=row.says or row.where,
-            )
-            for row in deviating[:_MOST_SHOWN]
-        ],
-        unmatched=[f"{one.engine}: {one.reason}" for one in known if one.reason not in matched],
-        summary=summarize_list(subjects, total, len(deviating), sum(of_known.values())),
-        time_s=took_s,
-        samebits_version=VERSION,
-    )  # fmt: skip

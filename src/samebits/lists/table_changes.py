@@ -19,6 +19,7 @@ _COMPARED = ("verdict", "failure", "cause", "recipe", "bits")
 _SHOWN = (*_COMPARED, "version")
 _MOST_SHOWN = 20
 _KEY = " and ".join(f"coalesce(a.{name}, '') = coalesce(b.{name}, '')" for name in ("subject", "unit", "side"))
+# A side that does not take a problem says nothing about it.
 _FAILED = "verdict is null and failure is not null and failure <> 'unsupported'"
 _DEVIATES = f"known is null and (verdict not in ('identical', 'rounding') or ({_FAILED}))"
 
