@@ -18,10 +18,11 @@ import networks
 import numpy as np
 from operator_networks import OPERATOR_NETWORKS
 from pages import write_page
-from survey import ROOT, Deviation, load_deviations
+from survey_tables import ROOT
 
 from samebits.findings import Verdict, is_agreement
 from samebits.findings.model_schema import ModelComparison, ModelSide
+from samebits.lists.known import KnownDeviation, load_known
 from samebits.models.model_comparing import compare_model
 from samebits.models.model_inputs import make_inputs
 from samebits.models.network import Network
@@ -45,7 +46,7 @@ class Row:
     network: str
     side: ModelSide
     units: int
-    known: Deviation | None
+    known: KnownDeviation | None
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class FixRow:
     holds: bool
 
 
-def survey_verdicts(names: Sequence[str], folder: Path, deviations: Sequence[Deviation]) -> Iterator[Row]:
+def survey_verdicts(names: Sequence[str], folder: Path, deviations: Sequence[KnownDeviation]) -> Iterator[Row]:
     """Every network on every engine that runs it whole."""
     for name in names:
         file, module = str(folder / f"{name}.onnx"), f"{_FOLDER / 'networks.py'}:{name}"
@@ -88,7 +89,7 @@ def survey_verdicts(names: Sequence[str], folder: Path, deviations: Sequence[Dev
         yield from note(name, compare_model(make_network(model, name), sides, inputs=inputs), deviations)
 
 
-def note(name: str, found: ModelComparison, deviations: Sequence[Deviation], *, only: str = "") -> Iterator[Row]:
+def note(name: str, found: ModelComparison, deviations: Sequence[KnownDeviation], *, only: str = "") -> Iterator[Row]:
     """The rows of a finding, told as they come; of the side `only` where one is named."""
     total = sum(1 for unit in found.units if unit.problem)
     for side in found.sides:
@@ -97,8 +98,6 @@ def note(name: str, found: ModelComparison, deviations: Sequence[Deviation], *, 
         known = None
         if not is_agreement(side.verdict):
             known = next((d for d in deviations if d.fits(side.name, name, side.verdict)), None)
-        if known is not None:
-            known.matched += 1
         row = Row(name, side, total, known)
         print(name, side.name, side.verdict, side.replayed, total, "" if known else "*", file=sys.stderr, flush=True)
         yield row
@@ -139,7 +138,7 @@ def survey_fixes(names: Sequence[str], folder: Path) -> Iterator[FixRow]:
         yield row
 
 
-def make_verdict_tables(rows: Sequence[Row], deviations: Sequence[Deviation], *, complete: bool) -> list[str]:
+def make_verdict_tables(rows: Sequence[Row], deviations: Sequence[KnownDeviation], *, complete: bool) -> list[str]:
     """One row a network and side; what is known of those that deviate; what is not."""
     lines = ["| network | engine | verdict | units with products replayed whole |", "|---|---|---|---|"]
     for r in rows:
@@ -155,13 +154,14 @@ def make_verdict_tables(rows: Sequence[Row], deviations: Sequence[Deviation], *,
         "Known deviations:",
         "",
     ]
+    seen = [r.known for r in rows]
     lines += [
-        f"- {d.engine} on {', '.join(d.problems)}: {d.reason} ([report]({d.link}))" for d in deviations if d.matched
+        f"- {d.engine} on {', '.join(d.problems)}: {d.reason} ([report]({d.link}))" for d in deviations if d in seen
     ]
     new = [r for r in rows if not is_agreement(r.side.verdict) and r.known is None]
     lines += ["", f"Deviations that are not known: {len(new)}."]
     lines += [f"- {r.side.name} on {r.network}: {r.side.verdict}" for r in new]
-    gone = [d for d in deviations if not d.matched] if complete else []
+    gone = [d for d in deviations if d not in seen] if complete else []
     lines += [f"- entry without a match: {d.engine}, {', '.join(d.problems)}" for d in gone]
     return lines
 
@@ -184,7 +184,7 @@ def main() -> int:
     parser.add_argument("--write", type=Path)
     given = parser.parse_args()
     names = [n for n in networks.NETWORKS if fnmatch.fnmatch(n, given.only)]
-    deviations = load_deviations(ROOT / "known_deviations" / "networks")
+    deviations = load_known(ROOT / "known_deviations" / "networks" / "cpu_engines.toml")
     lines: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for name in names:

@@ -343,3 +343,17 @@ def test_commands_and_their_exit_status(lines, tmp_path, capsys, monkeypatch):
         assert len(said.splitlines()) == 1, said
         assert re.match(r"samebits: ", said)
     assert sorted(os.listdir(tmp_path)) == ["a.parquet", "b.parquet", "c.parquet", "list.txt"]
+
+
+def test_recipes_of_a_list_are_those_of_profiles(tmp_path):
+    (tmp_path / "l").write_text("conv1d x=1x2x9 w=3x2x3 bias\nconv1d x=1x2x9 w=3x2x3 dtype=float64\n")
+    engine = "emulate:direct product=fused order=c,kw"
+    run_list(str(tmp_path / "l"), ["truth", engine], table=tmp_path / "t.parquet", doing="recipe")
+    rows = read_rows(tmp_path / "t.parquet")
+    assert [row["side"] for row in rows] == ["truth", engine] * 2
+    for row in rows:
+        alone = samebits.profile(row["side"], row["problem"], recipe_only=True)
+        assert (row["recipe"], row["calls"]) == (alone.recipe, alone.calls)
+        assert alone.invariant_to.batch_size is None
+        whole = alone.replay is not None and alone.replay.matched == 1.0
+        assert (row["says"] is None) == (whole and row["failure"] is None)

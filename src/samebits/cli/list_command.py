@@ -26,6 +26,7 @@ class Doing(StrEnum):
 
     COMPARE = "compare"
     PROFILE = "profile"
+    RECIPE = "recipe"
     EXPLAIN = "explain"
 
 

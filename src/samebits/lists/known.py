@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -21,13 +22,12 @@ class KnownDeviation(msgspec.Struct, frozen=True):
     reason: str
     link: str
 
-    def fits(self, row: Row) -> bool:
-        """Whether a row is this deviation."""
+    def fits(self, side: str, subject: str, verdict: str | None) -> bool:
+        """Whether this verdict (or failure) of a side on a subject is this deviation."""
         return (
-            row.side is not None
-            and (row.verdict or row.failure) == self.verdict
-            and fnmatch.fnmatch(row.side, self.engine)
-            and any(fnmatch.fnmatch(row.subject, pattern) for pattern in self.problems)
+            verdict == self.verdict
+            and fnmatch.fnmatch(side, self.engine)
+            and any(fnmatch.fnmatch(subject, pattern) for pattern in self.problems)
         )
 
 
@@ -46,7 +46,15 @@ def load_known(path: str | Path) -> list[KnownDeviation]:
         raise ArgumentError(f"{path}: no file of known deviations: {error}") from None
 
 
-def mark_known(row: Row, known: list[KnownDeviation]) -> Row:
+def find_known(row: Row, known: Sequence[KnownDeviation]) -> KnownDeviation | None:
+    """The deviation that a row is; the first where several fit."""
+    side, outcome = row.side, row.verdict or row.failure
+    if side is None:
+        return None
+    return next((one for one in known if one.fits(side, row.subject, outcome)), None)
+
+
+def mark_known(row: Row, known: Sequence[KnownDeviation]) -> Row:
     """The row, with the link of the deviation that it is."""
-    match = next((one for one in known if one.fits(row)), None)
+    match = find_known(row, known)
     return msgspec.structs.replace(row, known=match.link) if match else row

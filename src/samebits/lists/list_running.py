@@ -15,7 +15,7 @@ from samebits.errors import ArgumentError, EngineCrashed, EngineFailure, EngineT
 from samebits.explanation import explain
 from samebits.findings.list_schema import ListFinding
 from samebits.lists.journal import Heading, Journal
-from samebits.lists.known import load_known, mark_known
+from samebits.lists.known import find_known, load_known, mark_known
 from samebits.lists.list_reading import Subject, make_plain, read_list
 from samebits.lists.row import Row, list_comparison_rows, list_model_rows, make_profile_row
 from samebits.lists.table_changes import read_table
@@ -28,8 +28,8 @@ from samebits.registry import open_runner, parse_runner_text
 from samebits.runner import Identity, Runner
 from samebits.version import VERSION
 
-Doing = Literal["compare", "profile", "explain"]
-DOINGS: tuple[Doing, ...] = ("compare", "profile", "explain")
+Doing = Literal["compare", "profile", "recipe", "explain"]
+DOINGS: tuple[Doing, ...] = ("compare", "profile", "recipe", "explain")
 UNREADABLE = "unreadable"
 _NONSENSE = "answered nonsense"
 AnswerT = TypeVar("AnswerT")
@@ -50,11 +50,11 @@ def run_list(
 ) -> ListFinding:
     """Compares, profiles or explains every subject of the lists on the engines `on`, and writes one table of rows.
 
-    `lists` is what `read_list` takes; without `on` all installed engines are asked. The table is a Parquet file
-    (docs/lists.md has its columns), complete or not there; until then a journal beside it keeps what is done, and
-    `resume` goes on after it. `known` is a file of known deviations. The same list on the same engines makes the same
-    file, byte for byte, however often it was interrupted. Raises SamebitsError in one line for a list, an engine or a
-    journal that cannot be dealt with; what a subject or an engine does is a row.
+    `lists` is what `read_list` takes; without `on` all installed engines are asked. `doing="recipe"` is a profile's
+    recipe alone. The table is a Parquet file (docs/lists.md has its columns), complete or not there; until then a
+    journal beside it keeps what is done, and `resume` goes on after it. `known` is a file of known deviations. The same
+    list on the same engines makes the same file, byte for byte, however often it was interrupted. Raises SamebitsError
+    in one line for a list, an engine or a journal that cannot be dealt with; what a subject or an engine does is a row.
     """
     for package in ("pyarrow", "duckdb"):
         import_or_refuse(package)
@@ -83,7 +83,8 @@ def run_list(
     finally:
         runner.close()
         journal.close()
-    unmatched = [one for one in deviations if not any(one.fits(row) for row in every if row.known)]
+    seen = [find_known(row, deviations) for row in every if row.known]
+    unmatched = [one for one in deviations if one not in seen]
     return msgspec.structs.replace(
         read_table(path),
         unmatched=[f"{one.engine}: {one.reason}" for one in unmatched],
@@ -170,9 +171,10 @@ class _ListRunner:
                 raise ArgumentError("a network is compared, on engines that run networks")
             found: Any = compare(subject.text, chosen, seed=self._seed, time_limit_s=self._time_limit_s)
             yield from list_model_rows(subject.name, found)
-        elif self._doing == "profile":
+        elif self._doing in ("profile", "recipe"):
             for shared in self._shared:
-                yield make_profile_row(subject.name, profile(shared, subject.text))
+                found = profile(shared, subject.text, recipe_only=self._doing == "recipe")
+                yield make_profile_row(subject.name, found)
         elif self._doing == "explain":
             if subject.kind != "case":
                 raise ArgumentError("only recorded results (.npz) can be explained")

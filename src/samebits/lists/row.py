@@ -11,6 +11,8 @@ from samebits.findings import Comparison, Profile, Side
 from samebits.findings.model_schema import ModelComparison, UnitSide
 
 _DIGEST_LETTERS = 16
+# A profile's failure begins with one of these; what stopped the asking itself is an error.
+_FAILURE_KINDS = ("unsupported", "crash", "timeout", "out-of-memory")
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +34,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     rel_l2: float | None = None
     max_over_bound: float | None = None
     exact_differing: int | None = None
+    calls: int | None = None
     where: str | None = None
     bits: str | None = None
     failure: str | None = None
@@ -57,10 +60,11 @@ COLUMNS = {
     "rel_l2": "the distance's norm over that of the correctly rounded result",
     "max_over_bound": "the largest distance as a share of its error bound",
     "exact_differing": "outputs that differ on exact integers",
+    "calls": "what a recipe took: how often the engine was asked",
     "where": "where a result is beyond its bound, in words",
     "bits": "a name of the result's bits: equal where all bits are",
     "failure": "unsupported, crash, timeout, out-of-memory or error; unreadable for a subject that is none",
-    "says": "what the engine, or whoever read the subject, said of the failure",
+    "says": "what the engine, or whoever read the subject, said of the failure; what is open in a recipe",
     "known": "the link of the known deviation that this row is",
 }
 
@@ -140,6 +144,8 @@ def _make_unit_row(
 
 def make_profile_row(subject: str, found: Profile) -> Row:
     """The row of one engine's profile."""
+    kind = next((kind for kind in _FAILURE_KINDS if found.failure and found.failure.startswith(f"{kind}: ")), "error")
+    is_whole = found.replay is not None and found.replay.matched == 1.0
     return Row(
         subject=subject,
         problem=found.problem,
@@ -148,9 +154,17 @@ def make_profile_row(subject: str, found: Profile) -> Row:
         device=found.device,
         recipe=found.recipe,
         replayed=found.replay.matched if found.replay else None,
-        failure="error" if found.failure else None,
-        says=found.failure or None,
+        calls=found.calls,
+        failure=kind if found.failure else None,
+        says=found.failure or (None if is_whole else _say_open(found)),
     )
+
+
+def _say_open(found: Profile) -> str | None:
+    """What stayed undetermined: a profile says so after its replay."""
+    kinds = [evidence.kind for evidence in found.evidence]
+    after = kinds.index("replay") + 1 if "replay" in kinds else 0
+    return "; ".join(dict.fromkeys(e.says for e in found.evidence[after:] if e.kind == "probe")) or None
 
 
 def _finite(value: float | None) -> float | None:

@@ -12,7 +12,7 @@ from samebits.errors import ArgumentError, FindingError
 from samebits.lists.row import COLUMNS, Row
 
 _REAL = ("replayed", "max_abs", "max_ulp", "rel_l2", "max_over_bound")
-_WHOLE = ("exact_differing",)
+_WHOLE = ("exact_differing", "calls")
 
 
 def import_or_refuse(name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from samebits.engines.known_engines import ENGINES
@@ -38,11 +39,20 @@ _MOST_TERMS, _MOST_WEIGHTS, _MOST_OUTPUTS = 2**22, 2**29, 2**29
 _LONGEST_NAME = 60
 
 
+@dataclass(frozen=True)
+class _Settings:
+    recipe_only: bool
+    time_limit_s: float
+    most_time_s: float
+    progress: Progress
+
+
 @default_float_environment()
 def profile(
     engine: str | Runner,
     subject: str | Path | Problem | Case = USUAL_PROBLEM,
     *,
+    recipe_only: bool = False,
     time_limit_s: float = 300.0,
     most_time_s: float = 60.0,
     progress: Progress = ignore_progress,
@@ -51,19 +61,22 @@ def profile(
 
     `engine` is a text such as "torch:threads=1", opened and closed here, or an object with the Runner protocol, which
     stays open; `subject` a problem, its text or a case, whose operands are then replayed too. A runner that fails
-    leaves a profile that says how far it came. `time_limit_s` holds for loading and for each call, `most_time_s` for
-    all calls. Raises SamebitsError for a text that cannot be read or a problem too large for this machine.
+    leaves a profile that says how far it came. `recipe_only` leaves out what changes the bits, which takes longest for
+    small problems: each other setting is an engine of its own. `time_limit_s` holds for loading and for each call,
+    `most_time_s` for all calls. Raises SamebitsError for a text that cannot be read or a problem too large for this
+    machine.
     """
     case = read_subject(subject)
     problem = case.problem if isinstance(case, Case) else case
     _check_size(problem)
     # The recipe is replayed on several sets of random operands.
     announce_cost(problem, 0, 4, progress)
+    settings = _Settings(recipe_only, time_limit_s, most_time_s, progress)
     if not isinstance(engine, str):
-        return _profile_runner(guard_runner(engine), None, case, most_time_s, time_limit_s, progress)
+        return _profile_runner(guard_runner(engine), None, case, settings)
     runner = open_runner(engine, time_limit_s=time_limit_s)
     try:
-        return _profile_runner(runner, engine, case, most_time_s, time_limit_s, progress)
+        return _profile_runner(runner, engine, case, settings)
     finally:
         runner.close()
 
@@ -78,25 +91,25 @@ def _check_size(problem: Problem) -> None:
         )
 
 
-def _profile_runner(
-    runner: Runner, text: str | None, case: Problem | Case, most_time_s: float, time_limit_s: float, progress: Progress
-) -> Profile:
+def _profile_runner(runner: Runner, text: str | None, case: Problem | Case, settings: _Settings) -> Profile:
     """`text` is that of an engine which is open for this profile only; None where a caller's runner is asked."""
     problem = case.problem if isinstance(case, Case) else case
-    session = ProbeSession(runner, problem, most_time_s=most_time_s, progress=progress)
+    session = ProbeSession(runner, problem, most_time_s=settings.most_time_s, progress=settings.progress)
     known = Profiled()
     try:
-        for part in _ask(session, runner, text, lower_case(case) if isinstance(case, Case) else None, time_limit_s):
+        for part in _ask_recipe(session, lower_case(case) if isinstance(case, Case) else None):
             known = part
+        if not settings.recipe_only:
+            session.progress("asking what changes the bits", 0.8)
+            for answers in _ask_invariances(session, runner, known.search, text, settings.time_limit_s):
+                known = known.with_invariances(answers)
     except (EngineFailure, ProbeStopped) as error:
         known = known.fail(_say_failure(error))
     return conclude_profile(runner.text, session, known)
 
 
-def _ask(
-    session: ProbeSession, runner: Runner, text: str | None, case: Case | None, time_limit_s: float
-) -> Iterator[Profiled]:
-    """What is known after each part: identity, recipe, replay of the case, invariances."""
+def _ask_recipe(session: ProbeSession, case: Case | None) -> Iterator[Profiled]:
+    """What is known after each part: identity, recipe, replay of the case."""
     progress = session.progress
     progress(f"loading {session.runner.text[:_LONGEST_NAME]}", 0.0)
     identity: Identity = session.runner.identify()
@@ -111,11 +124,7 @@ def _ask(
         progress("replaying the case", 0.5)
         replayer = Replayer(case.problem, case.operands, session.ask(dict(case.operands)))
         matched, compared, _ = replayer.score(search.recipe)
-        known = known.with_case(Replay(matched, compared))
-        yield known
-    progress("asking what changes the bits", 0.8)
-    for answers in _ask_invariances(session, runner, search, text, time_limit_s):
-        yield known.with_invariances(answers)
+        yield known.with_case(Replay(matched, compared))
 
 
 def _ask_invariances(
