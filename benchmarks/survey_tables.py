@@ -11,8 +11,8 @@ import pyarrow.parquet
 
 from samebits.findings.list_schema import ListFinding
 from samebits.lists import run_list
-from samebits.lists.list_running import Doing
 from samebits.lists.row import Row
+from samebits.lists.subject_running import Doing
 
 ROOT = Path(__file__).parent.parent
 KNOWN = ROOT / "known_deviations" / "cpu_engines.toml"

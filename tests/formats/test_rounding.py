@@ -124,3 +124,14 @@ def test_a_sum_rounded_to_odd_first_is_rounded_once(name):
     rounded = round_array_to_format(add_to_odd(a, b), format_)
     for x, y, got in zip(a.tolist(), b.tolist(), rounded.tolist(), strict=True):
         assert same_float(got, round_to_format(Fraction(x) + Fraction(y), format_)), (x, y)
+
+
+def test_nearest_if_odd_is_what_openvinos_class_of_bfloat16_numbers_does():
+    """`(bits + ((bits & 0x10000) >> 1)) >> 16` on the bits of a float32 number."""
+    with np.errstate(over="ignore"):
+        values = telling_values("bfloat16").astype(np.float32)
+    values = values[np.isfinite(values)]
+    bits = values.view(np.uint32)
+    kept = (bits + ((bits & np.uint32(0x10000)) >> np.uint32(1))) & np.uint32(0xFFFF0000)
+    rounded = round_array_to_format(values.astype(np.float64), FORMATS["bfloat16"], "nearest_if_odd")
+    np.testing.assert_array_equal(rounded, kept.view(np.float32).astype(np.float64))

@@ -13,6 +13,7 @@ from numpy_runners import (
     flush,
     keep_bits,
     to_bfloat16_cut,
+    to_bfloat16_if_odd,
     to_float16,
     to_float32,
     to_tf32_cut,
@@ -57,8 +58,12 @@ ROUNDINGS = {
     "float16": to_float16,
     "tf32 (truncated)": to_tf32_cut,
     "bfloat16 (truncated)": to_bfloat16_cut,
+    "bfloat16 (truncated where even)": to_bfloat16_if_odd,
     "float32": to_float32,
 }
+
+
+EVEN = "bfloat16 (truncated where even)"
 
 
 def make_dyadic(problem, bits=16, seed=0):
@@ -87,7 +92,7 @@ def observe_floats(problem, operands):
 def read_as_said(wide, said):
     """ "x and w to tf32", "x to bfloat16 and w to float16 (truncated)"."""
     read = dict(wide)
-    for names, name in re.findall(r"((?:\w+ and )?\w+) to (\w+(?: \(truncated\))?)", said):
+    for names, name in re.findall(r"((?:\w+ and )?\w+) to (\w+(?: \(truncated(?: where even)?\))?)", said):
         read |= {n: ROUNDINGS[name](wide[n]) for n in names.split(" and ")}
     return read
 
@@ -144,9 +149,9 @@ def test_subnormal_operands_are_taken_for_zero(dtype):
 @pytest.mark.parametrize(
     ("dtype", "formats"),
     [
-        ("float64", {"tf32", "bfloat16", "float16", "tf32 (truncated)", "bfloat16 (truncated)", "float32"}),
-        ("float32", {"tf32", "bfloat16", "float16", "tf32 (truncated)", "bfloat16 (truncated)"}),
-        ("float16", {"bfloat16", "bfloat16 (truncated)"}),
+        ("float64", {"tf32", "bfloat16", "float16", "tf32 (truncated)", "bfloat16 (truncated)", EVEN, "float32"}),
+        ("float32", {"tf32", "bfloat16", "float16", "tf32 (truncated)", "bfloat16 (truncated)", EVEN}),
+        ("float16", {"bfloat16", "bfloat16 (truncated)", EVEN}),
         ("bfloat16", {"float16"}),
     ],
 )
@@ -156,8 +161,8 @@ def test_what_loses_nothing_is_not_supposed(dtype, formats):
     matches = [re.fullmatch(r"rounds (.*) before it multiplies", says) for says in sentences]
     alike = {f"{names} to {f}" for names in ("x and w", "x", "w") for f in formats}
     # Nobody rounds one operand to nearest and cuts the other.
-    cut = {f for f in formats if f.endswith("(truncated)")}
-    pairs = [(a, b) for a in formats for b in formats if a != b and (a in cut) == (b in cut)]
+    how = {f: f.partition(" ")[2] for f in formats}
+    pairs = [(a, b) for a in formats for b in formats if a != b and how[a] == how[b]]
     assert {m[1] for m in matches if m} == alike | {f"x to {a} and w to {b}" for a, b in pairs}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from samebits.cli import main
 from samebits.errors import ArgumentError, EngineCrashed, FindingError
-from samebits.lists import compare_tables, list_running, run_list
+from samebits.lists import compare_tables, list_running, run_list, subject_running
 from samebits.lists.list_reading import read_list
 from samebits.lists.row import COLUMNS, Row
 from samebits.lists.table_changes import read_table
@@ -53,7 +53,7 @@ class FallingOnce:
 @pytest.mark.parametrize("doing", ["compare", "profile"])
 def test_a_crash_costs_one_subject(doing, tmp_path, monkeypatch):
     FallingOnce.opened = 0
-    monkeypatch.setattr(list_running, "open_runner", FallingOnce)
+    monkeypatch.setattr(subject_running, "open_runner", FallingOnce)
     (tmp_path / "l").write_text("linear x=2x3 w=2x3\nlinear x=2x4 w=2x4\nlinear x=2x5 w=2x5\n")
     run_list(str(tmp_path / "l"), ["truth"], table=tmp_path / "t.parquet", doing=doing)
     failures = [row["failure"] for row in read_rows(tmp_path / "t.parquet")]
@@ -73,7 +73,7 @@ def test_a_case_that_changed_is_another_list(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return [Row(subject=subject.name)]
 
-    monkeypatch.setattr(list_running._ListRunner, "ask", interrupt)
+    monkeypatch.setattr(list_running.SubjectRunner, "ask", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run_list(str(tmp_path / "cases"), ["truth"], table=tmp_path / "t.parquet")
     save_case(tmp_path / "cases" / "b.npz", problem, make_normal(problem, 1), {})

@@ -10,6 +10,7 @@ from numpy_runners import (
     keep_bits,
     round_to_bfloat16,
     to_bfloat16_cut,
+    to_bfloat16_if_odd,
     to_float16,
     to_float32,
     to_float64,
@@ -45,6 +46,7 @@ def find(runner, text=LAYER, term=4, positions=range(64), **limits):
         (keep_bits(11), "tf32", "nearest_even"),
         (round_away(11), "tf32", "nearest_away"),
         (to_float16, "float16", "nearest_even"),
+        (to_bfloat16_if_odd, "bfloat16", "nearest_if_odd"),
     ],
 )
 @pytest.mark.parametrize("names", [("x", "w"), ("x",), ("w",)])
@@ -116,3 +118,9 @@ def test_failures_and_spent_budgets_come_through():
         find(FailingRunner())
     with pytest.raises(ProbeStopped):
         find(PlainRunner(), most_calls=1)
+
+
+def test_one_value_seen_in_many_outputs_is_not_taken_for_many():
+    """A single source value may be a number of several formats; 64 rows show nothing but it."""
+    found = find(PlainRunner(reads={"x": round_to_bfloat16}), "conv2d x=1x40x1x1 w=64x40x1x1", positions=[0])
+    assert found["x"] == ("bfloat16", "nearest_even", True)

@@ -19,6 +19,7 @@ from samebits.cli.list_command import (
     ListDo,
     ListKnown,
     ListOptions,
+    ListRay,
     ListResume,
     ListTable,
     ListWhere,
@@ -261,6 +262,7 @@ def sweep_command(
     do: ListDo = Doing.COMPARE,
     known: ListKnown = None,
     where: ListWhere = None,
+    ray: ListRay = None,
     time_limit: TimeLimit = 300,
     verbose: Verbose = False,
     as_json: AsJson = False,
@@ -270,12 +272,12 @@ def sweep_command(
     Of a problem with ranges: classes of points with the same bits, and how each is computed. Of lists (the catalog, a
     file of problems, a folder of cases and networks): a row per subject and engine. Of a table: what it comes to.
     """
-    options = ListOptions(output, resume, known, where, do)
+    options = ListOptions(output, resume, known, where, do, ray)
     if is_list(subject):
         shown = {"time_limit_s": time_limit, "verbose": verbose, "as_json": as_json}
         return run_list_command(subject, on or [], options, recipes=bool(recipes), **shown)
     if options.are_given:
-        raise ArgumentError("--output, --resume, --do, --known and --where are for lists and tables")
+        raise ArgumentError("--output, --resume, --do, --known, --where and --ray are for lists and tables")
     return sweep_sizes(
         subject,
         on or [],

@@ -16,6 +16,9 @@ TABLE = ".parquet"
 ListTable = Annotated[str | None, typer.Option("--output", "-o", help="of a list: the table to write (.parquet)")]
 ListResume = Annotated[bool, typer.Option("--resume", help="go on with a list that was interrupted")]
 ListKnown = Annotated[str | None, typer.Option("--known", help="a file of known deviations (TOML)", metavar="FILE")]
+ListRay = Annotated[
+    str | None, typer.Option("--ray", help="of a list: ask on the Ray cluster at this address", metavar="ADDRESS")
+]
 ListWhere = Annotated[
     str | None, typer.Option("--where", help="of a table: the rows that count, as SQL: verdict = 'wrong'")
 ]
@@ -42,11 +45,14 @@ class ListOptions:
     known: str | None
     where: str | None
     doing: Doing
+    ray: str | None = None
 
     @property
     def are_given(self) -> bool:
         """Whether any was, so that ranges cannot be meant."""
-        return bool(self.table or self.resume or self.known or self.where or self.doing is not Doing.COMPARE)
+        return bool(
+            self.table or self.resume or self.known or self.where or self.ray or self.doing is not Doing.COMPARE
+        )
 
 
 def is_list(subject: Sequence[str]) -> bool:
@@ -73,7 +79,7 @@ def run_list_command(
     from samebits.reports.list_report import show_list
 
     if len(subject) == 1 and subject[0].endswith(TABLE):
-        if on or options.table or options.resume or options.known:
+        if on or options.table or options.resume or options.known or options.ray:
             raise ArgumentError("a table is read as it is: --where alone goes with it")
         found = read_table(subject[0], options.where)
     elif options.where:
@@ -91,6 +97,7 @@ def run_list_command(
                 known=options.known,
                 time_limit_s=time_limit_s,
                 resume=options.resume,
+                ray=options.ray,
                 progress=narrator.hear,
             )
     print_finding(found, show_list, verbose=verbose, as_json=as_json)

@@ -17,7 +17,7 @@ from samebits.contraction.compiled_cache import compiled
 from samebits.formats.format import Format
 from samebits.formats.scalar import MODES
 
-_EVEN, _AWAY, _ZERO, _UP, _DOWN = range(5)
+_EVEN, _AWAY, _ZERO, _UP, _DOWN, _IF_ODD = range(6)
 _FRACTION = 52
 _MASK = (1 << 52) - 1
 # What flushing hardware takes for subnormal, whatever the format a value is kept in.
@@ -121,6 +121,8 @@ def round_value(value: float, drop: int, least: int, largest: float, beyond: flo
         up = 1 if (rest > 0) & (not negative) else 0
     elif mode == _DOWN:
         up = 1 if (rest > 0) & negative else 0
+    elif mode == _IF_ODD:
+        up = 1 if (rest >= half) & ((kept & 1) == 1) else 0
     # The exponent of the spacing, as a float64 power of two.
     rounded = float(kept + up) * float_of(((exponent if exponent > least else least) + drop - 52) << 52)
     to_largest = (mode == _ZERO) | ((mode == _UP) & negative) | ((mode == _DOWN) & (not negative))

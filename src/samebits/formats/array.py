@@ -1,4 +1,4 @@
-"""Rounding whole float64 arrays to a format, in all IEEE 754 modes. The scalar form says what each step means."""
+"""Rounding whole float64 arrays to a format, in all modes. The scalar form says what each step means."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.formats.format import FLOAT64, Format
-from samebits.formats.scalar import DOWNWARD, MODES, NEAREST_AWAY, NEAREST_EVEN, TOWARD_ZERO, UPWARD
+from samebits.formats.scalar import DOWNWARD, MODES, NEAREST_AWAY, NEAREST_EVEN, NEAREST_IF_ODD, TOWARD_ZERO, UPWARD
 
 
 def round_array_to_format(
@@ -59,6 +59,8 @@ def _round_integers(scaled: np.ndarray, negative: np.ndarray, mode: str) -> np.n
         return np.rint(scaled)
     if mode == NEAREST_AWAY:
         return floor + (rest >= 0.5)
+    if mode == NEAREST_IF_ODD:
+        return floor + ((floor % 2 == 1) & (rest >= 0.5))
     away = ((mode == UPWARD) & ~negative) | ((mode == DOWNWARD) & negative)
     return floor + (away & (rest > 0))
 

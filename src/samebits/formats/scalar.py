@@ -1,4 +1,4 @@
-"""Rounding one exact number to a format, in all IEEE 754 modes: readable, in fractions. `array` is its fast form."""
+"""Rounding one exact number to a format, in all modes: readable, in fractions. `array` is its fast form."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from fractions import Fraction
 
 from samebits.formats.format import Format
 
-NEAREST_EVEN, NEAREST_AWAY, TOWARD_ZERO, UPWARD, DOWNWARD = MODES = (
+# IEEE 754's, and one that OpenVINO's class of bfloat16 numbers has (`bits + ((bits & 0x10000) >> 1)`): where the last
+# bit kept is odd to the nearest number, halves away from zero; where it is even toward zero.
+NEAREST_EVEN, NEAREST_AWAY, TOWARD_ZERO, UPWARD, DOWNWARD, NEAREST_IF_ODD = MODES = (
     "nearest_even",
     "nearest_away",
     "toward_zero",
     "upward",
     "downward",
+    "nearest_if_odd",
 )
 
 
@@ -55,6 +58,8 @@ def _round_integer(scaled: Fraction, negative: bool, mode: str) -> int:
         return floor + (rest > Fraction(1, 2) or (rest == Fraction(1, 2) and floor % 2 == 1))
     if mode == NEAREST_AWAY:
         return floor + (rest >= Fraction(1, 2))
+    if mode == NEAREST_IF_ODD:
+        return floor + (floor % 2 == 1 and rest >= Fraction(1, 2))
     away = (mode == UPWARD and not negative) or (mode == DOWNWARD and negative)
     return floor + (away and rest > 0)
 

@@ -34,6 +34,7 @@ _OPERAND_ROUNDINGS = (
     Rounding("tf32", "toward_zero"),
     Rounding("bfloat16", "toward_zero"),
     Rounding("float32"),
+    Rounding("bfloat16", "nearest_if_odd"),
 )
 # Formats that results are stored in.
 _STORED = ("float16", "bfloat16")
@@ -99,7 +100,7 @@ def _say_rounded(problem: Problem, recipe: Recipe) -> str:
         rounding = recipe.find_rounding(problem, name) if name != "bias" else None
         if rounding:
             to.setdefault(rounding, []).append(name)
-    how = {"toward_zero": " (truncated)"}
+    how = {"toward_zero": " (truncated)", "nearest_if_odd": " (truncated where even)"}
     return " and ".join(f"{' and '.join(names)} to {r.format}{how.get(r.mode, '')}" for r, names in to.items())
 
 

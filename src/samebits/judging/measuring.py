@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -133,15 +134,20 @@ def measure_likely(distances: Distances, likely: Floats | None) -> float | None:
     return float(over.max())
 
 
+def measure_norm(values: Floats) -> float:
+    """The L2 norm, with the same bits on any number of threads: a BLAS would sum in another order on each."""
+    # Scaled, so that squares of numbers near the largest do not overflow.
+    scale = float(np.abs(values).max(initial=0.0))
+    if not 0.0 < scale < math.inf:
+        return scale
+    return scale * math.sqrt(float(np.sum(np.square(values / scale))))
+
+
 def summarize_error(distances: Distances, truth: np.ndarray, likely: Floats | None = None) -> Error:
     """The largest of each distance, and the relative L2 norm of the error over finite true values."""
     values = truth.astype(np.float64)
     finite = np.isfinite(values) & np.isfinite(distances.absolute)
-    # Scaled, so that squares of numbers near the largest do not overflow.
-    scale = float(np.abs(values[finite]).max(initial=0.0)) or 1.0
-    norm = float(np.linalg.norm(values[finite] / scale))
-    with np.errstate(over="ignore"):
-        wrong = float(np.linalg.norm(distances.absolute[finite] / scale))
+    norm, wrong = measure_norm(values[finite]), measure_norm(distances.absolute[finite])
     rel_l2 = wrong / norm if norm else (0.0 if wrong == 0 else np.inf)
     return Error(
         max_abs=float(distances.absolute.max()),

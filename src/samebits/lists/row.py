@@ -10,6 +10,7 @@ import msgspec
 from samebits.findings import Comparison, Profile, Side
 from samebits.findings.model_schema import ModelComparison, UnitSide
 
+UNREADABLE = "unreadable"
 _DIGEST_LETTERS = 16
 # A profile's failure begins with one of these; what stopped the asking itself is an error.
 _FAILURE_KINDS = ("unsupported", "crash", "timeout", "out-of-memory")

@@ -12,6 +12,7 @@ from samebits.findings import is_agreement
 from samebits.findings.model_schema import InheritedError, UnitFinding, UnitSide
 from samebits.formats.format import FORMATS
 from samebits.formats.same_bits import mark_differing_bits
+from samebits.judging.measuring import measure_norm
 from samebits.models.network import Network
 from samebits.models.observing import Observer, list_ends
 from samebits.models.product_nodes import find_product
@@ -210,8 +211,8 @@ def measure_relative(a: np.ndarray, b: np.ndarray) -> float:
     """The L2 norm of the difference, relative to that of `a`; where both are finite."""
     first, second = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
     known = np.isfinite(first) & np.isfinite(second)
-    size = float(np.linalg.norm(first[known]))
-    away = float(np.linalg.norm((first - second)[known]))
+    size = measure_norm(first[known])
+    away = measure_norm((first - second)[known])
     return away / size if size else (0.0 if away == 0 else math.inf)
 
 

@@ -83,6 +83,21 @@ def make_network(model: Any, name: str) -> Network:
     return Network(name, nodes, inputs, outputs, {**constants, **shapes}, types, opset, model, hidden=hidden, ends=ends)
 
 
+def list_external_files(path: Path) -> list[str]:
+    """The files in a model's folder that hold its tensors' data, by name there; none for what is no model."""
+    import onnx
+
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except Exception:
+        # Reading it whole says what is wrong.
+        return []
+    folder = path.parent.resolve()
+    named = {entry.value for t in _list_tensors(model) for entry in t.external_data if entry.key == "location"}
+    inside = [name for name in named if name and (folder / name).resolve().is_relative_to(folder)]
+    return sorted(name for name in inside if not Path(name).is_absolute() and (folder / name).is_file())
+
+
 def _read_file(path: Path) -> bytes:
     try:
         if path.exists() and not path.is_file():

@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 from samebits.formats.array import round_array_to_format
 from samebits.formats.format import BFLOAT16, FLOAT16, FLOAT32, TF32, find_format
-from samebits.formats.scalar import NEAREST_AWAY, NEAREST_EVEN, TOWARD_ZERO
+from samebits.formats.scalar import NEAREST_AWAY, NEAREST_EVEN, NEAREST_IF_ODD, TOWARD_ZERO
 from samebits.probes.session import ProbeSession
 
 _SEED = 23
 # Fewer values may be numbers of several narrower formats by chance.
 _FEWEST_COMPARED = 8
 _DRAWN_AT_ONCE = 2**20
-_MODES = (NEAREST_EVEN, TOWARD_ZERO, NEAREST_AWAY)
+_MODES = (NEAREST_EVEN, TOWARD_ZERO, NEAREST_AWAY, NEAREST_IF_ODD)
 _NARROWER = (FLOAT32, FLOAT16, TF32, BFLOAT16)
 
 
@@ -42,7 +42,8 @@ def find_operand_roundings(session: ProbeSession, term: int, positions: np.ndarr
     random = np.random.default_rng(_SEED)
     seen: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {terms.rows_operand: [], terms.source_operand: []}
     for ask, name in ((_ask_rows, terms.rows_operand), (_ask_source, terms.source_operand)):
-        while sum(answers.size for _, answers in seen[name]) < _FEWEST_COMPARED:
+        # Many outputs may show one and the same value.
+        while sum(np.unique(given).size for given, _ in seen[name]) < _FEWEST_COMPARED:
             given, answers = ask(session, term, positions, random)
             seen[name].append((given.reshape(-1), answers.reshape(-1)))
             if not answers.size:
