@@ -57,7 +57,8 @@ def zip_bytes(entries: list[tuple[str, bytes]], compression: int = zipfile.ZIP_S
         warnings.simplefilter("ignore")
         with zipfile.ZipFile(stream, "w", compression) as archive:
             for name, data in entries:
-                archive.writestr(name, data)
+                # A date of its own would make other bytes of the same entries.
+                archive.writestr(zipfile.ZipInfo(name), data, compression)
     return stream.getvalue()
 
 

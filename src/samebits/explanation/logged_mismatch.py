@@ -12,7 +12,8 @@ import msgspec
 
 from samebits.errors import ResourceLimitError
 from samebits.explanation.logged_integers import explain_exact_values
-from samebits.explanation.logged_settings import explain_settings
+from samebits.explanation.logged_outputs import explain_outputs
+from samebits.explanation.logged_settings import explain_build, explain_settings
 from samebits.explanation.logged_sides import RECORD, describe_logged_side, describe_mismatch
 from samebits.explanation.logged_simulation import Simulations
 from samebits.explanation.logged_statistics import explain_statistics
@@ -67,6 +68,10 @@ def explain_mismatch(mismatch: Mismatch, simulations: Simulations, progress: Pro
     """What one logged mismatch most likely is; `simulations` serve all mismatches of a log."""
     if mismatch.tool == "onednn":
         return explain_settings(mismatch)
+    if mismatch.tool == "tensorrt":
+        return explain_build(mismatch)
+    if mismatch.outputs is not None:
+        return explain_outputs(mismatch)
     try:
         return _EXPLAINERS[mismatch.tool](mismatch, simulations, progress)
     except ResourceLimitError as error:

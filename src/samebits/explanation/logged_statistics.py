@@ -9,8 +9,9 @@ from samebits.explanation.logged_simulation import Fingerprint, Simulations
 from samebits.findings import Comparison, Evidence
 from samebits.judging import thresholds
 from samebits.logs import Metrics, Mismatch
+from samebits.logs.tensorrt import BUILD_LINE
 from samebits.progress import Progress
-from samebits.wording.log_sentences import say_metrics
+from samebits.wording.log_sentences import say_allowed, say_metrics
 
 
 def explain_statistics(mismatch: Mismatch, simulations: Simulations, progress: Progress) -> Comparison:
@@ -19,6 +20,10 @@ def explain_statistics(mismatch: Mismatch, simulations: Simulations, progress: P
     shown = say_metrics(metrics)
     said = f"{shown[0].upper()}{shown[1:]}."
     evidence = [Evidence("statistic", shown)]
+    if BUILD_LINE in mismatch.facts:
+        allowed = say_allowed(mismatch)
+        evidence.append(Evidence("setting", f"line {mismatch.facts[BUILD_LINE]}: TensorRT {allowed}"))
+        said += f" TensorRT {allowed}."
     if mismatch.problem is None:
         evidence.append(Evidence("statistic", RECORD))
         sides = [describe_logged_side(n, "undecided", evidence) for n in mismatch.names]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from samebits.languages.hlo_memory import CallMemory
 from samebits.problems import Problem
 
@@ -14,7 +17,7 @@ PROBLEM_LINE = "problem from line"
 # The fact that says which direction of a problem failed, where one command runs several.
 DIRECTION = "direction"
 
-Tool = Literal["xla", "assert_close", "polygraphy", "onednn", "verifier", "benchdnn"]
+Tool = Literal["xla", "assert_close", "polygraphy", "onednn", "tensorrt", "verifier", "benchdnn"]
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,9 @@ class Mismatch:
     """One mismatch of a log, from line `line` on.
 
     `names` are the two sides; `pairs` hold (flat index, value of the first, value of the second). `implementation` is
-    what oneDNN says it ran, `computes_in` the operand formats it ran in. `memory` says how the arrays of XLA's call lie
-    in memory, where the log does.
+    what oneDNN says it ran, `computes_in` the operand formats it ran in; of TensorRT its version, and the formats that
+    its layers may compute in. `outputs` are both sides' whole results, where a file has them. `memory` says how the
+    arrays of XLA's call lie in memory, where the log does.
     """
 
     tool: Tool
@@ -56,6 +60,7 @@ class Mismatch:
     trouble: str = ""
     facts: dict[str, str] = field(default_factory=dict[str, str])
     memory: CallMemory | None = None
+    outputs: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
 
 
 def name_sides(first: str, second: str) -> tuple[str, str]:

@@ -15,6 +15,8 @@ from samebits.languages.hlo_memory import CallMemory, read_memory
 from samebits.logs.entry import DIRECTION, PROBLEM_LINE, Mismatch
 from samebits.logs.metrics import read_assertions, read_polygraphy
 from samebits.logs.onednn import read_onednn
+from samebits.logs.polygraphy_results import is_results, read_results
+from samebits.logs.tensorrt import BUILD_LINE, is_tensorrt, read_tensorrt
 from samebits.logs.verifiers import read_verifiers
 from samebits.logs.web_page import is_page, read_page
 from samebits.logs.xla import ALGORITHMS, INSTRUCTION, read_xla
@@ -47,23 +49,38 @@ def read_log(path: str | Path) -> list[Mismatch]:
         raise LogError(f"{path} is larger than {LARGEST_LOG_BYTES // 2**20} MiB; keep the lines about the mismatch")
     if b"\0" in data[:4096]:
         raise LogError(f"{path} is neither a case file (.npz) nor a text log{hint_network(path)}")
+    name = "standard input" if str(path) == STANDARD_INPUT else str(path)
+    if is_results(data):
+        return read_results(data, name)
     text = data.decode("utf-8", "replace")
     lines = [line[:_LONGEST_LINE] for line in (read_page(text) if is_page(text) else text).splitlines()]
-    return parse_log(lines, "standard input" if str(path) == STANDARD_INPUT else str(path))
+    return parse_log(lines, name)
 
 
 def parse_log(lines: list[str], name: str = "the log") -> list[Mismatch]:
     """As `read_log`, for lines already read."""
     found = [*read_xla(lines), *read_assertions(lines), *read_polygraphy(lines), *read_verifiers(lines)]
-    found = found or read_onednn(lines)
+    builds = read_tensorrt(lines)
+    found = [_give_build(m, builds) for m in found] or builds or read_onednn(lines)
     if not found:
         raise LogError(
             f"{name} tells of no mismatch that samebits knows: XLA's autotuner (Difference at ...), assert_close"
             " (Mismatched elements ...), Polygraphy (Absolute Difference ...), failures of MIOpenDriver, benchdnn,"
-            " Optimum, googletest, assertAllClose or NumPy's ulp asserts, oneDNN verbose lines"
+            " Optimum, googletest, assertAllClose or NumPy's ulp asserts, TensorRT's builds (trtexec), oneDNN verbose"
+            " lines"
         )
     problems = _find_problems(lines)
     return sorted((_give_problem(m, problems) for m in found), key=lambda m: m.line)
+
+
+def _give_build(mismatch: Mismatch, builds: list[Mismatch]) -> Mismatch:
+    """A mismatch of a TensorRT runner says what the last build before it allows."""
+    before = [build for build in builds if build.line < mismatch.line]
+    if not before or not any(is_tensorrt(name) for name in mismatch.names):
+        return mismatch
+    build = before[-1]
+    facts = {**mismatch.facts, **build.facts, BUILD_LINE: str(build.line)}
+    return dataclasses.replace(mismatch, facts=facts, computes_in=build.computes_in)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from samebits.logs import PROBLEM_LINE, Metrics, Mismatch
+from samebits.logs.tensorrt import WEIGHTS
 from samebits.problems import Problem
 
 _MOST_LINES = 8
@@ -36,6 +37,14 @@ def say_metrics(metrics: Metrics) -> str:
 def say_oddities(mismatch: Mismatch) -> list[str]:
     """What in a mismatch cannot be, or does not fit the problem that was taken for its own."""
     return [*_say_odd_counts(mismatch), *_say_odd_statistics(mismatch.metrics or Metrics())]
+
+
+def say_allowed(mismatch: Mismatch) -> str:
+    """What TensorRT's build allows its layers, and what it did to weights."""
+    allowed = " and ".join(mismatch.computes_in)
+    says = f"may compute layers in {allowed}" if allowed else "computes in no less than the declared formats"
+    weights = mismatch.facts.get(WEIGHTS)
+    return f"{says}; weights were converted to {weights}" if weights else says
 
 
 def say_repeats(lines: Sequence[int]) -> str:
