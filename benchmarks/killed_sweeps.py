@@ -60,7 +60,7 @@ def sweep_killed(words: Sequence[str], table: Path, kills: int, chance: random.R
             process.wait()
             killed += 1
             print(f"killed {killed} times", file=sys.stderr)
-        if process.returncode == 2:
+        if process.returncode == 2 or (process.returncode == 1 and not table.exists()):
             raise SystemExit(f"the sweep refused: {' '.join(words)}")
     print(f"killed {killed} times", end=": ")
 
@@ -89,6 +89,9 @@ def compare_rows(one: Path, other: Path) -> bool:
     if one.read_bytes() == other.read_bytes():
         print(f"{len(b)} rows, the same bytes")
         return True
+    if len(a) != len(b):
+        print(f"{len(a)} rows and {len(b)}")
+        return False
     differing = [row for row, again in zip(a, b, strict=True) if row != again]
     unsteady = [row for row in differing if not repeats(row)]
     print(f"{len(b)} rows, {len(differing)} differ; of these the engine does not repeat itself in {len(unsteady)}:")

@@ -170,5 +170,6 @@ REASONS = {
     "pytorch/pytorch#192212": "the weights that were read are not on record",
     "pytorch/pytorch#85694": "the bias that was read is not on record: all but the first channel look like a wrong part",
     "pytorch/pytorch#12484": "it says that NaN is lost; memory that was never written is one way to lose it",
+    "modular/modular#6129": "60 of its 64 channels are wrong, which is said to be other operands",
     "Tencent/ncnn#517": "it says that nothing but zeros came out; what was forgotten before is not in arrays",
 }

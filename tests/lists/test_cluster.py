@@ -1,5 +1,6 @@
 """Lists on a Ray cluster: the same table as here, wherever engines are and whatever is lost meanwhile."""
 
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +14,9 @@ import samebits.lists.cluster_running as cluster_running
 from ray_cluster import open_cluster
 from samebits.errors import ArgumentError, FindingError
 from samebits.lists import run_list
+from samebits.lists.cluster_worker import put_files
+from samebits.lists.list_reading import Subject
+from samebits.models.onnx_reading import list_external_files
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import save_case
 from samebits.problems.operands import make_normal
@@ -133,12 +137,35 @@ def test_what_only_a_lost_node_has_waits_for_another_one(tmp_path, monkeypatch):
     assert table.read_bytes() == (tmp_path / "here.parquet").read_bytes()
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense", "host:port", "[::1]:1"])
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense", "host:port", "[::1]:1", "", "local"])
 def test_a_cluster_that_is_not_there_is_one_line_and_leaves_nothing(address, tmp_path):
-    with pytest.raises(ArgumentError, match="no Ray cluster at") as caught:
+    with pytest.raises(ArgumentError, match="no Ray cluster at|names no cluster") as caught:
         run_list("catalog:corner/prime", ["truth"], table=tmp_path / "t.parquet", ray=address)
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_of_something_else_is_given_up_soon(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster_running, "_PROBE_S", 4.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(ArgumentError, match="no answer within 4 s"):
+            run_list("catalog:corner/prime", ["truth"], table=tmp_path / "t.parquet", ray=address)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_of_a_network_stay_in_their_folder(tmp_path):
+    """Data that is named by way of another folder neither travels nor is written."""
+    (tmp_path / "net").mkdir()
+    make_network(tmp_path / "net" / "net.onnx")
+    model = onnx.load(tmp_path / "net" / "net.onnx", load_external_data=False)
+    assert list_external_files(tmp_path / "net" / "net.onnx") == ["weights.bin"]
+    for location in ("../net/weights.bin", "sub/../weights.bin", str(tmp_path / "net" / "weights.bin")):
+        model.graph.initializer[0].external_data[0].value = location
+        (tmp_path / "net" / "net.onnx").write_bytes(model.SerializeToString())
+        assert list_external_files(tmp_path / "net" / "net.onnx") == []
+    put_files(Subject("n", "n.onnx", "network"), {"n.onnx": b"", "../escaped.bin": b"x"}, tmp_path / "net")
+    assert not (tmp_path / "escaped.bin").exists()
 
 
 def test_ray_is_imported_for_clusters_only(tmp_path):

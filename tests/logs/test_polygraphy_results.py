@@ -134,7 +134,7 @@ def test_only_outputs_that_differ_are_told_of(values, tmp_path):
         ("a", {"same": values, "y": values, "names": np.array([1, 2])}),
         ("b", {"same": values, "y": values + 1, "names": np.array([[1, 2]])}),
     )
-    assert [m.facts["output"] for m in read_log(path)] == ["y", "names"]
+    assert [m.facts.get("output") for m in read_log(path)] == ["y", None]
     assert "has shape [2] on one side and [1, 2] on the other" in read_log(path)[1].trouble
     assert main(["explain", str(path)]) == 1
 
@@ -144,6 +144,10 @@ def test_what_cannot_be_compared_is_one_line(values, tmp_path, capsys):
     whole = write(path, ("a", {"y": values}), ("b", {"y": values + 1})).read_text()
     pickled = base64.b64encode(b"\x93NUMPY\x01\x00" + pickle.dumps(print)).decode()
     objects = encode(np.array([print], object), allow_pickle=True)
+    complex_ = encode(np.array([1j]))
+    shapes = (b"{", b"((((", b"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", b"(True,)")
+    headers = [base64.b64encode(b"\x93NUMPY\x01\x00" + bytes([len(h), 0]) + h).decode() for h in shapes]
+    headers.append(base64.b64encode(b"PK\x03\x04garbage").decode())
     broken = [
         whole[: len(whole) // 2],
         "{" * 100_000 + '"polygraphy_class"',
@@ -152,6 +156,9 @@ def test_what_cannot_be_compared_is_one_line(values, tmp_path, capsys):
         WRITTEN % (pickled, pickled),
         WRITTEN % (objects, objects),
         WRITTEN % ("no base64", "!!"),
+        WRITTEN % (complex_, complex_),
+        *(WRITTEN % (text, text) for text in headers),
+        write(path, ("a", {"y": values}), ("b", {"z": values})).read_text(),
         write(path, ("a", {"y": values})).read_text(),
         write(path, ("a", {"y": values}), ("b", {"y": values})).read_text(),
     ]
@@ -163,3 +170,41 @@ def test_what_cannot_be_compared_is_one_line(values, tmp_path, capsys):
         assert main(["explain", str(path)]) == 2
         assert len(capsys.readouterr().err.strip().splitlines()) == 1
     assert issubclass(LogError, SamebitsError)
+
+
+def test_what_was_not_compared_is_said(values, tmp_path):
+    """One side lacks an output, a second iteration, integers beyond float64."""
+    path = tmp_path / "r.json"
+    write(path, ("a", {"y": values, "mine": values}), ("b", {"y": values}))
+    (mismatch,) = read_log(path)
+    assert "output mine is not there on both sides" in mismatch.trouble
+    assert "not compared" in explain(path).summary
+    write(path, ("a", {"n": np.array([2**53])}), ("b", {"n": np.array([2**53 + 1])}))
+    (mismatch,) = read_log(path)
+    assert (mismatch.metrics.mismatched, mismatch.metrics.elements) == (1, 1)
+    document = json.loads(write(path, ("a", {"y": values}), ("b", {"y": values})).read_text())
+    for runner, other in zip(document["lst"], (values, values + 1), strict=True):
+        runner[1].append({"outputs": {"y": {"array": encode(other), "polygraphy_class": "ndarray"}}})
+    path.write_text(json.dumps(document))
+    (mismatch,) = read_log(path)
+    assert mismatch.facts == {"output": "y (iteration 2)"}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_special_values_are_no_relations(seed, values, tmp_path):
+    """Constants, whole numbers, zeros put in, infinities of float32's own range: none is a format or a factor."""
+    random = np.random.default_rng(seed)
+    noise = random.normal(size=values.shape).astype(np.float32)
+    large = (noise * 1e38).astype(np.float32)
+    for ours, theirs in (
+        (noise, np.zeros_like(noise)),
+        (noise, np.full_like(noise, 0.5)),
+        (noise, random.integers(-2000, 2000, noise.shape).astype(np.float32)),
+        (noise, random.integers(-100, 100, noise.shape)),
+        (noise, np.where(random.random(noise.shape) < 0.5, 2 * noise, 0)),
+        (large, np.where(np.abs(large) > 1e38, np.float32(np.inf), large)),
+        (np.full_like(noise, 1e-200, np.float64), noise.astype(np.float64) * 1e200),
+    ):
+        found = explain_pair(tmp_path / "r.json", ours, theirs)
+        assert found.cause is None
+        assert not any(word in found.summary for word in ("stores", "times", "rounded", "range of"))

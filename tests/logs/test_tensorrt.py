@@ -46,7 +46,8 @@ def read(text):
         ("--fp16 --noTF32", ("float16",)),
         ("--best", ("float16", "bfloat16", "int8", "TF32")),
         ("--bf16 --int8", ("bfloat16", "int8", "TF32")),
-        ("--stronglyTyped", ()),
+        ("--stronglyTyped", ("TF32",)),
+        ("--stronglyTyped --noTF32", ()),
     ],
 )
 def test_a_command_of_trtexec_says_what_layers_may_compute_in(options, allowed):
@@ -75,8 +76,9 @@ def test_part_of_a_log_has_its_precision_line_alone():
 def test_warnings_say_what_weights_were_converted_to(line):
     (build,) = read(line)
     assert build.facts == {"weights": "float16"}
+    assert build.computes_in == ()
     (alone,) = read(TRTEXEC.format(options="--fp16") + line)
-    assert (alone.implementation, alone.facts) == ("8.4.2", {"weights": "float16"})
+    assert (alone.implementation, alone.facts["weights"]) == ("8.4.2", "float16")
 
 
 def test_a_mismatch_of_a_runner_says_what_its_build_allowed():
@@ -94,10 +96,10 @@ def test_findings_name_the_setting_and_prove_nothing(tmp_path):
     for text, allowed in (
         (
             TRTEXEC.format(options="--fp16") + WEIGHTS,
-            "may compute layers in float16 and TF32; weights were converted to float16",
+            "may compute layers in float16 and TF32 and converted weights to float16",
         ),
         (POLYGRAPHY, "TensorRT may compute layers in float16"),
-        (TRTEXEC.format(options="--noTF32"), "computes in no less than the declared formats"),
+        (TRTEXEC.format(options="--noTF32"), "was built with no format below the declared ones"),
     ):
         (tmp_path / "log").write_text(text)
         found = explain(tmp_path / "log")
@@ -112,3 +114,31 @@ def test_findings_name_the_setting_and_prove_nothing(tmp_path):
 def test_what_tells_of_no_build_is_no_log():
     with pytest.raises(LogError, match="TensorRT's builds"):
         read("Precision: high\nFlags are nice\ntrtexec is a tool\n")
+
+
+def test_a_mismatch_takes_the_last_build_before_it():
+    """The first is as the last: still the last counts."""
+    builds = [POLYGRAPHY.split("[I] Accuracy")[0].replace("FP16: True", f"FP16: {on}") for on in (True, False, True)]
+    (mismatch,) = read("".join(builds) + "[I] Accuracy" + POLYGRAPHY.split("[I] Accuracy")[1])
+    assert mismatch.computes_in == ("float16",)
+    (mismatch,) = read("".join(builds[:2]) + "[I] Accuracy" + POLYGRAPHY.split("[I] Accuracy")[1])
+    assert mismatch.computes_in == ()
+
+
+def test_a_command_without_a_version_is_one_build():
+    (build,) = read(TRTEXEC.format(options="--noTF32").replace(" [TensorRT v8402]", ""))
+    assert build.computes_in == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TRTEXEC.format(options="--noTF32").splitlines()[0].replace("--onnx", "--loadEngine=a.plan --x"),
+        "Flags     | [O2, Wall]",
+        "Precision: FP32",
+        "Precision  | TF32: True",
+    ],
+)
+def test_other_lines_are_no_builds(text):
+    with pytest.raises(LogError):
+        read(text)

@@ -51,7 +51,12 @@ class ListOptions:
     def are_given(self) -> bool:
         """Whether any was, so that ranges cannot be meant."""
         return bool(
-            self.table or self.resume or self.known or self.where or self.ray or self.doing is not Doing.COMPARE
+            self.table
+            or self.resume
+            or self.known
+            or self.where
+            or self.ray is not None
+            or self.doing is not Doing.COMPARE
         )
 
 
@@ -79,7 +84,7 @@ def run_list_command(
     from samebits.reports.list_report import show_list
 
     if len(subject) == 1 and subject[0].endswith(TABLE):
-        if on or options.table or options.resume or options.known or options.ray:
+        if on or options.table or options.resume or options.known or options.ray is not None:
             raise ArgumentError("a table is read as it is: --where alone goes with it")
         found = read_table(subject[0], options.where)
     elif options.where:

@@ -16,15 +16,17 @@ import numpy.typing as npt
 from samebits.explanation.logged_sides import RECORD, describe_logged_side, describe_mismatch
 from samebits.findings import Comparison, Evidence
 from samebits.findings.causes import CauseCode
-from samebits.formats.array import round_array_to_format
-from samebits.formats.format import find_format
+from samebits.formats.array import measure_spacing, round_array_to_format
+from samebits.formats.format import Format, find_format
 from samebits.judging import thresholds
 from samebits.logs import Metrics, Mismatch
 from samebits.wording.log_sentences import say_metrics
 
 Floats = npt.NDArray[np.float64]
-# Narrowest first; the mildest that fits is named.
+# The usual ones first.
 _NARROW = ("float16", "bfloat16", "tf32")
+# Binades in which a format's last bit is set: multiples of one step have it in one.
+_FEWEST_SIZES = 3
 
 
 @dataclass(frozen=True)
@@ -86,23 +88,29 @@ def _find_not_finite(own: Floats, other: Floats) -> _Found:
     odd = ~np.isfinite(own) & np.isfinite(other)
     if not odd.any():
         return None
-    least = float(np.abs(other[odd]).min())
-    overflows = np.isinf(own[odd]).all() and least > float(find_format("float16").largest)
-    cause = CauseCode.OVERFLOW if overflows else None
     what = f"{int(odd.sum()):,} of {own.size:,} values"
+    largest = float(find_format("float16").largest)
+    finite = own[np.isfinite(own)]
+    # Nothing that is finite is larger, and everything larger is infinite.
+    overflows = np.isinf(own[odd]).all() and (np.abs(other[odd]) > largest).all() and (np.abs(finite) <= largest).all()
     if overflows:
-        return "is infinite beyond the range of float16", cause, f"{what}, the least of them {least:.6g} in {{other}}"
-    return "is NaN or infinite where {other} has numbers", cause, what
+        least = float(np.abs(other[odd]).min())
+        says = f"{what}, the least of them {least:.6g} in {{other}}"
+        return "is infinite beyond the range of float16", CauseCode.OVERFLOW, says
+    return "is NaN or infinite where {other} has numbers", None, what
 
 
 def _find_rounded(own: Floats, other: Floats) -> _Found:
     """Every number is the other's, rounded to a narrower format."""
-    told = np.isfinite(own) & np.isfinite(other)
+    told = np.isfinite(other)
+    if not np.array_equal(told, np.isfinite(own)):
+        return None
     for name in _NARROW:
         rounded = round_array_to_format(other[told], find_format(name))
         changed = int((rounded != other[told]).sum())
         if changed >= thresholds.FEWEST_TELLING and np.array_equal(rounded, own[told]):
-            return f"has {{other}}'s values, rounded to {name}", CauseCode.RESULT_ROUNDING, f"all {own.size:,} values"
+            says = f"all {int(told.sum()):,} finite values, of which rounding changes {changed:,}"
+            return f"has {{other}}'s values, rounded to {name}", CauseCode.RESULT_ROUNDING, says
     return None
 
 
@@ -122,25 +130,42 @@ def _find_cut(own: Floats, other: Floats) -> _Found:
 
 
 def _find_grid(own: Floats, other: Floats) -> _Found:
-    """All numbers are numbers of a narrower format, and the other side's are not."""
-    told = np.isfinite(own) & np.isfinite(other)
+    """All numbers are numbers of a narrower format, and use it; the other side's are not."""
+    own, other = own[np.isfinite(own)], other[np.isfinite(other)]
     for name in _NARROW:
-        on = own[told] == round_array_to_format(own[told], find_format(name))
-        off = int((other[told] != round_array_to_format(other[told], find_format(name))).sum())
-        if on.all() and off >= thresholds.FEWEST_TELLING:
-            evidence = f"all {int(told.sum()):,} values are numbers of {name}; {off:,} of {{other}}'s are not"
+        format_ = find_format(name)
+        off = int((other != round_array_to_format(other, format_)).sum())
+        if off >= thresholds.FEWEST_TELLING and _uses(own, format_):
+            evidence = f"all {own.size:,} finite values are numbers of {name}; {off:,} of {{other}}'s are not"
             return f"stores its results in {name}, and differs by more than that", CauseCode.RESULT_ROUNDING, evidence
     return None
 
 
+def _uses(values: Floats, format_: Format) -> bool:
+    """Whether all values are numbers of a format, and many have its last bit set, of several sizes.
+
+    Numbers of a narrower format have not; multiples of one step, as whole numbers are, have it in one size only.
+    """
+    if not np.array_equal(values, round_array_to_format(values, format_)):
+        return False
+    own = np.unique(np.abs(values[values != 0]))
+    last = np.rint(own / measure_spacing(own, format_)) % 2 == 1
+    sizes = np.unique(np.frexp(own[last])[1])
+    return bool(last.sum() >= thresholds.FEWEST_TELLING and sizes.size >= _FEWEST_SIZES)
+
+
 def _find_factor(own: Floats, other: Floats) -> _Found:
     """One factor between all numbers, to within what float32 rounds."""
-    told = np.isfinite(own) & np.isfinite(other) & (own != 0) & (other != 0)
+    told = np.isfinite(own) & np.isfinite(other)
+    if not np.array_equal(own[told] == 0, other[told] == 0):
+        return None
+    told &= own != 0
     if told.sum() < thresholds.FEWEST_TELLING:
         return None
-    ratios = own[told] / other[told]
+    with np.errstate(over="ignore", under="ignore"):
+        ratios = own[told] / other[told]
     factor = float(np.median(ratios))
     room = 4 * float(find_format("float32").unit_roundoff)
-    if abs(factor - 1) <= room or not math.isfinite(factor) or (np.abs(ratios / factor - 1) > room).any():
+    if not 0 < abs(factor) < math.inf or abs(factor - 1) <= room or not (np.abs(ratios / factor - 1) <= room).all():
         return None
     return f"is {factor:.7g} times {{other}}", None, f"all {int(told.sum()):,} values that are not zero"

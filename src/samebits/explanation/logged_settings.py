@@ -6,13 +6,14 @@ from samebits.explanation.logged_sides import RECORD, describe_logged_side, desc
 from samebits.findings import Comparison, Evidence, Verdict
 from samebits.findings.causes import CauseCode
 from samebits.logs import Mismatch
+from samebits.logs.tensorrt import WEIGHTS
 from samebits.wording.log_sentences import say_allowed
 
 
 def explain_build(mismatch: Mismatch) -> Comparison:
     """What TensorRT may compute in, as its build says; and whether weights were converted."""
     says = say_allowed(mismatch)
-    cause = CauseCode.REDUCED_PRECISION_OPERANDS if mismatch.computes_in or mismatch.facts else None
+    cause = CauseCode.REDUCED_PRECISION_OPERANDS if mismatch.computes_in or WEIGHTS in mismatch.facts else None
     evidence = [Evidence("setting", f"line {mismatch.line}: {says}"), Evidence("statistic", RECORD)]
     name = f"TensorRT {mismatch.implementation}".strip()
     side = describe_logged_side(name, "undecided", evidence, says=says, cause=cause)

@@ -16,6 +16,10 @@ from samebits.wording.log_sentences import say_allowed, say_metrics
 
 def explain_statistics(mismatch: Mismatch, simulations: Simulations, progress: Progress) -> Comparison:
     """A mismatch of which only counts and largest differences are printed."""
+    if mismatch.metrics is None and mismatch.trouble:
+        sides = [describe_logged_side(n, "undecided", [Evidence("statistic", RECORD)]) for n in mismatch.names]
+        summary = f"{mismatch.trouble[0].upper()}{mismatch.trouble[1:]}: not compared."
+        return describe_mismatch(mismatch, "undecided", summary, sides, "not in the file")
     metrics = mismatch.metrics or Metrics()
     shown = say_metrics(metrics)
     said = f"{shown[0].upper()}{shown[1:]}."

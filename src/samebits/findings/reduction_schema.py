@@ -19,6 +19,18 @@ class OtherEngine(msgspec.Struct, frozen=True):
     says: str = ""
 
 
+class FaultyVersions(msgspec.Struct, frozen=True, kw_only=True):
+    """Versions of one engine, in their sequence: the first faulty one and that before it, and where it is right again.
+
+    `first` is null where the oldest one asked is faulty already, `right_again` where the newest still is.
+    """
+
+    first: str | None = None
+    right_before: str | None = None
+    right_again: str | None = None
+    asked: list[str] = []
+
+
 class Reduction(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     """One engine's fault at its smallest. `problem` and `fault` are null where there is none.
 
@@ -51,6 +63,7 @@ class Reduction(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     exceptions: list[str] = []
     right_with: list[str] = []
     others: list[OtherEngine] = []
+    versions: FaultyVersions | None = None
     reproducer: str | None = None
     reproduced: bool | None = None
     benchdnn: str | None = None

@@ -6,6 +6,8 @@ import itertools
 import logging
 import os
 import socket
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
@@ -16,7 +18,6 @@ from typing import Any
 
 import msgspec
 
-import samebits
 from samebits.engines.known_engines import ENGINES
 from samebits.errors import ArgumentError, FindingError
 from samebits.lists.cluster_worker import EngineHost, SubjectWorker
@@ -28,8 +29,8 @@ from samebits.registry import parse_runner_text
 
 # How long a list waits for a node that has what it needs; how often it looks which nodes there are.
 _PATIENCE_S, _LOOK_S, _WAIT_S, _CONNECT_S = 60.0, 2.0, 0.5, 5.0
-# A first start on a node brings samebits there.
-_START_S = 300.0
+# A first start on a node brings samebits there. Ray ends a process that misses the head for a minute.
+_START_S, _PROBE_S, _HEAD_S = 300.0, 30.0, 20.0
 # A subject that takes its worker, or an engine elsewhere, along this often is not asked again. Of a node that is lost
 # every engine is, again and again until the cluster knows it.
 _MOST_TRIES, _MOST_TRIES_ELSEWHERE = 3, 60
@@ -60,19 +61,20 @@ def ask_on_cluster(
 
 
 def _connect(address: str) -> Any:
-    _, colon, port = (place := address.partition("://")[2] or address).rpartition(":")
+    if address in ("", "local"):
+        raise ArgumentError(f"--ray {address!r} names no cluster that runs; give HOST:PORT, or auto for this machine's")
+    place = address.partition("://")[2] or address
     try:
-        if colon:
-            # Ray itself tries for minutes.
-            socket.create_connection((place[: -len(port) - 1].strip("[]"), int(port)), _CONNECT_S).close()
-    except (OSError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"no Ray cluster at {address!r}: {error}") from None
-    try:
+        if ":" in place and not _answers(place, _CONNECT_S):
+            raise ArgumentError(f"no Ray cluster at {address!r}: nothing answers there")
         import ray
     except ModuleNotFoundError:
         raise FindingError("a cluster needs one more package: pip install 'samebits[ray]'") from None
+    except ValueError as error:
+        raise ArgumentError(f"no Ray cluster at {address!r}: {error}") from None
+    _probe(address)
     # What runs on the nodes is what runs here.
-    package = str(Path(samebits.__file__).parent)
+    package = str(Path(__file__).parent.parent)
     try:
         ray.init(
             address=address, runtime_env={"py_modules": [package]}, log_to_driver=False, logging_level=logging.ERROR
@@ -80,6 +82,30 @@ def _connect(address: str) -> Any:
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise ArgumentError(f"no Ray cluster at {address!r}: {' '.join(str(error).split())[:200]}") from None
     return ray
+
+
+def _answers(place: str, most_s: float) -> bool:
+    """Whether anything listens at HOST:PORT; raises ValueError for what is none."""
+    host, _, port = place.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), most_s).close()
+    except OverflowError as error:
+        raise ValueError(str(error)) from None
+    except OSError:
+        return False
+    return True
+
+
+def _probe(address: str) -> None:
+    """Connects from a process of its own: against a port of something else Ray tries for a quarter of an hour."""
+    words = "import logging, ray, sys; ray.init(address=sys.argv[1], log_to_driver=False, logging_level=logging.ERROR)"
+    try:
+        done = subprocess.run([sys.executable, "-c", words, address], capture_output=True, text=True, timeout=_PROBE_S)
+    except subprocess.TimeoutExpired:
+        raise ArgumentError(f"no Ray cluster at {address!r}: no answer within {_PROBE_S:.0f} s") from None
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["it ended"])[-1]
+        raise ArgumentError(f"no Ray cluster at {address!r}: {last.partition('Error: ')[2] or last}"[:300])
 
 
 @dataclass(eq=False)
@@ -108,24 +134,27 @@ class _Cluster:
         self._refused: dict[str, list[str]] = {}
         # Engines by name that some node declared, and by text that some node had: they are waited for.
         self._declared: set[str] = set()
-        # Whether some node had all engines that run networks.
-        self._runs_networks = False
+        # What each node had that was ever there, and which subjects are networks.
+        self._had: list[set[str]] = []
+        self._networks = [i for i, subject in enumerate(subjects) if subject.kind == "network"]
         self._known: set[str] = set()
         self._tries: Counter[int] = Counter()
         self._tries_elsewhere: Counter[int] = Counter()
         self._turn = itertools.count()
         self._looked = float("-inf")
+        self._head, self._answered = str(ray.get_runtime_context().gcs_address), time.monotonic()
 
     def ask(self, todo: Sequence[int]) -> Generator[tuple[int, list[Row]]]:
         """Every subject once; those whose worker was lost again."""
-        waiting, has_begun = list(todo), False
+        # A dictionary for its sequence: subjects are taken out anywhere, and put back.
+        waiting, has_begun = dict.fromkeys(todo), False
         idle_since = time.monotonic()
         while waiting or self._running:
             self._look()
             is_late = time.monotonic() - idle_since > (_START_S if self._starting else _PATIENCE_S)
-            # Who has an engine is known when all first nodes have answered.
-            if has_begun := has_begun or not self._starting or is_late:
-                yield from self._refuse(waiting)
+            # Who has an engine is known when all first nodes have answered, or failed for good.
+            if has_begun := has_begun or is_late or not (self._starting or self._may_start_again):
+                yield from self._refuse_networks(waiting)
                 self._start(waiting)
             if self._running:
                 idle_since = time.monotonic()
@@ -136,10 +165,20 @@ class _Cluster:
                     self._admit(reference)
                     continue
                 number, rows = self._finish(reference)
+                if rows is None and self._is_given_up(number):
+                    says = "the workers that were asked ended before they answered"
+                    rows = [Row(subject=self._subjects[number].name, failure="crash", says=says)]
                 if rows is None:
-                    waiting.insert(0, number)
+                    waiting[number] = None
                 else:
                     yield number, rows
+
+    @property
+    def _may_start_again(self) -> bool:
+        return any(len(says) < _MOST_TRIES for says in self._refused.values())
+
+    def _is_given_up(self, number: int) -> bool:
+        return self._tries[number] >= _MOST_TRIES or self._tries_elsewhere[number] >= _MOST_TRIES_ELSEWHERE
 
     def _wait(self) -> list[Any]:
         pending = [*self._running, *self._starting]
@@ -153,6 +192,8 @@ class _Cluster:
         if time.monotonic() - self._looked < _LOOK_S:
             return
         self._looked = time.monotonic()
+        if not self._head_answers():
+            return
         alive = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"]}
         for known in (self._nodes, self._refused):
             for name in [name for name in known if name not in alive]:
@@ -162,7 +203,16 @@ class _Cluster:
             if name not in self._nodes and name not in coming and len(self._refused.get(name, [])) < _MOST_TRIES:
                 actor = self._make_actor(SubjectWorker, name).remote(self._asking, os.environ.get(_THREADS))
                 declares = frozenset(node["Resources"]) & frozenset(ENGINES)
+                self._declared |= declares
                 self._starting[actor.list_installed.remote()] = _Node(name, declares, actor)
+
+    def _head_answers(self) -> bool:
+        """Whether the cluster's head is there; raises FindingError where it is gone: Ray would end this process."""
+        if _answers(self._head, _CONNECT_S):
+            self._answered = time.monotonic()
+        elif time.monotonic() - self._answered > _HEAD_S:
+            raise FindingError("the cluster's head does not answer any more; --resume goes on")
+        return self._answered >= self._looked
 
     def _make_actor(self, kind: type, node: str) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -180,8 +230,8 @@ class _Cluster:
             self._refused.setdefault(node.name, []).append(says[-1][:200])
             return
         self._nodes[node.name] = node
-        self._declared |= node.declares
-        self._known |= {text for text in self._asking.engines if self._has(node, text)}
+        self._had.append({text for text in self._asking.engines if self._has(node, text)})
+        self._known |= self._had[-1]
 
     def _has(self, node: _Node, text: str) -> bool:
         """Whether an engine is at home on a node."""
@@ -194,34 +244,28 @@ class _Cluster:
     def _can_ask(self, node: _Node, number: int) -> bool:
         """Whether all engines of a subject can be reached from a node; a network is run where they all are."""
         if self._subjects[number].kind == "network":
-            return self._has_network_engines(node)
+            return all(self._has(node, text) for text in self._list_network_engines())
         # What no node ever had fails wherever it is asked, with the words it has there.
         return all(
             text not in self._known or any(self._has(other, text) for other in self._nodes.values())
             for text in self._asking.engines
         )
 
-    def _has_network_engines(self, node: _Node) -> bool:
-        """Whether all engines that run networks are at home on a node."""
+    def _list_network_engines(self) -> set[str]:
+        """The engines that run networks, of those that some node had."""
         names = {text: parse_runner_text(text).name for text in self._known}
-        runs = [t for t, name in names.items() if name in ENGINES and ENGINES[name].load_class().runs_onnx]
-        return all(self._has(node, text) for text in runs)
+        return {t for t, name in names.items() if name in ENGINES and ENGINES[name].load_class().runs_onnx}
 
-    def _refuse(self, waiting: list[int]) -> Generator[tuple[int, list[Row]]]:
-        """Rows of what cannot be asked: it ended its workers, or no node has what it needs."""
-        self._runs_networks |= any(map(self._has_network_engines, self._nodes.values()))
-        for number in list(waiting):
-            subject = self._subjects[number]
-            if self._tries[number] >= _MOST_TRIES or self._tries_elsewhere[number] >= _MOST_TRIES_ELSEWHERE:
-                failure, says = "crash", "the workers that were asked ended before they answered"
-            elif subject.kind == "network" and self._nodes and not self._runs_networks:
-                failure, says = UNREADABLE, "no node of the cluster has all engines that run networks"
-            else:
-                continue
-            waiting.remove(number)
-            yield number, [Row(subject=subject.name, failure=failure, says=says)]
+    def _refuse_networks(self, waiting: dict[int, None]) -> Generator[tuple[int, list[Row]]]:
+        """Rows of networks, where no node there was ever had all engines that run them."""
+        if not self._networks or not self._had or any(self._list_network_engines() <= had for had in self._had):
+            return
+        says = "no node of the cluster has all engines that run networks"
+        for number in [n for n in self._networks if n in waiting]:
+            del waiting[number]
+            yield number, [Row(subject=self._subjects[number].name, failure=UNREADABLE, says=says)]
 
-    def _start(self, waiting: list[int]) -> None:
+    def _start(self, waiting: dict[int, None]) -> None:
         """Gives every idle node the first subject that it can ask."""
         for node in self._nodes.values():
             number = next((n for n in waiting if self._can_ask(node, n)), None) if node.busy_with is None else None
@@ -231,7 +275,7 @@ class _Cluster:
             node.uses = {} if subject.kind == "network" else self._choose_hosts(node)
             self._running[node.worker.ask.remote(subject, _read_files(subject), node.uses)] = node
             node.busy_with = number
-            waiting.remove(number)
+            del waiting[number]
 
     def _choose_hosts(self, node: _Node) -> dict[str, Any]:
         """For every engine that is not at home on a node: an actor that holds it elsewhere."""

@@ -22,7 +22,7 @@ from samebits.errors import (
     EngineUnsupported,
     SamebitsError,
 )
-from samebits.lists.list_reading import Subject
+from samebits.lists.list_reading import Subject, make_plain
 from samebits.lists.row import Row
 from samebits.lists.subject_running import Asking, SharedEngine, SubjectRunner
 from samebits.problems import Problem, format_problem
@@ -125,7 +125,7 @@ class SubjectWorker:
         """
         engines = {text: HostedEngine(text, host) for text, host in hosts.items()}
         with tempfile.TemporaryDirectory(prefix="samebits-") as folder:
-            there = _put(subject, files, Path(folder))
+            there = put_files(subject, files, Path(folder))
             rows = self._runner.ask_with(there, engines)
         lost = [text for text, engine in engines.items() if engine.is_lost]
         if lost:
@@ -133,12 +133,14 @@ class SubjectWorker:
         return msgspec.json.encode([_name_original(row, there.text, subject.text) for row in rows]), []
 
 
-def _put(subject: Subject, files: dict[str, bytes], folder: Path) -> Subject:
+def put_files(subject: Subject, files: dict[str, bytes], folder: Path) -> Subject:
     """The subject, with its files in a folder of this node."""
     if not files:
         return subject
     for name, content in files.items():
         path = folder / name
+        if not path.resolve().is_relative_to(folder.resolve()):
+            continue
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     return Subject(subject.name, str(folder / next(iter(files))), subject.kind, subject.trouble)
@@ -148,5 +150,6 @@ def _name_original(row: Row, there: str, original: str) -> Row:
     """What a row says of a file's copy, said of the file."""
     if there == original:
         return row
+    there, original = make_plain(there), make_plain(original)
     said = {name: text.replace(there, original) for name in ("says", "problem") if (text := getattr(row, name))}
     return msgspec.structs.replace(row, **said)

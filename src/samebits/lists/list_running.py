@@ -68,7 +68,7 @@ def run_list(
     started = time.perf_counter()
 
     with (
-        open_cluster(ray) if ray else nullcontext() as cluster,
+        open_cluster(ray) if ray is not None else nullcontext() as cluster,
         closing(Journal(path, heading, resumes=resume)) as journal,
     ):
         _fill(journal, asking, subjects, cluster, progress)

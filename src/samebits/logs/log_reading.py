@@ -16,7 +16,7 @@ from samebits.logs.entry import DIRECTION, PROBLEM_LINE, Mismatch
 from samebits.logs.metrics import read_assertions, read_polygraphy
 from samebits.logs.onednn import read_onednn
 from samebits.logs.polygraphy_results import is_results, read_results
-from samebits.logs.tensorrt import BUILD_LINE, is_tensorrt, read_tensorrt
+from samebits.logs.tensorrt import BUILD_LINE, is_tensorrt, keep_different, read_tensorrt
 from samebits.logs.verifiers import read_verifiers
 from samebits.logs.web_page import is_page, read_page
 from samebits.logs.xla import ALGORITHMS, INSTRUCTION, read_xla
@@ -61,7 +61,7 @@ def parse_log(lines: list[str], name: str = "the log") -> list[Mismatch]:
     """As `read_log`, for lines already read."""
     found = [*read_xla(lines), *read_assertions(lines), *read_polygraphy(lines), *read_verifiers(lines)]
     builds = read_tensorrt(lines)
-    found = [_give_build(m, builds) for m in found] or builds or read_onednn(lines)
+    found = [_give_build(m, builds) for m in found] or keep_different(builds) or read_onednn(lines)
     if not found:
         raise LogError(
             f"{name} tells of no mismatch that samebits knows: XLA's autotuner (Difference at ...), assert_close"
@@ -75,10 +75,10 @@ def parse_log(lines: list[str], name: str = "the log") -> list[Mismatch]:
 
 def _give_build(mismatch: Mismatch, builds: list[Mismatch]) -> Mismatch:
     """A mismatch of a TensorRT runner says what the last build before it allows."""
-    before = [build for build in builds if build.line < mismatch.line]
-    if not before or not any(is_tensorrt(name) for name in mismatch.names):
+    before = bisect.bisect_left(builds, mismatch.line, key=lambda build: build.line) if builds else 0
+    if not before or not any(map(is_tensorrt, mismatch.names)):
         return mismatch
-    build = before[-1]
+    build = builds[before - 1]
     facts = {**mismatch.facts, **build.facts, BUILD_LINE: str(build.line)}
     return dataclasses.replace(mismatch, facts=facts, computes_in=build.computes_in)
 

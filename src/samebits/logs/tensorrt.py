@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from samebits.logs.entry import Mismatch
 
 _COMMAND = re.compile(r"RUNNING TensorRT\.trtexec(?: \[TensorRT v(\d{4,7})\])?.{0,40}?# (\S{0,200}trtexec.{0,4000})")
-_TRTEXEC_PRECISION = re.compile(r"\bPrecision: (FP32(?:\+\w{2,5}){0,8}|Strongly Typed)")
+# As TensorRT's logger writes it: other tools have a precision, too.
+_TRTEXEC_PRECISION = re.compile(r"-\d\d:\d\d:\d\d\] \[I\] Precision: (FP32(?:\+\w{2,5}){0,8}|Strongly Typed)")
+_POLYGRAPHY_BUILD = "Building engine with configuration"
 _POLYGRAPHY_PRECISION = re.compile(r"\bPrecision {1,40}\| (\w{2,5}: (?:True|False).{0,200})")
 _POLYGRAPHY_FLAGS = re.compile(r"\bFlags {1,40}\| \[([\w, ]{0,400})\]")
 _SWITCHED = re.compile(r"(\w{2,5}): (True|False)")
@@ -21,6 +23,8 @@ _WEIGHTS = re.compile(
     r"Weights \[name=.{1,400}\] had the following issues when converted to (FP16|BF16)"
     r"|\d{1,9} weights are affected by this issue: Detected .{0,60}?\b(FP16|BF16)\b"
 )
+# The lines that belong to one build of Polygraphy.
+_REACH = 12
 _FORMATS = {"FP16": "float16", "BF16": "bfloat16", "INT8": "int8", "FP8": "float8", "INT4": "int4", "TF32": "TF32"}
 # What each option of trtexec allows.
 _OPTIONS = {
@@ -33,30 +37,47 @@ _OPTIONS = {
 }
 # The facts that say what weights were converted to, and where a mismatch's build stands.
 WEIGHTS, BUILD_LINE = "weights", "build from line"
+# The fact that a build's formats are known: where nothing is allowed, that is said.
+KNOWN = "formats known"
 _RUNNER = re.compile(r"\b(?:trt|tensorrt|trtexec)\b", re.IGNORECASE)
 
 
 @dataclass
 class _Build:
+    """`allowed` is None where only weights are known."""
+
     line: int
     version: str = ""
-    allowed: tuple[str, ...] = ()
+    allowed: tuple[str, ...] | None = None
     weights: str = ""
+    is_command: bool = False
+
+    def as_entry(self) -> Mismatch:
+        facts = {WEIGHTS: self.weights} if self.weights else {}
+        known = {KNOWN: "yes"} if self.allowed is not None else {}
+        return Mismatch(
+            "tensorrt", self.line, implementation=self.version, computes_in=self.allowed or (), facts=facts | known
+        )
 
 
 def read_tensorrt(lines: Sequence[str]) -> list[Mismatch]:
-    """Every build of an engine that a log tells of, once for each that differs."""
+    """Every build of an engine that a log tells of, in its sequence."""
     builds: list[_Build] = []
+    begun = -_REACH
     for number, line in enumerate(lines, 1):
+        begun = number if _POLYGRAPHY_BUILD in line else begun
         command = _COMMAND.search(line)
         if command:
-            builds.append(_Build(number, _read_version(command[1] or ""), _list_options(command[2])))
+            if "--loadEngine" not in command[2]:
+                builds.append(
+                    _Build(number, _read_version(command[1] or ""), _list_options(command[2]), is_command=True)
+                )
             continue
-        allowed = _list_polygraphy(line)
+        allowed = _list_polygraphy(line) if number - begun < _REACH else None
         if allowed is not None:
             builds.append(_Build(number, allowed=allowed))
         precision = _TRTEXEC_PRECISION.search(line)
-        if precision and (not builds or not builds[-1].version):
+        if precision and not (builds and builds[-1].is_command):
             # The command itself is not in this part of the log: TF32 is allowed unless it says no.
             builds.append(_Build(number, allowed=_name_formats(["TF32", *precision[1].split("+")])))
         weights = _WEIGHTS.search(line)
@@ -64,17 +85,12 @@ def read_tensorrt(lines: Sequence[str]) -> list[Mismatch]:
             if not builds:
                 builds.append(_Build(number))
             builds[-1].weights = builds[-1].weights or _FORMATS[weights[1] or weights[2]]
-    found: dict[str, Mismatch] = {}
-    for build in builds:
-        entry = Mismatch(
-            "tensorrt",
-            build.line,
-            implementation=build.version,
-            computes_in=build.allowed,
-            facts={WEIGHTS: build.weights} if build.weights else {},
-        )
-        found.setdefault(repr(dataclasses.replace(entry, line=0)), entry)
-    return list(found.values())
+    return [build.as_entry() for build in builds]
+
+
+def keep_different(builds: Sequence[Mismatch]) -> list[Mismatch]:
+    """Builds of which a log says the same, once."""
+    return list({repr(dataclasses.replace(build, line=0)): build for build in reversed(builds)}.values())[::-1]
 
 
 def is_tensorrt(name: str) -> bool:
@@ -85,8 +101,7 @@ def is_tensorrt(name: str) -> bool:
 def _list_options(command: str) -> tuple[str, ...]:
     """What a command line of trtexec allows; TF32 unless it says no."""
     words = {word.partition("=")[0] for word in command.split()}
-    strict = "--noTF32" in words or "--stronglyTyped" in words
-    names = [] if strict else ["TF32"]
+    names = [] if "--noTF32" in words else ["TF32"]
     return _name_formats([*names, *(name for word in words for name in _OPTIONS.get(word, ()))])
 
 

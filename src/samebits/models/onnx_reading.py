@@ -94,8 +94,8 @@ def list_external_files(path: Path) -> list[str]:
         return []
     folder = path.parent.resolve()
     named = {entry.value for t in _list_tensors(model) for entry in t.external_data if entry.key == "location"}
-    inside = [name for name in named if name and (folder / name).resolve().is_relative_to(folder)]
-    return sorted(name for name in inside if not Path(name).is_absolute() and (folder / name).is_file())
+    plain = [name for name in named if name and not Path(name).is_absolute() and ".." not in Path(name).parts]
+    return sorted(n for n in plain if (folder / n).is_file() and (folder / n).resolve().is_relative_to(folder))
 
 
 def _read_file(path: Path) -> bytes:

@@ -13,7 +13,7 @@ import numpy as np
 
 from samebits.errors import ArgumentError, SamebitsError
 from samebits.findings import Evidence
-from samebits.findings.reduction_schema import OtherEngine, Reduction
+from samebits.findings.reduction_schema import FaultyVersions, OtherEngine, Reduction
 from samebits.fixes.setting_changes import apply_all, list_changes
 from samebits.float_environment import default_float_environment
 from samebits.formats.same_bits import has_same_bits
@@ -29,6 +29,7 @@ from samebits.reductions.features import list_features
 from samebits.reductions.scripts.benchdnn_line import write_benchdnn
 from samebits.reductions.scripts.engine_script import run_script, write_script
 from samebits.reductions.shrinking import Shrinker, Smaller
+from samebits.reductions.versions import find_faulty_versions
 from samebits.registry import open_runner, parse_runner_text
 from samebits.runner import Identity, Runner
 from samebits.runner.guarded_runner import guard_runner
@@ -105,6 +106,7 @@ class _Found:
     repeats: bool | None = None
     condition: FoundCondition | None = None
     others: list[OtherEngine] = field(default_factory=list[OtherEngine])
+    versions: FaultyVersions | None = None
     right_with: list[str] = field(default_factory=list[str])
     script: str | None = None
     reproduced: bool | None = None
@@ -146,6 +148,7 @@ class _Found:
             else [],
             right_with=self.right_with,
             others=self.others,
+            versions=self.versions,
             reproducer=self.script,
             reproduced=self.reproduced,
             benchdnn=self.benchdnn,
@@ -244,6 +247,8 @@ class _Reducer:
         first = self.runners[0]
         if not isinstance(first, str):
             return
+        named = [o for o, runner in zip(found.others, self.runners[1:], strict=True) if isinstance(runner, str)]
+        found.versions = find_faulty_versions(first, found.identity.version, named)
         ends = time.monotonic() + _SETTINGS * self.most_time_s
         changes, untried = list_changes(first, smaller.problem, None, found.identity.settings), list[str]()
         for change in changes:

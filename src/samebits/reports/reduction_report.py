@@ -12,6 +12,7 @@ from samebits.findings.reduction_schema import OtherEngine, Reduction
 from samebits.reports.error_words import format_value
 from samebits.reports.page_layout import Page, Remark, make_answer, open_console
 from samebits.reports.visible_text import make_visible
+from samebits.wording.reduction_sentences import say_versions
 
 _MOST_RIGHT, _MOST_EXCEPTIONS = 3, 2
 
@@ -45,6 +46,8 @@ def _list_remarks(found: Reduction) -> Iterator[Remark]:
     yield Remark("right with", list_engines(found.others, right=True) or "none of the settings that were tried")
     if wrong := list_engines(found.others, right=False):
         yield Remark("as wrong with", wrong, rank=2)
+    if found.versions:
+        yield Remark("versions", say_versions(found.versions))
     yield from (Remark("how known", e.says, rank=3) for e in found.evidence)
     if found.benchdnn:
         yield Remark("benchdnn", found.benchdnn, verbatim=True, rank=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from samebits.findings.reduction_schema import Reduction
 from samebits.reports.error_words import format_value
 from samebits.reports.reduction_report import list_engines
+from samebits.wording.reduction_sentences import say_versions
 
 
 def write_upstream_report(found: Reduction) -> str:
@@ -66,4 +67,7 @@ def _say_when(found: Reduction) -> str:
         lines.append(f"The smallest problem is right with: {right}.")
     if wrong := list_engines(found.others, right=False):
         lines.append(f"It is as wrong with: {wrong}.")
+    if found.versions:
+        said = say_versions(found.versions)
+        lines.append(f"{said[:1].upper()}{said[1:]}.")
     return "\n\n".join([*lines, *(f"{e.says[:1].upper()}{e.says[1:]}." for e in found.evidence)])

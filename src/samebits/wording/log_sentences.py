@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from samebits.logs import PROBLEM_LINE, Metrics, Mismatch
-from samebits.logs.tensorrt import WEIGHTS
+from samebits.logs.tensorrt import KNOWN, WEIGHTS
 from samebits.problems import Problem
 
 _MOST_LINES = 8
@@ -42,9 +42,12 @@ def say_oddities(mismatch: Mismatch) -> list[str]:
 def say_allowed(mismatch: Mismatch) -> str:
     """What TensorRT's build allows its layers, and what it did to weights."""
     allowed = " and ".join(mismatch.computes_in)
-    says = f"may compute layers in {allowed}" if allowed else "computes in no less than the declared formats"
-    weights = mismatch.facts.get(WEIGHTS)
-    return f"{says}; weights were converted to {weights}" if weights else says
+    says = [f"may compute layers in {allowed}"] if allowed else []
+    if KNOWN in mismatch.facts and not allowed:
+        says.append("was built with no format below the declared ones")
+    if weights := mismatch.facts.get(WEIGHTS):
+        says.append(f"converted weights to {weights}")
+    return " and ".join(says)
 
 
 def say_repeats(lines: Sequence[int]) -> str:

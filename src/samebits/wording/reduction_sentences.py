@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from samebits.findings.reduction_schema import FaultyVersions
+
 _FAULTS = {
     "wrong": "wrong",
     "downgrade": "less precise than its format",
@@ -64,6 +66,18 @@ def say_repeats(*, repeats: bool) -> str:
     if repeats:
         return "asked again, it gives the same bits"
     return "asked again, it gives other values: memory that was never written may be read (inferred)"
+
+
+def say_versions(versions: FaultyVersions) -> str:
+    """Where in the sequence of versions the fault begins and ends."""
+    parts: list[str] = []
+    if versions.first:
+        parts.append(f"{versions.first} is the first that has the fault, {versions.right_before} is right")
+    else:
+        parts.append(f"{versions.asked[0]}, the oldest, has the fault")
+    if versions.right_again:
+        parts.append(f"{versions.right_again} is right again" if versions.first else f"{versions.right_again} is right")
+    return f"of the versions asked ({', '.join(versions.asked)}) {'; '.join(parts)}"
 
 
 def say_untried(changes: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from samebits.reports.documents.document import Block, Cell, Code, Document, Pro
 from samebits.reports.error_words import format_value
 from samebits.reports.reduction_report import name_reduction
 from samebits.reports.upstream_report import write_upstream_report
+from samebits.wording.reduction_sentences import say_versions
 
 
 def lay_out_reduction(found: Reduction) -> Document:
@@ -60,4 +61,5 @@ def _show_others(found: Reduction) -> list[Block]:
         (Cell(o.engine, code=True), Cell(o.version or "-"), Cell(*words[o.right]), Cell(o.says or "-"))
         for o in found.others
     ]
-    return [Table(("engine", "version", "the smallest problem is", "it says"), rows)] if rows else []
+    said = [Prose("Versions", (say_versions(found.versions),))] if found.versions else []
+    return [Table(("engine", "version", "the smallest problem is", "it says"), rows), *said] if rows else []
