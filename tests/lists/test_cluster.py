@@ -139,7 +139,7 @@ def test_what_only_a_lost_node_has_waits_for_another_one(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense", "host:port", "[::1]:1", "", "local"])
 def test_a_cluster_that_is_not_there_is_one_line_and_leaves_nothing(address, tmp_path):
-    with pytest.raises(ArgumentError, match="no Ray cluster at|names no cluster") as caught:
+    with pytest.raises(ArgumentError, match=r"no Ray cluster at|names no cluster") as caught:
         run_list("catalog:corner/prime", ["truth"], table=tmp_path / "t.parquet", ray=address)
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
