@@ -134,10 +134,10 @@ class _Cluster:
         self._refused: dict[str, list[str]] = {}
         # Engines by name that some node declared, and by text that some node had: they are waited for.
         self._declared: set[str] = set()
+        self._known: set[str] = set()
         # What each node had that was ever there, and which subjects are networks.
         self._had: list[set[str]] = []
         self._networks = [i for i, subject in enumerate(subjects) if subject.kind == "network"]
-        self._known: set[str] = set()
         self._tries: Counter[int] = Counter()
         self._tries_elsewhere: Counter[int] = Counter()
         self._turn = itertools.count()
