@@ -32,6 +32,17 @@ def test_terabytes_declared_in_a_small_file_are_not_believed(network, tmp_path):
         load_inputs(network, tmp_path / "x.npz")
 
 
+@pytest.mark.parametrize(
+    "header", ["{", "((((", "{'descr': '<f4', 'fortran_order': False, 'shape': (10000000000000000000000,)}"]
+)
+def test_headers_that_no_reader_expects_are_one_line(header, network, tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as file:
+        file.writestr("x.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
+    with pytest.raises(ModelError, match="cannot be read") as caught:
+        load_inputs(network, tmp_path / "x.npz")
+    assert "\n" not in str(caught.value)
+
+
 def test_a_range_as_wide_as_numbers_are_is_drawn_from(network):
     drawn = make_inputs(network, 0, {"x": (-1e308, 1.5e308)})["x"]
     assert np.isinf(drawn).all()

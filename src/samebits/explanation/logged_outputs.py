@@ -45,29 +45,21 @@ def explain_outputs(mismatch: Mismatch) -> Comparison:
     shown = say_metrics(mismatch.metrics or Metrics()).replace(" by more than the tolerance", "")
     output = mismatch.facts.get("output", "")
     evidence = [Evidence("statistic", f"output {output}: {shown}")]
-    seen = next(_list_relations(mismatch.outputs), None)
-    if seen is None:
-        sides = [
-            describe_logged_side(n, "undecided", [*evidence, Evidence("statistic", RECORD)]) for n in mismatch.names
-        ]
-        summary = f"Output {output}: {shown}. Which side is right cannot be told without operands."
-        return describe_mismatch(mismatch, "undecided", summary, sides, "not in the file")
-    names = mismatch.names
-    counted = seen.evidence.format(other=names[1 - seen.side])
-    evidence.append(Evidence("statistic", counted))
+    names, says, cause, side = mismatch.names, None, None, -1
+    summary = f"Output {output}: {shown}. Which side is right cannot be told without operands."
+    if seen := next(_list_relations(mismatch.outputs), None):
+        side, cause, other = seen.side, seen.cause, names[1 - seen.side]
+        says, counted = seen.says.format(other=other), seen.evidence.format(other=other)
+        evidence.append(Evidence("statistic", counted))
+        summary = f"Output {output}: {names[side]} {says} ({counted}). Which is right, operands would tell."
+    evidence.append(Evidence("statistic", RECORD))
     sides = [
         describe_logged_side(
-            name,
-            "undecided",
-            [*evidence, Evidence("statistic", RECORD)],
-            says=seen.says.format(other=names[1 - seen.side]) if i == seen.side else None,
-            cause=seen.cause if i == seen.side else None,
+            name, "undecided", evidence, says=says if i == side else None, cause=cause if i == side else None
         )
         for i, name in enumerate(names)
     ]
-    says = seen.says.format(other=names[1 - seen.side])
-    summary = f"Output {output}: {names[seen.side]} {says} ({counted}). Which is right, operands would tell."
-    return describe_mismatch(mismatch, "undecided", summary, sides, "not in the file", seen.cause)
+    return describe_mismatch(mismatch, "undecided", summary, sides, "not in the file", cause)
 
 
 def _list_relations(outputs: tuple[Floats, Floats]) -> Iterator[_Seen]:

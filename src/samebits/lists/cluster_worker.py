@@ -101,9 +101,6 @@ class HostedEngine:
         return value
 
     def close(self) -> None:
-        """Nothing: it stays open."""
-
-    def end(self) -> None:
         """Nothing: its actor ends with the list."""
 
 
@@ -126,7 +123,7 @@ class SubjectWorker:
         engines = {text: HostedEngine(text, host) for text, host in hosts.items()}
         with tempfile.TemporaryDirectory(prefix="samebits-") as folder:
             there = put_files(subject, files, Path(folder))
-            rows = self._runner.ask_with(there, engines)
+            rows = self._runner.ask(there, engines)
         lost = [text for text, engine in engines.items() if engine.is_lost]
         if lost:
             return None, lost

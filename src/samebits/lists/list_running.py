@@ -66,7 +66,6 @@ def run_list(
     heading = Heading("samebits.rows/1", digest, engines, options)
     asking = Asking(tuple(engines), doing, recipes, seed, time_limit_s)
     started = time.perf_counter()
-
     with (
         open_cluster(ray) if ray is not None else nullcontext() as cluster,
         closing(Journal(path, heading, resumes=resume)) as journal,

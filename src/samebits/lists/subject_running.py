@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -34,28 +34,6 @@ class Asking:
     recipes: bool
     seed: int
     time_limit_s: float
-
-
-class OpenEngine(Protocol):
-    """A runner that stays open until it is ended."""
-
-    text: str
-
-    def identify(self) -> Identity:
-        """What the engine says of itself. May raise an EngineFailure."""
-        ...
-
-    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The engine's result. Raises an EngineFailure where there is none."""
-        ...
-
-    def close(self) -> None:
-        """Nothing: comparisons close what they are given, and this stays open."""
-        ...
-
-    def end(self) -> None:
-        """Closes the engine."""
-        ...
 
 
 class SharedEngine:
@@ -102,32 +80,23 @@ class SubjectRunner:
 
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
-        self._elsewhere: Mapping[str, OpenEngine] = {}
         self._own = {text: SharedEngine(text, asking.time_limit_s) for text in asking.engines}
-
-    @property
-    def _shared(self) -> list[OpenEngine]:
-        return [self._elsewhere.get(text) or self._own[text] for text in self._asking.engines]
-
-    def ask_with(self, subject: Subject, elsewhere: Mapping[str, OpenEngine]) -> list[Row]:
-        """The rows of one subject, with these engines that others hold open, by text; the rest is opened here."""
-        self._elsewhere = elsewhere
-        return self.ask(subject)
 
     def close(self) -> None:
         """Closes the engines that were opened here."""
         for own in self._own.values():
             own.end()
 
-    def ask(self, subject: Subject) -> list[Row]:
-        """The rows of one subject; at least one, whatever happens."""
+    def ask(self, subject: Subject, elsewhere: Mapping[str, Runner] | None = None) -> list[Row]:
+        """The rows of one subject; at least one, whatever happens. `elsewhere`: engines that others hold, by text."""
         try:
-            return list(self._ask(subject))
+            open_now = {**self._own, **(elsewhere or {})}
+            return list(self._ask(subject, [open_now[text] for text in self._asking.engines]))
         except SamebitsError as error:
             text = make_plain(subject.text) or None
             return [Row(subject=subject.name, problem=text, failure=UNREADABLE, says=make_plain(str(error)))]
 
-    def _ask(self, subject: Subject) -> Iterator[Row]:
+    def _ask(self, subject: Subject, engines: Sequence[Runner]) -> Iterator[Row]:
         asking = self._asking
         if subject.trouble:
             yield Row(subject=subject.name, failure=UNREADABLE, says=subject.trouble)
@@ -139,8 +108,8 @@ class SubjectRunner:
             found: Any = compare(subject.text, chosen, seed=asking.seed, time_limit_s=asking.time_limit_s)
             yield from list_model_rows(subject.name, found)
         elif asking.doing in ("profile", "recipe"):
-            for shared in self._shared:
-                found = profile(shared, subject.text, recipe_only=asking.doing == "recipe")
+            for engine in engines:
+                found = profile(engine, subject.text, recipe_only=asking.doing == "recipe")
                 yield make_profile_row(subject.name, found)
         elif asking.doing == "explain":
             if subject.kind != "case":
@@ -148,5 +117,5 @@ class SubjectRunner:
             yield from list_comparison_rows(subject.name, explain(subject.text))
         else:
             given = load_case(subject.text) if subject.kind == "case" else subject.text
-            found = compare(given, self._shared, seed=asking.seed, attributes=asking.recipes)
+            found = compare(given, engines, seed=asking.seed, attributes=asking.recipes)
             yield from list_comparison_rows(subject.name, found)

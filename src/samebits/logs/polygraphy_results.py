@@ -124,9 +124,8 @@ def _compare(
     differing = (a.astype(wide) != b.astype(wide)) & ~(np.isnan(a) & np.isnan(b))
     if not differing.any():
         return
-    with np.errstate(over="ignore"):
-        a, b = a.astype(np.float64), b.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
+        a, b = a.astype(np.float64), b.astype(np.float64)
         away = np.abs(a - b)
     known = np.isfinite(away)
     metrics = Metrics(
