@@ -4,13 +4,13 @@ import json
 import os
 import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import samebits
+from far_processes import MarkedPython
 from loopback_host import SSHD, LoopbackHost
 from samebits.cli import main
 from samebits.errors import (
@@ -47,22 +47,10 @@ def far(loopback, monkeypatch):
     return loopback
 
 
-def list_far_processes():
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = entry.read_bytes()
-        except OSError:
-            continue
-        if b"samebits.engines.worker import main" in words and not words.startswith(b"ssh\0"):
-            found.append(entry.parent.name)
-    return found
-
-
 def test_the_text_is_read_and_printed_back():
     for text in ("torch:ssh=gpu-box", "torch:ssh=me@gpu-box,python=~/py,threads=1", "numpy:ssh=ssh://me@[::1]:2222"):
         assert format_runner_text(parse_runner_text(text)) == text
-        assert parse_runner_text(text).host
+        assert parse_runner_text(text).place.host
     for text in (
         "numpy:ssh=",
         "numpy:ssh=-oProxyCommand=x",
@@ -73,7 +61,7 @@ def test_the_text_is_read_and_printed_back():
     ):
         with pytest.raises(RunnerTextError):
             parse_runner_text(text)
-    with pytest.raises(ArgumentError, match="leave python= and ssh= out"):
+    with pytest.raises(ArgumentError, match="leave python=, ssh= and docker= out"):
         samebits.pick("linear x=3x8 w=4x8", ["numpy:ssh=gpu-box"])
 
 
@@ -94,19 +82,16 @@ def test_findings_are_those_of_the_same_engine_here(far):
 
 @needs_server
 @pytest.mark.needs("numpy")
-def test_nothing_stays_there(far, tmp_path, monkeypatch):
-    before = set(Path("/tmp").glob("samebits-*"))
-    with open_runner(f"numpy:{FAR},env.A_VARIABLE=1") as runner:
+def test_nothing_stays_there(far, tmp_path):
+    marked = MarkedPython(tmp_path)
+    with open_runner(f"numpy:ssh=loopback,python={marked.path},env.A_VARIABLE=1") as runner:
         assert runner.identify().version == np.__version__
         operands = make_normal(PROBLEM)
         with open_runner("numpy") as own:
             assert has_same_bits(runner.run(PROBLEM, operands), own.run(PROBLEM, operands))
-        assert list_far_processes()
-    for _ in range(100):
-        if not list_far_processes() and set(Path("/tmp").glob("samebits-*")) <= before:
-            return
-        time.sleep(0.1)
-    raise AssertionError("something stayed")
+        assert marked.list_processes()
+        assert [*marked.temporary.iterdir()]
+    marked.wait_until_nothing_stays()
 
 
 @needs_server
@@ -176,5 +161,5 @@ def test_what_a_text_names_is_no_command_there(tmp_path, monkeypatch):
 @needs_server
 @pytest.mark.needs("numpy")
 def test_programs_are_files_that_the_other_host_does_not_see(far):
-    with open_runner(f"numpy:{FAR}") as runner, pytest.raises(EngineUnsupported, match="files here"):
+    with open_runner(f"numpy:{FAR}") as runner, pytest.raises(EngineUnsupported, match="not seen there"):
         runner.list_program_values("/a/file.pt2")

@@ -9,7 +9,7 @@ import pytest
 
 import samebits
 from samebits.engines import other_python
-from samebits.errors import ArgumentError, EngineMissingError, RunnerTextError
+from samebits.errors import ArgumentError, EngineMissingError, EngineUnsupported, RunnerTextError
 from samebits.formats import count_ulps
 from samebits.formats.format import FLOAT32
 from samebits.problems import parse_problem_text
@@ -30,7 +30,7 @@ def write_program(path, script):
 def test_the_text_is_read_and_printed_back():
     for text in ("numpy:python=/venvs/old/bin/python", "torch:python=~/py,threads=1,env.A=b"):
         assert format_runner_text(parse_runner_text(text)) == text
-        assert parse_runner_text(text).python
+        assert parse_runner_text(text).place.python
     for text in ("numpy:python=", "numpy:python=a,python=b", "truth:python=a"):
         with pytest.raises(RunnerTextError):
             parse_runner_text(text)
@@ -61,6 +61,35 @@ def test_nothing_else_of_ours_comes_along(tmp_path, monkeypatch):
     assert list((tmp_path / "temporary").glob("samebits-*")) == []
 
 
+@pytest.fixture
+def numpy_alone(tmp_path):
+    """This Python, without the other packages that samebits itself needs."""
+    for name in ("ml_dtypes", "threadpoolctl", "msgspec", "numba", "onnx"):
+        (tmp_path / "hidden" / name).mkdir(parents=True)
+        says = f"raise ModuleNotFoundError(\"No module named '{name}'\", name='{name}')"
+        (tmp_path / "hidden" / name / "__init__.py").write_text(says)
+    return write_program(tmp_path / "python", f'PYTHONPATH={tmp_path}/hidden:$PYTHONPATH exec {sys.executable} "$@"')
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_numpy_is_all_that_is_needed_there(dtype, numpy_alone):
+    """The bits of bfloat16 travel where nothing there knows that format but the engine."""
+    problem = f"conv2d x=2x16x9x9 w=8x16x3x3 padding=1 dtype={dtype}"
+    here, there = samebits.compare(problem, ["torch", f"torch:python={numpy_alone}"]).sides
+    assert there.failure is None
+    assert (there.bits, there.verdict, there.exact_data) == (here.bits, here.verdict, here.exact_data)
+
+
+@pytest.mark.needs("numpy")
+def test_what_is_not_known_there_is_said(numpy_alone):
+    with open_runner(f"numpy:python={numpy_alone}") as runner:
+        assert any("threadpoolctl" in note for note in runner.identify().notes)
+        assert runner.run(PROBLEM, make_normal(PROBLEM)).shape == (3, 4)
+    with open_runner(f"numpy:python={numpy_alone},threads=1") as runner, pytest.raises(EngineUnsupported):
+        runner.identify()
+
+
 @pytest.mark.needs("onnxruntime")
 def test_two_versions_are_compared():
     found = samebits.compare("conv1d x=1x2x9 w=3x2x3", ["onnxruntime", f"onnxruntime:python={sys.executable}"])
@@ -88,5 +117,5 @@ def test_what_is_no_python_for_it_is_refused_in_one_line(script, says, tmp_path,
 
 
 def test_pick_takes_none():
-    with pytest.raises(ArgumentError, match="leave python= and ssh= out"):
+    with pytest.raises(ArgumentError, match="leave python=, ssh= and docker= out"):
         samebits.pick("linear x=3x8 w=4x8", [f"numpy:python={sys.executable}"])

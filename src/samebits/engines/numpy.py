@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -9,6 +11,7 @@ import numpy as np
 
 from samebits.engines.engine import THREADS, Engine, InForce, Setting
 from samebits.engines.operand_memory import OPERAND_MEMORY, lay_out
+from samebits.errors import EngineUnsupported
 from samebits.problems import Problem
 
 _BY_BLAS = ("float32", "float64")
@@ -33,23 +36,28 @@ class NumpyEngine(Engine):
     }
 
     def load(self, settings: Mapping[str, str]) -> None:
-        import threadpoolctl
-
-        self.pools: Any = threadpoolctl
+        # An environment elsewhere may have NumPy alone.
+        self.pools: Any = None
+        with contextlib.suppress(ModuleNotFoundError):
+            self.pools = importlib.import_module("threadpoolctl")
         if "threads" in settings:
-            threadpoolctl.threadpool_limits(int(settings["threads"]), "blas")
+            if self.pools is None:
+                raise EngineUnsupported("threads= needs threadpoolctl there")
+            self.pools.threadpool_limits(int(settings["threads"]), "blas")
         self.call = settings.get("call", "matmul")
         self.memory = {name: settings.get(f"{name}_memory", "contiguous") for name in ("x", "w")}
 
     def report(self) -> InForce:
-        blas = next((pool for pool in self.pools.threadpool_info() if pool["user_api"] == "blas"), None)
+        pools = self.pools.threadpool_info() if self.pools else []
+        blas = next((pool for pool in pools if pool["user_api"] == "blas"), None)
         in_force = {"call": self.call, **{f"{name}_memory": way for name, way in self.memory.items()}}
         if blas is not None:
             in_force["threads"] = str(blas["num_threads"])
             in_force["blas"] = f"{blas['internal_api']} {blas['version'] or ''}".strip()
             # The family of kernels that was chosen for this processor.
             in_force["core_type"] = str(blas.get("architecture") or "unknown")
-        return InForce(np.__version__, "CPU", in_force)
+        notes = () if self.pools else ("which BLAS it has, and its threads, are not known: no threadpoolctl there",)
+        return InForce(np.__version__, "CPU", in_force, notes)
 
     def explain_unsupported(self, problem: Problem) -> str | None:
         if problem.product is None:

@@ -2,65 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import io
-import json
-import os
 import re
 import shlex
 import subprocess
-import tarfile
-from collections.abc import Mapping
-from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, BinaryIO
 
-from samebits.errors import EngineMissingError
+from samebits.engines.travelling_worker import BEGINS, start_through
 
-# As git has it: another program, or the same with options, reaches hosts.
 _COMMAND = "SAMEBITS_SSH_COMMAND"
 _HOST = re.compile(r"(ssh://)?[A-Za-z0-9_][A-Za-z0-9_.@:\[\]-]*")
-# Runs there: it takes variables and samebits from standard input, keeps both in a folder that goes when we are gone
-# (a second process sees to that, as an engine that hangs can see to nothing), and becomes the worker.
-_BEGINS = """
-import io, json, os, select, shutil, signal, sys, tarfile, tempfile
-if sys.version_info < (3, 11):
-    sys.exit("Python 3.11 or later is needed there; this is " + sys.version.split()[0])
-sys.path[:] = [path for path in sys.path if path]
-stream = os.fdopen(os.dup(0), "rb", buffering=0)
-def take(count):
-    taken = b""
-    while len(taken) < count:
-        more = stream.read(count - len(taken))
-        if not more:
-            sys.exit("the connection ended")
-        taken += more
-    return taken
-head = json.loads(take(int.from_bytes(take(8), "big")))
-archive = io.BytesIO(take(head["bytes"]))
-parent, folder = os.getpid(), tempfile.mkdtemp(prefix="samebits-")
-if os.fork() == 0:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    os.dup2(1, 2)
-    watch = select.poll()
-    watch.register(0, 0)
-    while os.getppid() == parent and not watch.poll(1000):
-        pass
-    if os.getppid() == parent:
-        os.kill(parent, signal.SIGKILL)
-    shutil.rmtree(folder, ignore_errors=True)
-    os._exit(0)
-os.environ.update(head["environment"])
-with tarfile.open(fileobj=archive) as packed:
-    packed.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
-sys.path.insert(0, folder)
-try:
-    import numpy, ml_dtypes
-except ImportError as error:
-    sys.exit(f"numpy and ml_dtypes are needed there ({error}); python3 -m pip install numpy ml_dtypes")
-sys.argv = ["worker", str(os.dup(1))]
-from samebits.engines.worker import main
-main()
-"""
 
 
 def check_host(host: str) -> bool:
@@ -76,46 +26,11 @@ class OtherHost:
         self._python = python or "python3"
 
     def start(self, log: IO[bytes]) -> tuple[subprocess.Popen[bytes], BinaryIO]:
-        """The connection, and the stream of the worker's answers; it waits for `write_beginning`.
-
-        Raises EngineMissingError where there is no program to reach hosts with.
-        """
-        reach = _split_command(os.environ.get(_COMMAND, "ssh"))
-        words = [*reach, "-T", "-o", "BatchMode=yes", "--", self._host]
+        """The connection, and the stream of the worker's answers. Raises EngineMissingError."""
         home, rest = ("~/", self._python[2:]) if self._python.startswith("~/") else ("", self._python)
-        command = f"{home}{shlex.quote(rest)} -c {shlex.quote(_BEGINS)}"
-        try:
-            process = subprocess.Popen([*words, command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
-        except OSError as error:
-            raise EngineMissingError(f"ssh={self._host}: {reach[0]} cannot be run ({error.strerror})") from None
-        return process, cast(BinaryIO, process.stdout)
+        command = f"{home}{shlex.quote(rest)} -c {shlex.quote(BEGINS)}"
+        words = ["-T", "-o", "BatchMode=yes", "--", self._host, command]
+        return start_through(f"ssh={self._host}", _COMMAND, "ssh", words, log)
 
     def close(self) -> None:
         """Nothing: the folder there goes with the connection."""
-
-
-def _split_command(text: str) -> list[str]:
-    try:
-        if words := shlex.split(text):
-            return words
-    except ValueError:
-        pass
-    raise EngineMissingError(f"{_COMMAND}={text!r} names no program")
-
-
-def write_beginning(environment: Mapping[str, str]) -> bytes:
-    """What the worker there reads first: variables of the engine, and samebits."""
-    archive = _pack()
-    head = json.dumps({"environment": dict(environment), "bytes": len(archive)}).encode()
-    return len(head).to_bytes(8, "big") + head + archive
-
-
-@functools.cache
-def _pack() -> bytes:
-    """The source of samebits, without what Python compiled of it."""
-    home = Path(__file__).resolve().parent.parent
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for path in sorted(home.rglob("*.py")):
-            archive.add(path, f"samebits/{path.relative_to(home)}", recursive=False)
-    return packed.getvalue()

@@ -11,14 +11,14 @@ from pathlib import Path
 from samebits.errors import EngineMissingError
 from samebits.temporary_folders import open_folder
 
-_ASKS = "import sys; assert sys.version_info >= (3, 11), sys.version.split()[0]; import numpy, ml_dtypes"
+_ASKS = "import sys; assert sys.version_info >= (3, 11), sys.version.split()[0]; import numpy"
 _SLOWEST_START_S = 60
 
 
 class OtherPython:
     """A Python's program, and a folder that shows it samebits and nothing else of ours.
 
-    Raises EngineMissingError where the program is none, is older than 3.11, or lacks NumPy or ml_dtypes.
+    Raises EngineMissingError where the program is none, is older than 3.11, or lacks NumPy.
     """
 
     def __init__(self, program: str) -> None:
@@ -33,8 +33,8 @@ class OtherPython:
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["it ends at once"])[-1]
             raise EngineMissingError(
-                f"python={program}: Python 3.11 or later with numpy and ml_dtypes is needed there ({last[:120]});"
-                f" {program} -m pip install numpy ml_dtypes"
+                f"python={program}: Python 3.11 or later with numpy is needed there ({last[:120]});"
+                f" {program} -m pip install numpy"
             )
         # Our own folder of packages would bring our NumPy along, and whatever else lies there.
         self._stack = contextlib.ExitStack()

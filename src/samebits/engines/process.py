@@ -16,9 +16,10 @@ from typing import IO, Any, BinaryIO, cast
 import numpy as np
 
 from samebits.engines.lasting_thread import call_in_lasting_thread
-from samebits.engines.other_host import OtherHost, write_beginning
 from samebits.engines.other_python import OtherPython
+from samebits.engines.place import HERE, Place
 from samebits.engines.transport import MODEL, TransportError, receive_message, send_message
+from samebits.engines.travelling_worker import write_beginning
 from samebits.errors import (
     EngineCrashed,
     EngineFailure,
@@ -46,9 +47,7 @@ class WorkerRunner:
     """Runs problems in a process that holds one engine with its settings; the process starts with the object.
 
     A crash or a missed time limit ends the process; later calls then raise the same failure. `time_limit_s` holds for
-    the start and for each run. `python` is the program of another Python environment, whose engine is then run; raises
-    EngineMissingError where that cannot run ours. `host` is another machine, reached over ssh, and `python` then a
-    program there.
+    the start and for each run. `place` is where the engine is; raises EngineMissingError where no worker can run there.
     """
 
     def __init__(
@@ -60,8 +59,7 @@ class WorkerRunner:
         settings: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
         time_limit_s: float = DEFAULT_TIME_LIMIT_S,
-        python: str | None = None,
-        host: str | None = None,
+        place: Place = HERE,
     ):
         self.text = text
         self.name = name
@@ -73,8 +71,9 @@ class WorkerRunner:
         # What is prepared for timing.
         self._timed: tuple[Problem, Mapping[str, np.ndarray]] | None = None
         self._sliced: Mapping[str, np.ndarray] | None = None
-        self._elsewhere = _find_place(python, host)
-        # What another host reads before the first message.
+        self._place = place
+        self._elsewhere = place.find()
+        # What a worker that samebits travels to reads before the first message.
         self._beginning = b""
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close())
         try:
@@ -203,8 +202,8 @@ class WorkerRunner:
                     continue
 
     def _refuse_files(self) -> None:
-        if isinstance(self._elsewhere, OtherHost):
-            raise EngineUnsupported("torch modules and Keras models are files here, which the other host does not see")
+        if not self._place.shares_files:
+            raise EngineUnsupported("torch modules and Keras models are files here, which are not seen there")
 
     def __enter__(self) -> WorkerRunner:
         return self
@@ -214,15 +213,15 @@ class WorkerRunner:
 
     def _spawn(self, variables: dict[str, str]) -> tuple[subprocess.Popen[bytes], BinaryIO]:
         """The process, and the stream of its answers; `variables` are those that the engine's text names."""
-        if isinstance(self._elsewhere, OtherHost):
-            host = self._elsewhere
+        far = self._elsewhere
+        if far is not None and not isinstance(far, OtherPython):
             self._beginning = write_beginning(variables)
-            return call_in_lasting_thread(lambda: host.start(self._log))
+            return call_in_lasting_thread(lambda: far.start(self._log))
         read_end, write_end = os.pipe()
 
         program, environment = sys.executable, {**os.environ, **variables}
-        if self._elsewhere is not None:
-            program, environment = self._elsewhere.program, self._elsewhere.adapt(environment)
+        if far is not None:
+            program, environment = far.program, far.adapt(environment)
 
         def start() -> subprocess.Popen[bytes]:
             return subprocess.Popen(
@@ -290,17 +289,11 @@ class WorkerRunner:
         return EngineCrashed(_describe_exit(code) + self._last_words())
 
     def _last_words(self) -> str:
-        """The last line the process wrote before it ended."""
+        """The last line the process wrote before it ended, but for one that names what prints more."""
         self._log.seek(max(self._log.seek(0, os.SEEK_END) - 4096, 0))
         lines = [line.strip() for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
-        return f"; last words: {lines[-1][:200]}" if lines else ""
-
-
-def _find_place(python: str | None, host: str | None) -> OtherPython | OtherHost | None:
-    """Where the engine is, if not here. Raises EngineMissingError."""
-    if host is not None:
-        return OtherHost(host, python)
-    return None if python is None else OtherPython(python)
+        said = [line for line in lines if "--help" not in line] or lines
+        return f"; last words: {said[-1][:200]}" if said else ""
 
 
 def _read_timed(header: Mapping[str, Any]) -> TimedRuns:

@@ -10,6 +10,7 @@ import numpy as np
 from samebits.engines.engine import ON_OFF, THREADS, Engine, InForce, Prepared, Setting
 from samebits.engines.operand_memory import OPERAND_MEMORY, lay_out
 from samebits.engines.torch_program import TorchProgram
+from samebits.errors import EngineUnsupported
 from samebits.formats.format import numpy_dtype
 from samebits.problems import Problem
 
@@ -62,7 +63,9 @@ class TorchEngine(Engine):
         torch.use_deterministic_algorithms(settings.get("deterministic") == "on")
         torch.set_flush_denormal(settings.get("flush_denormal") == "on")
         if "fp32_precision" in settings:
-            for kind in (torch.backends.mkldnn.conv, torch.backends.mkldnn.matmul):
+            for name in ("conv", "matmul"):
+                if (kind := getattr(torch.backends.mkldnn, name, None)) is None:
+                    raise EngineUnsupported(f"torch {torch.__version__} does not have fp32_precision yet")
                 kind.fp32_precision = settings["fp32_precision"]
         self.channels_last = settings.get("layout") == "channels_last"
         self.flushes = settings.get("flush_denormal") == "on"
@@ -85,7 +88,7 @@ class TorchEngine(Engine):
             "compile": "on" if self.compiles else "off",
             "linear_as": self.linear_as,
             **{f"{name}_memory": way for name, way in self.memory.items()},
-            "isa": torch.backends.cpu.get_cpu_capability(),
+            "isa": _find_capability(torch),
         }
         precision = getattr(getattr(mkldnn, "conv", None), "fp32_precision", None)
         if precision:
@@ -174,6 +177,13 @@ class TorchEngine(Engine):
         if tensor.dtype == self.torch.bfloat16:
             return tensor.view(self.torch.int16).numpy().view(numpy_dtype("bfloat16"))
         return tensor.numpy()
+
+
+def _find_capability(torch: Any) -> str:
+    """The instruction set of torch's own kernels; releases before 2.0 say it in a text only."""
+    if hasattr(torch.backends, "cpu"):
+        return torch.backends.cpu.get_cpu_capability()
+    return torch.__config__.show().partition("CPU capability usage: ")[2].partition("\n")[0] or "unknown"
 
 
 def compute_plain(torch: Any, problem: Problem, x: Any, w: Any, bias: Any, *, linear_as: str = "linear") -> Any:

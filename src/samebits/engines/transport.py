@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from samebits.formats.format import FORMATS, numpy_dtype
+from samebits.formats.format import FORMATS, name_dtype, numpy_dtype
 
 LARGEST_HEADER = 2**24
 # What networks hold besides the formats that samebits computes with.
@@ -29,7 +29,7 @@ class TransportError(Exception):
 def send_message(stream: BinaryIO, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> None:
     """Writes one message; arrays must have a dtype of `samebits.formats`, or one of integers."""
     contiguous = {name: np.asarray(array, order="C") for name, array in (arrays or {}).items()}
-    described = [[name, array.dtype.name, list(array.shape)] for name, array in contiguous.items()]
+    described = [[name, name_dtype(array.dtype), list(array.shape)] for name, array in contiguous.items()]
     text = json.dumps({"header": header, "arrays": described}).encode()
     stream.write(len(text).to_bytes(8, "big") + text)
     for array in contiguous.values():

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from samebits.engines.known_engines import ENGINES
 from samebits.findings.causes import CauseCode
 from samebits.findings.fix_table import SETTINGS, SettingRow
 from samebits.problems import Problem
 from samebits.registry import parse_runner_text
-from samebits.registry.runner_text import RunnerText, format_runner_text
+from samebits.registry.runner_text import format_runner_text
 
 _ENVIRONMENT = "env."
 
@@ -40,9 +40,7 @@ class Change:
         of.pop(name, None)
         if self.value is not None:
             of[name] = self.value
-        return format_runner_text(
-            RunnerText(runner.name, settings, environment, python=runner.python, host=runner.host)
-        )
+        return format_runner_text(replace(runner, settings=settings, environment=environment))
 
 
 def list_changes(

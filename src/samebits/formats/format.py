@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -101,15 +100,25 @@ FLOAT8_E5M2 = Format("float8_e5m2", exponent_bits=5, fraction_bits=2, width_bits
 
 FORMATS = {f.name: f for f in (FLOAT64, FLOAT32, E8M13, TF32, BFLOAT16, FLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2)}
 
+
+def _find_dtype(name: str, bits: npt.DTypeLike) -> np.dtype:
+    """ml_dtypes' dtype; where an engine's own environment lacks that, one that holds the bits and nothing more."""
+    try:
+        import ml_dtypes
+    except ModuleNotFoundError:
+        return np.dtype([(name, bits)])
+    return np.dtype(getattr(ml_dtypes, name))
+
+
 _NUMPY_DTYPES: dict[str, npt.DTypeLike] = {
     "float64": np.float64,
     "float32": np.float32,
     "tf32": np.float32,
     "e8m13": np.float32,
-    "bfloat16": ml_dtypes.bfloat16,
+    "bfloat16": _find_dtype("bfloat16", np.uint16),
     "float16": np.float16,
-    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
-    "float8_e5m2": ml_dtypes.float8_e5m2,
+    "float8_e4m3fn": _find_dtype("float8_e4m3fn", np.uint8),
+    "float8_e5m2": _find_dtype("float8_e5m2", np.uint8),
 }
 
 
@@ -123,6 +132,11 @@ def find_format(name: str) -> Format:
 def numpy_dtype(name: str) -> np.dtype:
     """The NumPy dtype that holds a format's values (float32 for tf32 and e8m13)."""
     return np.dtype(_NUMPY_DTYPES[find_format(name).name])
+
+
+def name_dtype(dtype: np.dtype) -> str:
+    """The name of a dtype; of one that only holds a format's bits the format's."""
+    return dtype.names[0] if dtype.names else dtype.name
 
 
 def code_dtype(format_: Format) -> np.dtype:

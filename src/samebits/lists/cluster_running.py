@@ -238,7 +238,7 @@ class _Cluster:
         engine = parse_runner_text(text)
         if engine.name in self._declared:
             return engine.name in node.declares
-        needs_package = engine.name in ENGINES and not engine.python and not engine.host
+        needs_package = engine.name in ENGINES and engine.place.is_here
         return not needs_package or engine.name in node.installed
 
     def _can_ask(self, node: _Node, number: int) -> bool:

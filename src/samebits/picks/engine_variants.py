@@ -63,8 +63,10 @@ def list_candidates(problem: Problem, on: Sequence[str]) -> list[str]:
     found: dict[str, None] = {}
     for text in on:
         runner = parse_runner_text(text)
-        if runner.python is not None or runner.host is not None:
-            raise ArgumentError(f"{text[:80]}: pick chooses among the engines here; leave python= and ssh= out")
+        if not runner.place.is_here:
+            raise ArgumentError(
+                f"{text[:80]}: pick chooses among the engines here; leave python=, ssh= and docker= out"
+            )
         bare = runner.name in ENGINES and not runner.settings and not runner.environment
         found |= dict.fromkeys(_list_variants(runner.name, problem) if bare else [text])
     return list(found)

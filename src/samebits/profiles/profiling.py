@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from samebits.engines.known_engines import ENGINES
@@ -25,7 +25,7 @@ from samebits.profiles.replaying import Replayer
 from samebits.profiles.stages import SearchResult
 from samebits.progress import Progress, ignore_progress
 from samebits.registry import open_runner, parse_runner_text
-from samebits.registry.runner_text import RunnerText, format_runner_text
+from samebits.registry.runner_text import format_runner_text
 from samebits.runner import Identity, Runner
 from samebits.runner.guarded_runner import guard_runner
 from samebits.runner.lowered_runner import lower_runner
@@ -184,9 +184,7 @@ def _find_other_text(text: str | None, name: str) -> str | None:
     settings = {k: v for k, v in runner.settings.items() if k != setting}
     if runner.settings.get(setting) != other:
         settings[setting] = other
-    return format_runner_text(
-        RunnerText(runner.name, settings, runner.environment, python=runner.python, host=runner.host)
-    )
+    return format_runner_text(replace(runner, settings=settings))
 
 
 def _say_failure(error: Exception) -> str:

@@ -287,7 +287,7 @@ class _Reducer:
         found.script = write_script(smaller.problem, operands, runner, found.identity, fault, data=data)
         if runner.name in _ONEDNN:
             found.benchdnn = write_benchdnn(smaller.problem)
-        if found.script is not None and runner.host is None:
+        if found.script is not None and runner.place.shares_files:
             self.progress("running the script", 0.0)
-            found.reproduced, last = run_script(found.script, fault, runner.python, _SCRIPT_S)
+            found.reproduced, last = run_script(found.script, fault, runner.place.python, _SCRIPT_S)
             found.evidence.append(Evidence("replay", say_script(found.reproduced, last)))

@@ -7,33 +7,30 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from samebits.engines.container import check_image
 from samebits.engines.known_engines import ENGINES
 from samebits.engines.other_host import check_host
+from samebits.engines.place import HERE, Place
 from samebits.errors import RunnerTextError
 from samebits.recipes import Recipe, format_recipe, parse_recipe
 from samebits.recipes.hardware import find_unit_recipe
 
 TRUTH = "truth"
 EMULATE = "emulate"
-_ENVIRONMENT, _PYTHON, _HOST = "env.", "python", "ssh"
-_PLACES = (_PYTHON, _HOST)
+_ENVIRONMENT = "env."
+_PYTHON, _HOST, _IMAGE = _PLACES = ("python", "ssh", "docker")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
 class RunnerText:
-    """A runner's name, its settings and the environment variables of its process; for `emulate` the recipe.
-
-    `python` is the program of another Python environment, whose version of the engine is meant; `host` another machine,
-    as ssh knows it.
-    """
+    """A runner's name, its settings, its process's environment variables and its place; for `emulate` the recipe."""
 
     name: str
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     recipe: Recipe | None = None
-    python: str | None = None
-    host: str | None = None
+    place: Place = HERE
 
 
 def parse_runner_text(text: str) -> RunnerText:
@@ -41,8 +38,8 @@ def parse_runner_text(text: str) -> RunnerText:
 
     `name[:key=value[,key=value...]]`; a comma inside a value is written `\\,`. `env.NAME=value` sets an environment
     variable before the engine is imported, `python=PATH` takes the engine of another Python, `ssh=HOST` that of another
-    machine. After `emulate:` stands a
-    recipe's text, or a matrix unit (`a100/tf32`). Raises RecipeError for one that cannot be read.
+    machine, `docker=IMAGE` that of a container. After `emulate:` stands a recipe's text, or a matrix unit
+    (`a100/tf32`). Raises RecipeError for one that cannot be read.
     """
     name, colon, rest = text.partition(":")
     known = [TRUTH, EMULATE, *ENGINES]
@@ -68,14 +65,17 @@ def parse_runner_text(text: str) -> RunnerText:
         else:
             _check_setting(name, key, value)
             settings[key] = value
-    return RunnerText(name, settings, environment, python=places.get(_PYTHON), host=places.get(_HOST))
+    if _HOST in places and _IMAGE in places:
+        raise RunnerTextError(f"engine text {text!r}: an engine is on a host or in a container, not both")
+    place = Place(places.get(_PYTHON), places.get(_HOST), places.get(_IMAGE))
+    return RunnerText(name, settings, environment, place=place)
 
 
 def format_runner_text(runner: RunnerText) -> str:
     """The text that `parse_runner_text` reads back."""
     if runner.recipe:
         return f"{runner.name}:{format_recipe(runner.recipe)}"
-    given = ((_HOST, runner.host), (_PYTHON, runner.python))
+    given = ((_HOST, runner.place.host), (_IMAGE, runner.place.image), (_PYTHON, runner.place.python))
     places = [(key, value) for key, value in given if value]
     pairs = [*places, *runner.settings.items(), *((_ENVIRONMENT + k, v) for k, v in runner.environment.items())]
     joined = ",".join(f"{key}={value.replace(',', chr(92) + ',')}" for key, value in pairs)
@@ -87,11 +87,13 @@ def _split_commas(text: str) -> list[str]:
 
 
 def _check_place(text: str, key: str, value: str) -> str:
-    """Where an engine is: a program, or a host."""
+    """Where an engine is: a program, a host, or an image."""
     if key == _PYTHON and (not value or "\0" in value):
         raise RunnerTextError(f"engine text {text!r}: python= names the program of a Python environment")
     if key == _HOST and not check_host(value):
         raise RunnerTextError(f"engine text {text!r}: ssh= names a host, as in ssh=user@gpu-box")
+    if key == _IMAGE and not check_image(value):
+        raise RunnerTextError(f"engine text {text!r}: docker= names an image, as in docker=pytorch/pytorch:latest")
     return value
 
 
@@ -106,7 +108,7 @@ def _check_variable(name: str, value: str) -> str:
 def _check_setting(engine: str, key: str, value: str) -> None:
     settings = ENGINES[engine].load_class().settings if engine in ENGINES else {}
     if key not in settings:
-        known = ", ".join([*settings, "env.NAME", "python", "ssh"]) if engine in ENGINES else "none"
+        known = ", ".join([*settings, "env.NAME", *_PLACES]) if engine in ENGINES else "none"
         raise RunnerTextError(f"{engine} has no setting {key!r}{_suggest(key, list(settings))}; it has: {known}")
     try:
         settings[key].check(key, value)

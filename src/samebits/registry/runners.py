@@ -45,7 +45,7 @@ def open_runner(text: str, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -> Run
             raise RunnerTextError("truth runs in this process and takes no settings")
         return TruthRunner()
     spec = ENGINES[runner.name]
-    if runner.python is None and runner.host is None and spec.find_version() is None:
+    if runner.place.is_here and spec.find_version() is None:
         raise EngineMissingError(f"engine {spec.name} is not installed; {spec.install}")
     return WorkerRunner(
         text,
@@ -55,6 +55,5 @@ def open_runner(text: str, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -> Run
         runner.settings,
         runner.environment,
         time_limit_s,
-        runner.python,
-        runner.host,
+        runner.place,
     )

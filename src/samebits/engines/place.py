@@ -1,0 +1,39 @@
+"""Where an engine is: here, in another Python environment, on another host, or in a container."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from samebits.engines.container import Container
+from samebits.engines.other_host import OtherHost
+from samebits.engines.other_python import OtherPython
+
+
+@dataclass(frozen=True)
+class Place:
+    """A program of Python, and a host as ssh knows it or an image of a container; without any of them: here."""
+
+    python: str | None = None
+    host: str | None = None
+    image: str | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is the environment that samebits runs in."""
+        return self == HERE
+
+    @property
+    def shares_files(self) -> bool:
+        """Whether the engine sees the files that are here."""
+        return self.host is None and self.image is None
+
+    def find(self) -> OtherPython | OtherHost | Container | None:
+        """What starts a worker there; None: here. Raises EngineMissingError where no worker can run."""
+        if self.host is not None:
+            return OtherHost(self.host, self.python)
+        if self.image is not None:
+            return Container(self.image, self.python)
+        return None if self.python is None else OtherPython(self.python)
+
+
+HERE = Place()

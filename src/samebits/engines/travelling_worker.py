@@ -1,0 +1,104 @@
+"""Our worker brought to where an engine is: what starts there, and what it reads first."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import os
+import shlex
+import subprocess
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from samebits.errors import EngineMissingError
+
+# Runs there: it takes variables and samebits from standard input, keeps both in a folder that goes when we are gone
+# (a second process sees to that, as an engine that hangs can see to nothing), and becomes the worker.
+BEGINS = """
+import io, json, os, select, shutil, signal, sys, tarfile, tempfile
+if sys.version_info < (3, 11):
+    sys.exit("Python 3.11 or later is needed there; this is " + sys.version.split()[0])
+sys.path[:] = [path for path in sys.path if path]
+stream = os.fdopen(os.dup(0), "rb", buffering=0)
+def take(count):
+    taken = b""
+    while len(taken) < count:
+        more = stream.read(count - len(taken))
+        if not more:
+            sys.exit("the connection ended")
+        taken += more
+    return taken
+head = json.loads(take(int.from_bytes(take(8), "big")))
+archive = io.BytesIO(take(head["bytes"]))
+parent, folder = os.getpid(), tempfile.mkdtemp(prefix="samebits-")
+if os.fork() == 0:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(1, 2)
+    watch = select.poll()
+    watch.register(0, 0)
+    while os.getppid() == parent and not watch.poll(1000):
+        pass
+    # In a container this process ends with that one.
+    shutil.rmtree(folder, ignore_errors=True)
+    if os.getppid() == parent:
+        os.kill(parent, signal.SIGKILL)
+    os._exit(0)
+sys.dont_write_bytecode = True
+os.environ.update(head["environment"])
+with tarfile.open(fileobj=archive) as packed:
+    packed.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+sys.path.insert(0, folder)
+try:
+    import numpy
+except ImportError as error:
+    sys.exit(f"numpy is needed there ({error}); python3 -m pip install numpy")
+sys.argv = ["worker", str(os.dup(1))]
+from samebits.engines.worker import main
+main()
+"""
+
+
+def start_through(
+    place: str, variable: str, usual: str, words: Sequence[str], log: IO[bytes]
+) -> tuple[subprocess.Popen[bytes], BinaryIO]:
+    """A program that reaches `place`, and the stream of the worker's answers; it waits for `write_beginning`.
+
+    As git has it, `variable` names another program, or the same with options. Raises EngineMissingError where there is
+    none that runs.
+    """
+    reach = _split_command(variable, os.environ.get(variable, usual))
+    try:
+        process = subprocess.Popen([*reach, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+    except OSError as error:
+        raise EngineMissingError(f"{place}: {reach[0]} cannot be run ({error.strerror})") from None
+    return process, cast(BinaryIO, process.stdout)
+
+
+def _split_command(variable: str, text: str) -> list[str]:
+    try:
+        if words := shlex.split(text):
+            return words
+    except ValueError:
+        pass
+    raise EngineMissingError(f"{variable}={text!r} names no program")
+
+
+def write_beginning(environment: Mapping[str, str]) -> bytes:
+    """What the worker there reads first: variables of the engine, and samebits."""
+    archive = _pack()
+    head = json.dumps({"environment": dict(environment), "bytes": len(archive)}).encode()
+    return len(head).to_bytes(8, "big") + head + archive
+
+
+@functools.cache
+def _pack() -> bytes:
+    """The source of samebits, without what Python compiled of it."""
+    home = Path(__file__).resolve().parent.parent
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for path in sorted(home.rglob("*.py")):
+            archive.add(path, f"samebits/{path.relative_to(home)}", recursive=False)
+    return packed.getvalue()
