@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -293,6 +294,26 @@ def test_settings_are_swept_too():
     found = sweep("linear x={1,64}x64 w=32x64", ["torch:threads={1,2}"], recipes=False)
     assert [a.name for a in found.axes] == ["rows", "threads"]
     assert found.points == 4
+
+
+@pytest.mark.needs("numpy")
+@pytest.mark.parametrize("broken_first", [False, True])
+def test_versions_are_said_and_one_that_does_not_load_costs_its_points(broken_first, tmp_path):
+    """The one Python says that its NumPy is another; the other ends as soon as an engine is loaded."""
+    programs = []
+    for name, does in (("other", "import numpy; numpy.__version__ = '1.2.3'"), ("broken", "import os; os._exit(3)")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "threadpoolctl.py").write_text(f"{does}\ndef threadpool_info(): return []\n")
+        program = tmp_path / f"{name}-python"
+        program.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}/{name}:$PYTHONPATH exec {sys.executable} "$@"\n')
+        program.chmod(0o755)
+        programs.append(str(program))
+    other, broken = programs
+    pythons = [sys.executable, broken, other] if not broken_first else [broken, sys.executable, other]
+    found = samebits.sweep("linear x={4}x8 w=3x8", [f"numpy:python={{{','.join(pythons)}}}"], recipes=False)
+    assert found.version == f"{np.__version__}, 1.2.3"
+    assert len(found.classes) == 1
+    assert [failure.at["python"] for failure in found.failures] == [broken]
 
 
 def test_the_command_and_its_status(capsys):

@@ -81,7 +81,8 @@ class _Sweeper:
     time_limit_s: float
     progress: Progress
     engine_time_s: float = 0.0
-    identity: Identity | None = None
+    # What each engine says of itself, one version and one device after the other.
+    identities: list[Identity] = field(default_factory=list[Identity])
     points: list[Point] = field(default_factory=list[Point])
     runs: dict[int, SlicedRun] = field(default_factory=dict[int, SlicedRun])
     runners: dict[str, Runner] = field(default_factory=dict[str, Runner])
@@ -98,6 +99,16 @@ class _Sweeper:
             self.close()
             self.runners[engine] = open_runner(engine, time_limit_s=self.time_limit_s)
         return self.runners[engine]
+
+    def _identify(self, engine: str, *, is_alone: bool) -> None:
+        """Asks an engine what it is; of several one that does not load is a failure of its points."""
+        if any(one.text == engine for one in self.identities):
+            return
+        try:
+            self.identities.append(self._open(engine).identify())
+        except EngineFailure:
+            if is_alone:
+                raise
 
     def find(self, *, recipes: bool) -> Sweep:
         started = time.perf_counter()
@@ -131,7 +142,7 @@ class _Sweeper:
         for i in chosen:
             by_engine.setdefault(self.text.find_engine(self.points[i]), []).append(i)
         for engine, members in by_engine.items():
-            self.identity = self.identity or self._open(engine).identify()
+            self._identify(engine, is_alone=len(by_engine) == 1)
             at, size = 0, 1
             while at < len(members):
                 chunk, started = members[at : at + size], time.perf_counter()
@@ -236,8 +247,8 @@ class _Sweeper:
         return Sweep(
             sweep=self.said,
             engine=self.engine,
-            version=self.identity.version if self.identity else None,
-            device=self.identity.device if self.identity else None,
+            version=", ".join(dict.fromkeys(one.version for one in self.identities)) or None,
+            device=", ".join(dict.fromkeys(one.device for one in self.identities)) or None,
             invariant=invariant,
             axes=axes,
             points=len(self.points),
