@@ -1,5 +1,7 @@
 """Faults of a part of the result, told by its shape: every output of the problem is a sum of two ones, exactly 2."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,8 @@ from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.judging.verdict_rules import Mechanism
 from samebits.problems import parse_problem_text
+from samebits.problems.operands import make_exact
+from samebits.truth import compute_truth
 
 # 3 x 8 x 4 x 5 = 480 outputs; rows of 5, planes of 20, items of 160.
 LAYER = "conv2d x=3x2x4x5 w=8x2x1x1 dtype=float32"
@@ -89,6 +93,40 @@ def test_channels_that_are_off_are_a_part():
 )  # fmt: skip
 def test_a_box_of_outputs_is_named_by_its_shape(index, value, expected):
     assert cause_of(put(index, value)) == expected
+
+
+@pytest.mark.parametrize(
+    ("channels", "factor", "shift", "says"),
+    [
+        ([3], 1.25, 0.0, "multiplies channel 3 by 1.25"),
+        ([3], 1.0, -30.0, "adds -30 to channel 3"),
+        ([0], 0.5, 2.0, "multiplies channel 0 by 0.5 and adds 2 to it"),
+        ([1, 6], 3.0, 0.0, "multiplies channels 1 and 6 by 3"),
+    ],
+)
+@pytest.mark.parametrize("then", ["", " then=relu"])
+def test_channels_that_were_scaled_are_named_with_their_numbers(channels, factor, shift, says, then):
+    problem = parse_problem_text(f"conv2d x=2x4x9x9 w=8x4x3x3 padding=1 bias{then}")
+    operands = make_exact(problem, 3)
+    sums = replace(problem, then=None)
+    result = compute_truth(sums, operands).values
+    result[:, channels] = result[:, channels] * np.float32(factor) + np.float32(shift)
+    if then:
+        result = np.maximum(result, 0)
+    found = explain_part(observe(problem, compute_truth(problem, operands).values, result, bound=1e-3,
+                                 magnitudes=100.0, operands=operands))  # fmt: skip
+    assert (found.cause, found.says, found.verdict) == (CauseCode.FUSION, says, "wrong")
+
+
+def test_channels_of_other_values_are_not_called_scaled():
+    problem = parse_problem_text("conv2d x=2x4x9x9 w=8x4x3x3 padding=1")
+    operands = make_exact(problem, 3)
+    truth = compute_truth(problem, operands).values
+    for other in (np.roll(truth[:, 3], 1, axis=1), truth[:, 4], np.random.default_rng(0).permutation(truth[:, 3])):
+        result = truth.copy()
+        result[:, 3] = other
+        found = explain_part(observe(problem, truth, result, bound=1e-3, magnitudes=100.0, operands=operands))
+        assert found is None or found.cause != CauseCode.FUSION
 
 
 def test_other_items_than_the_first_are_counted():

@@ -48,11 +48,15 @@ def test_a_part_of_an_axis_is_named(index, words):
     assert describe(PLAIN, index) == f"only in {words}"
 
 
-def test_two_indices_apart_or_uneven_ones_are_no_part():
-    assert describe(PLAIN, (ALL, [1, 5])) == "scattered over 25.0% of the outputs"
+def test_a_few_indices_apart_are_named():
+    assert describe(PLAIN, (ALL, [1, 5])) == "only in c_out 1 and 5"
+    assert describe(PLAIN, (ALL, [1, 2, 5])) == "only in c_out 1, 2 and 5"
+    assert describe(PLAIN, (0, 1, 2, 3), (1, 6, 2, 3)) == "only in n up to 1, oh = 2, ow = 3"
+
+
+def test_many_uneven_indices_are_no_part():
     assert describe(PLAIN, (ALL, [0, 1, 2, 6, 7])) == "scattered over 62.5% of the outputs"
     assert describe(PLAIN, (ALL, [0, 2, 3, 4, 6])) == "scattered over 62.5% of the outputs"
-    assert describe(PLAIN, (ALL, [1, 2, 5])) == "scattered over 37.5% of the outputs"
 
 
 def test_outputs_all_over_are_scattered():

@@ -6,15 +6,18 @@ The bounds prove that a part is wrong; which fault made it so is inferred from i
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from samebits.explanation.acceptance import accept
 from samebits.explanation.nearness import is_as_close_as_a_plain_sum
 from samebits.explanation.wrong_regions import Region, find_region
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
-from samebits.hypotheses import Observation
+from samebits.hypotheses import Observation, list_fitted_hypotheses
+from samebits.hypotheses.epilogue import say_scaled_channels
 from samebits.hypotheses.observation import Floats
 from samebits.judging import thresholds
 from samebits.judging.verdict_rules import Mechanism
@@ -46,6 +49,8 @@ def explain_part(observation: Observation) -> Mechanism | None:
             return None
         says = f"returns {what} from output {first:,} of {wrong.size:,} on"
         return _found(CauseCode.INDEX_OVERFLOW, says, evidence)
+    if (scaled := _explain_scaled(observation, wrong)) is not None:
+        return scaled
     mute = _mark_mute(observation, given)
     region = find_region(observation.problem, wrong, mute)
     if region is None:
@@ -89,6 +94,24 @@ def _explain_lost_clip(
     what = f"{count:,} values" if count > 1 else "one value"
     says = f"returns {what} outside of what {then.name} lets through, {describe_places(observation.problem, outside)}"
     return _found(CauseCode.FUSION, says, evidence)
+
+
+def _explain_scaled(observation: Observation, wrong: npt.NDArray[np.bool_]) -> Mechanism | None:
+    """Some output channels, each multiplied by a number and shifted by one."""
+    problem, terms = observation.problem, observation.terms
+    by_row = (terms.groups * terms.rows, -1)
+    rows = np.flatnonzero(terms.view_result(wrong).reshape(by_row).any(axis=1))
+    if problem.stated is not None or len(rows) > by_row[0] / 2:
+        return None
+    # To sums that are all alike any numbers can be fitted.
+    sums = terms.view_result(observation.truth).reshape(by_row)[rows]
+    if min(len(np.unique(row)) for row in sums) < thresholds.FEWEST_PER_CHANNEL:
+        return None
+    for hypothesis in list_fitted_hypotheses(problem):
+        found = accept(observation, hypothesis, [])
+        if found is not None and (says := say_scaled_channels(observation, rows)):
+            return replace(found, says=says)
+    return None
 
 
 def _explain_scattered(observation: Observation, wrong: npt.NDArray[np.bool_], evidence: str) -> Mechanism | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from samebits.findings.causes import CauseCode
 from samebits.formats.format import find_format
@@ -13,6 +14,7 @@ from samebits.hypotheses.observation import Floats, Observation, Sample
 from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.problems import Problem
+from samebits.wording.place_words import list_in_words
 
 
 def list_epilogue_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
@@ -62,7 +64,7 @@ def list_epilogue_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
 def list_fitted_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
     """What has free numbers, and so comes last: a factor and a shift for every channel."""
     if problem.direction == "forward":
-        says = "scales and shifts every channel by its own numbers (a normalisation folded wrongly)"
+        says = "scales and shifts channels by numbers of their own (a normalisation folded wrongly)"
         unit = float(find_format(problem.out).unit_roundoff)
         yield Hypothesis(CauseCode.FUSION, "wrong", says, _fit_channels, unit=2 * unit, fitted=True)
 
@@ -107,17 +109,51 @@ def _fit_channels(observation: Observation, sample: Sample) -> Floats | None:
     turned = observation.problem.stated is not None and observation.terms.rows_operand == "x"
     if turned:
         sums, given, usable = sums.T, given.T, usable.T
-    fitted, told = given.copy(), 0
-    for r in np.flatnonzero(usable.sum(axis=1) >= thresholds.FEWEST_PER_CHANNEL):
-        own = usable[r]
-        # Columns of one size, or the solver would drop the smaller.
-        size = float(np.abs(sums[r][own]).max()) or 1.0
-        design = np.stack([sums[r][own], np.full(int(own.sum()), size)], axis=1)
-        factor, shift = np.linalg.lstsq(design, given[r][own], rcond=None)[0]
-        if factor == 0 or np.ptp(given[r][own]) == 0:
+    fitted, rows = given.copy(), np.flatnonzero(usable.sum(axis=1) >= thresholds.FEWEST_PER_CHANNEL)
+    for r in rows:
+        factor, shift = _solve_channel(sums[r][usable[r]], given[r][usable[r]])
+        if factor == 0 or np.ptp(given[r][usable[r]]) == 0:
             return None
-        fitted[r] = factor * sums[r] + shift * size
-        told += 1
-    if told < len(sums) / 2:
+        fitted[r] = factor * sums[r] + shift
+    if len(rows) < len(sums) / 2:
         return None
     return observation.apply_epilogue(fitted.T if turned else fitted)
+
+
+def _solve_channel(sums: Floats, given: Floats) -> tuple[float, float]:
+    """The factor and the shift that bring sums nearest to what is given."""
+    # Columns of one size, or the solver would drop the smaller.
+    size = float(np.abs(sums).max()) or 1.0
+    factor, shift = np.linalg.lstsq(np.stack([sums, np.full(len(sums), size)], axis=1), given, rcond=None)[0]
+    return float(factor), float(shift) * size
+
+
+def say_scaled_channels(observation: Observation, rows: npt.NDArray[np.intp]) -> str:
+    """What is done to some output channels of a forward convolution, where each is multiplied and shifted.
+
+    A factor or a shift that changes no output by more than its bound is none.
+    """
+    whole = observation.whole()
+    sample = Sample(observation.terms, rows, whole.positions)
+    sums, bound = observation.sum_with_bias(sample), sample.pick(observation.bound)
+    given = sample.pick(observation.result).astype(np.float64)
+    usable = mark_unclipped(observation.problem, given) & np.isfinite(sums)
+    factors, shifts = list[float](), list[float]()
+    for own, size, to, most in zip(usable, sums, given, bound, strict=True):
+        factor, shift = _solve_channel(size[own], to[own]) if own.any() else (1.0, 0.0)
+        limit = 2 * float(most[own].max(initial=0.0))
+        factors += [factor] if np.abs((factor - 1) * size[own]).max(initial=0.0) > limit else []
+        shifts += [shift] if abs(shift) > limit else []
+    which = f"channel{'s' if len(rows) > 1 else ''} {list_in_words(rows)}"
+    said = [f"multiplies {which} by {_say_numbers(factors)}"] if factors else []
+    said += (
+        [f"adds {_say_numbers(shifts)} to {'it' if said and len(rows) == 1 else 'them' if said else which}"]
+        if shifts
+        else []
+    )
+    return " and ".join(said)
+
+
+def _say_numbers(numbers: list[float]) -> str:
+    low, high = f"{min(numbers):.4g}", f"{max(numbers):.4g}"
+    return low if low == high else f"numbers of their own ({low} to {high})"

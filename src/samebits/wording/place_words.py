@@ -11,6 +11,7 @@ from samebits.problems.windows import mark_border, name_axes
 
 # Beyond this share the few outputs that do not differ are no pattern.
 _NEARLY_ALL = 0.98
+_MOST_NAMED, _FEWEST_IN_EACH = 4, 4
 _PRODUCT_AXES = {"m": "row", "n": "column"}
 
 
@@ -82,6 +83,9 @@ def _along(name: str, differing: npt.NDArray[np.bool_], axis: int) -> str | None
     steps = np.diff(present)
     if len(present) > 2 and (steps == steps[0]).all():
         return f"{name} {first}..{last}, every {int(steps[0])}"
+    # A few by name, where each holds more than a stray output or two.
+    if len(present) <= _MOST_NAMED and int(differing.sum(axis=others)[present].min()) >= _FEWEST_IN_EACH:
+        return f"{name} {list_in_words(present)}"
     return None
 
 
