@@ -7,9 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from samebits.errors import ProblemTextError
 from samebits.explanation.autotuner_buffers import HOST_BUFFER_LENGTH, draw_host_buffer
 from samebits.explanation.logged_mismatch import explain_log
 from samebits.formats.format import numpy_dtype
+from samebits.languages.hlo import parse_hlo
 from samebits.logs import parse_log
 from samebits.progress import ignore_progress
 
@@ -176,6 +178,81 @@ def test_two_sides_that_only_round_differently_are_both_right(dtype):
     assert found.verdict == "rounding"
     assert {s.verdict for s in (sides.good, sides.bad)} == {"rounding"}
     assert found.cause is None
+
+
+def write_integers(result, other, *, stored=lambda v: v, depth=24):
+    """A convolution of int8 as XLA fills it, zeros and ones, summed in NumPy's int64; as XLA prints its results."""
+    numbers = np.array([np.float32(float(d)) for d in DRAWN[:HOST_BUFFER_LENGTH]]) / np.float32(2.0**32)
+    ones = (numbers.astype(np.float64) + 0.5).astype(np.int8)
+    shapes = (2, 12, 12, depth), (16, 3, 3, depth)
+    flat = np.resize(ones, sum(map(math.prod, shapes))).astype(np.int64)
+    x, w = (part.reshape(s) for part, s in zip(np.split(flat, [math.prod(shapes[0])]), shapes, strict=True))
+    exact = np.rint(stored(forward(x.astype(np.float64), w.astype(np.float64))))
+    changed = other(exact)
+    at = np.flatnonzero((changed != exact).reshape(-1))
+    chosen = at[:: max(len(at) // 12, 1)][:12]
+    pairs = [(i, changed.flat[i], exact.flat[i]) for i in chosen]
+    last = "{3,2,1,0}"
+    return [
+        *(f"buffer_comparator.cc:1] Difference at {i}: {b:.6g}, expected {a:.6g}" for i, b, a in pairs),
+        "conv_algorithm_picker.cc:697] Results mismatch between different convolution algorithms.",
+        f"%cudnn-conv.1 = ({result}[2,10,10,16]{last}, u8[0]{{0}}) custom-call(s8[2,12,12,{depth}]{last} %a,"
+        f" s8[16,3,3,{depth}]{last} %b), window={{size=3x3}}, dim_labels=b01f_o01i->b01f,"
+        ' custom_call_target="__cudnn$convForward"',
+    ]  # fmt: skip
+
+
+def spoil_last_channel(values):
+    changed = values.copy()
+    changed[..., 15] = changed[..., 14]
+    return changed
+
+
+@pytest.mark.parametrize("result", ["f32", "s32", "s8"])
+def test_int8_operands_are_zeros_and_ones_and_other_sums_are_wrong(result):
+    found, sides = explain(write_integers(result, spoil_last_channel))
+    assert "int8 is held in float32" in found.data
+    assert (sides.good.verdict, sides.good.replay.matched, sides.good.certainty) == ("rounding", 1.0, "bits")
+    assert (sides.bad.verdict, sides.bad.certainty) == ("wrong", "bits")
+    assert any("in channel 15" in e.says for e in sides.bad.evidence)
+
+
+def test_int8_results_are_clipped_to_what_they_hold():
+    """Sums of 576 zeros and ones lie about 144: nearly all are 127, as those of other operands would be."""
+    lines = write_integers("s8", lambda v: np.where(v == 127, v - 60, v), stored=lambda v: np.minimum(v, 127), depth=64)
+    found, sides = explain(lines)
+    assert "then=clip(-128,127)" in found.problem
+    assert (sides.good.verdict, sides.good.certainty) == ("rounding", "statistics")
+    assert "to the last bit" not in found.data
+    assert (found.verdict, sides.bad.verdict) == ("undecided", "undecided")
+
+
+def test_int8_values_of_other_operands_are_not_replayed():
+    lines = write_integers("f32", spoil_last_channel)
+    random = np.random.default_rng(5)
+    other = [f"Difference at {i}: {v}, expected {v + 5}" for i, v in enumerate(random.integers(150, 200, 10))]
+    found, _ = explain([*other, *lines[12:]])
+    assert "to the last bit" not in found.data
+
+
+def test_int8_outside_of_logs_is_refused():
+    with pytest.raises(ProblemTextError, match="element type s8"):
+        parse_hlo(write_integers("f32", spoil_last_channel)[-1])
+
+
+def test_bfloat16_buffers_of_older_releases_have_the_bits_of_float16():
+    """An autotuner that fills them so gives sums far below those of uniform numbers."""
+    halves = make_buffer("float16").view(np.uint16)
+    as_bfloat16 = (halves.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    shapes = (2, 12, 12, 24), (16, 3, 3, 24)
+    flat = np.resize(as_bfloat16, sum(map(math.prod, shapes)))
+    x, w = (part.reshape(s) for part, s in zip(np.split(flat, [math.prod(shapes[0])]), shapes, strict=True))
+    lines = write(
+        "bfloat16", "Forward", "[2,12,12,24]", "[16,3,3,24]", "[2,10,10,16]", forward(x, w), lambda v: v * 0.9
+    )
+    found, sides = explain(lines)
+    assert "to the last bit" in found.data
+    assert (sides.good.verdict, sides.good.replay.matched) == ("rounding", 1.0)
 
 
 def test_values_of_other_operands_are_not_said_to_be_replayed():

@@ -37,11 +37,14 @@ def draw_host_buffer(dtype: str) -> np.ndarray:
     """The host buffer of a type: uniform from 0 to 0.1 where its exponents are few, as float16's are, else to 1.
 
     libstdc++'s uniform_real_distribution: float64 takes two draws for a number, all others are drawn in float32 and
-    rounded. Exact: compiled C++ gives the same numbers.
+    rounded; int8 has zeros and ones, here in float32. Exact: compiled C++ gives the same numbers.
     """
     # A plain integer seeds it as C++ does only so.
     generator = np.random.MT19937()
     generator._legacy_seeding(_SEED)
+    if dtype == "int8":
+        # Zeros and ones: a draw rounded to the nearest whole number, upward from the middle.
+        return np.floor(draw_host_buffer("float32") + np.float64(0.5)).astype(np.float32)
     if dtype == "float64":
         low, high = generator.random_raw(2 * HOST_BUFFER_LENGTH).reshape(-1, 2).T.astype(np.float64)
         return (low + high * 2.0**32) / 2.0**64
@@ -53,13 +56,22 @@ def draw_host_buffer(dtype: str) -> np.ndarray:
 
 def fill_operands(problem: Problem, memory: CallMemory, picked: Mapping[str, Picked]) -> dict[str, np.ndarray]:
     """The wanted elements of every operand, in the problem's sequence of operands and axes."""
-    buffer, start = draw_host_buffer(problem.dtype), 0
+    start = 0
     filled: dict[str, np.ndarray] = {}
     for name, order in memory.operands:
         shape = problem.operand_shapes[name]
+        buffer = _find_buffer(problem.dtype, memory.filled_as if name != "bias" else None)
         filled[name] = buffer[(start + number_elements(order, shape, picked[name])) % HOST_BUFFER_LENGTH]
         start = (start + math.prod(shape)) % HOST_BUFFER_LENGTH
     return {name: filled[name] for name in problem.operand_shapes}
+
+
+def _find_buffer(dtype: str, filled_as: str | None) -> np.ndarray:
+    """What is repeated through the operands: where a type is filled as another of its width, the bits of that."""
+    if filled_as is None:
+        return draw_host_buffer(dtype)
+    buffer = draw_host_buffer(filled_as)
+    return buffer if filled_as == "int8" else buffer.view(numpy_dtype(dtype))
 
 
 def number_elements(order: ArrayOrder, shape: Shape, picked: Picked) -> npt.NDArray[np.int64]:

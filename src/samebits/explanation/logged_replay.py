@@ -8,7 +8,7 @@ logged values it gives to the last digit.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from samebits.wording.log_sentences import (
     say_replayed_values,
     say_share,
 )
+from samebits.wording.place_words import list_in_words
 
 _MOST_TIME_S = 30.0
 # Hypotheses are tried on so few outputs first, and so many of them on all.
@@ -85,6 +86,11 @@ class Replayed:
         return self.sides[1 - self.right]
 
     @property
+    def is_whole(self) -> bool:
+        """Whether operands are zeros and ones, whose sums no order of addition rounds."""
+        return self.mismatch.memory is not None and self.mismatch.memory.filled_as == "int8"
+
+    @property
     def ratio(self) -> float:
         """The other side's values in shares of the true ones, in the middle."""
         told = self.call.truth != 0
@@ -101,16 +107,19 @@ def replay_values(mismatch: Mismatch, first: Floats, second: Floats, indices: li
 
     None too where neither side is near what they give: then the log is of something else.
     """
-    problem = mismatch.problem
-    call = rebuild_call(problem, mismatch.memory, indices) if problem and mismatch.memory else None
-    if problem is None or call is None:
+    problem, found = mismatch.problem, list[Replayed]()
+    if problem is None or mismatch.memory is None:
         return None
-    sides = first[call.kept], second[call.kept]
-    chances = call.measure_chance(sides[0]), call.measure_chance(sides[1])
-    right = int(chances[1] < chances[0])
-    if chances[right] > thresholds.CHANCE_FOLLOWS:
-        return None
-    return Replayed(mismatch, problem, call, sides, right, chances)
+    # In older releases the buffers of bfloat16 have the bits of float16 numbers.
+    fills = (None, "float16") if problem.dtype == "bfloat16" else (mismatch.memory.filled_as,)
+    for filled_as in fills:
+        call = rebuild_call(problem, replace(mismatch.memory, filled_as=filled_as), indices)
+        if call is not None:
+            sides = first[call.kept], second[call.kept]
+            chances = call.measure_chance(sides[0]), call.measure_chance(sides[1])
+            found.append(Replayed(mismatch, problem, call, sides, int(chances[1] < chances[0]), chances))
+    best = min(found, key=lambda one: min(one.chances), default=None)
+    return best if best is not None and min(best.chances) <= thresholds.CHANCE_FOLLOWS else None
 
 
 def explain_replayed(replayed: Replayed, progress: Progress) -> Comparison:
@@ -118,6 +127,8 @@ def explain_replayed(replayed: Replayed, progress: Progress) -> Comparison:
     away = np.abs(replayed.other - replayed.call.truth)
     if replayed.chances[1 - replayed.right] <= thresholds.CHANCE_FOLLOWS and (away <= replayed.call.bounds).all():
         return _describe_rounding(replayed)
+    if replayed.is_whole:
+        return _describe_other_sums(replayed)
     tried = _search(replayed, progress)
     near = [t for t in tried if t.distance <= thresholds.EXPLAINS_WITHIN]
     if not near:
@@ -200,6 +211,27 @@ def _describe_rounding(replayed: Replayed) -> Comparison:
     return _conclude(replayed, "rounding", summary, other)
 
 
+def _describe_other_sums(replayed: Replayed) -> Comparison:
+    """Sums of zeros and ones that are others than they must be."""
+    right, other = replayed.names
+    wrong = replayed.other != replayed.call.truth
+    channels = np.unique(replayed.call.channels[wrong])
+    is_proved = replayed.chances[replayed.right] <= thresholds.CHANCE_REPLAYED
+    says = (
+        f"{int(wrong.sum())} of {replayed.count} logged values are other sums of these zeros and ones, which no order"
+        f" of addition rounds; they lie in channel{'s' if len(channels) > 1 else ''} {list_in_words(channels)}"
+    )
+    side = describe_logged_side(
+        other,
+        "wrong",
+        [Evidence("replay" if is_proved else "statistic", says)],
+        says="returns other sums than int8 operands have",
+        certainty="bits" if is_proved else "statistics",
+    )
+    summary = f"{right} is right; {other} returns other sums, of zeros and ones that no order of addition rounds."
+    return _conclude(replayed, "wrong", summary, side)
+
+
 def _describe_open(replayed: Replayed, tried: int) -> Comparison:
     right, other = replayed.names
     ratio = replayed.ratio
@@ -245,4 +277,5 @@ def _conclude(
 ) -> Comparison:
     good = _describe_right(replayed)
     sides = [good, other] if replayed.right == 0 else [other, good]
-    return describe_mismatch(replayed.mismatch, verdict, summary, sides, _DATA, cause)
+    data = f"{_DATA}; int8 is held in float32" if replayed.is_whole else _DATA
+    return describe_mismatch(replayed.mismatch, verdict, summary, sides, data, cause)

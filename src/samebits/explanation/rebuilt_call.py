@@ -34,20 +34,21 @@ class RebuiltCall:
     """Outputs of a call that a log prints. `kept` number the log's values among all that it prints.
 
     `observation` is the call with no more rows and batch items than these outputs need, its result unknown; `at` are
-    the places of outputs in its grid of rows and positions, `sample`.
+    the places of outputs in its grid of rows and positions, `sample`; `channels` are their channels in the whole call.
     """
 
     observation: Observation
     sample: Sample
     at: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
     kept: npt.NDArray[np.int64]
+    channels: npt.NDArray[np.int64]
 
     def thin(self, most: int) -> RebuiltCall:
         """The same with at most so many of its outputs, evenly spread."""
         some = _spread(len(self.kept), most)
         (rows, r), (positions, p) = (np.unique(at[some], return_inverse=True) for at in self.at)
         sample = replace(self.sample, rows=self.sample.rows[rows], positions=self.sample.positions[positions])
-        return RebuiltCall(self.observation, sample, (r, p), self.kept[some])
+        return RebuiltCall(self.observation, sample, (r, p), self.kept[some], self.channels[some])
 
     def predict(self, hypothesis: Hypothesis) -> Floats | None:
         """What a hypothesis gives for the outputs, as numbers of the result; None where it cannot apply."""
@@ -105,7 +106,9 @@ class RebuiltCall:
 
         Both would have to: the level of all, and how each lies about it. Nothing nearer than the printed digits counts.
         """
-        step = float(self.measure_steps(self.sums).max()) / 2
+        # Sums of whole numbers lie one apart at least.
+        apart = 1.0 if (self.sums == np.rint(self.sums)).all() else 0.0
+        step = max(float(self.measure_steps(self.sums).max()), apart) / 2
         away = logged - self.sums
         if not self.spread_of_levels or not np.isfinite(self.truth).all():
             return 1.0
@@ -162,7 +165,9 @@ def rebuild_call(problem: Problem, memory: CallMemory, indices: Sequence[int]) -
     space = np.ravel_multi_index(tuple(index[:, 2:].T), narrow.out_shape[2:])
     positions = batch_at * math.prod(narrow.out_shape[2:]) + space
     (own_rows, r), (own_positions, p) = (np.unique(a, return_inverse=True) for a in (row_at, positions))
-    return RebuiltCall(observation, Sample(find_terms(narrow), own_rows, own_positions), (r, p), kept)
+    return RebuiltCall(
+        observation, Sample(find_terms(narrow), own_rows, own_positions), (r, p), kept, index[:, of_rows]
+    )
 
 
 def _is_small(problem: Problem) -> bool:

@@ -19,10 +19,14 @@ class ArrayOrder:
 
 @dataclass(frozen=True)
 class CallMemory:
-    """The operands of a custom-call, in its own sequence and by the problem's names, and its result."""
+    """The operands of a custom-call, in its own sequence and by the problem's names, and its result.
+
+    `filled_as` is the type whose numbers an autotuner puts there, where it is not that of the problem.
+    """
 
     operands: tuple[tuple[str, ArrayOrder], ...]
     result: ArrayOrder
+    filled_as: str | None = None
 
 
 # Which of (input, filter, output) each operand of the call is, and its result.

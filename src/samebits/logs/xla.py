@@ -6,16 +6,17 @@ reference" and, mostly, no HLO. A log may hold many mismatches, one after the ot
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from samebits.errors import SamebitsError
 from samebits.languages.hlo import parse_hlo
 from samebits.languages.hlo_memory import CallMemory, read_memory
 from samebits.logs.entry import Mismatch, name_sides
 from samebits.logs.number_text import NUMBER
-from samebits.problems import Problem
+from samebits.problems import Epilogue, Problem
 
 _DIFFERENCE = re.compile(rf"Difference at (\d{{1,18}}): ({NUMBER})(?: vs |, expected )({NUMBER})", re.IGNORECASE)
 _VERDICT = re.compile(r"Results (?:mismatch between different|do not match the reference)")
@@ -31,6 +32,7 @@ _FACTS = {
     "algorithm": re.compile(r'"algorithm\\?"\s*:\s*\\?"?(\d+)'),
 }
 _MOST_PAIRS = 4096
+_INTEGERS, _NARROW_RESULT = re.compile(r"(?<![\w.])s(?:8|32)\["), re.compile(r"[^()]*\(?s8\[")
 
 
 @dataclass
@@ -101,6 +103,21 @@ def _read_instruction(open_: _Open, text: str) -> None:
         open_.names = name_sides(names[1], names[2])
         text = text[: names.start()]
     try:
-        open_.problem, open_.memory = parse_hlo(text.strip()), read_memory(text.strip())
+        open_.problem, open_.memory = _read_call(text.strip())
     except SamebitsError as error:
         open_.trouble = str(error)
+
+
+def _read_call(text: str) -> tuple[Problem, CallMemory | None]:
+    """A call as a problem. One of int8 is held in float32, which has its numbers and sums of zeros and ones exactly."""
+    if not _INTEGERS.search(text):
+        return parse_hlo(text), read_memory(text)
+    narrow = _NARROW_RESULT.match(text) is not None
+    text = _INTEGERS.sub("f32[", text)
+    problem, memory = parse_hlo(text), read_memory(text)
+    if narrow:
+        # What does not fit is clipped. Where a bias is added first, halves are rounded in ways that differ.
+        then = problem.then or Epilogue("clip", -math.inf, math.inf)
+        problem = replace(problem, then=Epilogue("clip", max(then.low, -128.0), min(then.high, 127.0)))
+        memory = None if problem.bias else memory
+    return problem, memory and replace(memory, filled_as="int8")
