@@ -4,16 +4,13 @@ import shutil
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 import samebits
-from far_processes import MarkedPython
+from engines_elsewhere import check_that_findings_are_the_same, check_that_nothing_stays
 from samebits.cli import main
 from samebits.errors import EngineCrashed, EngineMissingError, EngineUnsupported, RunnerTextError
-from samebits.formats.same_bits import has_same_bits
 from samebits.problems import parse_problem_text
-from samebits.problems.operands import make_normal
 from samebits.registry import open_runner, parse_runner_text
 from samebits.registry.runner_text import format_runner_text
 
@@ -70,10 +67,7 @@ def test_the_text_is_read_and_printed_back():
 @needs_space
 @pytest.mark.needs("onnxruntime")
 def test_findings_are_those_of_the_same_engine_here(docker):
-    for text in ("conv2d x=1x3x9x9 w=4x3x3x3 padding=1", "linear x=30x70 w=20x70 bias"):
-        here, there = samebits.compare(text, ["onnxruntime", f"onnxruntime:{HELD}"]).sides
-        assert (there.verdict, there.version, there.error) == (here.verdict, here.version, here.error)
-        assert (there.exact_data, there.bits) == (here.exact_data, here.bits)
+    check_that_findings_are_the_same(HELD)
     assert set((docker / "options").read_text().split()) == {
         "--gpus=all",
         "--rm",
@@ -88,15 +82,7 @@ def test_findings_are_those_of_the_same_engine_here(docker):
 @pytest.mark.needs("numpy")
 def test_nothing_stays(docker):
     """The first process of a container cannot be killed from inside: what watches the connection must end it."""
-    marked = MarkedPython(docker)
-    with open_runner(f"numpy:docker=known:1,python={marked.path},env.A_VARIABLE=1") as runner:
-        assert runner.identify().version == np.__version__
-        operands = make_normal(PROBLEM)
-        with open_runner("numpy") as own:
-            assert has_same_bits(runner.run(PROBLEM, operands), own.run(PROBLEM, operands))
-        assert marked.list_processes()
-        assert [*marked.temporary.iterdir()]
-    marked.wait_until_nothing_stays()
+    check_that_nothing_stays("docker=known:1", docker)
 
 
 @needs_space

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import samebits
-from far_processes import MarkedPython
+from engines_elsewhere import check_that_findings_are_the_same, check_that_nothing_stays
 from loopback_host import SSHD, LoopbackHost
 from samebits.cli import main
 from samebits.errors import (
@@ -21,7 +21,6 @@ from samebits.errors import (
     EngineUnsupported,
     RunnerTextError,
 )
-from samebits.formats.same_bits import has_same_bits
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
 from samebits.registry import open_runner, parse_runner_text
@@ -68,11 +67,7 @@ def test_the_text_is_read_and_printed_back():
 @needs_server
 @pytest.mark.needs("onnxruntime")
 def test_findings_are_those_of_the_same_engine_here(far):
-    for text in ("conv2d x=1x3x9x9 w=4x3x3x3 padding=1", "linear x=30x70 w=20x70 bias"):
-        here = samebits.compare(text, ["onnxruntime"]).sides[0]
-        there = samebits.compare(text, [f"onnxruntime:{FAR}"]).sides[0]
-        assert (there.verdict, there.version, there.error) == (here.verdict, here.version, here.error)
-        assert (there.exact_data, there.bits) == (here.exact_data, here.bits)
+    check_that_findings_are_the_same(FAR)
     network = Path(__file__).parent.parent.parent / "examples" / "conv_clip.onnx"
     found = samebits.compare(network, ["onnxruntime", f"onnxruntime:{FAR}"])
     here, there = found.sides
@@ -83,15 +78,7 @@ def test_findings_are_those_of_the_same_engine_here(far):
 @needs_server
 @pytest.mark.needs("numpy")
 def test_nothing_stays_there(far, tmp_path):
-    marked = MarkedPython(tmp_path)
-    with open_runner(f"numpy:ssh=loopback,python={marked.path},env.A_VARIABLE=1") as runner:
-        assert runner.identify().version == np.__version__
-        operands = make_normal(PROBLEM)
-        with open_runner("numpy") as own:
-            assert has_same_bits(runner.run(PROBLEM, operands), own.run(PROBLEM, operands))
-        assert marked.list_processes()
-        assert [*marked.temporary.iterdir()]
-    marked.wait_until_nothing_stays()
+    check_that_nothing_stays("ssh=loopback", tmp_path)
 
 
 @needs_server
