@@ -1,6 +1,7 @@
 """Logs of XLA's autotuner held against its own operands: made anew here by plain Python and NumPy, sums by torch."""
 
 import math
+import re
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import pytest
 from samebits.errors import ProblemTextError
 from samebits.explanation.autotuner_buffers import HOST_BUFFER_LENGTH, draw_host_buffer
 from samebits.explanation.logged_mismatch import explain_log
+from samebits.explanation.logged_replay import replay_values
 from samebits.formats.format import numpy_dtype
 from samebits.languages.hlo import parse_hlo
 from samebits.logs import parse_log
@@ -222,9 +224,8 @@ def test_int8_results_are_clipped_to_what_they_hold():
     lines = write_integers("s8", lambda v: np.where(v == 127, v - 60, v), stored=lambda v: np.minimum(v, 127), depth=64)
     found, sides = explain(lines)
     assert "then=clip(-128,127)" in found.problem
-    assert (sides.good.verdict, sides.good.certainty) == ("rounding", "statistics")
     assert "to the last bit" not in found.data
-    assert (found.verdict, sides.bad.verdict) == ("undecided", "undecided")
+    assert (found.verdict, sides.good.verdict, sides.bad.verdict) == ("undecided",) * 3
 
 
 def test_int8_values_of_other_operands_are_not_replayed():
@@ -233,6 +234,69 @@ def test_int8_values_of_other_operands_are_not_replayed():
     other = [f"Difference at {i}: {v}, expected {v + 5}" for i, v in enumerate(random.integers(150, 200, 10))]
     found, _ = explain([*other, *lines[12:]])
     assert "to the last bit" not in found.data
+
+
+def test_int8_sums_of_which_one_is_not_right_prove_nothing():
+    """No side has all of them: that these are the operands is then not shown."""
+    lines = write_integers("f32", spoil_last_channel)
+    lines[0] = re.sub(r"expected (\d+)", lambda m: f"expected {int(m[1]) + 1}", lines[0])
+    found, _ = explain(lines)
+    assert found.verdict == "undecided"
+    assert "to the last bit" not in found.data
+
+
+@pytest.mark.parametrize("named", ["%conv.1 = ", "conv.1 = ", ""])
+@pytest.mark.parametrize("tuple_", [True, False])
+def test_only_a_result_of_int8_is_clipped(named, tuple_):
+    lines = write_integers("f32", spoil_last_channel, depth=64)
+    lines[-1] = lines[-1].replace("%cudnn-conv.1 = ", named)
+    if not tuple_:
+        lines[-1] = lines[-1].replace("(f32[2,10,10,16]{3,2,1,0}, u8[0]{0})", "f32[2,10,10,16]{3,2,1,0}")
+    found, sides = explain(lines)
+    assert "clip" not in found.problem
+    assert (sides.good.certainty, sides.bad.verdict) == ("bits", "wrong")
+
+
+def test_words_of_int8_beside_a_call_do_not_make_it_one():
+    lines = write_forward("float16")
+    lines[-1] += ', metadata={op_name="jit(f)/convert s32[4] s8[2]"}'
+    found, sides = explain(lines)
+    assert "int8" not in found.data
+    assert (sides.good.certainty, sides.good.replay.matched) == ("bits", 1.0)
+
+
+def test_int8_with_a_bias_is_not_held_against_anything():
+    lines = write_integers("f32", spoil_last_channel)
+    lines[-1] = lines[-1].replace("%b)", "%b, f32[16]{0} %c)").replace("convForward", "convBiasActivationForward")
+    found, _ = explain(lines)
+    assert found.verdict == "undecided"
+    assert "to the last bit" not in found.data
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_bias_is_rebuilt_with_the_rest(dtype):
+    x, w, bias = fill(dtype, (2, 12, 12, 24), (16, 3, 3, 24), (16,))
+    exact = forward(x, w) + bias
+    lines = write(dtype, "Forward", "[2,12,12,24]", "[16,3,3,24]", "[2,10,10,16]", exact, lambda v: v * 0.9)
+    name = HLO_TYPES[dtype]
+    lines[-1] = lines[-1].replace("24]{3,2,1,0}),", f"24]{{3,2,1,0}}, {name}[16]{{0}}),")
+    lines[-1] = lines[-1].replace("convForward", "convBiasActivationForward")
+    found, sides = explain(lines)
+    assert "bias" in found.problem
+    assert (sides.good.verdict, sides.good.replay.matched) == ("rounding", 1.0)
+
+
+def test_the_chance_of_agreement_is_one():
+    """Values of other operands of the same kind: as small a chance as c comes up no more often than c."""
+    (mismatch,) = parse_log(write_forward("float32"))
+    values = (np.array([p[i] for p in mismatch.pairs]) for i in (1, 2))
+    call = replay_values(mismatch, *values, [p[0] for p in mismatch.pairs]).call
+    random, chances = np.random.default_rng(0), []
+    for _ in range(400):
+        x, w = (random.uniform(0, 1, s) for s in ((1, 9, 24), (12, 9, 24)))
+        chances.append(call.measure_chance(np.einsum("ijk,ojk->o", x, w)))
+    for most in (0.3, 0.1, 0.03):
+        assert np.mean(np.array(chances) <= most) <= most + 3 * (most / 400) ** 0.5
 
 
 def test_int8_outside_of_logs_is_refused():

@@ -99,7 +99,7 @@ def test_a_box_of_outputs_is_named_by_its_shape(index, value, expected):
     ("channels", "factor", "shift", "says"),
     [
         ([3], 1.25, 0.0, "multiplies channel 3 by 1.25"),
-        ([3], 1.0, -30.0, "adds -30 to channel 3"),
+        ([3], 1.0, 30.0, "adds 30 to channel 3"),
         ([0], 0.5, 2.0, "multiplies channel 0 by 0.5 and adds 2 to it"),
         ([1, 6], 3.0, 0.0, "multiplies channels 1 and 6 by 3"),
     ],
@@ -116,6 +116,29 @@ def test_channels_that_were_scaled_are_named_with_their_numbers(channels, factor
     found = explain_part(observe(problem, compute_truth(problem, operands).values, result, bound=1e-3,
                                  magnitudes=100.0, operands=operands))  # fmt: skip
     assert (found.cause, found.says, found.verdict) == (CauseCode.FUSION, says, "wrong")
+
+
+def test_channels_of_which_each_was_changed_otherwise_get_no_common_number():
+    problem = parse_problem_text("conv2d x=2x4x9x9 w=8x4x3x3 padding=1")
+    operands = make_exact(problem, 3)
+    truth = compute_truth(problem, operands).values
+    result = truth.copy()
+    result[:, 1] *= 3
+    result[:, 6] += 30
+    found = explain_part(observe(problem, truth, result, bound=1e-3, magnitudes=100.0, operands=operands))
+    assert found.says == "scales and shifts channels 1 and 6 by numbers of their own"
+
+
+@pytest.mark.parametrize("stray", [1, 4])
+def test_a_channel_that_a_clip_hides_is_not_called_scaled(stray):
+    problem = parse_problem_text("conv2d x=2x4x9x9 w=8x4x3x3 padding=1 then=relu")
+    operands = make_exact(problem, 3)
+    truth = compute_truth(problem, operands).values
+    result = truth.copy()
+    result[:, 3] = 0
+    result[0, 3, 4, :stray] = 17 * np.arange(1, stray + 1)
+    found = explain_part(observe(problem, truth, result, bound=1e-3, magnitudes=100.0, operands=operands))
+    assert found.cause == CauseCode.SHAPE_SPECIFIC_KERNEL
 
 
 def test_channels_of_other_values_are_not_called_scaled():

@@ -44,6 +44,7 @@ def read_values(text, engine="truth"):
         ("conv2d x=1x{c:4,8}x{5,6}x7 w=2x{c}x3x3", "truth", {"c": [4, 8], "h": [5, 6]}),
         ("conv3d x=1x1x{5,6}x5x{7,8} w=2x1x3x3x3", "truth", {"d": [5, 6], "w": [7, 8]}),
         ("linear x=2x8 w=3x8", "torch:threads={1,2},mkldnn={on,off}", {"threads": [1, 2], "mkldnn": ["on", "off"]}),
+        ("linear x=2x8 w=3x8", "torch:docker={a:12,b/c:13}", {"docker": ["a:12", "b/c:13"]}),
     ],
 )
 def test_ranges_are_read(text, engine, values):
@@ -297,8 +298,9 @@ def test_settings_are_swept_too():
 
 
 @pytest.mark.needs("numpy")
+@pytest.mark.parametrize("no_python", [False, True])
 @pytest.mark.parametrize("broken_first", [False, True])
-def test_versions_are_said_and_one_that_does_not_load_costs_its_points(broken_first, tmp_path):
+def test_versions_are_said_and_one_that_does_not_load_costs_its_points(broken_first, no_python, tmp_path):
     """The one Python says that its NumPy is another; the other ends as soon as an engine is loaded."""
     programs = []
     for name, does in (("other", "import numpy; numpy.__version__ = '1.2.3'"), ("broken", "import os; os._exit(3)")):
@@ -309,6 +311,8 @@ def test_versions_are_said_and_one_that_does_not_load_costs_its_points(broken_fi
         program.chmod(0o755)
         programs.append(str(program))
     other, broken = programs
+    if no_python:
+        broken = "/no/such/python"
     pythons = [sys.executable, broken, other] if not broken_first else [broken, sys.executable, other]
     found = samebits.sweep("linear x={4}x8 w=3x8", [f"numpy:python={{{','.join(pythons)}}}"], recipes=False)
     assert found.version == f"{np.__version__}, 1.2.3"

@@ -7,7 +7,7 @@ import shlex
 import subprocess
 from typing import IO, BinaryIO
 
-from samebits.engines.travelling_worker import BEGINS, start_through
+from samebits.engines.travelling_worker import BEGINS, quote_program, start_through
 
 _COMMAND = "SAMEBITS_DOCKER_COMMAND"
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:@-]*")
@@ -28,7 +28,7 @@ class Container:
     def start(self, log: IO[bytes]) -> tuple[subprocess.Popen[bytes], BinaryIO]:
         """The connection, and the stream of the worker's answers. Raises EngineMissingError."""
         # A shell comes first: the first process of a container cannot be killed from inside, and the worker must be.
-        command = f"{shlex.quote(self._python)} -c {shlex.quote(BEGINS)}; exit $?"
+        command = f"{quote_program(self._python)} -c {shlex.quote(BEGINS)}; exit $?"
         # Images of gigabytes are fetched by who wants them, not by the way.
         options = ["--rm", "--interactive", "--pull=never", "--network=none", "--entrypoint=sh"]
         return start_through(

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from samebits.engines.engine import ON_OFF, THREADS, Engine, InForce, Prepared, Setting
+from samebits.errors import EngineUnsupported
 from samebits.problems import Problem
 
 _LEVELS = {
@@ -52,8 +53,10 @@ class OnnxruntimeEngine(Engine):
     }
 
     def load(self, settings: Mapping[str, str]) -> None:
-        import onnx
-
+        try:
+            import onnx
+        except ModuleNotFoundError:
+            raise EngineUnsupported("onnxruntime is asked by models that onnx makes: it is needed there, too") from None
         # It would keep a file of its own in the home folder and report to its maker.
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         import onnxruntime

@@ -7,7 +7,7 @@ import shlex
 import subprocess
 from typing import IO, BinaryIO
 
-from samebits.engines.travelling_worker import BEGINS, start_through
+from samebits.engines.travelling_worker import BEGINS, quote_program, start_through
 
 _COMMAND = "SAMEBITS_SSH_COMMAND"
 _HOST = re.compile(r"(ssh://)?[A-Za-z0-9_][A-Za-z0-9_.@:\[\]-]*")
@@ -27,8 +27,7 @@ class OtherHost:
 
     def start(self, log: IO[bytes]) -> tuple[subprocess.Popen[bytes], BinaryIO]:
         """The connection, and the stream of the worker's answers. Raises EngineMissingError."""
-        home, rest = ("~/", self._python[2:]) if self._python.startswith("~/") else ("", self._python)
-        command = f"{home}{shlex.quote(rest)} -c {shlex.quote(BEGINS)}"
+        command = f"{quote_program(self._python)} -c {shlex.quote(BEGINS)}"
         words = ["-T", "-o", "BatchMode=yes", "--", self._host, command]
         return start_through(f"ssh={self._host}", _COMMAND, "ssh", words, log)
 

@@ -77,6 +77,12 @@ def start_through(
     return process, cast(BinaryIO, process.stdout)
 
 
+def quote_program(program: str) -> str:
+    """A program's path as a word of a shell, which knows the home folder there."""
+    home, rest = ("~/", program[2:]) if program.startswith("~/") else ("", program)
+    return f"{home}{shlex.quote(rest)}"
+
+
 def _split_command(variable: str, text: str) -> list[str]:
     try:
         if words := shlex.split(text):

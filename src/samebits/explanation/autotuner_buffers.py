@@ -39,12 +39,12 @@ def draw_host_buffer(dtype: str) -> np.ndarray:
     libstdc++'s uniform_real_distribution: float64 takes two draws for a number, all others are drawn in float32 and
     rounded; int8 has zeros and ones, here in float32. Exact: compiled C++ gives the same numbers.
     """
-    # A plain integer seeds it as C++ does only so.
-    generator = np.random.MT19937()
-    generator._legacy_seeding(_SEED)
     if dtype == "int8":
         # Zeros and ones: a draw rounded to the nearest whole number, upward from the middle.
         return np.floor(draw_host_buffer("float32") + np.float64(0.5)).astype(np.float32)
+    # A plain integer seeds it as C++ does only so.
+    generator = np.random.MT19937()
+    generator._legacy_seeding(_SEED)
     if dtype == "float64":
         low, high = generator.random_raw(2 * HOST_BUFFER_LENGTH).reshape(-1, 2).T.astype(np.float64)
         return (low + high * 2.0**32) / 2.0**64
@@ -60,7 +60,7 @@ def fill_operands(problem: Problem, memory: CallMemory, picked: Mapping[str, Pic
     filled: dict[str, np.ndarray] = {}
     for name, order in memory.operands:
         shape = problem.operand_shapes[name]
-        buffer = _find_buffer(problem.dtype, memory.filled_as if name != "bias" else None)
+        buffer = _find_buffer(problem.dtype, memory.filled_as)
         filled[name] = buffer[(start + number_elements(order, shape, picked[name])) % HOST_BUFFER_LENGTH]
         start = (start + math.prod(shape)) % HOST_BUFFER_LENGTH
     return {name: filled[name] for name in problem.operand_shapes}

@@ -105,7 +105,8 @@ class Replayed:
 def replay_values(mismatch: Mismatch, first: Floats, second: Floats, indices: list[int]) -> Replayed | None:
     """Finite logged values against the call's own operands; None where the log does not say which these are.
 
-    None too where neither side is near what they give: then the log is of something else.
+    None too where neither side is near what they give: then the log is of something else; of whole numbers, where
+    neither is all of them.
     """
     problem, found = mismatch.problem, list[Replayed]()
     if problem is None or mismatch.memory is None:
@@ -116,10 +117,14 @@ def replay_values(mismatch: Mismatch, first: Floats, second: Floats, indices: li
         call = rebuild_call(problem, replace(mismatch.memory, filled_as=filled_as), indices)
         if call is not None:
             sides = first[call.kept], second[call.kept]
-            chances = call.measure_chance(sides[0]), call.measure_chance(sides[1])
+            # The better of several is taken.
+            chances = (min(len(fills) * call.measure_chance(side), 1.0) for side in sides)
+            chances = next(chances), next(chances)
             found.append(Replayed(mismatch, problem, call, sides, int(chances[1] < chances[0]), chances))
     best = min(found, key=lambda one: min(one.chances), default=None)
-    return best if best is not None and min(best.chances) <= thresholds.CHANCE_FOLLOWS else None
+    if best is None or min(best.chances) > thresholds.CHANCE_FOLLOWS or (best.is_whole and best.exact < best.count):
+        return None
+    return best
 
 
 def explain_replayed(replayed: Replayed, progress: Progress) -> Comparison:
@@ -214,7 +219,7 @@ def _describe_rounding(replayed: Replayed) -> Comparison:
 def _describe_other_sums(replayed: Replayed) -> Comparison:
     """Sums of zeros and ones that are others than they must be."""
     right, other = replayed.names
-    wrong = replayed.other != replayed.call.truth
+    wrong = ~replayed.call.is_printed_as(replayed.call.truth, replayed.other)
     channels = np.unique(replayed.call.channels[wrong])
     is_proved = replayed.chances[replayed.right] <= thresholds.CHANCE_REPLAYED
     says = (

@@ -78,6 +78,9 @@ def explain_values(mismatch: Mismatch, simulations: Simulations, progress: Progr
         replayed = replay_values(mismatch, first[usable], second[usable], indices)
         if replayed is not None:
             return explain_replayed(replayed, progress)
+    if mismatch.memory is not None and mismatch.memory.filled_as == "int8":
+        # Those that are drawn below are not of this kind.
+        problem = None
     high = find_upper_bound(problem.dtype) if problem else 1.0
     if problem is not None:
         stage = simulations.rebuild(problem, high)

@@ -74,8 +74,10 @@ class RebuiltCall:
         # Nothing that the autotuner makes is negative: a sum is the sum of its magnitudes.
         out = self.observation.problem.out
         truth = self.truth.astype(numpy_dtype(out))
-        bounds = bound_errors(self._find_single(out), {}, truth, magnitudes=self.sums)
-        return bounds + self.measure_steps(self.truth) / 2
+        problem = self.observation.problem
+        largest = {"bias": self.observation.operands["bias"].max(keepdims=True)} if problem.bias else {}
+        bounds = bound_errors(self._find_single(out), largest, truth, magnitudes=self.sums)
+        return bounds.reshape(-1) + self.measure_steps(self.truth) / 2
 
     @functools.cached_property
     def spread(self) -> float:
@@ -104,7 +106,9 @@ class RebuiltCall:
     def measure_chance(self, logged: Floats) -> float:
         """How likely sums of other such numbers would come as near to the true ones as these values do.
 
-        Both would have to: the level of all, and how each lies about it. Nothing nearer than the printed digits counts.
+        Both would have to: the level of all, and how each lies about it, where all must come as near as the farthest
+        that counts does. Nothing nearer than the printed digits counts. A product p of two such chances is as small by
+        chance with p (1 - ln p) (Fisher, 1932).
         """
         # Sums of whole numbers lie one apart at least.
         apart = 1.0 if (self.sums == np.rint(self.sums)).all() else 0.0
@@ -116,9 +120,10 @@ class RebuiltCall:
         if not self.spread:
             return level
         about = np.maximum(np.abs(away - away.mean()), step)
-        each = sorted(math.erf(a / (self.spread * math.sqrt(2))) for a in about)
-        # The mean was taken from the same values.
-        return level * math.prod(each[:-1])
+        each = [math.erf(a / (self.spread * math.sqrt(2))) for a in about]
+        # The mean was taken from the same values: of n, one less is free.
+        both = level * max(each) ** (len(each) - 1)
+        return both * (1 - math.log(both)) if both else 0.0
 
     def _find_single(self, out: str) -> Problem:
         """One output as a convolution that has no other."""

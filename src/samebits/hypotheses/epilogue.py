@@ -128,32 +128,33 @@ def _solve_channel(sums: Floats, given: Floats) -> tuple[float, float]:
     return float(factor), float(shift) * size
 
 
-def say_scaled_channels(observation: Observation, rows: npt.NDArray[np.intp]) -> str:
+def say_scaled_channels(observation: Observation, rows: npt.NDArray[np.intp]) -> str | None:
     """What is done to some output channels of a forward convolution, where each is multiplied and shifted.
 
-    A factor or a shift that changes no output by more than its bound is none.
+    A factor or a shift that changes no output by more than its bound is none. None where a channel has too few outputs
+    that no clip hides.
     """
-    whole = observation.whole()
-    sample = Sample(observation.terms, rows, whole.positions)
-    sums, bound = observation.sum_with_bias(sample), sample.pick(observation.bound)
+    sample = Sample(observation.terms, rows, observation.whole().positions)
+    sums, bounds = observation.sum_with_bias(sample), sample.pick(observation.bound)
     given = sample.pick(observation.result).astype(np.float64)
     usable = mark_unclipped(observation.problem, given) & np.isfinite(sums)
-    factors, shifts = list[float](), list[float]()
-    for own, size, to, most in zip(usable, sums, given, bound, strict=True):
-        factor, shift = _solve_channel(size[own], to[own]) if own.any() else (1.0, 0.0)
-        limit = 2 * float(most[own].max(initial=0.0))
-        factors += [factor] if np.abs((factor - 1) * size[own]).max(initial=0.0) > limit else []
-        shifts += [shift] if abs(shift) > limit else []
+    if usable.sum(axis=1).min() < thresholds.FEWEST_PER_CHANNEL:
+        return None
+    solved = [_solve_channel(a[u], b[u]) for a, b, u in zip(sums, given, usable, strict=True)]
+    limits = [2 * float(bound[u].max()) for bound, u in zip(bounds, usable, strict=True)]
+    sizes = [float(np.abs(a[u]).max()) for a, u in zip(sums, usable, strict=True)]
+    is_scaled = [abs(factor - 1) * z > limit for (factor, _), z, limit in zip(solved, sizes, limits, strict=True)]
+    is_shifted = [abs(shift) > limit for (_, shift), limit in zip(solved, limits, strict=True)]
     which = f"channel{'s' if len(rows) > 1 else ''} {list_in_words(rows)}"
-    said = [f"multiplies {which} by {_say_numbers(factors)}"] if factors else []
-    said += (
-        [f"adds {_say_numbers(shifts)} to {'it' if said and len(rows) == 1 else 'them' if said else which}"]
-        if shifts
-        else []
-    )
-    return " and ".join(said)
+    if len(set(zip(is_scaled, is_shifted, strict=True))) > 1:
+        return f"scales and shifts {which} by numbers of their own"
+    factors, shifts = (_say_numbers([pair[i] for pair in solved]) for i in (0, 1))
+    again = "it" if len(rows) == 1 else "them"
+    if is_scaled[0] and is_shifted[0]:
+        return f"multiplies {which} by {factors} and adds {shifts} to {again}"
+    return f"multiplies {which} by {factors}" if is_scaled[0] else f"adds {shifts} to {which}"
 
 
 def _say_numbers(numbers: list[float]) -> str:
-    low, high = f"{min(numbers):.4g}", f"{max(numbers):.4g}"
+    low, high = f"{min(numbers):.7g}", f"{max(numbers):.7g}"
     return low if low == high else f"numbers of their own ({low} to {high})"

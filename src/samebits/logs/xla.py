@@ -11,9 +11,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from samebits.errors import SamebitsError
+from samebits.errors import ProblemTextError, SamebitsError
 from samebits.languages.hlo import parse_hlo
 from samebits.languages.hlo_memory import CallMemory, read_memory
+from samebits.languages.hlo_text import split_operands
 from samebits.logs.entry import Mismatch, name_sides
 from samebits.logs.number_text import NUMBER
 from samebits.problems import Epilogue, Problem
@@ -32,7 +33,7 @@ _FACTS = {
     "algorithm": re.compile(r'"algorithm\\?"\s*:\s*\\?"?(\d+)'),
 }
 _MOST_PAIRS = 4096
-_INTEGERS, _NARROW_RESULT = re.compile(r"(?<![\w.])s(?:8|32)\["), re.compile(r"[^()]*\(?s8\[")
+_INTEGERS = re.compile(r"(?<![\w.])s(?:8|32)\[")
 
 
 @dataclass
@@ -110,14 +111,18 @@ def _read_instruction(open_: _Open, text: str) -> None:
 
 def _read_call(text: str) -> tuple[Problem, CallMemory | None]:
     """A call as a problem. One of int8 is held in float32, which has its numbers and sums of zeros and ones exactly."""
-    if not _INTEGERS.search(text):
+    head, call, rest = text.partition(" custom-call(")
+    words, attributes = split_operands(rest)
+    if not call or not all(re.match(r"\s*s8\[", word) for word in words[:2]):
         return parse_hlo(text), read_memory(text)
-    narrow = _NARROW_RESULT.match(text) is not None
-    text = _INTEGERS.sub("f32[", text)
+    result = re.match(r"(?:[^=]* = )?\(?(\w+)\[", head)
+    operands = ",".join(_INTEGERS.sub("f32[", word) for word in words)
+    text = f"{_INTEGERS.sub('f32[', head, count=1)}{call}{operands}){attributes}"
     problem, memory = parse_hlo(text), read_memory(text)
-    if narrow:
-        # What does not fit is clipped. Where a bias is added first, halves are rounded in ways that differ.
+    if problem.bias or memory is None or result is None:
+        raise ProblemTextError("of int8 only calls without a bias and with layouts can be held against values", text)
+    if result[1] == "s8":
+        # What does not fit is clipped.
         then = problem.then or Epilogue("clip", -math.inf, math.inf)
         problem = replace(problem, then=Epilogue("clip", max(then.low, -128.0), min(then.high, 127.0)))
-        memory = None if problem.bias else memory
-    return problem, memory and replace(memory, filled_as="int8")
+    return problem, replace(memory, filled_as="int8")

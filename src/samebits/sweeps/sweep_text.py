@@ -94,7 +94,9 @@ def _read(text: str, ranges: dict[str, Range], *, of_engine: bool) -> str:
 
 def _name_range(text: str, match: re.Match[str], *, of_engine: bool) -> tuple[str, str | None]:
     """The name that stands in a range, or that of its place; and its body, None where it refers to another one."""
-    named = _NAMED.fullmatch(match[1])
+    # The colon of an image is none of a name.
+    is_image = of_engine and text[: match.start()].endswith("docker=")
+    named = None if is_image else _NAMED.fullmatch(match[1])
     if named and (named[2] is not None or not of_engine or "," not in match[1]):
         return named[1], named[2]
     before = text[: match.start()]

@@ -11,7 +11,7 @@ import numpy as np
 
 from samebits.emulators import emulate
 from samebits.engines.process import DEFAULT_TIME_LIMIT_S
-from samebits.errors import ArgumentError, EngineFailure, SamebitsError
+from samebits.errors import ArgumentError, EngineFailure, EngineMissingError, SamebitsError
 from samebits.findings import Evidence
 from samebits.findings.comparison_schema import Failure
 from samebits.findings.sweep_schema import Sweep, SweepAxis, SweepClass, SweepFailure
@@ -100,14 +100,14 @@ class _Sweeper:
             self.runners[engine] = open_runner(engine, time_limit_s=self.time_limit_s)
         return self.runners[engine]
 
-    def _identify(self, engine: str, *, is_alone: bool) -> None:
+    def _identify(self, engine: str) -> None:
         """Asks an engine what it is; of several one that does not load is a failure of its points."""
         if any(one.text == engine for one in self.identities):
             return
         try:
             self.identities.append(self._open(engine).identify())
-        except EngineFailure:
-            if is_alone:
+        except (EngineFailure, EngineMissingError):
+            if not any(one.of_engine for one in self.text.ranges):
                 raise
 
     def find(self, *, recipes: bool) -> Sweep:
@@ -142,13 +142,15 @@ class _Sweeper:
         for i in chosen:
             by_engine.setdefault(self.text.find_engine(self.points[i]), []).append(i)
         for engine, members in by_engine.items():
-            self._identify(engine, is_alone=len(by_engine) == 1)
+            self._identify(engine)
             at, size = 0, 1
             while at < len(members):
                 chunk, started = members[at : at + size], time.perf_counter()
                 self.progress(f"{doing} {engine[:40]}", len(answers) / max(len(chosen), 1))
                 try:
                     runs = run_slices(self._open(engine), [problems[i] for i in chunk], shared.operands, part)
+                except EngineMissingError as error:
+                    runs = [SlicedRun(failure=("error", str(error)))] * len(chunk)
                 except EngineFailure as error:
                     # The process is gone: one point of the chunk did it, and is found by asking each alone.
                     self.close()
