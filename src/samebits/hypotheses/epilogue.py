@@ -131,8 +131,8 @@ def _solve_channel(sums: Floats, given: Floats) -> tuple[float, float]:
 def say_scaled_channels(observation: Observation, rows: npt.NDArray[np.intp]) -> str | None:
     """What is done to some output channels of a forward convolution, where each is multiplied and shifted.
 
-    A factor or a shift that changes no output by more than its bound is none. None where a channel has too few outputs
-    that no clip hides.
+    A factor or a shift that changes no output by more than twice its bound is none. None where there is neither, and
+    where a channel has too few outputs that no clip hides.
     """
     sample = Sample(observation.terms, rows, observation.whole().positions)
     sums, bounds = observation.sum_with_bias(sample), sample.pick(observation.bound)
@@ -145,6 +145,8 @@ def say_scaled_channels(observation: Observation, rows: npt.NDArray[np.intp]) ->
     sizes = [float(np.abs(a[u]).max()) for a, u in zip(sums, usable, strict=True)]
     is_scaled = [abs(factor - 1) * z > limit for (factor, _), z, limit in zip(solved, sizes, limits, strict=True)]
     is_shifted = [abs(shift) > limit for (_, shift), limit in zip(solved, limits, strict=True)]
+    if not any(is_scaled) and not any(is_shifted):
+        return None
     which = f"channel{'s' if len(rows) > 1 else ''} {list_in_words(rows)}"
     if len(set(zip(is_scaled, is_shifted, strict=True))) > 1:
         return f"scales and shifts {which} by numbers of their own"
