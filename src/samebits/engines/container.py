@@ -1,16 +1,14 @@
-"""A container that runs our worker with its own engines, started for it from an image; samebits travels along."""
+"""A container that runs our worker with its own engines, started for it from an image."""
 
 from __future__ import annotations
 
 import re
-import shlex
-import subprocess
-from typing import IO, BinaryIO
 
-from samebits.engines.travelling_worker import BEGINS, quote_program, start_through
+from samebits.engines.travelling_worker import TravellingWorker, write_command
 
-_COMMAND = "SAMEBITS_DOCKER_COMMAND"
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:@-]*")
+# Images of gigabytes are fetched by who wants them, not by the way.
+_OPTIONS = ("--rm", "--interactive", "--pull=never", "--network=none", "--entrypoint=sh")
 
 
 def check_image(image: str) -> bool:
@@ -18,22 +16,8 @@ def check_image(image: str) -> bool:
     return _IMAGE.fullmatch(image) is not None
 
 
-class Container:
-    """An image that is here, and the Python in it (`python3` unless named). The container goes with the connection."""
-
-    def __init__(self, image: str, python: str | None = None) -> None:
-        self._image = image
-        self._python = python or "python3"
-
-    def start(self, log: IO[bytes]) -> tuple[subprocess.Popen[bytes], BinaryIO]:
-        """The connection, and the stream of the worker's answers. Raises EngineMissingError."""
-        # A shell comes first: the first process of a container cannot be killed from inside, and the worker must be.
-        command = f"{quote_program(self._python)} -c {shlex.quote(BEGINS)}; exit $?"
-        # Images of gigabytes are fetched by who wants them, not by the way.
-        options = ["--rm", "--interactive", "--pull=never", "--network=none", "--entrypoint=sh"]
-        return start_through(
-            f"docker={self._image}", _COMMAND, "docker run", [*options, self._image, "-c", command], log
-        )
-
-    def close(self) -> None:
-        """Nothing: the container goes with the connection."""
+def open_container(image: str, python: str | None = None) -> TravellingWorker:
+    """A worker in a container of an image that is here, and the Python in it (`python3` unless named)."""
+    # A shell comes first: the first process of a container cannot be killed from inside, and the worker must be.
+    words = (*_OPTIONS, image, "-c", f"{write_command(python)}; exit $?")
+    return TravellingWorker(f"docker={image}", "SAMEBITS_DOCKER_COMMAND", "docker run", words)

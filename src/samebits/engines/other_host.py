@@ -1,15 +1,11 @@
-"""Another machine that runs our worker with its own engines, reached over ssh; samebits travels along."""
+"""Another machine that runs our worker with its own engines, reached over ssh."""
 
 from __future__ import annotations
 
 import re
-import shlex
-import subprocess
-from typing import IO, BinaryIO
 
-from samebits.engines.travelling_worker import BEGINS, quote_program, start_through
+from samebits.engines.travelling_worker import TravellingWorker, write_command
 
-_COMMAND = "SAMEBITS_SSH_COMMAND"
 _HOST = re.compile(r"(ssh://)?[A-Za-z0-9_][A-Za-z0-9_.@:\[\]-]*")
 
 
@@ -18,18 +14,7 @@ def check_host(host: str) -> bool:
     return _HOST.fullmatch(host) is not None
 
 
-class OtherHost:
-    """A host as ssh knows it, and the Python there (`python3` unless named). Nothing stays on it."""
-
-    def __init__(self, host: str, python: str | None = None) -> None:
-        self._host = host
-        self._python = python or "python3"
-
-    def start(self, log: IO[bytes]) -> tuple[subprocess.Popen[bytes], BinaryIO]:
-        """The connection, and the stream of the worker's answers. Raises EngineMissingError."""
-        command = f"{quote_program(self._python)} -c {shlex.quote(BEGINS)}"
-        words = ["-T", "-o", "BatchMode=yes", "--", self._host, command]
-        return start_through(f"ssh={self._host}", _COMMAND, "ssh", words, log)
-
-    def close(self) -> None:
-        """Nothing: the folder there goes with the connection."""
+def reach_host(host: str, python: str | None = None) -> TravellingWorker:
+    """A worker on a host as ssh knows it, and the Python there (`python3` unless named)."""
+    words = ("-T", "-o", "BatchMode=yes", "--", host, write_command(python))
+    return TravellingWorker(f"ssh={host}", "SAMEBITS_SSH_COMMAND", "ssh", words)

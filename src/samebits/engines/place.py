@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from samebits.engines.container import Container
-from samebits.engines.other_host import OtherHost
+from samebits.engines.container import open_container
+from samebits.engines.other_host import reach_host
 from samebits.engines.other_python import OtherPython
+from samebits.engines.travelling_worker import TravellingWorker
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,12 @@ class Place:
         """Whether the engine sees the files that are here."""
         return self.host is None and self.image is None
 
-    def find(self) -> OtherPython | OtherHost | Container | None:
+    def find(self) -> OtherPython | TravellingWorker | None:
         """What starts a worker there; None: here. Raises EngineMissingError where no worker can run."""
         if self.host is not None:
-            return OtherHost(self.host, self.python)
+            return reach_host(self.host, self.python)
         if self.image is not None:
-            return Container(self.image, self.python)
+            return open_container(self.image, self.python)
         return None if self.python is None else OtherPython(self.python)
 
 

@@ -16,10 +16,9 @@ from typing import IO, Any, BinaryIO, cast
 import numpy as np
 
 from samebits.engines.lasting_thread import call_in_lasting_thread
-from samebits.engines.other_python import OtherPython
 from samebits.engines.place import HERE, Place
 from samebits.engines.transport import MODEL, TransportError, receive_message, send_message
-from samebits.engines.travelling_worker import write_beginning
+from samebits.engines.travelling_worker import TravellingWorker, write_beginning
 from samebits.errors import (
     EngineCrashed,
     EngineFailure,
@@ -214,7 +213,7 @@ class WorkerRunner:
     def _spawn(self, variables: dict[str, str]) -> tuple[subprocess.Popen[bytes], BinaryIO]:
         """The process, and the stream of its answers; `variables` are those that the engine's text names."""
         far = self._elsewhere
-        if far is not None and not isinstance(far, OtherPython):
+        if isinstance(far, TravellingWorker):
             self._beginning = write_beginning(variables)
             return call_in_lasting_thread(lambda: far.start(self._log))
         read_end, write_end = os.pipe()

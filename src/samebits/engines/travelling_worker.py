@@ -9,7 +9,8 @@ import os
 import shlex
 import subprocess
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
@@ -17,7 +18,7 @@ from samebits.errors import EngineMissingError
 
 # Runs there: it takes variables and samebits from standard input, keeps both in a folder that goes when we are gone
 # (a second process sees to that, as an engine that hangs can see to nothing), and becomes the worker.
-BEGINS = """
+_BEGINS = """
 import io, json, os, select, shutil, signal, sys, tarfile, tempfile
 if sys.version_info < (3, 11):
     sys.exit("Python 3.11 or later is needed there; this is " + sys.version.split()[0])
@@ -61,23 +62,41 @@ main()
 """
 
 
-def start_through(
-    place: str, variable: str, usual: str, words: Sequence[str], log: IO[bytes]
-) -> tuple[subprocess.Popen[bytes], BinaryIO]:
-    """A program that reaches `place`, and the stream of the worker's answers; it waits for `write_beginning`.
+@dataclass(frozen=True)
+class TravellingWorker:
+    """Our worker where a program with these words brings it; nothing of it stays there.
 
-    As git has it, `variable` names another program, or the same with options. Raises EngineMissingError where there is
-    none that runs.
+    As git has it, the environment variable `variable` names another program than the `usual` one, or the same with
+    options. `place` says in messages where that is.
     """
-    reach = _split_command(variable, os.environ.get(variable, usual))
-    try:
-        process = subprocess.Popen([*reach, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
-    except OSError as error:
-        raise EngineMissingError(f"{place}: {reach[0]} cannot be run ({error.strerror})") from None
-    return process, cast(BinaryIO, process.stdout)
+
+    place: str
+    variable: str
+    usual: str
+    words: tuple[str, ...]
+
+    def start(self, log: IO[bytes]) -> tuple[subprocess.Popen[bytes], BinaryIO]:
+        """The connection, and the stream of the worker's answers; it waits for `write_beginning`.
+
+        Raises EngineMissingError where there is no program that runs.
+        """
+        reach = _split_command(self.variable, os.environ.get(self.variable, self.usual))
+        try:
+            process = subprocess.Popen([*reach, *self.words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+        except OSError as error:
+            raise EngineMissingError(f"{self.place}: {reach[0]} cannot be run ({error.strerror})") from None
+        return process, cast(BinaryIO, process.stdout)
+
+    def close(self) -> None:
+        """Nothing: what was there goes with the connection."""
 
 
-def quote_program(program: str) -> str:
+def write_command(python: str | None) -> str:
+    """What a shell there runs: the worker, by a Python there (`python3` unless named)."""
+    return f"{_quote_program(python or 'python3')} -c {shlex.quote(_BEGINS)}"
+
+
+def _quote_program(program: str) -> str:
     """A program's path as a word of a shell, which knows the home folder there."""
     home, rest = ("~/", program[2:]) if program.startswith("~/") else ("", program)
     return f"{home}{shlex.quote(rest)}"
