@@ -1,13 +1,16 @@
 """Engines of a container: a stand-in for docker starts them in a process space of their own, as containers have it."""
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import samebits
-from engines_elsewhere import check_that_findings_are_the_same, check_that_nothing_stays
+from engines_elsewhere import MarkedPython, check_that_findings_are_the_same, check_that_nothing_stays
 from samebits.cli import main
 from samebits.errors import EngineCrashed, EngineMissingError, EngineUnsupported, RunnerTextError
 from samebits.problems import parse_problem_text
@@ -83,6 +86,23 @@ def test_findings_are_those_of_the_same_engine_here(docker):
 def test_nothing_stays(docker):
     """The first process of a container cannot be killed from inside: what watches the connection must end it."""
     check_that_nothing_stays("docker=known:1", docker)
+
+
+@needs_space
+@pytest.mark.needs("numpy")
+def test_nothing_stays_where_the_container_ends_before_the_second_process_acted(docker):
+    marked = MarkedPython(docker)
+    with open_runner(f"numpy:docker=known:1,python={marked.path}") as runner:
+        assert runner.identify().version
+        numbers = marked.list_processes()
+        second = [number for number in numbers if read_parent(number) in numbers]
+        assert len(second) == 1
+        os.kill(int(second[0]), signal.SIGSTOP)
+    marked.wait_until_nothing_stays()
+
+
+def read_parent(number):
+    return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1]
 
 
 @needs_space

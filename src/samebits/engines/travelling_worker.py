@@ -19,7 +19,7 @@ from samebits.errors import EngineMissingError
 # Runs there: it takes variables and samebits from standard input, keeps both in a folder that goes when we are gone
 # (a second process sees to that, as an engine that hangs can see to nothing), and becomes the worker.
 _BEGINS = """
-import io, json, os, select, shutil, signal, sys, tarfile, tempfile
+import atexit, io, json, os, select, shutil, signal, sys, tarfile, tempfile
 if sys.version_info < (3, 11):
     sys.exit("Python 3.11 or later is needed there; this is " + sys.version.split()[0])
 sys.path[:] = [path for path in sys.path if path]
@@ -35,6 +35,8 @@ def take(count):
 head = json.loads(take(int.from_bytes(take(8), "big")))
 archive = io.BytesIO(take(head["bytes"]))
 parent, folder = os.getpid(), tempfile.mkdtemp(prefix="samebits-")
+# Where this process ends by itself it ends a container, and with it the second process, whatever that is at.
+atexit.register(shutil.rmtree, folder, ignore_errors=True)
 if os.fork() == 0:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(1, 2)
@@ -42,7 +44,7 @@ if os.fork() == 0:
     watch.register(0, 0)
     while os.getppid() == parent and not watch.poll(1000):
         pass
-    # In a container this process ends with that one.
+    # In a container the kill ends this process too.
     shutil.rmtree(folder, ignore_errors=True)
     if os.getppid() == parent:
         os.kill(parent, signal.SIGKILL)
