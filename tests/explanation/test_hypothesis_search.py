@@ -237,7 +237,8 @@ def test_one_other_bit_in_what_was_not_looked_at_first_refutes_a_recipe():
     given = recorded(ODD, bound=1.0)
     outside = tuple(np.argwhere(~given.choose_sample().thin(4, 24).mark())[0])
     given.result[outside] = np.nextafter(given.result[outside], np.float32(np.inf))
-    assert HypothesisSearch(given, ignore_progress)._try_recipes([of_recipe(ODD)]) is None
+    found = HypothesisSearch(given, ignore_progress)._try_recipes([of_recipe(ODD)])
+    assert (found.fit, found.recipe, found.replay) == ("nearness", None, None)
 
 
 PLAIN = parse_recipe("direct")
@@ -259,7 +260,7 @@ def test_of_recipes_without_the_bits_the_closest_is_inferred():
 @pytest.mark.parametrize(
     "hypothesis",
     [
-        assume(0.51, recipe=PLAIN),
+        assume(0.71, recipe=PLAIN),
         assume(None, recipe=PLAIN),
         assume(0.1),
         Hypothesis(CUT, "downgrade", "zeros", predict(np.zeros(COUNT)), recipe=PLAIN),
@@ -270,8 +271,23 @@ def test_what_comes_no_closer_predicts_nothing_or_is_no_recipe_is_not_inferred(h
     assert search()._try_recipes([hypothesis, assume(0.3, "near", recipe=PLAIN)]).says == "near"
 
 
-def test_within_the_bound_nothing_is_inferred_by_nearness():
-    assert search(bound=1.0)._try_recipes([assume(0.1, recipe=PLAIN)]) is None
+def test_within_the_bound_a_recipe_takes_away_four_fifths_of_the_distance_in_outputs_enough(monkeypatch):
+    def find(share):
+        return search(bound=1.0)._try_recipes([assume(share, recipe=PLAIN)])
+
+    assert find(0.21) is None
+    assert find(0.19).fit == "nearness"
+    monkeypatch.setattr(thresholds, "FEWEST_TELLING", COUNT + 1.0)
+    assert find(0.19) is None
+
+
+def test_what_rounding_leaves_of_any_prediction_counts_for_none():
+    """Of a unit of distance, half a unit of rounding is in what is left and in what there was: 0.49 beside 0.87."""
+    for share, found in ((0.65, True), (0.70, False), (0.49, True)):
+        searching = search()
+        searching._noise = 0.5 * searching._declared
+        mechanism = searching._try_recipes([assume(share, recipe=PLAIN)])
+        assert (mechanism is not None) == found
 
 
 def test_equally_close_recipes_are_taken_as_they_come():

@@ -8,14 +8,21 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from samebits.bounds import accumulator_format
+from samebits.bounds import accumulator_format, bound_likely_errors
 from samebits.emulators import emulate
 from samebits.errors import RecipeError
 from samebits.findings import Evidence, Replay
 from samebits.findings.causes import CauseCode
 from samebits.formats.format import find_format
 from samebits.formats.same_bits import mark_differing_bits
-from samebits.hypotheses import Hypothesis, Observation, Sample, list_operand_recipes, list_order_hypotheses
+from samebits.hypotheses import (
+    Hypothesis,
+    Observation,
+    Sample,
+    list_operand_recipes,
+    list_order_hypotheses,
+    list_stored_hypotheses,
+)
 from samebits.hypotheses.observation import Floats
 from samebits.judging import thresholds
 from samebits.judging.measuring import measure_absolute
@@ -59,6 +66,27 @@ def accept(observation: Observation, hypothesis: Hypothesis, ties: list[Hypothes
     )  # fmt: skip
     recipe = _find_recipe(observation, hypothesis)
     return found if recipe is None else prove(observation, found, recipe)
+
+
+def accept_storage(observation: Observation) -> Mechanism | None:
+    """That the declared sums were stored as the numbers of the result show, where nothing else is needed.
+
+    Every output is then between what storing makes of the truth less, and of the truth plus, the likely error of such
+    sums. None where some is not: operands or sums were rounded too. Hypotheses that assume more may come closer, by the
+    few values that rounding decides.
+    """
+    stored = observation.stored
+    if stored is None or stored.late:
+        return None
+    every = observation.whole()
+    likely = every.pick(bound_likely_errors(observation.problem, observation.operands, observation.truth))
+    truth = every.pick(observation.truth).astype(np.float64)
+    given = every.pick(observation.result).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        least, most = stored.keep(truth - likely, every.rows), stored.keep(truth + likely, every.rows)
+    if not (np.isfinite(truth) & np.isfinite(likely) & (least <= given) & (given <= most)).all():
+        return None
+    return next(filter(None, (accept(observation, h, []) for h in list_stored_hypotheses(observation))), None)
 
 
 def _bound_prediction(observation: Observation, sample: Sample, predicted: Floats, unit: float) -> Floats:

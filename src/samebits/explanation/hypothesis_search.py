@@ -15,7 +15,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from samebits.explanation.acceptance import TINY_POSITIONS, TINY_ROWS, accept, find_by_bits, prove, replays_all
+from samebits.explanation.acceptance import (
+    TINY_POSITIONS,
+    TINY_ROWS,
+    accept,
+    accept_storage,
+    find_by_bits,
+    prove,
+    replays_all,
+)
 from samebits.explanation.nearness import (
     PLAIN_POSITIONS,
     PLAIN_ROWS,
@@ -75,6 +83,9 @@ class HypothesisSearch:
         """The mechanism that explains the result, or None where no hypothesis does."""
         problem = self.observation.problem
         found = self._prove_order()
+        if found is None and (found := accept_storage(self.observation)):
+            self._count("stored result")
+            found = replace(found, tried=self.tried.total())
         if found:
             return found
         stages = (self._list_functions(), self._list_quantised(), self._list_searched())
@@ -143,7 +154,7 @@ class HypothesisSearch:
         sum, those of the next are tried beside it.
         """
         observation = self.observation
-        if observation.distances.within_bound and len(measure_telling_steps(observation)) < thresholds.FEWEST_TELLING:
+        if observation.distances.within_bound and not self._tells_enough:
             return None
         ranked: list[tuple[Hypothesis, float]] = []
         found: Mechanism | None = None
@@ -154,6 +165,15 @@ class HypothesisSearch:
             if found and self._leaves_rounding(min(d for _, d in ranked)):
                 return found
         return found
+
+    @functools.cached_property
+    def _tells_enough(self) -> bool:
+        """Whether so many outputs differ from the truth that no hypothesis fits all of them by chance."""
+        return len(measure_telling_steps(self.observation)) >= thresholds.FEWEST_TELLING
+
+    @functools.cached_property
+    def _has_telling_bits(self) -> bool:
+        return count_telling_bits(measure_telling_steps(self.observation)) >= thresholds.FEWEST_BITS
 
     @functools.cached_property
     def _is_plain(self) -> bool:
@@ -194,8 +214,13 @@ class HypothesisSearch:
         """The closest of these and of those ranked before, if all outputs agree; `ranked` is added to."""
         observation = self.observation
         sample = observation.choose_sample()
-        share = thresholds.EXPLAINS_WITHIN if observation.distances.within_bound else thresholds.EXPLAINS
-        ranked += self._rank(hypotheses, sample, share * self._declared)
+        most = thresholds.EXPLAINS * self._declared
+        if observation.distances.within_bound:
+            most = thresholds.EXPLAINS_WITHIN * self._declared
+            if self._declared > thresholds.UNUSUAL_TIMES * self._noise:
+                # What leaves no more than the plainest sum's own rounding explains all that there is to explain.
+                most = max(most, self._noise)
+        ranked += self._rank(hypotheses, sample, most)
         for hypothesis, distance in self._prefer_simple(ranked)[: int(thresholds.MOST_CHECKED)]:
             alike = [h for h, d in ranked if distance <= d <= distance * (1 + thresholds.TIE) and h is not hypothesis]
             found = accept(observation, hypothesis, alike)
@@ -239,7 +264,6 @@ class HypothesisSearch:
         observation = self.observation
         tiny = observation.choose_sample().thin(TINY_ROWS, TINY_POSITIONS)
         declared = measure_nearness_of_truth(observation, tiny)
-        tells = count_telling_bits(measure_telling_steps(observation)) >= thresholds.FEWEST_BITS
         close: list[tuple[float, Hypothesis]] = []
         for hypothesis in hypotheses:
             self._count("recipe")
@@ -248,32 +272,27 @@ class HypothesisSearch:
             if predicted is None or hypothesis.recipe is None or zeros:
                 continue
             same = ~mark_differing_bits(predicted.astype(observation.result.dtype), tiny.pick(observation.result))
-            if same.all() and tells and replays_all(observation, hypothesis.recipe):
+            if same.all() and self._has_telling_bits and replays_all(observation, hypothesis.recipe):
                 found = Mechanism(
                     hypothesis.cause, hypothesis.verdict, hypothesis.says, "bits", tried=self.tried.total()
                 )
                 return prove(observation, found, hypothesis.recipe)
             distance = measure_nearness(observation, tiny, predicted)
-            if distance < thresholds.EXPLAINS * declared:
+            if self._takes_away_enough(distance, declared):
                 close.append((distance, hypothesis))
         return self._choose_closest(
             [h for _, h in sorted(close, key=lambda pair: pair[0])[: int(thresholds.MOST_CHECKED)]]
         )
 
     def _choose_closest(self, hypotheses: list[Hypothesis]) -> Mechanism | None:
-        """The recipe that comes closest on more outputs, none having reproduced the bits: inferred, no more.
-
-        A result inside its bound is called nothing but rounding by nearness of this kind.
-        """
+        """The recipe that comes closest on more outputs, none having reproduced the bits: inferred, no more."""
         observation = self.observation
-        if observation.distances.within_bound:
-            return None
         sample = observation.choose_sample().thin(PLAIN_ROWS, PLAIN_POSITIONS)
         declared = measure_nearness_of_truth(observation, sample)
         predictions = ((h, h.predict(observation, sample)) for h in hypotheses)
         near = [(measure_nearness(observation, sample, p), h) for h, p in predictions if p is not None]
         distance, hypothesis = min(near, key=lambda pair: pair[0], default=(np.inf, None))
-        if hypothesis is None or distance >= thresholds.EXPLAINS * declared:
+        if hypothesis is None or not self._takes_away_enough(distance, declared):
             return None
         share = min(1 - (distance / declared) ** 2, 0.999)
         says = f"that takes away {share:.1%} of the squared error; nothing tried takes all"
@@ -281,6 +300,17 @@ class HypothesisSearch:
             hypothesis.cause, hypothesis.verdict, hypothesis.says, "nearness",
             evidence=(Evidence("statistic", says),), tried=self.tried.total(),
         )  # fmt: skip
+
+    def _takes_away_enough(self, distance: float, declared: float) -> bool:
+        """Whether what a recipe leaves is little beside what the truth leaves.
+
+        Of a result inside its bound nearly all; of others half, not counting what rounding leaves of any prediction, if
+        that is half of the squared distance at least.
+        """
+        if self.observation.distances.within_bound:
+            return self._tells_enough and self._has_telling_bits and distance < thresholds.EXPLAINS_WITHIN * declared
+        left, whole = (max(d * d - self._noise**2, 0.0) for d in (distance, declared))
+        return distance**2 < thresholds.EXPLAINS * declared**2 and left <= thresholds.EXPLAINS**2 * whole
 
     def _count(self, kind: str) -> None:
         self.tried[kind] += 1

@@ -6,6 +6,7 @@ import numpy as np
 
 from samebits.emulators.result_rounding import round_array
 from samebits.explanation.nearness import measure_nearness_of_truth, measure_plain_noise
+from samebits.explanation.wrong_regions import mark_alike_windows
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.formats.array import measure_spacing
@@ -95,8 +96,8 @@ def explain_unrelated(observation: Observation) -> Mechanism | None:
     given, truth = observation.result.astype(np.float64), observation.truth.astype(np.float64)
     if not (np.isfinite(given).all() and np.isfinite(truth).all()):
         return None
-    # Borders, where padding is read, and the mean of every channel are common to whatever is multiplied.
-    inner = np.broadcast_to(~mark_border(observation.problem), given.shape)
+    # Borders, where padding is read, plain backgrounds, and the mean of every channel are common to all operands.
+    inner = ~mark_border(observation.problem) & ~mark_alike_windows(observation)
     counts = inner if inner.sum() >= thresholds.FEWEST_UNRELATED else np.ones(given.shape, bool)
     if counts.sum() < thresholds.FEWEST_UNRELATED:
         return None

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from samebits.explanation.acceptance import accept
 from samebits.explanation.nearness import is_as_close_as_a_plain_sum
-from samebits.explanation.wrong_regions import Region, find_region
+from samebits.explanation.wrong_regions import Region, find_region, mark_alike_windows
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Observation, list_fitted_hypotheses
@@ -52,6 +52,8 @@ def explain_part(observation: Observation) -> Mechanism | None:
     if (scaled := _explain_scaled(observation, wrong)) is not None:
         return scaled
     mute = _mark_mute(observation, given)
+    if _is_all_that_tells(observation, wrong, mute):
+        return None
     region = find_region(observation.problem, wrong, mute)
     if region is None:
         few = count <= thresholds.MOST_SCATTERED * (~mute).sum()
@@ -77,6 +79,13 @@ def _mark_mute(observation: Observation, given: Floats) -> npt.NDArray[np.bool_]
     if then is None:
         return np.zeros(given.shape, bool)
     return (given == truth) & ((truth <= then.low) | (truth >= then.high))
+
+
+def _is_all_that_tells(observation: Observation, wrong: npt.NDArray[np.bool_], mute: npt.NDArray[np.bool_]) -> bool:
+    """Whether outputs are right on a plain background only, where another sequence of operands is not seen."""
+    alike = mark_alike_windows(observation)
+    telling = int((~alike & ~mute).sum())
+    return 0 < thresholds.LEAST_FILLED * telling <= wrong.sum() and not (wrong & alike).any()
 
 
 def _explain_lost_clip(

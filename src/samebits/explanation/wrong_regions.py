@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from samebits.hypotheses import Observation, Sample
 from samebits.judging import thresholds
 from samebits.problems import Problem
 from samebits.problems.problem import SPATIAL_AXES
@@ -15,6 +16,8 @@ from samebits.problems.windows import mark_border
 
 Mask = npt.NDArray[np.bool_]
 _MOST_PHASES = 8
+# Sums in float64 of values that are all alike, in shares of their squares.
+_ALIKE = 2.0**-40
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,27 @@ def find_region(problem: Problem, wrong: Mask, mute: Mask) -> Region | None:
         ):
             best = region
     return best
+
+
+def mark_alike_windows(observation: Observation) -> Mask:
+    """Outputs that read one value only, as on a plain background: another sequence of operands is not seen there."""
+    terms = observation.terms
+    if observation.problem.stated is not None:
+        return np.zeros(observation.problem.out_shape, bool)
+    source = observation.operands[terms.source_operand].astype(np.float64)
+    ones = np.ones(observation.operands[terms.rows_operand].shape)
+    sample = Sample(terms, np.arange(terms.groups) * terms.rows, np.arange(terms.positions))
+    bare = observation.as_bare_sums()
+    count, total, squares = (
+        bare.sum_instead({terms.rows_operand: ones, terms.source_operand: values}, sample)
+        for values in (np.ones(source.shape), source, source * source)
+    )
+    # Of all numbers with a sum, equal ones have the least sum of squares.
+    alike = count * squares - total * total <= _ALIKE * count * squares
+    marked = np.zeros(observation.problem.out_shape, bool)
+    view = terms.view_result(marked)
+    view[...] = alike.reshape(terms.groups, 1, *view.shape[2:])
+    return marked
 
 
 def find_box(wrong: Mask) -> Mask:

@@ -67,11 +67,11 @@ def list_operand_hypotheses(problem: Problem, stored: Stored | None = None) -> I
             yield _rounds_operands(f"computes in {x.format}: rounds operands and results", narrow)
             if problem.bias:
                 says = f"computes in {x.format}: rounds operands, bias and results"
-                yield _rounds_operands(says, narrow, bias=x)
+                yield _rounds_operands(says, replace(narrow, b=x))
     for rounding in narrower if problem.bias else ():
         if rounding.mode == "nearest_even":
-            plain = Recipe(accumulator=Rounding("float64" if problem.dtype == "float64" else "float32"))
-            yield _rounds_operands(f"rounds the bias to {rounding.format} before it is added", plain, bias=rounding)
+            plain = Recipe(b=rounding, accumulator=Rounding("float64" if problem.dtype == "float64" else "float32"))
+            yield _rounds_operands(f"rounds the bias to {rounding.format} before it is added", plain)
 
 
 def list_stored_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
@@ -116,29 +116,19 @@ def _is_equal(a: np.ndarray, b: np.ndarray) -> bool:
     return np.array_equal(a.astype(np.float64), b.astype(np.float64), equal_nan=True)
 
 
-def _rounds_operands(
-    says: str,
-    recipe: Recipe,
-    cause: CauseCode = CauseCode.REDUCED_PRECISION_OPERANDS,
-    bias: Rounding | None = None,
-) -> Hypothesis:
-    def alter(observation: Observation) -> tuple[Problem, dict[str, np.ndarray]]:
-        own = observation.operands["bias"]
-        narrow = round_array(own.astype(np.float64), bias or Rounding(own.dtype.name))
-        return observation.problem, {**observation.operands, "bias": narrow.astype(own.dtype)}
-
+def _rounds_operands(says: str, recipe: Recipe, cause: CauseCode = CauseCode.REDUCED_PRECISION_OPERANDS) -> Hypothesis:
     def predict(observation: Observation, sample: Sample) -> Floats | None:
         read = observation.read_operands(recipe)
         if observation.result.any() and any(observation.operands[n].any() and not a.any() for n, a in read.items()):
             return None  # Rounding to zero whatever is multiplied explains no result but zeros.
-        if not recipe.via and not bias and all(_is_equal(a, observation.operands[n]) for n, a in read.items()):
+        if not recipe.via and not recipe.b and all(_is_equal(a, observation.operands[n]) for n, a in read.items()):
             return None  # These operands are what they would be rounded to.
-        values = observation.sum_instead(read, sample, bias=alter(observation)[1]["bias"] if bias else None)
+        bias = round_array(observation.operands["bias"].astype(np.float64), recipe.b) if recipe.b else None
+        values = observation.sum_instead(read, sample, bias=bias)
         return round_wide(values, Rounding(recipe.via)) if recipe.via else values
 
     unit = float(find_format(recipe.via).unit_roundoff) if recipe.via else 0.0
-    altered = alter if bias else None
-    return Hypothesis(cause, "downgrade", says, predict, alter=altered, recipe=recipe, unit=unit)
+    return Hypothesis(cause, "downgrade", says, predict, recipe=recipe, unit=unit)
 
 
 def list_recipe_hypotheses(problem: Problem, *, thorough: bool = True) -> Iterator[Hypothesis]:
@@ -261,7 +251,7 @@ def list_operand_recipes(problem: Problem, rounding: Recipe, stored: Stored | No
         via = stored.rounding.format
     for hypothesis in list_order_hypotheses(problem):
         assert hypothesis.recipe is not None
-        recipe = replace(hypothesis.recipe, x=rounding.x, w=rounding.w, via=via, flush=rounding.flush)
+        recipe = replace(hypothesis.recipe, x=rounding.x, w=rounding.w, b=rounding.b, via=via, flush=rounding.flush)
         yield replace(recipe, bias="rounded", bias_terms=0) if stored is not None and stored.late else recipe
 
 

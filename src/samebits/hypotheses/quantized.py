@@ -23,7 +23,8 @@ from samebits.problems.terms import Terms, find_terms
 from samebits.recipes.recipe import Rounding
 
 # What a view over blocks of an operand, whose last axis one scale belongs to, becomes.
-Quantise = Callable[[Floats], Floats]
+# Of values in blocks along the last axis; a nudge moves what lies in the middle between two codes.
+Quantise = Callable[[Floats, float], Floats]
 _GROUPS = (32, 64, 128)
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 # Steps searched for lie between these shares of the largest magnitude, so close together that codes hardly differ.
@@ -34,6 +35,8 @@ _SEARCHED_ROWS, _SEARCHED_POSITIONS = 6, 48
 _MOST_SEARCHED, _FEWEST_SEARCHED = 500_000, 24
 # Elements of an operand that is kept in another form between two hypotheses.
 _MOST_KEPT = 200_000
+# So near the middle between two codes an engine's own division decides; relative.
+_NUDGE = 2.0**-21
 
 
 @dataclass(frozen=True)
@@ -45,26 +48,31 @@ class _Scheme:
     quantise: Quantise
 
 
-def _whole_steps(codes: int, lowest: int, values: Floats) -> Floats:
+def _divide(values: Floats, step: Floats, nudge: float) -> Floats:
+    """Values in steps as float32 has them, where the middle between two codes is met; or all a little off that."""
+    return (values / step).astype(np.float32).astype(np.float64) if nudge == 0 else values / step * (1 + nudge)
+
+
+def _whole_steps(codes: int, lowest: int, values: Floats, nudge: float) -> Floats:
     step = np.abs(values).max(axis=-1, keepdims=True) / codes
     step = np.where(step > 0, step, 1.0)
-    return np.clip(np.rint(values / step), lowest, codes) * step
+    return np.clip(np.rint(_divide(values, step, nudge)), lowest, codes) * step
 
 
-def _from_zero_point(codes: int, values: Floats) -> Floats:
+def _from_zero_point(codes: int, values: Floats, nudge: float) -> Floats:
     """Unsigned codes from the least to the largest value, zero among them."""
     low = np.minimum(values.min(axis=-1, keepdims=True), 0.0)
     high = np.maximum(values.max(axis=-1, keepdims=True), 0.0)
     step = (high - low) / codes
     step = np.where(step > 0, step, 1.0)
     zero = np.rint(-low / step)
-    return (np.clip(np.rint(values / step) + zero, 0, codes) - zero) * step
+    return (np.clip(np.rint(_divide(values, step, nudge)) + zero, 0, codes) - zero) * step
 
 
-def _scaled_to(name: str, values: Floats) -> Floats:
+def _scaled_to(name: str, values: Floats, nudge: float) -> Floats:
     scale = np.abs(values).max(axis=-1, keepdims=True) / float(find_format(name).largest)
     scale = np.where(scale > 0, scale, 1.0)
-    return _round_to(name, values / scale) * scale
+    return _round_to(name, _divide(values, scale, nudge)) * scale
 
 
 def _round_to(name: str, values: Floats) -> Floats:
@@ -84,7 +92,7 @@ def _list_schemes(*, blocks: tuple[str, ...], bits: tuple[int, ...]) -> Iterator
             scales = where.replace("step", "scale")
             yield _Scheme(f"in {name} {scales}", block, functools.partial(_scaled_to, name))
     for name in _FLOAT8:
-        yield _Scheme(f"in {name}", "tensor", functools.partial(_round_to, name))
+        yield _Scheme(f"in {name}", "tensor", lambda values, _, name=name: _round_to(name, values))
 
 
 def list_quantized_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
@@ -112,38 +120,52 @@ def _quantises(terms: Terms, schemes: dict[str, _Scheme]) -> Hypothesis:
     said = [f"{name} as stored {scheme.says}" for name, scheme in sorted(schemes.items(), reverse=True)]
 
     def predict(observation: Observation, sample: Sample) -> Floats:
-        changed = {n: _apply(observation, terms, n, scheme) for n, scheme in schemes.items()}
-        return observation.sum_instead({**observation.operands, **changed}, sample)
+        """How the engine divides decides where the middle between two codes goes: what comes closest is taken."""
+        read = {n: _read_ways(observation, terms, n, scheme) for n, scheme in schemes.items()}
+        given = sample.pick(observation.result).astype(np.float64)
+        sums = (
+            observation.sum_instead({**observation.operands, **dict(zip(read, way, strict=True))}, sample)
+            for way in itertools.product(*read.values())
+        )
+        return min(sums, key=lambda predicted: float(np.nansum((given - predicted) ** 2)))
 
     says = f"multiplies {', and '.join(said)}"
     return Hypothesis(CauseCode.QUANTIZED_OPERANDS, "downgrade", says, predict)
 
 
-def _apply(observation: Observation, terms: Terms, name: str, scheme: _Scheme) -> np.ndarray:
+def _read_ways(observation: Observation, terms: Terms, name: str, scheme: _Scheme) -> list[np.ndarray]:
+    """An operand as it may be read back: one way, unless values lie in the middle between two codes."""
+    up, down = (_apply(observation, terms, name, scheme, nudge) for nudge in (_NUDGE, -_NUDGE))
+    if np.array_equal(up, down, equal_nan=True):
+        return [up]
+    return [_apply(observation, terms, name, scheme, 0.0), up, down]
+
+
+def _apply(observation: Observation, terms: Terms, name: str, scheme: _Scheme, nudge: float) -> np.ndarray:
     """An operand as it is read back; a small one is made once for each scheme."""
-    key = f"{name} {scheme.says}"
+    key = f"{name} {scheme.says} {nudge}"
     if key in observation.cache:
         return observation.cache[key]
-    array = _read_back(observation, terms, name, scheme)
+    array = _read_back(observation, terms, name, scheme, nudge)
     if array.size <= _MOST_KEPT:
         observation.cache[key] = array
     return array
 
 
-def _read_back(observation: Observation, terms: Terms, name: str, scheme: _Scheme) -> np.ndarray:
+def _read_back(observation: Observation, terms: Terms, name: str, scheme: _Scheme, nudge: float) -> np.ndarray:
     array = np.array(observation.operands[name], np.float64)
     view = terms.view_rows(array) if name == terms.rows_operand else terms.view_source(array)
     g, m, depth, _ = view.shape
     with np.errstate(all="ignore"):
         if scheme.blocks == "tensor":
-            view[...] = scheme.quantise(view.reshape(1, -1)).reshape(view.shape)
+            view[...] = scheme.quantise(view.reshape(1, -1), nudge).reshape(view.shape)
         elif scheme.blocks == "channel":
-            view[...] = scheme.quantise(view.reshape(g, m, -1)).reshape(view.shape)
+            view[...] = scheme.quantise(view.reshape(g, m, -1), nudge).reshape(view.shape)
         else:
             size = int(scheme.blocks)
             for first in range(0, depth, size):
                 part = view[:, :, first : first + size]
-                part[...] = scheme.quantise(part.reshape(g, m, -1)).reshape(part.shape)
+                part[...] = scheme.quantise(part.reshape(g, m, -1), nudge).reshape(part.shape)
     return array
 
 

@@ -27,9 +27,10 @@ _FORMATS = ("float8_e5m2", "float8_e4m3fn", "bfloat16", "float16", "tf32", "e8m1
 _BIAS_FORMATS = ("", "bfloat16", "float16")
 # Outputs that the truth does not have on the grid; with each the chance that none is off it at least halves.
 _FEWEST_TELLING = 20
+# That rows are on a grid by accident has at most a chance of 2 to minus so many bits.
+_CHANCE_BITS, _FEWEST_BITS_BESIDE = 60.0, 10.0
 # Of sums before their bias: the spacing of the grid is at least so many times what the last addition rounds.
 _LEAST_SPACING = 8.0
-_CHANCE_BITS = 60.0
 # Codes of 8 bits. That so many values of 24 bits are all multiples of a step is no accident.
 _MOST_CODES, _FEWEST_VALUES = 256, 8
 _MOST_DIVISOR = 6
@@ -116,8 +117,12 @@ def _find_part(problem: Problem, given: Floats, true: Floats, tells: npt.NDArray
         rounding = Rounding(name)
         off = (round_array(true, rounding) != true) & tells
         on = ((round_array(given, rounding) == given) | ~tells).all(axis=1)
-        rows = on & (off.sum(axis=1) >= _FEWEST_TELLING)
-        if rows.any() and not rows.all():
+        # Each output of a value of its own is on the grid with a chance of 2 to minus the bits that the format lacks.
+        lacks = find_format(problem.out).precision - find_format(name).precision
+        bits = lacks * np.array([len(np.unique(g[o])) for g, o in zip(given, off, strict=True)])
+        # Beside rows that are beyond doubt, those that hold few values are believed more easily.
+        rows = on & (bits >= _FEWEST_BITS_BESIDE)
+        if (bits[rows] >= _CHANCE_BITS).any() and not rows.all():
             marked = np.flatnonzero(rows)
             which = f"channel{'s' if len(marked) > 1 else ''} {list_in_words(marked)}"
             return Stored(f"stores {which} of its result in {name}", rounding, rows=rows)

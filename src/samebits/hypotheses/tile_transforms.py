@@ -106,8 +106,8 @@ class Tiles:
         return np.where(inside[None], values, np.nan)
 
 
-def choose_tiles(observation: Observation, tile: int, along: tuple[bool, ...]) -> Tiles:
-    """Random tiles of random rows."""
+def choose_tiles(observation: Observation, tile: int, along: tuple[bool, ...], *, rows: int = _ROWS) -> Tiles:
+    """Random tiles of random rows, at most so many."""
     problem, random = observation.problem, np.random.default_rng(_SEED)
     size = tuple(tile if a else 1 for a in along)
     counts = [-(-problem.out_shape[2 + i] // size[i]) for i in range(2)]
@@ -116,8 +116,8 @@ def choose_tiles(observation: Observation, tile: int, along: tuple[bool, ...]) -
     batch, at = np.divmod(chosen, counts[0] * counts[1])
     top, left = np.divmod(at, counts[1])
     index = np.stack([batch, top * size[0], left * size[1]], axis=1)
-    rows = np.sort(random.permutation(problem.c_out)[:_ROWS])
-    group = rows // (problem.c_out // problem.groups)
+    chosen_rows = np.sort(random.permutation(problem.c_out)[:rows])
+    group = chosen_rows // (problem.c_out // problem.groups)
     depth = problem.w[1]
     channels = group[:, None] * depth + np.arange(depth)
     h = _find_reach(problem.axes[0], index[:, 1], size[0])
@@ -129,8 +129,8 @@ def choose_tiles(observation: Observation, tile: int, along: tuple[bool, ...]) -
         h.clip(0, x.shape[2] - 1)[None, :, None, :, None], w.clip(0, x.shape[3] - 1)[None, :, None, None, :],
     ]  # fmt: skip
     patches = np.where(inside[None, :, None], met, 0.0)
-    kernel = observation.operands["w"].astype(np.float64)[rows]
-    return Tiles(observation, rows, (size[0], size[1]), patches, kernel, index)
+    kernel = observation.operands["w"].astype(np.float64)[chosen_rows]
+    return Tiles(observation, chosen_rows, (size[0], size[1]), patches, kernel, index)
 
 
 def _find_reach(axis: Axis, first: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:

@@ -62,7 +62,9 @@ TRANSFORM_NOISE = 2.0**8
 # Errors up to this share of a channel's largest sum of magnitudes may be the noise of a transform in half precision.
 HALF_TRANSFORM_NOISE = 2.0**-3
 # An arrangement of transforms explains a result if it leaves no more than this of the distance.
-ARRANGEMENT = 0.75
+ARRANGEMENT = 0.8
+# ... and comes closer in this share of the rows.
+CLOSER_ROWS = 0.8
 # Errors are called periodic if chance gives such a period less often.
 CHANCE_PERIOD = 1e-9
 # Errors are called one-signed if chance makes them so less often: outputs are not quite independent of each other.
@@ -144,6 +146,8 @@ TABLE: tuple[Threshold, ...] = (
               " of the largest sum of magnitudes, and bfloat16 has three bits less"),
     Threshold("ARRANGEMENT", ARRANGEMENT, "winograd or undecided", "arrangements that are not the right one left 0.87 or more;"
               " where results have few digits the right one leaves what their rounding decides"),
+    Threshold("CLOSER_ROWS", CLOSER_ROWS, "winograd or undecided", "of the right arrangement 15 of 16 rows at least, mostly all,"
+              " were closer; of others that came closer over all rows, half"),
     Threshold("CHANCE_PERIOD", CHANCE_PERIOD, "winograd or undecided", "the error probability per result that statistics are"
               " held to"),
     Threshold("CHANCE_ONE_SIGNED", CHANCE_ONE_SIGNED, "rounding or downgrade", "a thousandth of 1e-9, because outputs that"
