@@ -41,3 +41,39 @@ def test_what_was_done_is_found_and_nothing_false_is_proved(name):
         assert side.verdict in variant.verdicts or not proved, side
         assert variant.verdicts != FAULT_FREE or fits, side
     assert any(right)
+
+
+SAYS = (
+    # A bias rounded beside it comes closer by one output of four thousand.
+    ("stored bfloat16", "linear x=64x256 w=64x256 bias", 71, "stores its result in bfloat16"),
+    # Pictures are whole numbers, so that nothing is lost where they are stored in 8 bits.
+    ("stored e8m13", "matmul x=96x384 w=384x48", 72, "stores its result in e8m13"),
+    # Rectified channels have few values each.
+    ("half of it stored float16", PROBLEMS[1], 57, "stores channels 16, 17, 18 and 10 more of its result in float16"),
+    # 183 * 448 / 244 = 336 lies in the middle between two numbers of float8.
+    ("x and w float8", PROBLEMS[0], 56, "multiplies x as stored in float8_e4m3fn with one scale, and w"),
+    # Within the bound of 2,304 products.
+    ("split-K 4 in float16, added in float32", PROBLEMS[9], 65, "adds 4 parts of its products in float32, stores each"),
+    ("float16 per 32 products", PROBLEMS[9], 65, "keeps sums of 32 products in float16 and adds those in float32"),
+    # The result's own roundings are half of all there is.
+    ("float16 per 32 products", PROBLEMS[17], 73, "keeps sums of 32 products in float16 and adds those in float32"),
+    # One transform of hundreds comes closer, in rows that have 72 weights each and hardly vary.
+    ("rounded weights on record", PROBLEMS[5], 61, "multiplies w with more digits than on record"),
+    # On the plain background the channels' sequence is not seen.
+    ("input channels shuffled", PROBLEMS[1], 57, "multiplies other operands than those on record"),
+)
+
+
+@pytest.mark.parametrize(("name", "text", "seed", "says"), SAYS)
+def test_nothing_else_is_said_where_chance_comes_closer(name, text, seed, says):
+    (side,) = explain_case(make_variant(name, text, seed).case).sides
+    assert side.says.startswith(says)
+    assert side.verdict in VARIANTS[name].verdicts
+    assert side.cause in VARIANTS[name].causes
+
+
+def test_a_rounded_bias_stands_in_the_recipe_that_replays():
+    (side,) = explain_case(make_variant("bias bfloat16", PROBLEMS[15], 71).case).sides
+    assert (side.cause_certainty, side.says) == ("bits", "rounds the bias to bfloat16 before it is added")
+    assert side.recipe.startswith("direct b=bfloat16 ")
+    assert side.replay.matched == 1.0
