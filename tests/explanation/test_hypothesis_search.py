@@ -28,8 +28,10 @@ GIVEN = TRUTH + OFF
 CUT = CauseCode.REDUCED_PRECISION_OPERANDS
 
 
-def search(bound=1e-9, result=GIVEN, progress=ignore_progress):
-    return HypothesisSearch(observe(ROW, TRUTH, result, bound=bound, magnitudes=2.0**22), progress)
+def search(bound=1e-9, result=GIVEN, progress=ignore_progress, noise=0.0):
+    searching = HypothesisSearch(observe(ROW, TRUTH, result, bound=bound, magnitudes=2.0**22), progress)
+    searching._noise = noise
+    return searching
 
 
 def predict(values):
@@ -284,8 +286,7 @@ def test_within_the_bound_a_recipe_takes_away_four_fifths_of_the_distance_in_out
 def test_what_rounding_leaves_of_any_prediction_counts_for_none():
     """Of a unit of distance, half a unit of rounding is in what is left and in what there was: 0.49 beside 0.87."""
     for share, found in ((0.65, True), (0.70, False), (0.49, True)):
-        searching = search()
-        searching._noise = 0.5 * searching._declared
+        searching = search(noise=0.5 * search()._declared)
         mechanism = searching._try_recipes([assume(share, recipe=PLAIN)])
         assert (mechanism is not None) == found
 

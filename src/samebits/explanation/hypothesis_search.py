@@ -292,7 +292,9 @@ class HypothesisSearch:
         predictions = ((h, h.predict(observation, sample)) for h in hypotheses)
         near = [(measure_nearness(observation, sample, p), h) for h, p in predictions if p is not None]
         distance, hypothesis = min(near, key=lambda pair: pair[0], default=(np.inf, None))
-        if hypothesis is None or not self._takes_away_enough(distance, declared):
+        given, truth = sample.pick(observation.result), sample.pick(observation.truth)
+        tells = mark_differing_bits(given, truth).sum() >= thresholds.FEWEST_TELLING
+        if hypothesis is None or not tells or not self._takes_away_enough(distance, declared):
             return None
         share = min(1 - (distance / declared) ** 2, 0.999)
         says = f"that takes away {share:.1%} of the squared error; nothing tried takes all"
@@ -310,7 +312,7 @@ class HypothesisSearch:
         if self.observation.distances.within_bound:
             return self._tells_enough and self._has_telling_bits and distance < thresholds.EXPLAINS_WITHIN * declared
         left, whole = (max(d * d - self._noise**2, 0.0) for d in (distance, declared))
-        return distance**2 < thresholds.EXPLAINS * declared**2 and left <= thresholds.EXPLAINS**2 * whole
+        return distance**2 < thresholds.EXPLAINS * declared**2 and left < thresholds.EXPLAINS**2 * whole
 
     def _count(self, kind: str) -> None:
         self.tried[kind] += 1
