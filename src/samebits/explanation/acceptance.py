@@ -100,7 +100,12 @@ def _bound_prediction(observation: Observation, sample: Sample, predicted: Float
         size = np.where(np.isfinite(predicted), np.abs(predicted), 0.0) + summed
         beside = 2 * unit * size.max(axis=1, keepdims=True) if unit else 0.0
         if observation.stored is not None:
-            beside = beside + observation.stored.allow(size, sample.rows)
+            # Sums that were stored before their bias are larger than the results where it cancels them.
+            late = problem.bias and observation.stored.late
+            before = (
+                size + np.abs(observation.operands["bias"].astype(np.float64))[sample.rows][:, None] if late else size
+            )
+            beside = beside + observation.stored.allow(before, sample.rows)
         return summed + 2 * float(out.unit_roundoff) * size + beside + 2 * float(out.smallest_subnormal)
 
 

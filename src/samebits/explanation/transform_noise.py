@@ -30,6 +30,7 @@ from samebits.problems.windows import mark_border
 # Tiles of Winograd's transforms, and periods that none has, which show how much chance there is.
 _PERIODS, _CONTROLS = (2, 4, 6), (5, 7)
 _FEWEST_OUTPUTS, _FEWEST_CHANGED = 1000, 200
+_GIVES, _FEWEST_GIVEN = 0.01, 12
 _MOST_TIMES = 50.0
 _SHIFTS, _SEED = 60, 8
 _MOST_ROWS = 32
@@ -57,10 +58,13 @@ def _try_arrangements(observation: Observation) -> Mechanism | None:
         declared = _norm(given - true)
         tried += 1
         predicted = predict_tiles(tiles, arrangement)
-        # Where it overflows it cannot have been this; where it changes hardly any output, chance decides.
-        if not np.isfinite(predicted[np.isfinite(given)]).all() or _count_changed(predicted, true) < _FEWEST_CHANGED:
+        # Where it overflows it cannot have been this.
+        if not np.isfinite(predicted[np.isfinite(given)]).all():
             continue
         share = _norm(given - predicted) / declared if declared else 1.0
+        # Where it changes hardly any output chance decides, unless it gives those right to two digits.
+        if _count_changed(predicted, true) < (_FEWEST_CHANGED if share > _GIVES else _FEWEST_GIVEN):
+            continue
         if share < least * (1 - thresholds.TIE):
             closest, least = arrangement, share
     if closest is None or not _comes_closer_in_most_rows(observation, closest):
@@ -84,13 +88,16 @@ def _comes_closer_in_most_rows(observation: Observation, arrangement: Arrangemen
         tiles.pick(observation.truth),
         predict_tiles(tiles, arrangement),
     )
-    closer = [_norm(g - p) < _norm(g - t) for g, p, t in zip(given, predicted, true, strict=True)]
-    return float(np.mean(closer)) >= thresholds.CLOSER_ROWS
+    left = [(_norm(g - p), _norm(g - t)) for g, p, t in zip(given, predicted, true, strict=True)]
+    # Rows that are zero throughout, as relu makes them, tell nothing.
+    telling = [with_it < without for with_it, without in left if with_it != without]
+    return bool(telling) and float(np.mean(telling)) >= thresholds.CLOSER_ROWS
 
 
 def _count_changed(predicted: Floats, true: Floats) -> int:
-    """How many outputs an arrangement takes further from the truth than float32 rounds."""
-    return int((np.abs(predicted - true) > 2.0**-20 * np.abs(true)).sum())
+    """How many outputs an arrangement takes further from the truth than float32 rounds; equal ones count once."""
+    changed = np.abs(predicted - true) > 2.0**-20 * np.abs(true)
+    return len(np.unique(np.stack([predicted[changed], true[changed]]), axis=1).T)
 
 
 def _norm(values: Floats) -> float:
