@@ -26,6 +26,8 @@ _LEAST_EQUATIONS = 2.0
 # A factor so near to zero, or to one, is taken for it; other factors are named.
 _NEAR = 1e-2
 _MOST_UNKNOWNS, _MOST_WORK = 2500, 3e10
+# Filters tried in places of others: products, sums kept, and the positions that it takes.
+_MOST_TRIED, _MOST_KEPT, _FEWEST_POSITIONS = 10**9, 10**7, 24
 # Rows whose solved weights differ from the recorded by this share; weights so much alike are no others.
 _DIFFERENT, _SAME = 0.1, 0.99
 
@@ -33,6 +35,7 @@ _DIFFERENT, _SAME = 0.1, 0.99
 def list_refitted_hypotheses(observation: Observation, sample: Sample) -> Iterator[Hypothesis]:
     """What can be fitted to a result whose operands are known: the fewest unknowns first."""
     yield from _list_reordered_rows(observation)
+    yield from _list_reordered_filters(observation)
     few = sample.thin(_ROWS, _POSITIONS)
     terms = observation.terms
     while len(few.rows) * len(few.positions) * terms.count > _MOST_PRODUCTS and len(few.positions) > 8:
@@ -161,6 +164,34 @@ def _list_reordered_rows(observation: Observation) -> Iterator[Hypothesis]:
         bare, bias = sample.pick(observation.bare_sums()), observation.operands["bias"].astype(np.float64)
         order = _find_nearest(given, lambda r: observation.apply_epilogue(bare + bias[r]))
         yield from _say_reordered(observation, order, with_bias=False)
+
+
+def _list_reordered_filters(observation: Observation) -> Iterator[Hypothesis]:
+    """Filters that meet other groups' channels, which no sequence of outputs shows: each is tried in each place."""
+    terms = observation.terms
+    count = terms.groups * terms.rows
+    most = min(_MOST_TRIED // (terms.groups * count * terms.count), _MOST_KEPT // (terms.groups * count))
+    if terms.groups == 1 or most < _FEWEST_POSITIONS:
+        return
+    positions = observation.choose_sample().thin(1, most).positions
+    source = terms.view_source(observation.operands[terms.source_operand])
+    weights = _view_own(observation).reshape(count, -1)
+    bias = observation.operands["bias"].astype(np.float64) if observation.problem.bias else np.zeros(count)
+    sums = [weights @ gather_source(terms, source, g, positions).T for g in range(terms.groups)]
+    given = Sample(terms, np.arange(count), positions).pick(observation.result).astype(np.float64)
+    order = _find_nearest(given, lambda r: observation.apply_epilogue(sums[r // terms.rows] + bias[r]))
+    moved = np.flatnonzero(order != np.arange(count))
+    if len(moved) == 0:
+        return
+    says = (
+        f"takes {len(moved)} of {count} filters in another sequence (filter {order[moved[0]]} stands in place of"
+        f" {moved[0]}, with that one's input channels)"
+    )
+
+    def change(rows: Floats) -> Floats:
+        return rows.reshape(count, -1)[order].reshape(rows.shape)
+
+    yield _with_rows(CauseCode.AXIS_ORDER, "wrong", says, change, observation)
 
 
 def _find_nearest(given: Floats, candidates: Callable[[int], Floats]) -> npt.NDArray[np.intp]:
