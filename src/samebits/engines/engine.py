@@ -66,6 +66,8 @@ class Engine(ABC):
     settings: ClassVar[dict[str, Setting]]
     # Environment variables known to change bits or kernels, with what they do; for doctor.
     variables: ClassVar[dict[str, str]]
+    # What it computes on, as its own calls name it.
+    device: ClassVar[str] = "CPU"
     # Whether it computes products only; who asks all engines about a convolution leaves it out.
     only_products: ClassVar[bool] = False
 

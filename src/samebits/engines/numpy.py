@@ -57,7 +57,7 @@ class NumpyEngine(Engine):
             # The family of kernels that was chosen for this processor.
             in_force["core_type"] = str(blas.get("architecture") or "unknown")
         notes = () if self.pools else ("which BLAS it has, and its threads, are not known: no threadpoolctl there",)
-        return InForce(np.__version__, "CPU", in_force, notes)
+        return InForce(np.__version__, self.device, in_force, notes)
 
     def explain_unsupported(self, problem: Problem) -> str | None:
         if problem.product is None:

@@ -78,7 +78,7 @@ class OnnxruntimeEngine(Engine):
             "linear_as": self.given.get("linear_as", "gemm where x has two axes, else matmul"),
             "provider": "CPUExecutionProvider",
         }
-        return InForce(self.runtime.__version__, "CPU", in_force)
+        return InForce(self.runtime.__version__, self.device, in_force)
 
     def explain_unsupported(self, problem: Problem) -> str | None:
         if problem.direction != "forward":

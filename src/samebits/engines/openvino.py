@@ -49,7 +49,7 @@ class OpenvinoEngine(Engine):
         self.core: Any = openvino.Core()
         self.constant_weights = settings.get("weights", "constant") == "constant"
         self.properties = {name: value for name, value in settings.items() if name != "weights"}
-        self.core.set_property("CPU", self.properties)
+        self.core.set_property(self.device, self.properties)
         self.compiled: Any = None
 
     def report(self) -> InForce:
@@ -70,11 +70,11 @@ class OpenvinoEngine(Engine):
         if {"EXECUTION_MODE_HINT", "INFERENCE_PRECISION_HINT"} <= set(self.properties):
             notes += (f"EXECUTION_MODE_HINT and INFERENCE_PRECISION_HINT compete; read back, {precision} won",)
         version = self.openvino.__version__.partition("-")[0]
-        return InForce(version, "CPU", in_force, notes)
+        return InForce(version, self.device, in_force, notes)
 
     def _property(self, name: str) -> str:
         """A property as text: 'bf16' rather than "<Type: 'bfloat16'>", 'PERFORMANCE' rather than its enumeration."""
-        value = self.core.get_property("CPU", name)
+        value = self.core.get_property(self.device, name)
         if isinstance(value, self.openvino.Type):
             return "dynamic" if value == self.openvino.Type.dynamic else value.to_string()
         return str(value).rpartition(".")[2]
@@ -99,7 +99,7 @@ class OpenvinoEngine(Engine):
                 parameters[name] = node
         result = self._graph(problem, nodes)
         model = self.openvino.Model([result], list(parameters.values()), "samebits")
-        request = self.core.compile_model(model, "CPU").create_infer_request()
+        request = self.core.compile_model(model, self.device).create_infer_request()
         for name, node in parameters.items():
             tensor = self.openvino.Tensor(node.get_element_type(), self.openvino.Shape(operands[name].shape))
             tensor.data.view(np.uint8)[...] = operands[name].view(np.uint8)
@@ -127,7 +127,7 @@ class OpenvinoEngine(Engine):
                     wanted = getattr(self.openvino.Type, precision)
                     prepared.output(port.get_any_name()).tensor().set_element_type(wanted)
             read = prepared.build()
-        self.compiled = self.core.compile_model(read, "CPU")
+        self.compiled = self.core.compile_model(read, self.device)
 
     def _list_wide(self, read: Any, observed: Sequence[str]) -> set[str]:
         """The layers whose results the plugin keeps in float32 where nothing is observed, as it says itself."""
@@ -136,7 +136,7 @@ class OpenvinoEngine(Engine):
             if result.input_value(0).get_names() & set(observed):
                 plain.remove_result(result)
         found: set[str] = set()
-        for node in self.core.compile_model(plain, "CPU").get_runtime_model().get_ops():
+        for node in self.core.compile_model(plain, self.device).get_runtime_model().get_ops():
             said = node.get_rt_info()
             if "outputPrecisions" in said and str(said["outputPrecisions"].astype(str)).upper() in ("FP32", "F32"):
                 found.update(str(said["originalLayersNames"].astype(str)).split(","))

@@ -65,7 +65,7 @@ class TensorflowEngine(Engine):
             "linear_as": self.linear_as,
             "onednn": self._onednn(),
         }
-        return InForce(self.tf.__version__, "CPU", in_force)
+        return InForce(self.tf.__version__, self.device, in_force)
 
     def _onednn(self) -> str:
         try:

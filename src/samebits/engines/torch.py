@@ -96,7 +96,7 @@ class TorchEngine(Engine):
         notes: tuple[str, ...] = ()
         if self.asks_precision and in_force["mkldnn"] == "off":
             notes = ("mkldnn=off wins over fp32_precision, which only oneDNN heeds: float32 is computed as it is",)
-        return InForce(torch.__version__, "CPU", in_force, notes)
+        return InForce(torch.__version__, self.device, in_force, notes)
 
     def explain_unsupported(self, problem: Problem) -> str | None:
         if problem.dtype.startswith("float8"):
