@@ -24,13 +24,15 @@ from samebits.hypotheses import (
     list_stored_hypotheses,
 )
 from samebits.hypotheses.observation import Floats
+from samebits.hypotheses.stored_result import Stored
 from samebits.judging import thresholds
-from samebits.judging.measuring import measure_absolute
+from samebits.judging.measuring import mark_unclipped, measure_absolute
 from samebits.judging.verdict_rules import Mechanism
 from samebits.recipes.recipe import Recipe
 from samebits.wording.explanation_sentences import say_consistent, say_replayed
 
 TINY_ROWS, TINY_POSITIONS = 4, 24
+_ROWS_AT_ONCE, _SLACK = 16, 2.0**-22
 
 
 def is_sampled(observation: Observation) -> bool:
@@ -78,15 +80,25 @@ def accept_storage(observation: Observation) -> Mechanism | None:
     stored = observation.stored
     if stored is None or stored.late:
         return None
-    every = observation.whole()
-    likely = every.pick(bound_likely_errors(observation.problem, observation.operands, observation.truth))
-    truth = every.pick(observation.truth).astype(np.float64)
-    given = every.pick(observation.result).astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        least, most = stored.keep(truth - likely, every.rows), stored.keep(truth + likely, every.rows)
-    if not (np.isfinite(truth) & np.isfinite(likely) & (least <= given) & (given <= most)).all():
-        return None
+    every, problem = observation.whole(), observation.problem
+    likely = bound_likely_errors(problem, observation.operands, observation.truth, magnitudes=observation.magnitudes)
+    # A few rows at a time: the first that does not fit is often among them.
+    for start in range(0, len(every.rows), _ROWS_AT_ONCE):
+        some = replace(every, rows=every.rows[start : start + _ROWS_AT_ONCE])
+        if not _is_stored_near(observation, stored, some, some.pick(likely)):
+            return None
     return next(filter(None, (accept(observation, h, []) for h in list_stored_hypotheses(observation))), None)
+
+
+def _is_stored_near(observation: Observation, stored: Stored, some: Sample, likely: Floats) -> bool:
+    """Whether every output of some is between what storing makes of the truth less and plus its likely error."""
+    truth, given = (some.pick(a).astype(np.float64) for a in (observation.truth, observation.result))
+    # Multiples of a step are rounded to the result's format once more.
+    slack = _SLACK * np.abs(given)
+    with np.errstate(invalid="ignore"):
+        least, most = stored.keep(truth - likely, some.rows) - slack, stored.keep(truth + likely, some.rows) + slack
+        fits = np.isfinite(truth) & np.isfinite(likely) & (least <= given) & (given <= most)
+    return bool((fits | ~mark_unclipped(observation.problem, given)).all())
 
 
 def _bound_prediction(observation: Observation, sample: Sample, predicted: Floats, unit: float) -> Floats:

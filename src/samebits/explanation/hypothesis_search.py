@@ -34,6 +34,7 @@ from samebits.explanation.nearness import (
     measure_plain_noise,
     measure_size,
     measure_telling_steps,
+    sum_in_orders,
 )
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
@@ -289,6 +290,10 @@ class HypothesisSearch:
         observation = self.observation
         sample = observation.choose_sample().thin(PLAIN_ROWS, PLAIN_POSITIONS)
         declared = measure_nearness_of_truth(observation, sample)
+        if observation.distances.within_bound:
+            # What sums in some order come as close to is no sign of anything else.
+            ordered = (measure_nearness(observation, sample, s) for s in sum_in_orders(observation, sample))
+            declared = min((declared, *ordered))
         predictions = ((h, h.predict(observation, sample)) for h in hypotheses)
         near = [(measure_nearness(observation, sample, p), h) for h, p in predictions if p is not None]
         distance, hypothesis = min(near, key=lambda pair: pair[0], default=(np.inf, None))

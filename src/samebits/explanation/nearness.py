@@ -6,6 +6,8 @@ of the truth itself, or of the plainest sum in the declared formats.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -13,12 +15,13 @@ from samebits.bounds import accumulator_format
 from samebits.formats.format import find_format
 from samebits.formats.same_bits import mark_differing_bits
 from samebits.hypotheses import Observation, Sample, list_order_hypotheses
-from samebits.hypotheses.observation import Floats
+from samebits.hypotheses.observation import Floats, gather_terms
 from samebits.judging import thresholds
 from samebits.judging.measuring import measure_absolute
 
 # Recipes are compared with the plain sum on so many rows and positions.
 PLAIN_ROWS, PLAIN_POSITIONS = 8, 64
+_SEED, _MOST_PRODUCTS = 11, 8_000_000
 
 
 def measure_nearness(observation: Observation, sample: Sample, predicted: Floats) -> float:
@@ -66,6 +69,28 @@ def measure_plain_noise(observation: Observation, sample: Sample) -> float:
     away = measure_absolute(plain, truth) / scale
     squares = away**2 + last**2 / 3
     return float(np.sqrt(np.mean(np.where(np.isfinite(squares), squares, 0.0))))
+
+
+def sum_in_orders(observation: Observation, sample: Sample) -> list[Floats]:
+    """float32 sums of float32 products one after the other, forwards, backwards and mixed: none is to blame.
+
+    Where data have few distinct values, errors of such sums are not independent of each other: whatever is concluded
+    from errors must not hold of these. None of float64 problems.
+    """
+    if accumulator_format(observation.problem).name != "float32":
+        return []
+    terms = sample.terms
+    while len(sample.rows) * len(sample.positions) * terms.count > _MOST_PRODUCTS and len(sample.positions) > 8:
+        sample = sample.thin(max(len(sample.rows) // 2, 2), len(sample.positions) // 2)
+    weights, met = gather_terms(terms, observation.operands[terms.rows_operand],
+                                observation.operands[terms.source_operand], sample)  # fmt: skip
+    with np.errstate(all="ignore"):
+        products = (weights.astype(np.float32)[:, None] * met.astype(np.float32)).astype(np.float32)
+        mixed = np.random.default_rng(_SEED).permutation(terms.count)
+        ordered = (products, products[..., ::-1], products[..., mixed])
+        sums = [np.cumsum(p, axis=-1, dtype=np.float32)[..., -1].astype(np.float64) for p in ordered]
+        bare = replace(observation, stored=None)
+        return [bare.finish(s, sample).astype(np.float32).astype(np.float64) for s in sums]
 
 
 def measure_telling_steps(observation: Observation) -> Floats:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from samebits.explanation.nearness import PLAIN_POSITIONS, PLAIN_ROWS, sum_in_orders
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.formats.format import find_format
@@ -28,10 +30,46 @@ def explain_one_signed(observation: Observation) -> Mechanism | None:
     """
     terms = observation.terms
     shape = (terms.groups * terms.rows, -1)
-    truth, given = (
-        terms.view_result(a).reshape(shape).astype(np.float64) for a in (observation.truth, observation.result)
+    truth, given, magnitudes = (
+        terms.view_result(a).reshape(shape).astype(np.float64)
+        for a in (observation.truth, observation.result, observation.magnitudes)
     )
-    magnitudes = terms.view_result(observation.magnitudes).reshape(shape)
+    loss = _find_loss(observation, given, truth, magnitudes)
+    if loss is None or _is_of_the_data(observation):
+        return None
+    says = (
+        f"{loss.inward:.0%} of {loss.count:,} errors point toward zero, in nearly every channel; errors of rounding to"
+        f" nearest, independent of each other, would with a probability of {max(loss.probability, 1e-30):.1g} at most"
+    )
+    return Mechanism(
+        CauseCode.LOW_PRECISION_ACCUMULATOR, "downgrade", "loses some of every sum, as truncated sums do", "nearness",
+        evidence=(Evidence("statistic", says),),
+    )  # fmt: skip
+
+
+def _is_of_the_data(observation: Observation) -> bool:
+    """Whether sums rounded to nearest lose some of these very values: of few distinct ones all are rounded alike."""
+    sample = observation.choose_sample().thin(PLAIN_ROWS, PLAIN_POSITIONS)
+    truth = sample.pick(observation.truth).astype(np.float64)
+    errors = ((np.abs(s) - np.abs(truth))[truth != 0] for s in sum_in_orders(observation, sample))
+    for away in errors:
+        sigmas = abs(float(away.sum())) / (float(np.sqrt((away**2).sum())) or 1.0)
+        if sigmas > thresholds.SIGMAS:
+            return True
+    return False
+
+
+@dataclass(frozen=True)
+class _Loss:
+    """How many errors there are, which share of them points toward zero, and how likely that is at most."""
+
+    count: int
+    inward: float
+    probability: float
+
+
+def _find_loss(observation: Observation, given: Floats, truth: Floats, magnitudes: Floats) -> _Loss | None:
+    """Errors toward zero in nearly all channels that chance excludes; all arrays [groups * rows, positions]."""
     unit = float(find_format(observation.problem.out).unit_roundoff)
     told = np.isfinite(given) & (np.abs(given - truth) > 2 * unit * np.abs(truth)) & (given * truth > 0)
     told &= mark_unclipped(observation.problem, truth)
@@ -47,15 +85,7 @@ def explain_one_signed(observation: Observation) -> Mechanism | None:
     probability = math.exp(-(sigmas**2) / 2) if sigmas > 0 else 1.0
     if probability > thresholds.CHANCE_ONE_SIGNED:
         return None
-    inward = float((errors < 0).mean())
-    says = (
-        f"{inward:.0%} of {len(errors):,} errors point toward zero, in nearly every channel; errors of rounding to"
-        f" nearest, independent of each other, would with a probability of {max(probability, 1e-30):.1g} at most"
-    )
-    return Mechanism(
-        CauseCode.LOW_PRECISION_ACCUMULATOR, "downgrade", "loses some of every sum, as truncated sums do", "nearness",
-        evidence=(Evidence("statistic", says),),
-    )  # fmt: skip
+    return _Loss(len(errors), float((errors < 0).mean()), probability)
 
 
 def _mark_first(values: Floats) -> npt.NDArray[np.bool_]:

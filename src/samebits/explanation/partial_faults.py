@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from samebits.explanation.acceptance import accept
 from samebits.explanation.nearness import is_as_close_as_a_plain_sum
+from samebits.explanation.other_operands import explain_unrelated
 from samebits.explanation.wrong_regions import Region, find_region, mark_alike_windows
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
@@ -52,8 +53,8 @@ def explain_part(observation: Observation) -> Mechanism | None:
     if (scaled := _explain_scaled(observation, wrong)) is not None:
         return scaled
     mute = _mark_mute(observation, given)
-    if _is_all_that_tells(observation, wrong, mute):
-        return None
+    if _is_all_that_tells(observation, wrong, mute) and (unrelated := explain_unrelated(observation)):
+        return unrelated
     region = find_region(observation.problem, wrong, mute)
     if region is None:
         few = count <= thresholds.MOST_SCATTERED * (~mute).sum()

@@ -47,6 +47,12 @@ def find_region(problem: Problem, wrong: Mask, mute: Mask) -> Region | None:
 
 def mark_alike_windows(observation: Observation) -> Mask:
     """Outputs that read one value only, as on a plain background: another sequence of operands is not seen there."""
+    if "alike windows" not in observation.cache:
+        observation.cache["alike windows"] = _mark_alike_windows(observation)
+    return observation.cache["alike windows"]
+
+
+def _mark_alike_windows(observation: Observation) -> Mask:
     terms = observation.terms
     if observation.problem.stated is not None:
         return np.zeros(observation.problem.out_shape, bool)
@@ -54,12 +60,13 @@ def mark_alike_windows(observation: Observation) -> Mask:
     ones = np.ones(observation.operands[terms.rows_operand].shape)
     sample = Sample(terms, np.arange(terms.groups) * terms.rows, np.arange(terms.positions))
     bare = observation.as_bare_sums()
+    source /= float(np.abs(source[np.isfinite(source)]).max(initial=0.0)) or 1.0
     count, total, squares = (
-        bare.sum_instead({terms.rows_operand: ones, terms.source_operand: values}, sample)
-        for values in (np.ones(source.shape), source, source * source)
+        bare.sum_instead({terms.rows_operand: ones, terms.source_operand: source**power}, sample) for power in range(3)
     )
-    # Of all numbers with a sum, equal ones have the least sum of squares.
-    alike = count * squares - total * total <= _ALIKE * count * squares
+    with np.errstate(invalid="ignore"):
+        # Of all numbers with a sum, equal ones have the least sum of squares.
+        alike = count * squares - total * total <= _ALIKE * count * squares
     marked = np.zeros(observation.problem.out_shape, bool)
     view = terms.view_result(marked)
     view[...] = alike.reshape(terms.groups, 1, *view.shape[2:])

@@ -306,7 +306,7 @@ def _plain_orders(problem: Problem) -> list[str]:
 
 def _common_orders(problem: Problem) -> list[str]:
     if problem.stated:
-        return ["k", *_LANES]
+        return ["k", *_LANES, "-k"]
     first, *spatial = find_terms(problem).axis_names
     every = ",".join(spatial)
     orders = [*_plain_orders(problem), f"{every}|{first}", f"{first}|{every}"]
@@ -316,11 +316,15 @@ def _common_orders(problem: Problem) -> list[str]:
             f"{first}/{block}|{every},{first}",
             f"{first}/{block},{every}|{first}",
         ]
-    return [*orders, *_LANES]
+    # Backwards: where terms are of very different sizes, sums that begin with the small ones lose less.
+    backwards = [",".join(f"-{name}" for name in order.split(",")) for order in _plain_orders(problem)]
+    return [*orders, *_LANES, *backwards]
 
 
 def list_transform_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
     """Winograd and Fourier transforms, where the problem lets them be used."""
+    if problem.stated or all(a.kernel == 1 for a in problem.axes):
+        return
     names = ["float32"] if problem.dtype in ("float32", "float64") else ["float32", "float16"]
     three = all(a.kernel == 3 and a.stride == 1 and a.dilation == 1 for a in problem.axes)
     for name in names:

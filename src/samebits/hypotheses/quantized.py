@@ -22,8 +22,7 @@ from samebits.problems import Problem
 from samebits.problems.terms import Terms, find_terms
 from samebits.recipes.recipe import Rounding
 
-# What a view over blocks of an operand, whose last axis one scale belongs to, becomes.
-# Of values in blocks along the last axis; a nudge moves what lies in the middle between two codes.
+# Of values in blocks along the last axis, each with a scale; a nudge moves what lies in the middle between two codes.
 Quantise = Callable[[Floats, float], Floats]
 _GROUPS = (32, 64, 128)
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
@@ -231,8 +230,11 @@ def _step(values: Floats, step: float, codes: tuple[int, int]) -> Floats:
 
 
 def _searched(name: str, step: float, codes: tuple[int, int]) -> Hypothesis:
-    def predict(observation: Observation, sample: Sample) -> Floats:
-        changed = _step(observation.operands[name].astype(np.float64), step, codes)
+    def predict(observation: Observation, sample: Sample) -> Floats | None:
+        own = observation.operands[name].astype(np.float64)
+        changed = _step(own, step, codes)
+        if (np.abs(changed - own) <= _NUDGE * np.abs(own)).all():
+            return None  # Whole steps as they are; a step a little off is a factor fitted to the result.
         return observation.sum_instead({**observation.operands, name: changed}, sample)
 
     says = f"multiplies {name} as stored in 8 bits with steps of {step:.4g}"

@@ -28,7 +28,9 @@ _BIAS_FORMATS = ("", "bfloat16", "float16")
 # Outputs that the truth does not have on the grid; with each the chance that none is off it at least halves.
 _FEWEST_TELLING = 20
 # That rows are on a grid by accident has at most a chance of 2 to minus so many bits.
-_CHANCE_BITS, _FEWEST_BITS_BESIDE = 60.0, 10.0
+_CHANCE_BITS, _FEWEST_BITS_BESIDE = 60.0, 6.0
+# Of numbers rounded to a grid the truth is a quarter of its spacing away, on average; half of it where digits are cut.
+_LEAST_SHARE = 1 / 8
 # Of sums before their bias: the spacing of the grid is at least so many times what the last addition rounds.
 _LEAST_SPACING = 8.0
 # Codes of 8 bits. That so many values of 24 bits are all multiples of a step is no accident.
@@ -82,12 +84,19 @@ def find_stored(
     given = terms.view_result(result).reshape(shape).astype(np.float64)
     true = terms.view_result(truth).reshape(shape).astype(np.float64)
     tells = mark_unclipped(problem, given) & np.isfinite(true) & (given != 0)
-    return (
-        _find_format(problem, given, true, tells)
-        or _find_late_format(problem, operands, given, tells)
-        or _find_steps(given, true, tells)
-        or _find_part(problem, given, true, tells)
-    )
+    with np.errstate(invalid="ignore"):
+        format_, steps = _find_format(problem, given, true, tells), _find_steps(given, true, tells)
+        if format_ and steps:
+            # Codes of 8 bits times a power of two are numbers of bfloat16, too.
+            return max(format_, steps, key=lambda stored: _count_right(stored, given, true, tells))
+        found = format_ or _find_late_format(problem, operands, given, tells) or steps
+        return found or _find_part(problem, given, true, tells)
+
+
+def _count_right(stored: Stored, given: Floats, true: Floats, tells: npt.NDArray[np.bool_]) -> int:
+    """How many outputs are what storing makes of the truth."""
+    kept = stored.keep(true, np.arange(len(true)))
+    return int((np.abs(kept - given) <= 2.0**-22 * np.abs(given))[tells].sum())
 
 
 def _list_narrower(problem: Problem) -> Iterator[str]:
@@ -103,12 +112,20 @@ def _find_format(problem: Problem, given: Floats, true: Floats, tells: npt.NDArr
         rounding, cut = Rounding(name), Rounding(name, "toward_zero")
         off = (round_array(true, rounding) != true) & tells
         # Equal values tell once: where all are one number, that may be on any grid.
-        if len(np.unique(given[off])) >= _FEWEST_TELLING and ((round_array(given, rounding) == given) | ~tells).all():
+        if len(np.unique(given[off])) < _FEWEST_TELLING or not _lies_between(given, true, off, name):
+            continue
+        if ((round_array(given, rounding) == given) | ~tells).all():
             same, same_cut = ((round_array(true, r) == given)[tells].mean() for r in (rounding, cut))
             if same_cut > same:
                 return Stored(f"stores its result in {name} (truncated)", cut)
             return Stored(f"stores its result in {name}", rounding)
     return None
+
+
+def _lies_between(given: Floats, true: Floats, off: npt.NDArray[np.bool_], name: str) -> bool:
+    """Whether the truth lies anywhere between two numbers of a format, and not beside one: small terms lost do that."""
+    share = np.abs(true - given)[off] / measure_spacing(given[off], find_format(name))
+    return bool(np.mean(np.minimum(share, 1.0)) >= _LEAST_SHARE)
 
 
 def _find_part(problem: Problem, given: Floats, true: Floats, tells: npt.NDArray[np.bool_]) -> Stored | None:
@@ -119,10 +136,12 @@ def _find_part(problem: Problem, given: Floats, true: Floats, tells: npt.NDArray
         on = ((round_array(given, rounding) == given) | ~tells).all(axis=1)
         # Each output of a value of its own is on the grid with a chance of 2 to minus the bits that the format lacks.
         lacks = find_format(problem.out).precision - find_format(name).precision
-        bits = lacks * np.array([len(np.unique(g[o])) for g, o in zip(given, off, strict=True)])
+        bits = lacks * np.array([len(np.unique(g[o])) if n else 0 for g, o, n in zip(given, off, on, strict=True)])
         # Beside rows that are beyond doubt, those that hold few values are believed more easily.
-        rows = on & (bits >= _FEWEST_BITS_BESIDE)
-        if (bits[rows] >= _CHANCE_BITS).any() and not rows.all():
+        rows = on & (bits >= _FEWEST_BITS_BESIDE + np.log2(len(on)))
+        if not (bits[rows] >= _CHANCE_BITS).any() or rows.all():
+            continue
+        if _lies_between(given, true, off & rows[:, None], name):
             marked = np.flatnonzero(rows)
             which = f"channel{'s' if len(marked) > 1 else ''} {list_in_words(marked)}"
             return Stored(f"stores {which} of its result in {name}", rounding, rows=rows)

@@ -15,6 +15,7 @@ from samebits.formats.same_bits import mark_differing_bits
 from samebits.judging import thresholds
 from samebits.problems import Problem
 from samebits.problems.lowering import state_index
+from samebits.problems.problem import Epilogue
 from samebits.problems.windows import locate_window
 from samebits.truth.convolution import round_to_nearest
 
@@ -193,16 +194,22 @@ def mark_outside(problem: Problem, result: np.ndarray) -> npt.NDArray[np.bool_]:
     """True where a result lies outside of what its epilogue can return; NaN never does."""
     if problem.then is None:
         return np.zeros(result.shape, bool)
-    values = result.astype(np.float64)
-    low, high = (float(round_to_nearest(v, problem.out)) for v in (problem.then.low, problem.then.high))
+    values, (low, high) = result.astype(np.float64), _round_clip(problem, problem.then)
     return (values < low) | (values > high)
+
+
+def _round_clip(problem: Problem, then: Epilogue) -> tuple[float, float]:
+    """A clip's bounds as a result has them."""
+    return float(round_to_nearest(then.low, problem.out)), float(round_to_nearest(then.high, problem.out))
 
 
 def mark_unclipped(problem: Problem, values: np.ndarray) -> npt.NDArray[np.bool_]:
     """True where a value of a result is a number that no clip can have made: what tells of the sum behind it."""
     wide = values.astype(np.float64)
-    tells = np.isfinite(wide)
-    return tells if problem.then is None else tells & (wide > problem.then.low) & (wide < problem.then.high)
+    if problem.then is None:
+        return np.isfinite(wide)
+    low, high = _round_clip(problem, problem.then)
+    return np.isfinite(wide) & (wide > low) & (wide < high)
 
 
 def measure_absolute(a: np.ndarray, b: np.ndarray) -> Floats:
