@@ -21,7 +21,8 @@ from samebits.judging.measuring import measure_absolute
 
 # Recipes are compared with the plain sum on so many rows and positions.
 PLAIN_ROWS, PLAIN_POSITIONS = 8, 64
-_SEED, _MOST_PRODUCTS = 11, 8_000_000
+# Sums of other orders are made of at most so many products, so many at once.
+_MOST_PRODUCTS, _MOST_AT_ONCE, _SEED = 500_000_000, 8_000_000, 11
 
 
 def measure_nearness(observation: Observation, sample: Sample, predicted: Floats) -> float:
@@ -75,21 +76,24 @@ def sum_in_orders(observation: Observation, sample: Sample) -> list[Floats]:
     """float32 sums of float32 products one after the other, forwards, backwards and mixed: none is to blame.
 
     Where data have few distinct values, errors of such sums are not independent of each other: whatever is concluded
-    from errors must not hold of these. None of float64 problems.
+    from errors must not hold of these. None of float64 problems, and of sums too long for it.
     """
-    if accumulator_format(observation.problem).name != "float32":
-        return []
     terms = sample.terms
-    while len(sample.rows) * len(sample.positions) * terms.count > _MOST_PRODUCTS and len(sample.positions) > 8:
-        sample = sample.thin(max(len(sample.rows) // 2, 2), len(sample.positions) // 2)
-    weights, met = gather_terms(terms, observation.operands[terms.rows_operand],
-                                observation.operands[terms.source_operand], sample)  # fmt: skip
+    each = len(sample.rows) * terms.count
+    if accumulator_format(observation.problem).name != "float32" or each * len(sample.positions) > _MOST_PRODUCTS:
+        return []
+    mixed = np.random.default_rng(_SEED).permutation(terms.count)
+    bare, step = replace(observation, stored=None), max(_MOST_AT_ONCE // each, 1)
+    sums = np.empty((3, len(sample.rows), len(sample.positions)))
+    for start in range(0, len(sample.positions), step):
+        some = replace(sample, positions=sample.positions[start : start + step])
+        weights, met = gather_terms(terms, observation.operands[terms.rows_operand],
+                                    observation.operands[terms.source_operand], some)  # fmt: skip
+        with np.errstate(all="ignore"):
+            products = weights.astype(np.float32)[:, None] * met.astype(np.float32)
+            for n, ordered in enumerate((products, products[..., ::-1], products[..., mixed])):
+                sums[n, :, start : start + step] = np.cumsum(ordered, axis=-1, dtype=np.float32)[..., -1]
     with np.errstate(all="ignore"):
-        products = (weights.astype(np.float32)[:, None] * met.astype(np.float32)).astype(np.float32)
-        mixed = np.random.default_rng(_SEED).permutation(terms.count)
-        ordered = (products, products[..., ::-1], products[..., mixed])
-        sums = [np.cumsum(p, axis=-1, dtype=np.float32)[..., -1].astype(np.float64) for p in ordered]
-        bare = replace(observation, stored=None)
         return [bare.finish(s, sample).astype(np.float32).astype(np.float64) for s in sums]
 
 

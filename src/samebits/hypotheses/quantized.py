@@ -33,9 +33,9 @@ _SIGNED, _UNSIGNED = ((-128, 127), (-127, 127)), ((0, 255), (0, 127))
 _SEARCHED_ROWS, _SEARCHED_POSITIONS = 6, 48
 _MOST_SEARCHED, _FEWEST_SEARCHED = 500_000, 24
 # Elements of an operand that is kept in another form between two hypotheses.
-_MOST_KEPT = 200_000
+_MOST_KEPT = 500_000
 # So near the middle between two codes an engine's own division decides; relative.
-_NUDGE = 2.0**-21
+_NUDGE, _LEAST_TIES = 2.0**-21, 2.0**-12
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,9 @@ def _read_ways(observation: Observation, terms: Terms, name: str, scheme: _Schem
     up, down = (_apply(observation, terms, name, scheme, nudge) for nudge in (_NUDGE, -_NUDGE))
     if np.array_equal(up, down, equal_nan=True):
         return [up]
-    return [_apply(observation, terms, name, scheme, 0.0), up, down]
+    own = _apply(observation, terms, name, scheme, 0.0)
+    # Of many values single ones are always near the middle.
+    return [own, up, down] if (up != down).mean() >= _LEAST_TIES else [own]
 
 
 def _apply(observation: Observation, terms: Terms, name: str, scheme: _Scheme, nudge: float) -> np.ndarray:
