@@ -15,6 +15,8 @@ import sys
 def open_cluster(head, *nodes):
     """A cluster with a node for each of these resources, the first its head; it has `address`, `add` and `kill`."""
     environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
+    # Ray has its workers give way to all else, which for tests beside others may be for minutes.
+    environment["RAY_worker_niceness"] = "0"
     holder = subprocess.Popen(
         [sys.executable, __file__], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -39,7 +39,7 @@ def sweep(lists, table, *more):
 
 
 def wait_for(process):
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=900)
     return process.returncode, out, err
 
 
