@@ -81,7 +81,11 @@ def accept_storage(observation: Observation) -> Mechanism | None:
     if stored is None or stored.late:
         return None
     every, problem = observation.whole(), observation.problem
-    likely = bound_likely_errors(problem, observation.operands, observation.truth, magnitudes=observation.magnitudes)
+    likely = observation.likely
+    if likely is None:
+        likely = bound_likely_errors(
+            problem, observation.operands, observation.truth, magnitudes=observation.magnitudes
+        )
     # A few rows at a time: the first that does not fit is often among them.
     for start in range(0, len(every.rows), _ROWS_AT_ONCE):
         some = replace(every, rows=every.rows[start : start + _ROWS_AT_ONCE])

@@ -52,11 +52,12 @@ def _is_of_the_data(observation: Observation) -> bool:
     sample = observation.choose_sample().thin(PLAIN_ROWS, PLAIN_POSITIONS)
     truth = sample.pick(observation.truth).astype(np.float64)
     errors = ((np.abs(s) - np.abs(truth))[truth != 0] for s in sum_in_orders(observation, sample))
-    for away in errors:
-        sigmas = abs(float(away.sum())) / (float(np.sqrt((away**2).sum())) or 1.0)
-        if sigmas > thresholds.SIGMAS:
-            return True
-    return False
+    return any(abs(_count_sigmas(away)) > thresholds.SIGMAS for away in errors)
+
+
+def _count_sigmas(errors: Floats) -> float:
+    """The sum of errors in roots of the sum of their squares."""
+    return float(errors.sum()) / (float(np.sqrt((errors**2).sum())) or 1.0)
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def _find_loss(observation: Observation, given: Floats, truth: Floats, magnitude
     errors = away[told]
     if len(errors) < thresholds.FEWEST_UNRELATED or not _lose_all(away, told):
         return None
-    sigmas = -float(errors.sum()) / float(np.sqrt((errors**2).sum()))
+    sigmas = -_count_sigmas(errors)
     probability = math.exp(-(sigmas**2) / 2) if sigmas > 0 else 1.0
     if probability > thresholds.CHANCE_ONE_SIGNED:
         return None

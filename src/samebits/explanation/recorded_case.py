@@ -62,7 +62,9 @@ def explain_case(case: Case, *, like: Sequence[str] = (), progress: Progress = i
         if equal is not None:
             sides.append(msgspec.structs.replace(equal, name=name))
             continue
-        observation = Observation(problem, operands, result, reference.truth, reference.bound, reference.magnitudes)
+        observation = Observation(
+            problem, operands, result, reference.truth, reference.bound, reference.magnitudes, likely=reference.likely
+        )
         sides.append(_explain_side(reference, observation, asked, name, progress))
     return _conclude(reference, list(case.results.items()), sides)
 

@@ -64,7 +64,7 @@ class Observation:
     """One recorded result of a problem: operands, correctly rounded truth, bound, sums of magnitudes.
 
     `truth`, `bound` and `magnitudes` have the result's shape; `result` is the recorded one, of the result's dtype.
-    `stored` is what its values show of how they were rounded on the way.
+    `stored` is what its values show of how they were rounded on the way, `likely` the probabilistic bound, if known.
     """
 
     problem: Problem
@@ -75,6 +75,7 @@ class Observation:
     magnitudes: Floats
     cache: dict[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
     stored: Stored | None = None
+    likely: Floats | None = None
 
     @property
     def terms(self) -> Terms:
