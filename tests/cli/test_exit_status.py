@@ -129,6 +129,11 @@ def test_a_profile_exits_with_0_only_if_all_bits_were_replayed(answer, more, sta
     assert asked[0][1]["time_limit_s"] == 300
 
 
+def test_a_profile_may_be_given_more_time(answer):
+    asked = answer("profile", profiled(replay=Replay(1.0, 8)), "torch", *TEXT.split(), "--most-time", "600")[3]
+    assert asked[0][1]["most_time_s"] == 600
+
+
 def test_without_json_the_finding_is_shown(answer, monkeypatch):
     shown = []
 

@@ -123,6 +123,31 @@ def after_a_start(p):
     return total
 
 
+def in_parts(count, size):
+    """Parts of equal length, each in blocks of one size that begin anew in it, added up by its own thread."""
+
+    def add(p):
+        part = -(-p.shape[-1] // count)
+        total = None
+        for start in range(0, p.shape[-1], part):
+            own = p[..., start : start + part]
+            sums = [in_order(own[..., a : a + size]) for a in range(0, own.shape[-1], size)]
+            whole = in_order(np.stack(sums, axis=-1))
+            total = whole if total is None else total + whole
+        return total
+
+    return add
+
+
+def in_parts_of_two_kinds(p):
+    """Two parts that end where vectors of eight do, the second of which is cut into other blocks."""
+    half = -(-p.shape[-1] // 16) * 8
+    one, two = p[..., :half], p[..., half:]
+    one = in_order(np.stack([in_order(one[..., a : a + 56]) for a in range(0, one.shape[-1], 56)], axis=-1))
+    two = in_order(np.stack([in_order(two[..., a : a + 48]) for a in range(0, two.shape[-1], 48)], axis=-1))
+    return one + two
+
+
 ARRANGEMENTS = {
     "in order": (in_order, 4096),
     "8 lanes": (in_lanes(8), 4096),
@@ -133,6 +158,9 @@ ARRANGEMENTS = {
     "base four": (in_base_four, 4096),
     "pairs backwards": (in_pairs_backwards, 2048),
     "a start, lanes, a tail": (after_a_start, 1023),
+    "two threads in blocks of ten": (in_parts(2, 10), 3136),
+    "six threads in blocks": (in_parts(6, 72), 2592),
+    "two threads that cut differently": (in_parts_of_two_kinds, 1701),
 }
 
 
@@ -148,6 +176,55 @@ def test_a_single_sum_of_thousands_of_terms_is_found_in_two_hundred_calls(name):
     add, length = ARRANGEMENTS[name]
     problem = parse_problem_text(f"matmul x=1x{length} w={length}x1")
     runner = Vectors(add)
+    session = ProbeSession(runner, problem)
+    found = search_recipe(session)
+    assert session.calls <= 200
+    assert_replayed(problem, runner, found.recipe)
+
+
+def one_output_each(add):
+    """A runner of convolutions with one position, whose products `add` takes with the kernel's axes."""
+
+    class Runner(Vectors):
+        def run(self, problem, operands):
+            with np.errstate(all="ignore"):
+                products = operands["x"][:, None] * operands["w"][None]
+                return add(products).reshape(problem.out_shape)
+
+    return Runner(add)
+
+
+def channels_fastest_in_parts(p):
+    """Products [..., c, kh, kw] with channels in the innermost loop, by two threads, in blocks of 40."""
+    flat = np.moveaxis(p, 2, -1).reshape(*p.shape[:2], -1)
+    return in_parts(2, 40)(flat)
+
+
+def lanes_of_channels(p):
+    """Products [..., c, kw] in blocks of twelve channels, four lanes of channels folded side by side, the rest last."""
+    main = p.shape[2] // 4 * 4
+    total = None
+    for start in range(0, main, 12):
+        own = p[:, :, start : min(start + 12, main)]
+        a, b, c, d = (in_order(np.swapaxes(own[:, :, n::4], -1, -2).reshape(*p.shape[:2], -1)) for n in range(4))
+        block = (a + b) + (c + d)
+        total = block if total is None else total + block
+    rest = np.swapaxes(p[:, :, main:], -1, -2).reshape(*p.shape[:2], -1)
+    for k in range(rest.shape[-1]):
+        total = total + rest[..., k]
+    return total
+
+
+@pytest.mark.parametrize(
+    ("text", "add"),
+    [
+        ("conv2d x=1x5x9x12 w=3x5x9x12", channels_fastest_in_parts),
+        ("conv1d x=1x53x10 w=2x53x10", lanes_of_channels),
+    ],
+)
+def test_long_sums_over_several_axes_are_found_in_two_hundred_calls(text, add):
+    problem = parse_problem_text(text)
+    runner = one_output_each(add)
     session = ProbeSession(runner, problem)
     found = search_recipe(session)
     assert session.calls <= 200

@@ -170,6 +170,7 @@ def profile_command(
         ),
     ] = None,
     time_limit: TimeLimit = 300,
+    most_time: Annotated[float, typer.Option(help="seconds that all questions may take", min=1, max=1e6)] = 60,
     svg: Annotated[str | None, typer.Option(help="write the order and its map as a picture")] = None,
     verbose: Verbose = False,
     as_json: AsJson = False,
@@ -184,7 +185,8 @@ def profile_command(
     from samebits.reports.profile_report import show_profile
 
     with Narrator() as narrator:
-        found = profile(engine, " ".join(subject or [USUAL_PROBLEM]), time_limit_s=time_limit, progress=narrator.hear)
+        text = " ".join(subject or [USUAL_PROBLEM])
+        found = profile(engine, text, time_limit_s=time_limit, most_time_s=most_time, progress=narrator.hear)
     if svg:
         write_picture(found, svg)
     print_finding(found, show_profile, verbose=verbose, as_json=as_json)

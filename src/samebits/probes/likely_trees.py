@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from samebits.probes.block_trees import propose_block_trees
 from samebits.probes.tree_shape import Junctions
 from samebits.problems.terms import Terms
 from samebits.recipes.likely import propose_likely_orders
@@ -73,7 +74,8 @@ def find_likely_tree(
     exists = np.zeros(terms.count, bool)
     exists[members] = True
     own = (tree for tree in known if len(list_terms(tree)) == len(members) and exists[list_terms(tree)].all())
-    for tree in itertools.chain(own, _propose(terms, members, exists, outside, counted=counted)):
+    likely = _propose(terms, members, exists, outside, counted=counted)
+    for tree in itertools.chain(own, likely, propose_block_trees(terms, members, units, outside)):
         junctions = Junctions(tree, terms.count)
         present = units & exists
         if all(int(junctions.count_outside(a, np.array([b]), present)[0]) == n for (a, b), n in outside.items()):
@@ -101,7 +103,9 @@ def _propose(
             yield map_terms(tree, lambda t: int(members[t]))
     names, sizes = terms.axis_names, terms.axis_sizes
     for order in propose_likely_orders(names, sizes, blocks=blocks):
-        tree = restrict_tree(expand_order(order, names, sizes), exists)
+        tree = expand_order(order, names, sizes)
+        if len(members) < terms.count:
+            tree = restrict_tree(tree, exists)
         if tree is not None:
             yield tree
 

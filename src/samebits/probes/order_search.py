@@ -236,7 +236,7 @@ class OrderSearch(QueryBatch):
             more = choose_more_pairs(members, outside)
             self.ask([(a, b, units) for a, b in more])
             outside |= {(a, b): self._read(a, b, units, group) for a, b in more}
-        tree = find_likely_tree(self.terms, members, self.units[units], outside, self.likely)
+        tree = find_likely_tree(self.session.numbered_terms, members, self.units[units], outside, self.likely)
         self.guessed |= tree is not None
         return tree
 

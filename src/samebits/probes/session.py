@@ -45,6 +45,11 @@ class ProbeSession:
         return find_terms(self.problem)
 
     @property
+    def numbered_terms(self) -> Terms:
+        """The terms along the axes that they are numbered by, which orders are named after."""
+        return self.terms
+
+    @property
     def dtype(self) -> np.dtype:
         """The operands' NumPy dtype."""
         return numpy_dtype(self.problem.dtype)

@@ -49,6 +49,11 @@ class SwappedSession(ProbeSession):
         )
         return cls(base.runner, swapped, progress=base.progress, base=base)
 
+    @property
+    def numbered_terms(self) -> Terms:
+        """The other session's: its problem's sums have the axes, here they are one."""
+        return self.base.terms
+
     def ask(self, operands: dict[str, np.ndarray]) -> np.ndarray:
         """The other session's result, rows and positions exchanged. Raises EngineFailure, ProbeStopped."""
         terms, own = self.base.terms, find_terms(self.problem)
