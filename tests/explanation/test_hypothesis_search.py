@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from hand_made import observe
+from injected_cases import make_case
 from samebits.emulators import emulate
 from samebits.explanation import hypothesis_search
 from samebits.explanation.hypothesis_search import HypothesisSearch
+from samebits.explanation.recorded_case import explain_case
 from samebits.findings import Evidence, Replay
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Hypothesis, from_recipe, list_order_hypotheses
@@ -317,3 +319,11 @@ def test_zeros_are_predicted_of_zeros():
     found = search(result=np.zeros(COUNT))._try_recipes([zeros])
     assert found is not None
     assert found.evidence[0].says.startswith("that takes away 99.9%")
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_what_assumes_nothing_is_named_before_a_fit_that_comes_as_close(seed):
+    """The bias read one element away: a shift per channel fits that, too."""
+    text = "conv_transpose2d x=2x8x7x9 w=8x6x3x3 stride=2 padding=1 output_padding=1 bias dtype=float32"
+    found = explain_case(make_case("bias shifted", text, seed).case)
+    assert (found.verdict, found.cause) == ("wrong", "strided-view")

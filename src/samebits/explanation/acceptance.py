@@ -45,21 +45,15 @@ def accept(observation: Observation, hypothesis: Hypothesis, ties: list[Hypothes
 
     None where some output is not, or where it would make another function of a result inside the declared bound.
     """
-    sampled = is_sampled(observation)
-    whole = observation.choose_sample() if sampled else observation.whole()
-    predicted = hypothesis.predict(observation, whole)
-    if predicted is None:
+    sampled, whole = is_sampled(observation), _choose_checked(observation)
+    if not explains_all(observation, hypothesis):
         return None
-    given = whole.pick(observation.result).astype(np.float64)
-    if not (
-        measure_absolute(given, predicted) <= _bound_prediction(observation, whole, predicted, hypothesis.unit)
-    ).all():
-        return None
+    given = whole.pick(observation.result)
     beyond = int((whole.pick(observation.distances.over_bound) > 1.0).sum())
     if hypothesis.verdict == "wrong" and not beyond:
         return None
     says = say_consistent(given.size, observation.result.size, beyond)
-    does = hypothesis.says + (hypothesis.say_fit(observation, whole) if hypothesis.say_fit else "")
+    does = say_hypothesis(observation, hypothesis)
     if observation.stored is not None and hypothesis.cause != CauseCode.RESULT_ROUNDING:
         does = f"{does}, and {observation.stored.says}"
     found = Mechanism(
@@ -68,6 +62,26 @@ def accept(observation: Observation, hypothesis: Hypothesis, ties: list[Hypothes
     )  # fmt: skip
     recipe = _find_recipe(observation, hypothesis)
     return found if recipe is None else prove(observation, found, recipe)
+
+
+def explains_all(observation: Observation, hypothesis: Hypothesis) -> bool:
+    """Whether every output (of a large problem, of a sample) is within the rounding bound of a prediction."""
+    whole = _choose_checked(observation)
+    predicted = hypothesis.predict(observation, whole)
+    if predicted is None:
+        return False
+    away = measure_absolute(whole.pick(observation.result).astype(np.float64), predicted)
+    return bool((away <= _bound_prediction(observation, whole, predicted, hypothesis.unit)).all())
+
+
+def say_hypothesis(observation: Observation, hypothesis: Hypothesis) -> str:
+    """What a result does if the hypothesis holds, with the numbers that were fitted."""
+    fit = hypothesis.say_fit(observation, _choose_checked(observation)) if hypothesis.say_fit else ""
+    return hypothesis.says + fit
+
+
+def _choose_checked(observation: Observation) -> Sample:
+    return observation.choose_sample() if is_sampled(observation) else observation.whole()
 
 
 def accept_storage(observation: Observation) -> Mechanism | None:

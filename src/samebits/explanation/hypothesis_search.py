@@ -20,9 +20,11 @@ from samebits.explanation.acceptance import (
     TINY_ROWS,
     accept,
     accept_storage,
+    explains_all,
     find_by_bits,
     prove,
     replays_all,
+    say_hypothesis,
 )
 from samebits.explanation.nearness import (
     PLAIN_POSITIONS,
@@ -74,11 +76,15 @@ _EVERY = 8
 
 @dataclass
 class HypothesisSearch:
-    """One result being searched for what made it; `tried` counts hypotheses by kind."""
+    """One result being searched for what made it; `tried` counts hypotheses by kind.
+
+    `unproved` is what another function would do that explains a result inside its bound: nothing shows that it is one.
+    """
 
     observation: Observation
     progress: Progress
     tried: Counter[str] = field(default_factory=Counter[str])
+    unproved: str | None = None
 
     def run(self) -> Mechanism | None:
         """The mechanism that explains the result, or None where no hypothesis does."""
@@ -224,10 +230,21 @@ class HypothesisSearch:
         ranked += self._rank(hypotheses, sample, most)
         for hypothesis, distance in self._prefer_simple(ranked)[: int(thresholds.MOST_CHECKED)]:
             alike = [h for h, d in ranked if distance <= d <= distance * (1 + thresholds.TIE) and h is not hypothesis]
+            if hypothesis.verdict == "wrong" and observation.distances.within_bound:
+                self._note_unproved(hypothesis, distance)
+                continue
             found = accept(observation, hypothesis, alike)
             if found:
                 return replace(found, tried=self.tried.total())
         return None
+
+    def _note_unproved(self, hypothesis: Hypothesis, distance: float) -> None:
+        """The bound leaves room for the declared function, too; who reads the finding may know better."""
+        if self.unproved is None and explains_all(self.observation, hypothesis):
+            share = _share_taken(distance, self._declared)
+            self.unproved = (
+                f"{say_hypothesis(self.observation, hypothesis)}, which takes away {share:.1%} of the squared error"
+            )
 
     def _prefer_simple(self, ranked: list[tuple[Hypothesis, float]]) -> list[tuple[Hypothesis, float]]:
         """The closest first; of those that come about as close, the one that was listed first: it assumes least."""
@@ -238,7 +255,10 @@ class HypothesisSearch:
             # Fits take away some of the rounding itself, and come closer than what is right.
             ranked, closest = plain, min(d for _, d in plain)
         elif fitted:
-            return fitted + sorted(plain, key=lambda pair: pair[1])
+            # What assumes nothing and comes about as close as a fit needs no fit.
+            plain.sort(key=lambda pair: pair[1])
+            most = thresholds.ALIKE * min(d for _, d in fitted)
+            return [p for p in plain if p[1] <= most] + fitted + [p for p in plain if p[1] > most]
         times = thresholds.ALIKE_STORED if self.observation.stored is not None else thresholds.ALIKE
         alike = [pair for pair in ranked if pair[1] <= times * closest]
         return alike[:1] + sorted((p for p in ranked if p is not (alike[0] if alike else None)), key=lambda p: p[1])
@@ -301,8 +321,7 @@ class HypothesisSearch:
         tells = mark_differing_bits(given, truth).sum() >= thresholds.FEWEST_TELLING
         if hypothesis is None or not tells or not self._takes_away_enough(distance, declared):
             return None
-        share = min(1 - (distance / declared) ** 2, 0.999)
-        says = f"that takes away {share:.1%} of the squared error; nothing tried takes all"
+        says = f"that takes away {_share_taken(distance, declared):.1%} of the squared error; nothing tried takes all"
         return Mechanism(
             hypothesis.cause, hypothesis.verdict, hypothesis.says, "nearness",
             evidence=(Evidence("statistic", says),), tried=self.tried.total(),
@@ -323,3 +342,8 @@ class HypothesisSearch:
         self.tried[kind] += 1
         if self.tried.total() % _EVERY == 0:
             self.progress(f"trying hypotheses ({kind})", 0.0)
+
+
+def _share_taken(distance: float, declared: float) -> float:
+    """How much of the squared error a prediction takes away; never all of it is claimed."""
+    return min(1 - (distance / declared) ** 2, 0.999)

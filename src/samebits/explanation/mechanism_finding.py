@@ -25,10 +25,11 @@ _OPEN_CAUSES = (CauseCode.OVERFLOW, CauseCode.UNINITIALIZED_MEMORY)
 
 @dataclass(frozen=True)
 class Found:
-    """The mechanism of one result, if one was found, and how many hypotheses of each kind were tried."""
+    """The mechanism of one result, if one was found, how many hypotheses of each kind were tried, what none proves."""
 
     mechanism: Mechanism | None
     tried: Counter[str]
+    unproved: str | None = None
 
     @staticmethod
     def nothing() -> Found:
@@ -40,7 +41,7 @@ def find_mechanism(observation: Observation, progress: Progress) -> Found:
     """The mechanism of a result that differs from the truth."""
     observation = observation.look_at_numbers()
     search = HypothesisSearch(observation, progress)
-    return Found(_find(observation, search), search.tried)
+    return Found(_find(observation, search), search.tried, search.unproved)
 
 
 def _find(observation: Observation, search: HypothesisSearch) -> Mechanism | None:

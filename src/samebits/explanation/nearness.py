@@ -98,6 +98,17 @@ def sum_in_orders(observation: Observation, sample: Sample) -> list[Floats]:
         return [bare.finish(s, sample).astype(np.float32).astype(np.float64) for s in sums]
 
 
+def rounds_alike(observation: Observation, over_likely: float) -> bool:
+    """Whether plain sums of these very data go as far beyond the likely bound: of few values all round alike."""
+    if observation.likely is None:
+        return False
+    sample = observation.choose_sample().thin(PLAIN_ROWS, PLAIN_POSITIONS)
+    truth, likely = sample.pick(observation.truth).astype(np.float64), sample.pick(observation.likely)
+    with np.errstate(all="ignore"):
+        plain = [float((measure_absolute(s, truth) / likely).max()) for s in sum_in_orders(observation, sample)]
+    return any(p > 1 and over_likely <= thresholds.ALIKE * p for p in plain)
+
+
 def measure_telling_steps(observation: Observation) -> Floats:
     """The distances, in steps, of outputs that differ from the truth; of outputs that are alike, one.
 

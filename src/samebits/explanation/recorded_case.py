@@ -12,6 +12,7 @@ import numpy as np
 from samebits.errors import CaseFileError
 from samebits.explanation.likening import AskedEngine, ask_engines, liken
 from samebits.explanation.mechanism_finding import Found, find_mechanism
+from samebits.explanation.nearness import rounds_alike
 from samebits.findings import Comparison, Evidence, Side
 from samebits.findings.causes import CauseCode
 from samebits.findings.settings_advice import advise
@@ -101,16 +102,22 @@ def _finish(side: Side, observation: Observation, measured: Measured, found: Fou
         evidence += [Evidence("statistic", others)] if others else []
         if mechanism.alternatives:
             evidence.append(Evidence("statistic", say_alternatives(mechanism.alternatives)))
-    elif side.verdict == "rounding":
-        # Inside the bound nothing needs a mechanism; that it is another order is inferred.
+    elif side.verdict == "rounding" and _needs_no_mechanism(observation, measured):
+        # That it is another order is inferred.
         cause, level = CauseCode.SUMMATION_ORDER, "statistics"
     elif measured.differs_in_bits:
-        evidence.append(Evidence("statistic", say_excluded(found.tried)))
+        evidence.append(Evidence("statistic", say_excluded(found.tried, found.unproved)))
         if side.verdict == "undecided":
             evidence.append(Evidence("statistic", say_what_to_do()))
     if side.verdict == "rounding" and cause == CauseCode.SUMMATION_ORDER and _cancels(observation):
         cause = CauseCode.ILL_CONDITIONED
     return msgspec.structs.replace(side, cause=cause, cause_certainty=level, evidence=evidence)
+
+
+def _needs_no_mechanism(observation: Observation, measured: Measured) -> bool:
+    """Whether other orders of addition explain errors inside the bound: as likely ones, or as these data make them."""
+    over = measured.over_likely
+    return over is None or over <= 1 or rounds_alike(observation, over)
 
 
 def _cancels(observation: Observation) -> bool:

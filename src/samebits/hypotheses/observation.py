@@ -170,7 +170,8 @@ class Observation:
             own = self.operands["bias"].astype(np.float64) if bias is None else bias.astype(np.float64)
             if stored is not None and stored.bias is not None:
                 own = round_wide(own, stored.bias)
-            sums = sums + own[sample.rows][:, None]
+            with np.errstate(invalid="ignore"):  # A bias beyond a hypothesis' format meets infinite sums.
+                sums = sums + own[sample.rows][:, None]
         values = self.apply_epilogue(sums)
         return values if stored is None or stored.late else stored.keep(values, sample.rows)
 

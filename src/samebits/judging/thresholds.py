@@ -112,7 +112,7 @@ TABLE: tuple[Threshold, ...] = (
               " gives distances up to the bound; a fifth leaves a twenty-fifth of the squared error"),
     Threshold("TIE", TIE, "which of equal hypotheses is named", "rounding of the distance itself, 2^-53 times a sample of"
               " up to 2^22 outputs"),
-    Threshold("ALIKE", ALIKE, "which of nearly equal hypotheses is named", "what a mechanism explains it takes to the noise of"
+    Threshold("ALIKE", ALIKE, "which of nearly equal hypotheses is named; that errors are of the data", "what a mechanism explains it takes to the noise of"
               " rounding, a hundredth or less; a tenth is noise in the distance itself"),
     Threshold("ALIKE_STORED", ALIKE_STORED, "which of nearly equal hypotheses is named", "the same, where what is left comes"
               " from the few values that lie near the middle between two steps"),

@@ -33,19 +33,28 @@ def summarize_explained(verdict: Verdict, sides: list[Side]) -> str:
         several = "The same bits on every side" if len(sides) > 1 else f"{sides[0].name} is right"
         right = all(s.verdict == "identical" for s in sides)
         return f"{several}: {'the correctly rounded result' if right else _say_within(sides)}."
-    right = [s.name for s in sides if s.verdict in ("identical", "rounding")]
+    right = [s.name for s in sides if s.verdict in ("identical", "rounding") and not _is_unlikely(s)]
     said = [_say_deviation(s) for s in sides if s.verdict not in ("identical", "rounding")]
     if said:
         closing = [f"{' and '.join(right)} {'is' if len(right) == 1 else 'are'} right."] if right else []
         return " ".join([*said, *closing])
     exact = [s.name for s in sides if s.verdict == "identical"]
     closing = f"; {' and '.join(exact)} {'is' if len(exact) == 1 else 'are'} correctly rounded" if exact else ""
+    unlikely = any(map(_is_unlikely, sides))
     if len(sides) == 1:
-        return f"{sides[0].name} is right: {_say_within(sides)}{closing}."
+        return f"{sides[0].name} is {'not shown to be wrong' if unlikely else 'right'}: {_say_within(sides)}{closing}."
     # That the same products were added is shown only where every side was replayed.
     replayed = all(s.verdict == "identical" or _is_replayed_order(s) for s in sides)
-    start = "They add the same products in different orders" if replayed else "None is wrong"
+    start = "None is shown to be wrong" if unlikely else "None is wrong"
+    if replayed:
+        start = "They add the same products in different orders"
     return f"{start}: {_say_within(sides)}{closing}."
+
+
+def _is_unlikely(side: Side) -> bool:
+    """Whether a result is inside its bound, but with errors that nothing known makes of these data."""
+    over = side.error.max_over_likely if side.error else None
+    return side.verdict == "rounding" and side.cause is None and over is not None and over > 1
 
 
 def _is_replayed_order(side: Side) -> bool:
@@ -129,9 +138,14 @@ def say_alternatives(alternatives: tuple[str, ...]) -> str:
     return f"these data do not distinguish it from: {'; '.join(alternatives[:_MOST_ALTERNATIVES])}"
 
 
-def say_excluded(tried: Counter[str]) -> str:
-    """What was tried and does not fit, by kind."""
+def say_excluded(tried: Counter[str], unproved: str | None = None) -> str:
+    """What was tried and does not fit, by kind; what fits although it is not needed."""
     counted = [f"{count} {_PLURALS.get(kind, kind)}" for kind, count in tried.items() if count]
+    if unproved is not None:
+        return (
+            f"one of {tried.total():,} hypotheses comes far closer: it {unproved}; the error bound leaves room for the"
+            " declared function too, so nothing proves it"
+        )
     return f"excluded: {', '.join(counted)}" if counted else "nothing could be tried"
 
 

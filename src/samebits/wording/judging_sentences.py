@@ -49,7 +49,10 @@ def say_within(problem: Problem, over_bound: npt.NDArray[np.float64], over_likel
     )
     if over_likely <= 1:
         return f"{said} and {over_likely:.2g} of {likely}"
-    return f"{said} but {over_likely:.2g} times {likely}: it rounds more than declared, or to one side"
+    return (
+        f"{said} but {over_likely:.2g} times {likely}: it rounds more than declared, or to one side, or does something"
+        " else"
+    )
 
 
 def say_beyond_likely(sides: Sequence[Side]) -> str:
