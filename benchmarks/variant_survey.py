@@ -108,7 +108,8 @@ def main() -> int:
     page = write_tables(answers)
     print(page)
     if options.write:
-        write_page(options.write, "Cases made by other means", ABOUT, page)
+        seeds = f" Seeds of this page: {', '.join(map(str, options.seeds))}."
+        write_page(options.write, "Cases made by other means", ABOUT + seeds, page)
     return 0
 
 
