@@ -40,6 +40,18 @@ class Vectors:
         pass
 
 
+class Halves(Vectors):
+    """The same in float16, whose results count two thousand units at most."""
+
+    def run(self, problem, operands):
+        x, w = operands["x"], operands["w"]
+        with np.errstate(all="ignore"):
+            result = self.add(x[:, None, :] * w.T[None])
+            if self.add_odd:
+                result[:, self.odd :] = self.add_odd((x[:, None, :] * w.T[None])[:, self.odd :])
+        return result
+
+
 class ExactRunner:
     """Rounds every sum once."""
 
@@ -148,6 +160,40 @@ def in_parts_of_two_kinds(p):
     return one + two
 
 
+def in_lanes_whose_first_goes_on(p):
+    """Four lanes of an unrolled loop; the first takes what is left, then the others join it in order."""
+    whole = p.shape[-1] // 4 * 4
+    first = in_order(np.concatenate([p[..., :whole:4], p[..., whole:]], axis=-1))
+    return first + in_order(p[..., 1:whole:4]) + in_order(p[..., 2:whole:4]) + in_order(p[..., 3:whole:4])
+
+
+def in_shards(size, block, lanes=1):
+    """Shards of so many terms, each in two halves that end with a vector of 16, in blocks; lanes in steps of eight."""
+
+    def add_block(p):
+        whole = p.shape[-1] // 8 * 8
+        sums = [in_order(p[..., n:whole:lanes]) for n in range(lanes)] if whole else []
+        total = sums[0] + sums[1] if lanes == 2 and whole else (sums or [None])[0]
+        for k in range(whole, p.shape[-1]):
+            total = p[..., k] if total is None else total + p[..., k]
+        return total
+
+    def add(p):
+        total = None
+        for start in range(0, p.shape[-1], size):
+            shard = p[..., start : start + size]
+            half = -(-shard.shape[-1] // 32) * 16
+            whole = None
+            for part in (shard[..., :half], shard[..., half:]):
+                sums = [add_block(part[..., a : a + block]) for a in range(0, part.shape[-1], block)]
+                own = in_order(np.stack(sums, axis=-1))
+                whole = own if whole is None else whole + own
+            total = whole if total is None else total + whole
+        return total
+
+    return add
+
+
 ARRANGEMENTS = {
     "in order": (in_order, 4096),
     "8 lanes": (in_lanes(8), 4096),
@@ -161,6 +207,9 @@ ARRANGEMENTS = {
     "two threads in blocks of ten": (in_parts(2, 10), 3136),
     "six threads in blocks": (in_parts(6, 72), 2592),
     "two threads that cut differently": (in_parts_of_two_kinds, 1701),
+    "four lanes, the first goes on": (in_lanes_whose_first_goes_on, 1022),
+    "four lanes, nothing is left": (in_lanes_whose_first_goes_on, 2048),
+    "shards in halves in blocks": (in_shards(2610, 320), 3778),
 }
 
 
@@ -180,6 +229,30 @@ def test_a_single_sum_of_thousands_of_terms_is_found_in_two_hundred_calls(name):
     found = search_recipe(session)
     assert session.calls <= 200
     assert_replayed(problem, runner, found.recipe)
+
+
+def test_shards_of_more_terms_than_a_result_can_count_are_found():
+    """As a batch is cut so that a part of it fits a cache, each product of matrices by two threads; odd rows in lanes."""
+    problem = parse_problem_text("matmul x=3x7000 w=7000x24 dtype=float16")
+    runner = Halves(in_halves(in_shards(5130, 320)), in_halves(in_shards(5130, 320, lanes=2)), odd=16)
+    session = ProbeSession(runner, problem)
+    found = search_recipe(session)
+    assert session.calls <= 500
+    for seed in range(70, 76):
+        operands = make_normal(problem, seed)
+        replayed, result = emulate(problem, found.recipe, operands), runner.run(problem, operands)
+        assert np.array_equal(replayed.view(np.uint16), result.view(np.uint16))
+
+
+def in_halves(add):
+    """An arrangement written for float32 sums, with float16 ones in their place."""
+
+    def run(p):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(globals(), "in_order", lambda q: np.cumsum(q, axis=-1, dtype=np.float16)[..., -1])
+            return add(p)
+
+    return run
 
 
 def one_output_each(add):

@@ -1,4 +1,6 @@
-"""Sums in parts, one to a thread, each in blocks, each perhaps in lanes: which sizes a few answers leave possible.
+"""Sums in shards, each in parts, one to a thread, each in blocks, each perhaps in lanes: which sizes answers leave possible.
+
+A shard is what one call of a matrix product adds: so many images of a batch, as many as fit a cache.
 
 Where two terms of different blocks meet, how many terms lie under their junction follows from the sizes alone, so all
 sizes are tried at once; only for those that fit is the inside of a block asked after, by trees that are written out.
@@ -6,6 +8,7 @@ sizes are tried at once; only for those that fit is the inside of a block asked 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,8 +28,13 @@ _LANES = (1, 2, 4, 8, 16)
 _LEAST_PAIRS = 6
 # Where parts have blocks of sizes of their own: so many parts, and sizes of each, are tried.
 _MOST_OWN_PARTS, _MOST_OWN_SIZES = 2, 8
+# Shards are few: each is a matrix product of its own.
+_MOST_SHARDS = 64
+# Lanes of an unrolled loop end where whole steps do; what is left is added to their sum.
+_STEP = 8
 # Written out and compared: so many trees at most, of long sums so many terms of all of them.
 _MOST_TREES, _MOST_TERMS = 400, 2**21
+_MOST_CUTS = 1000
 
 
 @dataclass(frozen=True)
@@ -38,16 +46,56 @@ class _Numbering:
 
 
 @dataclass(frozen=True)
-class _Answers:
-    """By pair of terms, how many units lie under their junction."""
+class PairAnswers:
+    """What one set of units says: by pair of terms, how many units lie outside of their junction."""
 
-    pairs: npt.NDArray[np.int64]
-    inside: npt.NDArray[np.int64]
     units: npt.NDArray[np.bool_]
+    outside: Mapping[tuple[int, int], int]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """All answers for terms in one sequence: by pair the two places, and how many units lie under the junction.
+
+    `before` counts, by set of units, the units before every place; `number` is a pair's set.
+    """
+
+    before: npt.NDArray[np.int64]
+    number: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+    last: npt.NDArray[np.int64]
+    inside: npt.NDArray[np.int64]
+
+    def between(self, start: npt.ArrayLike, end: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """How many units of each pair's set stand from one place to another."""
+        return self.before[self.number, end] - self.before[self.number, start]
+
+    def within(self, start: int, end: int) -> _Asked:
+        """The pairs that stand there."""
+        own = (self.first >= start) & (self.last < end)
+        return _Asked(self.before, self.number[own], self.first[own], self.last[own], self.inside[own])
+
+
+# The blocks of its parts.
+_Shard = list[list[npt.NDArray[np.int64]]]
+
+
+@dataclass(frozen=True)
+class _Cuts:
+    """Where shards' parts begin and end, the size of each one's blocks, and how many pairs are in different ones."""
+
+    parts: list[list[tuple[int, int]]]
+    sizes: tuple[int, ...]
+    told: int
+
+    def apply(self, sequence: npt.NDArray[np.int64]) -> list[_Shard]:
+        """The terms of a sequence in those blocks."""
+        size_of = iter(self.sizes)
+        return [[_cut(sequence, start, end, next(size_of)) for start, end in shard] for shard in self.parts]
 
 
 def propose_block_trees(
-    terms: Terms, members: npt.NDArray[np.int64], units: npt.NDArray[np.bool_], outside: Mapping[tuple[int, int], int]
+    terms: Terms, members: npt.NDArray[np.int64], answers: Sequence[PairAnswers]
 ) -> Iterator[Item]:
     """Trees over `members` in parts and blocks whose sizes explain how many units lie outside each pair's junction.
 
@@ -56,23 +104,27 @@ def propose_block_trees(
     most = min(_MOST_TREES, _MOST_TERMS // len(members))
     if not most:
         return
-    inside = int(units[members].sum()) - np.array(list(outside.values()), np.int64)
-    answers = _Answers(np.array(list(outside), np.int64), inside, units)
     numberings = list(_list_numberings(terms, members))
     for inside_too in (False, True):
         yield from itertools.islice(_propose(terms, numberings, answers, inside_too=inside_too), most)
 
 
-def _propose(terms: Terms, numberings: Sequence[_Numbering], answers: _Answers, *, inside_too: bool) -> Iterator[Item]:
+def _propose(
+    terms: Terms, numberings: Sequence[_Numbering], answers: Sequence[PairAnswers], *, inside_too: bool
+) -> Iterator[Item]:
     """Blocks added up as their terms are numbered; `inside_too`: or in another sequence, or in lanes."""
+    found: list[tuple[_Cuts, _Numbering, npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
     for outer in numberings:
         slowest = np.unravel_index(outer.sequence, terms.axis_sizes)[outer.axes[0]]
         length = int(slowest.max()) + 1
         for end in dict.fromkeys(length // lanes * lanes for lanes in _LANES if length >= lanes):
-            main = outer.sequence[slowest < end]
-            for blocks in _find_blocks(main, answers):
-                inner, lanes = (numberings, _LANES) if inside_too else ([outer], (1,))
-                yield from _build_trees(terms, blocks, outer.sequence[slowest >= end], inner, lanes)
+            main, tail = outer.sequence[slowest < end], outer.sequence[slowest >= end]
+            cuts = itertools.islice(_find_blocks(main, answers, len(main) // end), _MOST_CUTS)
+            found += [(cut, outer, main, tail) for cut in cuts]
+    # What explains most pairs by blocks assumes least of what is inside of them.
+    for cut, outer, main, tail in sorted(found, key=lambda f: -f[0].told):
+        inner, lanes = (numberings, _LANES) if inside_too else ([outer], (1,))
+        yield from _build_trees(terms, cut.apply(main), tail, inner, lanes)
 
 
 def _list_numberings(terms: Terms, members: npt.NDArray[np.int64]) -> Iterator[_Numbering]:
@@ -83,63 +135,99 @@ def _list_numberings(terms: Terms, members: npt.NDArray[np.int64]) -> Iterator[_
         yield _Numbering(axes, members[np.lexsort([index[axis] for axis in reversed(axes)])])
 
 
-def _find_blocks(sequence: npt.NDArray[np.int64], answers: _Answers) -> Iterator[list[list[npt.NDArray[np.int64]]]]:
-    """The terms in parts of one size, and in blocks in each, that explain every pair of terms in different blocks."""
-    count = len(sequence)
-    rank = np.full(len(answers.units), -1, np.int64)
-    rank[sequence] = np.arange(count)
-    before = np.concatenate([[0], np.cumsum(answers.units[sequence])])
-    first, last = np.sort(rank[answers.pairs], axis=1).T
+def _find_blocks(
+    sequence: npt.NDArray[np.int64], answers: Sequence[PairAnswers], step: int
+) -> Iterator[_Cuts]:
+    """The terms in shards, in parts of each, and in blocks of these, that explain every pair in different blocks.
+
+    A shard has whole multiples of `step` terms.
+    """
+    count, asked = len(sequence), _place_answers(sequence, answers)
+    for size in _find_shard_sizes(count, step, asked):
+        starts = [*range(0, count, size), count]
+        apart = int((asked.first // size != asked.last // size).sum())
+        seen: set[str] = set()
+        for number, vector in itertools.product(range(1, min(_MOST_PARTS, size) + 1), _VECTORS):
+            parts = [_divide(a, b, number, vector) for a, b in itertools.pairwise(starts)]
+            if (key := str(parts)) not in seen:
+                seen.add(key)
+                yield from _find_parts(parts, asked, apart)
+
+
+def _place_answers(sequence: npt.NDArray[np.int64], answers: Sequence[PairAnswers]) -> _Asked:
+    """The answers about terms of a sequence, which need not hold all terms."""
+    rank = np.full(len(answers[0].units), -1, np.int64)
+    rank[sequence] = np.arange(len(sequence))
+    before = [np.concatenate([[0], np.cumsum(a.units[sequence])]) for a in answers]
+    number = np.repeat(np.arange(len(answers)), [len(a.outside) for a in answers])
+    pairs = np.array([pair for a in answers for pair in a.outside], np.int64)
+    inside = np.array([int(a.units.sum()) - n for a in answers for n in a.outside.values()], np.int64)
+    first, last = np.sort(rank[pairs], axis=1).T
     known = first >= 0
-    first, last, inside = first[known], last[known], answers.inside[known]
-    exact = [-(-count // parts) for parts in range(1, min(_MOST_PARTS, count) + 1)]
-    for part in dict.fromkeys(-(-size // vector) * vector for size in exact for vector in _VECTORS):
-        joined = first // part == last // part
-        if (before[np.minimum((last // part + 1) * part, count)][~joined] != inside[~joined]).any():
-            continue
-        starts = range(0, count, part)
-        sizes: list[list[int]] = []
-        apart = int((~joined).sum())
-        for start in starts:
-            own = joined & (first // part == start // part)
-            end = min(start + part, count)
-            sizes.append(_find_sizes(start, end, before, (first[own], last[own], inside[own])))
-        for chosen in _choose_sizes(sizes):
-            size_of = np.array(chosen)[first // part]
-            told = apart + int((joined & (first % part // size_of != last % part // size_of)).sum())
-            if told >= _LEAST_PAIRS:
-                yield [
-                    [
-                        sequence[a : min(a + size, start + part, count)]
-                        for a in range(start, min(start + part, count), size)
-                    ]
-                    for start, size in zip(starts, chosen, strict=True)
-                ]
+    return _Asked(np.array(before, np.int64), number[known], first[known], last[known], inside[known])
 
 
-def _find_sizes(
-    start: int,
-    end: int,
-    before: npt.NDArray[np.int64],
-    asked: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]],
-) -> list[int]:
+def _find_shard_sizes(count: int, step: int, asked: _Asked) -> list[int]:
+    """How many terms a shard may have: all of them, or a size that explains every pair in different shards."""
+    smallest = max(-(-count // _MOST_SHARDS), step)
+    sizes = np.arange(-(-smallest // step) * step, count, step)[:, None]
+    if not sizes.size:
+        return [count]
+    apart = asked.first // sizes != asked.last // sizes
+    ends = np.minimum((asked.last // sizes + 1) * sizes, count)
+    within = asked.inside <= asked.between(asked.first // sizes * sizes, ends)
+    fits = np.where(apart, asked.between(0, ends) == asked.inside, within).all(axis=1)
+    return [count, *sizes[fits & (apart.sum(axis=1) >= _LEAST_PAIRS), 0].tolist()]
+
+
+def _divide(start: int, end: int, number: int, vector: int) -> list[tuple[int, int]]:
+    """One shard in parts of one length, whole vectors but for the last."""
+    part = -(-(-(-(end - start) // number)) // vector) * vector
+    return [(a, min(a + part, end)) for a in range(start, end, part)]
+
+
+def _find_parts(parts: list[list[tuple[int, int]]], asked: _Asked, apart: int) -> Iterator[_Cuts]:
+    """The blocks of parts that explain all pairs of one shard, `apart` being in different ones."""
+    flat = [part for shard in parts for part in shard]
+    for shard in parts:
+        starts, ends = np.array(shard, np.int64).T
+        own = asked.within(int(starts[0]), int(ends[-1]))
+        one, other = (np.searchsorted(starts, place, side="right") - 1 for place in (own.first, own.last))
+        if (own.between(starts[0], ends[other]) != own.inside)[one != other].any():
+            return
+        apart += int((one != other).sum())
+    sizes = [_find_sizes(start, end, asked) for start, end in flat]
+    for chosen in _choose_sizes(sizes, [end - start for start, end in flat]):
+        told = apart
+        for size, (start, end) in zip(chosen, flat, strict=True):
+            own = asked.within(start, end)
+            told += int(((own.first - start) // size != (own.last - start) // size).sum())
+        if told >= _LEAST_PAIRS:
+            yield _Cuts(parts, chosen, told)
+
+
+def _cut(sequence: npt.NDArray[np.int64], start: int, end: int, size: int) -> list[npt.NDArray[np.int64]]:
+    return [sequence[a : min(a + size, end)] for a in range(start, end, size)]
+
+
+def _find_sizes(start: int, end: int, asked: _Asked) -> list[int]:
     """Sizes of one part's blocks that its pairs leave possible: those that explain most first, then whole vectors."""
-    first, last, inside = asked
+    own = asked.within(start, end)
     sizes = np.arange(min(end - start, _LARGEST_BLOCK), 1, -1)[:, None]
-    one, other = (first - start) // sizes, (last - start) // sizes
-    block_start, block_end = start + one * sizes, np.minimum(start + (other + 1) * sizes, end)
-    different = before[block_end] - before[start] == inside
-    within = inside <= before[block_end] - before[block_start]
+    one, other = (own.first - start) // sizes, (own.last - start) // sizes
+    block_end = np.minimum(start + (other + 1) * sizes, end)
+    different = own.between(start, block_end) == own.inside
+    within = own.inside <= own.between(start + one * sizes, block_end)
     apart = one != other
     fits = np.where(apart, different, within).all(axis=1)
     told, found = apart.sum(axis=1)[fits], sizes[fits, 0]
     return found[np.lexsort([found % _VECTORS[1] != 0, -told])].tolist()
 
 
-def _choose_sizes(sizes: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
-    """One size for all parts; of few parts also a size for each."""
+def _choose_sizes(sizes: Sequence[Sequence[int]], lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """One size for all parts, a part that is shorter being one block; of few parts also a size for each."""
     for size in sizes[0]:
-        if all(size in own or not own for own in sizes):
+        if all(min(size, length) in own or not own for own, length in zip(sizes, lengths, strict=True)):
             yield (size,) * len(sizes)
     if 1 < len(sizes) <= _MOST_OWN_PARTS:
         some = itertools.product(*(own[:_MOST_OWN_SIZES] for own in sizes))
@@ -148,35 +236,57 @@ def _choose_sizes(sizes: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
 
 def _build_trees(
     terms: Terms,
-    parts: Sequence[Sequence[npt.NDArray[np.int64]]],
+    shards: Sequence[_Shard],
     tail: npt.NDArray[np.int64],
     numberings: Sequence[_Numbering],
     lanes: Sequence[int],
 ) -> Iterator[Item]:
-    """The parts and blocks with what may be inside a block, and the tail term by term at the end."""
+    """Shards, parts and blocks with what may be inside a block, and the tail term by term at the end."""
     for numbering in numberings:
         place = np.zeros(terms.count, np.int64)
         place[numbering.sequence] = np.arange(len(numbering.sequence))
         last = tail[np.argsort(place[tail])].tolist()
         along = np.unravel_index(np.arange(terms.count), terms.axis_sizes)[numbering.axes[-1]]
-        for number, adjacent in itertools.product(lanes, (True, False)):
-            if number <= 2 and not adjacent:
-                continue
-            sums = [_join([_add_block(own, place, along, number, adjacent) for own in part]) for part in parts]
+        for inside in _list_insides(lanes):
+            add = functools.partial(_add_block, place=place, along=along, inside=inside)
+            sums = [_join([_join([add(own) for own in part]) for part in shard]) for shard in shards]
             yield flatten_chain(Chain((_join(sums), *last))) if last else _join(sums)
 
 
+@dataclass(frozen=True)
+class _Inside:
+    """How a block's terms are added: in so many lanes, joined next to next or in halves; in whole steps, or all."""
+
+    lanes: int = 1
+    adjacent: bool = True
+    in_steps: bool = False
+
+
+def _list_insides(lanes: Sequence[int]) -> Iterator[_Inside]:
+    for number in lanes:
+        for adjacent in (True, False) if number > 2 else (True,):
+            yield from (_Inside(number, adjacent, in_steps) for in_steps in ((False, True) if number > 1 else (False,)))
+
+
 def _add_block(
-    own: npt.NDArray[np.int64],
-    place: npt.NDArray[np.int64],
-    along: npt.NDArray[np.int64],
-    lanes: int,
-    adjacent: bool,
+    own: npt.NDArray[np.int64], place: npt.NDArray[np.int64], along: npt.NDArray[np.int64], inside: _Inside
 ) -> Item:
-    """A block's terms by their place, in one chain or in lanes along an axis."""
+    """A block's terms by their place, in one chain or in lanes: along an axis, or in steps along all of them."""
     own = own[np.argsort(place[own])]
-    number = (along[own] - along[own].min()) % lanes
-    sums = [Chain(tuple(own[number == n].tolist())) for n in range(lanes) if (number == n).any()]
+    if inside.in_steps:
+        step = max(_STEP, inside.lanes)
+        whole = len(own) // step * step
+        rest = own[whole:].tolist()
+        if not whole:
+            return _join(rest)
+        lanes = _join_lanes([own[n : whole : inside.lanes] for n in range(inside.lanes)], inside.adjacent)
+        return flatten_chain(Chain((lanes, *rest))) if rest else lanes
+    number = (along[own] - along[own].min()) % inside.lanes
+    return _join_lanes([own[number == n] for n in range(inside.lanes) if (number == n).any()], inside.adjacent)
+
+
+def _join_lanes(lanes: Sequence[npt.NDArray[np.int64]], adjacent: bool) -> Item:
+    sums: list[Item] = [_join(lane.tolist()) for lane in lanes]
     while len(sums) > 1:
         half = -(-len(sums) // 2)
         pairs = (

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from samebits.probes.block_trees import propose_block_trees
+from samebits.probes.block_trees import PairAnswers, propose_block_trees
 from samebits.probes.tree_shape import Junctions
 from samebits.problems.terms import Terms
 from samebits.recipes.likely import propose_likely_orders
@@ -25,6 +25,8 @@ _NEAR = 12
 _LARGEST_TAIL = 64
 _LONGEST_START = 16
 _MOST_BLOCKS = 4096
+_LANES = (2, 4, 8, 16, 32)
+_LONG = 4096
 
 
 def choose_pairs(members: npt.NDArray[np.int64], random: np.random.Generator) -> list[Pair]:
@@ -34,8 +36,19 @@ def choose_pairs(members: npt.NDArray[np.int64], random: np.random.Generator) ->
     with_first = {*range(1, min(_NEAR, last) + 1), *doubling.tolist(), *(last + 1 - doubling).tolist()}
     with_first |= set(np.geomspace(_NEAR, max(last, _NEAR), _NEAR // 2).astype(int).tolist())
     places = {(0, j) for j in with_first if 0 < j <= last} | {(2, 3), (last - 2, last - 1)}
+    # What is added last, as what a batch leaves of whole shards, begins where the last term's junctions end.
+    places |= {(int(last - step), last) for step in doubling if step > 1}
     places |= {tuple(sorted(random.choice(len(members), 2, replace=False).tolist())) for _ in range(_NEAR)}
     return [(int(members[a]), int(members[b])) for a, b in sorted(places) if 0 <= a < b <= last]
+
+
+def choose_end_pairs(members: npt.NDArray[np.int64], length: int) -> tuple[list[Pair], list[Pair]]:
+    """Which pairs to ask with units in the first, and in the last, so many members: they tell blocks there exactly."""
+    last = len(members) - 1
+    steps = 2 ** np.arange(length.bit_length())
+    early = {(0, int(j)) for j in steps if j < length}
+    late = {(a, int(last + 1 - j)) for j in steps if 1 < j < length for a in (0, last)}
+    return tuple([(int(members[min(p)]), int(members[max(p)])) for p in sorted(pairs)] for pairs in (early, late))
 
 
 def choose_more_pairs(members: npt.NDArray[np.int64], outside: Mapping[Pair, int]) -> list[Pair]:
@@ -59,40 +72,46 @@ def _find_start(inside: Mapping[int, int]) -> int:
     return start if 1 < start <= _LONGEST_START else 0
 
 
-def find_likely_tree(
-    terms: Terms,
-    members: npt.NDArray[np.int64],
-    units: npt.NDArray[np.bool_],
-    outside: Mapping[Pair, int],
-    known: Iterable[Item] = (),
-) -> Item | None:
-    """The first likely tree over `members` that explains how many units lie outside the junction of each pair.
+def find_likely_trees(
+    terms: Terms, members: npt.NDArray[np.int64], answers: Sequence[PairAnswers], known: Iterable[Item], most: int
+) -> list[Item]:
+    """The likely trees over `members` that explain how many units lie outside the junction of each pair.
 
-    `known` trees of other outputs are tried first.
+    `known` trees of other outputs come first; where one kind of trees explains the answers, no other is tried. At most so many.
     """
-    counted = bool(units[members].all())
     exists = np.zeros(terms.count, bool)
     exists[members] = True
     own = (tree for tree in known if len(list_terms(tree)) == len(members) and exists[list_terms(tree)].all())
-    likely = _propose(terms, members, exists, outside, counted=counted)
-    for tree in itertools.chain(own, likely, propose_block_trees(terms, members, units, outside)):
-        junctions = Junctions(tree, terms.count)
-        present = units & exists
-        if all(int(junctions.count_outside(a, np.array([b]), present)[0]) == n for (a, b), n in outside.items()):
-            return tree
-    return None
+    here = [PairAnswers(a.units & exists, a.outside) for a in answers]
+    counted = next((a.outside for a in here if a.units[members].all()), None)
+    orders, blocks = _propose(terms, members, exists, counted), propose_block_trees(terms, members, here)
+    # Blocks follow from the answers; of long sums each order that is only likely takes a tenth of a second to write out.
+    sources = (own, blocks, orders) if len(members) > _LONG else (own, orders, blocks)
+    for source in sources:
+        fitting = (tree for tree in source if _explains_all(Junctions(tree, terms.count), here))
+        fits = list(itertools.islice(fitting, most))
+        if fits:
+            return fits
+    return []
+
+
+def _explains_all(junctions: Junctions, answers: Sequence[PairAnswers]) -> bool:
+    return all(
+        int(junctions.count_outside(one, np.array([other]), a.units)[0]) == count
+        for a in answers
+        for (one, other), count in a.outside.items()
+    )
 
 
 def _propose(
     terms: Terms,
     members: npt.NDArray[np.int64],
     exists: npt.NDArray[np.bool_],
-    outside: Mapping[Pair, int],
-    *,
-    counted: bool,
+    outside: Mapping[Pair, int] | None,
 ) -> Iterator[Item]:
+    """Trees by what units in all terms say, if they could be counted; then those that any sum may have."""
     blocks: tuple[int, ...] = ()
-    if counted:
+    if outside is not None:
         inside = _read_inside(members, outside)
         for tree in propose_digit_trees(len(members), inside):
             yield map_terms(tree, lambda t: int(members[t]))
@@ -101,6 +120,8 @@ def _propose(
         blocks = (math.gcd(*ends),) if ends else ()
         for tree in propose_halved_blocks(len(members), min(ends) // 2) if ends else ():
             yield map_terms(tree, lambda t: int(members[t]))
+    for tree in propose_lane_trees(len(members)):
+        yield map_terms(tree, lambda t: int(members[t]))
     names, sizes = terms.axis_names, terms.axis_sizes
     for order in propose_likely_orders(names, sizes, blocks=blocks):
         tree = expand_order(order, names, sizes)
@@ -108,6 +129,17 @@ def _propose(
             tree = restrict_tree(tree, exists)
         if tree is not None:
             yield tree
+
+
+def propose_lane_trees(count: int) -> Iterator[Item]:
+    """Lanes of an unrolled loop of which the first goes on with what the last whole step leaves, then joined in order."""
+    for lanes in _LANES:
+        whole = count // lanes * lanes
+        if whole < 2 * lanes:
+            continue
+        first = (*range(0, whole, lanes), *range(whole, count))
+        rest = (Chain(tuple(range(lane, whole, lanes))) for lane in range(1, lanes))
+        yield Chain((*first, *rest))
 
 
 def propose_halved_blocks(count: int, block: int) -> Iterator[Item]:

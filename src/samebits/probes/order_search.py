@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.errors import ProbeStopped
-from samebits.probes.likely_trees import choose_more_pairs, choose_pairs, find_likely_tree
+from samebits.probes.block_trees import PairAnswers
+from samebits.probes.likely_trees import choose_end_pairs, choose_more_pairs, choose_pairs, find_likely_trees
 from samebits.probes.mask_values import Scale
 from samebits.probes.query_batch import QueryBatch
 from samebits.probes.session import ProbeSession
 from samebits.probes.subtrees import Subtree, pick_pairs
-from samebits.probes.tree_shape import Junctions
+from samebits.probes.tree_shape import Junctions, find_telling_units
 from samebits.recipes.tree import Item, list_terms, map_terms, restrict_tree
 
 _PAIRS_PER_COPY = 3
@@ -31,6 +32,9 @@ _MOST_REFINEMENTS = 6
 # Where one pivot would take more calls than this, and the sum is not short, a likely order is tried first.
 MOST_CALLS_PER_PIVOT = 8
 _FEWEST_GUESSED = 128
+# Likely trees that explain all answers are told from each other by what they differ in, seen from so many terms besides.
+_MOST_NARROWED = 24
+_PIVOTS_TOLD = 4
 
 
 @dataclass
@@ -225,20 +229,52 @@ class OrderSearch(QueryBatch):
     def _guess(self, members: npt.NDArray[np.int64], group: _Group) -> Item | None:
         """The likely order that explains a hundred pairs, where asking about every term would take too long."""
         pairs = choose_pairs(members, self.random)
-        units = self._choose_units(members, -1, group)
-        if not self._fits_whole(group):
-            marks = np.zeros(self.terms.count, bool)
-            marks[self.random.choice(members, self.scale.capacity - 1, replace=False)] = True
-            self.units[units] = marks
-        self.ask([(a, b, units) for a, b in pairs])
-        outside = {(a, b): self._read(a, b, units, group) for a, b in pairs}
         if self._fits_whole(group):
-            more = choose_more_pairs(members, outside)
-            self.ask([(a, b, units) for a, b in more])
-            outside |= {(a, b): self._read(a, b, units, group) for a, b in more}
-        tree = find_likely_tree(self.session.numbered_terms, members, self.units[units], outside, self.likely)
+            outside = self._ask_pairs(pairs, members, group)
+            outside |= self._ask_pairs(choose_more_pairs(members, outside), members, group)
+            answers = [PairAnswers(self.units[0], outside)]
+        else:
+            length = self.scale.capacity - 1
+            early, late = choose_end_pairs(members, length)
+            some = self.random.choice(members, length, replace=False)
+            asked = ((pairs, some), (early, members[:length]), (late, members[-length:]))
+            answers = [PairAnswers(self._mark(own), self._ask_pairs(p, own, group)) for p, own in asked]
+        found = find_likely_trees(self.session.numbered_terms, members, answers, self.likely, _MOST_NARROWED)
+        tree = self._narrow(found, members, group)
         self.guessed |= tree is not None
         return tree
+
+    def _ask_pairs(
+        self, pairs: list[tuple[int, int]], units: npt.NDArray[np.int64], group: _Group
+    ) -> dict[tuple[int, int], int]:
+        """By pair the units outside of its junction; if all terms can be counted all of them carry one."""
+        number = self._choose_units(units, -1, group)
+        self.ask([(a, b, number) for a, b in pairs])
+        return {(a, b): self._read(a, b, number, group) for a, b in pairs}
+
+    def _mark(self, members: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        marks = np.zeros(self.terms.count, bool)
+        marks[members] = True
+        return marks
+
+    def _narrow(self, trees: list[Item], members: npt.NDArray[np.int64], group: _Group) -> Item | None:
+        """The first of some trees that also gives the answers by which the others differ from it."""
+        pivots = [int(members[0]), int(members[-1]), *self.random.choice(members, _PIVOTS_TOLD).tolist()]
+        left = [(tree, Junctions(tree, self.terms.count)) for tree in trees]
+        at = 1
+        while at < len(left):
+            telling = find_telling_units(left[0][1], left[at][1], pivots, self.scale.capacity - 1)
+            if telling is None:
+                at += 1
+                continue
+            a, b, marked = telling
+            marks = self._mark(marked)
+            self.units.append(marks)
+            self.ask([(a, b, len(self.units) - 1)])
+            answer = self._read(a, b, len(self.units) - 1, group)
+            left = [(t, j) for t, j in left if int(j.count_outside(a, np.array([b]), marks)[0]) == answer]
+            at = 1
+        return left[0][0] if left else None
 
     def _scatter_loose(self, subtrees: list[Subtree], group: _Group) -> list[Subtree]:
         """Asks terms that stand beside a subtree whether their neighbours do so too; returns what is left to ask."""
@@ -313,11 +349,7 @@ class OrderSearch(QueryBatch):
         """The number of the unit set to ask these members with: all terms if they can be counted, else members only."""
         if self._fits_whole(group):
             return 0
-        marks = np.zeros(self.terms.count, bool)
-        marks[members] = True
-        if anchor >= 0:
-            marks[anchor] = True
-        self.units.append(marks)
+        self.units.append(self._mark(members if anchor < 0 else np.append(members, anchor)))
         return len(self.units) - 1
 
     def _refine(self, subtree: Subtree, group: _Group) -> npt.NDArray[np.int64]:

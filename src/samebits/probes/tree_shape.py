@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -59,6 +61,36 @@ class Junctions:
         below = np.searchsorted(-begins, -ranks, side="left")
         above = np.searchsorted(ends, ranks, side="right")
         return cumulative[-1] - inside[np.minimum(np.maximum(below, above), len(inside) - 1)]
+
+
+    def list_under(self, one: int, other: int) -> npt.NDArray[np.int64]:
+        """The terms under the junction of two."""
+        low, high = sorted((int(self.rank[one]), int(self.rank[other])))
+        around = np.flatnonzero((self.begin <= low) & (self.end > high))
+        smallest = around[np.argmin(self.end[around] - self.begin[around])]
+        return self.sequence[self.begin[smallest] : self.end[smallest]]
+
+
+def find_telling_units(
+    one: Junctions, other: Junctions, pivots: Sequence[int], most: int
+) -> tuple[int, int, npt.NDArray[np.int64]] | None:
+    """A pair of terms, and terms to carry units, at most so many, that two trees over the same terms answer differently.
+
+    Pairs of one of `pivots` and any other term are looked through; None where the trees agree on all of them.
+    """
+    count = len(one.rank)
+    every = np.zeros(count, bool)
+    every[one.sequence] = True
+    for pivot in pivots:
+        others = np.flatnonzero(every & (np.arange(count) != pivot))
+        differ = one.count_outside(pivot, others, every) != other.count_outside(pivot, others, every)
+        if not differ.any():
+            continue
+        term = int(others[differ][0])
+        under = [set(tree.list_under(pivot, term).tolist()) - {pivot, term} for tree in (one, other)]
+        only = max(under[0] - under[1], under[1] - under[0], key=len)
+        return pivot, term, np.array(sorted(only)[:most], np.int64)
+    return None
 
 
 def join_parts(parts: list[Item]) -> Item:

@@ -47,6 +47,8 @@ _MOST_ROUNDS = 8
 _MOST_PRODUCT_CALLS = 160
 _MOST_PRODUCTS = 1e9
 _MOST_TIME_S = 60.0
+# Of which so much for seeing what is missed; two sets of data at least.
+_MOST_COLLECTING, _FEWEST_DATA_SETS = 0.1, 2
 _SEED = 12
 
 
@@ -128,11 +130,14 @@ class Refiner:
         return array_from_places(self.recipe.where, self._axes, self.session.problem.out_shape)
 
     def _collect_missed(self) -> npt.NDArray[np.bool_]:
-        """Outputs that any data set shows to be missed, on as many sets as the problem's size allows."""
+        """Outputs that any data set shows to be missed, on as many sets as the problem's size and the time allow."""
+        until = time.perf_counter() + _MOST_TIME_S * _MOST_COLLECTING
         missed = self._mark_missed(self.recipe)
         affordable = int(_MOST_REPLAYED_PRODUCTS / self.session.problem.multiply_adds)
         most = min(_MOST_DATA_SETS, max(_LEAST_DATA_SETS, affordable))
         while missed.any() and len(self.replayers) < most:
+            if time.perf_counter() > until and len(self.replayers) >= _FEWEST_DATA_SETS:
+                break
             operands = make_normal(self.session.problem, 1000 + len(self.replayers))
             result = self.session.ask(operands)
             self.replayers.append(Replayer(self.session.problem, operands, result))
