@@ -84,7 +84,8 @@ def list_stored_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
         return observation.finish(sample.pick(observation.bare_sums()), sample)
 
     is_nearest = stored.rounding is not None and stored.rounding.mode == "nearest_even"
-    recipe = Recipe() if is_nearest and stored.rows is None else None
+    is_nearest = is_nearest and stored.direction == "nearest"
+    recipe = Recipe() if is_nearest and stored.part is None else None
     yield Hypothesis(CauseCode.RESULT_ROUNDING, "downgrade", stored.says, predict, recipe=recipe)
 
 
@@ -247,7 +248,7 @@ def _list_thread_splits(problem: Problem) -> Iterator[Hypothesis]:
 def list_operand_recipes(problem: Problem, rounding: Recipe, stored: Stored | None = None) -> Iterator[Recipe]:
     """Recipes with some operand rounding in the orders that engines most often use, results stored as told."""
     via = rounding.via
-    if stored is not None and stored.rounding is not None and stored.rows is None:
+    if stored is not None and stored.rounding is not None and stored.part is None:
         via = stored.rounding.format
     for hypothesis in list_order_hypotheses(problem):
         assert hypothesis.recipe is not None

@@ -133,7 +133,7 @@ class Observation:
 
     def look_at_numbers(self) -> Observation:
         """The same with what the values of the result show of how they were stored."""
-        stored = find_stored(self.problem, self.terms, self.operands, self.result, self.truth)
+        stored = find_stored(self.problem, self.terms, self.operands, self.result, self.truth, self.magnitudes)
         return self if stored is None else replace(self, stored=stored)
 
     def mark_outside(self) -> npt.NDArray[np.bool_]:
@@ -165,7 +165,7 @@ class Observation:
         """Sums of a sample as results: bias (the operand's own by default) added, epilogue applied, not rounded."""
         stored = self.stored
         if stored is not None and stored.late:
-            sums = stored.keep(sums, sample.rows)
+            sums = stored.keep(sums, sample.rows, sample.positions)
         if self.problem.bias:
             own = self.operands["bias"].astype(np.float64) if bias is None else bias.astype(np.float64)
             if stored is not None and stored.bias is not None:
@@ -173,7 +173,7 @@ class Observation:
             with np.errstate(invalid="ignore"):  # A bias beyond a hypothesis' format meets infinite sums.
                 sums = sums + own[sample.rows][:, None]
         values = self.apply_epilogue(sums)
-        return values if stored is None or stored.late else stored.keep(values, sample.rows)
+        return values if stored is None or stored.late else stored.keep(values, sample.rows, sample.positions)
 
     def sum_with_bias(self, sample: Sample) -> Floats:
         """The declared sums of a sample with their bias, neither rounded nor clipped."""

@@ -7,7 +7,8 @@ them, and every prediction is then rounded so, too. Sums may have been stored be
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,27 +16,27 @@ import numpy.typing as npt
 from samebits.emulators.result_rounding import round_array, round_wide
 from samebits.formats.array import measure_spacing
 from samebits.formats.format import find_format
+from samebits.hypotheses.result_steps import FEWEST_TELLING, find_long_steps, find_steps
 from samebits.judging.measuring import mark_unclipped
 from samebits.problems import Problem
 from samebits.problems.terms import Terms
 from samebits.recipes.recipe import Rounding
-from samebits.wording.place_words import list_in_words
+from samebits.wording.place_words import describe_places, list_in_words
 
 Floats = npt.NDArray[np.float64]
+Marks = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
+Direction = Literal["nearest", "down", "up", "toward_zero", "either"]
+_TO_WHOLE = {"nearest": np.rint, "down": np.floor, "up": np.ceil, "toward_zero": np.trunc, "either": np.rint}
 # Narrowest first: whatever is a number of one is a number of the wider ones.
 _FORMATS = ("float8_e5m2", "float8_e4m3fn", "bfloat16", "float16", "tf32", "e8m13")
 _BIAS_FORMATS = ("", "bfloat16", "float16")
-# Outputs that the truth does not have on the grid; with each the chance that none is off it at least halves.
-_FEWEST_TELLING = 20
 # That rows are on a grid by accident has at most a chance of 2 to minus so many bits.
 _CHANCE_BITS, _FEWEST_BITS_BESIDE = 60.0, 6.0
 # Of numbers rounded to a grid the truth is a quarter of its spacing away, on average; half of it where digits are cut.
 _LEAST_SHARE = 1 / 8
 # Of sums before their bias: the spacing of the grid is at least so many times what the last addition rounds.
 _LEAST_SPACING = 8.0
-# Codes of 8 bits. That so many values of 24 bits are all multiples of a step is no accident.
-_MOST_CODES, _FEWEST_VALUES = 256, 8
-_MOST_DIVISOR = 6
 
 
 @dataclass(frozen=True)
@@ -43,28 +44,49 @@ class Stored:
     """What results, or sums before the bias (`late`), were rounded to on the way: a format, or whole steps.
 
     `steps` has a step for every output row (groups * rows), and `codes` the least and the largest multiple seen.
-    `rows` marks those that are concerned, where not all are. `bias` is what a late bias was rounded to itself.
+    `part` marks the outputs [rows, positions] that are concerned, where not all are. `bias` is what a late bias was
+    rounded to itself. `direction` is where numbers between two steps go.
     """
 
     says: str
     rounding: Rounding | None = None
     steps: Floats | None = None
     codes: tuple[float, float] = (0.0, 0.0)
-    rows: npt.NDArray[np.bool_] | None = None
+    part: Marks | None = None
     late: bool = False
     bias: Rounding | None = None
+    direction: Direction = "nearest"
 
-    def keep(self, values: Floats, rows: npt.NDArray[np.int64]) -> Floats:
-        """Values of some output rows, [rows, positions], as they are stored."""
+    def keep(self, values: Floats, rows: Numbers, positions: Numbers) -> Floats:
+        """Values of some outputs, [rows, positions], as they are stored; either neighbour stands for `either`."""
         if self.rounding is not None:
             kept = round_wide(values, self.rounding)
         else:
             assert self.steps is not None
             step = self.steps[rows][:, None]
-            kept = np.clip(np.rint(values / step), *self.codes) * step
-        return kept if self.rows is None else np.where(self.rows[rows][:, None], kept, values)
+            kept = np.clip(_TO_WHOLE[self.direction](values / step), *self.codes) * step
+        return self._mix(kept, values, rows, positions)
 
-    def allow(self, size: Floats, rows: npt.NDArray[np.int64]) -> Floats:
+    def keep_between(self, least: Floats, most: Floats, rows: Numbers, positions: Numbers) -> tuple[Floats, Floats]:
+        """What values from `least` to `most` are at least, and at most, when they have been stored."""
+        if self.direction != "either":
+            return self.keep(least, rows, positions), self.keep(most, rows, positions)
+        low, high = self.find_neighbours(least, rows)[0], self.find_neighbours(most, rows)[1]
+        return self._mix(low, least, rows, positions), self._mix(high, most, rows, positions)
+
+    def find_neighbours(self, values: Floats, rows: Numbers) -> tuple[Floats, Floats]:
+        """The numbers below and above, equal where a value is one."""
+        if self.rounding is None:
+            assert self.steps is not None
+            step = self.steps[rows][:, None]
+            low, high = (np.clip(whole(values / step), *self.codes) * step for whole in (np.floor, np.ceil))
+            return low, high
+        format_ = find_format(self.rounding.format)
+        inner = round_wide(values, Rounding(format_.name, "toward_zero"))
+        outer = np.where(inner == values, inner, inner + np.copysign(measure_spacing(inner, format_), values))
+        return np.minimum(inner, outer), np.maximum(inner, outer)
+
+    def allow(self, size: Floats, rows: Numbers) -> Floats:
         """What storing may change, for values of some size; twice that, as predictions may lie on the other side."""
         if self.rounding is not None:
             format_ = find_format(self.rounding.format)
@@ -72,9 +94,29 @@ class Stored:
         assert self.steps is not None
         return np.broadcast_to(self.steps[rows][:, None], size.shape)
 
+    def list_directions(self) -> Iterator[Stored]:
+        """The same, then rounded otherwise: steps down, up or toward zero, and anything to either side."""
+        yield self
+        if self.late or self.direction != "nearest":
+            return
+        if self.steps is not None:
+            yield replace(self, says=f"{self.says} (rounded down)", direction="down")
+            yield replace(self, says=f"{self.says} (rounded up)", direction="up")
+            yield replace(self, says=f"{self.says} (truncated)", direction="toward_zero")
+        says = f"{self.says}, rounded to either side as stochastic rounding does"
+        yield replace(self, says=says, direction="either")
+
+    def _mix(self, kept: Floats, values: Floats, rows: Numbers, positions: Numbers) -> Floats:
+        return kept if self.part is None else np.where(self.part[np.ix_(rows, positions)], kept, values)
+
 
 def find_stored(
-    problem: Problem, terms: Terms, operands: Mapping[str, np.ndarray], result: np.ndarray, truth: np.ndarray
+    problem: Problem,
+    terms: Terms,
+    operands: Mapping[str, np.ndarray],
+    result: np.ndarray,
+    truth: np.ndarray,
+    magnitudes: Floats,
 ) -> Stored | None:
     """What the values of a result show of how it was stored; None where it has the numbers of its own format.
 
@@ -85,18 +127,41 @@ def find_stored(
     true = terms.view_result(truth).reshape(shape).astype(np.float64)
     tells = mark_unclipped(problem, given) & np.isfinite(true) & (given != 0)
     with np.errstate(invalid="ignore"):
-        format_, steps = _find_format(problem, given, true, tells), _find_steps(given, true, tells)
-        if format_ and steps:
-            # Codes of 8 bits times a power of two are numbers of bfloat16, too.
-            return max(format_, steps, key=lambda stored: _count_right(stored, given, true, tells))
-        found = format_ or _find_late_format(problem, operands, given, tells) or steps
-        return found or _find_part(problem, given, true, tells)
+        whole = _find_format(problem, given, true, tells), _find_steps(given, true, tells)
+        long = _find_long_steps(problem, given, true, tells, magnitudes)
+        candidates = [stored for stored in (*whole, long) if stored]
+        if len(candidates) > 1:
+            # Codes of 8 bits times a power of two are numbers of bfloat16, too, and fixed point is of any wide format.
+            return max(candidates, key=lambda stored: _count_right(stored, given, true, tells))
+        late = None if whole[0] else _find_late_format(problem, operands, given, tells)
+        found = late or next(iter(candidates), None)
+        return found or _find_part(problem, terms, given, true, tells)
 
 
-def _count_right(stored: Stored, given: Floats, true: Floats, tells: npt.NDArray[np.bool_]) -> int:
-    """How many outputs are what storing makes of the truth."""
-    kept = stored.keep(true, np.arange(len(true)))
-    return int((np.abs(kept - given) <= 2.0**-22 * np.abs(given))[tells].sum())
+def _find_steps(given: Floats, true: Floats, tells: Marks) -> Stored | None:
+    found = find_steps(given, true, tells)
+    if found is None:
+        return None
+    says, steps, rows = found
+    part = None if rows.all() else np.broadcast_to(rows[:, None], given.shape)
+    return _store_steps(says, given, steps, part)
+
+
+def _find_long_steps(problem: Problem, given: Floats, true: Floats, tells: Marks, magnitudes: Floats) -> Stored | None:
+    found = find_long_steps(given, true, tells, float(find_format(problem.out).unit_roundoff), magnitudes)
+    return None if found is None else _store_steps(found[0], given, np.full(len(given), found[1]))
+
+
+def _store_steps(says: str, given: Floats, steps: Floats, part: Marks | None = None) -> Stored:
+    codes = np.rint(given / steps[:, None])
+    return Stored(says, steps=steps, codes=(float(np.nanmin(codes)), float(np.nanmax(codes))), part=part)
+
+
+def _count_right(stored: Stored, given: Floats, true: Floats, tells: Marks) -> int:
+    """How many outputs are what storing makes of the truth, whichever way it rounds."""
+    every = tuple(map(np.arange, true.shape))
+    ways = (way.keep(true, *every) for way in stored.list_directions() if way.direction != "either")
+    return max(int((np.abs(kept - given) <= 2.0**-22 * np.abs(given))[tells].sum()) for kept in ways)
 
 
 def _list_narrower(problem: Problem) -> Iterator[str]:
@@ -107,12 +172,12 @@ def _list_narrower(problem: Problem) -> Iterator[str]:
             yield name
 
 
-def _find_format(problem: Problem, given: Floats, true: Floats, tells: npt.NDArray[np.bool_]) -> Stored | None:
+def _find_format(problem: Problem, given: Floats, true: Floats, tells: Marks) -> Stored | None:
     for name in _list_narrower(problem):
         rounding, cut = Rounding(name), Rounding(name, "toward_zero")
         off = (round_array(true, rounding) != true) & tells
         # Equal values tell once: where all are one number, that may be on any grid.
-        if len(np.unique(given[off])) < _FEWEST_TELLING or not _lies_between(given, true, off, name):
+        if len(np.unique(given[off])) < FEWEST_TELLING or not _lies_between(given, true, off, name):
             continue
         if ((round_array(given, rounding) == given) | ~tells).all():
             same, same_cut = ((round_array(true, r) == given)[tells].mean() for r in (rounding, cut))
@@ -122,34 +187,55 @@ def _find_format(problem: Problem, given: Floats, true: Floats, tells: npt.NDArr
     return None
 
 
-def _lies_between(given: Floats, true: Floats, off: npt.NDArray[np.bool_], name: str) -> bool:
+def _lies_between(given: Floats, true: Floats, off: Marks, name: str) -> bool:
     """Whether the truth lies anywhere between two numbers of a format, and not beside one: small terms lost do that."""
     share = np.abs(true - given)[off] / measure_spacing(given[off], find_format(name))
     return bool(np.mean(np.minimum(share, 1.0)) >= _LEAST_SHARE)
 
 
-def _find_part(problem: Problem, given: Floats, true: Floats, tells: npt.NDArray[np.bool_]) -> Stored | None:
-    """Some output rows that were stored so, the others not."""
+def _find_part(problem: Problem, terms: Terms, given: Floats, true: Floats, tells: Marks) -> Stored | None:
+    """A part of the outputs that was stored so, the others not: channels, or what has one index along another axis."""
     for name in _list_narrower(problem):
         rounding = Rounding(name)
         off = (round_array(true, rounding) != true) & tells
-        on = ((round_array(given, rounding) == given) | ~tells).all(axis=1)
-        # Each output of a value of its own is on the grid with a chance of 2 to minus the bits that the format lacks.
-        lacks = find_format(problem.out).precision - find_format(name).precision
-        bits = lacks * np.array([len(np.unique(g[o])) if n else 0 for g, o, n in zip(given, off, on, strict=True)])
-        # Beside rows that are beyond doubt, those that hold few values are believed more easily.
-        rows = on & (bits >= _FEWEST_BITS_BESIDE + np.log2(len(on)))
-        if not (bits[rows] >= _CHANCE_BITS).any() or rows.all():
-            continue
-        if _lies_between(given, true, off & rows[:, None], name):
-            marked = np.flatnonzero(rows)
-            which = f"channel{'s' if len(marked) > 1 else ''} {list_in_words(marked)}"
-            return Stored(f"stores {which} of its result in {name}", rounding, rows=rows)
+        on = (round_array(given, rounding) == given) | ~tells
+        for part in _list_parts(terms, given, on, off, find_format(problem.out).precision - find_format(name).precision):
+            if _lies_between(given, true, off & part, name):
+                whole = np.zeros(problem.out_shape, bool)
+                view = terms.view_result(whole)
+                view[...] = part.reshape(view.shape)
+                rows = part.all(axis=1)
+                if np.array_equal(part.any(axis=1), rows):
+                    which = f"channel{'s' if rows.sum() > 1 else ''} {list_in_words(np.flatnonzero(rows))} of its result"
+                else:
+                    which = f"its result {describe_places(problem, whole)}"
+                return Stored(f"stores {which} in {name}", rounding, part=part)
     return None
 
 
+def _list_parts(terms: Terms, given: Floats, on: Marks, off: Marks, lacks: int) -> Iterator[Marks]:
+    """Masks [rows, positions] of whole rows, batch items, or places along one spatial axis, that are on a grid.
+
+    Each output of a value of its own is on it with a chance of 2 to minus the bits that the format lacks.
+    """
+    shape = (len(given), terms.batch, *terms.outputs)
+    for axis in range(len(shape)):
+        flat_on, flat_off, values = (
+            np.moveaxis(a.reshape(shape), axis, 0).reshape(shape[axis], -1) for a in (on, off, given)
+        )
+        whole = flat_on.all(axis=1)
+        bits = lacks * np.array(
+            [len(np.unique(v[o])) if n else 0 for v, o, n in zip(values, flat_off, whole, strict=True)]
+        )
+        # Beside places that are beyond doubt, those that hold few values are believed more easily.
+        chosen = whole & (bits >= _FEWEST_BITS_BESIDE + np.log2(len(whole)))
+        if (bits[chosen] >= _CHANCE_BITS).any() and not chosen.all():
+            mask = chosen.reshape([-1 if i == axis else 1 for i in range(len(shape))])
+            yield np.broadcast_to(mask, shape).reshape(given.shape)
+
+
 def _find_late_format(
-    problem: Problem, operands: Mapping[str, np.ndarray], given: Floats, tells: npt.NDArray[np.bool_]
+    problem: Problem, operands: Mapping[str, np.ndarray], given: Floats, tells: Marks
 ) -> Stored | None:
     """Sums that were numbers of a narrower format before their bias was added in the result's own format."""
     if not problem.bias:
@@ -173,49 +259,4 @@ def _find_late_format(
                 beside = f"a bias rounded to {of_bias}" if of_bias else "the bias"
                 says = f"stores its sums in {name} and adds {beside} to them afterwards"
                 return Stored(says, Rounding(name), late=True, bias=Rounding(of_bias) if of_bias else None)
-    return None
-
-
-def _find_steps(given: Floats, true: Floats, tells: npt.NDArray[np.bool_]) -> Stored | None:
-    """Whole multiples of one step, or of one step per channel: a result that was stored in eight bits."""
-    step = _find_step(given[tells], true[tells])
-    if step is not None:
-        return _store_steps(f"stores its result in whole steps of {step:.4g}", given, np.full(len(given), step))
-    each = [_find_step(given[r][tells[r]], true[r][tells[r]]) for r in range(len(given))]
-    known = [s for s in each if s is not None]
-    if len(known) < max(len(each) // 2, 1):
-        return None
-    rows = np.array([s is not None for s in each])
-    steps = np.array([s if s is not None else 1.0 for s in each])
-    says = f"stores its result in whole steps, of another size in each channel ({min(known):.4g} to {max(known):.4g})"
-    return _store_steps(says, given, steps, None if rows.all() else rows)
-
-
-def _store_steps(says: str, given: Floats, steps: Floats, rows: npt.NDArray[np.bool_] | None = None) -> Stored:
-    codes = np.rint(given / steps[:, None])
-    return Stored(says, steps=steps, codes=(float(np.nanmin(codes)), float(np.nanmax(codes))), rows=rows)
-
-
-def _find_step(given: Floats, true: Floats) -> float | None:
-    """The step that all values are multiples of; None where there is none, or the truth has it too."""
-    values = np.unique(given)
-    if len(values) < _FEWEST_VALUES:
-        return None
-    size = np.abs(values)
-    # The smallest difference, and the smallest value, are whole steps; close values differ by rounding alone.
-    apart = np.diff(values)
-    apart = apart[apart > 1e-5 * size.max()]
-    if len(apart) == 0:
-        return None
-    least = min(float(apart.min()), float(size[size > 0].min()))
-    for divisor in range(1, _MOST_DIVISOR + 1):
-        step = least / divisor
-        codes = np.rint(values / step)
-        if not codes.any() or np.abs(codes).max() > _MOST_CODES:
-            continue
-        step = float((values * codes).sum() / (codes * codes).sum())
-        on = np.abs(values - codes * step) <= 2.0**-22 * size
-        off = np.abs(true / step - np.rint(true / step)) > 2.0**-5
-        if on.all() and off.sum() >= _FEWEST_TELLING:
-            return step
     return None

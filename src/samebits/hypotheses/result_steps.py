@@ -1,0 +1,102 @@
+"""Results that are whole steps: of eight bits, each channel its own, or of fixed point and decimals with many codes.
+
+A sum of float32 numbers leaves multiples of a power of two by itself, at most twice the unit roundoff of its sum of
+magnitudes; decimals and longer steps are left by nothing but storing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+# Outputs that the truth does not have on the grid; with each the chance that none is off it at least halves.
+FEWEST_TELLING = 20
+# Codes of 8 bits. That so many values of 24 bits are all multiples of a step is no accident.
+_MOST_CODES, _FEWEST_VALUES = 256, 8
+_MOST_DIVISOR = 6
+# Steps of many codes: decimals and binary places that are tried, and by how much a step is longer than what tells it.
+_DECIMALS, _PLACES = range(1, 9), range(0, 25)
+_TELLS_APART, _CHANCE_BITS, _LEAST_COUNTED = 2.0**-6, 60.0, 0.5
+# Of the unit roundoff times the largest sum of magnitudes: what a sum in any order leaves multiples of, four times that.
+_LONGER = 8.0
+
+
+def find_steps(given: Floats, true: Floats, tells: npt.NDArray[np.bool_]) -> tuple[str, Floats, npt.NDArray[np.bool_]] | None:
+    """In words, the step of every row [rows, positions], and which rows have one: one step for all, or one for each."""
+    step = _find_step(given[tells], true[tells])
+    rows = np.ones(len(given), bool)
+    if step is not None:
+        return f"stores its result in whole steps of {step:.4g}", np.full(len(given), step), rows
+    each = [_find_step(given[r][tells[r]], true[r][tells[r]]) for r in range(len(given))]
+    known = [s for s in each if s is not None]
+    if len(known) < max(len(each) // 2, 1):
+        return None
+    rows = np.array([s is not None for s in each])
+    says = f"stores its result in whole steps, of another size in each channel ({min(known):.4g} to {max(known):.4g})"
+    return says, np.array([s if s is not None else 1.0 for s in each]), rows
+
+
+def _find_step(given: Floats, true: Floats) -> float | None:
+    """The step that all values are multiples of; None where there is none, or the truth has it too."""
+    values = np.unique(given)
+    if len(values) < _FEWEST_VALUES:
+        return None
+    size = np.abs(values)
+    # The smallest difference, and the smallest value, are whole steps; close values differ by rounding alone.
+    apart = np.diff(values)
+    apart = apart[apart > 1e-5 * size.max()]
+    if len(apart) == 0:
+        return None
+    least = min(float(apart.min()), float(size[size > 0].min()))
+    for divisor in range(1, _MOST_DIVISOR + 1):
+        step = least / divisor
+        codes = np.rint(values / step)
+        if not codes.any() or np.abs(codes).max() > _MOST_CODES:
+            continue
+        step = float((values * codes).sum() / (codes * codes).sum())
+        on = np.abs(values - codes * step) <= 2.0**-22 * size
+        off = np.abs(true / step - np.rint(true / step)) > 2.0**-5
+        if on.all() and off.sum() >= FEWEST_TELLING:
+            return step
+    return None
+
+
+def find_long_steps(
+    given: Floats, true: Floats, tells: npt.NDArray[np.bool_], unit: float, magnitudes: Floats
+) -> tuple[str, float] | None:
+    """In words and as a number: the step of decimals or binary places that all values are multiples of.
+
+    `unit` is the unit roundoff of the result's format.
+    """
+    values = given[tells]
+    if not len(values):
+        return None
+    natural = _LONGER * unit * float(np.max(magnitudes, where=np.isfinite(magnitudes), initial=0.0))
+    for says, step in _list_long_steps():
+        if not says.startswith("with") and step <= natural:
+            break
+        noise = 2 * unit * np.abs(values) / step
+        counted = noise <= _TELLS_APART
+        if counted.mean() < _LEAST_COUNTED:
+            continue
+        codes = values[counted] / step
+        if (np.abs(codes - np.rint(codes)) > noise[counted]).any():
+            continue
+        different = np.unique(values[counted])
+        bits = np.log2(step / (4 * unit * np.abs(different) + 2.0**-40 * step)).clip(0, 20).sum()
+        true_codes = true[tells][counted] / step
+        off = np.abs(true_codes - np.rint(true_codes)) > 2.0**-5
+        if bits >= _CHANCE_BITS and off.sum() >= FEWEST_TELLING:
+            return f"stores its result {says}", step
+    return None
+
+
+def _list_long_steps() -> Iterator[tuple[str, float]]:
+    """Decimals, then binary places, the longest first."""
+    for count in _DECIMALS:
+        yield f"with {count} decimal{'s' if count > 1 else ''}", 10.0**-count
+    for count in _PLACES:
+        yield f"in fixed point with {count} fractional bits", 2.0**-count
