@@ -59,6 +59,7 @@ from samebits.hypotheses import (
     list_refitted_hypotheses,
     list_scale_hypotheses,
     list_searched_hypotheses,
+    list_solved_hypotheses,
     list_split_hypotheses,
     list_stored_hypotheses,
     list_transform_hypotheses,
@@ -149,7 +150,8 @@ class HypothesisSearch:
             yield "index relation", hypothesis
         for hypothesis in list_fitted_hypotheses(observation.problem):
             yield "scale and shift", hypothesis
-        for hypothesis in list_refitted_hypotheses(observation, sample):
+        refitted = list_refitted_hypotheses(observation, sample)
+        for hypothesis in itertools.chain(refitted, list_solved_hypotheses(observation)):
             yield "fitted operands", hypothesis
         for hypothesis in list_searched_hypotheses(observation, sample):
             yield "quantised operands", hypothesis

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from samebits.emulators.winograd import TAPS
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Observation
@@ -17,13 +18,12 @@ from samebits.hypotheses.observation import Floats
 from samebits.hypotheses.tile_transforms import (
     Arrangement,
     Tiles,
-    can_transform,
     choose_tiles,
     list_arrangements,
     predict_tiles,
 )
 from samebits.judging import thresholds
-from samebits.judging.measuring import mark_unclipped
+from samebits.judging.measuring import estimate_transform_noise, mark_unclipped
 from samebits.judging.verdict_rules import Mechanism
 from samebits.problems.windows import mark_border
 
@@ -107,7 +107,8 @@ def _norm(values: Floats) -> float:
 
 def _find_period(observation: Observation) -> Mechanism | None:
     """Errors that are larger at some places of every tile."""
-    if not can_transform(observation.problem):
+    problem = observation.problem
+    if problem.rank != 2 or problem.direction == "grad_weight" or any(a.kernel < TAPS for a in problem.axes):
         return None
     shares, inner = _measure_shares(observation)
     if inner.sum() < _FEWEST_OUTPUTS:
@@ -152,7 +153,10 @@ class _Period:
 def _measure_period(
     shares: Floats, inner: npt.NDArray[np.bool_], period: int, shifts: npt.NDArray[np.int64] | None = None
 ) -> _Period:
-    """The variance that the places of a period explain, over that of single outputs; `shifts` move planes' places."""
+    """The variance that the places of a period explain, each on average, over that of single outputs.
+
+    That is the F statistic of an analysis of variance: 1 is usual where there is no period. `shifts` move planes' places.
+    """
     n, c, height, width = shares.shape
     moved = np.zeros((n, c, 2), np.int64) if shifts is None else shifts
     rows = (np.arange(height) + moved[..., :1]) % period
@@ -162,7 +166,7 @@ def _measure_period(
     met = counts > 0
     mean, variance = float(shares[inner].mean()), float(shares[inner].var()) or 1.0
     means = np.bincount(place, shares[inner], minlength=period**2)[met] / counts[met]
-    statistic = float((counts[met] * (means - mean) ** 2).sum()) / variance
+    statistic = float((counts[met] * (means - mean) ** 2).sum()) / variance / max(met.sum() - 1, 1)
     roots = np.sqrt(means / mean) if mean else means
     return _Period(period, statistic, float(roots.max()), float(roots.min()))
 
@@ -191,25 +195,34 @@ def _find_chance(shares: Floats, inner: npt.NDArray[np.bool_], found: _Period) -
 def _find_flat_noise(observation: Observation) -> Mechanism | None:
     """Outputs whose own terms are few or zero have errors like all others: a transform of the whole plane."""
     problem, away = observation.problem, observation.distances.absolute
-    if (away > observation.transform_noise).any():
+    halves = estimate_transform_noise(problem, observation.magnitudes, in_halves=True)
+    if (away > halves).any():
         return None
     axes = tuple(range(2, away.ndim))
-    size = observation.magnitudes / observation.magnitudes.max(axis=axes, keepdims=True)
-    small = size < thresholds.SMALL_TERMS
-    if small.sum() < thresholds.FEWEST_TELLING:
-        return None
-    rest = ~small & (size > 1 / 2)
+    with np.errstate(all="ignore"):
+        size = observation.magnitudes / observation.magnitudes.max(axis=axes, keepdims=True)
+    rest = size > 1 / 2
     if not rest.any():
         return None
-    there, elsewhere = (float(np.sqrt(np.mean(away[m] ** 2))) for m in (small, rest))
-    if there < thresholds.FLAT * elsewhere:
+    elsewhere = float(np.sqrt(np.mean(away[rest] ** 2)))
+    for most in (thresholds.SMALL_TERMS**n for n in (1, 2, 3)):
+        small = size < most
+        if small.sum() < thresholds.FEWEST_TELLING:
+            return None
+        there = float(np.sqrt(np.mean(away[small] ** 2)))
+        # Errors of direct sums are at most as small a share.
+        if there >= thresholds.FLAT * most / thresholds.SMALL_TERMS * elsewhere:
+            break
+    else:
         return None
     says = (
-        f"{int(small.sum()):,} outputs whose products are a sixteenth of the largest, or less, have errors"
+        f"{int(small.sum()):,} outputs whose products are at most {most:.2g} of the largest have errors"
         f" {there / elsewhere:.2g} times as large as the others: they follow the largest values of a plane"
     )
     taps = all(a.kernel == 3 for a in problem.axes)
     does = "uses a transform (Fourier's, or Winograd's)" if taps else "uses a Fourier transform"
+    if (away > observation.transform_noise).any():
+        does += " that keeps numbers of 16 bits on the way"
     return _found(CauseCode.FFT, does, says)
 
 

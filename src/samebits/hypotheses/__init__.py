@@ -17,6 +17,7 @@ from samebits.hypotheses.products import list_product_hypotheses
 from samebits.hypotheses.quantized import list_quantized_hypotheses, list_searched_hypotheses, list_split_hypotheses
 from samebits.hypotheses.recipe_hypotheses import from_recipe
 from samebits.hypotheses.refitted import list_refitted_hypotheses
+from samebits.hypotheses.solved_weights import list_solved_hypotheses
 from samebits.hypotheses.stored_sums import list_long_sum_hypotheses
 from samebits.hypotheses.unasked_activations import list_activation_hypotheses, list_scale_hypotheses
 
@@ -41,6 +42,7 @@ __all__ = [
     "list_refitted_hypotheses",
     "list_scale_hypotheses",
     "list_searched_hypotheses",
+    "list_solved_hypotheses",
     "list_split_hypotheses",
     "list_stored_hypotheses",
     "list_transform_hypotheses",

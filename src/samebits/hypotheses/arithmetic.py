@@ -17,7 +17,13 @@ from samebits.findings.causes import CauseCode
 from samebits.formats.format import find_format
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample
-from samebits.hypotheses.recipe_hypotheses import from_recipe, make_recipe, make_turned, parse_for
+from samebits.hypotheses.recipe_hypotheses import (
+    from_recipe,
+    make_channels_fastest,
+    make_recipe,
+    make_turned,
+    parse_for,
+)
 from samebits.hypotheses.stored_result import Stored
 from samebits.hypotheses.stored_sums import list_stored_sums
 from samebits.judging.recipe_causes import name_arithmetic
@@ -150,22 +156,24 @@ def list_recipe_hypotheses(problem: Problem, *, thorough: bool = True) -> Iterat
 def _list_narrow_sums(problem: Problem, *, wide: bool, thorough: bool) -> Iterator[Hypothesis]:
     """All sums, or those of so many products, kept in a half format; of float64 operands in float32."""
     accumulators = ["float32"] if wide else list(_STORED)
-    # A bias is often added by another kernel, in the result's format.
-    biases = ("last", "rounded") if problem.bias else ("last",)
+    # A bias is often added by another kernel, in the result's format, or the running sum begins with it.
+    biases = ("last", "rounded", "first") if problem.bias else ("last",)
+    late = "rounded" if problem.bias else "last"
     for name in accumulators:
         for product, order, bias in itertools.product(("fused", "rounded"), _chained_orders(problem), biases):
             text = f"direct acc={name} product={product} order={order} bias={bias}"
             yield make_recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, f"keeps its sums in {name}", text)
     for name, order in itertools.product(accumulators, _chained_orders(problem)):
-        text = f"direct product={name} order={order} bias={biases[-1]}"
+        text = f"direct product={name} order={order} bias={late}"
         yield make_recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, f"rounds every product to {name}", text)
     if not wide:
-        yield from _list_partial_sums(problem, biases[-1])
+        yield from _list_partial_sums(problem, late)
     for stored in list_stored_sums(problem, thorough=thorough):
-        for name in accumulators:
+        for name, bias in itertools.product(accumulators, dict.fromkeys((late, biases[-1]))):
             says = f"adds {stored.words} in float32 and stores the running sum in {name}"
-            text = f"direct order={stored.order.format(name)} bias={biases[-1]}"
-            yield make_recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, says, text)
+            # A running sum that begins with the bias has it in its own format.
+            text = f"direct order={stored.order.format(name)} bias={bias}{f' b={name}' if bias == 'first' else ''}"
+            yield from _make_both_ways(problem, says, text, along_products=stored.along_products)
 
 
 def _list_partial_sums(problem: Problem, bias: str) -> Iterator[Hypothesis]:
@@ -175,7 +183,9 @@ def _list_partial_sums(problem: Problem, bias: str) -> Iterator[Hypothesis]:
         promoted = [(o, words, product) for o, words in _promoted_sums(problem, name) for product in ("fused", name)]
         for order, words, product in (*split, *promoted):
             text = f"direct product={product} order={order} bias={bias}"
-            yield make_recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, words, text)
+            yield from _make_both_ways(
+                problem, words, text, along_products=order.startswith(("k/", "chain@" + name + ":k/"))
+            )
             turned = make_turned(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, words, text)
             if turned is not None:
                 yield turned
@@ -183,6 +193,16 @@ def _list_partial_sums(problem: Problem, bias: str) -> Iterator[Hypothesis]:
         says = f"keeps sums of {size} products in 14 bits, truncated, and adds those in float32"
         text = f"direct acc=float32/toward_zero order=k/{size}|chain@e8m13:k bias={bias}"
         yield make_recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, says, text)
+
+
+def _make_both_ways(problem: Problem, says: str, text: str, *, along_products: bool) -> Iterator[Hypothesis]:
+    """A narrow sum as the order says; `along_products`: that of the declared sequence, then with channels fastest."""
+    yield make_recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, says, text)
+    fastest = (
+        make_channels_fastest(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, says, text) if along_products else None
+    )
+    if fastest is not None:
+        yield fastest
 
 
 def _list_truncating_sums(problem: Problem) -> Iterator[Hypothesis]:
@@ -270,7 +290,10 @@ def _chained_orders(problem: Problem) -> list[str]:
 
 
 def _split_sums(problem: Problem, name: str) -> Iterator[tuple[str, str]]:
-    """Split-K: so many parts added in float32, each stored in a narrow format, and added in that or in float32."""
+    """Split-K: so many parts added in float32, each stored in a narrow format, and added in that or in float32.
+
+    Parts may be the taps, as where a product of matrices is made for each.
+    """
     # A kernel that puts zeros between inputs splits these too.
     lengths = dict.fromkeys((problem.reduction_length, find_terms(problem).count))
     for parts, length in itertools.product(_SPLITS, lengths):
@@ -280,6 +303,14 @@ def _split_sums(problem: Problem, name: str) -> Iterator[tuple[str, str]]:
             each = f"adds {parts} parts of its products{zeros} in float32, stores each in {name}"
             yield f"chain@{name}:k/{size}|chain@{name}:k/{size}|k", f"{each}, and adds these in {name}"
             yield f"k/{size}|chain@{name}:k/{size}|k", f"{each}, and adds these in float32"
+    if problem.stated or find_terms(problem).volume == 1:
+        return
+    first, *spatial = find_terms(problem).axis_names
+    taps = ",".join(spatial)
+    for kept, inner in ((name, f"chain@{name}:{first}"), ("float32", f"chain@{name}:{taps}|{first}")):
+        each = f"adds the products of each tap in {kept}, stores them in {name}"
+        yield f"chain@{name}:{taps}|{inner}", f"{each}, and adds these in {name}"
+        yield f"{taps}|{inner}", f"{each}, and adds these in float32"
 
 
 def _promoted_sums(problem: Problem, name: str) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -84,17 +85,36 @@ def make_turned(problem: Problem, cause: CauseCode, says: str, text: str) -> Hyp
 
     None for problems whose sums no kernel turns, and for sums of very many products.
     """
-    terms = find_terms(problem)
-    recipe = parse_for(problem, text)
-    if problem.stated or terms.form != "scatter" or terms.count > _MOST_TURNED or recipe is None:
+    if problem.stated or find_terms(problem).form != "scatter":
+        return None
+    volume = find_terms(problem).volume
+    renamed = lambda k: k // volume * volume + volume - 1 - k % volume  # noqa: E731
+    return _make_renamed(problem, cause, f"{says}, taps from the last to the first", text, renamed)
+
+
+def make_channels_fastest(problem: Problem, cause: CauseCode, says: str, text: str) -> Hypothesis | None:
+    """The same order over products with channels fastest, tap after tap, as kernels for channels-last data have it.
+
+    None where that is the declared sequence, and for sums of very many products.
+    """
+    terms = None if problem.stated else find_terms(problem)
+    if terms is None or min(terms.depth, terms.volume) == 1:
+        return None
+    renamed = lambda k: k % terms.depth * terms.volume + k // terms.depth  # noqa: E731
+    return _make_renamed(problem, cause, f"{says}, channels fastest", text, renamed)
+
+
+def _make_renamed(
+    problem: Problem, cause: CauseCode, says: str, text: str, renamed: Callable[[int], int]
+) -> Hypothesis | None:
+    terms, recipe = find_terms(problem), parse_for(problem, text)
+    if terms.count > _MOST_TURNED or recipe is None:
         return None
     try:
-        tree = expand_order(recipe.orders[0], terms.axis_names, terms.axis_sizes)
+        tree = map_terms(expand_order(recipe.orders[0], terms.axis_names, terms.axis_sizes), renamed)
     except RecipeError:
         return None
-    volume = terms.volume
-    turned = map_terms(tree, lambda k: k // volume * volume + volume - 1 - k % volume)
-    recipe = replace(recipe, orders=(TreeOrder(turned, recipe.orders[0].own),))
+    recipe = replace(recipe, orders=(TreeOrder(tree, recipe.orders[0].own),))
     # A tree written out is too long for a sentence.
     narrow = "" if recipe.product in ("fused", "rounded") else f", products in {recipe.product}"
-    return from_recipe(cause, "downgrade", f"{says}, taps from the last to the first{narrow}", recipe)
+    return from_recipe(cause, "downgrade", says + narrow, recipe)

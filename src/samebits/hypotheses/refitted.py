@@ -25,11 +25,9 @@ _ROWS, _POSITIONS, _MOST_PRODUCTS = 16, 96, 4_000_000
 _LEAST_EQUATIONS = 2.0
 # A factor so near to zero, or to one, is taken for it; other factors are named.
 _NEAR = 1e-2
-_MOST_UNKNOWNS, _MOST_WORK = 2500, 3e10
+_MOST_UNKNOWNS = 2500
 # Filters tried in places of others: products, sums kept, and the positions that it takes.
 _MOST_TRIED, _MOST_KEPT, _FEWEST_POSITIONS = 10**9, 10**7, 24
-# Rows whose solved weights differ from the recorded by this share; weights so much alike are no others.
-_DIFFERENT, _SAME = 0.1, 0.99
 
 
 def list_refitted_hypotheses(observation: Observation, sample: Sample) -> Iterator[Hypothesis]:
@@ -50,7 +48,6 @@ def list_refitted_hypotheses(observation: Observation, sample: Sample) -> Iterat
     yield from _list_factors(observation, products.sum(axis=2)[told], missing[told], axis=0)
     if terms.volume > 1:
         yield from _list_factors(observation, products.sum(axis=1)[told], missing[told], axis=1)
-    yield from _list_solved(observation)
 
 
 def _find_missing(observation: Observation, sample: Sample) -> tuple[Floats, npt.NDArray[np.bool_]]:
@@ -60,7 +57,7 @@ def _find_missing(observation: Observation, sample: Sample) -> tuple[Floats, npt
     return (given - observation.sum_with_bias(sample)).reshape(-1), told.reshape(-1)
 
 
-def _with_rows(
+def with_rows(
     cause: CauseCode, verdict: Verdict, says: str, change: Callable[[Floats], Floats], observation: Observation
 ) -> Hypothesis:
     """Other weights in place of the recorded; `change` maps [groups, rows, depth, volume]."""
@@ -105,7 +102,7 @@ def _list_tails(observation: Observation, products: Floats, missing: Floats) -> 
         order = "taps fastest" if not by_taps else "channels fastest"
         order = f", {order}" if terms.volume > 1 else ""
         says = f"leaves out the last {count:,} of the {terms.count:,} products of every sum{order}"
-        yield _with_rows(CauseCode.SHAPE_SPECIFIC_KERNEL, "wrong", says, cut, observation)
+        yield with_rows(CauseCode.SHAPE_SPECIFIC_KERNEL, "wrong", says, cut, observation)
 
 
 def _list_factors(observation: Observation, parts: Floats, missing: Floats, axis: int) -> Iterator[Hypothesis]:
@@ -118,7 +115,7 @@ def _list_factors(observation: Observation, parts: Floats, missing: Floats, axis
     if ((missing - parts @ more) ** 2).sum() > (missing**2).sum() / 4:
         return
     factors = 1 + more
-    what = _name_axis(observation, axis)
+    what = name_axis(observation, axis)
     lost = np.flatnonzero(np.abs(factors) < _NEAR)
     odd = np.flatnonzero((np.abs(factors) >= _NEAR) & (np.abs(more) >= _NEAR))
     if len(odd) == 0 and len(lost) == 0:
@@ -133,10 +130,10 @@ def _list_factors(observation: Observation, parts: Floats, missing: Floats, axis
         which = f"each {what}" if len(odd) > len(factors) / 2 else f"{what} {list_in_words(odd)}"
         says = f"multiplies {which} by a factor of its own ({factors[odd].min():.3g} to {factors[odd].max():.3g})"
         cause = CauseCode.FUSION
-    yield _with_rows(cause, "wrong", says, lambda rows: rows * factors.reshape(shape), observation)
+    yield with_rows(cause, "wrong", says, lambda rows: rows * factors.reshape(shape), observation)
 
 
-def _name_axis(observation: Observation, axis: int) -> str:
+def name_axis(observation: Observation, axis: int) -> str:
     if axis == 1:
         return "tap"
     if observation.problem.stated is not None:
@@ -175,7 +172,7 @@ def _list_reordered_filters(observation: Observation) -> Iterator[Hypothesis]:
         return
     positions = observation.choose_sample().thin(1, most).positions
     source = terms.view_source(observation.operands[terms.source_operand])
-    weights = _view_own(observation).reshape(count, -1)
+    weights = view_own(observation).reshape(count, -1)
     bias = observation.operands["bias"].astype(np.float64) if observation.problem.bias else np.zeros(count)
     sums = [weights @ gather_source(terms, source, g, positions).T for g in range(terms.groups)]
     given = Sample(terms, np.arange(count), positions).pick(observation.result).astype(np.float64)
@@ -191,7 +188,7 @@ def _list_reordered_filters(observation: Observation) -> Iterator[Hypothesis]:
     def change(rows: Floats) -> Floats:
         return rows.reshape(count, -1)[order].reshape(rows.shape)
 
-    yield _with_rows(CauseCode.AXIS_ORDER, "wrong", says, change, observation)
+    yield with_rows(CauseCode.AXIS_ORDER, "wrong", says, change, observation)
 
 
 def _find_nearest(given: Floats, candidates: Callable[[int], Floats]) -> npt.NDArray[np.intp]:
@@ -225,90 +222,13 @@ def _say_reordered(observation: Observation, order: npt.NDArray[np.intp], *, wit
     yield Hypothesis(CauseCode.AXIS_ORDER, "wrong", says, predict)
 
 
-def _correlate(a: Floats, b: Floats) -> Floats:
-    a, b = (v - v.mean(axis=1, keepdims=True) for v in (a, b))
-    sizes = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=1)[None]
-    with np.errstate(all="ignore"):
-        return np.where(sizes > 0, (a @ b.T) / sizes, 0.0)
-
-
-# -- weights solved for ---------------------------------------------------------------------------------------------
-
-
-def _list_solved(observation: Observation) -> Iterator[Hypothesis]:
-    """The weights that give the result, where positions outnumber products: what was multiplied, whatever it was."""
-    terms = observation.terms
-    unknowns = terms.count + 1
-    enough = terms.positions >= _LEAST_EQUATIONS * unknowns
-    work = float(terms.positions) * unknowns**2 * terms.groups
-    if not enough or unknowns > _MOST_UNKNOWNS or work > _MOST_WORK:
-        return
-    solved = _solve(observation)
-    if solved is not None:
-        yield from _name_solved(observation, solved)
-
-
-def _view_own(observation: Observation) -> Floats:
+def view_own(observation: Observation) -> Floats:
     """The recorded weights, [groups, rows, depth, volume]."""
     return observation.terms.view_rows(observation.operands[observation.terms.rows_operand]).astype(np.float64)
 
 
-def _solve(observation: Observation) -> Floats | None:
-    """Weights [groups, rows, depth, volume] by least squares, rows with a clip by themselves; None if that is long."""
-    terms, problem = observation.terms, observation.problem
-    source = terms.view_source(observation.operands[terms.source_operand])
-    given = terms.view_result(observation.result).reshape(terms.groups, terms.rows, -1).astype(np.float64)
-    unclipped = mark_unclipped(problem, given)
-    if problem.bias:
-        given = given - observation.operands["bias"].astype(np.float64).reshape(terms.groups, terms.rows, 1)
-    solved = np.ascontiguousarray(_view_own(observation)).reshape(terms.groups, terms.rows, -1)
-    positions = np.arange(terms.positions)
-    for g in range(terms.groups):
-        met = gather_source(terms, source, g, positions)
-        told = unclipped[g]
-        used = (met != 0).any(axis=0)
-        if told.all():
-            parts = [(np.arange(terms.rows), positions)]
-        else:
-            parts = [(np.array([m]), np.flatnonzero(told[m])) for m in range(terms.rows)]
-            if len(parts) * float(terms.positions) * terms.count**2 > _MOST_WORK:
-                return None
-        for rows, at in parts:
-            if len(at) < _LEAST_EQUATIONS * (used.sum() + 1):
-                continue
-            right = given[g][np.ix_(rows, at)].T
-            found = np.linalg.lstsq(met[np.ix_(at, used)], right, rcond=None)[0]
-            solved[g][np.ix_(rows, used)] = found.T
-    return solved.reshape(terms.groups, terms.rows, terms.depth, terms.volume)
-
-
-def _name_solved(observation: Observation, solved: Floats) -> Iterator[Hypothesis]:
-    """What the solved weights are, beside the recorded ones; nothing is said where only few rows differ."""
-    terms, own = observation.terms, _view_own(observation)
-    shape = (terms.groups * terms.rows, -1)
-    away = np.linalg.norm((solved - own).reshape(shape), axis=1) > _DIFFERENT * np.linalg.norm(
-        own.reshape(shape), axis=1
-    )
-    if away.mean() < 1 / 2:
-        return
-    for axis in (2, 3):
-        if solved.shape[axis] > 1:
-            a, b = (np.moveaxis(v, axis, 0).reshape(solved.shape[axis], -1) for v in (solved, own))
-            order = _correlate(a, b).argmax(axis=1)
-            if (order != np.arange(len(order))).any() and len(set(order)) == len(order):
-                what = _name_axis(observation, axis - 2)
-                moved = np.flatnonzero(order != np.arange(len(order)))
-                says = (
-                    f"takes {len(moved)} of {len(order)} {what}s in another sequence ({what} {order[moved[0]]}'s"
-                    f" weights meet {what} {moved[0]})"
-                )
-                yield _with_rows(CauseCode.AXIS_ORDER, "wrong", says,
-                                 lambda rows, o=order, axis=axis: np.take(rows, o, axis=axis), observation)  # fmt: skip
-    alike = _correlate(solved.reshape(1, -1), own.reshape(1, -1))[0, 0]
-    if alike > _SAME:
-        return
-    says = (
-        f"multiplies other {terms.rows_operand} than those on record (solved for; their correlation with the recorded"
-        f" is {alike:.3f})"
-    )
-    yield _with_rows(CauseCode.OTHER_OPERANDS, "wrong", says, lambda rows: solved, observation)
+def correlate(a: Floats, b: Floats) -> Floats:
+    a, b = (v - v.mean(axis=1, keepdims=True) for v in (a, b))
+    sizes = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=1)[None]
+    with np.errstate(all="ignore"):
+        return np.where(sizes > 0, (a @ b.T) / sizes, 0.0)

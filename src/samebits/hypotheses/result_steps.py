@@ -18,13 +18,15 @@ FEWEST_TELLING = 20
 _MOST_CODES, _FEWEST_VALUES = 256, 8
 _MOST_DIVISOR = 6
 # Steps of many codes: decimals and binary places that are tried, and by how much a step is longer than what tells it.
-_DECIMALS, _PLACES = range(1, 9), range(0, 25)
+_DECIMALS, _PLACES = range(1, 9), range(25)
 _TELLS_APART, _CHANCE_BITS, _LEAST_COUNTED = 2.0**-6, 60.0, 0.5
 # Of the unit roundoff times the largest sum of magnitudes: what a sum in any order leaves multiples of, four times that.
 _LONGER = 8.0
 
 
-def find_steps(given: Floats, true: Floats, tells: npt.NDArray[np.bool_]) -> tuple[str, Floats, npt.NDArray[np.bool_]] | None:
+def find_steps(
+    given: Floats, true: Floats, tells: npt.NDArray[np.bool_]
+) -> tuple[str, Floats, npt.NDArray[np.bool_]] | None:
     """In words, the step of every row [rows, positions], and which rows have one: one step for all, or one for each."""
     step = _find_step(given[tells], true[tells])
     rows = np.ones(len(given), bool)

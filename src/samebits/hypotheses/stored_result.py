@@ -199,14 +199,18 @@ def _find_part(problem: Problem, terms: Terms, given: Floats, true: Floats, tell
         rounding = Rounding(name)
         off = (round_array(true, rounding) != true) & tells
         on = (round_array(given, rounding) == given) | ~tells
-        for part in _list_parts(terms, given, on, off, find_format(problem.out).precision - find_format(name).precision):
+        for part in _list_parts(
+            terms, given, on, off, find_format(problem.out).precision - find_format(name).precision
+        ):
             if _lies_between(given, true, off & part, name):
                 whole = np.zeros(problem.out_shape, bool)
                 view = terms.view_result(whole)
                 view[...] = part.reshape(view.shape)
                 rows = part.all(axis=1)
                 if np.array_equal(part.any(axis=1), rows):
-                    which = f"channel{'s' if rows.sum() > 1 else ''} {list_in_words(np.flatnonzero(rows))} of its result"
+                    which = (
+                        f"channel{'s' if rows.sum() > 1 else ''} {list_in_words(np.flatnonzero(rows))} of its result"
+                    )
                 else:
                     which = f"its result {describe_places(problem, whole)}"
                 return Stored(f"stores {which} in {name}", rounding, part=part)

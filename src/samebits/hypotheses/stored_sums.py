@@ -40,6 +40,11 @@ class StoredSum:
     block: int
     turned: bool = False
 
+    @property
+    def along_products(self) -> bool:
+        """Whether so many products are counted, whatever axes they lie along."""
+        return self.words.endswith("products")
+
 
 def list_stored_sums(problem: Problem, *, thorough: bool) -> Iterator[StoredSum]:
     """Running sums stored along the problem's axes, then after so many products; `thorough`: of odd numbers too."""

@@ -94,9 +94,7 @@ class _Cuts:
         return [[_cut(sequence, start, end, next(size_of)) for start, end in shard] for shard in self.parts]
 
 
-def propose_block_trees(
-    terms: Terms, members: npt.NDArray[np.int64], answers: Sequence[PairAnswers]
-) -> Iterator[Item]:
+def propose_block_trees(terms: Terms, members: npt.NDArray[np.int64], answers: Sequence[PairAnswers]) -> Iterator[Item]:
     """Trees over `members` in parts and blocks whose sizes explain how many units lie outside each pair's junction.
 
     What pairs inside one block, or in what is added last, say is left to the caller to compare.
@@ -135,9 +133,7 @@ def _list_numberings(terms: Terms, members: npt.NDArray[np.int64]) -> Iterator[_
         yield _Numbering(axes, members[np.lexsort([index[axis] for axis in reversed(axes)])])
 
 
-def _find_blocks(
-    sequence: npt.NDArray[np.int64], answers: Sequence[PairAnswers], step: int
-) -> Iterator[_Cuts]:
+def _find_blocks(sequence: npt.NDArray[np.int64], answers: Sequence[PairAnswers], step: int) -> Iterator[_Cuts]:
     """The terms in shards, in parts of each, and in blocks of these, that explain every pair in different blocks.
 
     A shard has whole multiples of `step` terms.

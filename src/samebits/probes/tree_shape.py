@@ -62,7 +62,6 @@ class Junctions:
         above = np.searchsorted(ends, ranks, side="right")
         return cumulative[-1] - inside[np.minimum(np.maximum(below, above), len(inside) - 1)]
 
-
     def list_under(self, one: int, other: int) -> npt.NDArray[np.int64]:
         """The terms under the junction of two."""
         low, high = sorted((int(self.rank[one]), int(self.rank[other])))
