@@ -74,7 +74,7 @@ def explains_all(observation: Observation, hypothesis: Hypothesis) -> bool:
     if predicted is None:
         return False
     away = measure_absolute(whole.pick(observation.result).astype(np.float64), predicted)
-    return bool((away <= _bound_prediction(observation, whole, predicted, hypothesis.unit)).all())
+    return bool((away <= bound_prediction(observation, whole, predicted, hypothesis.unit)).all())
 
 
 def say_hypothesis(observation: Observation, hypothesis: Hypothesis) -> str:
@@ -145,7 +145,7 @@ def _goes_either_way(observation: Observation, stored: Stored, likely: Floats) -
     return farther.sum() >= thresholds.FEWEST_TELLING and farther.sum() >= _FARTHER_SHARE * tells.sum()
 
 
-def _bound_prediction(observation: Observation, sample: Sample, predicted: Floats, unit: float) -> Floats:
+def bound_prediction(observation: Observation, sample: Sample, predicted: Floats, unit: float) -> Floats:
     """The error bound of a hypothesis' function, each row's largest sum of magnitudes standing for all of it."""
     problem = observation.problem
     accumulator, out = accumulator_format(problem), find_format(problem.out)

@@ -110,6 +110,8 @@ class HypothesisSearch:
         if recipe is None:
             return None
         says = "adds the declared products in an order of its own"
+        if self.observation.problem.bias and recipe.bias == "rounded":
+            says += f", rounds the sum to {self.observation.problem.out} and adds the bias to that"
         seen = find_seen(self.observation.problem, recipe)
         evidence = (Evidence("replay", say_seen(seen)),) if seen else ()
         found = Mechanism(

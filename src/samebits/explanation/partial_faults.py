@@ -11,13 +11,20 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from samebits.explanation.acceptance import accept
+from samebits.explanation.acceptance import TINY_POSITIONS, TINY_ROWS, accept, bound_prediction, is_sampled
 from samebits.explanation.nearness import is_as_close_as_a_plain_sum
 from samebits.explanation.other_operands import explain_unrelated
-from samebits.explanation.wrong_regions import Region, find_region, mark_alike_windows
+from samebits.explanation.wrong_regions import Region, find_box, find_region, mark_alike_windows
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
-from samebits.hypotheses import Observation, list_fitted_hypotheses
+from samebits.hypotheses import (
+    Hypothesis,
+    Observation,
+    Sample,
+    list_fitted_hypotheses,
+    list_geometry_hypotheses,
+    list_layout_hypotheses,
+)
 from samebits.hypotheses.epilogue import say_scaled_channels
 from samebits.hypotheses.observation import Floats
 from samebits.judging import thresholds
@@ -71,6 +78,11 @@ def _say_values(observation: Observation, given: Floats, wrong: npt.NDArray[np.b
         finished = observation.apply_epilogue(np.broadcast_to(bias, given.shape))
         if (given[wrong] == finished[wrong]).mean() > thresholds.LEAST_FILLED:
             return "nothing but the bias"
+    whole = observation.whole()
+    twice = observation.finish(2 * whole.pick(observation.bare_sums()), whole)
+    room = bound_prediction(observation, whole, twice, 0.0)
+    if (np.abs(whole.pick(given) - twice) <= room)[whole.pick(wrong)].mean() > thresholds.LEAST_FILLED:
+        return "twice the sums"
     return "other values"
 
 
@@ -131,7 +143,11 @@ def _explain_scattered(observation: Observation, wrong: npt.NDArray[np.bool_], e
     if _are_impossible(observation, observation.result.astype(np.float64), wrong):
         says = "returns values that no sum of these products can have, as of memory that was never written"
         return _found(CauseCode.UNINITIALIZED_MEMORY, says, evidence)
-    return _found(None, f"returns other values {describe_places(observation.problem, wrong)}", evidence)
+    what = _say_values(observation, observation.result.astype(np.float64), wrong)
+    if what == "other values" and (function := _explain_function(observation, wrong, evidence)):
+        return function
+    cause = CauseCode.SHAPE_SPECIFIC_KERNEL if what == "twice the sums" else None
+    return _found(cause, f"returns {what} {describe_places(observation.problem, wrong)}", evidence)
 
 
 def _explain_region(
@@ -150,8 +166,39 @@ def _explain_region(
     if whole_items and others and len(batch) > 1:
         says = f"computes batch item 0 right and returns {what} for all others"
         return _found(CauseCode.STRIDED_VIEW, says, evidence)
+    if what == "other values" and (function := _explain_function(observation, wrong, evidence)):
+        return function
     says = f"returns {what} {region.where or 'for a part of the result'}"
     return _found(CauseCode.SHAPE_SPECIFIC_KERNEL, says, evidence)
+
+
+def _explain_function(observation: Observation, wrong: npt.NDArray[np.bool_], evidence: str) -> Mechanism | None:
+    found = _find_function(observation, wrong)
+    if found is None:
+        return None
+    return _found(found.cause, f"{found.says}, {describe_places(observation.problem, wrong)}", evidence)
+
+
+def _find_function(observation: Observation, wrong: npt.NDArray[np.bool_]) -> Hypothesis | None:
+    """What else was computed in the part that is wrong, if a relation of indices or another layout gives all of it."""
+    problem, whole = observation.problem, observation.whole()
+    if problem.stated is not None or is_sampled(observation):
+        return None
+    box = find_box(wrong)
+    marked = whole.pick(box)
+    part = Sample(whole.terms, np.flatnonzero(marked.any(axis=1)), np.flatnonzero(marked.any(axis=0)))
+    few = part.thin(TINY_ROWS, TINY_POSITIONS)
+    hypotheses = (*list_geometry_hypotheses(problem), *list_layout_hypotheses(problem))
+    return next((h for h in hypotheses if all(_fits(observation, h, s, box) for s in (few, part))), None)
+
+
+def _fits(observation: Observation, hypothesis: Hypothesis, sample: Sample, part: npt.NDArray[np.bool_]) -> bool:
+    marked = sample.pick(part)
+    predicted = hypothesis.predict(observation, sample)
+    if predicted is None or not marked.any():
+        return False
+    away = np.abs(sample.pick(observation.result).astype(np.float64) - predicted)
+    return bool((away <= bound_prediction(observation, sample, predicted, hypothesis.unit))[marked].all())
 
 
 def _goes_on_to_the_end(observation: Observation, wrong: npt.NDArray[np.bool_], first: int) -> bool:

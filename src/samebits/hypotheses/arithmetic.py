@@ -74,6 +74,9 @@ def list_operand_hypotheses(problem: Problem, stored: Stored | None = None) -> I
             if problem.bias:
                 says = f"computes in {x.format}: rounds operands, bias and results"
                 yield _rounds_operands(says, replace(narrow, b=x))
+                # Frameworks add the bias in another kernel, to what is stored.
+                says = f"computes in {x.format}: rounds operands, stores sums, adds the bias and rounds again"
+                yield _rounds_operands(says, replace(narrow, b=x), late=True)
     for rounding in narrower if problem.bias else ():
         if rounding.mode == "nearest_even":
             plain = Recipe(b=rounding, accumulator=Rounding("float64" if problem.dtype == "float64" else "float32"))
@@ -93,6 +96,20 @@ def list_stored_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
     is_nearest = is_nearest and stored.direction == "nearest"
     recipe = Recipe() if is_nearest and stored.part is None else None
     yield Hypothesis(CauseCode.RESULT_ROUNDING, "downgrade", stored.says, predict, recipe=recipe)
+    if stored.rounding is None or stored.late or not observation.problem.bias or stored.part is not None:
+        return
+    rounding = stored.rounding
+
+    for words, rounds_bias in (("a bias in that format", True), ("the bias", False)):
+
+        def predict_twice(observation: Observation, sample: Sample, rounds_bias: bool = rounds_bias) -> Floats:
+            sums = round_wide(sample.pick(observation.bare_sums()), rounding)
+            bias = observation.operands["bias"].astype(np.float64)
+            return observation.finish(sums, sample, round_wide(bias, rounding) if rounds_bias else bias)
+
+        says = f"stores its sums in {rounding.format}, adds {words} and stores the result in that format again"
+        unit = float(find_format(rounding.format).unit_roundoff)
+        yield Hypothesis(CauseCode.RESULT_ROUNDING, "downgrade", says, predict_twice, unit=unit)
 
 
 def _is_narrower(rounding: Rounding, dtype: str) -> bool:
@@ -123,7 +140,11 @@ def _is_equal(a: np.ndarray, b: np.ndarray) -> bool:
     return np.array_equal(a.astype(np.float64), b.astype(np.float64), equal_nan=True)
 
 
-def _rounds_operands(says: str, recipe: Recipe, cause: CauseCode = CauseCode.REDUCED_PRECISION_OPERANDS) -> Hypothesis:
+def _rounds_operands(
+    says: str, recipe: Recipe, cause: CauseCode = CauseCode.REDUCED_PRECISION_OPERANDS, *, late: bool = False
+) -> Hypothesis:
+    """Operands rounded as a recipe says; `late`: sums are rounded to `via` before the bias is added, and after."""
+
     def predict(observation: Observation, sample: Sample) -> Floats | None:
         read = observation.read_operands(recipe)
         if observation.result.any() and any(observation.operands[n].any() and not a.any() for n, a in read.items()):
@@ -131,11 +152,15 @@ def _rounds_operands(says: str, recipe: Recipe, cause: CauseCode = CauseCode.RED
         if not recipe.via and not recipe.b and all(_is_equal(a, observation.operands[n]) for n, a in read.items()):
             return None  # These operands are what they would be rounded to.
         bias = round_array(observation.operands["bias"].astype(np.float64), recipe.b) if recipe.b else None
+        if late:
+            sums = round_wide(observation.as_bare_sums().sum_instead(read, sample), Rounding(recipe.via))
+            return round_wide(observation.finish(sums, sample, bias), Rounding(recipe.via))
         values = observation.sum_instead(read, sample, bias=bias)
         return round_wide(values, Rounding(recipe.via)) if recipe.via else values
 
     unit = float(find_format(recipe.via).unit_roundoff) if recipe.via else 0.0
-    return Hypothesis(cause, "downgrade", says, predict, recipe=recipe, unit=unit)
+    # No recipe rounds twice to a format that is not the result's.
+    return Hypothesis(cause, "downgrade", says, predict, recipe=None if late else recipe, unit=unit)
 
 
 def list_recipe_hypotheses(problem: Problem, *, thorough: bool = True) -> Iterator[Hypothesis]:
@@ -159,6 +184,8 @@ def _list_narrow_sums(problem: Problem, *, wide: bool, thorough: bool) -> Iterat
     # A bias is often added by another kernel, in the result's format, or the running sum begins with it.
     biases = ("last", "rounded", "first") if problem.bias else ("last",)
     late = "rounded" if problem.bias else "last"
+    if problem.dtype == "float32":
+        yield from _list_narrow_throughout(problem)
     for name in accumulators:
         for product, order, bias in itertools.product(("fused", "rounded"), _chained_orders(problem), biases):
             text = f"direct acc={name} product={product} order={order} bias={bias}"
@@ -174,6 +201,18 @@ def _list_narrow_sums(problem: Problem, *, wide: bool, thorough: bool) -> Iterat
             # A running sum that begins with the bias has it in its own format.
             text = f"direct order={stored.order.format(name)} bias={bias}{f' b={name}' if bias == 'first' else ''}"
             yield from _make_both_ways(problem, says, text, along_products=stored.along_products)
+
+
+def _list_narrow_throughout(problem: Problem) -> Iterator[Hypothesis]:
+    """Everything in one half format: operands, sums, bias and result."""
+    for name in _STORED:
+        for product, order, bias in itertools.product(
+            ("fused", "rounded"), _chained_orders(problem), ("last", "rounded", "first") if problem.bias else ("last",)
+        ):
+            own = f" b={name}" if problem.bias else ""
+            text = f"direct x={name} w={name}{own} acc={name} product={product} order={order} bias={bias} via={name}"
+            says = f"computes in {name} throughout: rounds operands and keeps its sums in it"
+            yield make_recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, says, text)
 
 
 def _list_partial_sums(problem: Problem, bias: str) -> Iterator[Hypothesis]:

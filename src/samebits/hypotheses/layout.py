@@ -17,6 +17,9 @@ from samebits.problems import Problem
 
 Change = Callable[[np.ndarray], np.ndarray]
 _MOST_COMPARED = 100_000
+_TILES = (2, 4, 8, 16)
+# An index of 15 bits and a sign, or of 16; longer ones meet no array that is recorded.
+_INDEX_BITS = (15, 16, 24)
 
 
 def list_layout_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
@@ -109,10 +112,18 @@ def _list_changes(problem: Problem, name: str, shape: tuple[int, ...]) -> Iterat
         yield f"takes {name} in reverse", CauseCode.AXIS_ORDER, lambda a: a[::-1]
     if not is_weight and shape[1] > 1:
         yield f"takes the channels of {name} in reverse", CauseCode.AXIS_ORDER, lambda a: a[:, ::-1]
-    for axis in spatial if not is_weight else ():
-        if shape[axis] > 1:
-            says = f"takes {name} mirrored along axis {axis}"
-            yield says, CauseCode.AXIS_ORDER, lambda a, axis=axis: np.flip(a, axis)
+    for axes in _list_mirrors(shape, spatial) if not is_weight else ():
+        says = f"takes {name} mirrored along {_say_axes(axes)}"
+        yield says, CauseCode.AXIS_ORDER, lambda a, axes=axes: np.flip(a, axes)
+    for size in _list_wraps(shape):
+        says = (
+            f"reads {name} from its beginning again after every {size:,} elements, as an index that wraps around does"
+        )
+        yield (
+            says,
+            CauseCode.INDEX_OVERFLOW,
+            lambda a, size=size: a.reshape(-1)[np.arange(a.size) % size].reshape(a.shape),
+        )
     what = "the filters" if is_weight else f"the channels of {name}"
     yield from _shuffles(what, shape, problem.groups, is_weight=is_weight)
 
@@ -135,13 +146,56 @@ def _list_result_changes(problem: Problem) -> Iterator[tuple[str, CauseCode, Cha
     is_weight = problem.direction == "grad_weight"
     what = "the filters of the result" if is_weight else "the channels of the result"
     yield from _shuffles(what, shape, problem.groups, is_weight=is_weight)
+    for axes in _list_mirrors(shape, tuple(range(len(shape)))):
+        says = f"returns the result mirrored along {_say_axes(axes)}"
+        yield says, CauseCode.AXIS_ORDER, lambda a, axes=axes: np.flip(a, axes)
+    if len(shape) > 3 and shape[-1] == shape[-2] > 1:
+        for turns, way in ((1, "against the clock"), (3, "with the clock")):
+            says = f"returns the result turned by a quarter {way}"
+            yield says, CauseCode.AXIS_ORDER, lambda a, turns=turns: np.rot90(a, turns, (-2, -1))
+    for tile in _TILES if len(shape) > 3 and not is_weight else ():
+        if not shape[-1] % tile and not shape[-2] % tile and shape[-1] * shape[-2] > tile * tile:
+            says = f"exchanges rows and columns within each tile of {tile} x {tile} outputs"
+            yield says, CauseCode.AXIS_ORDER, lambda a, tile=tile: _transpose_tiles(a, tile)
+    for size in _list_wraps(shape):
+        says = f"writes its result from the beginning again after every {size:,} elements, as an index that wraps around does"
+        yield says, CauseCode.INDEX_OVERFLOW, lambda a, size=size: _wrap_writes(a, size)
     for axis, size in enumerate(shape):
         if size > 1:
-            says = f"returns the result mirrored along axis {axis}"
-            yield says, CauseCode.AXIS_ORDER, lambda a, axis=axis: np.flip(a, axis)
             for by in (1, -1):
                 says = f"returns the result shifted by {by} along axis {axis}"
                 yield says, CauseCode.SHAPE_SPECIFIC_KERNEL, lambda a, axis=axis, by=by: np.roll(a, by, axis=axis)
+
+
+def _list_mirrors(shape: tuple[int, ...], axes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Each axis by itself, then all spatial ones."""
+    yield from ((axis,) for axis in axes if shape[axis] > 1)
+    spatial = tuple(axis for axis in range(2, len(shape)) if shape[axis] > 1)
+    if len(spatial) > 1:
+        yield spatial
+
+
+def _say_axes(axes: tuple[int, ...]) -> str:
+    return f"ax{'e' if len(axes) > 1 else 'i'}s {' and '.join(map(str, axes))}"
+
+
+def _list_wraps(shape: tuple[int, ...]) -> Iterator[int]:
+    """What an index of so many bits can count, where an array has more elements."""
+    yield from (2**bits for bits in _INDEX_BITS if 2**bits < math.prod(shape))
+
+
+def _wrap_writes(array: np.ndarray, size: int) -> np.ndarray:
+    """Each place holds what was written there last, those beyond the index nothing."""
+    flat, written = array.reshape(-1), np.zeros(array.size, array.dtype)
+    last = (len(flat) - 1 - np.arange(size)) // size * size + np.arange(size)
+    written[:size] = flat[last]
+    return written.reshape(array.shape)
+
+
+def _transpose_tiles(array: np.ndarray, tile: int) -> np.ndarray:
+    *outer, height, width = array.shape
+    tiles = array.reshape(*outer, height // tile, tile, width // tile, tile)
+    return tiles.swapaxes(-1, -3).reshape(array.shape)
 
 
 def _shuffles(

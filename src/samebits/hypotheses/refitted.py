@@ -45,6 +45,7 @@ def list_refitted_hypotheses(observation: Observation, sample: Sample) -> Iterat
     if not told.any() or not np.isfinite(products).all() or not np.isfinite(np.square(products).sum()):
         return
     yield from _list_tails(observation, products[told], missing[told])
+    yield from _list_axis_tails(observation, products[told], missing[told])
     yield from _list_factors(observation, products.sum(axis=2)[told], missing[told], axis=0)
     if terms.volume > 1:
         yield from _list_factors(observation, products.sum(axis=1)[told], missing[told], axis=1)
@@ -102,6 +103,31 @@ def _list_tails(observation: Observation, products: Floats, missing: Floats) -> 
         order = "taps fastest" if not by_taps else "channels fastest"
         order = f", {order}" if terms.volume > 1 else ""
         says = f"leaves out the last {count:,} of the {terms.count:,} products of every sum{order}"
+        yield with_rows(CauseCode.SHAPE_SPECIFIC_KERNEL, "wrong", says, cut, observation)
+
+
+def _list_axis_tails(observation: Observation, products: Floats, missing: Floats) -> Iterator[Hypothesis]:
+    """The last indices along one axis of the sums left out, as the last rows of every item."""
+    terms = observation.terms
+    sizes, names = terms.axis_sizes, terms.axis_names
+    for axis in range(len(sizes)):
+        if sizes[axis] < 2 or sizes[axis] == terms.count:
+            continue
+        along = np.moveaxis(products.reshape(len(products), *sizes), axis + 1, 1).reshape(
+            len(products), sizes[axis], -1
+        )
+        left = np.cumsum(along.sum(axis=2)[:, ::-1], axis=1)[:, ::-1]
+        away = ((missing[:, None] + left) ** 2).sum(axis=0)
+        at = int(away.argmin())
+        if at == 0 or away[at] > (missing**2).sum() / 4:
+            continue
+        shape = [-1 if i == axis else 1 for i in range(len(sizes))]
+        kept = np.broadcast_to((np.arange(sizes[axis]) < at).reshape(shape), sizes)
+
+        def cut(rows: Floats, kept: npt.NDArray[np.bool_] = kept) -> Floats:
+            return rows * kept.reshape(rows.shape[2:])
+
+        says = f"leaves out the last {sizes[axis] - at} of the {sizes[axis]} steps along {names[axis]} of every sum"
         yield with_rows(CauseCode.SHAPE_SPECIFIC_KERNEL, "wrong", says, cut, observation)
 
 
