@@ -232,7 +232,7 @@ def test_a_single_sum_of_thousands_of_terms_is_found_in_two_hundred_calls(name):
 
 
 def test_shards_of_more_terms_than_a_result_can_count_are_found():
-    """As a batch is cut so that a part of it fits a cache, each product of matrices by two threads; odd rows in lanes."""
+    """As a batch is cut so that a part of it fits a cache, each part by two threads; odd rows in lanes."""
     problem = parse_problem_text("matmul x=3x7000 w=7000x24 dtype=float16")
     runner = Halves(in_halves(in_shards(5130, 320)), in_halves(in_shards(5130, 320, lanes=2)), odd=16)
     session = ProbeSession(runner, problem)

@@ -130,7 +130,7 @@ def _is_stored_near(observation: Observation, stored: Stored, some: Sample, like
 
 
 def _goes_either_way(observation: Observation, stored: Stored, likely: Floats) -> bool:
-    """Whether outputs that no likely error takes near the middle of two numbers are often rounded to the farther one."""
+    """Whether outputs that no likely error takes near the middle of two numbers often go to the farther one."""
     every = observation.whole()
     truth, given, error = (every.pick(a).astype(np.float64) for a in (observation.truth, observation.result, likely))
     low, high = stored.find_neighbours(truth, every.rows)

@@ -20,6 +20,8 @@ RECORD = (
     " explain CASE"
 )
 
+NAME_IT = "put a line with its problem into the log to be told more (conv2d x=1x64x56x56 w=64x64x3x3 padding=1)"
+
 
 def describe_mismatch(
     mismatch: Mismatch,

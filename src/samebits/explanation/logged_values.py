@@ -70,9 +70,13 @@ def explain_values(mismatch: Mismatch, simulations: Simulations, progress: Progr
     first, second = (np.array([p[i] for p in mismatch.pairs]) for i in (1, 2))
     problem, stage = mismatch.problem, None
     usable = find_comparable(first, second)
+    # Sums of positive products that are finite on one side are finite on the other, whatever they are rounded to.
+    broken = [
+        s for s, (v, w) in enumerate(((first, second), (second, first))) if (np.isfinite(w) & ~np.isfinite(v)).any()
+    ]
     if problem is not None:
         progress("rebuilding the operands", 0.0)
-    if usable.mean() > thresholds.MAJORITY:
+    if usable.mean() > thresholds.MAJORITY and len(broken) != 1:
         # Before anything is drawn at random, which the largest problems are too large for.
         indices = [pair[0] for pair, is_usable in zip(mismatch.pairs, usable, strict=True) if is_usable]
         replayed = replay_values(mismatch, first[usable], second[usable], indices)
@@ -109,9 +113,9 @@ def _describe_unknown(mismatch: Mismatch, says: str) -> Comparison:
 
 
 def _is_impossible(values: Floats, *, overflows: bool) -> bool:
-    """Mostly zero, NaN or infinite, where a sum of positive products stands on the other side."""
+    """NaN or infinite anywhere, or mostly zero, where a sum of positive products stands on the other side."""
     odd = np.isnan(values) if overflows else ~np.isfinite(values)
-    return bool((odd | (values == 0)).mean() > thresholds.MAJORITY)
+    return bool(odd.any() or (values == 0).mean() > thresholds.MAJORITY)
 
 
 def _explain_pairs(logged: _Logged, simulations: Simulations, progress: Progress) -> Comparison:
@@ -209,23 +213,25 @@ def _say_count(others: int) -> str:
 
 def _explain_impossible(mismatch: Mismatch, side: int, values: Floats) -> Comparison:
     name, other = mismatch.names[side], mismatch.names[1 - side]
-    what = "zero" if (values == 0).mean() > thresholds.MAJORITY else "NaN or infinite"
-    evidence = Evidence(
-        "statistic",
-        f"{name} is {what} in {len(values)} logged elements; the autotuner's operands are positive, so that their sums"
-        " are not: whoever returns that did not compute them",
+    zeros, odd = int((values == 0).sum()), int((~np.isfinite(values)).sum())
+    what, count, returns = ("NaN or infinite", odd, "NaN or infinity") if odd else ("zero", zeros, "zero")
+    beside = np.array([pair[2 - side] for pair in mismatch.pairs])
+    positive = bool((beside[np.isfinite(beside)] > 0).all())
+    why = (
+        "the autotuner's operands are positive: whoever returns that for their sums did not compute them"
+        if positive
+        else f"{other} has {'other numbers' if what == 'zero' else 'numbers'} there, of either sign"
     )
-    returns = "zero" if what == "zero" else "NaN or infinity"
+    said = f"{name} is {what} in {count} of {len(values)} logged elements; {why}"
+    evidence = Evidence("statistic", said)
     sides = [
         describe_logged_side(n, "wrong", [evidence], says=f"returns {returns}")
         if number == side
-        else describe_logged_side(n, "undecided", [evidence])
+        else describe_logged_side(n, "undecided", [Evidence("statistic", RECORD)])
         for number, n in enumerate(mismatch.names)
     ]
-    summary = (
-        f"{name} is wrong: it returns {returns} where positive products are added. Whether {other} is right the log"
-        " does not show."
-    )
+    where = "where positive products are added" if positive else f"where {other} has numbers"
+    summary = f"{name} is wrong: it returns {returns} {where}. Whether {other} is right the log does not show."
     return describe_mismatch(mismatch, "wrong", summary, sides, "not rebuilt")
 
 
@@ -233,12 +239,14 @@ def _explain_ratio_only(mismatch: Mismatch, first: Floats, second: Floats) -> Co
     """No problem in the log: what the ratio alone suggests."""
     ratios = first / second
     mean, spread = average(ratios), measure_spread(ratios)
-    steady = spread < abs(mean - 1) / 2
+    steady = len(ratios) > 1 and spread < abs(mean - 1) / 2
     suggests = (
-        "nearly the same for all elements, as where one side keeps its sums in too few bits"
+        "nearly the same for all elements, as where one side scales its sums or keeps them in too few bits"
         if steady
         else "different from element to element, as rounding of operands, or another function, gives"
     )
+    if len(ratios) == 1:
+        suggests = "one element only"
     missing = mismatch.trouble or "the log names no problem"
     evidence = [
         Evidence("statistic", f"the first is {say_ratio(mean)} of the second, within {spread:.2g}: {suggests}"),
@@ -249,6 +257,7 @@ def _explain_ratio_only(mismatch: Mismatch, first: Floats, second: Floats) -> Co
         ),
     ]
     sides = [describe_logged_side(n, "undecided", evidence) for n in mismatch.names]
-    differ = f"{mismatch.names[0]} and {mismatch.names[1]} differ by {say_share(1 - mean)} on average"
-    summary = f"{differ}; the log does not say of which convolution."
+    usual = average(np.abs(ratios - 1))
+    differ = f"{mismatch.names[0]} and {mismatch.names[1]} differ by {say_share(usual)} on average"
+    summary = f"{differ[0].upper()}{differ[1:]}; the log does not say in which problem."
     return describe_mismatch(mismatch, "undecided", summary, sides, "not rebuilt")

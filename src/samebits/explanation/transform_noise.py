@@ -114,18 +114,29 @@ def _find_period(observation: Observation) -> Mechanism | None:
     if inner.sum() < _FEWEST_OUTPUTS:
         return None
     periods = {n: _measure_period(shares, inner, n) for n in (*_PERIODS, *_CONTROLS)}
-    found = max((periods[n] for n in _PERIODS), key=lambda p: p.statistic)
-    if found.statistic < thresholds.PERIOD_TIMES * max(periods[n].statistic for n in _CONTROLS):
-        return None
-    probability = len(_PERIODS) * _find_chance(shares, inner, found)
-    if not probability <= thresholds.CHANCE_PERIOD:
-        return None
-    says = (
-        f"the errors repeat with a period of {found.period}: their root mean square is"
-        f" {found.largest:.2g} of the usual at some places of a tile, {found.least:.2g} at others; errors that do not"
-        f" would show this with a probability of {max(probability, 1e-30):.1g} at most"
-    )
-    return _found(CauseCode.WINOGRAD, f"uses Winograd's transforms on tiles of {found.period} outputs", says)
+    for found in sorted((periods[n] for n in _PERIODS), key=lambda p: -p.statistic):
+        probability = len(_PERIODS) * _find_chance(shares, inner, found) if _stands_out(found, periods) else 1.0
+        if probability <= thresholds.CHANCE_PERIOD:
+            says = (
+                f"the errors repeat with a period of {found.period}: their root mean square is"
+                f" {found.largest:.2g} of the usual at some places of a tile, {found.least:.2g} at others; errors that"
+                f" do not would show this with a probability of {max(probability, 1e-30):.1g} at most"
+            )
+            does = f"uses Winograd's transforms on tiles of {found.period} outputs"
+            return _found(CauseCode.WINOGRAD, does, says)
+    return None
+
+
+def _stands_out(found: _Period, periods: dict[int, _Period]) -> bool:
+    """Whether a period explains more than those that no tile has, by each of its places or by all of them.
+
+    A longer period has more places, and explains more by them; on planes of few tiles it is nearly the same.
+    """
+    controls = [periods[n] for n in _CONTROLS]
+    each = max(p.statistic for p in controls)
+    whole = max(p.statistic * p.count_free() for p in controls)
+    times = thresholds.PERIOD_TIMES
+    return found.statistic >= times * each or found.statistic * found.count_free() >= times * whole
 
 
 def _measure_shares(observation: Observation) -> tuple[Floats, npt.NDArray[np.bool_]]:
@@ -149,13 +160,17 @@ class _Period:
     largest: float
     least: float
 
+    def count_free(self) -> int:
+        """How many places may differ from the mean."""
+        return self.period**2 - 1
+
 
 def _measure_period(
     shares: Floats, inner: npt.NDArray[np.bool_], period: int, shifts: npt.NDArray[np.int64] | None = None
 ) -> _Period:
     """The variance that the places of a period explain, each on average, over that of single outputs.
 
-    That is the F statistic of an analysis of variance: 1 is usual where there is no period. `shifts` move planes' places.
+    That is the F statistic of an analysis of variance, about 1 where there is no period. `shifts` move planes' places.
     """
     n, c, height, width = shares.shape
     moved = np.zeros((n, c, 2), np.int64) if shifts is None else shifts

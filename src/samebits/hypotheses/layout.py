@@ -149,16 +149,19 @@ def _list_result_changes(problem: Problem) -> Iterator[tuple[str, CauseCode, Cha
     for axes in _list_mirrors(shape, tuple(range(len(shape)))):
         says = f"returns the result mirrored along {_say_axes(axes)}"
         yield says, CauseCode.AXIS_ORDER, lambda a, axes=axes: np.flip(a, axes)
-    if len(shape) > 3 and shape[-1] == shape[-2] > 1:
+    height, width = shape[len(shape) - 2], shape[len(shape) - 1]
+    if len(shape) > 3 and height == width > 1:
         for turns, way in ((1, "against the clock"), (3, "with the clock")):
             says = f"returns the result turned by a quarter {way}"
             yield says, CauseCode.AXIS_ORDER, lambda a, turns=turns: np.rot90(a, turns, (-2, -1))
     for tile in _TILES if len(shape) > 3 and not is_weight else ():
-        if not shape[-1] % tile and not shape[-2] % tile and shape[-1] * shape[-2] > tile * tile:
+        if not width % tile and not height % tile and height * width > tile * tile:
             says = f"exchanges rows and columns within each tile of {tile} x {tile} outputs"
             yield says, CauseCode.AXIS_ORDER, lambda a, tile=tile: _transpose_tiles(a, tile)
     for size in _list_wraps(shape):
-        says = f"writes its result from the beginning again after every {size:,} elements, as an index that wraps around does"
+        says = (
+            f"writes its result from the beginning again after every {size:,} elements, as an index that wraps around"
+        )
         yield says, CauseCode.INDEX_OVERFLOW, lambda a, size=size: _wrap_writes(a, size)
     for axis, size in enumerate(shape):
         if size > 1:

@@ -20,7 +20,7 @@ _MOST_DIVISOR = 6
 # Steps of many codes: decimals and binary places that are tried, and by how much a step is longer than what tells it.
 _DECIMALS, _PLACES = range(1, 9), range(25)
 _TELLS_APART, _CHANCE_BITS, _LEAST_COUNTED = 2.0**-6, 60.0, 0.5
-# Of the unit roundoff times the largest sum of magnitudes: what a sum in any order leaves multiples of, four times that.
+# Of the unit roundoff times the largest sum of magnitudes, of which twice is what any order leaves multiples of.
 _LONGER = 8.0
 
 

@@ -179,7 +179,7 @@ def _name_steps(observation: Observation, solved: _Solved, beside: str = "") -> 
 
 
 def _fit_steps(solved: _Solved, size: int) -> tuple[Floats, int] | None:
-    """The weights as whole steps in blocks of so many input channels, and the largest code; None where they are none."""
+    """The weights as whole steps in blocks of so many input channels, and the largest code; None where they are not."""
     weights, most = solved.weights.copy(), 0
     groups, rows, depth, _ = weights.shape
     told = on = 0

@@ -199,9 +199,8 @@ def _find_part(problem: Problem, terms: Terms, given: Floats, true: Floats, tell
         rounding = Rounding(name)
         off = (round_array(true, rounding) != true) & tells
         on = (round_array(given, rounding) == given) | ~tells
-        for part in _list_parts(
-            terms, given, on, off, find_format(problem.out).precision - find_format(name).precision
-        ):
+        lacks = find_format(problem.out).precision - find_format(name).precision
+        for part in _list_parts(terms, given, on, off, lacks):
             if _lies_between(given, true, off & part, name):
                 whole = np.zeros(problem.out_shape, bool)
                 view = terms.view_result(whole)
@@ -227,7 +226,7 @@ def _list_parts(terms: Terms, given: Floats, on: Marks, off: Marks, lacks: int) 
         flat_on, flat_off, values = (
             np.moveaxis(a.reshape(shape), axis, 0).reshape(shape[axis], -1) for a in (on, off, given)
         )
-        whole = flat_on.all(axis=1)
+        whole = np.asarray(flat_on.all(axis=1))
         bits = lacks * np.array(
             [len(np.unique(v[o])) if n else 0 for v, o, n in zip(values, flat_off, whole, strict=True)]
         )

@@ -24,7 +24,8 @@ Tool = Literal["xla", "assert_close", "polygraphy", "onednn", "tensorrt", "verif
 class Metrics:
     """Summary statistics of a comparison that shows no values; None where the log does not say.
 
-    `rms_share` is the root mean square of all differences in shares of the largest value.
+    `rms_share` is the root mean square of all differences in shares of the largest value, `share` how many of the
+    elements differ where no count is given.
     """
 
     mismatched: int | None = None
@@ -37,6 +38,7 @@ class Metrics:
     largest_value: float | None = None
     max_ulp: float | None = None
     rms_share: float | None = None
+    share: float | None = None
 
 
 @dataclass(frozen=True)

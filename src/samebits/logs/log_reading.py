@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import codecs
 import dataclasses
 import re
 import sys
@@ -12,8 +13,9 @@ from typing import cast
 from samebits.errors import LogError, SamebitsError
 from samebits.languages.any_language import read_problem
 from samebits.languages.hlo_memory import CallMemory, read_memory
+from samebits.logs.assertions import read_assertions
 from samebits.logs.entry import DIRECTION, PROBLEM_LINE, Mismatch
-from samebits.logs.metrics import read_assertions, read_polygraphy
+from samebits.logs.metrics import read_polygraphy
 from samebits.logs.onednn import read_onednn
 from samebits.logs.polygraphy_results import is_results, read_results
 from samebits.logs.tensorrt import BUILD_LINE, is_tensorrt, keep_different, read_tensorrt
@@ -28,6 +30,10 @@ STANDARD_INPUT = "-"
 LARGEST_LOG_BYTES = 64 * 2**20
 _LONGEST_LINE = 20_000
 _PROBLEM = re.compile(rf"\b(?:(?:{'|'.join(KINDS)})(?:\.\w+)? x=.*|MIOpenDriver .*)")
+# What a shell makes of the rest of a command line.
+_SHELL = re.compile(r"(?<=\s)(?:\d?>|\||;|&).*|;.*|\s\$\S+")
+# Colours of terminals, which stand anywhere, also around numbers.
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,32}[A-Za-z]")
 
 
 def read_log(path: str | Path) -> list[Mismatch]:
@@ -47,14 +53,22 @@ def read_log(path: str | Path) -> list[Mismatch]:
         raise LogError(f"{path}: cannot be read ({said}){hint_network(path)}") from None
     if len(data) > LARGEST_LOG_BYTES:
         raise LogError(f"{path} is larger than {LARGEST_LOG_BYTES // 2**20} MiB; keep the lines about the mismatch")
+    data = _as_utf8(data)
     if b"\0" in data[:4096]:
         raise LogError(f"{path} is neither a case file (.npz) nor a text log{hint_network(path)}")
     name = "standard input" if str(path) == STANDARD_INPUT else str(path)
     if is_results(data):
         return read_results(data, name)
-    text = data.decode("utf-8", "replace")
+    text = _COLOUR.sub("", data.decode("utf-8", "replace"))
     lines = [line[:_LONGEST_LINE] for line in (read_page(text) if is_page(text) else text).splitlines()]
     return parse_log(lines, name)
+
+
+def _as_utf8(data: bytes) -> bytes:
+    """Bytes that begin with the mark of UTF-16, as Windows' shell writes it, in UTF-8."""
+    if not data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data
+    return data.decode("utf-16", "replace").encode("utf-8", "replace")
 
 
 def parse_log(lines: list[str], name: str = "the log") -> list[Mismatch]:
@@ -103,6 +117,8 @@ def _find_problems(lines: list[str]) -> list[_Found]:
         if match is None:
             continue
         text = ALGORITHMS.sub("", line[match.start() :]).strip()
+        if text.startswith("MIOpenDriver"):
+            text = _SHELL.sub("", text).strip()
         if text not in known:
             known[text] = _try_to_read(text)
         read = known[text]

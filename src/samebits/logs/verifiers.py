@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from samebits.errors import SamebitsError
 from samebits.languages.any_language import read_problem
@@ -36,9 +37,11 @@ _NEAR = re.compile(
 )
 _NEAR_VALUE = re.compile(rf"evaluates to ({NUMBER})")
 _ULP = re.compile(
-    r"Arrays are not (?:almost equal up|equal) to (\d{1,18}) ULP"
-    r" \(max (?:difference )?is (\d{1,18})(?:\.\d*)? ?(?:ULP)?\)"
+    rf"Arrays are not (?:almost equal up|equal) to ({NUMBER}) ULP \(max (?:difference )?is ({NUMBER}) ?(?:ULP)?\)"
 )
+# Optimum's and transformers' own lines, one an output, or one in all.
+_NOT_CLOSE = re.compile(rf"values not close enough(?:, max diff: ({NUMBER}))?+ \(atol: ({NUMBER})\)")
+_GOT = re.compile(rf"Got (?:\(\w\) )?max absolute difference of: ({NUMBER})")
 
 
 def read_verifiers(lines: Sequence[str]) -> list[Mismatch]:
@@ -110,13 +113,31 @@ def _read_optimum(lines: Sequence[str]) -> list[Mismatch]:
             metrics = Metrics(max_abs=float(output[2]), atol=allowed)
             names = name_sides("the exported model", "the reference model")
             found.append(Mismatch("verifier", number, names=names, metrics=metrics, facts={"output": output[1]}))
+    return found or _read_not_close(lines)
+
+
+def _read_not_close(lines: Sequence[str]) -> list[Mismatch]:
+    """The lines that stand for outputs while they are validated; the largest difference may come in the end."""
+    found: list[Mismatch] = []
+    names = name_sides("the exported model", "the reference model")
+    for number, line in enumerate(lines, 1):
+        if match := _NOT_CLOSE.search(line):
+            metrics = Metrics(max_abs=float(match[1]) if match[1] else None, atol=float(match[2]))
+            found.append(Mismatch("verifier", number, names=names, metrics=metrics))
+        elif match := _GOT.search(line):
+            largest = float(match[1])
+            if found and found[-1].metrics and found[-1].metrics.max_abs is None:
+                found[-1] = replace(found[-1], metrics=replace(found[-1].metrics, max_abs=largest))
+            elif not found:
+                found.append(Mismatch("verifier", number, names=names, metrics=Metrics(max_abs=largest)))
     return found
 
 
 def _read_near(lines: Sequence[str]) -> list[Mismatch]:
     """EXPECT_NEAR of googletest, as ONNX Runtime's tests print it: equal places together."""
+    pairs: list[tuple[int, float, float]] = []
     differences: list[float] = []
-    largest, first, allowed = 0.0, 0, None
+    first, allowed = 0, None
     for number, line in enumerate(lines, 1):
         near = _NEAR.search(line)
         if near is None:
@@ -124,15 +145,19 @@ def _read_near(lines: Sequence[str]) -> list[Mismatch]:
         differences.append(float(near[3]))
         first = first or number
         allowed = float(near[4]) if near[4] else allowed
-        for following in lines[number : number + 3]:
-            value = _NEAR_VALUE.search(following)
-            largest = max(largest, abs(float(value[1]))) if value else largest
+        values = [float(m[1]) for m in map(_NEAR_VALUE.search, lines[number : number + 2]) if m]
+        if len(values) == 2:
+            # Tests name what is expected first, as a rule; the names say so where it is otherwise.
+            swapped = "expect" in near[2].lower() and "expect" not in near[1].lower()
+            actual, expected = values if swapped else reversed(values)
+            pairs.append((len(pairs), actual, expected))
     if not differences:
         return []
-    metrics = Metrics(
-        mismatched=len(differences), max_abs=max(differences), atol=allowed, largest_value=largest or None
-    )  # fmt: skip
-    return [Mismatch("verifier", first, names=("actual", "expected"), metrics=metrics)]
+    largest = max((abs(v) for pair in pairs for v in pair[1:]), default=None)
+    metrics = Metrics(mismatched=len(differences), max_abs=max(differences), atol=allowed, largest_value=largest)
+    return [
+        Mismatch("verifier", first, names=("actual", "expected"), metrics=metrics, pairs=tuple(pairs[:_MOST_PAIRS]))
+    ]
 
 
 def _read_ulp(lines: Sequence[str]) -> list[Mismatch]:

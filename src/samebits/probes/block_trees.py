@@ -1,4 +1,4 @@
-"""Sums in shards, each in parts, one to a thread, each in blocks, each perhaps in lanes: which sizes answers leave possible.
+"""Sums in shards, each in parts, one to a thread, each in blocks, each perhaps in lanes: which sizes answers allow.
 
 A shard is what one call of a matrix product adds: so many images of a batch, as many as fit a cache.
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -35,6 +36,9 @@ _STEP = 8
 # Written out and compared: so many trees at most, of long sums so many terms of all of them.
 _MOST_TREES, _MOST_TERMS = 400, 2**21
 _MOST_CUTS = 1000
+
+
+_Places = int | npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class _Asked:
     last: npt.NDArray[np.int64]
     inside: npt.NDArray[np.int64]
 
-    def between(self, start: npt.ArrayLike, end: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    def between(self, start: _Places, end: _Places) -> npt.NDArray[np.int64]:
         """How many units of each pair's set stand from one place to another."""
         return self.before[self.number, end] - self.before[self.number, start]
 
@@ -178,7 +182,7 @@ def _find_shard_sizes(count: int, step: int, asked: _Asked) -> list[int]:
 
 def _divide(start: int, end: int, number: int, vector: int) -> list[tuple[int, int]]:
     """One shard in parts of one length, whole vectors but for the last."""
-    part = -(-(-(-(end - start) // number)) // vector) * vector
+    part = math.ceil(math.ceil((end - start) / number) / vector) * vector
     return [(a, min(a + part, end)) for a in range(start, end, part)]
 
 

@@ -48,7 +48,8 @@ def choose_end_pairs(members: npt.NDArray[np.int64], length: int) -> tuple[list[
     steps = 2 ** np.arange(length.bit_length())
     early = {(0, int(j)) for j in steps if j < length}
     late = {(a, int(last + 1 - j)) for j in steps if 1 < j < length for a in (0, last)}
-    return tuple([(int(members[min(p)]), int(members[max(p)])) for p in sorted(pairs)] for pairs in (early, late))
+    first, second = ([(int(members[min(p)]), int(members[max(p)])) for p in sorted(pairs)] for pairs in (early, late))
+    return first, second
 
 
 def choose_more_pairs(members: npt.NDArray[np.int64], outside: Mapping[Pair, int]) -> list[Pair]:
@@ -77,7 +78,8 @@ def find_likely_trees(
 ) -> list[Item]:
     """The likely trees over `members` that explain how many units lie outside the junction of each pair.
 
-    `known` trees of other outputs come first; where one kind of trees explains the answers, no other is tried. At most so many.
+    `known` trees of other outputs come first; where one kind of trees explains the answers, no other is tried. At most
+    so many.
     """
     exists = np.zeros(terms.count, bool)
     exists[members] = True
@@ -85,7 +87,7 @@ def find_likely_trees(
     here = [PairAnswers(a.units & exists, a.outside) for a in answers]
     counted = next((a.outside for a in here if a.units[members].all()), None)
     orders, blocks = _propose(terms, members, exists, counted), propose_block_trees(terms, members, here)
-    # Blocks follow from the answers; of long sums each order that is only likely takes a tenth of a second to write out.
+    # Blocks follow from the answers; each order that is only likely takes a tenth of a second to write out.
     sources = (own, blocks, orders) if len(members) > _LONG else (own, orders, blocks)
     for source in sources:
         fitting = (tree for tree in source if _explains_all(Junctions(tree, terms.count), here))
@@ -132,7 +134,7 @@ def _propose(
 
 
 def propose_lane_trees(count: int) -> Iterator[Item]:
-    """Lanes of an unrolled loop of which the first goes on with what the last whole step leaves, then joined in order."""
+    """Lanes of an unrolled loop, the first of which goes on with what whole steps leave, then joined in order."""
     for lanes in _LANES:
         whole = count // lanes * lanes
         if whole < 2 * lanes:

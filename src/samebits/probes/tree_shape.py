@@ -73,7 +73,7 @@ class Junctions:
 def find_telling_units(
     one: Junctions, other: Junctions, pivots: Sequence[int], most: int
 ) -> tuple[int, int, npt.NDArray[np.int64]] | None:
-    """A pair of terms, and terms to carry units, at most so many, that two trees over the same terms answer differently.
+    """A pair of terms, and terms to carry units, at most so many, that two trees answer differently.
 
     Pairs of one of `pivots` and any other term are looked through; None where the trees agree on all of them.
     """

@@ -12,6 +12,7 @@ from samebits.problems import Problem
 _MOST_LINES = 8
 # A ratio below this, or above its inverse, is said in powers of ten.
 _FAR = 1e-3
+BEYOND = " by more than the tolerance"
 # Beyond so much of every sum one speaks of times, not per cent.
 _MANY = 10
 
@@ -19,8 +20,13 @@ _MANY = 10
 def say_metrics(metrics: Metrics) -> str:
     """The statistics that a log prints."""
     parts: list[str] = []
+    # Where none is given, everything that differs counts.
+    beyond = "" if metrics.atol == metrics.rtol == 0 or metrics.atol is metrics.rtol is None else BEYOND
     if metrics.mismatched is not None and metrics.elements is not None:
-        parts.append(f"{metrics.mismatched:,} of {metrics.elements:,} elements differ by more than the tolerance")
+        many = "element differs" if metrics.elements == 1 else "elements differ"
+        parts.append(f"{metrics.mismatched:,} of {metrics.elements:,} {many}{beyond}")
+    elif metrics.share is not None:
+        parts.append(f"{100 * metrics.share:.3g} % of the elements differ{beyond}")
     if metrics.max_abs is not None:
         parts.append(f"the largest difference is {_say_number(metrics.max_abs)}")
     if metrics.max_rel is not None:
@@ -139,7 +145,9 @@ def _say_odd_statistics(metrics: Metrics) -> list[str]:
         if value is not None and value < 0
     ]
     if any(value is not None and math.isnan(value) for value in named.values()):
-        odd.append("a difference is NaN, as where a side holds NaN or both the same infinity: the largest is unknown")
+        odd.append(
+            "a difference is NaN, as where a side holds NaN or an infinity: what is said of the largest may not be"
+        )
     if metrics.max_abs is not None and metrics.mean_abs is not None and metrics.mean_abs > metrics.max_abs >= 0:
         odd.append(
             f"the mean difference {metrics.mean_abs:g} exceeds the largest, {metrics.max_abs:g}, which cannot be"
