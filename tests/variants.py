@@ -14,6 +14,7 @@ import network_data
 import plain_sums as plain
 import variants_of_arithmetic
 import variants_of_function
+import variants_of_others
 from samebits.problems import Problem, parse_problem_text
 from samebits.problems.case_file import Case
 from variant_making import EITHER, FAULT_FREE, LOST, OPEN, WRONG, Making, Variant, needs
@@ -40,7 +41,9 @@ PROBLEMS = (
     "conv2d x=1x64x12x12 w=32x64x3x3 padding=1 bias dtype=bfloat16",
     "conv2d x=1x16x20x20 w=24x16x3x3 stride=2 padding=1 bias then=relu",
 )  # fmt: skip
-VARIANTS: dict[str, Variant] = {v.name: v for v in (*variants_of_arithmetic.VARIANTS, *variants_of_function.VARIANTS)}
+VARIANTS: dict[str, Variant] = {
+    v.name: v for v in (*variants_of_arithmetic.VARIANTS, *variants_of_function.VARIANTS, *variants_of_others.VARIANTS)
+}
 # Beyond so many times the error of float32 sums a loss is seen; another function is off by more than any sum's noise.
 _SEEN, _ANOTHER, _FEWEST = 3.0, 1e-2, 32
 

@@ -161,7 +161,12 @@ def test_zeros_only_are_wrong_unless_the_truth_is_zero_too():
 
 def test_layouts_of_large_operands_are_all_listed():
     small, large = (
-        [s.says for s in list_layout_hypotheses(parse_problem_text(f"conv2d x={x} w=7x{c}x3x2 dtype=float32"))]
+        [
+            s.says
+            for s in list_layout_hypotheses(parse_problem_text(f"conv2d x={x} w=7x{c}x3x2 dtype=float32"))
+            # An index of 15 bits counts all of a small array.
+            if "an index that wraps around" not in s.says
+        ]
         for x, c in (("3x5x11x13", 5), ("3x50x110x130", 50))
     )
     assert small == large

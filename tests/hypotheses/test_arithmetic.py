@@ -1,6 +1,7 @@
 """Less precise arithmetic: listed hypotheses against NumPy sums of operands rounded by ml_dtypes and bit masks."""
 
 import re
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -111,6 +112,11 @@ def compute_what_is_said(problem, operands, says):
         round_ = ROUNDINGS[match[1]]
         narrow = {n: round_(a) for n, a in wide.items()}
         return round_(finish(problem, convolve(problem, narrow), {**operands, "bias": narrow["bias"]}))
+    if match := re.fullmatch(r"computes in (.*): rounds operands, stores sums, adds the bias and rounds again", says):
+        round_ = ROUNDINGS[match[1]]
+        narrow = {n: round_(a) for n, a in wide.items()}
+        sums = round_(convolve(replace(problem, bias=False), {n: a for n, a in narrow.items() if n != "bias"}))
+        return round_(finish(problem, sums, narrow))
     assert says == "takes subnormal operands for zero"
     return finish(problem, convolve(problem, {n: flush(a) for n, a in wide.items()}), operands)
 

@@ -56,6 +56,10 @@ def shuffle(array, says, groups, axis):
     return np.moveaxis(np.stack([parts[i] for i in sequence]), 0, axis)
 
 
+def mirror(array, axes):
+    return np.flip(array, [int(axis) for axis in axes.split(" and ")])
+
+
 def change_operand(problem, array, name, says):
     declared = ("OI" if name == "w" else "NC") + {1: "W", 2: "HW", 3: "DHW"}[problem.rank]
     if match := re.fullmatch(rf"reads the memory of {name}, laid out as (\w+), as (\w+)", says):
@@ -63,8 +67,11 @@ def change_operand(problem, array, name, says):
         return lay_out(array, one, declared) if other == declared else take_for(array, other, declared)
     if match := re.fullmatch(rf"exchanges (\w) and (\w) of {name}", says):
         return array.swapaxes(*axes_of("".join(match.groups()), declared))
-    if match := re.fullmatch(rf"takes {name} mirrored along axis (\d)", says):
-        return np.flip(array, int(match[1]))
+    if match := re.fullmatch(rf"takes {name} mirrored along ax[ei]s ([\d and]+)", says):
+        return mirror(array, match[1])
+    if match := re.fullmatch(rf"reads {name} from its beginning again after every ([\d,]+) elements, .*", says):
+        size = int(match[1].replace(",", ""))
+        return np.array([array.flat[i % size] for i in range(array.size)]).reshape(array.shape)
     plain = {
         f"uses the first of {name} for all (stride 0)": lambda: np.stack([array[0]] * len(array)),
         f"takes the next of {name} in place of each": lambda: np.concatenate([array[1:], array[:1]]),
@@ -78,8 +85,23 @@ def change_operand(problem, array, name, says):
 
 def change_result(problem, result, says):
     declared = "NC" + {1: "W", 2: "HW", 3: "DHW"}[problem.rank]
-    if match := re.fullmatch(r"returns the result mirrored along axis (\d)", says):
-        return np.flip(result, int(match[1]))
+    if match := re.fullmatch(r"returns the result mirrored along ax[ei]s ([\d and]+)", says):
+        return mirror(result, match[1])
+    if match := re.fullmatch(r"returns the result turned by a quarter (.*) the clock", says):
+        turned = np.swapaxes(result, -1, -2)
+        # Against the clock the last column becomes the first row.
+        return np.flip(turned, -2 if match[1] == "against" else -1)
+    if match := re.fullmatch(r"returns the result with rows and columns exchanged in each tile of (\d+) x \d+", says):
+        size, moved = int(match[1]), result.copy()
+        for at in np.ndindex(result.shape):
+            top, left = at[-2] // size * size, at[-1] // size * size
+            moved[at] = result[(*at[:-2], top + at[-1] - left, left + at[-2] - top)]
+        return moved
+    if match := re.fullmatch(r"writes its result from the beginning again after every ([\d,]+) elements, .*", says):
+        size, written = int(match[1].replace(",", "")), np.zeros(result.size, result.dtype)
+        for i, value in enumerate(result.flat):
+            written[i % size] = value
+        return written.reshape(result.shape)
     if match := re.fullmatch(r"returns the result laid out as (\w+)", says):
         return lay_out(result, match[1], declared)
     if match := re.fullmatch(r"returns the result as if its memory were (\w+)", says):
@@ -98,6 +120,28 @@ def compute_what_is_said(problem, operands, says):
         return change_result(problem, compute(problem, operands), says)
     name = "w" if "the filters" in says else re.search(r"\b(?:of|takes) (x|w|dy)\b", says)[1]
     return compute(problem, {**operands, name: change_operand(problem, operands[name], name, says)})
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("conv1d x=1x4x9000 w=2x4x1", "reads x from its beginning again after every 32,768"),
+        ("conv1d x=2x1x9000 w=4x1x1", "writes its result from the beginning again after every 65,536"),
+        ("conv1d x=2x1x9000 w=4x1x1", "writes its result from the beginning again after every 32,768"),
+        ("conv2d x=1x1x8x8 w=2x1x1x1", "returns the result with rows and columns exchanged in each tile of 4 x 4"),
+        ("conv2d x=1x1x5x5 w=2x1x1x1", "returns the result turned by a quarter against the clock"),
+    ],
+)
+def test_wraps_turns_and_tiles_do_what_they_say(text, what):
+    problem, hypotheses = listed(text)
+    operands = make_integers(problem)
+    (hypothesis,) = (h for h in hypotheses if h.says.startswith(what))
+    expected = (
+        compute(problem, {**operands, "x": change_operand(problem, operands["x"], "x", hypothesis.says)})
+        if what.startswith("reads")
+        else change_result(problem, compute(problem, operands), hypothesis.says)
+    )
+    assert np.array_equal(predict(hypothesis, observe(problem, operands)), by_row(problem, expected))
 
 
 def listed(text):
@@ -196,4 +240,4 @@ def test_one_element_leaves_nothing_to_misread():
 
 def test_the_lists_of_large_problems_end_and_read_no_array():
     said = said_of("conv2d x=64x256x56x56 w=256x256x3x3 padding=1")
-    assert 20 < len(said) < 60
+    assert 20 < len(said) < 80

@@ -35,7 +35,7 @@ TINY_ROWS, TINY_POSITIONS = 4, 24
 _ROWS_AT_ONCE, _SLACK = 16, 2.0**-22
 # Of the distance of two neighbours: where stochastic rounding goes to the farther one in a fifth of all cases, on
 # average, and rounding to the nearest never does.
-_FARTHER_FROM, _FARTHER_TO, _MIDDLE, _FARTHER_SHARE = 0.1, 0.35, 0.45, 0.05
+_FARTHER_FROM, _FARTHER_TO, _MIDDLE = 0.1, 0.35, 0.45
 
 
 def is_sampled(observation: Observation) -> bool:
@@ -142,7 +142,7 @@ def _goes_either_way(observation: Observation, stored: Stored, likely: Floats) -
     if stored.part is not None:
         tells &= stored.part
     farther = tells & (given != nearer)
-    return farther.sum() >= thresholds.FEWEST_TELLING and farther.sum() >= _FARTHER_SHARE * tells.sum()
+    return farther.sum() >= thresholds.FEWEST_TELLING and farther.sum() >= thresholds.FARTHER_SHARE * tells.sum()
 
 
 def bound_prediction(observation: Observation, sample: Sample, predicted: Floats, unit: float) -> Floats:

@@ -14,8 +14,7 @@ from samebits.logs.tensorrt import BUILD_LINE
 from samebits.progress import Progress
 from samebits.wording.log_sentences import say_allowed, say_metrics
 
-# Mechanisms whose shares are nearer to each other than this, single data sets do not tell apart.
-_ABOUT_AS_NEAR, _MOST_NEAREST = 2.0, 3
+_MOST_NEAREST = 3
 
 
 def explain_statistics(mismatch: Mismatch, simulations: Simulations, progress: Progress) -> Comparison:
@@ -98,7 +97,7 @@ def _find_nearest(share: float, table: list[Fingerprint], metrics: Metrics) -> l
     least = min((factor for factor, _ in factors), default=math.inf)
     if least >= math.log(thresholds.NEAREST_FACTOR):
         return []
-    near = [(factor, f) for factor, f in factors if factor <= least + math.log(_ABOUT_AS_NEAR)]
+    near = [(factor, f) for factor, f in factors if factor <= least + math.log(thresholds.ABOUT_AS_NEAR)]
     return [f for _, f in sorted(near, key=lambda pair: pair[0])[:_MOST_NEAREST]]
 
 

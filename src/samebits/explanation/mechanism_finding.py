@@ -39,9 +39,14 @@ class Found:
 
 def find_mechanism(observation: Observation, progress: Progress) -> Found:
     """The mechanism of a result that differs from the truth."""
-    observation = observation.look_at_numbers()
-    search = HypothesisSearch(observation, progress)
-    return Found(_find(observation, search), search.tried, search.unproved)
+    looked = observation.look_at_numbers()
+    search = HypothesisSearch(looked, progress)
+    found = _find(looked, search)
+    if found is None and looked.stored is not None:
+        # Operands on a grid may give numbers on one, too: then nothing was stored.
+        without = HypothesisSearch(observation, progress, search.tried)
+        found, search = _find(observation, without), without
+    return Found(found, search.tried, search.unproved)
 
 
 def _find(observation: Observation, search: HypothesisSearch) -> Mechanism | None:

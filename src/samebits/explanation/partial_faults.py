@@ -185,6 +185,9 @@ def _find_function(observation: Observation, wrong: npt.NDArray[np.bool_]) -> Hy
     if problem.stated is not None or is_sampled(observation):
         return None
     box = find_box(wrong)
+    if not box.any(axis=(0, 1)).all():
+        # Of single rows and columns many relations of indices say the same.
+        return None
     marked = whole.pick(box)
     part = Sample(whole.terms, np.flatnonzero(marked.any(axis=1)), np.flatnonzero(marked.any(axis=0)))
     few = part.thin(TINY_ROWS, TINY_POSITIONS)

@@ -156,7 +156,7 @@ def _list_result_changes(problem: Problem) -> Iterator[tuple[str, CauseCode, Cha
             yield says, CauseCode.AXIS_ORDER, lambda a, turns=turns: np.rot90(a, turns, (-2, -1))
     for tile in _TILES if len(shape) > 3 and not is_weight else ():
         if not width % tile and not height % tile and height * width > tile * tile:
-            says = f"exchanges rows and columns within each tile of {tile} x {tile} outputs"
+            says = f"returns the result with rows and columns exchanged in each tile of {tile} x {tile}"
             yield says, CauseCode.AXIS_ORDER, lambda a, tile=tile: _transpose_tiles(a, tile)
     for size in _list_wraps(shape):
         says = (

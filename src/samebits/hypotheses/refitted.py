@@ -24,7 +24,7 @@ _ROWS, _POSITIONS, _MOST_PRODUCTS = 16, 96, 4_000_000
 # Equations for every unknown.
 _LEAST_EQUATIONS = 2.0
 # A factor so near to zero, or to one, is taken for it; other factors are named.
-_NEAR = 1e-2
+_NEAR, _LARGE = 1e-2, 0.05
 _MOST_UNKNOWNS = 2500
 # Filters tried in places of others: products, sums kept, and the positions that it takes.
 _MOST_TRIED, _MOST_KEPT, _FEWEST_POSITIONS = 10**9, 10**7, 24
@@ -138,7 +138,9 @@ def _list_factors(observation: Observation, parts: Floats, missing: Floats, axis
     met = (parts != 0).any(axis=0)
     more = np.zeros(parts.shape[1])
     more[met] = np.linalg.lstsq(parts[:, met], missing, rcond=None)[0]
-    if ((missing - parts @ more) ** 2).sum() > (missing**2).sum() / 4:
+    # Many factors near one take away a part of any noise.
+    most = 4 if np.abs(more).max() >= _LARGE else 64
+    if ((missing - parts @ more) ** 2).sum() > (missing**2).sum() / most:
         return
     factors = 1 + more
     what = name_axis(observation, axis)

@@ -78,8 +78,8 @@ def find_long_steps(
         return None
     natural = _LONGER * unit * float(np.max(magnitudes, where=np.isfinite(magnitudes), initial=0.0))
     for says, step in _list_long_steps():
-        if not says.startswith("with") and step <= natural:
-            break
+        if says.startswith("in") and step <= natural:
+            continue
         noise = 2 * unit * np.abs(values) / step
         counted = noise <= _TELLS_APART
         if counted.mean() < _LEAST_COUNTED:
@@ -97,8 +97,7 @@ def find_long_steps(
 
 
 def _list_long_steps() -> Iterator[tuple[str, float]]:
-    """Decimals, then binary places, the longest first."""
-    for count in _DECIMALS:
-        yield f"with {count} decimal{'s' if count > 1 else ''}", 10.0**-count
-    for count in _PLACES:
-        yield f"in fixed point with {count} fractional bits", 2.0**-count
+    """Decimals and binary places, the longest first: whole quarters are whole hundredths, too."""
+    steps = [(f"with {count} decimal{'s' if count > 1 else ''}", 10.0**-count) for count in _DECIMALS]
+    steps += [(f"in fixed point with {count} fractional bits", 2.0**-count) for count in _PLACES]
+    return iter(sorted(steps, key=lambda pair: -pair[1]))

@@ -18,6 +18,7 @@ from samebits.formats.format import find_format
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample, gather_source
 from samebits.hypotheses.refitted import correlate, name_axis, view_own, with_rows
+from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.recipes.recipe import Rounding
 
@@ -26,8 +27,6 @@ _LEAST_EQUATIONS = 2.0
 _MOST_UNKNOWNS, _MOST_WORK = 2500, 3e10
 # Rows whose solved weights differ from the recorded by this share; weights so much alike are no others.
 _DIFFERENT, _SAME = 0.1, 0.99
-# Of a weight's own doubt: what chance does not exceed in thousands of weights.
-_DOUBTS = 6.0
 # Codes of 8 bits, blocks of input channels with a step each, the doubt in steps that leaves codes to be told; and the
 # chance of so many weights that lie near whole steps, which all steps that are tried have together.
 _MOST_CODE, _MOST_OF_FOUR_BITS, _BLOCKS, _LARGEST_DOUBT, _CHANCE = 255, 8, (0, 128, 64, 32, 16), 0.2, 1e-9
@@ -75,6 +74,8 @@ def _solve(observation: Observation, beside: str = "") -> _Solved | None:
     """By least squares, rows with a clip by themselves; None if that is long."""
     terms, problem = observation.terms, observation.problem
     source = terms.view_source(_round_source(observation, beside))
+    if not np.isfinite(source).all():
+        return None
     given = terms.view_result(observation.result).reshape(terms.groups, terms.rows, -1).astype(np.float64)
     unclipped = mark_unclipped(problem, given)
     if problem.bias:
@@ -140,7 +141,7 @@ def _name_solved(observation: Observation, solved: Floats) -> Iterator[Hypothesi
 
 def _name_left_out(observation: Observation, solved: _Solved) -> Iterator[Hypothesis]:
     """Weights of zero in places where the record has others, all others being as recorded."""
-    own, off = view_own(observation), _DOUBTS * solved.doubt
+    own, off = view_own(observation), thresholds.WEIGHT_DOUBTS * solved.doubt
     known = np.isfinite(off)
     gone = known & (np.abs(solved.weights) <= off) & (np.abs(own) > 2 * off)
     kept = known & ~gone & (np.abs(solved.weights - own) <= off + 2.0**-20 * np.abs(own))
@@ -203,7 +204,7 @@ def _find_step(values: Floats, doubt: Floats) -> float | None:
     largest = int(np.abs(values).argmax())
     for code in range(1, _MOST_CODE + 1):
         step = float(np.abs(values[largest])) / code
-        off = _DOUBTS * doubt / step + 2.0**-20
+        off = thresholds.WEIGHT_DOUBTS * doubt / step + 2.0**-20
         if off.max() > _LARGEST_DOUBT:
             return None
         codes = np.rint(values / step)

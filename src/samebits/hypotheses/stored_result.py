@@ -223,9 +223,8 @@ def _list_parts(terms: Terms, given: Floats, on: Marks, off: Marks, lacks: int) 
     """
     shape = (len(given), terms.batch, *terms.outputs)
     for axis in range(len(shape)):
-        flat_on, flat_off, values = (
-            np.moveaxis(a.reshape(shape), axis, 0).reshape(shape[axis], -1) for a in (on, off, given)
-        )
+        flat_on, flat_off = (np.moveaxis(a.reshape(shape), axis, 0).reshape(shape[axis], -1) for a in (on, off))
+        values = np.moveaxis(given.reshape(shape), axis, 0).reshape(shape[axis], -1)
         whole = np.asarray(flat_on.all(axis=1))
         bits = lacks * np.array(
             [len(np.unique(v[o])) if n else 0 for v, o, n in zip(values, flat_off, whole, strict=True)]

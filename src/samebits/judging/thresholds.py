@@ -65,6 +65,12 @@ HALF_TRANSFORM_NOISE = 2.0**-3
 ARRANGEMENT = 0.8
 # ... and comes closer in this share of the rows.
 CLOSER_ROWS = 0.8
+# Numbers rounded to the nearest never go to the farther neighbour; those rounded by chance do so this often, or more.
+FARTHER_SHARE = 0.05
+# A weight that is solved for may be off by so many times its own doubt.
+WEIGHT_DOUBTS = 6.0
+# Mechanisms that come about as near to a logged share as the nearest, by this factor, are named beside it.
+ABOUT_AS_NEAR = 2.0
 # Errors are called periodic if chance gives such a period less often.
 CHANCE_PERIOD = 1e-9
 # Errors are called one-signed if chance makes them so less often: outputs are not quite independent of each other.
@@ -148,6 +154,13 @@ TABLE: tuple[Threshold, ...] = (
               " where results have few digits the right one leaves what their rounding decides"),
     Threshold("CLOSER_ROWS", CLOSER_ROWS, "winograd or undecided", "of the right arrangement 15 of 16 rows at least, mostly all,"
               " were closer; of others that came closer over all rows, half"),
+    Threshold("FARTHER_SHARE", FARTHER_SHARE, "cause", "between a tenth and a third of the way to the farther neighbour"
+              " stochastic rounding goes there in a fifth of all cases, on average; the likely errors of sums never take"
+              " them past the middle"),
+    Threshold("WEIGHT_DOUBTS", WEIGHT_DOUBTS, "cause", "chance of a normal error beyond six times its standard"
+              " deviation: 2e-9"),
+    Threshold("ABOUT_AS_NEAR", ABOUT_AS_NEAR, "cause of a logged mismatch", "shares of single data sets vary by some"
+              " tenths; of 16 simulated MIOpen logs 7 were named rightly where one mechanism was named only"),
     Threshold("CHANCE_PERIOD", CHANCE_PERIOD, "winograd or undecided", "the error probability per result that statistics are"
               " held to"),
     Threshold("CHANCE_ONE_SIGNED", CHANCE_ONE_SIGNED, "rounding or downgrade", "a thousandth of 1e-9, because outputs that"
