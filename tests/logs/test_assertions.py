@@ -7,6 +7,9 @@ import torch
 from samebits.explanation.explaining import explain
 from samebits.logs.log_reading import parse_log, read_log
 
+# What it says when it fails is what is read here; nothing is judged by it.
+assert_allclose = np.testing.assert_allclose  # noqa: TID251
+
 
 def written(check):
     """What an assertion says when it fails."""
@@ -25,7 +28,7 @@ FLOATS = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
 
 
 def test_numpys_first_pairs_are_read_with_all_their_digits():
-    (mismatch,) = parse_log(written(lambda: np.testing.assert_allclose(FLOATS * 2, FLOATS)))
+    (mismatch,) = parse_log(written(lambda: assert_allclose(FLOATS * 2, FLOATS)))
     assert [pair[1:] for pair in mismatch.pairs] == [(2 * float(v), float(v)) for v in FLOATS.reshape(-1)[:5]]
     assert (mismatch.metrics.mismatched, mismatch.metrics.elements) == (16, 16)
 
@@ -39,7 +42,7 @@ def test_numpys_first_pairs_are_read_with_all_their_digits():
     ],
 )
 def test_what_printed_pairs_show_is_said(made, says, tmp_path):
-    found = explained(written(lambda: np.testing.assert_allclose(made, FLOATS)), tmp_path)
+    found = explained(written(lambda: assert_allclose(made, FLOATS)), tmp_path)
     assert says in found.summary.replace("All", "all")
     assert found.verdict == "undecided"
 
@@ -47,14 +50,14 @@ def test_what_printed_pairs_show_is_said(made, says, tmp_path):
 @pytest.mark.parametrize("seed", range(5))
 def test_pairs_that_differ_by_noise_show_nothing(seed, tmp_path):
     noise = np.random.default_rng(seed).normal(size=(4, 4)).astype(np.float32)
-    found = explained(written(lambda: np.testing.assert_allclose(FLOATS + noise * 1e-3, FLOATS)), tmp_path)
+    found = explained(written(lambda: assert_allclose(FLOATS + noise * 1e-3, FLOATS)), tmp_path)
     assert "alone cannot tell rounding from a fault" in found.summary
     assert any("put a line with its problem into the log" in e.says for e in found.sides[0].evidence)
 
 
 def test_small_whole_numbers_show_no_format(tmp_path):
     whole = np.arange(16.0, dtype=np.float32).reshape(4, 4) + 1
-    found = explained(written(lambda: np.testing.assert_allclose(whole, whole + 1)), tmp_path)
+    found = explained(written(lambda: assert_allclose(whole, whole + 1)), tmp_path)
     assert "numbers of" not in found.summary
 
 
@@ -67,9 +70,9 @@ def with_one(value):
 @pytest.mark.parametrize(
     ("check", "says"),
     [
-        (lambda: np.testing.assert_allclose(with_one(np.nan), FLOATS), "NaN stand in other places"),
-        (lambda: np.testing.assert_allclose(with_one(np.inf), FLOATS), "Infinities stand in other places"),
-        (lambda: np.testing.assert_allclose(FLOATS, FLOATS[:2]), "other shapes, (4, 4) and (2, 4)"),
+        (lambda: assert_allclose(with_one(np.nan), FLOATS), "NaN stand in other places"),
+        (lambda: assert_allclose(with_one(np.inf), FLOATS), "Infinities stand in other places"),
+        (lambda: assert_allclose(FLOATS, FLOATS[:2]), "other shapes, (4, 4) and (2, 4)"),
         (
             lambda: torch.testing.assert_close(torch.ones(2), torch.ones(3)),
             "another shape, torch.Size([2]) and torch.Size([3])",
@@ -102,7 +105,7 @@ def test_where_everything_that_differs_counts_no_tolerance_is_spoken_of(tmp_path
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
 def test_what_windows_shell_writes_is_read(encoding, tmp_path):
-    lines = written(lambda: np.testing.assert_allclose(FLOATS * 2, FLOATS))
+    lines = written(lambda: assert_allclose(FLOATS * 2, FLOATS))
     path = tmp_path / "mismatch.log"
     path.write_bytes(("\ufeff" * (encoding != "utf-16") + "\n".join(lines)).encode(encoding))
     (mismatch,) = read_log(path)

@@ -43,7 +43,7 @@ def _say_grid(own: Floats, other: Floats, name: str, beside: str) -> list[str]:
     """All values of one side are numbers of a narrow format, those of the other are of float32 and not of that."""
     told = np.isfinite(own) & np.isfinite(other) & (own != 0)
     a, b = np.unique(own[told]), other[told]
-    # Values that were printed with few digits are no numbers of float32 at all.
+    # Values that were printed with few digits are not even those of float32.
     if not len(a) or (b.astype(np.float32).astype(np.float64) != b).any():
         return []
     for format_name in _NARROW:

@@ -146,6 +146,16 @@ def _list_result_changes(problem: Problem) -> Iterator[tuple[str, CauseCode, Cha
     is_weight = problem.direction == "grad_weight"
     what = "the filters of the result" if is_weight else "the channels of the result"
     yield from _shuffles(what, shape, problem.groups, is_weight=is_weight)
+    yield from _list_moved_results(shape, is_weight=is_weight)
+    for axis, size in enumerate(shape):
+        if size > 1:
+            for by in (1, -1):
+                says = f"returns the result shifted by {by} along axis {axis}"
+                yield says, CauseCode.SHAPE_SPECIFIC_KERNEL, lambda a, axis=axis, by=by: np.roll(a, by, axis=axis)
+
+
+def _list_moved_results(shape: tuple[int, ...], *, is_weight: bool) -> Iterator[tuple[str, CauseCode, Change]]:
+    """Mirrored, turned, exchanged within tiles, written by an index that wraps around."""
     for axes in _list_mirrors(shape, tuple(range(len(shape)))):
         says = f"returns the result mirrored along {_say_axes(axes)}"
         yield says, CauseCode.AXIS_ORDER, lambda a, axes=axes: np.flip(a, axes)
@@ -163,11 +173,6 @@ def _list_result_changes(problem: Problem) -> Iterator[tuple[str, CauseCode, Cha
             f"writes its result from the beginning again after every {size:,} elements, as an index that wraps around"
         )
         yield says, CauseCode.INDEX_OVERFLOW, lambda a, size=size: _wrap_writes(a, size)
-    for axis, size in enumerate(shape):
-        if size > 1:
-            for by in (1, -1):
-                says = f"returns the result shifted by {by} along axis {axis}"
-                yield says, CauseCode.SHAPE_SPECIFIC_KERNEL, lambda a, axis=axis, by=by: np.roll(a, by, axis=axis)
 
 
 def _list_mirrors(shape: tuple[int, ...], axes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

@@ -162,6 +162,7 @@ def _list_factors(observation: Observation, parts: Floats, missing: Floats, axis
 
 
 def name_axis(observation: Observation, axis: int) -> str:
+    """What stands along the first (0) or second (1) axis of the weights' terms, in a word."""
     if axis == 1:
         return "tap"
     if observation.problem.stated is not None:
@@ -256,6 +257,7 @@ def view_own(observation: Observation) -> Floats:
 
 
 def correlate(a: Floats, b: Floats) -> Floats:
+    """The correlation of every row of `a` with every row of `b`; 0 where a row is constant."""
     a, b = (v - v.mean(axis=1, keepdims=True) for v in (a, b))
     sizes = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=1)[None]
     with np.errstate(all="ignore"):

@@ -13,8 +13,8 @@ from typing import cast
 from samebits.errors import LogError, SamebitsError
 from samebits.languages.any_language import read_problem
 from samebits.languages.hlo_memory import CallMemory, read_memory
-from samebits.logs.assertions import read_assertions
 from samebits.logs.entry import DIRECTION, PROBLEM_LINE, Mismatch
+from samebits.logs.failed_assertions import read_assertions
 from samebits.logs.metrics import read_polygraphy
 from samebits.logs.onednn import read_onednn
 from samebits.logs.polygraphy_results import is_results, read_results

@@ -30,8 +30,8 @@ def read_polygraphy(lines: Sequence[str]) -> list[Mismatch]:
             found.pop()
         between = _POLYGRAPHY_NAMES.search(line)
         if between:
-            names, largest, last = name_sides(between[1], between[2]), None, 0
-        if "Comparing Output" in line:
+            names = name_sides(between[1], between[2])
+        if between or "Comparing Output" in line:
             last, largest = 0, None
         tolerance = _POLYGRAPHY_ALLOWED.search(line)
         if tolerance:
@@ -41,10 +41,7 @@ def read_polygraphy(lines: Sequence[str]) -> list[Mismatch]:
             continue
         if not stats.of:
             largest = _find_largest(stats, largest)
-            if found and not open_ and found[-1].line == last:
-                # Newer versions say what the outputs are after what their differences are.
-                metrics = dataclasses.replace(found[-1].metrics or values, largest_value=largest)
-                found[-1] = dataclasses.replace(found[-1], metrics=metrics)
+            _give_late(found, last if not open_ else 0, largest)
         elif stats.of == "Absolute":
             open_ = number
             values = dataclasses.replace(values, mean_abs=stats.mean, max_abs=stats.largest, largest_value=largest)
@@ -54,6 +51,13 @@ def read_polygraphy(lines: Sequence[str]) -> list[Mismatch]:
             last = open_
             values, open_, largest = Metrics(atol=values.atol, rtol=values.rtol), 0, None
     return found
+
+
+def _give_late(found: list[Mismatch], last: int, largest: float) -> None:
+    """Newer versions say what outputs are after what their differences are: the mismatch of line `last` takes it."""
+    if found and found[-1].line == last:
+        metrics = dataclasses.replace(found[-1].metrics or Metrics(), largest_value=largest)
+        found[-1] = dataclasses.replace(found[-1], metrics=metrics)
 
 
 @dataclass(frozen=True)
