@@ -20,6 +20,7 @@ from samebits.hypotheses.observation import Floats, Observation, Sample, gather_
 from samebits.hypotheses.refitted import correlate, name_axis, view_own, with_rows
 from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
+from samebits.problems.terms import Terms
 from samebits.recipes.recipe import Rounding
 
 # Equations for every unknown; unknowns, and multiplications of the solution, that take no longer than anybody waits.
@@ -29,7 +30,7 @@ _MOST_UNKNOWNS, _MOST_WORK = 2500, 3e10
 _DIFFERENT, _SAME = 0.1, 0.99
 # Codes of 8 bits, blocks of input channels with a step each, the doubt in steps that leaves codes to be told; and the
 # chance of so many weights that lie near whole steps, which all steps that are tried have together.
-_MOST_CODE, _MOST_OF_FOUR_BITS, _BLOCKS, _LARGEST_DOUBT, _CHANCE = 255, 8, (0, 128, 64, 32, 16), 0.2, 1e-9
+_MOST_CODE, _MOST_OF_FOUR_BITS, _BLOCKS, _LARGEST_DOUBT, _CHANCE = 255, 8, (128, 64, 32, 16), 0.2, 1e-9
 _FEWEST_BLOCKS_ON = 0.9
 # What the other operand may have been rounded to besides.
 _BESIDE = ("float16", "bfloat16", "tf32")
@@ -157,14 +158,13 @@ def _name_left_out(observation: Observation, solved: _Solved) -> Iterator[Hypoth
 def _name_steps(observation: Observation, solved: _Solved, beside: str = "") -> Iterator[Hypothesis]:
     """Weights that are whole steps, of one size in each channel or in each block of input channels."""
     terms, name = observation.terms, observation.terms.rows_operand
-    for block in _BLOCKS:
-        found = _fit_steps(solved, block or terms.depth) if block < terms.depth else None
+    for where, size in _list_blocks(terms):
+        found = _fit_steps(solved, size)
         if found is None:
             continue
         weights, most = found
         if (np.abs(weights - view_own(observation)) <= 2.0**-20 * np.abs(weights)).all():
             return  # As they are on record.
-        where = f"a step per {block} channels" if block else "a step per channel"
         says = f"multiplies {name} as stored in {4 if most <= _MOST_OF_FOUR_BITS else 8} bits with {where}"
         if beside:
             says += f", and rounds {terms.source_operand} to {beside}"
@@ -179,13 +179,22 @@ def _name_steps(observation: Observation, solved: _Solved, beside: str = "") -> 
         return
 
 
+def _list_blocks(terms: Terms) -> Iterator[tuple[str, int]]:
+    """In words, and in products: what has a step of its own, the largest first."""
+    yield "a step per channel", terms.count
+    if terms.volume > 1:
+        yield from ((f"a step per {n} channels", n * terms.volume) for n in _BLOCKS if n < terms.depth)
+    what = "products" if terms.volume > 1 else "channels"
+    yield from ((f"a step per {n} {what}", n) for n in _BLOCKS if n < terms.count)
+
+
 def _fit_steps(solved: _Solved, size: int) -> tuple[Floats, int] | None:
-    """The weights as whole steps in blocks of so many input channels, and the largest code; None where they are not."""
-    weights, most = solved.weights.copy(), 0
-    groups, rows, depth, _ = weights.shape
-    told = on = 0
-    for g, m, start in itertools.product(range(groups), range(rows), range(0, depth, size)):
-        values, doubt = weights[g, m, start : start + size], solved.doubt[g, m, start : start + size]
+    """The weights as whole steps in blocks of so many products, and the largest code; None where they are not."""
+    groups, rows, depth, volume = solved.weights.shape
+    weights, doubts = solved.weights.reshape(groups * rows, -1).copy(), solved.doubt.reshape(groups * rows, -1)
+    told = on = most = 0
+    for row, start in itertools.product(range(groups * rows), range(0, depth * volume, size)):
+        values, doubt = weights[row, start : start + size], doubts[row, start : start + size]
         known = np.isfinite(doubt)
         if not known.any() or not values[known].any():
             continue
@@ -194,9 +203,9 @@ def _fit_steps(solved: _Solved, size: int) -> tuple[Floats, int] | None:
         if step is not None:
             on += 1
             codes = np.rint(values / step)
-            weights[g, m, start : start + size] = np.where(known, codes * step, values)
+            values[known] = codes[known] * step
             most = max(most, int(np.abs(codes[known]).max()))
-    return (weights, most) if told and on >= _FEWEST_BLOCKS_ON * told else None
+    return (weights.reshape(solved.weights.shape), most) if told and on >= _FEWEST_BLOCKS_ON * told else None
 
 
 def _find_step(values: Floats, doubt: Floats) -> float | None:
