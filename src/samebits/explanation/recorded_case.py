@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from samebits.errors import CaseFileError
+from samebits.explanation.coarse_operands import hold_against_four_bits
 from samebits.explanation.likening import AskedEngine, ask_engines, liken
 from samebits.explanation.mechanism_finding import Found, find_mechanism
 from samebits.explanation.nearness import rounds_alike
@@ -28,6 +29,7 @@ from samebits.problems.case_file import Case, lower_case
 from samebits.progress import Progress, ignore_progress, prefix_progress
 from samebits.wording.explanation_sentences import (
     say_alternatives,
+    say_coarse,
     say_excluded,
     say_others,
     say_what_to_do,
@@ -106,12 +108,26 @@ def _finish(side: Side, observation: Observation, measured: Measured, found: Fou
         # That it is another order is inferred.
         cause, level = CauseCode.SUMMATION_ORDER, "statistics"
     elif measured.differs_in_bits:
+        side = _doubt(side, observation)
+        evidence = list(side.evidence)
         evidence.append(Evidence("statistic", say_excluded(found.tried, found.unproved)))
         if side.verdict == "undecided":
             evidence.append(Evidence("statistic", say_what_to_do()))
     if side.verdict == "rounding" and cause == CauseCode.SUMMATION_ORDER and _cancels(observation):
         cause = CauseCode.ILL_CONDITIONED
     return msgspec.structs.replace(side, cause=cause, cause_certainty=level, evidence=evidence)
+
+
+def _doubt(side: Side, observation: Observation) -> Side:
+    """A result that no hypothesis explains is another function, proved, where no operands of four bits explain it."""
+    if (side.verdict, side.certainty) != ("wrong", "bounds") or observation.mark_outside().any():
+        return side
+    coarse = hold_against_four_bits(observation)
+    if coarse.is_beyond:
+        return side
+    verdict, certainty = ("wrong", "statistics") if coarse.is_unlikely else ("undecided", "open")
+    evidence = [*side.evidence, Evidence("statistic", say_coarse(unlikely=coarse.is_unlikely))]
+    return msgspec.structs.replace(side, verdict=verdict, certainty=certainty, evidence=evidence)
 
 
 def _needs_no_mechanism(observation: Observation, measured: Measured) -> bool:

@@ -138,6 +138,16 @@ def say_alternatives(alternatives: tuple[str, ...]) -> str:
     return f"these data do not distinguish it from: {'; '.join(alternatives[:_MOST_ALTERNATIVES])}"
 
 
+def say_coarse(*, unlikely: bool) -> str:
+    """What operands of four bits leave open."""
+    if unlikely:
+        return (
+            "operands kept in 4 bits could take a result so far only if their errors all pointed one way: that another"
+            " function was computed is inferred"
+        )
+    return "operands kept in 4 bits make errors as large as these: that another function was computed is not shown"
+
+
 def say_excluded(tried: Counter[str], unproved: str | None = None) -> str:
     """What was tried and does not fit, by kind; what fits although it is not needed."""
     counted = [f"{count} {_PLURALS.get(kind, kind)}" for kind, count in tried.items() if count]

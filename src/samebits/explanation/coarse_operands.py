@@ -1,0 +1,66 @@
+"""How far operands that are kept in four bits may take a result: beyond that only another function does.
+
+The bound of all arithmetic down to bfloat16 says nothing of integers and codebooks. Of codes of four bits the farthest
+apart are the last two of e2m1, 4 and 6 of 6 (OCP Microscaling Formats 1.0): a value is off by a sixth of the largest
+at most, whatever block that is the largest of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from samebits.hypotheses import Observation, Sample
+from samebits.hypotheses.observation import Floats
+
+_OFF = 1 / 6
+_LOOKED_AT = 16
+# Independent errors, uniform in a step, stay within so many standard deviations of their sum in any result.
+_SIGMAS = 6.0
+
+
+@dataclass(frozen=True)
+class Coarse:
+    """Whether the largest errors exceed what four bits may do at the worst, and what they are likely to do."""
+
+    is_beyond: bool
+    is_unlikely: bool
+
+
+def hold_against_four_bits(observation: Observation) -> Coarse:
+    """The outputs that are farthest off, in shares of their sum of magnitudes, held against operands of four bits.
+
+    Worst case: a sixth of the largest weight times sum|x|, of the largest x times sum|w|, and both at once. Likely, for
+    one operand is kept so and seldom both: the root of the sum of the squares of either, each error uniform.
+    """
+    away = observation.distances.absolute
+    if not np.isfinite(away).all():
+        return Coarse(is_beyond=True, is_unlikely=True)
+    sample = _choose_worst(observation, away)
+    terms, bare = observation.terms, observation.as_bare_sums()
+    rows, source = (
+        np.abs(observation.operands[n].astype(np.float64)) for n in (terms.rows_operand, terms.source_operand)
+    )
+    ones = {terms.rows_operand: np.ones(rows.shape), terms.source_operand: np.ones(source.shape)}
+
+    def add(power: int, *, of_rows: bool) -> Floats:
+        name, array = (terms.rows_operand, rows) if of_rows else (terms.source_operand, source)
+        return bare.sum_instead({**ones, name: array**power}, sample)
+
+    count = bare.sum_instead(ones, sample)
+    row, other = _OFF * float(rows.max(initial=0.0)), _OFF * float(source.max(initial=0.0))
+    worst = row * add(1, of_rows=False) + other * add(1, of_rows=True) + row * other * count
+    squares = np.maximum(row**2 * add(2, of_rows=False), other**2 * add(2, of_rows=True))
+    given = sample.pick(away)
+    return Coarse(bool((given > worst).any()), bool((given > _SIGMAS * np.sqrt(squares / 3)).any()))
+
+
+def _choose_worst(observation: Observation, away: Floats) -> Sample:
+    """The rows and positions of the outputs that are off most."""
+    with np.errstate(all="ignore"):
+        share = np.nan_to_num(away / observation.magnitudes, nan=0.0, posinf=np.inf)
+    every = observation.whole()
+    flat = np.argsort(-every.pick(share), axis=None, kind="stable")[:_LOOKED_AT]
+    at, position = np.unravel_index(flat, (len(every.rows), len(every.positions)))
+    return Sample(every.terms, np.unique(every.rows[at]), np.unique(every.positions[position]))
