@@ -160,3 +160,26 @@ def test_a_half_result_that_gets_its_bias_late_says_so():
     side = explain(text, operands, sums + operands["bias"].reshape(1, -1, 1, 1))
     assert (side.verdict, side.cause_certainty) == ("rounding", "bits")
     assert side.says.endswith("rounds the sum to float16 and adds the bias to that")
+
+
+def test_weights_of_a_codebook_are_not_called_another_function():
+    """Four bits that no hypothesis has: blocks of a random length, codes of e2m1."""
+    text = "conv2d x=1x24x12x12 w=16x24x3x3"
+    operands, _ = make(text, 10)
+    codes = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6]) / 6
+    flat = operands["w"].reshape(-1).astype(np.float64)
+    for start in range(0, flat.size, 41):
+        block = flat[start : start + 41]
+        largest = np.abs(block).max()
+        block[...] = np.sign(block) * codes[np.abs(np.abs(block)[:, None] / largest - codes).argmin(axis=1)] * largest
+    side = explain(text, operands, convolve(operands["x"], flat.reshape(operands["w"].shape)))
+    assert not (side.verdict == "wrong" and side.certainty == "bounds")
+    assert side.cause in (None, "quantized-operands")
+
+
+def test_values_that_no_operands_of_four_bits_give_are_another_function_by_bounds():
+    text = "conv2d x=1x8x12x12 w=4x8x3x3"
+    operands, rng = make(text, 11)
+    noise = rng.normal(0, 300, convolve(operands["x"], operands["w"]).shape).astype(np.float32)
+    side = explain(text, operands, noise)
+    assert (side.verdict, side.certainty, side.cause) == ("wrong", "bounds", None)

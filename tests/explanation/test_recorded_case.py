@@ -31,7 +31,8 @@ from samebits.wording.explanation_sentences import (
 PROBLEM = parse_problem_text("conv1d x=1x2x4 w=1x2x1 dtype=float32")
 DATA = {"x": np.float32([[[1, 2, 3, 4], [0.1, 0.2, 0.3, 0.4]]]), "w": np.ones((1, 2, 1), np.float32)}
 TRUTH = compute_truth(PROBLEM, DATA).values
-NEAR, FAR = np.nextafter(TRUTH, np.float32(9)), TRUTH + np.float32(1)
+# So far that no operands of four bits go there.
+NEAR, FAR = np.nextafter(TRUTH, np.float32(9)), TRUTH + np.float32(9)
 OTHER_NEAR = np.nextafter(TRUTH, np.float32(-9))
 
 

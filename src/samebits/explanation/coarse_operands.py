@@ -2,7 +2,7 @@
 
 The bound of all arithmetic down to bfloat16 says nothing of integers and codebooks. Of codes of four bits the farthest
 apart are the last two of e2m1, 4 and 6 of 6 (OCP Microscaling Formats 1.0): a value is off by a sixth of the largest
-at most, whatever block that is the largest of.
+at most, whatever block that is the largest of. Zero, and the largest itself, are codes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Coarse:
 def hold_against_four_bits(observation: Observation) -> Coarse:
     """The outputs that are farthest off, in shares of their sum of magnitudes, held against operands of four bits.
 
-    Worst case: a sixth of the largest weight times sum|x|, of the largest x times sum|w|, and both at once. Likely, for
+    Worst case: what a weight may be off times |x|, what x may be off times |w|, and both at once, added up. Likely, for
     one operand is kept so and seldom both: the root of the sum of the squares of either, each error uniform.
     """
     away = observation.distances.absolute
@@ -42,18 +42,21 @@ def hold_against_four_bits(observation: Observation) -> Coarse:
     rows, source = (
         np.abs(observation.operands[n].astype(np.float64)) for n in (terms.rows_operand, terms.source_operand)
     )
-    ones = {terms.rows_operand: np.ones(rows.shape), terms.source_operand: np.ones(source.shape)}
+    off_rows, off_source = _find_offs(rows), _find_offs(source)
 
-    def add(power: int, *, of_rows: bool) -> Floats:
-        name, array = (terms.rows_operand, rows) if of_rows else (terms.source_operand, source)
-        return bare.sum_instead({**ones, name: array**power}, sample)
+    def add(row: Floats, other: Floats) -> Floats:
+        return bare.sum_instead({terms.rows_operand: row, terms.source_operand: other}, sample)
 
-    count = bare.sum_instead(ones, sample)
-    row, other = _OFF * float(rows.max(initial=0.0)), _OFF * float(source.max(initial=0.0))
-    worst = row * add(1, of_rows=False) + other * add(1, of_rows=True) + row * other * count
-    squares = np.maximum(row**2 * add(2, of_rows=False), other**2 * add(2, of_rows=True))
+    worst = add(off_rows, source) + add(rows, off_source) + add(off_rows, off_source)
+    squares = np.maximum(add(off_rows**2, source**2), add(rows**2, off_source**2))
     given = sample.pick(away)
     return Coarse(bool((given > worst).any()), bool((given > _SIGMAS * np.sqrt(squares / 3)).any()))
+
+
+def _find_offs(magnitudes: Floats) -> Floats:
+    """How far every value of an operand may be off."""
+    largest = float(magnitudes.max(initial=0.0))
+    return np.where((magnitudes == 0) | (magnitudes == largest), 0.0, _OFF * largest)
 
 
 def _choose_worst(observation: Observation, away: Floats) -> Sample:
