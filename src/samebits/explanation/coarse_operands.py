@@ -35,13 +35,13 @@ def hold_against_four_bits(observation: Observation) -> Coarse:
     one operand is kept so and seldom both: the root of the sum of the squares of either, each error uniform.
     """
     away = observation.distances.absolute
-    if not np.isfinite(away).all():
-        return Coarse(is_beyond=True, is_unlikely=True)
-    sample = _choose_worst(observation, away)
     terms, bare = observation.terms, observation.as_bare_sums()
     rows, source = (
         np.abs(observation.operands[n].astype(np.float64)) for n in (terms.rows_operand, terms.source_operand)
     )
+    if not all(np.isfinite(array).all() for array in (away, rows, source)):
+        return Coarse(is_beyond=True, is_unlikely=True)
+    sample = _choose_worst(observation, away)
     off_rows, off_source = _find_offs(rows), _find_offs(source)
 
     def add(row: Floats, other: Floats) -> Floats:

@@ -21,8 +21,7 @@ def explain_statistics(mismatch: Mismatch, simulations: Simulations, progress: P
     """A mismatch of which only counts and largest differences are printed."""
     if mismatch.metrics is None and mismatch.trouble:
         sides = [describe_logged_side(n, "undecided", [Evidence("statistic", RECORD)]) for n in mismatch.names]
-        compared = "" if "compared" in mismatch.trouble or "measured" in mismatch.trouble else ": not compared"
-        summary = f"{mismatch.trouble[0].upper()}{mismatch.trouble[1:]}{compared}."
+        summary = f"{mismatch.trouble[0].upper()}{mismatch.trouble[1:]}: not compared."
         return describe_mismatch(mismatch, "undecided", summary, sides, "not in the file")
     metrics = mismatch.metrics or Metrics()
     shown = say_metrics(metrics)

@@ -65,7 +65,7 @@ def explain_part(observation: Observation) -> Mechanism | None:
     region = find_region(observation.problem, wrong, mute)
     if region is None:
         few = count <= thresholds.MOST_SCATTERED * (~mute).sum()
-        return _explain_scattered(observation, wrong, evidence) if few else None
+        return _explain_scattered(observation, wrong, what, evidence) if few else None
     return _explain_region(observation, given, wrong, region, what, evidence)
 
 
@@ -136,14 +136,15 @@ def _explain_scaled(observation: Observation, wrong: npt.NDArray[np.bool_]) -> M
     return None
 
 
-def _explain_scattered(observation: Observation, wrong: npt.NDArray[np.bool_], evidence: str) -> Mechanism | None:
+def _explain_scattered(
+    observation: Observation, wrong: npt.NDArray[np.bool_], what: str, evidence: str
+) -> Mechanism | None:
     """Some outputs far off, in no known region, and the others as good as a plain sum's."""
     if not _is_fine_outside(observation, wrong):
         return None
     if _are_impossible(observation, observation.result.astype(np.float64), wrong):
         says = "returns values that no sum of these products can have, as of memory that was never written"
         return _found(CauseCode.UNINITIALIZED_MEMORY, says, evidence)
-    what = _say_values(observation, observation.result.astype(np.float64), wrong)
     if what == "other values" and (function := _explain_function(observation, wrong, evidence)):
         return function
     cause = CauseCode.SHAPE_SPECIFIC_KERNEL if what == "twice the sums" else None

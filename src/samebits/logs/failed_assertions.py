@@ -22,6 +22,8 @@ _NUMBERS = re.compile(NUMBER)
 # NumPy prints up to five pairs, in full: " [0, 2]: 1.5 (ACTUAL), 1.25 (DESIRED)".
 _PAIR = re.compile(rf"\[[\d, ]{{0,80}}\]: ({NUMBER}) \((?:ACTUAL|x)\), ({NUMBER}) \((?:DESIRED|y)\)")
 _SCALARS = re.compile(rf"Expected ({NUMBER}) but got ({NUMBER})\.(?=\s|$)")
+_ABS_OF_SCALARS = re.compile(rf"Absolute difference: ({NUMBER})")
+_REL_OF_SCALARS = re.compile(rf"Relative difference: ({NUMBER})")
 _PLACES = re.compile(r"(?:x and y )?([+-]?(?:nan|inf)) location mismatch", re.IGNORECASE)
 _SHAPES = re.compile(r"\(shapes (\([\d, ]{0,80}\)), (\([\d, ]{0,80}\)) mismatch\)")
 _ATTRIBUTE = re.compile(r"The values for attribute '(\w{1,20})' do not match: (.{1,120}?) != (.{1,120}?)\.(?=\s|$)")
@@ -100,17 +102,13 @@ def _read_other(lines: Sequence[str], i: int, line: str) -> Mismatch | None:
         return Mismatch("assert_close", i + 1, names=_NAMES, metrics=metrics, pairs=pairs)
     if places := _PLACES.search(line):
         what = "NaN" if "nan" in places[1].lower() else "infinities"
-        return _tell(i, f"{what} stand in other places on the two sides, so that no differences were measured")
+        return _tell(i, f"{what} stand in other places on the two sides")
     if shapes := _SHAPES.search(line):
-        return _tell(i, f"the sides have other shapes, {shapes[1]} and {shapes[2]}, so that nothing was compared")
+        return _tell(i, f"the sides have other shapes, {shapes[1]} and {shapes[2]}")
     if attribute := _ATTRIBUTE.search(line):
-        says = f"the sides have another {attribute[1]}, {attribute[2]} and {attribute[3]}, so that nothing was compared"
+        says = f"the sides have another {attribute[1]}, {attribute[2]} and {attribute[3]}"
         return _tell(i, says)
     return None
-
-
-_ABS_OF_SCALARS = re.compile(rf"Absolute difference: ({NUMBER})")
-_REL_OF_SCALARS = re.compile(rf"Relative difference: ({NUMBER})")
 
 
 def _tell(i: int, says: str) -> Mismatch:
