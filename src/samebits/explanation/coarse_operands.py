@@ -64,6 +64,7 @@ def _choose_worst(observation: Observation, away: Floats) -> Sample:
     with np.errstate(all="ignore"):
         share = np.nan_to_num(away / observation.magnitudes, nan=0.0, posinf=np.inf)
     every = observation.whole()
-    flat = np.argsort(-every.pick(share), axis=None, kind="stable")[:_LOOKED_AT]
+    shares = every.pick(share).reshape(-1)
+    flat = np.argpartition(shares, max(shares.size - _LOOKED_AT, 0))[-_LOOKED_AT:]
     at, position = np.unravel_index(flat, (len(every.rows), len(every.positions)))
     return Sample(every.terms, np.unique(every.rows[at]), np.unique(every.positions[position]))
