@@ -55,8 +55,8 @@ def list_solved_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
     solved = _solve(observation)
     if solved is None:
         return
-    yield from _name_steps(observation, solved)
     yield from _name_left_out(observation, solved)
+    yield from _name_steps(observation, solved)
     yield from _name_solved(observation, solved.weights)
     for beside in _BESIDE if work <= _MOST_WORK / 10 else ():
         if find_format(beside).precision < find_format(observation.problem.dtype).precision:

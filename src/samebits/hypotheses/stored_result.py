@@ -133,7 +133,7 @@ def find_stored(
         if len(candidates) > 1:
             # Codes of 8 bits times a power of two are numbers of bfloat16, too, and fixed point is of any wide format.
             return max(candidates, key=lambda stored: _count_right(stored, given, true, tells))
-        late = None if whole[0] else _find_late_format(problem, operands, given, tells)
+        late = None if whole[0] else _find_late_format(problem, operands, given, true, tells)
         found = late or next(iter(candidates), None)
         return found or _find_part(problem, terms, given, true, tells)
 
@@ -237,22 +237,25 @@ def _list_parts(terms: Terms, given: Floats, on: Marks, off: Marks, lacks: int) 
 
 
 def _find_late_format(
-    problem: Problem, operands: Mapping[str, np.ndarray], given: Floats, tells: Marks
+    problem: Problem, operands: Mapping[str, np.ndarray], given: Floats, true: Floats, tells: Marks
 ) -> Stored | None:
-    """Sums that were numbers of a narrower format before their bias was added in the result's own format."""
+    """Sums that were numbers of a narrower format before their bias was added in the result's own format.
+
+    Nothing is concluded where the true sums are such numbers themselves.
+    """
     if not problem.bias:
         return None
     unit = float(find_format(problem.out).unit_roundoff)
     for name in _list_narrower(problem):
         format_ = find_format(name)
         for of_bias in _BIAS_FORMATS:
-            bias = operands["bias"].astype(np.float64)
-            if of_bias:
-                bias = round_wide(bias, Rounding(of_bias))
-            sums = given - bias[:, None]
+            own = operands["bias"].astype(np.float64)
+            bias = round_wide(own, Rounding(of_bias)) if of_bias else own
+            sums, true_sums = given - bias[:, None], true - own[:, None]
             spacing = measure_spacing(sums, format_)
             noise = 1.01 * unit * np.abs(given)
-            counts = tells & (spacing > _LEAST_SPACING * noise) & (sums != 0)
+            off = np.abs(true_sums - round_array(true_sums, Rounding(name))) > 1.01 * unit * np.abs(true)
+            counts = tells & off & (spacing > _LEAST_SPACING * noise) & (sums != 0)
             if not counts.any():
                 continue
             away = np.abs(sums - round_array(sums, Rounding(name)))
