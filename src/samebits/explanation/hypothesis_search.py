@@ -49,7 +49,9 @@ from samebits.hypotheses import (
     list_epilogue_hypotheses,
     list_fitted_hypotheses,
     list_geometry_hypotheses,
+    list_input_hypotheses,
     list_layout_hypotheses,
+    list_lost_products,
     list_operand_hypotheses,
     list_order_hypotheses,
     list_padding_hypotheses,
@@ -150,10 +152,13 @@ class HypothesisSearch:
             return
         for hypothesis in list_padding_hypotheses(observation, sample):
             yield "index relation", hypothesis
+        for hypothesis in list_input_hypotheses(observation, sample):
+            yield "fitted operands", hypothesis
         for hypothesis in list_fitted_hypotheses(observation.problem):
             yield "scale and shift", hypothesis
         refitted = list_refitted_hypotheses(observation, sample)
-        for hypothesis in itertools.chain(refitted, list_solved_hypotheses(observation)):
+        lost = list_lost_products(observation, observation.distances.over_bound > 1.0)
+        for hypothesis in itertools.chain(lost, refitted, list_solved_hypotheses(observation)):
             yield "fitted operands", hypothesis
         for hypothesis in list_searched_hypotheses(observation, sample):
             yield "quantised operands", hypothesis

@@ -24,6 +24,7 @@ from samebits.hypotheses import (
     list_fitted_hypotheses,
     list_geometry_hypotheses,
     list_layout_hypotheses,
+    list_lost_products,
 )
 from samebits.hypotheses.epilogue import say_scaled_channels
 from samebits.hypotheses.observation import Floats
@@ -42,11 +43,13 @@ def explain_part(observation: Observation) -> Mechanism | None:
     if not given.any():
         evidence = f"{count:,} of {wrong.size:,} outputs are beyond their bound, and all are zero"
         return _found(None, "returns zeros only, as if nothing had been computed or written", evidence)
-    if not is_far_off(observation, wrong):
-        return None
-    what = _say_values(observation, given, wrong)
     where = describe_places(observation.problem, wrong)
     evidence = f"{count:,} of {wrong.size:,} outputs are beyond their bound, {where}; all others are within theirs"
+    if not is_far_off(observation, wrong):
+        # Single products are lost in sums of hundreds.
+        lost = _find_lost(observation, wrong)
+        return _found(lost.cause, f"{lost.says}, {where}", evidence) if lost else None
+    what = _say_values(observation, given, wrong)
     lost = _explain_lost_clip(observation, given, wrong, evidence)
     if lost is not None:
         return lost
@@ -181,10 +184,13 @@ def _explain_function(observation: Observation, wrong: npt.NDArray[np.bool_], ev
 
 
 def _find_function(observation: Observation, wrong: npt.NDArray[np.bool_]) -> Hypothesis | None:
-    """What else was computed in the part that is wrong, if a relation of indices or another layout gives all of it."""
+    """What else was computed in the part that is wrong, if lost products, other indices or another layout give it."""
     problem, whole = observation.problem, observation.whole()
-    if problem.stated is not None or is_sampled(observation):
+    if is_sampled(observation):
         return None
+    lost = _find_lost(observation, wrong)
+    if lost is not None or problem.stated is not None:
+        return lost
     box = find_box(wrong)
     if not box.any(axis=(0, 1)).all():
         # Of single rows and columns many relations of indices say the same.
@@ -194,6 +200,14 @@ def _find_function(observation: Observation, wrong: npt.NDArray[np.bool_]) -> Hy
     few = part.thin(TINY_ROWS, TINY_POSITIONS)
     hypotheses = (*list_geometry_hypotheses(problem), *list_layout_hypotheses(problem))
     return next((h for h in hypotheses if all(_fits(observation, h, s, box) for s in (few, part))), None)
+
+
+def _find_lost(observation: Observation, wrong: npt.NDArray[np.bool_]) -> Hypothesis | None:
+    """The run of products that all wrong outputs lack, or have twice."""
+    if is_sampled(observation):
+        return None
+    listed = list_lost_products(observation, wrong)
+    return next((h for h in listed if _fits(observation, h, observation.whole(), wrong)), None)
 
 
 def _fits(observation: Observation, hypothesis: Hypothesis, sample: Sample, part: npt.NDArray[np.bool_]) -> bool:
@@ -213,8 +227,17 @@ def _goes_on_to_the_end(observation: Observation, wrong: npt.NDArray[np.bool_], 
 
 
 def _is_fine_outside(observation: Observation, part: npt.NDArray[np.bool_]) -> bool:
+    """Whether all outputs but a part are about as good as a plain sum's, or hardly off at all beside what is in it."""
     sample = observation.choose_sample()
-    return is_as_close_as_a_plain_sum(observation, sample, part, times=thresholds.FAULT_FREE_TIMES)
+    if is_as_close_as_a_plain_sum(observation, sample, part, times=thresholds.FAULT_FREE_TIMES):
+        return True
+    with np.errstate(all="ignore"):
+        shares = observation.distances.absolute / observation.magnitudes
+    wrong = observation.distances.over_bound > 1.0
+    if (wrong & ~part).any() or not np.isfinite(shares[~part]).any():
+        return False
+    inside, outside = (float(np.sqrt(np.nanmean(shares[m & np.isfinite(shares)] ** 2))) for m in (wrong, ~part))
+    return inside >= thresholds.APART_TIMES * outside
 
 
 def is_far_off(observation: Observation, wrong: npt.NDArray[np.bool_]) -> bool:
@@ -242,6 +265,9 @@ def _are_impossible(observation: Observation, given: Floats, wrong: npt.NDArray[
 def _begins_a_part(observation: Observation, first: int) -> bool:
     """Whether a flat index begins a channel, an item or a row: a part that a kernel handles by itself."""
     shape = observation.problem.out_shape
+    # Turned around, an item keeps its first value.
+    if len(shape) > 1 and first % math.prod(shape[1:]) == 1:
+        return True
     return any(first % math.prod(shape[i:]) == 0 for i in range(1, len(shape)) if math.prod(shape[i:]) > 1)
 
 

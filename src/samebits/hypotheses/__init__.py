@@ -12,7 +12,9 @@ from samebits.hypotheses.epilogue import list_epilogue_hypotheses, list_fitted_h
 from samebits.hypotheses.geometry import list_geometry_hypotheses, list_padding_hypotheses
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.layout import list_layout_hypotheses
+from samebits.hypotheses.lost_products import list_lost_products
 from samebits.hypotheses.observation import Observation, Sample
+from samebits.hypotheses.other_inputs import list_input_hypotheses
 from samebits.hypotheses.products import list_product_hypotheses
 from samebits.hypotheses.quantized import list_quantized_hypotheses, list_searched_hypotheses, list_split_hypotheses
 from samebits.hypotheses.recipe_hypotheses import from_recipe
@@ -30,8 +32,10 @@ __all__ = [
     "list_epilogue_hypotheses",
     "list_fitted_hypotheses",
     "list_geometry_hypotheses",
+    "list_input_hypotheses",
     "list_layout_hypotheses",
     "list_long_sum_hypotheses",
+    "list_lost_products",
     "list_operand_hypotheses",
     "list_operand_recipes",
     "list_order_hypotheses",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -14,7 +15,11 @@ from samebits.hypotheses.observation import Floats, Observation, Sample
 from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.problems import Problem
+from samebits.problems.windows import name_axes
 from samebits.wording.place_words import list_in_words
+
+# Of the largest bias: what rounding it to 5 bits, or a step of 8 bits that a sum's scale gives, may take it away.
+_COARSEST_BIAS = 2.0**-5
 
 
 def list_epilogue_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
@@ -33,6 +38,7 @@ def list_epilogue_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
                     f"adds the bias of the channel {by:+d} away",
                     lambda b, by=by: np.roll(b, -by),
                 )
+        yield from _list_bias_places(problem)
         if problem.then:
             yield _then(CauseCode.FUSION, "adds the bias after the epilogue", lambda o, s: _late_bias(o, s))
     then = problem.then
@@ -61,9 +67,39 @@ def list_epilogue_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
         yield _then(CauseCode.FUSION, "clips to 0 ... 6 unasked", lambda o, s: np.clip(o.sum_with_bias(s), 0, 6))
 
 
+def _list_bias_places(problem: Problem) -> Iterator[Hypothesis]:
+    """The bias along another axis of as many places, or of an output whose channels stand last in memory."""
+    shape, count = problem.out_shape, problem.c_out
+    if problem.stated is not None or count < 2:
+        return
+    names = name_axes(problem)
+    for axis in (a for a in range(len(shape)) if a != 1 and shape[a] == count):
+        at = np.arange(count).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+        yield _bias_at(problem, f"adds the bias along {names[axis]} and not along the channels", at)
+    at = np.arange(math.prod(shape)).reshape(shape) % count
+    yield _bias_at(problem, "adds the bias as if channels stood last in memory", at)
+
+
+def _bias_at(problem: Problem, says: str, at: npt.NDArray[np.intp]) -> Hypothesis:
+    """For every output the bias of a channel `at` which it does not stand."""
+
+    def predict(observation: Observation, sample: Sample) -> Floats:
+        bias = observation.operands["bias"].astype(np.float64)
+        added = sample.pick(np.broadcast_to(bias[at], observation.problem.out_shape))
+        return observation.finish(_bare(observation, sample) + added, sample, np.zeros_like(bias))
+
+    # Another kernel may add it, to what is stored.
+    unit = float(find_format(problem.out).unit_roundoff)
+    return Hypothesis(CauseCode.STRIDED_VIEW, "wrong", says, predict, unit=unit)
+
+
 def list_fitted_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
-    """What has free numbers, and so comes last: a factor and a shift for every channel."""
+    """What has free numbers, and so comes last: another bias, a factor and a shift for every channel."""
     if problem.direction == "forward":
+        if problem.bias:
+            says = "adds a bias that is off by less than its rounding to few digits may make it"
+            yield Hypothesis(CauseCode.REDUCED_PRECISION_OPERANDS, "downgrade", says, _fit_bias, fitted=True,
+                             say_fit=_say_bias)  # fmt: skip
         says = "scales and shifts channels by numbers of their own (a normalisation folded wrongly)"
         unit = float(find_format(problem.out).unit_roundoff)
         yield Hypothesis(CauseCode.FUSION, "wrong", says, _fit_channels, unit=2 * unit, fitted=True)
@@ -118,6 +154,34 @@ def _fit_channels(observation: Observation, sample: Sample) -> Floats | None:
     if len(rows) < len(sums) / 2:
         return None
     return observation.apply_epilogue(fitted.T if turned else fitted)
+
+
+def _fit_bias(observation: Observation, sample: Sample) -> Floats | None:
+    """The bias that the result has, a little off the one on record; None where it is another, or cannot be told."""
+    off = _find_bias_errors(observation, sample)
+    if off is None:
+        return None
+    own = observation.operands["bias"].astype(np.float64)
+    if np.abs(off).max() > _COARSEST_BIAS * np.abs(own).max() or not off.any():
+        return None
+    return observation.apply_epilogue(observation.sum_with_bias(sample) + off[:, None])
+
+
+def _find_bias_errors(observation: Observation, sample: Sample) -> Floats | None:
+    """How far the bias of each row of a sample is off; 0 where too few outputs tell, None where most do not."""
+    sums = observation.sum_with_bias(sample)
+    given = sample.pick(observation.result).astype(np.float64)
+    usable = mark_unclipped(observation.problem, given) & np.isfinite(sums) & np.isfinite(given)
+    told = usable.sum(axis=1) >= thresholds.FEWEST_PER_CHANNEL
+    if told.mean() < 1 / 2:
+        return None
+    away = np.where(usable, given - sums, 0.0)
+    return np.where(told, away.sum(axis=1) / np.maximum(usable.sum(axis=1), 1), 0.0)
+
+
+def _say_bias(observation: Observation, sample: Sample) -> str:
+    off = _find_bias_errors(observation, sample)
+    return "" if off is None else f" (by up to {np.abs(off).max():.3g})"
 
 
 def _solve_channel(sums: Floats, given: Floats) -> tuple[float, float]:

@@ -51,6 +51,8 @@ LEAST_BEFORE = 0.1
 FEWEST_BEFORE = 20.0
 # The rest of a result with a fault in a part is at most so many times as far from the truth as a plain sum.
 FAULT_FREE_TIMES = 8.0
+# ... or the part is so many times farther off than the rest.
+APART_TIMES = 2.0**6
 # A result as close to the truth as this many times a plain sum needs no narrow arithmetic to explain it.
 PLAIN_TIMES = 2.0
 # A unit of a network that is so many times farther from the truth than its sums' roundings is searched for a reason.
@@ -140,6 +142,8 @@ TABLE: tuple[Threshold, ...] = (
     Threshold("FEWEST_BEFORE", FEWEST_BEFORE, "index-overflow", "as FEWEST_TELLING"),
     Threshold("FAULT_FREE_TIMES", FAULT_FREE_TIMES, "cause", "orders of addition differ in accuracy by a few times, narrower"
               " sums by 2^13 (float16) or more"),
+    Threshold("APART_TIMES", APART_TIMES, "cause", "the rest may be a transform's, within its bound; the noise of one"
+              " transform differs by 10 times at most from output to output"),
     Threshold("PLAIN_TIMES", PLAIN_TIMES, "which hypotheses are tried", "only speed and chance fits: what is as accurate as"
               " float32 sums was not kept in float16"),
     Threshold("UNUSUAL_TIMES", UNUSUAL_TIMES, "which units of a network are searched within their bound", "only speed: random"
