@@ -13,6 +13,7 @@ from samebits.explanation.one_signed import explain_one_signed
 from samebits.explanation.other_operands import explain_rounded_record, explain_unrelated
 from samebits.explanation.partial_faults import explain_part
 from samebits.explanation.small_numbers import explain_flush, explain_lost_subnormals
+from samebits.explanation.sum_noise import explain_sum_noise
 from samebits.explanation.transform_noise import explain_transform
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Observation
@@ -66,7 +67,10 @@ def _find(observation: Observation, search: HypothesisSearch) -> Mechanism | Non
     # Other weights fit whatever is wrong in some channels only.
     if found is None or found.cause == CauseCode.OTHER_OPERANDS or (found.fit != "bound" and found.replay is None):
         found = explain_part(observation) or found
-    last = (explain_flush, explain_transform, explain_rounded_record, explain_one_signed, explain_unrelated)
+    last = (
+        explain_flush, explain_transform, explain_rounded_record, explain_one_signed, explain_unrelated,
+        explain_sum_noise,
+    )  # fmt: skip
     return found or next(filter(None, (explain_last(observation) for explain_last in last)), None)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from samebits.explanation.error_structure import choose_errors_sample, is_linear_in_operand, measure_errors
 from samebits.explanation.nearness import PLAIN_POSITIONS, PLAIN_ROWS, sum_in_orders
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
@@ -35,7 +36,7 @@ def explain_one_signed(observation: Observation) -> Mechanism | None:
         for a in (observation.truth, observation.result, observation.magnitudes)
     )
     loss = _find_loss(observation, given, truth, magnitudes)
-    if loss is None or _is_of_the_data(observation):
+    if loss is None or _is_of_the_data(observation) or _is_of_an_operand(observation):
         return None
     says = (
         f"{loss.inward:.0%} of {loss.count:,} errors point toward zero, in nearly every channel; errors of rounding to"
@@ -53,6 +54,13 @@ def _is_of_the_data(observation: Observation) -> bool:
     truth = sample.pick(observation.truth).astype(np.float64)
     errors = ((np.abs(s) - np.abs(truth))[truth != 0] for s in sum_in_orders(observation, sample))
     return any(abs(_count_sigmas(away)) > thresholds.SIGMAS for away in errors)
+
+
+def _is_of_an_operand(observation: Observation) -> bool:
+    """Whether the errors are those of another operand, as of one whose largest values were clipped."""
+    sample = choose_errors_sample(observation)
+    noise = measure_errors(observation, sample) if sample is not None else None
+    return noise is not None and is_linear_in_operand(noise)
 
 
 def _count_sigmas(errors: Floats) -> float:

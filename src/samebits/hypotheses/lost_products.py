@@ -112,7 +112,7 @@ def _assume(observation: Observation, run: _Run) -> Hypothesis:
     inner = terms.depth if run.by_taps else terms.volume
     outer = terms.volume if run.by_taps else terms.depth
     count = run.end - run.first
-    if run.first % inner == 0 and run.end % inner == 0 and 1 < outer and inner > 1:
+    if run.first % inner == 0 and run.end % inner == 0 and outer > 1 and inner > 1:
         what = _say_numbers(name_axis(observation, int(run.by_taps)), run.first // inner, run.end // inner, outer)
     else:
         what = _say_numbers("product", run.first, run.end, terms.count)

@@ -86,6 +86,12 @@ PERIOD_TIMES = 1.5
 # Outputs with products of at most this share of the largest in their plane have errors of their own size in direct sums;
 # those that are at least so large beside the others' follow the plane.
 SMALL_TERMS, FLAT = 2.0**-4, 0.5
+# Errors of which so much is linear in an operand are not those of sums.
+SHARED_ERRORS = 0.3
+# Errors are those of sums if the next kind of error is so much less likely ...
+CHANCE_SUMS = 1e-9
+# ... and if they grow with partial sums so many standard errors from none.
+FOLLOWING_SIGMAS = 8.0
 # Values beyond this many times the sum of magnitudes are none that a sum of these products can have.
 IMPOSSIBLE = 4.0
 # So much of a set of values makes them all zeros, or all impossible.
@@ -178,6 +184,11 @@ TABLE: tuple[Threshold, ...] = (
               " some of every period"),
     Threshold("SMALL_TERMS", SMALL_TERMS, "fft or undecided", "a direct sum's error is at most a sixteenth as large there"),
     Threshold("FLAT", FLAT, "fft or undecided", "eight times what direct sums could have"),
+    Threshold("SHARED_ERRORS", SHARED_ERRORS, "cause", "all of the errors where one operand is another, half where both are"
+              " rounded alike; nothing where sums are rounded"),
+    Threshold("CHANCE_SUMS", CHANCE_SUMS, "cause", "the chance of one error in a thousand million results"),
+    Threshold("FOLLOWING_SIGMAS", FOLLOWING_SIGMAS, "cause", "a probability of 1e-15, as ten kinds of sums are tried; 4"
+              " was the most that quantised operands and transforms had, 12 the least of sums"),
     Threshold("IMPOSSIBLE", IMPOSSIBLE, "uninitialized-memory", "no sum exceeds its sum of magnitudes; two for a doubled"
               " bias or product, two for narrow rounding"),
     Threshold("MAJORITY", MAJORITY, "uninitialized-memory, words", "more than half"),

@@ -1,0 +1,105 @@
+"""Sums kept in too few bits in an order that nobody found: by errors that are as large as each output's partial sums.
+
+Operands that are rounded, quantised or others make errors that are linear in the other operand: as large as the row's
+times the position's. Roundings of sums are as large as the output's own partial sums; those of a transform follow the
+plane or the tile, those of a result the result.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from samebits.bounds import accumulator_format
+from samebits.explanation.error_structure import (
+    MEAN_SQUARE,
+    ErrorNoise,
+    choose_errors_sample,
+    follow_sizes,
+    is_linear_in_operand,
+    list_partial_sums,
+    measure_errors,
+)
+from samebits.findings import Evidence
+from samebits.findings.causes import CauseCode
+from samebits.hypotheses import Observation, Sample
+from samebits.hypotheses.observation import Floats
+from samebits.judging import thresholds
+from samebits.judging.verdict_rules import Mechanism
+
+
+def explain_sum_noise(observation: Observation) -> Mechanism | None:
+    """Sums kept in fewer bits than declared, inferred from errors that nothing else makes; None where anything may.
+
+    Only of results beyond their bound, or beyond the likely one by more than sums of the same data in other orders.
+    """
+    if observation.distances.within_bound and not _is_unlikely(observation):
+        return None
+    sample = choose_errors_sample(observation)
+    noise = measure_errors(observation, sample) if sample is not None else None
+    if sample is None or noise is None or is_linear_in_operand(noise):
+        return None
+    sizes = _list_sizes(observation, sample, noise)
+    likelihood, scale = max(_fit(noise, v) for v in sizes["sums"])
+    margin = likelihood - max(_fit(noise, v)[0] for name, ways in sizes.items() for v in ways if name != "sums")
+    followed = max((follow_sizes(noise, v) for v in sizes["sums"]), key=lambda f: f.sigmas)
+    if margin < -math.log(thresholds.CHANCE_SUMS) or followed.sigmas < thresholds.FOLLOWING_SIGMAS:
+        return None
+    bits = -math.log2(math.sqrt(scale / MEAN_SQUARE))
+    if followed.slope < 1 / 2 or bits >= accumulator_format(observation.problem).precision - 1:
+        return None
+    says = (
+        f"the squared errors of {int(noise.told.sum()):,} outputs grow with those outputs' own partial sums to the power"
+        f" of {followed.slope:.2g}, {followed.sigmas:.0f} standard errors from none, beyond what rows and positions"
+        " have in common; errors of operands, tiles and planes do not"
+    )
+    does = f"keeps its sums in fewer bits than declared (about {bits:.0f}), in an order that was not found"
+    return Mechanism(
+        CauseCode.LOW_PRECISION_ACCUMULATOR, "downgrade", does, "nearness", evidence=(Evidence("statistic", says),)
+    )
+
+
+def _is_unlikely(observation: Observation) -> bool:
+    likely = observation.likely
+    if likely is None:
+        return False
+    with np.errstate(all="ignore"):
+        return bool((observation.distances.absolute > likely).any())
+
+
+def _list_sizes(observation: Observation, sample: Sample, noise: ErrorNoise) -> dict[str, list[Floats]]:
+    """How large errors would be (squares, up to a factor) that are made in sums, in results, in tiles, in planes."""
+    truth = sample.pick(observation.truth).astype(np.float64)
+    squares = sample.pick(observation.magnitudes) ** 2
+    sizes = {"sums": list(list_partial_sums(noise)), "result": [truth**2]}
+    sizes["plane"] = [np.broadcast_to(squares.mean(axis=1, keepdims=True), squares.shape), np.ones(squares.shape)]
+    if observation.problem.stated is None and observation.problem.direction != "grad_weight":
+        sizes["tiles"] = [sample.pick(_blur(observation.magnitudes**2, n)) for n in (2, 4, 6)]
+    return sizes
+
+
+def _blur(values: Floats, size: int) -> Floats:
+    """Values of the result averaged over what is up to so many places away along each spatial axis."""
+    for axis in range(2, values.ndim):
+        padded = np.pad(values, [(size, size) if i == axis else (0, 0) for i in range(values.ndim)], mode="edge")
+        sums = np.cumsum(padded, axis=axis)
+        values = sums.take(range(2 * size, padded.shape[axis]), axis) - sums.take(range(values.shape[axis]), axis)
+        values = np.maximum(values, 0.0)
+    return values
+
+
+def _fit(noise: ErrorNoise, sizes: Floats) -> tuple[float, float]:
+    """The log-likelihood of the errors if their squares are so large times a factor, and the best factor."""
+    told = noise.told & (sizes > 0)
+    if not told.any() or (noise.errors[noise.told & ~told] != 0).any():
+        return -math.inf, 1.0
+    squares, size, last = noise.errors[told] ** 2, sizes[told], noise.last[told]
+    scale = float(np.mean(squares / size))
+    best, found = -math.inf, scale
+    for factor in scale * np.geomspace(1 / 16, 2, 41):
+        variance = factor * size + last
+        likelihood = -0.5 * float((np.log(variance) + squares / variance).sum())
+        if likelihood > best:
+            best, found = likelihood, float(factor)
+    return best, found
