@@ -130,17 +130,25 @@ def _is_stored_near(observation: Observation, stored: Stored, some: Sample, like
 
 
 def _goes_either_way(observation: Observation, stored: Stored, likely: Floats) -> bool:
-    """Whether outputs that no likely error takes near the middle of two numbers often go to the farther one."""
     every = observation.whole()
     truth, given, error = (every.pick(a).astype(np.float64) for a in (observation.truth, observation.result, likely))
-    low, high = stored.find_neighbours(truth, every.rows)
+    counts = mark_unclipped(observation.problem, given)
+    return goes_either_way(stored, truth, given, error, counts if stored.part is None else counts & stored.part)
+
+
+def goes_either_way(
+    stored: Stored, truth: Floats, given: Floats, error: Floats, counts: npt.NDArray[np.bool_]
+) -> bool:
+    """Whether outputs that no likely error takes near the middle of two numbers often go to the farther one.
+
+    All arrays are of the whole result, [rows, positions].
+    """
+    low, high = stored.find_neighbours(truth, np.arange(len(truth)))
     with np.errstate(all="ignore"):
         nearer = np.where(truth - low < high - truth, low, high)
         aside = np.minimum(truth - low, high - truth) / (high - low)
         tells = (aside > _FARTHER_FROM) & (aside < _FARTHER_TO) & (error < (_MIDDLE - _FARTHER_TO) * (high - low))
-    tells &= mark_unclipped(observation.problem, given)
-    if stored.part is not None:
-        tells &= stored.part
+    tells &= counts
     farther = tells & (given != nearer)
     return farther.sum() >= thresholds.FEWEST_TELLING and farther.sum() >= thresholds.FARTHER_SHARE * tells.sum()
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from samebits.explanation.hypothesis_search import HypothesisSearch
+from samebits.explanation.last_rounding import explain_last_rounding
 from samebits.explanation.odd_values import explain_odd_values
 from samebits.explanation.one_signed import explain_one_signed
 from samebits.explanation.other_operands import explain_rounded_record, explain_unrelated
@@ -68,7 +69,7 @@ def _find(observation: Observation, search: HypothesisSearch) -> Mechanism | Non
     if found is None or found.cause == CauseCode.OTHER_OPERANDS or (found.fit != "bound" and found.replay is None):
         found = explain_part(observation) or found
     last = (
-        explain_flush, explain_transform, explain_rounded_record, explain_one_signed, explain_unrelated,
+        explain_flush, explain_last_rounding, explain_transform, explain_rounded_record, explain_one_signed, explain_unrelated,
         explain_sum_noise,
     )  # fmt: skip
     return found or next(filter(None, (explain_last(observation) for explain_last in last)), None)

@@ -47,7 +47,7 @@ def explain_sum_noise(observation: Observation) -> Mechanism | None:
     if margin < -math.log(thresholds.CHANCE_SUMS) or followed.sigmas < thresholds.FOLLOWING_SIGMAS:
         return None
     bits = -math.log2(math.sqrt(scale / MEAN_SQUARE))
-    if followed.slope < 1 / 2 or bits >= accumulator_format(observation.problem).precision - 1:
+    if followed.slope < thresholds.LEAST_POWER or bits >= accumulator_format(observation.problem).precision - 1:
         return None
     says = (
         f"the squared errors of {int(noise.told.sum()):,} outputs grow with those outputs' own partial sums to the power"

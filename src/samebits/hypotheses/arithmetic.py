@@ -87,7 +87,7 @@ def list_stored_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
         return observation.finish(sample.pick(observation.bare_sums()), sample)
 
     is_nearest = stored.rounding is not None and stored.rounding.mode == "nearest_even"
-    is_nearest = is_nearest and stored.direction == "nearest"
+    is_nearest = is_nearest and stored.direction == "nearest" and stored.first is None
     recipe = Recipe() if is_nearest and stored.part is None else None
     yield Hypothesis(CauseCode.RESULT_ROUNDING, "downgrade", stored.says, predict, recipe=recipe)
     if stored.rounding is None or stored.late or not observation.problem.bias or stored.part is not None:

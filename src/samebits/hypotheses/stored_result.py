@@ -45,7 +45,7 @@ class Stored:
 
     `steps` has a step for every output row (groups * rows), and `codes` the least and the largest multiple seen.
     `part` marks the outputs [rows, positions] that are concerned, where not all are. `bias` is what a late bias was
-    rounded to itself. `direction` is where numbers between two steps go.
+    rounded to itself. `direction` is where numbers between two steps go, `first` what values were rounded to before.
     """
 
     says: str
@@ -56,11 +56,12 @@ class Stored:
     late: bool = False
     bias: Rounding | None = None
     direction: Direction = "nearest"
+    first: Rounding | None = None
 
     def keep(self, values: Floats, rows: Numbers, positions: Numbers) -> Floats:
         """Values of some outputs, [rows, positions], as they are stored; either neighbour stands for `either`."""
         if self.rounding is not None:
-            kept = round_wide(values, self.rounding)
+            kept = round_wide(values if self.first is None else round_wide(values, self.first), self.rounding)
         else:
             assert self.steps is not None
             step = self.steps[rows][:, None]
@@ -90,15 +91,21 @@ class Stored:
         """What storing may change, for values of some size; twice that, as predictions may lie on the other side."""
         if self.rounding is not None:
             format_ = find_format(self.rounding.format)
-            return 2 * float(format_.unit_roundoff) * size + float(format_.smallest_subnormal)
+            before = float(find_format(self.first.format).unit_roundoff) if self.first is not None else 0.0
+            return 2 * (float(format_.unit_roundoff) + before) * size + float(format_.smallest_subnormal)
         assert self.steps is not None
         return np.broadcast_to(self.steps[rows][:, None], size.shape)
 
     def list_directions(self) -> Iterator[Stored]:
-        """The same, then rounded otherwise: steps down, up or toward zero, and anything to either side."""
+        """The same, then rounded otherwise: twice, steps down, up or toward zero, and anything to either side."""
         yield self
         if self.late or self.direction != "nearest":
             return
+        if self.rounding is not None and self.rounding.mode == "nearest_even":
+            for name in _FORMATS:
+                if find_format(name).precision > find_format(self.rounding.format).precision:
+                    says = f"{self.says} after it was rounded to {name}"
+                    yield replace(self, says=says, first=Rounding(name))
         if self.steps is not None:
             yield replace(self, says=f"{self.says} (rounded down)", direction="down")
             yield replace(self, says=f"{self.says} (rounded up)", direction="up")

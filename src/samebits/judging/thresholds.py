@@ -92,6 +92,8 @@ SHARED_ERRORS = 0.3
 CHANCE_SUMS = 1e-9
 # ... and if they grow with partial sums so many standard errors from none.
 FOLLOWING_SIGMAS = 8.0
+# ... with at least this power: a last rounding is in the errors, too.
+LEAST_POWER = 0.3
 # Values beyond this many times the sum of magnitudes are none that a sum of these products can have.
 IMPOSSIBLE = 4.0
 # So much of a set of values makes them all zeros, or all impossible.
@@ -189,6 +191,8 @@ TABLE: tuple[Threshold, ...] = (
     Threshold("CHANCE_SUMS", CHANCE_SUMS, "cause", "the chance of one error in a thousand million results"),
     Threshold("FOLLOWING_SIGMAS", FOLLOWING_SIGMAS, "cause", "a probability of 1e-15, as ten kinds of sums are tried; 4"
               " was the most that quantised operands and transforms had, 12 the least of sums"),
+    Threshold("LEAST_POWER", LEAST_POWER, "cause", "1 where all errors are roundings of sums; quantised operands and"
+              " transforms had 0.14 at most"),
     Threshold("IMPOSSIBLE", IMPOSSIBLE, "uninitialized-memory", "no sum exceeds its sum of magnitudes; two for a doubled"
               " bias or product, two for narrow rounding"),
     Threshold("MAJORITY", MAJORITY, "uninitialized-memory, words", "more than half"),
