@@ -136,9 +136,7 @@ def _goes_either_way(observation: Observation, stored: Stored, likely: Floats) -
     return goes_either_way(stored, truth, given, error, counts if stored.part is None else counts & stored.part)
 
 
-def goes_either_way(
-    stored: Stored, truth: Floats, given: Floats, error: Floats, counts: npt.NDArray[np.bool_]
-) -> bool:
+def goes_either_way(stored: Stored, truth: Floats, given: Floats, error: Floats, counts: npt.NDArray[np.bool_]) -> bool:
     """Whether outputs that no likely error takes near the middle of two numbers often go to the farther one.
 
     All arrays are of the whole result, [rows, positions].

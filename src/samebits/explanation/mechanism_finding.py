@@ -69,8 +69,8 @@ def _find(observation: Observation, search: HypothesisSearch) -> Mechanism | Non
     if found is None or found.cause == CauseCode.OTHER_OPERANDS or (found.fit != "bound" and found.replay is None):
         found = explain_part(observation) or found
     last = (
-        explain_flush, explain_last_rounding, explain_transform, explain_rounded_record, explain_one_signed, explain_unrelated,
-        explain_sum_noise,
+        explain_flush, explain_last_rounding, explain_transform, explain_rounded_record, explain_one_signed,
+        explain_unrelated, explain_sum_noise,
     )  # fmt: skip
     return found or next(filter(None, (explain_last(observation) for explain_last in last)), None)
 

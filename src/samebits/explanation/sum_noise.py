@@ -50,9 +50,9 @@ def explain_sum_noise(observation: Observation) -> Mechanism | None:
     if followed.slope < thresholds.LEAST_POWER or bits >= accumulator_format(observation.problem).precision - 1:
         return None
     says = (
-        f"the squared errors of {int(noise.told.sum()):,} outputs grow with those outputs' own partial sums to the power"
-        f" of {followed.slope:.2g}, {followed.sigmas:.0f} standard errors from none, beyond what rows and positions"
-        " have in common; errors of operands, tiles and planes do not"
+        f"the squared errors of {int(noise.told.sum()):,} outputs grow with those outputs' own partial sums to the"
+        f" power of {followed.slope:.2g}, {followed.sigmas:.0f} standard errors from none, beyond what rows and"
+        " positions have in common; errors of operands, tiles and planes do not"
     )
     does = f"keeps its sums in fewer bits than declared (about {bits:.0f}), in an order that was not found"
     return Mechanism(

@@ -102,7 +102,8 @@ def list_stored_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
             return observation.finish(sums, sample, round_wide(bias, rounding) if rounds_bias else bias)
 
         says = f"stores its sums in {rounding.format}, adds {words} and stores the result in that format again"
-        unit = float(find_format(rounding.format).unit_roundoff)
+        # A sum that its bias cancels is up to twice as large as any result.
+        unit = 2 * float(find_format(rounding.format).unit_roundoff)
         yield Hypothesis(CauseCode.RESULT_ROUNDING, "downgrade", says, predict_twice, unit=unit)
 
 

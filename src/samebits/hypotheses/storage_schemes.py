@@ -1,0 +1,201 @@
+"""How operands are stored in eight bits or fewer and read back: whole steps, small floats, codes, with shared scales.
+
+Scales are those that quantisers choose: the largest magnitude of a tensor, a channel or a block becomes the largest
+code. Blocks are of channels, of products as they lie in memory, or of the whole tensor as it does.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from samebits.emulators.result_rounding import round_wide
+from samebits.formats.format import find_format
+from samebits.hypotheses.observation import Floats, Observation
+from samebits.problems.terms import Terms
+from samebits.recipes.recipe import Rounding
+
+# Of values in blocks along the last axis, each with a scale; a nudge moves what lies in the middle between two codes.
+Quantise = Callable[[Floats, float], Floats]
+FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
+_GROUPS, _BLOCKS = (32, 64, 128), (16, 32, 64, 128)
+# The codes of e2m1 (OCP Microscaling Formats 1.0), and of NF4, quantiles of a normal distribution (QLoRA, Dettmers et
+# al. 2023, appendix E).
+_E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+_NF4 = (
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """One way to store an operand: in words, over which blocks a scale is chosen, and how.
+
+    Blocks are "tensor", "channel", a number of channels, or a number with "products" (of a row) or "values" (of all).
+    """
+
+    says: str
+    blocks: str
+    quantise: Quantise
+
+
+def _divide(values: Floats, step: Floats, nudge: float) -> Floats:
+    """Values in steps as float32 has them, where the middle between two codes is met; or all a little off that."""
+    return (values / step).astype(np.float32).astype(np.float64) if nudge == 0 else values / step * (1 + nudge)
+
+
+def _whole_steps(codes: float, lowest: int, values: Floats, nudge: float, scale: str = "") -> Floats:
+    step = _keep_scale(np.abs(values).max(axis=-1, keepdims=True) / codes, scale)
+    return np.clip(np.rint(_divide(values, step, nudge)), lowest, int(codes)) * step
+
+
+def _from_zero_point(codes: int, values: Floats, nudge: float, scale: str = "") -> Floats:
+    """Unsigned codes from the least to the largest value, zero among them."""
+    low = np.minimum(values.min(axis=-1, keepdims=True), 0.0)
+    high = np.maximum(values.max(axis=-1, keepdims=True), 0.0)
+    step = _keep_scale((high - low) / codes, scale)
+    zero = np.rint(-low / step)
+    return (np.clip(np.rint(_divide(values, step, nudge)) + zero, 0, codes) - zero) * step
+
+
+def _scaled_to(name: str, values: Floats, nudge: float) -> Floats:
+    scale = np.abs(values).max(axis=-1, keepdims=True) / float(find_format(name).largest)
+    scale = np.where(scale > 0, scale, 1.0)
+    return _round_to(name, _divide(values, scale, nudge)) * scale
+
+
+def _round_to(name: str, values: Floats) -> Floats:
+    return round_wide(values, Rounding(name))
+
+
+def list_schemes(*, blocks: tuple[str, ...], bits: tuple[int, ...]) -> Iterator[Scheme]:
+    for block in blocks:
+        where = {"tensor": "with one step", "channel": "with a step per channel"}.get(block)
+        where = where or f"with a step per {block} channels"
+        for bit in bits:
+            most = 2 ** (bit - 1)
+            yield Scheme(f"in {bit} bits {where}", block, functools.partial(_whole_steps, most - 1, -most))
+            yield Scheme(f"in {bit} bits {where}, from a zero point", block,
+                          functools.partial(_from_zero_point, 2**bit - 1))  # fmt: skip
+        for name in FLOAT8:
+            scales = where.replace("step", "scale")
+            yield Scheme(f"in {name} {scales}", block, functools.partial(_scaled_to, name))
+    for name in FLOAT8:
+        yield Scheme(f"in {name}", "tensor", lambda values, _, name=name: _round_to(name, values))
+
+
+def list_tensor_schemes() -> Iterator[Scheme]:
+    """What frameworks choose beside: half a code more on either side, and 7 bits where 8 saturate."""
+    for blocks, where in (("tensor", "one step"), ("channel", "a step per channel")):
+        yield Scheme(f"in 8 bits with {where} of a 127.5th", blocks, functools.partial(_whole_steps, 127.5, -128))
+
+
+def list_short_schemes() -> Iterator[Scheme]:
+    """Activations in 7 bits, as where pairs of products of 8 saturate."""
+    yield Scheme("in 7 bits with one step, from a zero point", "tensor", functools.partial(_from_zero_point, 127))
+    yield Scheme("in 7 bits with one step", "tensor", functools.partial(_whole_steps, 63, -64))
+
+
+def list_block_schemes(terms: Terms) -> Iterator[Scheme]:
+    """Weights in blocks of their products: whole steps with scales of their own formats, small floats, code books."""
+    sizes = [f"{n} products" for n in _BLOCKS if n < terms.count]
+    if terms.count > 1:
+        sizes += [f"{n} values" for n in _BLOCKS if terms.count % n]
+    for blocks in sizes:
+        where = f"with a scale per {blocks}"
+        for bits in (4, 8):
+            most, name = 2 ** (bits - 1), f"in {bits} bits {where}"
+            yield Scheme(name, blocks, functools.partial(_whole_steps, most - 1, -most))
+            yield Scheme(
+                f"{name} in float16", blocks, functools.partial(_whole_steps, most - 1, -most, scale="float16")
+            )
+            yield Scheme(f"{name}, from a zero point", blocks, functools.partial(_from_zero_point, 2**bits - 1))
+            yield Scheme(f"{name} in float16, from a zero point", blocks,
+                         functools.partial(_from_zero_point, 2**bits - 1, scale="float16"))  # fmt: skip
+        yield Scheme(f"in 4 bits {where}, its largest value the least code", blocks, _from_largest)
+        for kept in ("", "float16", "float8_e4m3fn"):
+            words = f"in e2m1 {where}{f' in {kept}' if kept else ''}"
+            yield Scheme(words, blocks, functools.partial(_codes, _E2M1, kept))
+        yield Scheme(f"in NF4 {where}", blocks, functools.partial(_codes, _NF4, ""))
+        for name, exponent in (("e2m1", 2), (FLOAT8[0], 8), (FLOAT8[1], 15), ("8 bits", 0)):
+            yield Scheme(f"in {name} with a power of two per {blocks}", blocks,
+                         functools.partial(_power_of_two, name, exponent))  # fmt: skip
+
+
+def _keep_scale(step: Floats, name: str) -> Floats:
+    kept = _round_to(name, step) if name else step
+    return np.where(kept > 0, kept, 1.0)
+
+
+def _from_largest(values: Floats, nudge: float) -> Floats:
+    """Codes of 4 bits whose least is the value of the largest magnitude, whatever its sign."""
+    at = np.abs(values).argmax(axis=-1, keepdims=True)
+    step = np.take_along_axis(values, at, axis=-1) / -8
+    step = np.where(step != 0, step, 1.0)
+    return np.clip(np.rint(_divide(values, step, nudge)), -8, 7) * step
+
+
+def _codes(book: tuple[float, ...], kept: str, values: Floats, nudge: float) -> Floats:
+    """The nearest of the codes, times a scale that the largest magnitude gives; positive codes stand for both signs."""
+    scale = _keep_scale(np.abs(values).max(axis=-1, keepdims=True) / max(book), kept)
+    return _find_nearest(book, _divide(values, scale, nudge)) * scale
+
+
+def _find_nearest(book: tuple[float, ...], values: Floats) -> Floats:
+    codes = np.array(book) if min(book) < 0 else np.unique([*book, *(-c for c in book)])
+    return codes[np.searchsorted((codes[1:] + codes[:-1]) / 2, values)]
+
+
+def _power_of_two(name: str, exponent: int, values: Floats, nudge: float) -> Floats:
+    """Elements as OCP's Microscaling Formats have them: the scale is the largest power of two in the block, less the
+    format's largest exponent.
+    """
+    largest = np.abs(values).max(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        scale = np.where(largest > 0, 2.0 ** (np.floor(np.log2(largest)) - exponent), 1.0)
+    given = _divide(values, scale, nudge)
+    if name == "e2m1":
+        return np.clip(_find_nearest(_E2M1, given), -6, 6) * scale
+    if name == "8 bits":
+        return np.clip(np.rint(given * 64), -127, 127) / 64 * scale
+    most = float(find_format(name).largest)
+    return _round_to(name, np.clip(given, -most, most)) * scale
+
+
+def read_back(observation: Observation, terms: Terms, name: str, scheme: Scheme, nudge: float) -> np.ndarray:
+    """An operand as a scheme stores it and reads it back, in float64."""
+    array = np.array(observation.operands[name], np.float64)
+    view = terms.view_rows(array) if name == terms.rows_operand else terms.view_source(array)
+    g, m, depth, _ = view.shape
+    with np.errstate(all="ignore"):
+        if scheme.blocks == "tensor":
+            view[...] = scheme.quantise(view.reshape(1, -1), nudge).reshape(view.shape)
+        elif scheme.blocks == "channel":
+            view[...] = scheme.quantise(view.reshape(g, m, -1), nudge).reshape(view.shape)
+        elif scheme.blocks.endswith("values"):
+            view[...] = _in_blocks(view.reshape(1, -1), scheme, nudge).reshape(view.shape)
+        elif scheme.blocks.endswith("products"):
+            view[...] = _in_blocks(view.reshape(g * m, -1), scheme, nudge).reshape(view.shape)
+        else:
+            size = int(scheme.blocks)
+            for first in range(0, depth, size):
+                part = view[:, :, first : first + size]
+                part[...] = scheme.quantise(part.reshape(g, m, -1), nudge).reshape(part.shape)
+    return array
+
+
+def _in_blocks(rows: Floats, scheme: Scheme, nudge: float) -> Floats:
+    """Rows stored in blocks along them, the last one shorter."""
+    size = int(scheme.blocks.split()[0])
+    whole = rows.shape[1] // size * size
+    stored = np.empty_like(rows)
+    blocks = rows[:, :whole].reshape(len(rows), -1, size)
+    stored[:, :whole] = scheme.quantise(blocks, nudge).reshape(len(rows), -1)
+    if whole < rows.shape[1]:
+        stored[:, whole:] = scheme.quantise(rows[:, whole:], nudge)
+    return stored
