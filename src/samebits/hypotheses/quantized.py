@@ -6,6 +6,7 @@ largest code. Where a range came from other data the step is searched for.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 
@@ -18,11 +19,15 @@ from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample, gather_terms
 from samebits.hypotheses.storage_schemes import (
     FLOAT8,
+    Divide,
     Scheme,
+    divide_in_float32,
+    divide_nudged,
     list_block_schemes,
     list_schemes,
     list_short_schemes,
     list_tensor_schemes,
+    multiply_by_inverse,
     read_back,
 )
 from samebits.problems import Problem
@@ -31,7 +36,7 @@ from samebits.recipes.recipe import Rounding
 
 _GROUPS = (32, 64, 128)
 # Steps searched for lie between these shares of the largest magnitude, so close together that codes hardly differ.
-_LEAST_STEP, _MOST_STEP, _STEPS = 1 / 400, 1 / 60, 1500
+_LEAST_STEP, _MOST_STEP, _STEPS = 1 / 1000, 1 / 60, 2200
 _WIDTHS, _FINER_STEPS = (2e-3, 1e-4, 5e-6, 2.5e-7), 41
 _SIGNED, _UNSIGNED = ((-128, 127), (-127, 127)), ((0, 255), (0, 127))
 _SEARCHED_ROWS, _SEARCHED_POSITIONS = 6, 48
@@ -40,6 +45,12 @@ _MOST_SEARCHED, _FEWEST_SEARCHED = 500_000, 24
 _MOST_KEPT = 500_000
 # So near the middle between two codes an engine's own division decides; relative.
 _NUDGE, _LEAST_TIES = 2.0**-21, 2.0**-12
+_WAYS: dict[str, Divide] = {
+    "quotient": divide_in_float32,
+    "inverse": multiply_by_inverse,
+    "up": functools.partial(divide_nudged, _NUDGE),
+    "down": functools.partial(divide_nudged, -_NUDGE),
+}
 
 
 def list_quantized_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
@@ -75,9 +86,12 @@ def _list_dynamic(terms: Terms, weights: str, others: str) -> Iterator[Hypothesi
     for a, b in itertools.product(each, eight):
         if terms.problem.stated is not None or a.says.endswith("127.5th"):
             yield _quantises(terms, {weights: a, others: b})
-    for a, b in itertools.product((*eight, *each), list_short_schemes()):
+    *activations, of_channels = list_short_schemes()
+    for a, b in itertools.product((*eight, *each, of_channels), activations):
         yield _quantises(terms, {weights: a, others: b})
-    for scheme in list_short_schemes():
+    for b in eight:
+        yield _quantises(terms, {weights: of_channels, others: b})
+    for scheme in activations:
         yield _quantises(terms, {others: scheme})
 
 
@@ -102,42 +116,54 @@ def _quantises(terms: Terms, schemes: dict[str, Scheme]) -> Hypothesis:
 
 def _read_ways(observation: Observation, terms: Terms, name: str, scheme: Scheme) -> list[np.ndarray]:
     """An operand as it may be read back: one way, unless values lie in the middle between two codes."""
-    up, down = (_apply(observation, terms, name, scheme, nudge) for nudge in (_NUDGE, -_NUDGE))
+    up, down = (_apply(observation, terms, name, scheme, how) for how in ("up", "down"))
     if np.array_equal(up, down, equal_nan=True):
         return [up]
-    own = _apply(observation, terms, name, scheme, 0.0)
+    own, other = (_apply(observation, terms, name, scheme, how) for how in ("quotient", "inverse"))
+    ways = [own] if np.array_equal(own, other, equal_nan=True) else [own, other]
     # Of many values single ones are always near the middle.
-    return [own, up, down] if (up != down).mean() >= _LEAST_TIES else [own]
+    return [*ways, up, down] if (up != down).mean() >= _LEAST_TIES else ways
 
 
-def _apply(observation: Observation, terms: Terms, name: str, scheme: Scheme, nudge: float) -> np.ndarray:
+def _apply(observation: Observation, terms: Terms, name: str, scheme: Scheme, how: str) -> np.ndarray:
     """An operand as it is read back; a small one is made once for each scheme."""
-    key = f"{name} {scheme.says} {nudge}"
+    key = f"{name} {scheme.says} {how}"
     if key in observation.cache:
         return observation.cache[key]
-    array = read_back(observation, terms, name, scheme, nudge)
+    array = read_back(observation, terms, name, scheme, _WAYS[how])
     if array.size <= _MOST_KEPT:
         observation.cache[key] = array
     return array
 
 
 def list_split_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
-    """float32 operands multiplied as sums of bfloat16 parts, the smallest products left out."""
+    """float32 operands multiplied as sums of two bfloat16 parts, the smallest products left out or not."""
     if problem.dtype != "float32":
         return
 
     def predict(observation: Observation, sample: Sample) -> Floats:
-        names = [n for n in observation.operands if n != "bias"]
-        high = {n: _to_bfloat16(observation.operands[n].astype(np.float64)) for n in names}
-        low = {n: _to_bfloat16(observation.operands[n] - high[n]) for n in names}
+        high, low = _split(observation)
         bare = observation.as_bare_sums()
-        first, second = names
+        first, second = high
         kept = [{first: high[first], second: high[second]}, {first: high[first], second: low[second]},
                 {first: low[first], second: high[second]}]  # fmt: skip
         return observation.finish(np.sum([bare.sum_instead(k, sample) for k in kept], axis=0), sample)
 
-    says = "multiplies float32 operands as two bfloat16 parts each, without the product of the smaller parts"
-    yield Hypothesis(CauseCode.REDUCED_PRECISION_OPERANDS, "downgrade", says, predict)
+    def predict_all(observation: Observation, sample: Sample) -> Floats:
+        high, low = _split(observation)
+        return observation.sum_instead({**observation.operands, **{n: high[n] + low[n] for n in high}}, sample)
+
+    says = "multiplies float32 operands as two bfloat16 parts each"
+    less = f"{says}, without the product of the smaller parts"
+    yield Hypothesis(CauseCode.REDUCED_PRECISION_OPERANDS, "downgrade", less, predict)
+    yield Hypothesis(CauseCode.REDUCED_PRECISION_OPERANDS, "downgrade", says, predict_all)
+
+
+def _split(observation: Observation) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Every operand rounded to bfloat16, and the rest of it rounded so."""
+    own = {n: a.astype(np.float64) for n, a in observation.operands.items() if n != "bias"}
+    high = {n: _to_bfloat16(a) for n, a in own.items()}
+    return high, {n: _to_bfloat16(a - high[n]) for n, a in own.items()}
 
 
 def _to_bfloat16(values: Floats) -> Floats:
@@ -156,23 +182,40 @@ def list_searched_hypotheses(observation: Observation, sample: Sample) -> Iterat
     few = sample.thin(min(_SEARCHED_ROWS, outputs), max(min(_SEARCHED_POSITIONS, outputs // _SEARCHED_ROWS), 1))
     weights, met = gather_terms(terms, observation.operands[terms.rows_operand],
                                 observation.operands[terms.source_operand], few)  # fmt: skip
-    given = few.pick(observation.result).astype(np.float64)
     for name, is_rows in ((terms.source_operand, False), (terms.rows_operand, True)):
-        values = observation.operands[name].astype(np.float64)
-        largest = float(np.abs(values).max())
-        for codes in _SIGNED if bool((values < 0).any()) else _UNSIGNED:
+        for codes in _choose_codes(observation, name):
 
             def multiply(step: float, is_rows: bool = is_rows, codes: tuple[int, int] = codes) -> Floats:
                 a, b = (_step(weights, step, codes), met) if is_rows else (weights, _step(met, step, codes))
                 return np.einsum("rk,rpk->rp", a, b)
 
-            def miss(step: float, multiply: Callable[[float], Floats] = multiply) -> float:
-                away = given - observation.finish(multiply(step), few)
-                return float((away * away).sum())
+            yield _searched(name, _search_step(observation, name, few, multiply), codes)
+    for scheme in (s for s in list_schemes(blocks=("channel", "tensor"), bits=(8,)) if s.says.startswith("in 8 bits")):
+        stored = read_back(observation, terms, terms.rows_operand, scheme, divide_in_float32)
+        codes = next(iter(_choose_codes(observation, terms.source_operand)))
+        factors = terms.view_rows(stored).reshape(terms.groups * terms.rows, -1)[few.rows]
 
-            step = float(min(largest * np.geomspace(_LEAST_STEP, _MOST_STEP, _STEPS), key=miss))
-            step = _refine(step, miss)
-            yield _searched(name, step, codes)
+        def multiply_both(step: float, factors: Floats = factors, codes: tuple[int, int] = codes) -> Floats:
+            return np.einsum("rk,rpk->rp", factors, _step(met, step, codes))
+
+        step = _search_step(observation, terms.source_operand, few, multiply_both)
+        yield _searched(terms.source_operand, step, codes, stored, scheme)
+
+
+def _choose_codes(observation: Observation, name: str) -> tuple[tuple[int, int], ...]:
+    return _SIGNED if bool((observation.operands[name].astype(np.float64) < 0).any()) else _UNSIGNED
+
+
+def _search_step(observation: Observation, name: str, few: Sample, multiply: Callable[[float], Floats]) -> float:
+    """The step of an operand with which sums of it come nearest to the result."""
+    given = few.pick(observation.result).astype(np.float64)
+    largest = float(np.abs(observation.operands[name].astype(np.float64)).max())
+
+    def miss(step: float) -> float:
+        away = given - observation.finish(multiply(step), few)
+        return float((away * away).sum())
+
+    return _refine(float(min(largest * np.geomspace(_LEAST_STEP, _MOST_STEP, _STEPS), key=miss)), miss)
 
 
 def _refine(step: float, miss: Callable[[float], float]) -> float:
@@ -186,13 +229,20 @@ def _step(values: Floats, step: float, codes: tuple[int, int]) -> Floats:
     return np.clip(np.rint(values / step), *codes) * step
 
 
-def _searched(name: str, step: float, codes: tuple[int, int]) -> Hypothesis:
+def _searched(
+    name: str, step: float, codes: tuple[int, int], weights: np.ndarray | None = None, scheme: Scheme | None = None
+) -> Hypothesis:
+    """An operand in steps, and the weights as they are or as a scheme stores them."""
+
     def predict(observation: Observation, sample: Sample) -> Floats | None:
         own = observation.operands[name].astype(np.float64)
         changed = _step(own, step, codes)
         if (np.abs(changed - own) <= _NUDGE * np.abs(own)).all():
             return None  # Whole steps as they are; a step a little off is a factor fitted to the result.
-        return observation.sum_instead({**observation.operands, name: changed}, sample)
+        beside = {} if weights is None else {observation.terms.rows_operand: weights}
+        return observation.sum_instead({**observation.operands, **beside, name: changed}, sample)
 
     says = f"multiplies {name} as stored in 8 bits with steps of {step:.4g}"
+    if scheme is not None:
+        says += f", and weights as stored {scheme.says}"
     return Hypothesis(CauseCode.QUANTIZED_OPERANDS, "downgrade", says, predict)

@@ -26,6 +26,8 @@ _LEAST_EQUATIONS = 2.0
 # A factor so near to zero, or to one, is taken for it; other factors are named.
 _NEAR, _LARGE = 1e-2, 0.05
 _MOST_UNKNOWNS = 2500
+# Of how many neighbours how many weights are kept; sizes tried at once below which weights may have been left out.
+_SPARSE, _TRIED = ((2, 4), (1, 2), (4, 8), (1, 4)), 24
 # Filters tried in places of others: products, sums kept, and the positions that it takes.
 _MOST_TRIED, _MOST_KEPT, _FEWEST_POSITIONS = 10**9, 10**7, 24
 
@@ -44,6 +46,7 @@ def list_refitted_hypotheses(observation: Observation, sample: Sample) -> Iterat
     missing, told = _find_missing(observation, few)
     if not told.any() or not np.isfinite(products).all() or not np.isfinite(np.square(products).sum()):
         return
+    yield from _list_pruned(observation, products[told], missing[told], np.repeat(few.rows, len(few.positions))[told])
     yield from _list_tails(observation, products[told], missing[told])
     yield from _list_axis_tails(observation, products[told], missing[told])
     yield from _list_factors(observation, products.sum(axis=2)[told], missing[told], axis=0)
@@ -168,6 +171,62 @@ def name_axis(observation: Observation, axis: int) -> str:
     if observation.problem.stated is not None:
         return "product"
     return "batch item" if observation.terms.form == "filter" else "input channel"
+
+
+def _list_pruned(
+    observation: Observation, products: Floats, missing: Floats, rows: npt.NDArray[np.int64]
+) -> Iterator[Hypothesis]:
+    """The smallest weights taken for zero: in every so many neighbours, or below a size that is searched for."""
+    name = observation.terms.rows_operand
+    for kept, block in _SPARSE:
+        for axis, where in ((3, "products"), (2, name_axis(observation, 0) + "s")):
+            if axis == 2 and observation.terms.volume == 1:
+                continue
+            says = f"takes all but the {kept} largest of every {block} {where} of {name} for zero"
+            yield with_rows(CauseCode.OTHER_OPERANDS, "wrong", says,
+                            lambda rows, k=kept, b=block, a=axis: _keep_largest(rows, k, b, a), observation)  # fmt: skip
+    yield from _list_small(observation, np.abs(view_own(observation)), products, missing, rows)
+
+
+def _keep_largest(rows: Floats, kept: int, block: int, axis: int) -> Floats:
+    """Rows with the smallest of every block of neighbours zero: of products (axis 3), or of channels for each tap."""
+    groups, count, depth, volume = rows.shape
+    flat = rows.reshape(groups, count, -1) if axis == 3 else rows.swapaxes(2, 3).reshape(groups, count, volume, depth)
+    whole = flat.shape[-1] // block * block
+    blocks = flat[..., :whole].reshape(*flat.shape[:-1], -1, block)
+    order = np.argsort(-np.abs(blocks), axis=-1, kind="stable").argsort(axis=-1)
+    pruned = flat.copy()
+    pruned[..., :whole] = np.where(order < kept, blocks, 0.0).reshape(*flat.shape[:-1], whole)
+    return pruned.reshape(rows.shape) if axis == 3 else pruned.swapaxes(2, 3).reshape(rows.shape)
+
+
+def _list_small(
+    observation: Observation, size: Floats, products: Floats, missing: Floats, rows: npt.NDArray[np.int64]
+) -> Iterator[Hypothesis]:
+    """All weights below one size left out, the size that leaves least."""
+    terms = observation.terms
+    own = size.reshape(terms.groups * terms.rows, terms.depth, terms.volume)[rows]
+    at = np.sort(size[size > 0])
+
+    def miss(index: int) -> float:
+        left = np.where(own <= at[index], products, 0.0).sum(axis=(1, 2))
+        return float(((missing + left) ** 2).sum())
+
+    low, high = 0, len(at) - 1
+    while high - low > 2:
+        tried = np.unique(np.linspace(low, high, _TRIED).astype(int))
+        best = int(np.argmin([miss(int(i)) for i in tried]))
+        narrower = int(tried[max(best - 1, 0)]), int(tried[min(best + 1, len(tried) - 1)])
+        if narrower == (low, high):
+            break
+        low, high = narrower
+    best = min(range(low, high + 1), key=miss)
+    if miss(best) > (missing**2).sum() / 4:
+        return
+    share = (best + 1) / size.size
+    says = f"takes {share:.1%} of the weights for zero, those of at most {at[best]:.3g}"
+    yield with_rows(CauseCode.OTHER_OPERANDS, "wrong", says,
+                    lambda rows: np.where(np.abs(rows) <= at[best], 0.0, rows), observation)  # fmt: skip
 
 
 # -- another sequence -----------------------------------------------------------------------------------------------

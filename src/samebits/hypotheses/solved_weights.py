@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,6 +32,9 @@ _DIFFERENT, _SAME = 0.1, 0.99
 # chance of so many weights that lie near whole steps, which all steps that are tried have together.
 _MOST_CODE, _MOST_OF_FOUR_BITS, _BLOCKS, _LARGEST_DOUBT, _CHANCE = 255, 8, (128, 64, 32, 16), 0.2, 1e-9
 _FEWEST_BLOCKS_ON = 0.9
+# Singular values of this share are noise; weights that are rounded are nearly as recorded, and off by no more than a
+# step, whatever its size in each block: between the fourth moments of one step and of a normal distribution.
+_RANK, _NEARLY, _FLAT_MOMENT = 1e-5, 0.9, 2.7
 # What the other operand may have been rounded to besides.
 _BESIDE = ("float16", "bfloat16", "tf32")
 
@@ -57,7 +60,7 @@ def list_solved_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
         return
     yield from _name_left_out(observation, solved)
     yield from _name_steps(observation, solved)
-    yield from _name_solved(observation, solved.weights)
+    yield from _name_solved(observation, solved)
     for beside in _BESIDE if work <= _MOST_WORK / 10 else ():
         if find_format(beside).precision < find_format(observation.problem.dtype).precision:
             again = _solve(observation, beside)
@@ -108,9 +111,13 @@ def _solve(observation: Observation, beside: str = "") -> _Solved | None:
     return _Solved(solved.reshape(shape), doubt.reshape(shape))
 
 
-def _name_solved(observation: Observation, solved: Floats) -> Iterator[Hypothesis]:
+def _name_solved(observation: Observation, found: _Solved) -> Iterator[Hypothesis]:
     """What the solved weights are, beside the recorded ones; nothing is said where only few rows differ."""
-    terms, own = observation.terms, view_own(observation)
+    terms, own, solved = observation.terms, view_own(observation), found.weights
+    near = _name_nearly_alike(observation, found)
+    if near is not None:
+        yield near
+        return
     shape = (terms.groups * terms.rows, -1)
     away = np.linalg.norm((solved - own).reshape(shape), axis=1) > _DIFFERENT * np.linalg.norm(
         own.reshape(shape), axis=1
@@ -138,6 +145,49 @@ def _name_solved(observation: Observation, solved: Floats) -> Iterator[Hypothesi
         f" is {alike:.3f})"
     )
     yield with_rows(CauseCode.OTHER_OPERANDS, "wrong", says, lambda rows: solved, observation)
+
+
+def _name_nearly_alike(observation: Observation, found: _Solved) -> Hypothesis | None:
+    """Weights that most differ from the recorded, in every digit that tells, but by little: approximated ones."""
+    own, solved, name = view_own(observation), found.weights, observation.terms.rows_operand
+    known = np.isfinite(found.doubt)
+    differ = np.abs(solved - own) > thresholds.WEIGHT_DOUBTS * found.doubt
+    if not known.all() or differ.mean() < 1 / 2:
+        return None
+    alike = correlate(solved.reshape(1, -1), own.reshape(1, -1))[0, 0]
+    rank = _find_lower_rank(solved, own)
+    cause, verdict = CauseCode.OTHER_OPERANDS, "wrong"
+    if rank is not None:
+        says = f"multiplies {name} that a product of fewer numbers stands for (solved for: rank {rank})"
+    elif alike > _NEARLY and _is_bounded(solved - own):
+        most = np.abs(solved - own).max()
+        says = f"multiplies {name} rounded to few bits, in steps that were not found (solved for: off by {most:.3g})"
+        cause, verdict = CauseCode.QUANTIZED_OPERANDS, "downgrade"
+    else:
+        return None
+    hypothesis = with_rows(cause, verdict, says, lambda rows: solved, observation)
+    return replace(hypothesis, fitted=True)
+
+
+def _find_lower_rank(solved: Floats, own: Floats) -> int | None:
+    """The rank of solved weights where it is lower than that of the recorded; None where it is not."""
+    ranks: list[int] = []
+    for weights in (solved, own):
+        values = np.linalg.svd(weights.reshape(-1, weights.shape[2] * weights.shape[3]), compute_uv=False)
+        ranks.append(int((values > _RANK * values.max()).sum()))
+    return ranks[0] if 0 < ranks[0] < ranks[1] else None
+
+
+def _is_bounded(off: Floats) -> bool:
+    """Whether what weights are off by, in shares of each row's usual, has no tails, as what is rounded away has none.
+
+    The fourth moment is 1.8 of what is spread evenly, as rounding to one step leaves it, 3 of a normal distribution.
+    """
+    rows = off.reshape(-1, off.shape[2] * off.shape[3])
+    sizes = np.sqrt((rows**2).mean(axis=1, keepdims=True))
+    shares = (rows / np.where(sizes > 0, sizes, 1.0))[sizes[:, 0] > 0]
+    spread = np.sqrt(24 / max(shares.size, 1))
+    return bool(shares.size >= thresholds.FEWEST_UNRELATED and (shares**4).mean() < _FLAT_MOMENT - 3 * spread)
 
 
 def _name_left_out(observation: Observation, solved: _Solved) -> Iterator[Hypothesis]:

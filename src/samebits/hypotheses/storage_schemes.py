@@ -18,8 +18,10 @@ from samebits.hypotheses.observation import Floats, Observation
 from samebits.problems.terms import Terms
 from samebits.recipes.recipe import Rounding
 
-# Of values in blocks along the last axis, each with a scale; a nudge moves what lies in the middle between two codes.
-Quantise = Callable[[Floats, float], Floats]
+# How values are divided by their steps, which decides where the middle between two codes goes.
+Divide = Callable[[Floats, Floats], Floats]
+# Of values in blocks along the last axis, each with a scale.
+Quantise = Callable[[Floats, Divide], Floats]
 FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 _GROUPS, _BLOCKS = (32, 64, 128), (16, 32, 64, 128)
 # The codes of e2m1 (OCP Microscaling Formats 1.0), and of NF4, quantiles of a normal distribution (QLoRA, Dettmers et
@@ -44,29 +46,41 @@ class Scheme:
     quantise: Quantise
 
 
-def _divide(values: Floats, step: Floats, nudge: float) -> Floats:
-    """Values in steps as float32 has them, where the middle between two codes is met; or all a little off that."""
-    return (values / step).astype(np.float32).astype(np.float64) if nudge == 0 else values / step * (1 + nudge)
+def divide_in_float32(values: Floats, step: Floats) -> Floats:
+    """Values in steps as float32 has them."""
+    return (values / step).astype(np.float32).astype(np.float64)
 
 
-def _whole_steps(codes: float, lowest: int, values: Floats, nudge: float, scale: str = "") -> Floats:
+def multiply_by_inverse(values: Floats, step: Floats) -> Floats:
+    """Values times the inverse of their step, both rounded to float32."""
+    with np.errstate(divide="ignore", over="ignore"):
+        inverse = (1 / step.astype(np.float32)).astype(np.float64)
+    return (values * inverse).astype(np.float32).astype(np.float64)
+
+
+def divide_nudged(nudge: float, values: Floats, step: Floats) -> Floats:
+    """Values in steps, all a little larger or smaller."""
+    return values / step * (1 + nudge)
+
+
+def _whole_steps(codes: float, lowest: int, values: Floats, divide: Divide, scale: str = "") -> Floats:
     step = _keep_scale(np.abs(values).max(axis=-1, keepdims=True) / codes, scale)
-    return np.clip(np.rint(_divide(values, step, nudge)), lowest, int(codes)) * step
+    return np.clip(np.rint(divide(values, step)), lowest, int(codes)) * step
 
 
-def _from_zero_point(codes: int, values: Floats, nudge: float, scale: str = "") -> Floats:
+def _from_zero_point(codes: int, values: Floats, divide: Divide, scale: str = "") -> Floats:
     """Unsigned codes from the least to the largest value, zero among them."""
     low = np.minimum(values.min(axis=-1, keepdims=True), 0.0)
     high = np.maximum(values.max(axis=-1, keepdims=True), 0.0)
     step = _keep_scale((high - low) / codes, scale)
     zero = np.rint(-low / step)
-    return (np.clip(np.rint(_divide(values, step, nudge)) + zero, 0, codes) - zero) * step
+    return (np.clip(np.rint(divide(values, step)) + zero, 0, codes) - zero) * step
 
 
-def _scaled_to(name: str, values: Floats, nudge: float) -> Floats:
+def _scaled_to(name: str, values: Floats, divide: Divide) -> Floats:
     scale = np.abs(values).max(axis=-1, keepdims=True) / float(find_format(name).largest)
     scale = np.where(scale > 0, scale, 1.0)
-    return _round_to(name, _divide(values, scale, nudge)) * scale
+    return _round_to(name, divide(values, scale)) * scale
 
 
 def _round_to(name: str, values: Floats) -> Floats:
@@ -90,25 +104,26 @@ def list_schemes(*, blocks: tuple[str, ...], bits: tuple[int, ...]) -> Iterator[
 
 
 def list_tensor_schemes() -> Iterator[Scheme]:
-    """What frameworks choose beside: half a code more on either side, and 7 bits where 8 saturate."""
+    """What frameworks choose beside: half a code more on either side."""
     for blocks, where in (("tensor", "one step"), ("channel", "a step per channel")):
         yield Scheme(f"in 8 bits with {where} of a 127.5th", blocks, functools.partial(_whole_steps, 127.5, -128))
 
 
 def list_short_schemes() -> Iterator[Scheme]:
-    """Activations in 7 bits, as where pairs of products of 8 saturate."""
+    """Operands in 7 bits, as where pairs of products of 8 saturate; the first two are of activations."""
     yield Scheme("in 7 bits with one step, from a zero point", "tensor", functools.partial(_from_zero_point, 127))
     yield Scheme("in 7 bits with one step", "tensor", functools.partial(_whole_steps, 63, -64))
+    yield Scheme("in 7 bits with a step per channel", "channel", functools.partial(_whole_steps, 63, -64))
 
 
 def list_block_schemes(terms: Terms) -> Iterator[Scheme]:
     """Weights in blocks of their products: whole steps with scales of their own formats, small floats, code books."""
-    sizes = [f"{n} products" for n in _BLOCKS if n < terms.count]
+    sizes = [f"{n} products" for n in _BLOCKS if n < terms.count] + ["channel"]
     if terms.count > 1:
         sizes += [f"{n} values" for n in _BLOCKS if terms.count % n]
     for blocks in sizes:
         where = f"with a scale per {blocks}"
-        for bits in (4, 8):
+        for bits in (4, 8) if blocks != "channel" else ():
             most, name = 2 ** (bits - 1), f"in {bits} bits {where}"
             yield Scheme(name, blocks, functools.partial(_whole_steps, most - 1, -most))
             yield Scheme(
@@ -132,18 +147,18 @@ def _keep_scale(step: Floats, name: str) -> Floats:
     return np.where(kept > 0, kept, 1.0)
 
 
-def _from_largest(values: Floats, nudge: float) -> Floats:
+def _from_largest(values: Floats, divide: Divide) -> Floats:
     """Codes of 4 bits whose least is the value of the largest magnitude, whatever its sign."""
     at = np.abs(values).argmax(axis=-1, keepdims=True)
     step = np.take_along_axis(values, at, axis=-1) / -8
     step = np.where(step != 0, step, 1.0)
-    return np.clip(np.rint(_divide(values, step, nudge)), -8, 7) * step
+    return np.clip(np.rint(divide(values, step)), -8, 7) * step
 
 
-def _codes(book: tuple[float, ...], kept: str, values: Floats, nudge: float) -> Floats:
+def _codes(book: tuple[float, ...], kept: str, values: Floats, divide: Divide) -> Floats:
     """The nearest of the codes, times a scale that the largest magnitude gives; positive codes stand for both signs."""
     scale = _keep_scale(np.abs(values).max(axis=-1, keepdims=True) / max(book), kept)
-    return _find_nearest(book, _divide(values, scale, nudge)) * scale
+    return _find_nearest(book, divide(values, scale)) * scale
 
 
 def _find_nearest(book: tuple[float, ...], values: Floats) -> Floats:
@@ -151,14 +166,14 @@ def _find_nearest(book: tuple[float, ...], values: Floats) -> Floats:
     return codes[np.searchsorted((codes[1:] + codes[:-1]) / 2, values)]
 
 
-def _power_of_two(name: str, exponent: int, values: Floats, nudge: float) -> Floats:
+def _power_of_two(name: str, exponent: int, values: Floats, divide: Divide) -> Floats:
     """Elements as OCP's Microscaling Formats have them: the scale is the largest power of two in the block, less the
     format's largest exponent.
     """
     largest = np.abs(values).max(axis=-1, keepdims=True)
     with np.errstate(divide="ignore"):
         scale = np.where(largest > 0, 2.0 ** (np.floor(np.log2(largest)) - exponent), 1.0)
-    given = _divide(values, scale, nudge)
+    given = divide(values, scale)
     if name == "e2m1":
         return np.clip(_find_nearest(_E2M1, given), -6, 6) * scale
     if name == "8 bits":
@@ -167,35 +182,35 @@ def _power_of_two(name: str, exponent: int, values: Floats, nudge: float) -> Flo
     return _round_to(name, np.clip(given, -most, most)) * scale
 
 
-def read_back(observation: Observation, terms: Terms, name: str, scheme: Scheme, nudge: float) -> np.ndarray:
+def read_back(observation: Observation, terms: Terms, name: str, scheme: Scheme, divide: Divide) -> np.ndarray:
     """An operand as a scheme stores it and reads it back, in float64."""
     array = np.array(observation.operands[name], np.float64)
     view = terms.view_rows(array) if name == terms.rows_operand else terms.view_source(array)
     g, m, depth, _ = view.shape
     with np.errstate(all="ignore"):
         if scheme.blocks == "tensor":
-            view[...] = scheme.quantise(view.reshape(1, -1), nudge).reshape(view.shape)
+            view[...] = scheme.quantise(view.reshape(1, -1), divide).reshape(view.shape)
         elif scheme.blocks == "channel":
-            view[...] = scheme.quantise(view.reshape(g, m, -1), nudge).reshape(view.shape)
+            view[...] = scheme.quantise(view.reshape(g, m, -1), divide).reshape(view.shape)
         elif scheme.blocks.endswith("values"):
-            view[...] = _in_blocks(view.reshape(1, -1), scheme, nudge).reshape(view.shape)
+            view[...] = _in_blocks(view.reshape(1, -1), scheme, divide).reshape(view.shape)
         elif scheme.blocks.endswith("products"):
-            view[...] = _in_blocks(view.reshape(g * m, -1), scheme, nudge).reshape(view.shape)
+            view[...] = _in_blocks(view.reshape(g * m, -1), scheme, divide).reshape(view.shape)
         else:
             size = int(scheme.blocks)
             for first in range(0, depth, size):
                 part = view[:, :, first : first + size]
-                part[...] = scheme.quantise(part.reshape(g, m, -1), nudge).reshape(part.shape)
+                part[...] = scheme.quantise(part.reshape(g, m, -1), divide).reshape(part.shape)
     return array
 
 
-def _in_blocks(rows: Floats, scheme: Scheme, nudge: float) -> Floats:
+def _in_blocks(rows: Floats, scheme: Scheme, divide: Divide) -> Floats:
     """Rows stored in blocks along them, the last one shorter."""
     size = int(scheme.blocks.split()[0])
     whole = rows.shape[1] // size * size
     stored = np.empty_like(rows)
     blocks = rows[:, :whole].reshape(len(rows), -1, size)
-    stored[:, :whole] = scheme.quantise(blocks, nudge).reshape(len(rows), -1)
+    stored[:, :whole] = scheme.quantise(blocks, divide).reshape(len(rows), -1)
     if whole < rows.shape[1]:
-        stored[:, whole:] = scheme.quantise(rows[:, whole:], nudge)
+        stored[:, whole:] = scheme.quantise(rows[:, whole:], divide)
     return stored
