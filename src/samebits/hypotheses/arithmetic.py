@@ -88,9 +88,12 @@ def list_stored_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
 
     is_nearest = stored.rounding is not None and stored.rounding.mode == "nearest_even"
     is_nearest = is_nearest and stored.direction == "nearest" and stored.first is None
+    is_nearest = is_nearest and stored.scale == 1.0
     recipe = Recipe() if is_nearest and stored.part is None else None
     yield Hypothesis(CauseCode.RESULT_ROUNDING, "downgrade", stored.says, predict, recipe=recipe)
     if stored.rounding is None or stored.late or not observation.problem.bias or stored.part is not None:
+        return
+    if stored.scale != 1.0:
         return
     rounding = stored.rounding
 
@@ -236,7 +239,7 @@ def _list_thread_splits(problem: Problem) -> Iterator[Hypothesis]:
 def list_operand_recipes(problem: Problem, rounding: Recipe, stored: Stored | None = None) -> Iterator[Recipe]:
     """Recipes with some operand rounding in the orders that engines most often use, results stored as told."""
     via = rounding.via
-    if stored is not None and stored.rounding is not None and stored.part is None:
+    if stored is not None and stored.rounding is not None and stored.part is None and stored.scale == 1.0:
         via = stored.rounding.format
     for hypothesis in list_order_hypotheses(problem):
         assert hypothesis.recipe is not None

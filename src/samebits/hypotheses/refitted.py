@@ -6,6 +6,7 @@ Fits need more outputs than unknowns; what a fit shows is then held against ever
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -183,12 +184,12 @@ def _list_pruned(
             if axis == 2 and observation.terms.volume == 1:
                 continue
             says = f"takes all but the {kept} largest of every {block} {where} of {name} for zero"
-            yield with_rows(CauseCode.OTHER_OPERANDS, "wrong", says,
-                            lambda rows, k=kept, b=block, a=axis: _keep_largest(rows, k, b, a), observation)  # fmt: skip
+            prune = functools.partial(_keep_largest, kept, block, axis)
+            yield with_rows(CauseCode.OTHER_OPERANDS, "wrong", says, prune, observation)
     yield from _list_small(observation, np.abs(view_own(observation)), products, missing, rows)
 
 
-def _keep_largest(rows: Floats, kept: int, block: int, axis: int) -> Floats:
+def _keep_largest(kept: int, block: int, axis: int, rows: Floats) -> Floats:
     """Rows with the smallest of every block of neighbours zero: of products (axis 3), or of channels for each tap."""
     groups, count, depth, volume = rows.shape
     flat = rows.reshape(groups, count, -1) if axis == 3 else rows.swapaxes(2, 3).reshape(groups, count, volume, depth)

@@ -35,6 +35,8 @@ _BIAS_FORMATS = ("", "bfloat16", "float16")
 _CHANCE_BITS, _FEWEST_BITS_BESIDE = 60.0, 6.0
 # Of numbers rounded to a grid the truth is a quarter of its spacing away, on average; half of it where digits are cut.
 _LEAST_SHARE = 1 / 8
+# What float32 makes of a number times a scale, relative.
+_SCALED_OFF = 2.0**-21
 # Of sums before their bias: the spacing of the grid is at least so many times what the last addition rounds.
 _LEAST_SPACING = 8.0
 
@@ -46,6 +48,7 @@ class Stored:
     `steps` has a step for every output row (groups * rows), and `codes` the least and the largest multiple seen.
     `part` marks the outputs [rows, positions] that are concerned, where not all are. `bias` is what a late bias was
     rounded to itself. `direction` is where numbers between two steps go, `first` what values were rounded to before.
+    With a `scale` it is the values divided by that which are numbers of the format, none beyond its largest.
     """
 
     says: str
@@ -57,11 +60,15 @@ class Stored:
     bias: Rounding | None = None
     direction: Direction = "nearest"
     first: Rounding | None = None
+    scale: float = 1.0
 
     def keep(self, values: Floats, rows: Numbers, positions: Numbers) -> Floats:
         """Values of some outputs, [rows, positions], as they are stored; either neighbour stands for `either`."""
         if self.rounding is not None:
             kept = round_wide(values if self.first is None else round_wide(values, self.first), self.rounding)
+            if self.scale != 1.0:
+                most = float(find_format(self.rounding.format).largest)
+                kept = round_wide(np.clip(values / self.scale, -most, most), self.rounding) * self.scale
         else:
             assert self.steps is not None
             step = self.steps[rows][:, None]
@@ -83,16 +90,17 @@ class Stored:
             low, high = (np.clip(whole(values / step), *self.codes) * step for whole in (np.floor, np.ceil))
             return low, high
         format_ = find_format(self.rounding.format)
+        values = values / self.scale
         inner = round_wide(values, Rounding(format_.name, "toward_zero"))
         outer = np.where(inner == values, inner, inner + np.copysign(measure_spacing(inner, format_), values))
-        return np.minimum(inner, outer), np.maximum(inner, outer)
+        return np.minimum(inner, outer) * self.scale, np.maximum(inner, outer) * self.scale
 
     def allow(self, size: Floats, rows: Numbers) -> Floats:
         """What storing may change, for values of some size; twice that, as predictions may lie on the other side."""
         if self.rounding is not None:
             format_ = find_format(self.rounding.format)
             before = float(find_format(self.first.format).unit_roundoff) if self.first is not None else 0.0
-            return 2 * (float(format_.unit_roundoff) + before) * size + float(format_.smallest_subnormal)
+            return 2 * (float(format_.unit_roundoff) + before) * size + float(format_.smallest_subnormal) * self.scale
         assert self.steps is not None
         return np.broadcast_to(self.steps[rows][:, None], size.shape)
 
@@ -101,7 +109,7 @@ class Stored:
         yield self
         if self.late or self.direction != "nearest":
             return
-        if self.rounding is not None and self.rounding.mode == "nearest_even":
+        if self.rounding is not None and self.rounding.mode == "nearest_even" and self.scale == 1.0:
             for name in _FORMATS:
                 if find_format(name).precision > find_format(self.rounding.format).precision:
                     says = f"{self.says} after it was rounded to {name}"
@@ -135,6 +143,8 @@ def find_stored(
     tells = mark_unclipped(problem, given) & np.isfinite(true) & (given != 0)
     with np.errstate(invalid="ignore"):
         whole = _find_format(problem, given, true, tells), _find_steps(given, true, tells)
+        if whole == (None, None) and (scaled := _find_scaled_format(problem, given, true, tells)):
+            return scaled
         long = _find_long_steps(problem, given, true, tells, magnitudes)
         candidates = [stored for stored in (*whole, long) if stored]
         if len(candidates) > 1:
@@ -191,6 +201,20 @@ def _find_format(problem: Problem, given: Floats, true: Floats, tells: Marks) ->
             if same_cut > same:
                 return Stored(f"stores its result in {name} (truncated)", cut)
             return Stored(f"stores its result in {name}", rounding)
+    return None
+
+
+def _find_scaled_format(problem: Problem, given: Floats, true: Floats, tells: Marks) -> Stored | None:
+    """Numbers of eight bits times one scale, with which the largest is the format's largest."""
+    values = given[np.isfinite(given)]
+    for name in _FORMATS[:2] if values.any() else ():
+        format_ = find_format(name)
+        scale = float(np.abs(values).max()) / float(format_.largest)
+        numbers = values / scale
+        on = np.abs(round_array(numbers, Rounding(name)) - numbers) <= _SCALED_OFF * np.abs(numbers)
+        off = np.abs(round_array(true / scale, Rounding(name)) - true / scale) > _SCALED_OFF * np.abs(true / scale)
+        if on.all() and len(np.unique(given[off & tells])) >= FEWEST_TELLING:
+            return Stored(f"stores its result in {name} with one scale", Rounding(name), scale=scale)
     return None
 
 
