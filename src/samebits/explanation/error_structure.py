@@ -25,6 +25,14 @@ _TURNS = 12
 MEAN_SQUARE = 0.16
 
 
+def exceeds_likely(observation: Observation) -> bool:
+    """Whether some error is larger than the likely one of the declared function, where that is known."""
+    if observation.likely is None:
+        return False
+    with np.errstate(all="ignore"):
+        return bool((observation.distances.absolute > observation.likely).any())
+
+
 def choose_errors_sample(observation: Observation) -> Sample | None:
     """Rows of the first group at positions that are evenly spread, no more than can be gathered; None if too few."""
     terms = observation.terms
@@ -39,7 +47,8 @@ def choose_errors_sample(observation: Observation) -> Sample | None:
 class ErrorNoise:
     """Errors [rows, positions], which of them count, and what a result's own last rounding adds to their squares.
 
-    `products` are [rows, positions, depth, volume]; `met` [positions, terms] and `weights` [rows, terms] their factors.
+    `products` are [rows, positions, depth, volume], `met` [rows, positions, terms] and `weights` [rows, terms] their
+    factors.
     """
 
     errors: Floats
@@ -50,7 +59,7 @@ class ErrorNoise:
     weights: Floats
 
 
-def measure_errors(observation: Observation, sample: Sample) -> ErrorNoise | None:
+def measure_errors(observation: Observation, sample: Sample, *, any_size: bool = False) -> ErrorNoise | None:
     terms = observation.terms
     weights, met = gather_terms(terms, observation.operands[terms.rows_operand],
                                 observation.operands[terms.source_operand], sample)  # fmt: skip
@@ -60,11 +69,11 @@ def measure_errors(observation: Observation, sample: Sample) -> ErrorNoise | Non
     if told.sum() < thresholds.FEWEST_UNRELATED or not np.isfinite(np.square(products[told]).sum()):
         return None
     errors = np.where(told, given - truth, 0.0)
-    if not _is_larger_than_plain(observation, sample, errors, told):
+    if not any_size and not _is_larger_than_plain(observation, sample, errors, told):
         return None
     last = MEAN_SQUARE * (float(find_format(observation.problem.out).unit_roundoff) * truth) ** 2
     shape = (*products.shape[:2], terms.depth, terms.volume)
-    return ErrorNoise(errors, told, last, products.reshape(shape), met[0], weights)
+    return ErrorNoise(errors, told, last, products.reshape(shape), met, weights)
 
 
 def _is_larger_than_plain(
@@ -143,7 +152,7 @@ def is_linear_in_operand(noise: ErrorNoise) -> bool:
     with np.errstate(all="ignore"):
         errors = np.where(noise.told, np.nan_to_num(noise.errors / sizes), 0.0)
         errors = _take_off_losses(noise, errors, sizes)
-    return _is_shared(errors, noise.met) or _is_shared(errors.T, noise.weights)
+    return _is_shared(errors, noise.met[0]) or _is_shared(errors.T, noise.weights)
 
 
 def _is_shared(errors: Floats, factors: Floats) -> bool:

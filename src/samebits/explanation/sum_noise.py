@@ -16,11 +16,13 @@ from samebits.explanation.error_structure import (
     MEAN_SQUARE,
     ErrorNoise,
     choose_errors_sample,
+    exceeds_likely,
     follow_sizes,
     is_linear_in_operand,
     list_partial_sums,
     measure_errors,
 )
+from samebits.explanation.noise_kinds import rank_kinds
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Observation, Sample
@@ -34,7 +36,7 @@ def explain_sum_noise(observation: Observation) -> Mechanism | None:
 
     Only of results beyond their bound, or beyond the likely one by more than sums of the same data in other orders.
     """
-    if observation.distances.within_bound and not _is_unlikely(observation):
+    if observation.distances.within_bound and not exceeds_likely(observation):
         return None
     sample = choose_errors_sample(observation)
     noise = measure_errors(observation, sample) if sample is not None else None
@@ -47,6 +49,9 @@ def explain_sum_noise(observation: Observation) -> Mechanism | None:
     if margin < -math.log(thresholds.CHANCE_SUMS) or followed.sigmas < thresholds.FOLLOWING_SIGMAS:
         return None
     bits = -math.log2(math.sqrt(scale / MEAN_SQUARE))
+    kinds = rank_kinds(observation)
+    if kinds and kinds[0].cause != CauseCode.LOW_PRECISION_ACCUMULATOR:
+        return None
     if followed.slope < thresholds.LEAST_POWER or bits >= accumulator_format(observation.problem).precision - 1:
         return None
     says = (
@@ -58,14 +63,6 @@ def explain_sum_noise(observation: Observation) -> Mechanism | None:
     return Mechanism(
         CauseCode.LOW_PRECISION_ACCUMULATOR, "downgrade", does, "nearness", evidence=(Evidence("statistic", says),)
     )
-
-
-def _is_unlikely(observation: Observation) -> bool:
-    likely = observation.likely
-    if likely is None:
-        return False
-    with np.errstate(all="ignore"):
-        return bool((observation.distances.absolute > likely).any())
 
 
 def _list_sizes(observation: Observation, sample: Sample, noise: ErrorNoise) -> dict[str, list[Floats]]:

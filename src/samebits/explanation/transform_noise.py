@@ -5,12 +5,14 @@ follow the largest values of a plane and not the terms of the output itself.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from samebits.emulators.winograd import TAPS
+from samebits.explanation.error_structure import exceeds_likely
+from samebits.explanation.noise_kinds import Kind, rank_kinds
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Observation
@@ -41,9 +43,50 @@ def explain_transform(observation: Observation) -> Mechanism | None:
     problem = observation.problem
     if problem.stated is not None or any(a.stride != 1 or a.dilation != 1 for a in problem.axes):
         return None
-    if observation.distances.within_bound or not np.isfinite(observation.result.astype(np.float64)).all():
+    unlikely = not observation.distances.within_bound or exceeds_likely(observation)
+    if not unlikely or not np.isfinite(observation.result.astype(np.float64)).all():
         return None
-    return _try_arrangements(observation) or _find_period(observation) or _find_flat_noise(observation)
+    beyond = not observation.distances.within_bound
+    if beyond and (found := _try_arrangements(observation)):
+        return found
+    kinds = rank_kinds(observation) if observation.stored is None else []
+    if found := _name_by_sizes(kinds):
+        return found
+    found = (_find_period(observation) or _find_flat_noise(observation)) if beyond else None
+    return _name_better(found, kinds) if found else None
+
+
+def _name_by_sizes(kinds: list[Kind]) -> Mechanism | None:
+    """The transform whose errors would be as large as these are in each output, far more likely than any other kind."""
+    if not kinds or kinds[0].cause not in (CauseCode.WINOGRAD, CauseCode.FFT):
+        return None
+    best = kinds[0]
+    others = [kind for kind in kinds if kind.cause != best.cause]
+    margin = best.likelihood - max((kind.likelihood for kind in others), default=-math.inf)
+    if margin < -math.log(thresholds.CHANCE_SUMS) or not best.is_rounding():
+        return None
+    does = "uses Winograd's transforms" if best.cause == CauseCode.WINOGRAD else "uses a Fourier transform"
+    says = (
+        f"the errors are as large, output by output, as roundings to about {best.bits:.0f} bits in such a transform;"
+        f" those of sums, operands, results and other transforms would be so with {math.exp(-min(margin, 69)):.1g} of"
+        " the probability, or less"
+    )
+    return _found(best.cause, f"{does} {best.says}".rstrip(), says)
+
+
+def _name_better(found: Mechanism, kinds: list[Kind]) -> Mechanism:
+    """The mechanism with the other transform's name, where that makes such errors far more likely."""
+    other = CauseCode.FFT if found.cause == CauseCode.WINOGRAD else CauseCode.WINOGRAD
+    own, others = (
+        max((k for k in kinds if k.cause == cause), key=lambda k: k.likelihood, default=None)
+        for cause in (found.cause, other)
+    )
+    if own is None or others is None or kinds[0].cause != other or not others.is_rounding():
+        return found
+    if others.likelihood - own.likelihood < -math.log(thresholds.CHANCE_SUMS):
+        return found
+    does = "uses Winograd's transforms" if other == CauseCode.WINOGRAD else "uses a Fourier transform"
+    return replace(found, cause=other, says=does)
 
 
 def _try_arrangements(observation: Observation) -> Mechanism | None:

@@ -94,6 +94,8 @@ CHANCE_SUMS = 1e-9
 FOLLOWING_SIGMAS = 8.0
 # ... with at least this power: a last rounding is in the errors, too.
 LEAST_POWER = 0.3
+# Errors are roundings if they are those of this many bits or more, and no single ones decide their fourth moment.
+FEWEST_NOISE_BITS, MOST_FOURTH = 5.0, 16.0
 # Values beyond this many times the sum of magnitudes are none that a sum of these products can have.
 IMPOSSIBLE = 4.0
 # So much of a set of values makes them all zeros, or all impossible.
@@ -193,6 +195,10 @@ TABLE: tuple[Threshold, ...] = (
               " was the most that quantised operands and transforms had, 12 the least of sums"),
     Threshold("LEAST_POWER", LEAST_POWER, "cause", "1 where all errors are roundings of sums; quantised operands and"
               " transforms had 0.14 at most"),
+    Threshold("FEWEST_NOISE_BITS", FEWEST_NOISE_BITS, "cause", "bfloat16 has 8 bits, and transforms round several times;"
+              " another function is off by its own size"),
+    Threshold("MOST_FOURTH", MOST_FOURTH, "cause", "3 of normal errors, up to 15 where a transform has few products;"
+              " hundreds where a part is wrong"),
     Threshold("IMPOSSIBLE", IMPOSSIBLE, "uninitialized-memory", "no sum exceeds its sum of magnitudes; two for a doubled"
               " bias or product, two for narrow rounding"),
     Threshold("MAJORITY", MAJORITY, "uninitialized-memory, words", "more than half"),
