@@ -4,32 +4,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 import scipy.fft
-from numpy.lib.stride_tricks import sliding_window_view
 
-from samebits.explanation.recorded_case import explain_case
-from samebits.problems import parse_problem_text
-from samebits.problems.case_file import Case
-
-
-def convolve(x, w, stride=1):
-    """A valid convolution in float32: windows gathered, one product of matrices."""
-    reach = w.shape[2:]
-    seen = sliding_window_view(x, reach, axis=tuple(range(2, x.ndim)))
-    step = (slice(None, None, stride),) * len(reach)
-    seen = np.moveaxis(seen[(slice(None), slice(None), *step)], 1, x.ndim - 1)
-    flat = seen.reshape(*seen.shape[: x.ndim - 1], -1).astype(np.float32)
-    return np.moveaxis(flat @ w.reshape(len(w), -1).T.astype(np.float32), -1, 1)
-
-
-def explain(text, operands, result):
-    (side,) = explain_case(Case(parse_problem_text(text), operands, {"a": result})).sides
-    return side
-
-
-def make(text, seed):
-    problem, rng = parse_problem_text(text), np.random.default_rng(seed)
-    operands = {n: rng.normal(size=s).astype(np.float32) for n, s in problem.operand_shapes.items()}
-    return operands, rng
+from cases_by_hand import convolve, explain, make
 
 
 def test_four_bits_per_sixteen_channels_are_seen_in_weights_that_are_solved_for():
@@ -151,8 +127,7 @@ def test_rounding_to_either_side_is_told_from_rounding_to_the_nearest():
 
 def test_a_half_result_that_gets_its_bias_late_says_so():
     text = "conv2d x=1x16x9x9 w=8x16x1x1 bias dtype=float16"
-    problem, rng = parse_problem_text(text), np.random.default_rng(9)
-    operands = {n: rng.normal(size=s).astype(np.float16) for n, s in problem.operand_shapes.items()}
+    operands = {n: a.astype(np.float16) for n, a in make(text, 9)[0].items()}
     sums = np.zeros((1, 8, 9, 9), np.float32)
     for c in range(16):
         sums = sums + operands["x"][:, c : c + 1].astype(np.float32) * operands["w"][None, :, c].astype(np.float32)

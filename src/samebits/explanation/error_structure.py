@@ -60,6 +60,7 @@ class ErrorNoise:
 
 
 def measure_errors(observation: Observation, sample: Sample, *, any_size: bool = False) -> ErrorNoise | None:
+    """The errors of a sample; None where too few tell, or they are no larger than plain sums' (unless `any_size`)."""
     terms = observation.terms
     weights, met = gather_terms(terms, observation.operands[terms.rows_operand],
                                 observation.operands[terms.source_operand], sample)  # fmt: skip

@@ -120,7 +120,7 @@ class _Range:
 
 
 def _find_range(observation: Observation) -> _Range | None:
-    """The sums that correct engines may have; None where any of them is no number."""
+    """The sums that correct engines may have; None where any is infinite or NaN."""
     every, problem = observation.whole(), observation.problem
     # What the last rounding adds is what is asked here.
     wide = replace(problem, out=accumulator_format(problem).name)

@@ -50,16 +50,16 @@ def rank_kinds(observation: Observation) -> list[Kind]:
     noise = measure_errors(observation, sample, any_size=True)
     if noise is None:
         return []
-    kinds = [_fit_kind(noise, None, "operands", v) for v in _list_operand_sizes(noise)]
+    kinds = [fit_kind(noise, None, "operands", v) for v in _list_operand_sizes(noise)]
     truth = sample.pick(observation.truth).astype(np.float64)
-    kinds.append(_fit_kind(noise, None, "results", truth**2))
+    kinds.append(fit_kind(noise, None, "results", truth**2))
     sums = list(list_partial_sums(noise))[1:]
-    kinds += [_fit_kind(noise, CauseCode.LOW_PRECISION_ACCUMULATOR, "sums", v) for v in sums]
+    kinds += [fit_kind(noise, CauseCode.LOW_PRECISION_ACCUMULATOR, "sums", v) for v in sums]
     for cause, listed in (
         (CauseCode.WINOGRAD, list_winograd_sizes(plane)),
         (CauseCode.FFT, list_fourier_sizes(plane)),
     ):
-        kinds += [_fit_kind(noise, cause, says, v.reshape(len(rows), -1)[:, columns]) for says, v in listed]
+        kinds += [fit_kind(noise, cause, says, v.reshape(len(rows), -1)[:, columns]) for says, v in listed]
     return sorted(kinds, key=lambda kind: -kind.likelihood)
 
 
@@ -83,7 +83,7 @@ def _list_operand_sizes(noise: ErrorNoise) -> list[Floats]:
     return [np.broadcast_to(v, shape) for v in sizes]
 
 
-def _fit_kind(noise: ErrorNoise, cause: CauseCode | None, says: str, sizes: Floats) -> Kind:
+def fit_kind(noise: ErrorNoise, cause: CauseCode | None, says: str, sizes: Floats) -> Kind:
     """The log-likelihood of the errors if their squares are so large times a factor, and the best factor."""
     told = noise.told & (sizes > 0)
     # An error where there can be none excludes a kind.

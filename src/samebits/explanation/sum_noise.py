@@ -13,7 +13,6 @@ import numpy as np
 
 from samebits.bounds import accumulator_format
 from samebits.explanation.error_structure import (
-    MEAN_SQUARE,
     ErrorNoise,
     choose_errors_sample,
     exceeds_likely,
@@ -22,7 +21,7 @@ from samebits.explanation.error_structure import (
     list_partial_sums,
     measure_errors,
 )
-from samebits.explanation.noise_kinds import rank_kinds
+from samebits.explanation.noise_kinds import fit_kind, rank_kinds
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Observation, Sample
@@ -43,12 +42,13 @@ def explain_sum_noise(observation: Observation) -> Mechanism | None:
     if sample is None or noise is None or is_linear_in_operand(noise):
         return None
     sizes = _list_sizes(observation, sample, noise)
-    likelihood, scale = max(_fit(noise, v) for v in sizes["sums"])
-    margin = likelihood - max(_fit(noise, v)[0] for name, ways in sizes.items() for v in ways if name != "sums")
+    best = max((fit_kind(noise, None, "", v) for v in sizes["sums"]), key=lambda kind: kind.likelihood)
+    others = (fit_kind(noise, None, "", v) for name, ways in sizes.items() for v in ways if name != "sums")
+    margin = best.likelihood - max(kind.likelihood for kind in others)
     followed = max((follow_sizes(noise, v) for v in sizes["sums"]), key=lambda f: f.sigmas)
     if margin < -math.log(thresholds.CHANCE_SUMS) or followed.sigmas < thresholds.FOLLOWING_SIGMAS:
         return None
-    bits = -math.log2(math.sqrt(scale / MEAN_SQUARE))
+    bits = best.bits
     kinds = rank_kinds(observation)
     if kinds and kinds[0].cause != CauseCode.LOW_PRECISION_ACCUMULATOR:
         return None
@@ -84,19 +84,3 @@ def _blur(values: Floats, size: int) -> Floats:
         values = sums.take(range(2 * size, padded.shape[axis]), axis) - sums.take(range(values.shape[axis]), axis)
         values = np.maximum(values, 0.0)
     return values
-
-
-def _fit(noise: ErrorNoise, sizes: Floats) -> tuple[float, float]:
-    """The log-likelihood of the errors if their squares are so large times a factor, and the best factor."""
-    told = noise.told & (sizes > 0)
-    if not told.any() or (noise.errors[noise.told & ~told] != 0).any():
-        return -math.inf, 1.0
-    squares, size, last = noise.errors[told] ** 2, sizes[told], noise.last[told]
-    scale = float(np.mean(squares / size))
-    best, found = -math.inf, scale
-    for factor in scale * np.geomspace(1 / 16, 2, 41):
-        variance = factor * size + last
-        likelihood = -0.5 * float((np.log(variance) + squares / variance).sum())
-        if likelihood > best:
-            best, found = likelihood, float(factor)
-    return best, found

@@ -58,9 +58,9 @@ def explain_transform(observation: Observation) -> Mechanism | None:
 
 def _name_by_sizes(kinds: list[Kind]) -> Mechanism | None:
     """The transform whose errors would be as large as these are in each output, far more likely than any other kind."""
-    if not kinds or kinds[0].cause not in (CauseCode.WINOGRAD, CauseCode.FFT):
+    best = kinds[0] if kinds else None
+    if best is None or best.cause is None or best.cause == CauseCode.LOW_PRECISION_ACCUMULATOR:
         return None
-    best = kinds[0]
     others = [kind for kind in kinds if kind.cause != best.cause]
     margin = best.likelihood - max((kind.likelihood for kind in others), default=-math.inf)
     if margin < -math.log(thresholds.CHANCE_SUMS) or not best.is_rounding():

@@ -88,6 +88,7 @@ def _round_to(name: str, values: Floats) -> Floats:
 
 
 def list_schemes(*, blocks: tuple[str, ...], bits: tuple[int, ...]) -> Iterator[Scheme]:
+    """Whole steps, with a zero point or without, and eight-bit floats, with a scale per tensor, channel or group."""
     for block in blocks:
         where = {"tensor": "with one step", "channel": "with a step per channel"}.get(block)
         where = where or f"with a step per {block} channels"
@@ -122,9 +123,10 @@ def list_block_schemes(terms: Terms) -> Iterator[Scheme]:
     if terms.count > 1:
         sizes += [f"{n} values" for n in _BLOCKS if terms.count % n]
     for blocks in sizes:
-        where = f"with a scale per {blocks}"
+        per = blocks if terms.volume > 1 else blocks.replace("products", "channels")
+        where = f"with a scale per {per}"
         for bits in (4, 8) if blocks != "channel" else ():
-            most, name = 2 ** (bits - 1), f"in {bits} bits {where}"
+            most, name = 2 ** (bits - 1), f"in {bits} bits with a step per {per}"
             yield Scheme(name, blocks, functools.partial(_whole_steps, most - 1, -most))
             yield Scheme(
                 f"{name} in float16", blocks, functools.partial(_whole_steps, most - 1, -most, scale="float16")
@@ -132,13 +134,13 @@ def list_block_schemes(terms: Terms) -> Iterator[Scheme]:
             yield Scheme(f"{name}, from a zero point", blocks, functools.partial(_from_zero_point, 2**bits - 1))
             yield Scheme(f"{name} in float16, from a zero point", blocks,
                          functools.partial(_from_zero_point, 2**bits - 1, scale="float16"))  # fmt: skip
-        yield Scheme(f"in 4 bits {where}, its largest value the least code", blocks, _from_largest)
+        yield Scheme(f"in 4 bits with a step per {per}, its largest value the least code", blocks, _from_largest)
         for kept in ("", "float16", "float8_e4m3fn"):
             words = f"in e2m1 {where}{f' in {kept}' if kept else ''}"
             yield Scheme(words, blocks, functools.partial(_codes, _E2M1, kept))
         yield Scheme(f"in NF4 {where}", blocks, functools.partial(_codes, _NF4, ""))
         for name, exponent in (("e2m1", 2), (FLOAT8[0], 8), (FLOAT8[1], 15), ("8 bits", 0)):
-            yield Scheme(f"in {name} with a power of two per {blocks}", blocks,
+            yield Scheme(f"in {name} with a power of two per {per}", blocks,
                          functools.partial(_power_of_two, name, exponent))  # fmt: skip
 
 

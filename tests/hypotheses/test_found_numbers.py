@@ -1,0 +1,139 @@
+"""Numbers found in a result: lost products, other inputs and biases, codes of weights; each beside a control."""
+
+import warnings
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from cases_by_hand import convolve, explain, make
+from samebits.hypotheses.storage_schemes import divide_in_float32, list_block_schemes
+from samebits.problems import parse_problem_text
+from samebits.problems.terms import find_terms
+
+
+@pytest.mark.parametrize(
+    ("first", "end", "sign", "says"),
+    [
+        (64, 128, -1, "leaves out products 64 to 127 of the 256"),
+        (192, 256, 1, "adds products 192 to 255 of the 256"),
+        (255, 256, -1, "leaves out product 255 of the 256"),
+    ],
+)
+def test_a_part_of_the_products_that_some_tiles_lack_or_have_twice_is_named(first, end, sign, says):
+    text = "linear x=64x256 w=64x256"
+    operands, rng = make(text, 1)
+    x, w = operands["x"], operands["w"]
+    result = x @ w.T
+    for tile in rng.permutation(64)[:6]:
+        rows, columns = (slice(8 * i, 8 * i + 8) for i in divmod(tile, 8))
+        result[rows, columns] += sign * (x[rows, first:end] @ w[columns, first:end].T)
+    side = explain(text, operands, result)
+    assert (side.verdict, side.cause) == ("wrong", "shape-specific-kernel")
+    assert side.says.startswith(says)
+
+
+def test_values_of_another_item_in_some_tiles_are_no_lost_products():
+    text = "linear x=64x256 w=64x256"
+    operands, rng = make(text, 2)
+    result = operands["x"] @ operands["w"].T
+    other = rng.normal(size=result.shape).astype(np.float32) * 16
+    result[8:16, 24:40] = other[8:16, 24:40]
+    side = explain(text, operands, result)
+    assert side.verdict == "wrong"
+    assert "products" not in side.says
+
+
+def pad(x, values):
+    padded = np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)])
+    inside = np.pad(np.ones(x.shape, bool), [(0, 0), (0, 0), (1, 1), (1, 1)])
+    return np.where(inside, padded, np.reshape(values, (1, -1, 1, 1))).astype(np.float32)
+
+
+@pytest.mark.parametrize("what", ["not normalised", "padded before", "bias along rows", "bias on a grid", "sound"])
+def test_a_few_numbers_that_are_other_ones_are_solved_for(what):
+    text = "conv2d x=1x6x12x12 w=12x6x3x3 bias padding=1"
+    operands, _ = make(text, 3)
+    x, bias = operands["x"].copy(), operands["bias"].reshape(1, -1, 1, 1)
+    values = np.zeros(6)
+    if what == "not normalised":
+        x = (x * np.linspace(0.2, 0.3, 6).reshape(1, -1, 1, 1) + 0.45).astype(np.float32)
+    if what == "padded before":
+        values = np.linspace(-1, 1.3, 6)
+    if what == "bias along rows":
+        bias = operands["bias"].reshape(1, 1, -1, 1)
+    if what == "bias on a grid":
+        bias = (np.rint(bias * 40) / 40).astype(np.float32)
+    side = explain(text, operands, convolve(pad(x, values), operands["w"]) + bias)
+    expected = {
+        "not normalised": ("wrong", "other-operands"),
+        "padded before": ("wrong", "padding"),
+        "bias along rows": ("wrong", "strided-view"),
+        "bias on a grid": ("downgrade", "reduced-precision-operands"),
+        "sound": ("rounding", "summation-order"),
+    }
+    assert (side.verdict, side.cause) == expected[what]
+
+
+@pytest.mark.parametrize("what", ["of lower rank", "two of four", "the smallest", "sound"])
+def test_weights_that_were_compressed_are_named(what):
+    text = "linear x=200x64 w=48x64"
+    operands, _ = make(text, 4)
+    w = operands["w"].astype(np.float64)
+    if what == "of lower rank":
+        u, s, v = np.linalg.svd(w, full_matrices=False)
+        w = (u[:, :40] * s[:40]) @ v[:40]
+    if what == "two of four":
+        blocks = w.reshape(48, 16, 4)
+        smallest = np.sort(np.abs(blocks), axis=2)[:, :, 1:2]
+        w = np.where(np.abs(blocks) > smallest, blocks, 0).reshape(48, 64)
+    if what == "the smallest":
+        w = np.where(np.abs(w) > 0.6, w, 0)
+    side = explain(text, operands, operands["x"] @ w.astype(np.float32).T)
+    says = {"of lower rank": "rank 40", "two of four": "2 largest of every 4", "the smallest": "weights for zero"}
+    if what == "sound":
+        assert side.verdict in ("identical", "rounding")
+    else:
+        assert (side.verdict, side.cause) == ("wrong", "other-operands")
+        assert says[what] in side.says
+
+
+def schemes(text):
+    return {s.says: s for s in list_block_schemes(find_terms(parse_problem_text(text)))}
+
+
+def test_small_floats_are_those_of_another_library():
+    """e2m1 with a power of two per 32 values, as ml_dtypes rounds them."""
+    values = np.random.default_rng(5).normal(size=(64, 32))
+    largest = np.abs(values).max(axis=1, keepdims=True)
+    scale = 2.0 ** (np.floor(np.log2(largest)) - 2)
+    stored = (values / scale).astype(ml_dtypes.float4_e2m1fn).astype(np.float64) * scale
+    scheme = schemes("linear x=4x64 w=4x64")["in e2m1 with a power of two per 32 channels"]
+    # Where a value lies in the middle between two codes either is right.
+    assert np.array_equal(scheme.quantise(values, divide_in_float32), stored)
+
+
+def test_codes_of_nf4_are_the_nearest_of_the_published_ones():
+    """The end points and zero, and for each value no code nearer than the one taken."""
+    scheme = schemes("linear x=4x64 w=4x64")["in NF4 with a scale per 32 channels"]
+    values = np.linspace(-1, 1, 32)[None]
+    stored = scheme.quantise(values, divide_in_float32)[0]
+    codes = np.unique(stored)
+    assert (codes[0], codes[-1]) == (-1, 1)
+    assert len(codes) <= 16
+    nearest = codes[np.abs(values[0][:, None] - codes[None]).argmin(axis=1)]
+    assert np.allclose(np.abs(values[0] - stored), np.abs(values[0] - nearest), atol=1e-7)  # noqa: TID251 - distances
+
+
+def test_dynamic_quantisation_of_torch_is_replayed_by_its_own_steps():
+    torch = pytest.importorskip("torch")
+    text = "linear x=24x96 w=32x96"
+    operands, _ = make(text, 6)
+    layer = torch.nn.Linear(96, 32, bias=False)
+    layer.weight.data = torch.from_numpy(operands["w"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        small = torch.ao.quantization.quantize_dynamic(torch.nn.Sequential(layer), {torch.nn.Linear}, torch.qint8)
+        result = small(torch.from_numpy(operands["x"])).detach().numpy()
+    side = explain(text, operands, result)
+    assert (side.verdict, side.cause) == ("downgrade", "quantized-operands")
