@@ -68,7 +68,7 @@ def test_a_few_numbers_that_are_other_ones_are_solved_for(what):
     expected = {
         "not normalised": ("wrong", "other-operands"),
         "padded before": ("wrong", "padding"),
-        "bias along rows": ("wrong", "strided-view"),
+        "bias along rows": ("wrong", "fusion"),
         "bias on a grid": ("downgrade", "reduced-precision-operands"),
         "sound": ("rounding", "summation-order"),
     }

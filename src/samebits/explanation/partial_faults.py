@@ -150,8 +150,9 @@ def _explain_scattered(
         return _found(CauseCode.UNINITIALIZED_MEMORY, says, evidence)
     if what == "other values" and (function := _explain_function(observation, wrong, evidence)):
         return function
-    cause = CauseCode.SHAPE_SPECIFIC_KERNEL if what == "twice the sums" else None
-    return _found(cause, f"returns {what} {describe_places(observation.problem, wrong)}", evidence)
+    where = describe_places(observation.problem, wrong)
+    is_part = what == "twice the sums" or (where is not None and where.startswith("only in"))
+    return _found(CauseCode.SHAPE_SPECIFIC_KERNEL if is_part else None, f"returns {what} {where}", evidence)
 
 
 def _explain_region(

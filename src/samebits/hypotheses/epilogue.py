@@ -90,7 +90,7 @@ def _bias_at(problem: Problem, says: str, at: npt.NDArray[np.intp]) -> Hypothesi
 
     # Another kernel may add it, to what is stored.
     unit = float(find_format(problem.out).unit_roundoff)
-    return Hypothesis(CauseCode.STRIDED_VIEW, "wrong", says, predict, unit=unit)
+    return Hypothesis(CauseCode.FUSION, "wrong", says, predict, unit=unit)
 
 
 def list_fitted_hypotheses(problem: Problem) -> Iterator[Hypothesis]:

@@ -35,6 +35,8 @@ _BIAS_FORMATS = ("", "bfloat16", "float16")
 _CHANCE_BITS, _FEWEST_BITS_BESIDE = 60.0, 6.0
 # Of numbers rounded to a grid the truth is a quarter of its spacing away, on average; half of it where digits are cut.
 _LEAST_SHARE = 1 / 8
+# Of the unit roundoff times the sum of magnitudes, of which twice is what any order leaves multiples of.
+_LONGER = 8.0
 # What float32 makes of a number times a scale, relative.
 _SCALED_OFF = 2.0**-21
 # Of sums before their bias: the spacing of the grid is at least so many times what the last addition rounds.
@@ -152,7 +154,9 @@ def find_stored(
             return max(candidates, key=lambda stored: _count_right(stored, given, true, tells))
         late = None if whole[0] else _find_late_format(problem, operands, given, true, tells)
         found = late or next(iter(candidates), None)
-        return found or _find_part(problem, terms, given, true, tells)
+        return found or _find_part(
+            problem, terms, given, true, tells & _mark_telling(problem, terms, given, magnitudes)
+        )
 
 
 def _find_steps(given: Floats, true: Floats, tells: Marks) -> Stored | None:
@@ -245,6 +249,15 @@ def _find_part(problem: Problem, terms: Terms, given: Floats, true: Floats, tell
                     which = f"its result {describe_places(problem, whole)}"
                 return Stored(f"stores {which} in {name}", rounding, part=part)
     return None
+
+
+def _mark_telling(problem: Problem, terms: Terms, given: Floats, magnitudes: Floats) -> Marks:
+    """Outputs whose sums do not leave multiples of the coarsest format's spacing by themselves, as large terms do that
+    cancel.
+    """
+    size = terms.view_result(magnitudes).reshape(given.shape)
+    natural = _LONGER * float(find_format(problem.out).unit_roundoff) * size
+    return measure_spacing(given, find_format("float16")) > natural
 
 
 def _list_parts(terms: Terms, given: Floats, on: Marks, off: Marks, lacks: int) -> Iterator[Marks]:

@@ -259,7 +259,15 @@ def _printable(name: str) -> str:
 
 
 def _decode(path: Path, name: str, array: np.ndarray, dtype: str) -> np.ndarray:
-    """The stored array in the dtype the problem says, or CaseFileError if the file says otherwise."""
+    """The stored array in the dtype the problem says, or CaseFileError if the file says otherwise.
+
+    Formats that NumPy has not are stored as bit patterns, or in float32 where all values are numbers of the format.
+    """
+    if dtype not in _NATIVE and array.dtype.newbyteorder("=") == np.float32:
+        with np.errstate(over="ignore", invalid="ignore"):
+            narrow = array.astype(numpy_dtype(dtype))
+        if np.array_equal(narrow.astype(np.float32), array, equal_nan=True):
+            return narrow
     stored = code_dtype(find_format(dtype)) if dtype not in _NATIVE else numpy_dtype(dtype)
     if array.dtype.newbyteorder("=") != stored:
         says = f"{stored} (bit patterns of {dtype})" if dtype not in _NATIVE else str(stored)
