@@ -140,3 +140,17 @@ def test_sound_halves_have_no_other_last_rounding(late):
     side = explain(text, operands, result.astype(ml_dtypes.bfloat16))
     assert side.verdict == ("rounding" if late else "identical")
     assert side.cause in (None, "summation-order")
+
+
+def test_sums_of_pairs_that_cancel_were_not_stored_in_halves_by_columns():
+    """Large terms leave multiples of their own spacing, which are numbers of float16 where results are small."""
+    text = "matmul x=3x30x400 w=3x400x44"
+    operands, rng = make(text, 9)
+    x, w = operands["x"], operands["w"]
+    x[..., 1::2] = -x[..., ::2] * (1 + 1e-5 * rng.normal(size=x[..., ::2].shape))
+    w[...] = 1000 + rng.random(w.shape)
+    w[:, 1::2] = w[:, ::2]
+    sums = np.zeros((3, 30, 44), np.float32)
+    for k in np.r_[0:400:2, 399:0:-2]:
+        sums += x[:, :, k : k + 1] * w[:, k : k + 1]
+    assert explain(text, operands, sums).verdict == "rounding"

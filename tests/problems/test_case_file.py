@@ -105,6 +105,13 @@ def test_bfloat16_travels_as_uint16_bit_patterns(tmp_path):
     assert load_case(tmp_path / "c.npz").operands["x"].dtype == ml_dtypes.bfloat16
 
 
+def test_bfloat16_numbers_may_stand_in_float32(tmp_path):
+    values = np.array([1, -0.0, 2.0**-133, 3.0e38, np.inf, -255, np.nan], ml_dtypes.bfloat16).reshape(1, 1, 7)
+    entries = {"x": values.astype(np.float32), "a": np.zeros((1, 1, 3), np.float32)}
+    path = write(tmp_path / "c.npz", problem=np.array(TEXT + " dtype=bfloat16"), **entries)
+    assert load_case(path).operands["x"].tobytes() == values.tobytes()
+
+
 @pytest.mark.parametrize(
     ("entries", "says"),
     [
@@ -120,6 +127,10 @@ def test_bfloat16_travels_as_uint16_bit_patterns(tmp_path):
         (
             {"problem": np.array(TEXT + " dtype=bfloat16"), "x": np.ones((1, 1, 7), np.float16)},
             "bit patterns of bfloat16",
+        ),
+        (
+            {"problem": np.array(TEXT + " dtype=bfloat16"), "x": np.full((1, 1, 7), 1.001, np.float32)},
+            "or float32 with values that bfloat16 has",
         ),
     ],
 )

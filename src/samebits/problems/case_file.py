@@ -270,7 +270,9 @@ def _decode(path: Path, name: str, array: np.ndarray, dtype: str) -> np.ndarray:
             return narrow
     stored = code_dtype(find_format(dtype)) if dtype not in _NATIVE else numpy_dtype(dtype)
     if array.dtype.newbyteorder("=") != stored:
-        says = f"{stored} (bit patterns of {dtype})" if dtype not in _NATIVE else str(stored)
+        says = str(stored)
+        if dtype not in _NATIVE:
+            says += f" (bit patterns of {dtype}, or float32 with values that {dtype} has)"
         raise CaseFileError(f"case file {path}: {name} has dtype {array.dtype}, but the problem's {dtype} needs {says}")
     return array.astype(stored).view(numpy_dtype(dtype))
 
