@@ -16,7 +16,7 @@ from samebits.hypotheses.observation import Floats, gather_terms
 from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 
-_ROWS, _POSITIONS, _MOST_PRODUCTS = 96, 192, 6_000_000
+_ROWS, _POSITIONS, _MOST_PRODUCTS = 96, 192, 4_000_000
 # Sums of so many products, or lanes, kept by themselves.
 _BLOCKS, _LANES = (8, 32, 128), (4, 16)
 _TURNS = 12

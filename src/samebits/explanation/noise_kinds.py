@@ -14,7 +14,7 @@ from samebits.hypotheses.observation import Floats
 from samebits.hypotheses.transform_sizes import Plane, find_plane, list_fourier_sizes, list_winograd_sizes
 from samebits.judging import thresholds
 
-_ROWS, _MOST_PRODUCTS, _SEED = 24, 4_000_000, 9
+_ROWS, _MOST_PRODUCTS, _SEED = 24, 3_000_000, 9
 _FEWEST_POSITIONS, _MOST_POSITIONS = 48, 1600
 _FACTORS = np.geomspace(1 / 16, 2, 41)
 

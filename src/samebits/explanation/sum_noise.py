@@ -39,7 +39,7 @@ def explain_sum_noise(observation: Observation) -> Mechanism | None:
         return None
     sample = choose_errors_sample(observation)
     noise = measure_errors(observation, sample) if sample is not None else None
-    if sample is None or noise is None or is_linear_in_operand(noise):
+    if sample is None or noise is None:
         return None
     sizes = _list_sizes(observation, sample, noise)
     best = max((fit_kind(noise, None, "", v) for v in sizes["sums"]), key=lambda kind: kind.likelihood)
@@ -49,10 +49,11 @@ def explain_sum_noise(observation: Observation) -> Mechanism | None:
     if margin < -math.log(thresholds.CHANCE_SUMS) or followed.sigmas < thresholds.FOLLOWING_SIGMAS:
         return None
     bits = best.bits
-    kinds = rank_kinds(observation)
-    if kinds and kinds[0].cause != CauseCode.LOW_PRECISION_ACCUMULATOR:
-        return None
     if followed.slope < thresholds.LEAST_POWER or bits >= accumulator_format(observation.problem).precision - 1:
+        return None
+    kinds = rank_kinds(observation)
+    likelier = kinds and kinds[0].cause != CauseCode.LOW_PRECISION_ACCUMULATOR
+    if likelier or is_linear_in_operand(noise):
         return None
     says = (
         f"the squared errors of {int(noise.told.sum()):,} outputs grow with those outputs' own partial sums to the"

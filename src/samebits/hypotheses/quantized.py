@@ -29,6 +29,7 @@ from samebits.hypotheses.storage_schemes import (
     list_tensor_schemes,
     multiply_by_inverse,
     read_back,
+    read_back_rows,
 )
 from samebits.problems import Problem
 from samebits.problems.terms import Terms, find_terms
@@ -40,7 +41,7 @@ _LEAST_STEP, _MOST_STEP, _STEPS = 1 / 1000, 1 / 60, 2200
 _WIDTHS, _FINER_STEPS = (2e-3, 1e-4, 5e-6, 2.5e-7), 41
 _SIGNED, _UNSIGNED = ((-128, 127), (-127, 127)), ((0, 255), (0, 127))
 _SEARCHED_ROWS, _SEARCHED_POSITIONS = 6, 48
-_MOST_SEARCHED, _FEWEST_SEARCHED = 500_000, 24
+_MOST_SEARCHED, _FEWEST_SEARCHED = 250_000, 24
 # Elements of an operand that is kept in another form between two hypotheses.
 _MOST_KEPT = 500_000
 # So near the middle between two codes an engine's own division decides; relative.
@@ -100,7 +101,7 @@ def _quantises(terms: Terms, schemes: dict[str, Scheme]) -> Hypothesis:
 
     def predict(observation: Observation, sample: Sample) -> Floats:
         """How the engine divides decides where the middle between two codes goes: what comes closest is taken."""
-        read = {n: _read_ways(observation, terms, n, scheme) for n, scheme in schemes.items()}
+        read = {n: _read_ways(observation, terms, n, scheme, sample) for n, scheme in schemes.items()}
         given = sample.pick(observation.result).astype(np.float64)
         ways = [dict(zip(read, way, strict=True)) for way in itertools.product(*read.values())]
         declared = find_format(observation.problem.dtype)
@@ -114,12 +115,36 @@ def _quantises(terms: Terms, schemes: dict[str, Scheme]) -> Hypothesis:
     return Hypothesis(CauseCode.QUANTIZED_OPERANDS, "downgrade", says, predict)
 
 
-def _read_ways(observation: Observation, terms: Terms, name: str, scheme: Scheme) -> list[np.ndarray]:
-    """An operand as it may be read back: one way, unless values lie in the middle between two codes."""
-    up, down = (_apply(observation, terms, name, scheme, how) for how in ("up", "down"))
+def _read_ways(observation: Observation, terms: Terms, name: str, scheme: Scheme, sample: Sample) -> list[np.ndarray]:
+    """An operand as it may be read back: one way, unless values lie in the middle between two codes.
+
+    Of large weights the sample's rows only; what the others hold is not looked at.
+    """
+    if name != terms.rows_operand or observation.operands[name].size <= _MOST_KEPT:
+        return _choose_ways(lambda how: _apply(observation, terms, name, scheme, how))
+    if scheme.blocks.endswith("values"):
+        return [observation.operands[name].astype(np.float64)]  # Too long to try.
+    rows, key = sample.rows, f"{name} {scheme.says} {sample.rows.tobytes().hex()}"
+
+    def apply(how: str) -> np.ndarray:
+        if f"{key} {how}" not in observation.cache:
+            own = terms.view_rows(observation.operands[name]).astype(np.float64)
+            observation.cache[f"{key} {how}"] = read_back_rows(own, rows, scheme, _WAYS[how])
+        return observation.cache[f"{key} {how}"]
+
+    ways = []
+    for some in _choose_ways(apply):
+        array = np.zeros(observation.operands[name].shape)
+        terms.view_rows(array)[rows // terms.rows, rows % terms.rows] = some
+        ways.append(array)
+    return ways
+
+
+def _choose_ways(apply: Callable[[str], np.ndarray]) -> list[np.ndarray]:
+    up, down = apply("up"), apply("down")
     if np.array_equal(up, down, equal_nan=True):
         return [up]
-    own, other = (_apply(observation, terms, name, scheme, how) for how in ("quotient", "inverse"))
+    own, other = apply("quotient"), apply("inverse")
     ways = [own] if np.array_equal(own, other, equal_nan=True) else [own, other]
     # Of many values single ones are always near the middle.
     return [*ways, up, down] if (up != down).mean() >= _LEAST_TIES else ways

@@ -243,7 +243,11 @@ def _fit_steps(solved: _Solved, size: int) -> tuple[Floats, int] | None:
     groups, rows, depth, volume = solved.weights.shape
     weights, doubts = solved.weights.reshape(groups * rows, -1).copy(), solved.doubt.reshape(groups * rows, -1)
     told = on = most = 0
-    for row, start in itertools.product(range(groups * rows), range(0, depth * volume, size)):
+    starts = range(0, depth * volume, size)
+    most_off = (1 - _FEWEST_BLOCKS_ON) * groups * rows * len(starts)
+    for row, start in itertools.product(range(groups * rows), starts):
+        if told - on > most_off:
+            return None
         values, doubt = weights[row, start : start + size], doubts[row, start : start + size]
         known = np.isfinite(doubt)
         if not known.any() or not values[known].any():

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from samebits.emulators.result_rounding import round_wide
 from samebits.formats.format import find_format
@@ -188,22 +189,42 @@ def read_back(observation: Observation, terms: Terms, name: str, scheme: Scheme,
     """An operand as a scheme stores it and reads it back, in float64."""
     array = np.array(observation.operands[name], np.float64)
     view = terms.view_rows(array) if name == terms.rows_operand else terms.view_source(array)
+    view[...] = read_back_view(view, scheme, divide)
+    return array
+
+
+def read_back_view(view: Floats, scheme: Scheme, divide: Divide) -> Floats:
+    """The same of a view [groups, rows, depth, volume] of weights, or [groups, batch, depth, places] of the other."""
     g, m, depth, _ = view.shape
     with np.errstate(all="ignore"):
         if scheme.blocks == "tensor":
-            view[...] = scheme.quantise(view.reshape(1, -1), divide).reshape(view.shape)
-        elif scheme.blocks == "channel":
-            view[...] = scheme.quantise(view.reshape(g, m, -1), divide).reshape(view.shape)
-        elif scheme.blocks.endswith("values"):
-            view[...] = _in_blocks(view.reshape(1, -1), scheme, divide).reshape(view.shape)
-        elif scheme.blocks.endswith("products"):
-            view[...] = _in_blocks(view.reshape(g * m, -1), scheme, divide).reshape(view.shape)
-        else:
-            size = int(scheme.blocks)
-            for first in range(0, depth, size):
-                part = view[:, :, first : first + size]
-                part[...] = scheme.quantise(part.reshape(g, m, -1), divide).reshape(part.shape)
-    return array
+            return scheme.quantise(view.reshape(1, -1), divide).reshape(view.shape)
+        if scheme.blocks == "channel":
+            return scheme.quantise(view.reshape(g, m, -1), divide).reshape(view.shape)
+        if scheme.blocks.endswith("values"):
+            return _in_blocks(view.reshape(1, -1), scheme, divide).reshape(view.shape)
+        if scheme.blocks.endswith("products"):
+            return _in_blocks(view.reshape(g * m, -1), scheme, divide).reshape(view.shape)
+        stored, size = np.empty_like(view), int(scheme.blocks)
+        for first in range(0, depth, size):
+            part = view[:, :, first : first + size]
+            stored[:, :, first : first + size] = scheme.quantise(part.reshape(g, m, -1), divide).reshape(part.shape)
+        return stored
+
+
+def read_back_rows(view: Floats, rows: npt.NDArray[np.int64], scheme: Scheme, divide: Divide) -> Floats:
+    """Some rows (groups * rows) of weights [groups, rows, depth, volume] as read back, [rows, depth, volume].
+
+    A scale of the whole tensor is that of its least and largest value, which are stored beside the rows.
+    """
+    m, depth, volume = view.shape[1:]
+    own = view[rows // m, rows % m]
+    if scheme.blocks != "tensor":
+        return read_back_view(own[None], scheme, divide)[0]
+    with np.errstate(all="ignore"):
+        ends = np.array([np.min(view), np.max(view)])
+        stored = scheme.quantise(np.concatenate([own.reshape(-1), ends])[None], divide)
+    return stored[0, : own.size].reshape(len(rows), depth, volume)
 
 
 def _in_blocks(rows: Floats, scheme: Scheme, divide: Divide) -> Floats:
