@@ -40,6 +40,12 @@ def compute_what_is_said(problem, operands, says):
     if says in changed:
         return np.clip(sums + changed[says].reshape(shape), low, high)
     whole = sums + bias.reshape(shape)
+    if says.startswith("adds the bias along"):
+        axis = {"n": 0, "h": problem.rank, "w": problem.rank + 1}[says.split()[4].lstrip("o")]
+        along = bias.reshape([-1 if i == axis else 1 for i in range(sums.ndim)])
+        return np.clip(sums + along, low, high)
+    if says == "adds the bias as if channels stood last in memory":
+        return np.clip(sums + np.resize(bias, sums.size).reshape(sums.shape), low, high)
     if says == "adds the bias after the epilogue":
         return np.clip(sums, low, high) + bias.reshape(shape)
     bounds = {
@@ -74,7 +80,8 @@ def test_another_bias_in_the_problem_computes_the_prediction(text):
     problem = parse_problem_text(text)
     observation = observe(problem, make_integers(problem))
     for hypothesis in list_epilogue_hypotheses(problem):
-        assert (hypothesis.alter is None) == ("bias" not in hypothesis.says or "after the epilogue" in hypothesis.says)
+        elsewhere = any(words in hypothesis.says for words in ("after the epilogue", "bias along", "bias as if"))
+        assert (hypothesis.alter is None) == ("bias" not in hypothesis.says or elsewhere)
         if hypothesis.alter is None:
             continue
         other, arrays = hypothesis.alter(observation)
@@ -120,7 +127,7 @@ def fit(text, change, seed=0):
     operands = make_integers(problem, seed)
     exact = compute(problem, operands).astype(np.float64)
     observation = observe(problem, operands, change(exact))
-    (hypothesis,) = list_fitted_hypotheses(problem)
+    *_, hypothesis = list_fitted_hypotheses(problem)
     return by_row(problem, change(exact)), predict(hypothesis, observation)
 
 

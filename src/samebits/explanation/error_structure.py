@@ -142,18 +142,19 @@ def _sum_partly(noise: ErrorNoise) -> Iterator[tuple[Floats, Floats]]:
             yield whole, np.cumsum(whole, axis=3 if size in _BLOCKS else 2)
 
 
-def is_linear_in_operand(noise: ErrorNoise) -> bool:
+def is_linear_in_operand(noise: ErrorNoise, *, of_weights: bool = True) -> bool:
     """Whether so much of the errors is linear in one operand that the other must have been off.
 
     Then outputs that meet about the same inputs, or weights, have about the same errors: products of two outputs'
     errors are as large as what the outputs have in common. Of independent errors they cancel; what truncated sums lose
-    on average is taken off before.
+    on average is taken off before. Without `of_weights` only inputs that are off are looked for: what is cut off of a
+    result is alike, too, where windows are.
     """
     sizes = np.sqrt((noise.products**2).sum(axis=(2, 3)))
     with np.errstate(all="ignore"):
         errors = np.where(noise.told, np.nan_to_num(noise.errors / sizes), 0.0)
         errors = _take_off_losses(noise, errors, sizes)
-    return _is_shared(errors, noise.met[0]) or _is_shared(errors.T, noise.weights)
+    return (of_weights and _is_shared(errors, noise.met[0])) or _is_shared(errors.T, noise.weights)
 
 
 def _is_shared(errors: Floats, factors: Floats) -> bool:
@@ -174,7 +175,9 @@ def _is_shared(errors: Floats, factors: Floats) -> bool:
 def _take_off_losses(noise: ErrorNoise, errors: Floats, sizes: Floats) -> Floats:
     """Errors without what is in proportion to partial sums, or to their magnitudes, in any of some orders."""
     told = noise.told
-    columns = [np.ones(int(told.sum())), np.sign(noise.products.sum(axis=(2, 3)))[told]]
+    total = noise.products.sum(axis=(2, 3))
+    columns = [np.ones(int(told.sum())), np.sign(total)[told]]
+    columns += [(lost / sizes)[told] for lost in (total, np.abs(total))]
     for products, sums in _sum_partly(noise):
         # What is truncated is each sum, or each product that is added to it.
         lost = (sums, np.abs(sums), np.sign(products) * np.abs(sums))

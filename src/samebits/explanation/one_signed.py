@@ -60,7 +60,7 @@ def _is_of_an_operand(observation: Observation) -> bool:
     """Whether the errors are those of another operand, as of one whose largest values were clipped."""
     sample = choose_errors_sample(observation)
     noise = measure_errors(observation, sample) if sample is not None else None
-    return noise is not None and is_linear_in_operand(noise)
+    return noise is not None and is_linear_in_operand(noise, of_weights=False)
 
 
 def _count_sigmas(errors: Floats) -> float:

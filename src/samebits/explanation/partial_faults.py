@@ -150,9 +150,8 @@ def _explain_scattered(
         return _found(CauseCode.UNINITIALIZED_MEMORY, says, evidence)
     if what == "other values" and (function := _explain_function(observation, wrong, evidence)):
         return function
-    where = describe_places(observation.problem, wrong)
-    is_part = what == "twice the sums" or (where is not None and where.startswith("only in"))
-    return _found(CauseCode.SHAPE_SPECIFIC_KERNEL if is_part else None, f"returns {what} {where}", evidence)
+    cause = CauseCode.SHAPE_SPECIFIC_KERNEL if what == "twice the sums" else None
+    return _found(cause, f"returns {what} {describe_places(observation.problem, wrong)}", evidence)
 
 
 def _explain_region(
@@ -235,9 +234,10 @@ def _is_fine_outside(observation: Observation, part: npt.NDArray[np.bool_]) -> b
     with np.errstate(all="ignore"):
         shares = observation.distances.absolute / observation.magnitudes
     wrong = observation.distances.over_bound > 1.0
-    if (wrong & ~part).any() or not np.isfinite(shares[~part]).any():
+    masks = [m & np.isfinite(shares) for m in (wrong, ~part)]
+    if (wrong & ~part).any() or not all(m.any() for m in masks):
         return False
-    inside, outside = (float(np.sqrt(np.nanmean(shares[m & np.isfinite(shares)] ** 2))) for m in (wrong, ~part))
+    inside, outside = (float(np.sqrt(np.mean(shares[m] ** 2))) for m in masks)
     return inside >= thresholds.APART_TIMES * outside
 
 

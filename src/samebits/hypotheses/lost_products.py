@@ -55,6 +55,8 @@ def list_lost_products(observation: Observation, wrong: npt.NDArray[np.bool_]) -
         whole.pick(a)[rows, positions].astype(np.float64)
         for a in (observation.truth, observation.result, observation.bound, observation.magnitudes)
     )
+    if len(np.unique(truth - given)) < _FEWEST:
+        return  # Of products that are all alike any would do.
     room = bound + _DOUBLE * magnitudes
     for by_taps in (False, True) if min(terms.depth, terms.volume) > 1 else (False,):
         flat = products.swapaxes(1, 2) if by_taps else products
