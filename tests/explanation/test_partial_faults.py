@@ -253,7 +253,7 @@ def test_parts_of_one_output_are_none_and_parts_of_two_are():
     assert cause_of(put_flat(41), double) == (REST, "returns other values from output 41 of 100 on")
 
 
-def test_the_rest_must_be_as_good_as_a_plain_sum_or_hardly_off_beside_the_part():
+def test_the_rest_must_be_as_good_as_a_plain_sum():
     def disturb(index, size):
         def spoil(result):
             result[:, 7] = 5
@@ -261,17 +261,15 @@ def test_the_rest_must_be_as_good_as_a_plain_sum_or_hardly_off_beside_the_part()
 
         return spoil
 
-    # Within the bound, but a plain sum of ones is exact; hardly off beside the part, as a transform leaves it.
-    assert explain(disturb((0, 0, 0, 0), 2.0**-21)) is not None
+    # Within the bound, but a plain sum of ones is exact.
+    assert explain(disturb((0, 0, 0, 0), 2.0**-21)) is None
     assert explain(disturb((0, 7, 0, 0), 2.0**-21)) is not None
-    # Beyond it, so that the part is no longer all that is wrong.
-    assert explain(disturb((0, 0, 0, 0), 2.0)) != explain(disturb((0, 7, 0, 0), 2.0))
 
     def spoil_tail(result):
         result.reshape(-1)[103:] = 5
         result[0, 0, 0, 0] += np.float32(2.0**-21)
 
-    assert explain(spoil_tail) is not None
+    assert explain(spoil_tail) is None
 
 
 def test_a_small_loss_is_no_fault_of_a_part():

@@ -127,7 +127,7 @@ def fit(text, change, seed=0):
     operands = make_integers(problem, seed)
     exact = compute(problem, operands).astype(np.float64)
     observation = observe(problem, operands, change(exact))
-    *_, hypothesis = list_fitted_hypotheses(problem)
+    (hypothesis,) = list_fitted_hypotheses(problem)
     return by_row(problem, change(exact)), predict(hypothesis, observation)
 
 

@@ -59,6 +59,7 @@ from samebits.hypotheses import (
     list_quantized_hypotheses,
     list_recipe_hypotheses,
     list_refitted_hypotheses,
+    list_rounded_bias,
     list_scale_hypotheses,
     list_searched_hypotheses,
     list_solved_hypotheses,
@@ -154,7 +155,8 @@ class HypothesisSearch:
             yield "index relation", hypothesis
         for hypothesis in list_input_hypotheses(observation, sample):
             yield "fitted operands", hypothesis
-        for hypothesis in list_fitted_hypotheses(observation.problem):
+        fitted = itertools.chain(list_rounded_bias(observation.problem), list_fitted_hypotheses(observation.problem))
+        for hypothesis in fitted:
             yield "scale and shift", hypothesis
         refitted = list_refitted_hypotheses(observation, sample)
         lost = list_lost_products(observation, observation.distances.over_bound > 1.0)

@@ -29,6 +29,7 @@ from samebits.hypotheses import (
 from samebits.hypotheses.epilogue import say_scaled_channels
 from samebits.hypotheses.observation import Floats
 from samebits.judging import thresholds
+from samebits.judging.measuring import mark_unclipped
 from samebits.judging.verdict_rules import Mechanism
 from samebits.wording.place_words import describe_places
 
@@ -236,6 +237,10 @@ def _is_fine_outside(observation: Observation, part: npt.NDArray[np.bool_]) -> b
     wrong = observation.distances.over_bound > 1.0
     masks = [m & np.isfinite(shares) for m in (wrong, ~part)]
     if (wrong & ~part).any() or not all(m.any() for m in masks):
+        return False
+    # A transform rounds in many outputs that no clip hides; a fault elsewhere is in few.
+    rest = ~part & mark_unclipped(observation.problem, observation.truth)
+    if (observation.distances.absolute[rest] > 0).sum() < thresholds.FEWEST_TELLING:
         return False
     inside, outside = (float(np.sqrt(np.mean(shares[m] ** 2))) for m in masks)
     return inside >= thresholds.APART_TIMES * outside

@@ -8,7 +8,7 @@ from samebits.hypotheses.arithmetic import (
     list_stored_hypotheses,
     list_transform_hypotheses,
 )
-from samebits.hypotheses.epilogue import list_epilogue_hypotheses, list_fitted_hypotheses
+from samebits.hypotheses.epilogue import list_epilogue_hypotheses, list_fitted_hypotheses, list_rounded_bias
 from samebits.hypotheses.geometry import list_geometry_hypotheses, list_padding_hypotheses
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.layout import list_layout_hypotheses
@@ -44,6 +44,7 @@ __all__ = [
     "list_quantized_hypotheses",
     "list_recipe_hypotheses",
     "list_refitted_hypotheses",
+    "list_rounded_bias",
     "list_scale_hypotheses",
     "list_searched_hypotheses",
     "list_solved_hypotheses",

@@ -93,13 +93,17 @@ def _bias_at(problem: Problem, says: str, at: npt.NDArray[np.intp]) -> Hypothesi
     return Hypothesis(CauseCode.FUSION, "wrong", says, predict, unit=unit)
 
 
+def list_rounded_bias(problem: Problem) -> Iterator[Hypothesis]:
+    """A bias a little off the one on record, as one that was rounded to a grid."""
+    if problem.direction == "forward" and problem.bias:
+        says = "adds a bias that is off by less than its rounding to few digits may make it"
+        yield Hypothesis(CauseCode.REDUCED_PRECISION_OPERANDS, "downgrade", says, _fit_bias, fitted=True,
+                         say_fit=_say_bias)  # fmt: skip
+
+
 def list_fitted_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
-    """What has free numbers, and so comes last: another bias, a factor and a shift for every channel."""
+    """What has free numbers, and so comes last: a factor and a shift for every channel."""
     if problem.direction == "forward":
-        if problem.bias:
-            says = "adds a bias that is off by less than its rounding to few digits may make it"
-            yield Hypothesis(CauseCode.REDUCED_PRECISION_OPERANDS, "downgrade", says, _fit_bias, fitted=True,
-                             say_fit=_say_bias)  # fmt: skip
         says = "scales and shifts channels by numbers of their own (a normalisation folded wrongly)"
         unit = float(find_format(problem.out).unit_roundoff)
         yield Hypothesis(CauseCode.FUSION, "wrong", says, _fit_channels, unit=2 * unit, fitted=True)

@@ -28,19 +28,11 @@ _MOST_ALONG, _MOST_PRODUCTS = 48, 3e8
 
 @dataclass(frozen=True)
 class Plane:
-    """Some rows of a result and the first outputs along each axis: what a transform's errors are modelled in.
-
-    `index` are the outputs [rows, positions] as flat indices into the whole [batch, groups * rows, *outputs].
-    """
+    """Some rows of a result and the first outputs along each axis: what a transform's errors are modelled in."""
 
     forward: Forward
     rows: npt.NDArray[np.int64]
     outputs: tuple[int, ...]
-
-    def pick(self, array: np.ndarray) -> Floats:
-        """An array over [batch, groups, rows, *outputs] at these rows and outputs, [rows, batch, *outputs]."""
-        flat = array.reshape(array.shape[0], -1, *array.shape[3:])[:, self.rows]
-        return np.moveaxis(flat, 1, 0)[(slice(None), slice(None), *(slice(n) for n in self.outputs))]
 
 
 def find_plane(observation: Observation, rows: npt.NDArray[np.int64]) -> Plane | None:
