@@ -50,6 +50,7 @@ from samebits.hypotheses import (
     list_fitted_hypotheses,
     list_geometry_hypotheses,
     list_input_hypotheses,
+    list_integer_pairs,
     list_layout_hypotheses,
     list_lost_products,
     list_operand_hypotheses,
@@ -143,6 +144,8 @@ class HypothesisSearch:
     def _list_quantised(self) -> Iterator[tuple[str, Hypothesis]]:
         """What takes longer to predict, for results that nothing has explained to the last."""
         problem = self.observation.problem
+        for hypothesis in list_integer_pairs(self.observation):
+            yield "integer sums", hypothesis
         for hypothesis in itertools.chain(list_split_hypotheses(problem), list_quantized_hypotheses(problem)):
             yield "quantised operands", hypothesis
 

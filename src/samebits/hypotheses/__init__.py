@@ -11,6 +11,7 @@ from samebits.hypotheses.arithmetic import (
 from samebits.hypotheses.epilogue import list_epilogue_hypotheses, list_fitted_hypotheses, list_rounded_bias
 from samebits.hypotheses.geometry import list_geometry_hypotheses, list_padding_hypotheses
 from samebits.hypotheses.hypothesis import Hypothesis
+from samebits.hypotheses.integer_pairs import list_integer_pairs
 from samebits.hypotheses.layout import list_layout_hypotheses
 from samebits.hypotheses.lost_products import list_lost_products
 from samebits.hypotheses.observation import Observation, Sample
@@ -33,6 +34,7 @@ __all__ = [
     "list_fitted_hypotheses",
     "list_geometry_hypotheses",
     "list_input_hypotheses",
+    "list_integer_pairs",
     "list_layout_hypotheses",
     "list_long_sum_hypotheses",
     "list_lost_products",

@@ -94,8 +94,10 @@ def _bias_at(problem: Problem, says: str, at: npt.NDArray[np.intp]) -> Hypothesi
 
 
 def list_rounded_bias(problem: Problem) -> Iterator[Hypothesis]:
-    """A bias a little off the one on record, as one that was rounded to a grid."""
+    """A bias a little off the one on record: as 8 bits store it, else as one that was rounded to some grid."""
     if problem.direction == "forward" and problem.bias:
+        yield Hypothesis(CauseCode.QUANTIZED_OPERANDS, "downgrade", "adds the bias as stored in 8 bits with one step",
+                         _add_bias_in_steps)  # fmt: skip
         says = "adds a bias that is off by less than its rounding to few digits may make it"
         yield Hypothesis(CauseCode.REDUCED_PRECISION_OPERANDS, "downgrade", says, _fit_bias, fitted=True,
                          say_fit=_say_bias)  # fmt: skip
@@ -158,6 +160,12 @@ def _fit_channels(observation: Observation, sample: Sample) -> Floats | None:
     if len(rows) < len(sums) / 2:
         return None
     return observation.apply_epilogue(fitted.T if turned else fitted)
+
+
+def _add_bias_in_steps(observation: Observation, sample: Sample) -> Floats:
+    own = observation.operands["bias"].astype(np.float64)
+    step = float(np.abs(own).max()) / 127 or 1.0
+    return observation.finish(_bare(observation, sample), sample, np.rint(own / step) * step)
 
 
 def _fit_bias(observation: Observation, sample: Sample) -> Floats | None:

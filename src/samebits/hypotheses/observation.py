@@ -16,7 +16,13 @@ import numpy.typing as npt
 
 from samebits.emulators.result_rounding import round_operands, round_wide
 from samebits.hypotheses.stored_result import Stored, find_stored
-from samebits.judging.measuring import Distances, estimate_transform_noise, mark_outside, measure_distances
+from samebits.judging.measuring import (
+    Distances,
+    estimate_transform_noise,
+    mark_outside,
+    mark_unclipped,
+    measure_distances,
+)
 from samebits.problems import Problem
 from samebits.problems.terms import Terms, find_terms
 from samebits.recipes.recipe import Recipe
@@ -25,6 +31,8 @@ from samebits.truth import compute_truth
 Floats = npt.NDArray[np.float64]
 _MOST_ROWS, _MOST_POSITIONS = 24, 160
 _RANDOM_POSITIONS = 48
+# Samples in which a clip leaves fewer are added to.
+_LEAST_UNCLIPPED = 1 / 16
 _MOST_GATHERED = 2_000_000
 _SEED = 4
 FEW_CHANNELS = 4
@@ -103,7 +111,14 @@ class Observation:
         return terms.groups * terms.rows * terms.positions * terms.count <= most_products
 
     def choose_sample(self) -> Sample:
-        """First, last and random rows of first, last and random groups, at corners, edges and random positions."""
+        """First, last and random rows of first, last and random groups, at corners, edges and random positions.
+
+        Where a clip hides nearly all outputs, those that it leaves are among them.
+        """
+        return self._sample
+
+    @functools.cached_property
+    def _sample(self) -> Sample:
         terms = self.terms
         random = np.random.default_rng(_SEED)
         groups = _ends_and_random(terms.groups, 6, random)
@@ -121,7 +136,23 @@ class Observation:
         positions = (batch[:, None] * count + some[None]).reshape(-1)
         if len(positions) > 2 * _MOST_POSITIONS:
             positions = np.sort(random.permutation(positions)[: 2 * _MOST_POSITIONS])
-        return Sample(terms, rows, positions)
+        return self._add_unclipped(Sample(terms, rows, positions))
+
+    def _add_unclipped(self, sample: Sample) -> Sample:
+        """The same with the rows and positions that tell most, where next to nothing that a clip leaves is in it."""
+        if self.problem.then is None:
+            return sample
+        every = self.whole()
+        tells = every.pick(mark_unclipped(self.problem, self.truth))
+        if tells[np.ix_(sample.rows, sample.positions)].mean() >= _LEAST_UNCLIPPED:
+            return sample
+        by_row = np.argsort(-tells.sum(axis=1), kind="stable")[:_MOST_ROWS]
+        by_row = by_row[tells[by_row].any(axis=1)]
+        by_position = np.argsort(-tells[by_row].sum(axis=0), kind="stable")[:_MOST_POSITIONS]
+        by_position = by_position[tells[np.ix_(by_row, by_position)].any(axis=0)]
+        return replace(
+            sample, rows=np.union1d(sample.rows, by_row), positions=np.union1d(sample.positions, by_position)
+        )
 
     def bare_sums(self) -> Floats:
         """The correctly rounded sums of products in float64, without bias and epilogue; computed once."""

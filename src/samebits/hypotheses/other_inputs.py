@@ -52,7 +52,7 @@ def list_input_hypotheses(observation: Observation, sample: Sample) -> Iterator[
     if terms.groups > 1 or channels < 2 or problem.stated is not None:
         return
     each = _solve(np.concatenate([parts.products, parts.weights], axis=1), parts.missing)
-    if each is not None:
+    if each is not None and np.abs(each[channels:]).max() > _LEAST_CHANGE * np.abs(x.astype(np.float64)).max():
         yield _affine(CauseCode.OTHER_OPERANDS, 1 + each[:channels], each[channels:])
     border = _choose_border(observation)
     if border is not None and (parts := _take_parts(observation, border)) is not None:

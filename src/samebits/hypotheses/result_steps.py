@@ -43,27 +43,37 @@ def find_steps(
 
 def _find_step(given: Floats, true: Floats) -> float | None:
     """The step that all values are multiples of; None where there is none, or the truth has it too."""
-    values = np.unique(given)
+    for step in _list_common_steps(np.unique(given), _MOST_CODES):
+        off = np.abs(true / step - np.rint(true / step)) > 2.0**-5
+        if off.sum() >= FEWEST_TELLING:
+            return step
+    return None
+
+
+def find_common_step(values: Floats, most_codes: int) -> float | None:
+    """The longest step that all of some values are multiples of, the largest at most `most_codes` of them."""
+    return next(_list_common_steps(np.unique(values), most_codes), None)
+
+
+def _list_common_steps(values: Floats, most_codes: int) -> Iterator[float]:
+    """Steps that all of several values, which are all different, are multiples of; the longest first."""
     if len(values) < _FEWEST_VALUES:
-        return None
+        return
     size = np.abs(values)
     # The smallest difference, and the smallest value, are whole steps; close values differ by rounding alone.
     apart = np.diff(values)
     apart = apart[apart > 1e-5 * size.max()]
     if len(apart) == 0:
-        return None
+        return
     least = min(float(apart.min()), float(size[size > 0].min()))
     for divisor in range(1, _MOST_DIVISOR + 1):
         step = least / divisor
         codes = np.rint(values / step)
-        if not codes.any() or np.abs(codes).max() > _MOST_CODES:
+        if not codes.any() or np.abs(codes).max() > most_codes:
             continue
         step = float((values * codes).sum() / (codes * codes).sum())
-        on = np.abs(values - codes * step) <= 2.0**-22 * size
-        off = np.abs(true / step - np.rint(true / step)) > 2.0**-5
-        if on.all() and off.sum() >= FEWEST_TELLING:
-            return step
-    return None
+        if (np.abs(values - codes * step) <= 2.0**-22 * size).all():
+            yield step
 
 
 def find_long_steps(

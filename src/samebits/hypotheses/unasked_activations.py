@@ -59,6 +59,11 @@ def list_activation_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
     says = "applies a leaky relu, which the problem does not have, of slope"
     yield replace(_finished(problem, says, _leak), say_fit=_say(_find_slope))
     yield _finished(problem, "takes the magnitude of every output", lambda o, s: np.abs(o.sum_with_bias(s)))
+    if problem.stated is None and problem.x == problem.out_shape:
+        yield _finished(problem, "adds its own input to the sums (a residual)", _add_input)
+        if problem.then is not None:
+            says = "adds its own input after the epilogue (a residual)"
+            yield _finished(problem, says, lambda o, s: o.apply_epilogue(o.sum_with_bias(s)) + _pick_input(o, s))
 
 
 def list_scale_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
@@ -68,6 +73,14 @@ def list_scale_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
         fits.append(("adds to every output, after the epilogue,", _shift_late, _find_late_offset))
     for says, predict, find in fits:
         yield replace(_finished(problem, says, predict), fitted=True, say_fit=_say(find))
+
+
+def _pick_input(observation: Observation, sample: Sample) -> Floats:
+    return sample.pick(observation.operands["x"]).astype(np.float64)
+
+
+def _add_input(observation: Observation, sample: Sample) -> Floats:
+    return observation.apply_epilogue(observation.sum_with_bias(sample) + _pick_input(observation, sample))
 
 
 def _finished(problem: Problem, says: str, predict: Callable[[Observation, Sample], Floats | None]) -> Hypothesis:
