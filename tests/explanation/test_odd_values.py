@@ -219,3 +219,18 @@ def test_nothing_is_said_where_nothing_is_right():
     assert explain(SINGLE, [1, 2, 3, 4, 5, 6], [NAN, 9, 3, 4, 5, 6]) is None
     assert explain(SINGLE, [1, 2, 3, 4, 5, 6], [NAN] * 6) is None
     assert explain(SINGLE, [INF, 2, 3, 4, 5, 6], [-INF, NAN, 3, 4, 5, 6], sums=[[[HUGE * 4, 2, 3, 4, 5, 6]]]) is None
+
+
+@pytest.mark.parametrize("is_by_size", [True, False])
+def test_infinities_wherever_a_half_cannot_hold_the_result_are_overflow(is_by_size):
+    rng = np.random.default_rng(1)
+    truth = np.float32(rng.uniform(20_000, 120_000, 200) * rng.choice([-1, 1], 200))
+    marked = np.abs(truth) > 65_520
+    if not is_by_size:
+        marked = np.arange(200) < 60
+    problem = "conv1d x=1x1x200 w=1x1x1 dtype=float32"
+    result = np.where(marked, np.copysign(INF, truth), truth)
+    verdict, cause, *_ = explain(problem, truth, result, sums=truth, magnitudes=np.abs(truth))
+    assert (verdict, cause) == (
+        ("downgrade", CauseCode.OVERFLOW) if is_by_size else ("wrong", CauseCode.UNINITIALIZED_MEMORY)
+    )

@@ -141,6 +141,8 @@ def _can_all_overflow(odd: _Odd) -> bool:
 def _can_be_half_overflow(odd: _Odd, right_elsewhere: bool) -> bool:
     """Whether sums kept in float16 could have overflowed at all marked outputs, and nowhere in a box of their own."""
     half = float(find_format("float16").largest)
+    if right_elsewhere and _are_those_beyond(odd, half):
+        return True
     finite = odd.given[np.isfinite(odd.given)]
     in_half = bool((odd.observation.magnitudes[odd.marked] > half).all()) and np.abs(finite).max(initial=0.0) <= half
     # A part that is right but for a tail was not computed in float16.
@@ -148,6 +150,14 @@ def _can_be_half_overflow(odd: _Odd, right_elsewhere: bool) -> bool:
     filled = count >= thresholds.LEAST_FILLED * find_box(odd.marked).sum()
     part = right_elsewhere and 1 < count < thresholds.MOST_OF_ALL * size and filled
     return in_half and not part
+
+
+def _are_those_beyond(odd: _Odd, most: float) -> bool:
+    """Whether infinities of the right sign stand where the result is larger than a number, and nowhere else."""
+    half_a_step = float(find_format("float16").unit_roundoff) / 2
+    beyond = np.abs(odd.truth) > most * (1 + half_a_step)
+    infinite = bool((odd.values == np.copysign(np.inf, odd.truths)).all())
+    return infinite and bool((beyond == odd.marked).all()) and int(odd.marked.sum()) >= thresholds.FEWEST_TELLING
 
 
 def _found(verdict: Verdict, cause: CauseCode | None, says: str, evidence: str) -> Mechanism:
