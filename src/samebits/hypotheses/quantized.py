@@ -24,7 +24,9 @@ from samebits.hypotheses.storage_schemes import (
     divide_in_float32,
     divide_nudged,
     list_block_schemes,
+    list_item_schemes,
     list_schemes,
+    list_shared_exponents,
     list_short_schemes,
     list_tensor_schemes,
     multiply_by_inverse,
@@ -75,6 +77,12 @@ def list_quantized_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
         # A float8 format, or a number of bits, is a choice for both.
         if problem.stated is None or a.blocks == b.blocks:
             yield _quantises(terms, {rows: a, source: b})
+    if problem.stated is None and terms.batch > 1 and terms.form == "gather":
+        for scheme in list_item_schemes():
+            yield _quantises(terms, {source: scheme})
+    for scheme in list_shared_exponents() if terms.depth > 1 else ():
+        for schemes in ({rows: scheme, source: scheme}, {rows: scheme}, {source: scheme}):
+            yield _quantises(terms, schemes)
     # Of a product either operand may be the weights.
     for weights, others in ((rows, source), (source, rows))[: 1 if problem.stated is None else 2]:
         yield from _list_dynamic(terms, weights, others)

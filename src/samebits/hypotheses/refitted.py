@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from samebits.findings import Verdict
 from samebits.findings.causes import CauseCode
+from samebits.formats.format import find_format
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample, gather_source, gather_terms
 from samebits.judging.measuring import mark_unclipped
@@ -226,8 +227,14 @@ def _list_small(
         return
     share = (best + 1) / size.size
     says = f"takes {share:.1%} of the weights for zero, those of at most {at[best]:.3g}"
-    yield with_rows(CauseCode.OTHER_OPERANDS, "wrong", says,
-                    lambda rows: np.where(np.abs(rows) <= at[best], 0.0, rows), observation)  # fmt: skip
+    cause: CauseCode = CauseCode.OTHER_OPERANDS
+    verdict: Verdict = "wrong"
+    subnormals = int(np.searchsorted(at, 2.0 ** find_format(observation.problem.dtype).smallest_normal_exponent))
+    if subnormals and miss(subnormals - 1) <= miss(best):
+        best = subnormals - 1
+        says = f"takes subnormal numbers of {terms.rows_operand} for zero"
+        cause, verdict = CauseCode.SUBNORMALS, "downgrade"
+    yield with_rows(cause, verdict, says, lambda rows: np.where(np.abs(rows) <= at[best], 0.0, rows), observation)
 
 
 # -- another sequence -----------------------------------------------------------------------------------------------

@@ -25,6 +25,8 @@ Divide = Callable[[Floats, Floats], Floats]
 Quantise = Callable[[Floats, Divide], Floats]
 FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 _GROUPS, _BLOCKS = (32, 64, 128), (16, 32, 64, 128)
+# Elements of microscaling formats, with their largest exponents.
+_SHARED = (("e2m1", 2), (FLOAT8[0], 8), (FLOAT8[1], 15), ("8 bits", 0))
 # The codes of e2m1 (OCP Microscaling Formats 1.0), and of NF4, quantiles of a normal distribution (QLoRA, Dettmers et
 # al. 2023, appendix E).
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -39,7 +41,8 @@ _NF4 = (
 class Scheme:
     """One way to store an operand: in words, over which blocks a scale is chosen, and how.
 
-    Blocks are "tensor", "channel", a number of channels, or a number with "products" (of a row) or "values" (of all).
+    Blocks are "tensor", "channel", "item" (of the batch), a number of channels with all their taps or places, or such
+    with "channels" (of one tap or place), "products" (of a row) or "values" (of all).
     """
 
     says: str
@@ -140,9 +143,23 @@ def list_block_schemes(terms: Terms) -> Iterator[Scheme]:
             words = f"in e2m1 {where}{f' in {kept}' if kept else ''}"
             yield Scheme(words, blocks, functools.partial(_codes, _E2M1, kept))
         yield Scheme(f"in NF4 {where}", blocks, functools.partial(_codes, _NF4, ""))
-        for name, exponent in (("e2m1", 2), (FLOAT8[0], 8), (FLOAT8[1], 15), ("8 bits", 0)):
+        for name, exponent in _SHARED:
             yield Scheme(f"in {name} with a power of two per {per}", blocks,
                          functools.partial(_power_of_two, name, exponent))  # fmt: skip
+
+
+def list_item_schemes() -> Iterator[Scheme]:
+    """Activations in 8 bits as they come, a step for each item of the batch."""
+    says = "in 8 bits with a step per batch item"
+    yield Scheme(f"{says}, from a zero point", "item", functools.partial(_from_zero_point, 255))
+    yield Scheme(says, "item", functools.partial(_whole_steps, 127, -128))
+
+
+def list_shared_exponents() -> Iterator[Scheme]:
+    """Microscaling formats in blocks of 32 channels, as both operands of matrix units have them."""
+    for name, exponent in _SHARED:
+        says = f"in {name} with a power of two per 32 channels of a place"
+        yield Scheme(says, "32 channels", functools.partial(_power_of_two, name, exponent))
 
 
 def _keep_scale(step: Floats, name: str) -> Floats:
@@ -201,6 +218,12 @@ def read_back_view(view: Floats, scheme: Scheme, divide: Divide) -> Floats:
             return scheme.quantise(view.reshape(1, -1), divide).reshape(view.shape)
         if scheme.blocks == "channel":
             return scheme.quantise(view.reshape(g, m, -1), divide).reshape(view.shape)
+        if scheme.blocks == "item":
+            items = view.swapaxes(0, 1)
+            return scheme.quantise(items.reshape(m, -1), divide).reshape(items.shape).swapaxes(0, 1)
+        if scheme.blocks.endswith("channels"):
+            last = view.swapaxes(2, 3)
+            return _in_blocks(last.reshape(-1, depth), scheme, divide).reshape(last.shape).swapaxes(2, 3)
         if scheme.blocks.endswith("values"):
             return _in_blocks(view.reshape(1, -1), scheme, divide).reshape(view.shape)
         if scheme.blocks.endswith("products"):
