@@ -77,15 +77,21 @@ def list_quantized_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
         # A float8 format, or a number of bits, is a choice for both.
         if problem.stated is None or a.blocks == b.blocks:
             yield _quantises(terms, {rows: a, source: b})
-    if problem.stated is None and terms.batch > 1 and terms.form == "gather":
+    yield from _list_smaller_blocks(terms)
+    # Of a product either operand may be the weights.
+    for weights, others in ((rows, source), (source, rows))[: 1 if problem.stated is None else 2]:
+        yield from _list_dynamic(terms, weights, others)
+
+
+def _list_smaller_blocks(terms: Terms) -> Iterator[Hypothesis]:
+    """Activations with a step per item; microscaling formats of either operand, and of both."""
+    rows, source = terms.rows_operand, terms.source_operand
+    if terms.problem.stated is None and terms.batch > 1 and terms.form == "gather":
         for scheme in list_item_schemes():
             yield _quantises(terms, {source: scheme})
     for scheme in list_shared_exponents() if terms.depth > 1 else ():
         for schemes in ({rows: scheme, source: scheme}, {rows: scheme}, {source: scheme}):
             yield _quantises(terms, schemes)
-    # Of a product either operand may be the weights.
-    for weights, others in ((rows, source), (source, rows))[: 1 if problem.stated is None else 2]:
-        yield from _list_dynamic(terms, weights, others)
 
 
 def _list_dynamic(terms: Terms, weights: str, others: str) -> Iterator[Hypothesis]:
