@@ -92,21 +92,34 @@ def _find_run(sums: Floats, missing: Floats, room: Floats) -> tuple[int, int] | 
     sums, missing, room = sums[order], missing[order], room[order]
     count = sums.shape[1]
     first, end = np.triu_indices(count, 1)
-    chance = float(np.log(len(first)))
-    for row, want, most in zip(sums, missing, room, strict=True):
+    chances = np.empty(len(sums))
+    runs = len(first)
+    for at, (row, want, most) in enumerate(zip(sums, missing, room, strict=True)):
         fits = np.abs(row[end] - row[first] - want) <= most
         if not fits.any():
             return None
         size = float(np.abs(np.diff(row)).max()) * np.sqrt(count)
         first, end = first[fits], end[fits]
-        chance += min(float(np.log(2 * most / size)) if size > 0 else 0.0, 0.0)
-    if chance > _MOST_CHANCE:
-        return None
+        chances[at] = min(float(np.log(2 * most / size)) if size > 0 else 0.0, 0.0)
     length = end - first
     ends = (end != count - 1).astype(int) + (first != 0)
     even = (np.gcd(length, count - 1) != length).astype(int) + (first % length != 0)
     best = np.lexsort((length, even, ends))[0]
+    alike = _count_alike(sums, missing, room, int(length[best]))
+    if np.log(runs) + np.maximum(chances, alike).sum() > _MOST_CHANCE:
+        return None
     return int(first[best]), int(end[best])
+
+
+def _count_alike(sums: Floats, missing: Floats, room: Floats, length: int) -> Floats:
+    """Of all runs as long as the one found, in natural logarithms: how many others make up for what each output misses.
+
+    Products are mostly small, so that small errors are made up for by many of them.
+    """
+    runs = sums[:, length:] - sums[:, :-length]
+    fits = (np.abs(runs - missing[:, None]) <= room[:, None]).sum(axis=1)
+    with np.errstate(divide="ignore"):
+        return np.log(np.maximum(fits - 1, 0) / runs.shape[1])
 
 
 def _assume(observation: Observation, run: _Run) -> Hypothesis:
