@@ -61,14 +61,14 @@ def _find_codes(observation: Observation) -> _Codes | None:
         return None
     source = terms.view_source(met.astype(np.float64))
     rows = terms.view_rows(own.astype(np.float64)).reshape(-1, terms.depth, terms.volume)
-    step = find_common_step(source.reshape(-1), _CODES)
+    step = find_common_step(source.reshape(-1))
     if step is None or not rows.any() or not np.isfinite(rows).all():
         return None
     filled = np.flatnonzero(rows.any(axis=(1, 2)))
-    one = find_common_step(rows.reshape(-1), _CODES)
-    if one is None and find_common_step(rows[filled[0]].reshape(-1), _CODES) is None:
+    one = find_common_step(rows.reshape(-1))
+    if one is None and find_common_step(rows[filled[0]].reshape(-1)) is None:
         return None
-    steps = [one or find_common_step(row.reshape(-1), _CODES) for row in rows[filled]]
+    steps = [one or find_common_step(row.reshape(-1)) for row in rows[filled]]
     if None in steps:
         return None
     row_steps = np.ones(len(rows))

@@ -43,19 +43,19 @@ def find_steps(
 
 def _find_step(given: Floats, true: Floats) -> float | None:
     """The step that all values are multiples of; None where there is none, or the truth has it too."""
-    for step in _list_common_steps(np.unique(given), _MOST_CODES):
+    for step in _list_common_steps(np.unique(given)):
         off = np.abs(true / step - np.rint(true / step)) > 2.0**-5
         if off.sum() >= FEWEST_TELLING:
             return step
     return None
 
 
-def find_common_step(values: Floats, most_codes: int) -> float | None:
-    """The longest step that all of some values are multiples of, the largest at most `most_codes` of them."""
-    return next(_list_common_steps(np.unique(values), most_codes), None)
+def find_common_step(values: Floats) -> float | None:
+    """The longest step that all of some values are multiples of, the largest at most 256 of them."""
+    return next(_list_common_steps(np.unique(values)), None)
 
 
-def _list_common_steps(values: Floats, most_codes: int) -> Iterator[float]:
+def _list_common_steps(values: Floats) -> Iterator[float]:
     """Steps that all of several values, which are all different, are multiples of; the longest first."""
     if len(values) < _FEWEST_VALUES:
         return
@@ -69,7 +69,7 @@ def _list_common_steps(values: Floats, most_codes: int) -> Iterator[float]:
     for divisor in range(1, _MOST_DIVISOR + 1):
         step = least / divisor
         codes = np.rint(values / step)
-        if not codes.any() or np.abs(codes).max() > most_codes:
+        if not codes.any() or np.abs(codes).max() > _MOST_CODES:
             continue
         step = float((values * codes).sum() / (codes * codes).sum())
         if (np.abs(values - codes * step) <= 2.0**-22 * size).all():
