@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -145,16 +146,26 @@ def _sum_partly(noise: ErrorNoise) -> Iterator[tuple[Floats, Floats]]:
 def is_linear_in_operand(noise: ErrorNoise, *, of_weights: bool = True) -> bool:
     """Whether so much of the errors is linear in one operand that the other must have been off.
 
+    Without `of_weights` only inputs that are off are looked for: what is cut off of a result is alike, too, where
+    windows are.
+    """
+    return find_shared_errors(noise, of_weights=of_weights) is not None
+
+
+def find_shared_errors(noise: ErrorNoise, *, of_weights: bool = True) -> Literal["rows", "source"] | None:
+    """Which operand must have been off, for the errors are linear in the other; None where neither shows.
+
     Then outputs that meet about the same inputs, or weights, have about the same errors: products of two outputs'
     errors are as large as what the outputs have in common. Of independent errors they cancel; what truncated sums lose
-    on average is taken off before. Without `of_weights` only inputs that are off are looked for: what is cut off of a
-    result is alike, too, where windows are.
+    on average is taken off before.
     """
     sizes = np.sqrt((noise.products**2).sum(axis=(2, 3)))
     with np.errstate(all="ignore"):
         errors = np.where(noise.told, np.nan_to_num(noise.errors / sizes), 0.0)
         errors = _take_off_losses(noise, errors, sizes)
-    return (of_weights and _is_shared(errors, noise.met[0])) or _is_shared(errors.T, noise.weights)
+    if of_weights and _is_shared(errors, noise.met[0]):
+        return "rows"
+    return "source" if _is_shared(errors.T, noise.weights) else None
 
 
 def _is_shared(errors: Floats, factors: Floats) -> bool:

@@ -48,6 +48,7 @@ from samebits.hypotheses import (
     list_activation_hypotheses,
     list_epilogue_hypotheses,
     list_fitted_hypotheses,
+    list_fixed_products,
     list_geometry_hypotheses,
     list_input_hypotheses,
     list_integer_pairs,
@@ -62,6 +63,7 @@ from samebits.hypotheses import (
     list_refitted_hypotheses,
     list_rounded_bias,
     list_scale_hypotheses,
+    list_seam_hypotheses,
     list_searched_hypotheses,
     list_solved_hypotheses,
     list_split_hypotheses,
@@ -84,12 +86,14 @@ class HypothesisSearch:
     """One result being searched for what made it; `tried` counts hypotheses by kind.
 
     `unproved` is what another function would do that explains a result inside its bound: nothing shows that it is one.
+    `nearest` is what comes closest of all that nothing is fitted in, and how close, if that is nearly all the way.
     """
 
     observation: Observation
     progress: Progress
     tried: Counter[str] = field(default_factory=Counter[str])
     unproved: str | None = None
+    nearest: tuple[Hypothesis, float] | None = None
 
     def run(self) -> Mechanism | None:
         """The mechanism that explains the result, or None where no hypothesis does."""
@@ -144,8 +148,10 @@ class HypothesisSearch:
     def _list_quantised(self) -> Iterator[tuple[str, Hypothesis]]:
         """What takes longer to predict, for results that nothing has explained to the last."""
         problem = self.observation.problem
-        for hypothesis in list_integer_pairs(self.observation):
+        for hypothesis in itertools.chain(list_integer_pairs(self.observation), list_fixed_products(self.observation)):
             yield "integer sums", hypothesis
+        for hypothesis in list_seam_hypotheses(problem):
+            yield "index relation", hypothesis
         for hypothesis in itertools.chain(list_split_hypotheses(problem), list_quantized_hypotheses(problem)):
             yield "quantised operands", hypothesis
 
@@ -242,6 +248,8 @@ class HypothesisSearch:
                 # What leaves no more than the plainest sum's own rounding explains all that there is to explain.
                 most = max(most, self._noise)
         ranked += self._rank(hypotheses, sample, most)
+        near = [p for p in ranked if not p[0].fitted and p[1] <= thresholds.NEARLY_ALL * self._declared]
+        self.nearest = min(near, key=lambda pair: pair[1], default=None)
         for hypothesis, distance in self._prefer_simple(ranked)[: int(thresholds.MOST_CHECKED)]:
             alike = [h for h, d in ranked if distance <= d <= distance * (1 + thresholds.TIE) and h is not hypothesis]
             if hypothesis.verdict == "wrong" and observation.distances.within_bound:
@@ -251,6 +259,21 @@ class HypothesisSearch:
             if found:
                 return replace(found, tried=self.tried.total())
         return None
+
+    def find_nearest(self) -> Mechanism | None:
+        """What takes away nearly all of the error without a number of its own fitted, and fails at some outputs only.
+
+        As where a tie went the other way, or something else is off beside it: inferred, no more.
+        """
+        if self.nearest is None or self.observation.distances.within_bound:
+            return None
+        hypothesis, distance = self.nearest
+        share = _share_taken(distance, self._declared)
+        says = f"that takes away {share:.1%} of the squared error; nothing tried takes all"
+        return Mechanism(
+            hypothesis.cause, hypothesis.verdict, say_hypothesis(self.observation, hypothesis), "nearness",
+            evidence=(Evidence("statistic", says),), tried=self.tried.total(),
+        )  # fmt: skip
 
     def _note_unproved(self, hypothesis: Hypothesis, distance: float) -> None:
         """The bound leaves room for the declared function, too; who reads the finding may know better."""

@@ -11,7 +11,8 @@ from samebits.explanation.hypothesis_search import HypothesisSearch
 from samebits.explanation.last_rounding import explain_last_rounding
 from samebits.explanation.odd_values import explain_odd_values
 from samebits.explanation.one_signed import explain_one_signed
-from samebits.explanation.other_operands import explain_rounded_record, explain_unrelated
+from samebits.explanation.operand_noise import explain_operand_noise
+from samebits.explanation.other_operands import explain_rounded_record, explain_unrelated, explain_wider_weights
 from samebits.explanation.partial_faults import explain_part
 from samebits.explanation.small_numbers import explain_flush, explain_lost_subnormals
 from samebits.explanation.sum_noise import explain_sum_noise
@@ -69,8 +70,8 @@ def _find(observation: Observation, search: HypothesisSearch) -> Mechanism | Non
     if found is None or found.cause == CauseCode.OTHER_OPERANDS or (found.fit != "bound" and found.replay is None):
         found = explain_part(observation) or found
     last = (
-        explain_flush, explain_last_rounding, explain_transform, explain_rounded_record, explain_one_signed,
-        explain_unrelated, explain_sum_noise,
+        explain_flush, explain_last_rounding, explain_wider_weights, lambda _: search.find_nearest(), explain_transform,
+        explain_rounded_record, explain_one_signed, explain_unrelated, explain_sum_noise, explain_operand_noise,
     )  # fmt: skip
     return found or next(filter(None, (explain_last(observation) for explain_last in last)), None)
 

@@ -50,7 +50,7 @@ def rank_kinds(observation: Observation) -> list[Kind]:
     noise = measure_errors(observation, sample, any_size=True)
     if noise is None:
         return []
-    kinds = [fit_kind(noise, None, "operands", v) for v in _list_operand_sizes(noise)]
+    kinds = [fit_kind(noise, None, "operands", v) for v in list_operand_sizes(noise)]
     truth = sample.pick(observation.truth).astype(np.float64)
     kinds.append(fit_kind(noise, None, "results", truth**2))
     sums = list(list_partial_sums(noise))[1:]
@@ -73,7 +73,7 @@ def _choose(observation: Observation, plane: Plane) -> tuple[Sample, np.ndarray]
     return Sample(terms, plane.rows, positions[columns]), columns
 
 
-def _list_operand_sizes(noise: ErrorNoise) -> list[Floats]:
+def list_operand_sizes(noise: ErrorNoise) -> list[Floats]:
     """Errors of operands that are off by shares of themselves, by one step, or by one for each row or position."""
     weights, met = np.abs(noise.weights), noise.met
     shape = noise.errors.shape

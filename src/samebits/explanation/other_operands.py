@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from samebits.emulators.result_rounding import round_array
@@ -12,13 +14,16 @@ from samebits.findings.causes import CauseCode
 from samebits.formats.array import measure_spacing
 from samebits.formats.format import find_format
 from samebits.hypotheses import Observation
-from samebits.hypotheses.observation import Floats
+from samebits.hypotheses.observation import Floats, gather_source
 from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.judging.verdict_rules import Mechanism
 from samebits.problems.windows import mark_border
 from samebits.recipes.recipe import Rounding
 
+# Rows that weights are solved for, equations for every weight, the most unknowns that nobody waits long for, what
+# may be left of the squares.
+_ROWS, _EQUATIONS, _MOST_UNKNOWNS, _LEFT = 4, 3, 800, 1 / 16
 _NARROWER = ("float8_e5m2", "float8_e4m3fn", "bfloat16", "float16", "tf32")
 
 
@@ -52,6 +57,39 @@ def explain_rounded_record(observation: Observation) -> Mechanism | None:
     return None
 
 
+def explain_wider_weights(observation: Observation) -> Mechanism | None:
+    """Weights that had more digits than on record, where other weights make up for all of the errors.
+
+    Transforms leave errors as large, but those differ from place to place of a tile as no weights do.
+    """
+    found = explain_rounded_record(observation) if _is_made_by_weights(observation) else None
+    name = observation.terms.rows_operand
+    return found if found is not None and found.says.startswith(f"multiplies {name} ") else None
+
+
+def _is_made_by_weights(observation: Observation) -> bool:
+    """Whether weights solved for by least squares, in some rows, leave next to nothing of the errors."""
+    terms = observation.terms
+    if terms.count > _MOST_UNKNOWNS or terms.positions < _EQUATIONS * terms.count:
+        return False
+    every = observation.whole()
+    chosen = np.unique(np.linspace(0, terms.positions - 1, 4 * _EQUATIONS * terms.count).astype(int))
+    sample = replace(every, rows=every.rows[: min(_ROWS, terms.rows)], positions=every.positions[chosen])
+    source = terms.view_source(observation.operands[terms.source_operand])
+    met = gather_source(terms, source, 0, sample.positions).astype(np.float64)
+    errors = sample.pick(observation.result).astype(np.float64) - sample.pick(observation.truth).astype(np.float64)
+    told = np.isfinite(errors) & mark_unclipped(observation.problem, sample.pick(observation.truth))
+    left = before = 0.0
+    for row, usable in zip(errors, told, strict=True):
+        free = int(usable.sum()) - terms.count
+        if free < terms.count or not np.isfinite(met).all():
+            continue
+        found = np.linalg.lstsq(met[usable], row[usable], rcond=None)[0]
+        left += float(((row[usable] - met[usable] @ found) ** 2).sum()) * usable.sum() / free
+        before += float((row[usable] ** 2).sum())
+    return before > 0 and left <= _LEFT * before
+
+
 def _find_narrower(array: np.ndarray, dtype: str) -> str | None:
     """The narrowest format that all values are numbers of, if they use its last digit as rounded numbers do."""
     values = array.astype(np.float64)
@@ -67,6 +105,13 @@ def _find_narrower(array: np.ndarray, dtype: str) -> str | None:
         odd = np.rint(np.abs(some) / _measure_steps(some, name)) % 2 == 1
         return name if odd.mean() > thresholds.LEAST_ODD else None
     return None
+
+
+def is_short(array: np.ndarray, dtype: str) -> bool:
+    """Whether an operand on record holds numbers of a narrower format only, or few different ones."""
+    some = array[np.isfinite(array) & (array != 0)]
+    few = len(np.unique(some)) < len(some) / 2 and find_format(dtype).precision >= find_format("float32").precision
+    return few or _find_narrower(array, dtype) is not None
 
 
 def _measure_steps(values: Floats, name: str) -> Floats:

@@ -9,6 +9,7 @@ from samebits.hypotheses.arithmetic import (
     list_transform_hypotheses,
 )
 from samebits.hypotheses.epilogue import list_epilogue_hypotheses, list_fitted_hypotheses, list_rounded_bias
+from samebits.hypotheses.fixed_point import list_fixed_products
 from samebits.hypotheses.geometry import list_geometry_hypotheses, list_padding_hypotheses
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.integer_pairs import list_integer_pairs
@@ -22,6 +23,7 @@ from samebits.hypotheses.recipe_hypotheses import from_recipe
 from samebits.hypotheses.refitted import list_refitted_hypotheses
 from samebits.hypotheses.solved_weights import list_solved_hypotheses
 from samebits.hypotheses.stored_sums import list_long_sum_hypotheses
+from samebits.hypotheses.tile_seams import list_seam_hypotheses
 from samebits.hypotheses.unasked_activations import list_activation_hypotheses, list_scale_hypotheses
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "list_activation_hypotheses",
     "list_epilogue_hypotheses",
     "list_fitted_hypotheses",
+    "list_fixed_products",
     "list_geometry_hypotheses",
     "list_input_hypotheses",
     "list_integer_pairs",
@@ -48,6 +51,7 @@ __all__ = [
     "list_refitted_hypotheses",
     "list_rounded_bias",
     "list_scale_hypotheses",
+    "list_seam_hypotheses",
     "list_searched_hypotheses",
     "list_solved_hypotheses",
     "list_split_hypotheses",

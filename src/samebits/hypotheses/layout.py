@@ -18,6 +18,8 @@ from samebits.problems import Problem
 Change = Callable[[np.ndarray], np.ndarray]
 _MOST_COMPARED = 100_000
 _TILES = (2, 4, 8, 16)
+# Multiples that rows begin at, in elements.
+_ALIGNED = (4, 8, 16, 32, 64)
 # An index of 15 bits and a sign, or of 16; longer ones meet no array that is recorded.
 _INDEX_BITS = (15, 16, 24)
 
@@ -115,6 +117,9 @@ def _list_changes(problem: Problem, name: str, shape: tuple[int, ...]) -> Iterat
     for axes in _list_mirrors(shape, spatial) if not is_weight else ():
         says = f"takes {name} mirrored along {_say_axes(axes)}"
         yield says, CauseCode.AXIS_ORDER, lambda a, axes=axes: np.flip(a, axes)
+    for pitch in _list_pitches(problem, shape) if not is_weight else ():
+        says = f"reads the rows of {name} {pitch} elements apart, where {shape[-1]} are"
+        yield says, CauseCode.STRIDED_VIEW, lambda a, pitch=pitch: _read_apart(a, pitch)
     for size in _list_wraps(shape):
         says = (
             f"reads {name} from its beginning again after every {size:,} elements, as an index that wraps around does"
@@ -190,6 +195,24 @@ def _say_axes(axes: tuple[int, ...]) -> str:
 def _list_wraps(shape: tuple[int, ...]) -> Iterator[int]:
     """What an index of so many bits can count, where an array has more elements."""
     yield from (2**bits for bits in _INDEX_BITS if 2**bits < math.prod(shape))
+
+
+def _list_pitches(problem: Problem, shape: tuple[int, ...]) -> list[int]:
+    """Rows as long as vectors, cache lines or padded rows make them, or one element more or less."""
+    if len(shape) < 4 or shape[-2] == 1 or problem.stated is not None:
+        return []
+    width = shape[-1]
+    axis = problem.axes[-1]
+    padded = {width + axis.pad_begin, width + axis.pad_begin + axis.pad_end}
+    aligned = {-(-width // size) * size for size in _ALIGNED}
+    return sorted((padded | aligned | {width - 1, width + 1}) - {width, 0})
+
+
+def _read_apart(array: np.ndarray, pitch: int) -> np.ndarray:
+    """Planes from where they begin, their rows so far apart, and on from the beginning behind the last element."""
+    planes = np.arange(array.size, step=array.shape[-1] * array.shape[-2])
+    at = planes[:, None, None] + np.arange(array.shape[-2])[:, None] * pitch + np.arange(array.shape[-1])
+    return array.reshape(-1)[at % array.size].reshape(array.shape)
 
 
 def _wrap_writes(array: np.ndarray, size: int) -> np.ndarray:

@@ -25,8 +25,10 @@ from samebits.hypotheses.storage_schemes import (
     divide_nudged,
     list_block_schemes,
     list_item_schemes,
+    list_power_schemes,
     list_schemes,
     list_shared_exponents,
+    list_shift_schemes,
     list_short_schemes,
     list_tensor_schemes,
     multiply_by_inverse,
@@ -77,6 +79,7 @@ def list_quantized_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
         # A float8 format, or a number of bits, is a choice for both.
         if problem.stated is None or a.blocks == b.blocks:
             yield _quantises(terms, {rows: a, source: b})
+    yield from _list_powers_of_two(terms)
     yield from _list_smaller_blocks(terms)
     # Of a product either operand may be the weights.
     for weights, others in ((rows, source), (source, rows))[: 1 if problem.stated is None else 2]:
@@ -92,6 +95,18 @@ def _list_smaller_blocks(terms: Terms) -> Iterator[Hypothesis]:
     for scheme in list_shared_exponents() if terms.depth > 1 else ():
         for schemes in ({rows: scheme, source: scheme}, {rows: scheme}, {source: scheme}):
             yield _quantises(terms, schemes)
+
+
+def _list_powers_of_two(terms: Terms) -> Iterator[Hypothesis]:
+    """Weights that are shifts, and steps that are, of either operand or of both."""
+    rows, source = terms.rows_operand, terms.source_operand
+    for scheme in list_shift_schemes():
+        yield _quantises(terms, {rows: scheme})
+    powers = list(list_power_schemes())
+    of_source = [p for p in powers if p.blocks == "tensor"]
+    yield from (_quantises(terms, {rows: p}) for p in powers)
+    yield from (_quantises(terms, {source: p}) for p in of_source)
+    yield from (_quantises(terms, {rows: a, source: b}) for a, b in itertools.product(powers, of_source))
 
 
 def _list_dynamic(terms: Terms, weights: str, others: str) -> Iterator[Hypothesis]:

@@ -7,6 +7,7 @@ code. Blocks are of channels, of products as they lie in memory, or of the whole
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -114,6 +115,20 @@ def list_tensor_schemes() -> Iterator[Scheme]:
         yield Scheme(f"in 8 bits with {where} of a 127.5th", blocks, functools.partial(_whole_steps, 127.5, -128))
 
 
+def list_power_schemes() -> Iterator[Scheme]:
+    """Steps that are powers of two, as units that shift have them: none too short, or the nearest."""
+    for blocks, where in (("tensor", "one step"), ("channel", "a step per channel")):
+        for kept, words in (("power up", "that covers all"), ("power", "the nearest")):
+            says = f"in 8 bits with {where}, a power of two ({words})"
+            yield Scheme(says, blocks, functools.partial(_whole_steps, 127, -128, scale=kept))
+
+
+def list_shift_schemes() -> Iterator[Scheme]:
+    """Weights that are powers of two themselves: the nearest one, in value or in its logarithm."""
+    yield Scheme("as powers of two, the nearest", "tensor", lambda values, _: _find_power(values, 1.5))
+    yield Scheme("as powers of two, in their logarithm", "tensor", lambda values, _: _find_power(values, math.sqrt(2)))
+
+
 def list_short_schemes() -> Iterator[Scheme]:
     """Operands in 7 bits, as where pairs of products of 8 saturate; the first two are of activations."""
     yield Scheme("in 7 bits with one step, from a zero point", "tensor", functools.partial(_from_zero_point, 127))
@@ -163,8 +178,17 @@ def list_shared_exponents() -> Iterator[Scheme]:
 
 
 def _keep_scale(step: Floats, name: str) -> Floats:
-    kept = _round_to(name, step) if name else step
+    if name.startswith("power"):
+        kept = 2.0 ** (np.ceil if name == "power up" else np.rint)(np.log2(np.where(step > 0, step, 1.0)))
+    else:
+        kept = _round_to(name, step) if name else step
     return np.where(kept > 0, kept, 1.0)
+
+
+def _find_power(values: Floats, most: float) -> Floats:
+    """The power of two beside each value, the next one from so many times the lower on."""
+    mantissa, exponent = np.frexp(values)
+    return np.sign(values) * np.ldexp(1.0, exponent - (2 * np.abs(mantissa) < most))
 
 
 def _from_largest(values: Floats, divide: Divide) -> Floats:

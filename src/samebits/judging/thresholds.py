@@ -24,6 +24,8 @@ class Threshold:
 EXPLAINS = 0.5
 # ... and one within its bound only if it takes away nearly all.
 EXPLAINS_WITHIN = 0.2
+# What fails at some outputs is named all the same if it leaves no more than this share of the distance.
+NEARLY_ALL = 0.2
 # Distances that differ by less than this share are ties.
 TIE = 1e-9
 # Of hypotheses that come so nearly as close as the closest, the first is named: it assumes least ...
@@ -108,6 +110,8 @@ FITTED_TIMES = 4.0
 LEAST_ODD = 0.25
 # Errors as large as an operand's rounding are within this factor of its standard deviation.
 ERROR_SIZE = 1.5
+# Weights that are off by more than this share of their size are others; four bits leave less.
+COARSE_OPERAND = 1 / 6
 # Results of other operands have no more in common with the right one than this correlation ...
 UNRELATED = 0.3
 # ... over so many outputs, and sizes within this factor.
@@ -126,6 +130,8 @@ LEAST_TRANSFORM_MATCH = 0.2
 TABLE: tuple[Threshold, ...] = (
     Threshold("EXPLAINS", EXPLAINS, "cause", "half the distance is a quarter of the squared error: a prediction that is"
               " independent of the result's own error adds its square, so that it can only come closer if it is right"),
+    Threshold("NEARLY_ALL", NEARLY_ALL, "cause", "a twenty-fifth of the squared error is left, as by ties that went the"
+              " other way or a second, smaller loss; EXPLAINS leaves a quarter"),
     Threshold("EXPLAINS_WITHIN", EXPLAINS_WITHIN, "rounding or downgrade", "inside the bound an order of addition alone"
               " gives distances up to the bound; a fifth leaves a twenty-fifth of the squared error"),
     Threshold("TIE", TIE, "which of equal hypotheses is named", "rounding of the distance itself, 2^-53 times a sample of"
@@ -209,6 +215,8 @@ TABLE: tuple[Threshold, ...] = (
               " integers seldom do"),
     Threshold("ERROR_SIZE", ERROR_SIZE, "other-operands", "the standard deviation of a few thousand errors is known to a few"
               " hundredths; formats of one digit less have twice the error"),
+    Threshold("COARSE_OPERAND", COARSE_OPERAND, "quantized-operands or other-operands", "what four bits do at the worst, e2m1's"
+              " codes 4 and 6 of 6; usual errors of four bits are a third of that"),
     Threshold("UNRELATED", UNRELATED, "wrong or undecided", "losses of precision leave more than nine tenths, faults of a part"
               " what is not in it; sums of the same inputs have some in common whatever the weights"),
     Threshold("FEWEST_UNRELATED", FEWEST_UNRELATED, "wrong or undecided", "a correlation over n outputs is off by one over the"
