@@ -1,0 +1,56 @@
+"""Fourier transforms with spectra in a narrow format: exact sums of rounded spectra held against a result."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from samebits.findings import Evidence
+from samebits.findings.causes import CauseCode
+from samebits.hypotheses import Observation
+from samebits.hypotheses.fourier_arrangements import (
+    FourierArrangement,
+    list_fourier_arrangements,
+    predict_fourier,
+    transform,
+)
+from samebits.hypotheses.observation import Floats
+from samebits.judging import thresholds
+from samebits.judging.verdict_rules import Mechanism
+
+
+def explain_narrow_spectra(observation: Observation) -> Mechanism | None:
+    """The arrangement whose rounded spectra come closest, if they come so much closer than the declared sums.
+
+    Inferred: nothing says that no other arrangement comes as close. Only of results beyond their bound.
+    """
+    if observation.distances.within_bound or not np.isfinite(observation.result.astype(np.float64)).all():
+        return None
+    listed = list_fourier_arrangements(observation.problem)
+    closest: FourierArrangement | None = None
+    least, tried = thresholds.ARRANGEMENT, 0
+    for _, alike in itertools.groupby(listed, key=lambda a: (a.lengths, a.padded, a.reversed)):
+        arrangements = list(alike)
+        tiles = transform(observation, arrangements[0])
+        if tiles is None:
+            continue
+        declared = _measure(tiles.given - tiles.true)
+        for arrangement in arrangements:
+            tried += 1
+            share = _measure(tiles.given - predict_fourier(tiles, arrangement)) / declared if declared else 1.0
+            if share < least:
+                closest, least = arrangement, share
+    if closest is None:
+        return None
+    says = (
+        f"exact sums of such spectra come {1 / max(least, 1e-9):.3g} times closer to the result than the declared sums;"
+        f" {tried - 1} other arrangements do not come so close"
+    )
+    return Mechanism(CauseCode.FFT, "downgrade", closest.say(), "nearness", evidence=(Evidence("statistic", says),))
+
+
+def _measure(away: Floats) -> float:
+    """The root mean square where there is a result; infinite where a prediction overflowed."""
+    told = away[~np.isnan(away)]
+    return float(np.sqrt(np.mean(told**2))) if told.size else np.inf
