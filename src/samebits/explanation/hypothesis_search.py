@@ -248,7 +248,10 @@ class HypothesisSearch:
                 # What leaves no more than the plainest sum's own rounding explains all that there is to explain.
                 most = max(most, self._noise)
         ranked += self._rank(hypotheses, sample, most)
-        near = [p for p in ranked if not p[0].fitted and p[1] <= thresholds.NEARLY_ALL * self._declared]
+        # Of a result that is small beside the truth whatever is small takes nearly all away.
+        size = measure_size(observation, sample, sample.pick(observation.result).astype(np.float64))
+        nearly = thresholds.NEARLY_ALL * min(self._declared, size)
+        near = [pair for pair in ranked if not pair[0].fitted and pair[1] <= nearly]
         self.nearest = min(near, key=lambda pair: pair[1], default=None)
         for hypothesis, distance in self._prefer_simple(ranked)[: int(thresholds.MOST_CHECKED)]:
             alike = [h for h, d in ranked if distance <= d <= distance * (1 + thresholds.TIE) and h is not hypothesis]
@@ -295,6 +298,8 @@ class HypothesisSearch:
             # What assumes nothing and comes about as close as a fit needs no fit.
             plain.sort(key=lambda pair: pair[1])
             most = thresholds.ALIKE * min(d for _, d in fitted)
+            # What leaves no more than a fit may needs none, if there was far more to explain.
+            most = max(most, min(thresholds.FITTED_TIMES * self._noise, thresholds.NEARLY_ALL**3 * self._declared))
             return [p for p in plain if p[1] <= most] + fitted + [p for p in plain if p[1] > most]
         times = thresholds.ALIKE_STORED if self.observation.stored is not None else thresholds.ALIKE
         alike = [pair for pair in ranked if pair[1] <= times * closest]

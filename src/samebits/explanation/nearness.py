@@ -59,14 +59,18 @@ def measure_nearness_of_truth(observation: Observation, sample: Sample) -> float
 
 
 def measure_plain_noise(observation: Observation, sample: Sample) -> float:
-    """The same for the plainest sum in the declared formats: what rounding alone takes a result away from the truth."""
+    """The same for the plainest sum in the declared formats: what rounding alone takes a result away from the truth.
+
+    Storing the result takes it away by a share of its own size, which may be another than the truth's.
+    """
     few = sample.thin(PLAIN_ROWS, PLAIN_POSITIONS)
     plain = next(list_order_hypotheses(observation.problem)).predict(observation, few)
     if plain is None:
         return 0.0
-    truth, scale = few.pick(observation.truth).astype(np.float64), _pick_scale(observation, few)
+    truth, given = (few.pick(a).astype(np.float64) for a in (observation.truth, observation.result))
+    scale = _pick_scale(observation, few)
     # Predictions are not rounded to the result's format, results are: uniformly within half a unit.
-    last = float(find_format(observation.problem.out).unit_roundoff) * np.abs(truth) / scale
+    last = float(find_format(observation.problem.out).unit_roundoff) * np.abs(given) / scale
     away = measure_absolute(plain, truth) / scale
     squares = away**2 + last**2 / 3
     return float(np.sqrt(np.mean(np.where(np.isfinite(squares), squares, 0.0))))

@@ -20,6 +20,8 @@ from samebits.wording.place_words import list_in_words
 
 # Of the largest bias: what rounding it to 5 bits, or a step of 8 bits that a sum's scale gives, may take it away.
 _COARSEST_BIAS = 2.0**-5
+# Standard deviations of a count of signs; chance exceeds them once in 160 results.
+_SIGMAS_OF_SIGNS = 2.5
 
 
 def list_epilogue_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
@@ -185,7 +187,21 @@ def _fit_bias(observation: Observation, sample: Sample) -> Floats | None:
     own = observation.operands["bias"].astype(np.float64)
     if np.abs(off).max() > _COARSEST_BIAS * np.abs(own).max() or not off.any():
         return None
-    return observation.apply_epilogue(observation.sum_with_bias(sample) + off[:, None])
+    sums = observation.sum_with_bias(sample)
+    if (
+        observation.distances.within_bound
+        and _most_lose(off, sums.mean(axis=1))
+        and not _most_lose(off, own[sample.rows])
+    ):
+        return None  # Sums that were cut off do this.
+    return observation.apply_epilogue(sums + off[:, None])
+
+
+def _most_lose(off: Floats, of: Floats) -> bool:
+    """Whether what is off takes away from something, in more rows than chance would have it."""
+    told = off * of != 0
+    count, lost = int(told.sum()), int((off[told] * of[told] < 0).sum())
+    return lost > count / 2 + _SIGMAS_OF_SIGNS * math.sqrt(count) / 2
 
 
 def _find_bias_errors(observation: Observation, sample: Sample) -> Floats | None:
