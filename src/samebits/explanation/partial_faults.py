@@ -262,10 +262,21 @@ def is_far_off(observation: Observation, wrong: npt.NDArray[np.bool_]) -> bool:
 
 
 def _are_impossible(observation: Observation, given: Floats, wrong: npt.NDArray[np.bool_]) -> bool:
-    """Whether most of the values are none that a sum of these products can have, were it rounded ever so badly."""
-    values = given[wrong]
+    """Whether the values are none that sums of these products can have, were they rounded ever so badly.
+
+    Most of them, or, of random bits, many beside others that are next to nothing.
+    """
+    values = np.abs(given[wrong])
     largest = thresholds.IMPOSSIBLE * observation.magnitudes[wrong] + observation.transform_noise[wrong]
-    return not np.isfinite(values).all() or bool((np.abs(values) > largest).mean() > thresholds.MAJORITY)
+    if not np.isfinite(values).all():
+        return True
+    share, some = float((values > largest).mean()), values[values > 0]
+    if share > thresholds.MAJORITY:
+        return True
+    if not some.size:
+        return False
+    octaves = np.log2(np.quantile(some, (0.1, 0.9)))
+    return share > thresholds.SOME_IMPOSSIBLE and float(octaves[1] - octaves[0]) > thresholds.RANDOM_OCTAVES
 
 
 def _begins_a_part(observation: Observation, first: int) -> bool:

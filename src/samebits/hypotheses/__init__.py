@@ -8,7 +8,12 @@ from samebits.hypotheses.arithmetic import (
     list_stored_hypotheses,
     list_transform_hypotheses,
 )
-from samebits.hypotheses.epilogue import list_epilogue_hypotheses, list_fitted_hypotheses, list_rounded_bias
+from samebits.hypotheses.epilogue import (
+    list_epilogue_hypotheses,
+    list_fitted_hypotheses,
+    list_rounded_bias,
+    list_saturation,
+)
 from samebits.hypotheses.fixed_point import list_fixed_products
 from samebits.hypotheses.geometry import list_geometry_hypotheses, list_padding_hypotheses
 from samebits.hypotheses.hypothesis import Hypothesis
@@ -50,6 +55,7 @@ __all__ = [
     "list_recipe_hypotheses",
     "list_refitted_hypotheses",
     "list_rounded_bias",
+    "list_saturation",
     "list_scale_hypotheses",
     "list_seam_hypotheses",
     "list_searched_hypotheses",

@@ -43,9 +43,6 @@ def list_epilogue_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
         yield from _list_bias_places(problem)
         if problem.then:
             yield _then(CauseCode.FUSION, "adds the bias after the epilogue", lambda o, s: _late_bias(o, s))
-    if find_format(problem.out).largest > find_format("float16").largest:
-        says = "clips its results at the largest number of float16"
-        yield Hypothesis(CauseCode.OVERFLOW, "downgrade", says, _saturate_in_float16)
     then = problem.then
     if then is not None:
         yield _then(CauseCode.FUSION, f"leaves out the {then.name}", lambda o, s: o.sum_with_bias(s))
@@ -70,6 +67,13 @@ def list_epilogue_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
             lambda o, s: np.maximum(o.sum_with_bias(s), 0),
         )
         yield _then(CauseCode.FUSION, "clips to 0 ... 6 unasked", lambda o, s: np.clip(o.sum_with_bias(s), 0, 6))
+
+
+def list_saturation(problem: Problem) -> Iterator[Hypothesis]:
+    """Results of a wider format that end where float16 does."""
+    if find_format(problem.out).largest > find_format("float16").largest:
+        says = "clips its results at the largest number of float16"
+        yield Hypothesis(CauseCode.OVERFLOW, "downgrade", says, _saturate_in_float16)
 
 
 def _saturate_in_float16(observation: Observation, sample: Sample) -> Floats:

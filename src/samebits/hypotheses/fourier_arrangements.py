@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy.fft
 
 from samebits.emulators.result_rounding import round_wide
 from samebits.hypotheses.observation import Floats, Observation, Sample
@@ -23,6 +22,8 @@ from samebits.recipes.recipe import Rounding
 
 _NARROW = ("float16", "bfloat16", "tf32")
 _LENGTHS = (8, 16, 32, 64, 128, 256)
+# What every product of twos, threes and fives divides that an axis may be long.
+_FACTORS = 2**24 * 3**15 * 5**10
 _ROWS, _TILES, _SEED = 4, 12, 11
 # Numbers in the spectra of one prediction.
 _MOST_HELD = 6_000_000
@@ -70,7 +71,8 @@ def list_fourier_arrangements(problem: Problem) -> Iterator[FourierArrangement]:
 
 
 def _next_fast(length: int) -> int:
-    return int(scipy.fft.next_fast_len(length, real=True))
+    """The next number that is a product of twos, threes and fives, as fast transforms of real numbers are padded to."""
+    return next(n for n in itertools.count(length) if _FACTORS % n == 0)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from samebits.problems.problem import SPATIAL_AXES, Axis
 
 _MOST_SHIFTS = 49
 _WRONG: Verdict = "wrong"
+_EXCHANGED = {"strides": "stride", "dilations": "dilation", "paddings": "pad_begin"}
 _PAD_MODES = {"wrap": "circularly", "reflect": "by reflection", "edge": "with the edge's values"}
 
 
@@ -123,13 +124,14 @@ def _flipped(problem: Problem) -> Iterator[Hypothesis]:
 def _stepped(problem: Problem) -> Iterator[Hypothesis]:
     """Stride or dilation dropped, or the axes' values exchanged."""
     axes = problem.axes
+    uneven = [what for what, field in _EXCHANGED.items() if len({getattr(a, field) for a in axes}) > 1]
     swaps = {
-        "exchanges the strides of its axes": tuple(
-            replace(a, stride=b.stride) for a, b in zip(axes, axes[::-1], strict=True)
-        ),
-        "exchanges the dilations of its axes": tuple(
-            replace(a, dilation=b.dilation) for a, b in zip(axes, axes[::-1], strict=True)
-        ),
+        f"exchanges the {' and '.join(chosen)} of its axes": _exchange(axes, chosen)
+        for count in (1, 2, 3)
+        for chosen in itertools.combinations(uneven, count)
+        if chosen != ("paddings",)
+    }
+    swaps |= {
         "ignores the dilation": tuple(replace(a, dilation=1) for a in axes),
         "ignores the stride": tuple(replace(a, stride=1) for a in axes),
         "ignores dilation and padding": tuple(replace(a, dilation=1, pad_begin=0) for a in axes),
@@ -151,6 +153,14 @@ def _stepped(problem: Problem) -> Iterator[Hypothesis]:
                     for a, b in zip(axes, altered, strict=True)
                 )
                 yield _hypothesis(problem, CauseCode.DROPPED_ATTRIBUTE, f"{says}, the window centred anew", centred)
+
+
+def _exchange(axes: tuple[Axis, ...], chosen: tuple[str, ...]) -> tuple[Axis, ...]:
+    """The axes with some of their numbers in reverse."""
+    names = [_EXCHANGED[what] for what in chosen]
+    return tuple(
+        replace(a, **{name: getattr(b, name) for name in names}) for a, b in zip(axes, axes[::-1], strict=True)
+    )
 
 
 def _padded_otherwise(problem: Problem) -> Iterator[Hypothesis]:

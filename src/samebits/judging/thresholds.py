@@ -102,6 +102,8 @@ FEWEST_NOISE_BITS, MOST_FOURTH = 5.0, 16.0
 IMPOSSIBLE = 4.0
 # So much of a set of values makes them all zeros, or all impossible.
 MAJORITY = 0.5
+# Of random bits as float32 a good part is larger than any sum, and nine tenths span so many powers of two.
+SOME_IMPOSSIBLE, RANDOM_OCTAVES = 0.1, 60.0
 # Within the bound, a result that lost this share of its digits is a difference of large terms.
 LOST_DIGITS = 0.5
 # What has fitted numbers explains a result only if it leaves no more than so many times a plain sum's rounding.
@@ -208,6 +210,10 @@ TABLE: tuple[Threshold, ...] = (
     Threshold("IMPOSSIBLE", IMPOSSIBLE, "uninitialized-memory", "no sum exceeds its sum of magnitudes; two for a doubled"
               " bias or product, two for narrow rounding"),
     Threshold("MAJORITY", MAJORITY, "uninitialized-memory, words", "more than half"),
+    Threshold("SOME_IMPOSSIBLE", SOME_IMPOSSIBLE, "uninitialized-memory or another fault", "random bits of float32 are beyond any"
+              " usual sum in nearly half of all cases"),
+    Threshold("RANDOM_OCTAVES", RANDOM_OCTAVES, "uninitialized-memory or another fault", "exponents of random bits are spread over"
+              " 254 powers of two, of which the middle eight tenths are 203"),
     Threshold("LOST_DIGITS", LOST_DIGITS, "summation-order or ill-conditioned", "half of the format's digits"),
     Threshold("FITTED_TIMES", FITTED_TIMES, "cause", "orders of addition differ in accuracy by a few times; a fit that merely"
               " helps leaves far more"),
