@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cases_by_hand import convolve, make
+from cases_by_hand import explain as explain_by_hand
 from hand_made import observe
 from samebits.explanation.partial_faults import explain_part, is_far_off
 from samebits.explanation.wrong_regions import find_box
@@ -303,3 +305,14 @@ def test_a_box_holds_every_combination_of_the_indices_that_occur():
     box = find_box(marked)
     assert np.argwhere(box).tolist() == [[0, 1, 0], [0, 1, 2], [0, 2, 0], [0, 2, 2]]
     assert not find_box(np.zeros((2, 2), bool)).any()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_bits_are_memory_that_was_never_written(seed):
+    text = "conv2d x=1x12x16x16 w=16x12x3x3"
+    operands, rng = make(text, seed)
+    result = np.ascontiguousarray(convolve(operands["x"], operands["w"]))
+    bits = rng.integers(0, 2**32, 150, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    result.reshape(-1)[-150:] = np.where(np.isfinite(bits), bits, np.float32(0))
+    side = explain_by_hand(text, operands, result)
+    assert (side.verdict, side.cause) == ("wrong", "uninitialized-memory")

@@ -54,10 +54,10 @@ def compute_stepped(problem, operands, says):
     what, _, centred = says.partition(", ")
     name = re.search(r"(?:along|stride of) (\w)\b", what)
     axes = [AXES[problem.rank].index(name[1])] if name else list(range(problem.rank))
-    if what == "exchanges the strides of its axes":
-        strides = strides[::-1]
-    elif what == "exchanges the dilations of its axes":
-        dilations = dilations[::-1]
+    if what.startswith("exchanges the "):
+        begins = begins[::-1] if "paddings" in what else begins
+        strides = strides[::-1] if "strides" in what else strides
+        dilations = dilations[::-1] if "dilations" in what else dilations
     elif what.startswith("uses the stride of"):
         strides = [strides[axes[0]]] * problem.rank
     elif what.startswith("ignores the stride"):

@@ -72,6 +72,8 @@ def change_operand(problem, array, name, says):
     if match := re.fullmatch(rf"reads {name} from its beginning again after every ([\d,]+) elements, .*", says):
         size = int(match[1].replace(",", ""))
         return np.array([array.flat[i % size] for i in range(array.size)]).reshape(array.shape)
+    if match := re.fullmatch(rf"reads the rows of {name} (\d+) elements apart, where {array.shape[-1]} are", says):
+        return read_apart(array, int(match[1]))
     plain = {
         f"uses the first of {name} for all (stride 0)": lambda: np.stack([array[0]] * len(array)),
         f"takes the next of {name} in place of each": lambda: np.concatenate([array[1:], array[:1]]),
@@ -120,6 +122,16 @@ def compute_what_is_said(problem, operands, says):
         return change_result(problem, compute(problem, operands), says)
     name = "w" if "the filters" in says else re.search(r"\b(?:of|takes) (x|w|dy)\b", says)[1]
     return compute(problem, {**operands, name: change_operand(problem, operands[name], name, says)})
+
+
+def read_apart(array, pitch):
+    """Element by element: each plane from its own beginning, each row so far behind the one before."""
+    read = np.empty_like(array)
+    plane = array.shape[-1] * array.shape[-2]
+    for at in np.ndindex(*array.shape):
+        begin = int(np.ravel_multi_index(at[:-2], array.shape[:-2])) * plane
+        read[at] = array.flat[(begin + at[-2] * pitch + at[-1]) % array.size]
+    return read
 
 
 @pytest.mark.parametrize(
