@@ -33,6 +33,8 @@ from samebits.judging.measuring import mark_unclipped
 from samebits.judging.verdict_rules import Mechanism
 from samebits.wording.place_words import describe_places
 
+_NEVER_WRITTEN = "returns values that no sum of these products can have, as of memory that was never written"
+
 
 def explain_part(observation: Observation) -> Mechanism | None:
     """A part of the outputs that is beyond its bound while all others are about as good as a plain sum's."""
@@ -56,11 +58,7 @@ def explain_part(observation: Observation) -> Mechanism | None:
         return lost
     first = int(np.flatnonzero(wrong)[0])
     if _goes_on_to_the_end(observation, wrong, first):
-        tail = np.arange(wrong.size).reshape(wrong.shape) >= first
-        if not _is_fine_outside(observation, tail):
-            return None
-        says = f"returns {what} from output {first:,} of {wrong.size:,} on"
-        return _found(CauseCode.INDEX_OVERFLOW, says, evidence)
+        return _explain_tail(observation, given, wrong, first, f"returns {what}", evidence)
     if (scaled := _explain_scaled(observation, wrong)) is not None:
         return scaled
     mute = _mark_mute(observation, given)
@@ -71,6 +69,18 @@ def explain_part(observation: Observation) -> Mechanism | None:
         few = count <= thresholds.MOST_SCATTERED * (~mute).sum()
         return _explain_scattered(observation, wrong, what, evidence) if few else None
     return _explain_region(observation, given, wrong, region, what, evidence)
+
+
+def _explain_tail(
+    observation: Observation, given: Floats, wrong: npt.NDArray[np.bool_], first: int, does: str, evidence: str
+) -> Mechanism | None:
+    """A fault that begins at one output and goes on to the last one."""
+    tail = np.arange(wrong.size).reshape(wrong.shape) >= first
+    if not _is_fine_outside(observation, tail):
+        return None
+    if _are_impossible(observation, given, wrong):
+        return _found(CauseCode.UNINITIALIZED_MEMORY, _NEVER_WRITTEN, evidence)
+    return _found(CauseCode.INDEX_OVERFLOW, f"{does} from output {first:,} of {wrong.size:,} on", evidence)
 
 
 def _say_values(observation: Observation, given: Floats, wrong: npt.NDArray[np.bool_]) -> str:
@@ -147,8 +157,7 @@ def _explain_scattered(
     if not _is_fine_outside(observation, wrong):
         return None
     if _are_impossible(observation, observation.result.astype(np.float64), wrong):
-        says = "returns values that no sum of these products can have, as of memory that was never written"
-        return _found(CauseCode.UNINITIALIZED_MEMORY, says, evidence)
+        return _found(CauseCode.UNINITIALIZED_MEMORY, _NEVER_WRITTEN, evidence)
     if what == "other values" and (function := _explain_function(observation, wrong, evidence)):
         return function
     cause = CauseCode.SHAPE_SPECIFIC_KERNEL if what == "twice the sums" else None
@@ -163,8 +172,7 @@ def _explain_region(
     if not _is_fine_outside(observation, box):
         return None
     if _are_impossible(observation, given, wrong):
-        says = "returns values that no sum of these products can have, as of memory that was never written"
-        return _found(CauseCode.UNINITIALIZED_MEMORY, says, evidence)
+        return _found(CauseCode.UNINITIALIZED_MEMORY, _NEVER_WRITTEN, evidence)
     batch = np.flatnonzero(wrong.any(axis=tuple(range(1, wrong.ndim))))
     whole_items = box.all(axis=tuple(range(1, wrong.ndim))).sum() == len(batch)
     others = observation.problem.direction != "grad_weight" and list(batch) == list(range(1, len(wrong)))
