@@ -92,7 +92,7 @@ MECHANISMS: dict[str, tuple[Maker, str, tuple[str | None, ...]]] = {
     "strides exchanged": (faults.swap_strides, WRONG, ("dropped-attribute",)),
     "bias missing": (faults.change_bias(np.zeros_like), WRONG, ("dropped-attribute",)),
     "bias doubled": (faults.change_bias(lambda b: b + b), WRONG, ("fusion",)),
-    "bias shifted": (faults.change_bias(lambda b: np.roll(b, 1)), WRONG, ("strided-view",)),
+    "bias shifted": (faults.change_bias(lambda b: np.roll(b, 1)), WRONG, ("axis-order",)),
     "relu missing": (faults.exchange_epilogue(RELU, None), WRONG, ("fusion",)),
     "relu unasked": (faults.exchange_epilogue(None, RELU), WRONG, ("fusion",)),
     "upper bound lost": (faults.exchange_epilogue(CLIP6, RELU), WRONG, ("fusion",)),

@@ -74,6 +74,9 @@ def change_operand(problem, array, name, says):
         return np.array([array.flat[i % size] for i in range(array.size)]).reshape(array.shape)
     if match := re.fullmatch(rf"reads the rows of {name} (\d+) elements apart, where {array.shape[-1]} are", says):
         return read_apart(array, int(match[1]))
+    if says == f"reads the first group's channels of {name} in every group":
+        count = array.shape[1] // problem.groups
+        return np.stack([array[:, i % count] for i in range(array.shape[1])], axis=1)
     plain = {
         f"uses the first of {name} for all (stride 0)": lambda: np.stack([array[0]] * len(array)),
         f"takes the next of {name} in place of each": lambda: np.concatenate([array[1:], array[:1]]),
@@ -104,6 +107,13 @@ def change_result(problem, result, says):
         for i, value in enumerate(result.flat):
             written[i % size] = value
         return written.reshape(result.shape)
+    if match := re.fullmatch(r"returns the phases of its dilation along (.*) one after the other, not inter.*", says):
+        for letter in match[1].split(" and "):
+            axis = 2 + declared[2:].index(letter.upper())
+            step, size = problem.dilation[axis - 2], result.shape[axis]
+            order = sorted(range(size), key=lambda i, step=step: (i % step, i))
+            result = np.take(result, order, axis)
+        return result
     if match := re.fullmatch(r"returns the result laid out as (\w+)", says):
         return lay_out(result, match[1], declared)
     if match := re.fullmatch(r"returns the result as if its memory were (\w+)", says):
@@ -118,7 +128,7 @@ def change_result(problem, result, says):
 
 
 def compute_what_is_said(problem, operands, says):
-    if "result" in says:
+    if "result" in says or "phases" in says:
         return change_result(problem, compute(problem, operands), says)
     name = "w" if "the filters" in says else re.search(r"\b(?:of|takes) (x|w|dy)\b", says)[1]
     return compute(problem, {**operands, name: change_operand(problem, operands[name], name, says)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ from samebits.judging import thresholds
 from samebits.judging.measuring import mark_left_of_overflow
 from samebits.judging.verdict_rules import Mechanism
 from samebits.wording.place_words import describe_places
+
+# Powers of two that sums in float16 may have been multiplied by.
+_MOST_SHIFTED = 12
 
 
 @dataclass(frozen=True)
@@ -82,16 +85,38 @@ def _mark_overflowing(observation: Observation) -> npt.NDArray[np.bool_]:
 
 def _explain_lost_nan(odd: _Odd) -> Mechanism | None:
     """Numbers where the declared result is NaN."""
-    if not (odd.others_fine and np.isnan(odd.truths).all() and np.isfinite(odd.values).all()):
+    finite = np.isfinite(odd.values)
+    if not (odd.others_fine and np.isnan(odd.truths).all() and finite.any()) or np.isnan(odd.values).any():
         return None
-    if odd.observation.problem.then is not None and len(np.unique(odd.values)) <= 2:
+    if odd.observation.problem.then is not None and finite.all() and len(np.unique(odd.values)) <= 2:
         values = " or ".join(f"{v:g}" for v in np.unique(odd.values))
         says = f"turns NaN into {values}: its clip or relu returns the operand that is a number"
         return _found("wrong", CauseCode.NAN_SEMANTICS, says, f"{odd.counted}; all others are within their bound")
     if all(np.isfinite(a.astype(np.float64)).all() for a in odd.observation.operands.values()):
         return None
+    if _skips_nonfinite(odd):
+        says = "leaves out products of NaN or infinities, as where zeros among the other operand are skipped"
+        return _found("wrong", CauseCode.NAN_SEMANTICS, says, f"{odd.counted}; all others are within their bound")
+    if not finite.all():
+        return None
     says = "loses NaN: returns numbers where the declared sum of these operands is NaN"
     return _found("wrong", None, says, odd.counted)
+
+
+def _skips_nonfinite(odd: _Odd) -> bool:
+    """Whether the numbers in place of NaN are the sums of all other products; infinities are of those left."""
+    observation = odd.observation
+    finite = {n: np.where(np.isfinite(a), a, np.zeros_like(a)) for n, a in observation.operands.items()}
+    whole = observation.whole()
+    predicted = observation.sum_instead(finite, whole)
+    marked = whole.pick(odd.marked & np.isfinite(odd.given))
+    magnitudes = replace(observation, result=observation.truth).as_bare_sums()
+    size = magnitudes.sum_instead({n: np.abs(a) for n, a in finite.items()}, whole)
+    unit = float(accumulator_format(observation.problem).unit_roundoff)
+    last = float(find_format(observation.problem.out).unit_roundoff)
+    allowed = (observation.problem.reduction_length + 2) * unit * size + last * np.abs(predicted)
+    away = np.abs(whole.pick(odd.given) - predicted)
+    return bool((away <= 2 * allowed)[marked].all())
 
 
 def _explain_saturation(odd: _Odd) -> Mechanism | None:
@@ -153,11 +178,17 @@ def _can_be_half_overflow(odd: _Odd, right_elsewhere: bool) -> bool:
 
 
 def _are_those_beyond(odd: _Odd, most: float) -> bool:
-    """Whether infinities of the right sign stand where the result is larger than a number, and nowhere else."""
-    half_a_step = float(find_format("float16").unit_roundoff) / 2
-    beyond = np.abs(odd.truth) > most * (1 + half_a_step)
+    """Whether infinities of the right sign stand where the result is larger than a number, and nowhere else.
+
+    The number is float16's largest, or that divided by a power of two by which sums were multiplied on the way.
+    """
     infinite = bool((odd.values == np.copysign(np.inf, odd.truths)).all())
-    return infinite and bool((beyond == odd.marked).all()) and int(odd.marked.sum()) >= thresholds.FEWEST_TELLING
+    if not infinite or int(odd.marked.sum()) < thresholds.FEWEST_TELLING or odd.marked.all():
+        return False
+    low, high = float(np.abs(odd.truth[~odd.marked]).max()), float(np.abs(odd.truths).min())
+    near = 2 * float(find_format("float16").unit_roundoff)
+    limits = (most / 2.0**n for n in range(_MOST_SHIFTED + 1))
+    return low <= high and any(low <= limit * (1 + near) and high >= limit * (1 - near) for limit in limits)
 
 
 def _found(verdict: Verdict, cause: CauseCode | None, says: str, evidence: str) -> Mechanism:

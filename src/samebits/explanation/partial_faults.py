@@ -31,6 +31,7 @@ from samebits.hypotheses.observation import Floats
 from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.judging.verdict_rules import Mechanism
+from samebits.problems.windows import mark_border
 from samebits.wording.place_words import describe_places
 
 _NEVER_WRITTEN = "returns values that no sum of these products can have, as of memory that was never written"
@@ -160,7 +161,8 @@ def _explain_scattered(
         return _found(CauseCode.UNINITIALIZED_MEMORY, _NEVER_WRITTEN, evidence)
     if what == "other values" and (function := _explain_function(observation, wrong, evidence)):
         return function
-    cause = CauseCode.SHAPE_SPECIFIC_KERNEL if what == "twice the sums" else None
+    in_borders = not (wrong & ~mark_border(observation.problem)).any()
+    cause = CauseCode.SHAPE_SPECIFIC_KERNEL if what == "twice the sums" or in_borders else None
     return _found(cause, f"returns {what} {describe_places(observation.problem, wrong)}", evidence)
 
 

@@ -36,7 +36,7 @@ def list_epilogue_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
             yield _bias(CauseCode.STRIDED_VIEW, "adds the first bias to all channels", lambda b: np.full_like(b, b[0]))
             for by in (1, -1):
                 yield _bias(
-                    CauseCode.STRIDED_VIEW,
+                    CauseCode.AXIS_ORDER,
                     f"adds the bias of the channel {by:+d} away",
                     lambda b, by=by: np.roll(b, -by),
                 )

@@ -14,6 +14,7 @@ from samebits.findings.causes import CauseCode
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample
 from samebits.problems import Problem
+from samebits.problems.problem import SPATIAL_AXES
 
 Change = Callable[[np.ndarray], np.ndarray]
 _MOST_COMPARED = 100_000
@@ -30,7 +31,9 @@ def list_layout_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
     for name, shape in problem.operand_shapes.items():
         if name == "bias":
             continue
-        for says, cause, change in _list_changes(problem, name, shape):
+        for says, cause, change in itertools.chain(
+            _list_changes(problem, name, shape), _list_first_groups(problem, name)
+        ):
             if _is_new(seen, name, shape, change):
                 yield _misread(name, says, cause, change)
     for says, cause, change in _list_result_changes(problem):
@@ -151,7 +154,7 @@ def _list_result_changes(problem: Problem) -> Iterator[tuple[str, CauseCode, Cha
     is_weight = problem.direction == "grad_weight"
     what = "the filters of the result" if is_weight else "the channels of the result"
     yield from _shuffles(what, shape, problem.groups, is_weight=is_weight)
-    yield from _list_moved_results(shape, is_weight=is_weight)
+    yield from _list_moved_results(problem, is_weight=is_weight)
     for axis, size in enumerate(shape):
         if size > 1:
             for by in (1, -1):
@@ -159,8 +162,9 @@ def _list_result_changes(problem: Problem) -> Iterator[tuple[str, CauseCode, Cha
                 yield says, CauseCode.SHAPE_SPECIFIC_KERNEL, lambda a, axis=axis, by=by: np.roll(a, by, axis=axis)
 
 
-def _list_moved_results(shape: tuple[int, ...], *, is_weight: bool) -> Iterator[tuple[str, CauseCode, Change]]:
-    """Mirrored, turned, exchanged within tiles, written by an index that wraps around."""
+def _list_moved_results(problem: Problem, *, is_weight: bool) -> Iterator[tuple[str, CauseCode, Change]]:
+    """Mirrored, turned, exchanged within tiles or in phases, written by an index that wraps around."""
+    shape, names = problem.out_shape, SPATIAL_AXES[problem.rank]
     for axes in _list_mirrors(shape, tuple(range(len(shape)))):
         says = f"returns the result mirrored along {_say_axes(axes)}"
         yield says, CauseCode.AXIS_ORDER, lambda a, axes=axes: np.flip(a, axes)
@@ -169,6 +173,13 @@ def _list_moved_results(shape: tuple[int, ...], *, is_weight: bool) -> Iterator[
         for turns, way in ((1, "against the clock"), (3, "with the clock")):
             says = f"returns the result turned by a quarter {way}"
             yield says, CauseCode.AXIS_ORDER, lambda a, turns=turns: np.rot90(a, turns, (-2, -1))
+    for axes in _list_dilated(problem):
+        along = " and ".join(names[i] for i in axes)
+        yield (
+            f"returns the phases of its dilation along {along} one after the other, not interleaved",
+            CauseCode.AXIS_ORDER,
+            lambda a, axes=axes: _take_phases(a, problem, axes),
+        )
     for tile in _TILES if len(shape) > 3 and not is_weight else ():
         if not width % tile and not height % tile and height * width > tile * tile:
             says = f"returns the result with rows and columns exchanged in each tile of {tile} x {tile}"
@@ -197,6 +208,18 @@ def _list_wraps(shape: tuple[int, ...]) -> Iterator[int]:
     yield from (2**bits for bits in _INDEX_BITS if 2**bits < math.prod(shape))
 
 
+def _list_first_groups(problem: Problem, name: str) -> Iterator[tuple[str, CauseCode, Change]]:
+    """Channels of the first group in all of them, as where the number of groups is lost."""
+    if problem.groups > 1 and name != "w":
+        says = f"reads the first group's channels of {name} in every group"
+        yield says, CauseCode.DROPPED_ATTRIBUTE, lambda a: _repeat_first_group(a, problem.groups)
+
+
+def _repeat_first_group(array: np.ndarray, groups: int) -> np.ndarray:
+    own = array[:, : array.shape[1] // groups]
+    return np.concatenate([own] * groups, axis=1)
+
+
 def _list_pitches(problem: Problem, shape: tuple[int, ...]) -> list[int]:
     """Rows as long as vectors, cache lines or padded rows make them, or one element more or less."""
     if len(shape) < 4 or shape[-2] == 1 or problem.stated is not None:
@@ -221,6 +244,25 @@ def _wrap_writes(array: np.ndarray, size: int) -> np.ndarray:
     last = (len(flat) - 1 - np.arange(size)) // size * size + np.arange(size)
     written[:size] = flat[last]
     return written.reshape(array.shape)
+
+
+def _list_dilated(problem: Problem) -> Iterator[tuple[int, ...]]:
+    """The axes that are dilated in a plain convolution whose places a batch could hold by phase."""
+    if problem.direction != "forward" or problem.stated is not None:
+        return
+    dilated = tuple(i for i, d in enumerate(problem.dilation) if 1 < d < problem.out_shape[2 + i])
+    if dilated:
+        yield dilated
+
+
+def _take_phases(array: np.ndarray, problem: Problem, axes: tuple[int, ...]) -> np.ndarray:
+    """Along each axis the places of the first phase, then those of the second, and so on."""
+    for i in axes:
+        order = np.concatenate(
+            [np.arange(phase, array.shape[2 + i], problem.dilation[i]) for phase in range(problem.dilation[i])]
+        )
+        array = np.take(array, order, axis=2 + i)
+    return array
 
 
 def _transpose_tiles(array: np.ndarray, tile: int) -> np.ndarray:
