@@ -158,3 +158,37 @@ def test_values_that_no_operands_of_four_bits_give_are_another_function_by_bound
     noise = rng.normal(0, 300, convolve(operands["x"], operands["w"]).shape).astype(np.float32)
     side = explain(text, operands, noise)
     assert (side.verdict, side.certainty, side.cause) == ("wrong", "bounds", None)
+
+
+def test_products_of_nan_that_zero_weights_skip_are_told():
+    text = "conv2d x=1x8x14x14 w=6x8x3x3"
+    operands, rng = make(text, 5)
+    operands["w"][rng.random(operands["w"].shape) < 0.7] = 0
+    operands["x"][0, 2, 4, 5] = np.nan
+    operands["x"][0, 6, 9, 9] = np.inf
+    result = np.zeros((1, 6, 12, 12), np.float64)
+    for m, c, i, j in zip(*np.nonzero(operands["w"]), strict=True):
+        result[0, m] += operands["w"][m, c, i, j].astype(np.float64) * operands["x"][0, c, i : i + 12, j : j + 12]
+    side = explain(text, operands, result.astype(np.float32))
+    assert (side.verdict, side.cause) == ("wrong", "nan-semantics")
+    assert side.says.startswith("leaves out products of NaN or infinities")
+
+
+def test_sums_that_overflow_when_they_are_scaled_are_told():
+    text = "conv2d x=1x3x20x20 w=16x3x5x5 dtype=float16"
+    operands, _ = make(text, 6)
+    operands = {n: (a * np.float32(25)).astype(np.float16) for n, a in operands.items()}
+    sums = convolve(operands["x"].astype(np.float32), operands["w"].astype(np.float32))
+    with np.errstate(over="ignore"):
+        result = (sums * np.float32(16)).astype(np.float16) / np.float16(16)
+    assert 0.05 < np.isinf(result).mean() < 0.95
+    side = explain(text, operands, result)
+    assert (side.verdict, side.cause) == ("downgrade", "overflow")
+
+
+def test_the_first_groups_channels_in_every_group_are_told():
+    text = "conv2d x=1x12x14x14 w=9x4x3x3 groups=3"
+    operands, _ = make(text, 7)
+    side = explain(text, operands, convolve(operands["x"][:, :4], operands["w"]))
+    assert (side.verdict, side.cause) == ("wrong", "dropped-attribute")
+    assert side.says == "reads the first group's channels of x in every group"
