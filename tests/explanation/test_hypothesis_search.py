@@ -326,4 +326,4 @@ def test_what_assumes_nothing_is_named_before_a_fit_that_comes_as_close(seed):
     """The bias read one element away: a shift per channel fits that, too."""
     text = "conv_transpose2d x=2x8x7x9 w=8x6x3x3 stride=2 padding=1 output_padding=1 bias dtype=float32"
     found = explain_case(make_case("bias shifted", text, seed).case)
-    assert (found.verdict, found.cause) == ("wrong", "strided-view")
+    assert (found.verdict, found.cause) == ("wrong", "axis-order")

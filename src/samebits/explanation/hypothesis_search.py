@@ -62,7 +62,7 @@ from samebits.hypotheses import (
     list_recipe_hypotheses,
     list_refitted_hypotheses,
     list_rounded_bias,
-    list_saturation,
+    list_saturation_hypotheses,
     list_scale_hypotheses,
     list_seam_hypotheses,
     list_searched_hypotheses,
@@ -135,7 +135,9 @@ class HypothesisSearch:
             "stored result": list_stored_hypotheses(self.observation),
             "operand rounding": list_operand_hypotheses(problem, self.observation.stored),
             "epilogue": itertools.chain(
-                list_epilogue_hypotheses(problem), list_saturation(problem), list_activation_hypotheses(problem)
+                list_epilogue_hypotheses(problem),
+                list_saturation_hypotheses(problem),
+                list_activation_hypotheses(problem),
             ),
             "scale": list_scale_hypotheses(problem),
         }

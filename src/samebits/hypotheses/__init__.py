@@ -12,7 +12,7 @@ from samebits.hypotheses.epilogue import (
     list_epilogue_hypotheses,
     list_fitted_hypotheses,
     list_rounded_bias,
-    list_saturation,
+    list_saturation_hypotheses,
 )
 from samebits.hypotheses.fixed_point import list_fixed_products
 from samebits.hypotheses.geometry import list_geometry_hypotheses, list_padding_hypotheses
@@ -55,7 +55,7 @@ __all__ = [
     "list_recipe_hypotheses",
     "list_refitted_hypotheses",
     "list_rounded_bias",
-    "list_saturation",
+    "list_saturation_hypotheses",
     "list_scale_hypotheses",
     "list_seam_hypotheses",
     "list_searched_hypotheses",

@@ -69,7 +69,7 @@ def list_epilogue_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
         yield _then(CauseCode.FUSION, "clips to 0 ... 6 unasked", lambda o, s: np.clip(o.sum_with_bias(s), 0, 6))
 
 
-def list_saturation(problem: Problem) -> Iterator[Hypothesis]:
+def list_saturation_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
     """Results of a wider format that end where float16 does."""
     if find_format(problem.out).largest > find_format("float16").largest:
         says = "clips its results at the largest number of float16"
