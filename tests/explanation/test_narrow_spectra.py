@@ -31,7 +31,6 @@ def brain(values):
 @pytest.mark.parametrize("length", [24, 32])
 def test_spectra_in_half_formats_are_named(keep, name, length):
     operands, _ = make(TEXT, length)
-    # Halves of the largest sums are numbers of float16, too.
     operands["x"] = np.maximum(operands["x"], 0)
     side = explain(TEXT, operands, convolve_by_spectra(operands["x"], operands["w"], keep, length))
     assert (side.verdict, side.cause) == ("downgrade", "fft")

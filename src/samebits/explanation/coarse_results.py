@@ -32,7 +32,6 @@ def explain_coarse_result(observation: Observation) -> Mechanism | None:
     told = mark_unclipped(observation.problem, given) & (given != 0)
     if not told.any():
         return None
-    allowed = observation.bound * (1 + 2.0**-10)
     for says, steps in _list_grids(given):
         noise = 2 * float(find_format(observation.problem.out).unit_roundoff) * np.abs(given)
         fine = noise <= steps / 8
@@ -42,8 +41,8 @@ def explain_coarse_result(observation: Observation) -> Mechanism | None:
         values = np.unique(given[told & fine])
         bits = np.log2(steps[told & fine] / noise[told & fine]).clip(0, 20)
         enough = bits.mean() * len(values) >= _CHANCE_BITS and len(values) >= thresholds.FEWEST_TELLING
-        within = np.abs(given - true) <= steps + noise + allowed
-        if enough and within.all() and (np.abs(given - true) > allowed).any():
+        within = np.abs(given - true) <= steps + noise + observation.bound
+        if enough and within.all() and not observation.distances.within_bound:
             evidence = f"all {given.size:,} outputs are such numbers, and within a step of what was declared"
             return Mechanism(
                 CauseCode.RESULT_ROUNDING, "downgrade", f"stores its result {says}", "bound",

@@ -35,10 +35,10 @@ def explain_narrow_spectra(observation: Observation) -> Mechanism | None:
         tiles = transform(observation, arrangements[0])
         if tiles is None:
             continue
-        declared = _measure(tiles.given - tiles.true)
+        declared = _measure_distance(tiles.given, tiles.true)
         for arrangement in arrangements:
             tried += 1
-            share = _measure(tiles.given - predict_fourier(tiles, arrangement)) / declared if declared else 1.0
+            share = _measure_distance(tiles.given, predict_fourier(tiles, arrangement)) / declared if declared else 1.0
             if share < least:
                 closest, least = arrangement, share
     if closest is None:
@@ -50,7 +50,7 @@ def explain_narrow_spectra(observation: Observation) -> Mechanism | None:
     return Mechanism(CauseCode.FFT, "downgrade", closest.say(), "nearness", evidence=(Evidence("statistic", says),))
 
 
-def _measure(away: Floats) -> float:
-    """The root mean square where there is a result; infinite where a prediction overflowed."""
-    told = away[~np.isnan(away)]
-    return float(np.sqrt(np.mean(told**2))) if told.size else np.inf
+def _measure_distance(given: Floats, predicted: Floats) -> float:
+    """The root mean square where there is a result; infinite of a prediction that overflows, which it cannot be."""
+    away = (given - predicted)[~np.isnan(given)]
+    return float(np.sqrt(np.mean(away**2))) if np.isfinite(away).all() else np.inf

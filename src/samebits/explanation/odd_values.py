@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from samebits.bounds import accumulator_format
+from samebits.explanation.acceptance import bound_prediction
 from samebits.explanation.wrong_regions import find_box
 from samebits.findings import Evidence, Verdict
 from samebits.findings.causes import CauseCode
@@ -109,14 +110,9 @@ def _skips_nonfinite(odd: _Odd) -> bool:
     finite = {n: np.where(np.isfinite(a), a, np.zeros_like(a)) for n, a in observation.operands.items()}
     whole = observation.whole()
     predicted = observation.sum_instead(finite, whole)
-    marked = whole.pick(odd.marked & np.isfinite(odd.given))
-    magnitudes = replace(observation, result=observation.truth).as_bare_sums()
-    size = magnitudes.sum_instead({n: np.abs(a) for n, a in finite.items()}, whole)
-    unit = float(accumulator_format(observation.problem).unit_roundoff)
-    last = float(find_format(observation.problem.out).unit_roundoff)
-    allowed = (observation.problem.reduction_length + 2) * unit * size + last * np.abs(predicted)
     away = np.abs(whole.pick(odd.given) - predicted)
-    return bool((away <= 2 * allowed)[marked].all())
+    marked = whole.pick(odd.marked & np.isfinite(odd.given))
+    return bool((away <= bound_prediction(observation, whole, predicted, 0.0))[marked].all())
 
 
 def _explain_saturation(odd: _Odd) -> Mechanism | None:

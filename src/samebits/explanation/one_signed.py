@@ -16,7 +16,7 @@ from samebits.formats.format import find_format
 from samebits.hypotheses import Observation
 from samebits.hypotheses.observation import Floats
 from samebits.judging import thresholds
-from samebits.judging.measuring import mark_unclipped
+from samebits.judging.measuring import mark_unclipped, measure_absolute
 from samebits.judging.verdict_rules import Mechanism
 
 
@@ -80,7 +80,7 @@ class _Loss:
 def _find_loss(observation: Observation, given: Floats, truth: Floats, magnitudes: Floats) -> _Loss | None:
     """Errors toward zero in nearly all channels that chance excludes; all arrays [groups * rows, positions]."""
     unit = float(find_format(observation.problem.out).unit_roundoff)
-    told = np.isfinite(given) & (np.abs(given - truth) > 2 * unit * np.abs(truth)) & (given * truth > 0)
+    told = np.isfinite(given) & (measure_absolute(given, truth) > 2 * unit * np.abs(truth)) & (given * truth > 0)
     told &= mark_unclipped(observation.problem, truth)
     with np.errstate(all="ignore"):
         # A factor that all outputs share may be off by a few units, as the 1/n of an inverse transform is.

@@ -33,38 +33,43 @@ def explain_rounded_record(observation: Observation) -> Mechanism | None:
     What was multiplied had more digits, so that no result can be held against the recorded operands. An error of one
     operand's rounding, uniform within half a step, has the variance step^2 / 12, of which sums of squares follow.
     """
-    problem = observation.problem
+    found = _find_rounded(observation)
+    return None if found is None else _say_rounded(*found)
+
+
+def explain_wider_weights(observation: Observation) -> Mechanism | None:
+    """The same of weights, where other weights make up for all of the errors.
+
+    Transforms leave errors as large, but those differ from place to place of a tile as no weights do.
+    """
+    found = _find_rounded(observation)
+    if found is None or found[0] != observation.terms.rows_operand or not _is_made_by_weights(observation):
+        return None
+    return _say_rounded(*found)
+
+
+def _find_rounded(observation: Observation) -> tuple[str, str] | None:
+    """The operand that was rounded for the record, and the format it was rounded to."""
     sample = observation.choose_sample()
     noise = measure_plain_noise(observation, sample)
     if measure_nearness_of_truth(observation, sample) <= thresholds.UNUSUAL_TIMES * noise:
         return None
     for name, array in observation.operands.items():
-        found = _find_narrower(array, problem.dtype) if name != "bias" else None
-        if found is None:
+        narrower = _find_narrower(array, observation.problem.dtype) if name != "bias" else None
+        if narrower is None:
             continue
-        values = array.astype(np.float64)
-        step = _measure_steps(values, found)
-        if not _has_error_of(observation, name, step):
-            continue
-        says = f"multiplies {name} with more digits than on record, where it has only numbers of {found}"
-        evidence = (
-            f"the errors are as large as those of rounding {name} to {found}, and every output is within what that can"
-            f" change; record {name} as the engine multiplies it"
-        )
-        return Mechanism(
-            CauseCode.OTHER_OPERANDS, "undecided", says, "bound", evidence=(Evidence("statistic", evidence),)
-        )
+        if _has_error_of(observation, name, _measure_steps(array.astype(np.float64), narrower)):
+            return name, narrower
     return None
 
 
-def explain_wider_weights(observation: Observation) -> Mechanism | None:
-    """Weights that had more digits than on record, where other weights make up for all of the errors.
-
-    Transforms leave errors as large, but those differ from place to place of a tile as no weights do.
-    """
-    found = explain_rounded_record(observation) if _is_made_by_weights(observation) else None
-    name = observation.terms.rows_operand
-    return found if found is not None and found.says.startswith(f"multiplies {name} ") else None
+def _say_rounded(name: str, narrower: str) -> Mechanism:
+    says = f"multiplies {name} with more digits than on record, where it has only numbers of {narrower}"
+    evidence = (
+        f"the errors are as large as those of rounding {name} to {narrower}, and every output is within what that can"
+        f" change; record {name} as the engine multiplies it"
+    )
+    return Mechanism(CauseCode.OTHER_OPERANDS, "undecided", says, "bound", evidence=(Evidence("statistic", evidence),))
 
 
 def _is_made_by_weights(observation: Observation) -> bool:

@@ -29,7 +29,7 @@ from samebits.hypotheses import (
 from samebits.hypotheses.epilogue import say_scaled_channels
 from samebits.hypotheses.observation import Floats
 from samebits.judging import thresholds
-from samebits.judging.measuring import mark_unclipped
+from samebits.judging.measuring import mark_unclipped, measure_absolute
 from samebits.judging.verdict_rules import Mechanism
 from samebits.problems.windows import mark_border
 from samebits.wording.place_words import describe_places
@@ -96,7 +96,7 @@ def _say_values(observation: Observation, given: Floats, wrong: npt.NDArray[np.b
     whole = observation.whole()
     twice = observation.finish(2 * whole.pick(observation.bare_sums()), whole)
     room = bound_prediction(observation, whole, twice, 0.0)
-    if (np.abs(whole.pick(given) - twice) <= room)[whole.pick(wrong)].mean() > thresholds.LEAST_FILLED:
+    if (measure_absolute(whole.pick(given), twice) <= room)[whole.pick(wrong)].mean() > thresholds.LEAST_FILLED:
         return "twice the sums"
     return "other values"
 

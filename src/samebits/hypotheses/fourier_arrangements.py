@@ -150,10 +150,12 @@ def predict_fourier(tiles: FourierTiles, arrangement: FourierArrangement) -> Flo
     """What an arrangement returns for the tiles, [rows, tiles, ...]: bias, epilogue and last rounding included."""
     observation, rank = tiles.observation, len(arrangement.lengths)
     data, kernel = (_keep(v, arrangement.kept) for v in (tiles.data, tiles.kernel))
-    sums = np.einsum("td...,rd...->rt...", data, kernel, optimize=True)
-    if arrangement.sums:
-        sums = _keep(sums, arrangement.kept)
-    back = np.fft.irfftn(sums, arrangement.lengths, tuple(range(-rank, 0)))
+    # Spectra beyond a format's largest number are infinite, and what comes of them is NaN.
+    with np.errstate(all="ignore"):
+        sums = np.einsum("td...,rd...->rt...", data, kernel, optimize=True)
+        if arrangement.sums:
+            sums = _keep(sums, arrangement.kept)
+        back = np.fft.irfftn(sums, arrangement.lengths, tuple(range(-rank, 0)))
     for axis, (first, count) in enumerate(zip(tiles.begin, tiles.outputs, strict=True)):
         length = arrangement.lengths[axis]
         back = np.take(back, (first + np.arange(count)) % length, axis=2 + axis)

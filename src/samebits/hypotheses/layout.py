@@ -164,7 +164,7 @@ def _list_result_changes(problem: Problem) -> Iterator[tuple[str, CauseCode, Cha
 
 def _list_moved_results(problem: Problem, *, is_weight: bool) -> Iterator[tuple[str, CauseCode, Change]]:
     """Mirrored, turned, exchanged within tiles or in phases, written by an index that wraps around."""
-    shape, names = problem.out_shape, SPATIAL_AXES[problem.rank]
+    shape = problem.out_shape
     for axes in _list_mirrors(shape, tuple(range(len(shape)))):
         says = f"returns the result mirrored along {_say_axes(axes)}"
         yield says, CauseCode.AXIS_ORDER, lambda a, axes=axes: np.flip(a, axes)
@@ -173,13 +173,10 @@ def _list_moved_results(problem: Problem, *, is_weight: bool) -> Iterator[tuple[
         for turns, way in ((1, "against the clock"), (3, "with the clock")):
             says = f"returns the result turned by a quarter {way}"
             yield says, CauseCode.AXIS_ORDER, lambda a, turns=turns: np.rot90(a, turns, (-2, -1))
-    for axes in _list_dilated(problem):
-        along = " and ".join(names[i] for i in axes)
-        yield (
-            f"returns the phases of its dilation along {along} one after the other, not interleaved",
-            CauseCode.AXIS_ORDER,
-            lambda a, axes=axes: _take_phases(a, problem, axes),
-        )
+    if dilated := _find_dilated(problem):
+        along = " and ".join(SPATIAL_AXES[problem.rank][i] for i in dilated)
+        says = f"returns the phases of its dilation along {along} one after the other, not interleaved"
+        yield says, CauseCode.AXIS_ORDER, lambda a: _take_phases(a, problem, dilated)
     for tile in _TILES if len(shape) > 3 and not is_weight else ():
         if not width % tile and not height % tile and height * width > tile * tile:
             says = f"returns the result with rows and columns exchanged in each tile of {tile} x {tile}"
@@ -246,13 +243,11 @@ def _wrap_writes(array: np.ndarray, size: int) -> np.ndarray:
     return written.reshape(array.shape)
 
 
-def _list_dilated(problem: Problem) -> Iterator[tuple[int, ...]]:
-    """The axes that are dilated in a plain convolution whose places a batch could hold by phase."""
+def _find_dilated(problem: Problem) -> tuple[int, ...]:
+    """The axes that are dilated in a convolution whose places a batch could hold by phase."""
     if problem.direction != "forward" or problem.stated is not None:
-        return
-    dilated = tuple(i for i, d in enumerate(problem.dilation) if 1 < d < problem.out_shape[2 + i])
-    if dilated:
-        yield dilated
+        return ()
+    return tuple(i for i, d in enumerate(problem.dilation) if 1 < d < problem.out_shape[2 + i])
 
 
 def _take_phases(array: np.ndarray, problem: Problem, axes: tuple[int, ...]) -> np.ndarray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -29,6 +29,8 @@ from samebits.recipes.recipe import Recipe
 from samebits.truth import compute_truth
 
 Floats = npt.NDArray[np.float64]
+# Of some positions: which of their terms count, [positions, volume].
+Mark = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.bool_]]
 _MOST_ROWS, _MOST_POSITIONS = 24, 160
 _RANDOM_POSITIONS = 48
 # Samples in which a clip leaves fewer are added to.
@@ -232,10 +234,13 @@ def shrink_problem(problem: Problem) -> Problem:
     return replace(problem, x=(batch, c_in, *problem.x[2:]), w=(*w, *problem.w[2:]))
 
 
-def sum_terms(terms: Terms, rows_array: np.ndarray, source_array: np.ndarray, sample: Sample) -> Floats:
+def sum_terms(
+    terms: Terms, rows_array: np.ndarray, source_array: np.ndarray, sample: Sample, mark: Mark | None = None
+) -> Floats:
     """float64 sums of products of a sample, [rows, positions]; a source index -1 contributes nothing.
 
-    `terms` may have other axes than the problem. Error at most K 2^-53 sum |x||w|: nothing beside float32's.
+    `terms` may have other axes than the problem, and `mark` tells of some positions which terms count. Error at most
+    K 2^-53 sum |x||w|: nothing beside float32's.
     """
     rows, source = terms.view_rows(rows_array), terms.view_source(source_array)
     sums = np.empty((len(sample.rows), len(sample.positions)))
@@ -247,7 +252,11 @@ def sum_terms(terms: Terms, rows_array: np.ndarray, source_array: np.ndarray, sa
         for start in range(0, len(sample.positions), step):
             part = slice(start, start + step)
             with np.errstate(all="ignore"):
-                sums[own, part] = weights @ gather_source(terms, source, int(g), sample.positions[part]).T
+                met = gather_source(terms, source, int(g), sample.positions[part])
+                if mark is not None:
+                    counts = mark(sample.positions[part])[:, None]
+                    met = np.where(counts, met.reshape(len(met), terms.depth, -1), 0.0).reshape(met.shape)
+                sums[own, part] = weights @ met.T
     return sums
 
 

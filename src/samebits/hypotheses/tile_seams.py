@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,13 +10,12 @@ import numpy.typing as npt
 
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses.hypothesis import Hypothesis
-from samebits.hypotheses.observation import Floats, Observation, Sample, gather_source
+from samebits.hypotheses.observation import Floats, Observation, Sample, sum_terms
 from samebits.problems import Problem
 from samebits.problems.problem import SPATIAL_AXES
 from samebits.problems.terms import Terms, find_terms
 
 _SIZES = (4, 8, 16, 32, 64, 128)
-_MOST_HELD = 4_000_000
 
 
 def list_seam_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
@@ -44,30 +44,15 @@ def _cut_into(problem: Problem, tiles: tuple[int, ...]) -> Hypothesis:
     says = f"computes tiles of {what} along {along} that read zeros beyond their own edge"
 
     def predict(observation: Observation, sample: Sample) -> Floats:
-        return observation.finish(_sum_within(observation, sample, tiles), sample)
+        terms = observation.terms
+        weights, source = (observation.operands[n] for n in (terms.rows_operand, terms.source_operand))
+        sums = sum_terms(terms, weights, source, sample, functools.partial(_mark_inside, terms, tiles))
+        return observation.finish(sums, sample)
 
     return Hypothesis(CauseCode.SHAPE_SPECIFIC_KERNEL, "wrong", says, predict)
 
 
-def _sum_within(observation: Observation, sample: Sample, tiles: tuple[int, ...]) -> Floats:
-    """Sums [rows, positions] of the terms that lie in the output's own tile."""
-    terms = observation.terms
-    rows = terms.view_rows(observation.operands[terms.rows_operand]).reshape(terms.groups * terms.rows, -1)
-    source = terms.view_source(observation.operands[terms.source_operand])
-    sums = np.empty((len(sample.rows), len(sample.positions)))
-    step = max(_MOST_HELD // terms.count, 1)
-    for start in range(0, len(sample.positions), step):
-        positions = sample.positions[start : start + step]
-        inside = _mark_inside(terms, positions, tiles)
-        for group in np.unique(sample.rows // terms.rows):
-            own = np.flatnonzero(sample.rows // terms.rows == group)
-            met = gather_source(terms, source, int(group), positions).reshape(len(positions), terms.depth, -1)
-            met = (met * inside[:, None]).reshape(len(positions), -1)
-            sums[own, start : start + step] = rows[sample.rows[own]].astype(np.float64) @ met.T
-    return sums
-
-
-def _mark_inside(terms: Terms, positions: npt.NDArray[np.int64], tiles: tuple[int, ...]) -> npt.NDArray[np.bool_]:
+def _mark_inside(terms: Terms, tiles: tuple[int, ...], positions: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """[positions, volume]: whether a term's source lies in the tile of its output."""
     places = positions % int(np.prod(terms.outputs))
     inside = np.ones((len(places), 1), bool)

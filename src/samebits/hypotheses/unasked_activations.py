@@ -136,7 +136,7 @@ def _find_offset(observation: Observation, sample: Sample) -> float | None:
     values = observation.sum_with_bias(sample)
     given = sample.pick(observation.result).astype(np.float64)
     usable = mark_unclipped(observation.problem, given) & np.isfinite(values)
-    return (float(np.median((given - values)[usable])) or None) if _tell(values[usable]) else None
+    return (float(np.median(given[usable] - values[usable])) or None) if _tell(values[usable]) else None
 
 
 def _shift_late(observation: Observation, sample: Sample) -> Floats | None:

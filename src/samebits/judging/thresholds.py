@@ -102,7 +102,8 @@ FEWEST_NOISE_BITS, MOST_FOURTH = 5.0, 16.0
 IMPOSSIBLE = 4.0
 # So much of a set of values makes them all zeros, or all impossible.
 MAJORITY = 0.5
-# Of random bits as float32 a good part is larger than any sum, and nine tenths span so many powers of two.
+# Of random bits as float32 a good part is larger than any sum, and the middle eight tenths span so many
+# powers of two.
 SOME_IMPOSSIBLE, RANDOM_OCTAVES = 0.1, 60.0
 # Within the bound, a result that lost this share of its digits is a difference of large terms.
 LOST_DIGITS = 0.5
@@ -222,7 +223,7 @@ TABLE: tuple[Threshold, ...] = (
     Threshold("ERROR_SIZE", ERROR_SIZE, "other-operands", "the standard deviation of a few thousand errors is known to a few"
               " hundredths; formats of one digit less have twice the error"),
     Threshold("COARSE_OPERAND", COARSE_OPERAND, "quantized-operands or other-operands", "what four bits do at the worst, e2m1's"
-              " codes 4 and 6 of 6; usual errors of four bits are a third of that"),
+              " codes 4 and 6 of 6; weights of four bits made by others were off by 0.09 to 0.14"),
     Threshold("UNRELATED", UNRELATED, "wrong or undecided", "losses of precision leave more than nine tenths, faults of a part"
               " what is not in it; sums of the same inputs have some in common whatever the weights"),
     Threshold("FEWEST_UNRELATED", FEWEST_UNRELATED, "wrong or undecided", "a correlation over n outputs is off by one over the"
