@@ -164,8 +164,8 @@ def test_layouts_of_large_operands_are_all_listed():
         [
             s.says
             for s in list_layout_hypotheses(parse_problem_text(f"conv2d x={x} w=7x{c}x3x2 dtype=float32"))
-            # An index of 15 bits counts all of a small array.
-            if "an index that wraps around" not in s.says
+            # An index of 15 bits counts all of a small array, and how far rows are apart depends on how long they are.
+            if "an index that wraps around" not in s.says and "elements apart" not in s.says
         ]
         for x, c in (("3x5x11x13", 5), ("3x50x110x130", 50))
     )

@@ -20,6 +20,9 @@ from samebits.hypotheses import Observation
 from samebits.judging import thresholds
 from samebits.judging.verdict_rules import Mechanism
 
+# Rows that are off by less than this share of what the worst one is off by are right.
+_SPARED = 1 / 64
+
 
 def explain_operand_noise(observation: Observation) -> Mechanism | None:
     """An operand that was multiplied with errors of its own, inferred; None where anything else may have made them.
@@ -35,7 +38,7 @@ def explain_operand_noise(observation: Observation) -> Mechanism | None:
     if noise is None:
         return None
     shared = find_shared_errors(noise)
-    if shared is None or not _are_of_operands(noise):
+    if shared is None or not _are_of_operands(noise) or _spares_rows(noise):
         return None
     terms = observation.terms
     name, other = terms.rows_operand, terms.source_operand
@@ -65,6 +68,14 @@ def _are_of_operands(noise: ErrorNoise) -> bool:
     kinds = [fit_kind(noise, None, "", v) for v in list_operand_sizes(noise)]
     sums = [fit_kind(noise, None, "", v) for v in list(list_partial_sums(noise))[1:]]
     return max(k.likelihood for k in kinds) >= max((k.likelihood for k in sums), default=-np.inf)
+
+
+def _spares_rows(noise: ErrorNoise) -> bool:
+    """Whether some output channels have next to no errors: then a part is wrong, of which this says nothing."""
+    squares = (noise.products**2).sum(axis=(2, 3)) * noise.told
+    told = noise.told.any(axis=1)
+    shares = np.sqrt((noise.errors**2).sum(axis=1)[told] / squares.sum(axis=1)[told])
+    return bool(shares.min() < _SPARED * shares.max())
 
 
 def _measure_off(noise: ErrorNoise) -> float:
