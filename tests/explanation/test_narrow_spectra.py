@@ -6,6 +6,8 @@ import pytest
 import scipy.fft
 
 from cases_by_hand import explain, make
+from samebits.explanation.recorded_case import explain_case
+from variants import make_variant
 
 TEXT = "conv2d x=1x12x20x20 w=16x12x5x5 padding=2"
 
@@ -43,3 +45,21 @@ def test_spectra_in_float32_are_sound(length):
     operands, _ = make(TEXT, length + 1)
     result = convolve_by_spectra(operands["x"], operands["w"], lambda v: v, length)
     assert explain(TEXT, operands, result).verdict == "rounding"
+
+
+@pytest.mark.parametrize(
+    ("variant", "text", "seed"),
+    [
+        (
+            "F(2,3) TF32 inside",
+            "conv2d x=1x24x16x16 w=24x1x3x3 bias padding=1 groups=24 dtype=float32 then=clip(0,6)",
+            235,
+        ),
+        ("F(2,3) TF32 inside", "conv2d x=4x8x20x20 w=16x8x3x3 padding=1 dtype=float32", 241),
+        ("F(4,3) bfloat16 inside", "conv2d x=1x32x24x24 w=16x32x3x3 bias padding=1 dtype=float32 then=relu", 242),
+    ],
+)
+def test_winograds_transforms_in_narrow_formats_are_no_narrow_spectra(variant, text, seed):
+    made = make_variant(variant, text, seed)
+    (side,) = explain_case(made.case).sides
+    assert (side.verdict, side.cause) == ("downgrade", "winograd")

@@ -219,3 +219,30 @@ def test_subnormal_weights_alone_taken_for_zero(is_faulty):
         assert (side.verdict, side.cause) == ("downgrade", "subnormals")
     else:
         assert side.verdict in ("identical", "rounding")
+
+
+@pytest.mark.parametrize(
+    ("text", "shift", "says"),
+    [
+        ("conv2d x=2x16x14x14 w=24x16x3x3", 0.37, "multiplies w plus 0.37,"),
+        ("conv2d x=1x6x14x14 w=8x6x3x3 bias", "each", "multiplies w plus a number of its own for each output channel"),
+        ("linear x=40x96 w=50x96", -0.2, "multiplies w plus -0.2,"),
+        ("linear x=40x96 w=50x96", 0, None),
+    ],
+)
+def test_weights_whose_zero_point_was_left_out_are_named(text, shift, says):
+    operands, rng = make(text, 21)
+    operands["x"] = np.maximum(operands["x"], 0)
+    x, w = operands["x"], operands["w"]
+    if shift == "each":
+        shift = rng.uniform(-0.1, 0.1, (len(w), 1, 1, 1))
+    other = (w + shift).astype(np.float32)
+    result = x @ other.T if text.startswith("linear") else convolve(x, other)
+    if "bias" in operands:
+        result += operands["bias"].reshape(1, -1, 1, 1)
+    side = explain(text, operands, result)
+    if says is None:
+        assert (side.verdict, side.cause) == ("rounding", "summation-order")
+    else:
+        assert (side.verdict, side.cause) == ("wrong", "other-operands")
+        assert side.says.startswith(says)

@@ -10,7 +10,6 @@ import numpy as np
 from samebits.explanation.coarse_results import explain_coarse_result
 from samebits.explanation.hypothesis_search import HypothesisSearch
 from samebits.explanation.last_rounding import explain_last_rounding
-from samebits.explanation.narrow_spectra import explain_narrow_spectra
 from samebits.explanation.odd_values import explain_odd_values
 from samebits.explanation.one_signed import explain_one_signed
 from samebits.explanation.operand_noise import explain_operand_noise
@@ -70,10 +69,12 @@ def _find(observation: Observation, search: HypothesisSearch) -> Mechanism | Non
             found = replace(found, cause=CauseCode.OVERFLOW)
     # Other weights fit whatever is wrong in some channels only.
     if found is None or found.cause == CauseCode.OTHER_OPERANDS or (found.fit != "bound" and found.replay is None):
-        found = explain_part(observation) or found
+        part = explain_part(observation)
+        # Which other operands, where that was found, says more than that they are others.
+        found = found if part is None or (found and found.cause == part.cause) else part
     last = (
         explain_flush, explain_coarse_result, explain_last_rounding, explain_wider_weights,
-        lambda _: search.find_nearest(), explain_narrow_spectra, explain_transform, explain_rounded_record,
+        lambda _: search.find_nearest(), explain_transform, explain_rounded_record,
         explain_one_signed, explain_unrelated, explain_sum_noise, explain_operand_noise,
     )  # fmt: skip
     return found or next(filter(None, (explain_last(observation) for explain_last in last)), None)

@@ -20,16 +20,14 @@ from samebits.judging import thresholds
 from samebits.judging.verdict_rules import Mechanism
 
 
-def explain_narrow_spectra(observation: Observation) -> Mechanism | None:
+def find_narrow_spectra(observation: Observation) -> tuple[Mechanism, float] | None:
     """The arrangement whose rounded spectra come closest, if they come so much closer than the declared sums.
 
-    Inferred: nothing says that no other arrangement comes as close. Only of results beyond their bound.
+    With what it leaves of the distance. Inferred: nothing says that no other arrangement comes as close.
     """
-    if observation.distances.within_bound or not np.isfinite(observation.result.astype(np.float64)).all():
-        return None
     listed = list_fourier_arrangements(observation.problem)
     closest: FourierArrangement | None = None
-    least, tried = thresholds.ARRANGEMENT, 0
+    least, tried = thresholds.SPECTRA, 0
     for _, alike in itertools.groupby(listed, key=lambda a: (a.lengths, a.padded, a.reversed)):
         arrangements = list(alike)
         tiles = transform(observation, arrangements[0])
@@ -47,7 +45,8 @@ def explain_narrow_spectra(observation: Observation) -> Mechanism | None:
         f"exact sums of such spectra come {1 / max(least, 1e-9):.3g} times closer to the result than the declared sums;"
         f" {tried - 1} other arrangements do not come so close"
     )
-    return Mechanism(CauseCode.FFT, "downgrade", closest.say(), "nearness", evidence=(Evidence("statistic", says),))
+    evidence = (Evidence("statistic", says),)
+    return Mechanism(CauseCode.FFT, "downgrade", closest.say(), "nearness", evidence=evidence), least
 
 
 def _measure_distance(given: Floats, predicted: Floats) -> float:

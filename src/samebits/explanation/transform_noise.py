@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from samebits.emulators.winograd import TAPS
 from samebits.explanation.error_structure import exceeds_likely
+from samebits.explanation.narrow_spectra import find_narrow_spectra
 from samebits.explanation.noise_kinds import Kind, rank_kinds
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
@@ -47,8 +48,10 @@ def explain_transform(observation: Observation) -> Mechanism | None:
     if not unlikely or not np.isfinite(observation.result.astype(np.float64)).all():
         return None
     beyond = not observation.distances.within_bound
-    if beyond and (found := _try_arrangements(observation)):
-        return found
+    if beyond:
+        tried = [t for t in (_try_arrangements(observation), find_narrow_spectra(observation)) if t is not None]
+        if tried:
+            return min(tried, key=lambda t: t[1])[0]
     kinds = rank_kinds(observation) if observation.stored is None else []
     if found := _name_by_sizes(kinds):
         return found
@@ -89,7 +92,8 @@ def _name_better(found: Mechanism, kinds: list[Kind]) -> Mechanism:
     return replace(found, cause=other, says=does)
 
 
-def _try_arrangements(observation: Observation) -> Mechanism | None:
+def _try_arrangements(observation: Observation) -> tuple[Mechanism, float] | None:
+    """The arrangement of Winograd's transforms that comes closest to the result, and what it leaves of the distance."""
     closest, least, tried = None, thresholds.ARRANGEMENT, 0
     chosen: dict[tuple[int, ...], tuple[Tiles, Floats, Floats]] = {}
     for arrangement in list_arrangements(observation.problem):
@@ -116,7 +120,7 @@ def _try_arrangements(observation: Observation) -> Mechanism | None:
         f"exact sums of such transforms come {1 / max(least, 1e-9):.3g} times closer to the result than the declared"
         f" sums; {tried - 1} other arrangements do not come so close"
     )
-    return _found(CauseCode.WINOGRAD, closest.say(), says)
+    return _found(CauseCode.WINOGRAD, closest.say(), says), least
 
 
 def _comes_closer_in_most_rows(observation: Observation, arrangement: Arrangement) -> bool:

@@ -18,6 +18,7 @@ from samebits.formats.format import find_format
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample, gather_source
 from samebits.hypotheses.refitted import correlate, name_axis, view_own, with_rows
+from samebits.hypotheses.shifted_weights import list_shifted_weights
 from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.problems.terms import Terms
@@ -49,6 +50,7 @@ class _Solved:
 
 def list_solved_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
     """The weights that give the result, where positions outnumber products: what was multiplied, whatever it was."""
+    yield from list_shifted_weights(observation)
     terms = observation.terms
     unknowns = terms.count + 1
     enough = terms.positions >= _LEAST_EQUATIONS * unknowns

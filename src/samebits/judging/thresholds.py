@@ -67,7 +67,9 @@ TRANSFORM_NOISE = 2.0**8
 HALF_TRANSFORM_NOISE = 2.0**-3
 # An arrangement of transforms explains a result if it leaves no more than this of the distance.
 ARRANGEMENT = 0.8
-# ... and comes closer in this share of the rows.
+# Rounded spectra of a Fourier transform explain a result if they leave no more than this of the distance.
+SPECTRA = 0.3
+# Winograd's come closer in this share of the rows.
 CLOSER_ROWS = 0.8
 # Numbers rounded to the nearest never go to the farther neighbour; those rounded by chance do so this often, or more.
 FARTHER_SHARE = 0.05
@@ -175,6 +177,8 @@ TABLE: tuple[Threshold, ...] = (
               " of the largest sum of magnitudes, and bfloat16 has three bits less"),
     Threshold("ARRANGEMENT", ARRANGEMENT, "winograd or undecided", "arrangements that are not the right one left 0.87 or more;"
               " where results have few digits the right one leaves what their rounding decides"),
+    Threshold("SPECTRA", SPECTRA, "fft or undecided", "the right arrangement left 0.15 or less, of Winograd's transforms the"
+              " closest of the wrong ones 0.55 or more"),
     Threshold("CLOSER_ROWS", CLOSER_ROWS, "winograd or undecided", "of the right arrangement 15 of 16 rows at least, mostly all,"
               " were closer; of others that came closer over all rows, half"),
     Threshold("FARTHER_SHARE", FARTHER_SHARE, "cause", "between a tenth and a third of the way to the farther neighbour"
