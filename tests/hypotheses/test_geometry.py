@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ PROBLEMS = [
     "conv2d.grad_weight x=2x4x6x6 w=4x2x3x2 padding=1 stride=1x2 groups=2",
     "conv_transpose1d x=2x4x5 w=4x3x3 padding=1 stride=2 groups=2 bias",
     "conv_transpose2d x=1x2x4x3 w=2x3x3x2 padding=1x0:1 stride=2x1 output_padding=1x0",
+    "conv_transpose2d x=1x3x4x4 w=3x2x4x4 padding=2 stride=3 output_padding=2x1 bias",
     "conv_transpose1d.grad_input x=1x3x6 w=3x2x4 padding=2:1",
     "conv_transpose1d.grad_weight x=2x3x5 w=3x2x3 padding=1 dilation=2",
 ]
@@ -92,11 +94,24 @@ def compute_padded(problem, operands, says):
     return finish(problem, convolve(problem, {**operands, "x": x}, begins=begins), operands.get("bias"))
 
 
+def compute_filled(problem, operands, says):
+    """The result without output padding, and whatever is said before or behind it."""
+    smaller = replace(problem, output_padding=(0,) * problem.rank)
+    sums = convolve(smaller, operands)
+    ahead = says.endswith("the beginning")
+    widths = [(0, 0), (0, 0), *((n, 0) if ahead else (0, n) for n in problem.output_padding)]
+    inside = np.pad(np.ones(sums.shape, bool), widths)
+    finished = finish(problem, np.pad(sums, widths), operands.get("bias"))
+    return np.where(inside, finished, 0) if "zeros" in says else finished
+
+
 def compute_what_is_said(problem, operands, says):
     if "at the beginning of" in says:
         return compute_moved(problem, operands, says)
     if says.startswith("reads the kernel backwards"):
         return compute_flipped(problem, operands, says)
+    if "output padding" in says:
+        return compute_filled(problem, operands, says)
     if says.endswith("instead of with zeros"):
         return compute_padded(problem, operands, says)
     return compute_stepped(problem, operands, says)

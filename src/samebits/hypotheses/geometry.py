@@ -34,6 +34,7 @@ def list_geometry_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
     yield from _flipped(problem)
     yield from _stepped(problem)
     yield from _padded_otherwise(problem)
+    yield from _padded_results(problem)
 
 
 def _hypothesis(problem: Problem, cause: CauseCode, says: str, axes: tuple[Axis, ...]) -> Hypothesis:
@@ -173,6 +174,34 @@ def _padded_otherwise(problem: Problem) -> Iterator[Hypothesis]:
         for chosen in dict.fromkeys([tuple(padded), *((i,) for i in padded)]):
             names = " and ".join(SPATIAL_AXES[problem.rank][i] for i in chosen)
             yield _padding_mode(problem, mode, chosen, f"pads {words} along {names} instead of with zeros")
+
+
+def _padded_results(problem: Problem) -> Iterator[Hypothesis]:
+    """Output padding that is filled where sums should stand, at the end or at the beginning."""
+    if problem.direction != "forward" or not problem.is_transposed or not any(problem.output_padding):
+        return
+    ahead = tuple(
+        replace(a, pad_begin=a.pad_begin - n) for a, n in zip(problem.axes, problem.output_padding, strict=True)
+    )
+    for filled in ("zeros", "nothing but the bias") if problem.bias else ("zeros",):
+        for axes, end in ((problem.axes, "the end"), (ahead, "the beginning")):
+            says = f"leaves {filled} in its output padding, which it puts at {end}"
+            yield _padded_result(problem, says, axes, first=end == "the beginning", bare=filled == "zeros")
+
+
+def _padded_result(problem: Problem, says: str, axes: tuple[Axis, ...], *, first: bool, bare: bool) -> Hypothesis:
+    def predict(observation: Observation, sample: Sample) -> Floats:
+        terms = replace(sample.terms, axes=axes)
+        weights, source = (observation.operands[n] for n in (terms.rows_operand, terms.source_operand))
+        places = np.unravel_index(sample.positions % np.prod(terms.outputs), terms.outputs)
+        filled = np.zeros(len(sample.positions), bool)
+        for place, size, count in zip(places, terms.outputs, problem.output_padding, strict=True):
+            filled |= place < count if first else place >= size - count
+        sums = np.where(filled, 0.0, sum_terms(terms, weights, source, sample))
+        finished = observation.finish(sums, sample)
+        return np.where(filled, 0.0, finished) if bare else finished
+
+    return Hypothesis(CauseCode.TRANSPOSED_GEOMETRY, _WRONG, says, predict)
 
 
 def list_padding_hypotheses(observation: Observation, sample: Sample) -> Iterator[Hypothesis]:
