@@ -1,5 +1,7 @@
 """Bias and epilogue: every listed hypothesis predicts what its sentence says, computed with NumPy by hand."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -48,6 +50,9 @@ def compute_what_is_said(problem, operands, says):
         return np.clip(sums + np.resize(bias, sums.size).reshape(sums.shape), low, high)
     if says == "adds the bias after the epilogue":
         return np.clip(sums, low, high) + bias.reshape(shape)
+    if match := re.fullmatch(r"clips to (\S+) \.\.\. (\S+) in place of (\S+) \.\.\. (\S+)", says):
+        assert (float(match[3]), float(match[4])) == (low, high)
+        return np.clip(whole, float(match[1]), float(match[2]))
     bounds = {
         "leaves out the relu": (-np.inf, np.inf),
         "leaves out the clip": (-np.inf, np.inf),
@@ -109,7 +114,11 @@ def test_only_what_is_there_can_be_lost():
 
 def test_a_clip_loses_the_bound_that_leaves_another():
     both = said_of("conv1d x=1x1x6 w=1x1x3 then=clip(-1,6)")
-    assert both == ["leaves out the clip", "loses the clip's upper bound", "loses the clip's lower bound"]
+    assert both[:3] == ["leaves out the clip", "loses the clip's upper bound", "loses the clip's lower bound"]
+    assert both[3:] == [
+        f"clips to {bounds} in place of -1 ... 6"
+        for bounds in ("0 ... 6", "-1 ... 1", "0 ... 1", "0 ... inf", "-6 ... 6")
+    ]
     # With one bound only, losing it is leaving out the clip; losing the other is nothing.
     assert said_of("conv1d x=1x1x6 w=1x1x3 then=clip(-inf,6)")[0] == "leaves out the clip"
 

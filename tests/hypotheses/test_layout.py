@@ -89,7 +89,8 @@ def change_operand(problem, array, name, says):
 
 
 def change_result(problem, result, says):
-    declared = "NC" + {1: "W", 2: "HW", 3: "DHW"}[problem.rank]
+    declared = "OI" if problem.direction == "grad_weight" else "NC"
+    declared += {1: "W", 2: "HW", 3: "DHW"}[problem.rank]
     if match := re.fullmatch(r"returns the result mirrored along ax[ei]s ([\d and]+)", says):
         return mirror(result, match[1])
     if match := re.fullmatch(r"returns the result turned by a quarter (.*) the clock", says):

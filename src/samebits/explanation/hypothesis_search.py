@@ -46,6 +46,7 @@ from samebits.hypotheses import (
     Observation,
     Sample,
     list_activation_hypotheses,
+    list_altered_hypotheses,
     list_epilogue_hypotheses,
     list_fitted_hypotheses,
     list_fixed_products,
@@ -56,6 +57,7 @@ from samebits.hypotheses import (
     list_lost_products,
     list_operand_hypotheses,
     list_order_hypotheses,
+    list_overlap_hypotheses,
     list_padding_hypotheses,
     list_product_hypotheses,
     list_quantized_hypotheses,
@@ -155,8 +157,10 @@ class HypothesisSearch:
         problem = self.observation.problem
         for hypothesis in itertools.chain(list_integer_pairs(self.observation), list_fixed_products(self.observation)):
             yield "integer sums", hypothesis
-        for hypothesis in list_seam_hypotheses(problem):
+        for hypothesis in itertools.chain(list_seam_hypotheses(problem), list_overlap_hypotheses(problem)):
             yield "index relation", hypothesis
+        for hypothesis in list_altered_hypotheses(self.observation):
+            yield "operand rounding", hypothesis
         for hypothesis in itertools.chain(list_split_hypotheses(problem), list_quantized_hypotheses(problem)):
             yield "quantised operands", hypothesis
 

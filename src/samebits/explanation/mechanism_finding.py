@@ -17,7 +17,7 @@ from samebits.explanation.other_operands import explain_rounded_record, explain_
 from samebits.explanation.partial_faults import explain_part
 from samebits.explanation.small_numbers import explain_flush, explain_lost_subnormals
 from samebits.explanation.sum_noise import explain_sum_noise
-from samebits.explanation.transform_noise import explain_transform
+from samebits.explanation.transform_noise import explain_arrangement, explain_transform
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Observation
 from samebits.judging.verdict_rules import Mechanism
@@ -74,7 +74,7 @@ def _find(observation: Observation, search: HypothesisSearch) -> Mechanism | Non
         found = found if part is None or (found and found.cause == part.cause) else part
     last = (
         explain_flush, explain_coarse_result, explain_last_rounding, explain_wider_weights,
-        lambda _: search.find_nearest(), explain_transform, explain_rounded_record,
+        lambda _: search.find_nearest(), explain_arrangement, explain_rounded_record, explain_transform,
         explain_one_signed, explain_unrelated, explain_sum_noise, explain_operand_noise,
     )  # fmt: skip
     return found or next(filter(None, (explain_last(observation) for explain_last in last)), None)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.explanation.acceptance import TINY_POSITIONS, TINY_ROWS, accept, bound_prediction, is_sampled
+from samebits.explanation.narrower_parts import explain_narrower_part
 from samebits.explanation.nearness import is_as_close_as_a_plain_sum
 from samebits.explanation.other_operands import explain_unrelated
 from samebits.explanation.wrong_regions import Region, find_box, find_region, mark_alike_windows
@@ -52,7 +53,9 @@ def explain_part(observation: Observation) -> Mechanism | None:
     if not is_far_off(observation, wrong):
         # Single products are lost in sums of hundreds.
         lost = _find_lost(observation, wrong)
-        return _found(lost.cause, f"{lost.says}, {where}", evidence) if lost else None
+        if lost:
+            return _found(lost.cause, f"{lost.says}, {where}", evidence)
+        return explain_narrower_part(observation, wrong)
     what = _say_values(observation, given, wrong)
     lost = _explain_lost_clip(observation, given, wrong, evidence)
     if lost is not None:

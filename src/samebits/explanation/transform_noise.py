@@ -39,24 +39,33 @@ _SHIFTS, _SEED = 60, 8
 _MOST_ROWS = 32
 
 
+def explain_arrangement(observation: Observation) -> Mechanism | None:
+    """The transform whose exact sums of rounded numbers come close to the result, inferred; of those the closest."""
+    # Transforms are predicted tile by tile, not in the places where a part of the result is stored otherwise.
+    stored_in_part = observation.stored is not None and observation.stored.part is not None
+    if stored_in_part or observation.distances.within_bound or not _may_be_transform(observation):
+        return None
+    tried = [t for t in (_try_arrangements(observation), find_narrow_spectra(observation)) if t is not None]
+    return min(tried, key=lambda t: t[1])[0] if tried else None
+
+
 def explain_transform(observation: Observation) -> Mechanism | None:
     """The transform that errors beyond the bound of direct sums come from, inferred; None where nothing shows one."""
-    problem = observation.problem
-    if problem.stated is not None or any(a.stride != 1 or a.dilation != 1 for a in problem.axes):
-        return None
-    unlikely = not observation.distances.within_bound or exceeds_likely(observation)
-    if not unlikely or not np.isfinite(observation.result.astype(np.float64)).all():
-        return None
     beyond = not observation.distances.within_bound
-    if beyond:
-        tried = [t for t in (_try_arrangements(observation), find_narrow_spectra(observation)) if t is not None]
-        if tried:
-            return min(tried, key=lambda t: t[1])[0]
+    if not _may_be_transform(observation) or not (beyond or exceeds_likely(observation)):
+        return None
     kinds = rank_kinds(observation) if observation.stored is None else []
     if found := _name_by_sizes(kinds):
         return found
     found = (_find_period(observation) or _find_flat_noise(observation)) if beyond else None
     return _name_better(found, kinds) if found else None
+
+
+def _may_be_transform(observation: Observation) -> bool:
+    problem = observation.problem
+    if problem.stated is not None or any(a.stride != 1 or a.dilation != 1 for a in problem.axes):
+        return False
+    return bool(np.isfinite(observation.result.astype(np.float64)).all())
 
 
 def _name_by_sizes(kinds: list[Kind]) -> Mechanism | None:

@@ -1,5 +1,6 @@
 """What an engine may have done: hypotheses, each a prediction of the result it would have returned."""
 
+from samebits.hypotheses.altered_operands import list_altered_hypotheses
 from samebits.hypotheses.arithmetic import (
     list_operand_hypotheses,
     list_operand_recipes,
@@ -22,6 +23,7 @@ from samebits.hypotheses.layout import list_layout_hypotheses
 from samebits.hypotheses.lost_products import list_lost_products
 from samebits.hypotheses.observation import Observation, Sample
 from samebits.hypotheses.other_inputs import list_input_hypotheses
+from samebits.hypotheses.overlapping_patches import list_overlap_hypotheses
 from samebits.hypotheses.products import list_product_hypotheses
 from samebits.hypotheses.quantized import list_quantized_hypotheses, list_searched_hypotheses, list_split_hypotheses
 from samebits.hypotheses.recipe_hypotheses import from_recipe
@@ -37,6 +39,7 @@ __all__ = [
     "Sample",
     "from_recipe",
     "list_activation_hypotheses",
+    "list_altered_hypotheses",
     "list_epilogue_hypotheses",
     "list_fitted_hypotheses",
     "list_fixed_products",
@@ -49,6 +52,7 @@ __all__ = [
     "list_operand_hypotheses",
     "list_operand_recipes",
     "list_order_hypotheses",
+    "list_overlap_hypotheses",
     "list_padding_hypotheses",
     "list_product_hypotheses",
     "list_quantized_hypotheses",

@@ -15,6 +15,7 @@ from samebits.hypotheses.observation import Floats, Observation, Sample
 from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.problems import Problem
+from samebits.problems.problem import Epilogue
 from samebits.problems.windows import name_axes
 from samebits.wording.place_words import list_in_words
 
@@ -22,6 +23,8 @@ from samebits.wording.place_words import list_in_words
 _COARSEST_BIAS = 2.0**-5
 # Standard deviations of a count of signs; chance exceeds them once in 160 results.
 _SIGMAS_OF_SIGNS = 2.5
+# What networks clip to.
+_USUAL_CLIPS = ((0.0, 6.0), (-1.0, 1.0), (0.0, 1.0), (0.0, math.inf), (-math.inf, math.inf))
 
 
 def list_epilogue_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
@@ -43,7 +46,11 @@ def list_epilogue_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
         yield from _list_bias_places(problem)
         if problem.then:
             yield _then(CauseCode.FUSION, "adds the bias after the epilogue", lambda o, s: _late_bias(o, s))
-    then = problem.then
+    yield from _list_other_epilogues(problem.then)
+
+
+def _list_other_epilogues(then: Epilogue | None) -> Iterator[Hypothesis]:
+    """The epilogue left out, with one bound of its own or other bounds; or one that nobody asked for."""
     if then is not None:
         yield _then(CauseCode.FUSION, f"leaves out the {then.name}", lambda o, s: o.sum_with_bias(s))
         if then.name == "clip" and np.isfinite(then.low):
@@ -58,6 +65,8 @@ def list_epilogue_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
                 "loses the clip's lower bound",
                 lambda o, s: np.minimum(o.sum_with_bias(s), then.high),
             )
+        if then.name == "clip":
+            yield from _list_other_clips(then)
         if then.name == "relu":
             yield _then(CauseCode.FUSION, "clips at 6 as well (relu6)", lambda o, s: np.clip(o.sum_with_bias(s), 0, 6))
     else:
@@ -67,6 +76,16 @@ def list_epilogue_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
             lambda o, s: np.maximum(o.sum_with_bias(s), 0),
         )
         yield _then(CauseCode.FUSION, "clips to 0 ... 6 unasked", lambda o, s: np.clip(o.sum_with_bias(s), 0, 6))
+
+
+def _list_other_clips(then: Epilogue) -> Iterator[Hypothesis]:
+    """The bounds that are usual elsewhere, or the declared ones mirrored, in place of the declared."""
+    own = (then.low, then.high)
+    known = {own, (then.low, math.inf), (-math.inf, then.high), (-math.inf, math.inf)}
+    for low, high in dict.fromkeys([*_USUAL_CLIPS, (-then.high, then.high), (0.0, then.high)]):
+        if (low, high) not in known:
+            says = f"clips to {low:g} ... {high:g} in place of {then.low:g} ... {then.high:g}"
+            yield _then(CauseCode.FUSION, says, lambda o, s, a=low, b=high: np.clip(o.sum_with_bias(s), a, b))
 
 
 def list_saturation_hypotheses(problem: Problem) -> Iterator[Hypothesis]:

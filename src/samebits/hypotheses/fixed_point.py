@@ -40,6 +40,7 @@ def _find_fractional_bits(observation: Observation) -> int | None:
         return None
     for bits in range(_MOST_BITS + 1):
         if (np.ldexp(values, bits) % 1 == 0).all():
+            true = true[np.isfinite(true)]
             return bits if (np.ldexp(true, bits) % 1 != 0).sum() >= FEWEST_TELLING else None
     return None
 

@@ -139,11 +139,7 @@ def _list_changes(problem: Problem, name: str, shape: tuple[int, ...]) -> Iterat
 def _list_result_changes(problem: Problem) -> Iterator[tuple[str, CauseCode, Change]]:
     shape = problem.out_shape
     spatial = tuple(range(2, len(shape)))
-    for order in ((0, *spatial, 1), (1, 0, *spatial), (*spatial, 1, 0)):
-        forth, back = _relaid(shape, order)
-        text = _letters(order, "NC")
-        yield f"returns the result laid out as {text}", CauseCode.STRIDED_VIEW, forth
-        yield f"returns the result as if its memory were {text}", CauseCode.STRIDED_VIEW, back
+    is_weight = problem.direction == "grad_weight"
     for i, j in itertools.combinations(range(len(shape)), 2):
         if shape[i] == shape[j] and shape[i] > 1:
             yield (
@@ -151,7 +147,12 @@ def _list_result_changes(problem: Problem) -> Iterator[tuple[str, CauseCode, Cha
                 CauseCode.AXIS_ORDER,
                 lambda a, i=i, j=j: a.swapaxes(i, j),
             )
-    is_weight = problem.direction == "grad_weight"
+    for order in ((0, *spatial, 1), (1, 0, *spatial), (*spatial, 1, 0)):
+        forth, back = _relaid(shape, order)
+        text = _letters(order, "OI" if is_weight else "NC")
+        cause = CauseCode.AXIS_ORDER if is_weight else CauseCode.STRIDED_VIEW
+        yield f"returns the result laid out as {text}", cause, forth
+        yield f"returns the result as if its memory were {text}", cause, back
     what = "the filters of the result" if is_weight else "the channels of the result"
     yield from _shuffles(what, shape, problem.groups, is_weight=is_weight)
     yield from _list_moved_results(problem, is_weight=is_weight)

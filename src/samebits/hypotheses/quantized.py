@@ -192,11 +192,14 @@ def _apply(observation: Observation, terms: Terms, name: str, scheme: Scheme, ho
 
 def list_split_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
     """float32 operands multiplied as sums of two bfloat16 parts, the smallest products left out or not."""
-    if problem.dtype != "float32":
-        return
+    if problem.dtype == "float32":
+        yield from _list_splits(Rounding("bfloat16"), "two bfloat16 parts each")
+        yield from _list_splits(Rounding("bfloat16", "toward_zero"), "two parts each that bfloat16 is cut to")
 
+
+def _list_splits(rounding: Rounding, what: str) -> Iterator[Hypothesis]:
     def predict(observation: Observation, sample: Sample) -> Floats:
-        high, low = _split(observation)
+        high, low = _split(observation, rounding)
         bare = observation.as_bare_sums()
         first, second = high
         kept = [{first: high[first], second: high[second]}, {first: high[first], second: low[second]},
@@ -204,24 +207,20 @@ def list_split_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
         return observation.finish(np.sum([bare.sum_instead(k, sample) for k in kept], axis=0), sample)
 
     def predict_all(observation: Observation, sample: Sample) -> Floats:
-        high, low = _split(observation)
+        high, low = _split(observation, rounding)
         return observation.sum_instead({**observation.operands, **{n: high[n] + low[n] for n in high}}, sample)
 
-    says = "multiplies float32 operands as two bfloat16 parts each"
+    says = f"multiplies float32 operands as {what}"
     less = f"{says}, without the product of the smaller parts"
     yield Hypothesis(CauseCode.REDUCED_PRECISION_OPERANDS, "downgrade", less, predict)
     yield Hypothesis(CauseCode.REDUCED_PRECISION_OPERANDS, "downgrade", says, predict_all)
 
 
-def _split(observation: Observation) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """Every operand rounded to bfloat16, and the rest of it rounded so."""
+def _split(observation: Observation, rounding: Rounding) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Every operand rounded, and the rest of it rounded so."""
     own = {n: a.astype(np.float64) for n, a in observation.operands.items() if n != "bias"}
-    high = {n: _to_bfloat16(a) for n, a in own.items()}
-    return high, {n: _to_bfloat16(a - high[n]) for n, a in own.items()}
-
-
-def _to_bfloat16(values: Floats) -> Floats:
-    return round_wide(values, Rounding("bfloat16"))
+    high = {n: round_wide(a, rounding) for n, a in own.items()}
+    return high, {n: round_wide(a - high[n], rounding) for n, a in own.items()}
 
 
 def list_searched_hypotheses(observation: Observation, sample: Sample) -> Iterator[Hypothesis]:

@@ -19,6 +19,7 @@ from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample, gather_source
 from samebits.hypotheses.refitted import correlate, name_axis, view_own, with_rows
 from samebits.hypotheses.shifted_weights import list_shifted_weights
+from samebits.hypotheses.shuffled_inputs import list_shuffled_inputs
 from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.problems.terms import Terms
@@ -51,6 +52,7 @@ class _Solved:
 def list_solved_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
     """The weights that give the result, where positions outnumber products: what was multiplied, whatever it was."""
     yield from list_shifted_weights(observation)
+    yield from list_shuffled_inputs(observation)
     terms = observation.terms
     unknowns = terms.count + 1
     enough = terms.positions >= _LEAST_EQUATIONS * unknowns

@@ -19,7 +19,7 @@ from samebits.judging.measuring import mark_unclipped
 from samebits.problems import Problem
 
 # Exponentials in float32 are off by a few units in the last place; their sums and quotients by some more.
-_UNITS = 32
+UNITS = 32
 _erf: Callable[[Floats], Floats] = np.vectorize(math.erf, otypes=[np.float64])
 
 
@@ -31,7 +31,7 @@ def _softplus(values: Floats) -> Floats:
     return np.logaddexp(0.0, values)
 
 
-_ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
+ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
     "gelu": lambda a: 0.5 * a * (1 + _erf(a / math.sqrt(2))),
     "gelu (by tanh)": lambda a: 0.5 * a * (1 + np.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3))),
     "silu (swish)": lambda a: a * _sigmoid(a),
@@ -52,7 +52,7 @@ def list_activation_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
     """Every activation of the usual ones, in place of the problem's own; a leaky relu whose slope is fitted."""
     if problem.direction != "forward":
         return
-    for name, function in _ACTIVATIONS.items():
+    for name, function in ACTIVATIONS.items():
         yield _finished(
             problem, f"applies {name}, which the problem does not have", functools.partial(_apply, function)
         )
@@ -84,7 +84,7 @@ def _add_input(observation: Observation, sample: Sample) -> Floats:
 
 
 def _finished(problem: Problem, says: str, predict: Callable[[Observation, Sample], Floats | None]) -> Hypothesis:
-    unit = _UNITS * float(find_format("float32" if problem.out != "float64" else "float64").unit_roundoff)
+    unit = UNITS * float(find_format("float32" if problem.out != "float64" else "float64").unit_roundoff)
     # What is activated was rounded before.
     unit = max(unit, 2 * float(find_format(problem.out).unit_roundoff))
     return Hypothesis(CauseCode.FUSION, "wrong", says, predict, unit=unit)
