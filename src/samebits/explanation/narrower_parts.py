@@ -50,7 +50,7 @@ def _choose_part(observation: Observation, wrong: Mask, axis: int) -> Mask | Non
     others = tuple(i for i in range(wrong.ndim) if i != axis)
     with np.errstate(all="ignore"):
         shares = observation.distances.absolute / observation.magnitudes
-    sizes = np.sqrt((np.where(np.isfinite(shares), shares, 0.0) ** 2).mean(axis=others))
+        sizes = np.sqrt((np.where(np.isfinite(shares), shares, 0.0) ** 2).mean(axis=others))
     off = wrong.any(axis=others)
     part = off | (sizes >= _LEAST * np.median(sizes[off]))
     if part.all():
