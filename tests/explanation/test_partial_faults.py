@@ -9,6 +9,7 @@ from cases_by_hand import convolve, make
 from cases_by_hand import explain as explain_by_hand
 from hand_made import observe
 from samebits.explanation.partial_faults import explain_part, is_far_off
+from samebits.explanation.recorded_case import explain_case
 from samebits.explanation.wrong_regions import find_box
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
@@ -16,6 +17,7 @@ from samebits.judging.verdict_rules import Mechanism
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_exact
 from samebits.truth import compute_truth
+from variants import make_variant
 
 # 3 x 8 x 4 x 5 = 480 outputs; rows of 5, planes of 20, items of 160.
 LAYER = "conv2d x=3x2x4x5 w=8x2x1x1 dtype=float32"
@@ -316,3 +318,25 @@ def test_random_bits_are_memory_that_was_never_written(seed):
     result.reshape(-1)[-150:] = np.where(np.isfinite(bits), bits, np.float32(0))
     side = explain_by_hand(text, operands, result)
     assert (side.verdict, side.cause) == ("wrong", "uninitialized-memory")
+
+
+@pytest.mark.parametrize("zero", [True, False])
+def test_rows_of_zeros_are_seen_where_the_bounds_of_half_formats_leave_room_for_most_of_them(zero):
+    text = "conv2d x=2x16x14x14 w=16x16x3x3 dtype=float16"
+    operands, _ = make(text, 31)
+    operands = {"x": np.maximum(operands["x"], 0).astype(np.float16), "w": (operands["w"] / 12).astype(np.float16)}
+    result = convolve(operands["x"].astype(np.float32), operands["w"].astype(np.float32)).astype(np.float16)
+    if zero:
+        result[:, :, 10:] = 0
+    side = explain_by_hand(text, operands, result)
+    if zero:
+        assert (side.verdict, side.cause) == ("wrong", "shape-specific-kernel")
+        assert side.says.startswith("returns zeros")
+    else:
+        assert side.verdict in ("identical", "rounding")
+
+
+def test_zeros_beside_a_transform_in_half_precision_are_a_fault():
+    made = make_variant("remainder rows zero", "conv2d x=2x16x14x14 w=16x16x3x3 padding=1 bias dtype=float16", 255)
+    (side,) = explain_case(made.case).sides
+    assert (side.verdict, side.cause) == ("wrong", "shape-specific-kernel")

@@ -50,6 +50,10 @@ def explain_part(observation: Observation) -> Mechanism | None:
         return _found(None, "returns zeros only, as if nothing had been computed or written", evidence)
     where = describe_places(observation.problem, wrong)
     evidence = f"{count:,} of {wrong.size:,} outputs are beyond their bound, {where}; all others are within theirs"
+    if not given[wrong].any():
+        # Where bounds are wide zeros beside them were not computed either.
+        wrong = wrong | ((given == 0) & (observation.truth != 0))
+        where = describe_places(observation.problem, wrong)
     if not is_far_off(observation, wrong):
         # Single products are lost in sums of hundreds.
         lost = _find_lost(observation, wrong)
@@ -174,7 +178,8 @@ def _explain_region(
 ) -> Mechanism | None:
     """A fault that fills a region: channels, rows, columns, items, a group, the border, a phase."""
     box = region.mask
-    if not _is_fine_outside(observation, box):
+    # Zeros are no noise, whatever the others have.
+    if what != "zeros" and not _is_fine_outside(observation, box):
         return None
     if _are_impossible(observation, given, wrong):
         return _found(CauseCode.UNINITIALIZED_MEMORY, _NEVER_WRITTEN, evidence)
