@@ -100,7 +100,7 @@ injected: $(VENV)/.dev
 	$(BIN)/python benchmarks/injected_survey.py --rounds 5 --write docs/injected.md
 
 variants: $(VENV)/.dev
-	$(BIN)/python benchmarks/variant_survey.py --seeds 18 --write docs/variants.md
+	$(BIN)/python benchmarks/variant_survey.py --seeds 34 --write docs/variants.md
 
 # Some ten minutes.
 bounds: $(VENV)/.dev

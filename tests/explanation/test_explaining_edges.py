@@ -67,11 +67,12 @@ def test_a_few_gross_errors_are_no_loss_of_precision():
         assert (side.verdict, side.certainty, side.cause) == ("wrong", level, cause)
 
 
-def test_a_part_in_less_precision_is_no_other_function_and_is_left_undecided():
+def test_a_part_in_less_precision_is_no_other_function():
     problem, operands, result = make_layer()
     result[:, 8:] = emulate(problem, parse_recipe("direct x=tf32 w=tf32"), operands)[:, 8:]
     side = explain_one(problem, operands, result)
-    assert (side.verdict, side.cause) == ("undecided", None)
+    assert (side.verdict, side.cause) == ("downgrade", "reduced-precision-operands")
+    assert side.says.startswith("rounds x and w to tf32 before it multiplies, only in c_out")
 
 
 @pytest.mark.parametrize(

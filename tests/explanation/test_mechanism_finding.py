@@ -29,6 +29,8 @@ SUBNORMALS = make("subnormals", CauseCode.SUBNORMALS, "downgrade")
 FLUSH = make("flush", CauseCode.SUBNORMALS, "downgrade")
 PART = make("part", CauseCode.SHAPE_SPECIFIC_KERNEL, "wrong")
 TRANSFORM = make("transform", CauseCode.WINOGRAD, "downgrade", "nearness")
+ARRANGEMENT = make("arrangement", CauseCode.FFT, "downgrade", "nearness")
+OTHER = make("other", CauseCode.OTHER_OPERANDS, "wrong")
 RECORD = make("record", CauseCode.OTHER_OPERANDS, "undecided")
 SIGNS = make("signs", CauseCode.LOW_PRECISION_ACCUMULATOR, "downgrade", "nearness")
 UNRELATED = make("unrelated", CauseCode.OTHER_OPERANDS, "wrong", "nearness")
@@ -62,7 +64,11 @@ TABLE = [
     ({"part": PART, "flush": FLUSH}, SOME, PART),
     ({"search": NEAR, "transform": TRANSFORM}, SOME, NEAR),
     ({"transform": TRANSFORM, "flush": FLUSH}, SOME, FLUSH),
-    ({"transform": TRANSFORM, "record": RECORD, "signs": SIGNS, "unrelated": UNRELATED}, SOME, TRANSFORM),
+    ({"arrangement": ARRANGEMENT, "record": RECORD, "transform": TRANSFORM}, SOME, ARRANGEMENT),
+    ({"transform": TRANSFORM, "record": RECORD, "signs": SIGNS, "unrelated": UNRELATED}, SOME, RECORD),
+    ({"transform": TRANSFORM, "signs": SIGNS, "unrelated": UNRELATED}, SOME, TRANSFORM),
+    ({"search": OTHER, "part": UNRELATED}, SOME, OTHER),
+    ({"search": OTHER, "part": PART}, SOME, PART),
     ({"record": RECORD, "signs": SIGNS, "unrelated": UNRELATED}, SOME, RECORD),
     ({"signs": SIGNS, "unrelated": UNRELATED}, SOME, SIGNS),
     ({"unrelated": UNRELATED}, SOME, UNRELATED),
@@ -83,6 +89,7 @@ def find(monkeypatch, parts, result):
         ("explain_lost_subnormals", "lost"),
         ("explain_flush", "flush"),
         ("explain_part", "part"),
+        ("explain_arrangement", "arrangement"),
         ("explain_transform", "transform"),
         ("explain_rounded_record", "record"),
         ("explain_one_signed", "signs"),

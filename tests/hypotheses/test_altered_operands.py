@@ -54,7 +54,7 @@ def test_products_of_whole_tiles_that_are_rounded_beside_a_remainder_that_is_not
     x[:, :head], w[:, :head] = brain(x[:, :head]), brain(w[:, :head])
     side = explain(text, operands, x @ w.T + operands["bias"])
     assert (side.verdict, side.cause) == ("downgrade", "reduced-precision-operands")
-    assert side.says.startswith(f"rounds the first {head} of what every sum runs over to bfloat16")
+    assert side.says.startswith(f"rounds the first {head} of {count} products to bfloat16")
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -98,3 +98,13 @@ def test_other_channels_are_no_sequence_of_the_recorded():
     side = explain(text, operands, convolve(other, operands["w"]))
     assert side.verdict == "wrong"
     assert "sequence (input" not in side.says
+
+
+@pytest.mark.parametrize("size", [1e-150, 1e-100, 1e78, 1e150])
+def test_numbers_whose_squares_are_none_are_fitted_without_warnings(size):
+    text = "conv2d x=2x8x10x10 w=12x8x3x3 dtype=float64"
+    operands, rng = make(text, 7)
+    operands = {n: a.astype(np.float64) * size for n, a in operands.items()}
+    exact = convolve(operands["x"] / size, operands["w"] / size).astype(np.float64) * size * size
+    side = explain(text, operands, exact * (1 + 1e-3 * rng.normal(size=exact.shape)))
+    assert side.verdict in ("undecided", "downgrade", "wrong")

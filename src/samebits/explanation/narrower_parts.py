@@ -22,6 +22,7 @@ Mask = npt.NDArray[np.bool_]
 
 def explain_narrower_part(observation: Observation, wrong: Mask) -> Mechanism | None:
     """What rounding of operands gives every output of a part, while all others are as good as plain sums."""
+    beyond = int((observation.distances.over_bound > 1.0).sum())
     if is_sampled(observation) or not np.isfinite(observation.result.astype(np.float64)).all():
         return None
     for axis in range(wrong.ndim):
@@ -36,7 +37,7 @@ def explain_narrower_part(observation: Observation, wrong: Mask) -> Mechanism | 
             continue
         where = describe_places(observation.problem, part)
         says = (
-            f"{int(wrong.sum()):,} outputs are beyond their bound, all {where}; every output there is within that of"
+            f"{beyond:,} outputs are beyond their bound, all {where}; every output there is within that of"
             " such operands, and all others are about as good as a plain sum's"
         )
         return Mechanism(

@@ -57,9 +57,8 @@ def explain_part(observation: Observation) -> Mechanism | None:
     if not is_far_off(observation, wrong):
         # Single products are lost in sums of hundreds.
         lost = _find_lost(observation, wrong)
-        if lost:
-            return _found(lost.cause, f"{lost.says}, {where}", evidence)
-        return explain_narrower_part(observation, wrong)
+        found = _found(lost.cause, f"{lost.says}, {where}", evidence) if lost else None
+        return found or explain_narrower_part(observation, wrong)
     what = _say_values(observation, given, wrong)
     lost = _explain_lost_clip(observation, given, wrong, evidence)
     if lost is not None:

@@ -13,6 +13,7 @@ from samebits.findings.causes import CauseCode
 from samebits.formats.format import find_format
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample
+from samebits.hypotheses.refitted import name_axis
 from samebits.hypotheses.unasked_activations import ACTIVATIONS, UNITS
 from samebits.recipes.recipe import Rounding
 
@@ -40,7 +41,8 @@ def list_altered_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
     for format_ in _ROUNDINGS:
         if find_format(format_).precision < declared.precision:
             heads = (depth // block * block for block in _BLOCKS)
-            yield from (_rounds_head(format_, head) for head in dict.fromkeys(heads) if 0 < head < depth)
+            what = f"{depth} {name_axis(observation, 0)}s"
+            yield from (_rounds_head(format_, head, what) for head in dict.fromkeys(heads) if 0 < head < depth)
 
 
 def _activated(name: str) -> Hypothesis:
@@ -76,7 +78,7 @@ def _list_saturating(observation: Observation, name: str) -> Iterator[Hypothesis
         yield Hypothesis(CauseCode.REDUCED_PRECISION_OPERANDS, "downgrade", says, predict)
 
 
-def _rounds_head(name: str, head: int) -> Hypothesis:
+def _rounds_head(name: str, head: int, what: str) -> Hypothesis:
     """The first so many channels, or products of a matrix, rounded on both sides."""
 
     def predict(observation: Observation, sample: Sample) -> Floats:
@@ -87,5 +89,5 @@ def _rounds_head(name: str, head: int) -> Hypothesis:
             own[:, :, :head] = round_wide(own[:, :, :head], Rounding(name))
         return observation.sum_instead(operands, sample)
 
-    says = f"rounds the first {head} of what every sum runs over to {name} before it multiplies, and the rest not"
+    says = f"rounds the first {head} of {what} to {name} before it multiplies, and the others not"
     return Hypothesis(CauseCode.REDUCED_PRECISION_OPERANDS, "downgrade", says, predict)

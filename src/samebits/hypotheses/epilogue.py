@@ -83,7 +83,7 @@ def _list_other_clips(then: Epilogue) -> Iterator[Hypothesis]:
     own = (then.low, then.high)
     known = {own, (then.low, math.inf), (-math.inf, then.high), (-math.inf, math.inf)}
     for low, high in dict.fromkeys([*_USUAL_CLIPS, (-then.high, then.high), (0.0, then.high)]):
-        if (low, high) not in known:
+        if low < high and (low, high) not in known:
             says = f"clips to {low:g} ... {high:g} in place of {then.low:g} ... {then.high:g}"
             yield _then(CauseCode.FUSION, says, lambda o, s, a=low, b=high: np.clip(o.sum_with_bias(s), a, b))
 

@@ -94,11 +94,14 @@ def _solve(columns: Floats, missing: Floats) -> Floats | None:
     met = (columns != 0).any(axis=0)
     if len(missing) < _LEAST_EQUATIONS * met.sum() or not met.any() or not np.isfinite(columns).all():
         return None
+    # Of the largest size one, so that squares are numbers that are not zero.
+    scale, unit = np.abs(columns).max(), np.abs(missing).max()
+    columns, missing = columns / scale, missing / unit
     sizes = np.linalg.norm(columns[:, met], axis=0)
     numbers = np.zeros(columns.shape[1])
     numbers[met] = np.linalg.lstsq(columns[:, met] / sizes, missing, rcond=None)[0] / sizes
     left = missing - columns @ numbers
-    return numbers if (left**2).sum() <= _LEFT * (missing**2).sum() else None
+    return numbers * (unit / scale) if (left**2).sum() <= _LEFT * (missing**2).sum() else None
 
 
 def _spread_channels(numbers: Floats, rank: int) -> Floats:

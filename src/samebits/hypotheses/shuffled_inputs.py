@@ -18,30 +18,16 @@ from samebits.judging.measuring import mark_unclipped
 
 # Pairs of channels, outputs for each of them, numbers held at once, what a fit leaves of the squares.
 _MOST_CHANNELS, _EQUATIONS, _MOST_HELD, _LEFT = 32, 2.0, 8_000_000, 1 / 64
-_SEED = 23
+_FEWEST_POSITIONS, _SEED = 8, 23
 
 
 def list_shuffled_inputs(observation: Observation) -> Iterator[Hypothesis]:
     """The sequence of channels that the result shows, where it shows one that is not the declared."""
     terms, depth = observation.terms, observation.terms.depth
-    if terms.groups != 1 or not 2 < depth <= _MOST_CHANNELS:
+    paired = _pair_channels(observation) if terms.groups == 1 and 2 < depth <= _MOST_CHANNELS else None
+    if paired is None:
         return
-    outputs = min(_MOST_HELD // depth**2, int(2 * _EQUATIONS * depth**2))
-    random = np.random.default_rng(_SEED)
-    rows = np.sort(random.permutation(terms.rows)[:outputs])
-    positions = np.sort(random.permutation(terms.positions)[: -(-outputs // len(rows))])
-    sample = Sample(terms, rows, positions)
-    given = sample.pick(observation.result).astype(np.float64)
-    told = np.isfinite(given) & mark_unclipped(observation.problem, given)
-    if told.sum() < _EQUATIONS * depth**2:
-        return
-    source = terms.view_source(observation.operands[terms.source_operand])
-    met = gather_source(terms, source, 0, positions).reshape(len(positions), depth, -1)
-    pairs = np.einsum("rcv,pdv->rpcd", view_own(observation)[0, rows], met, optimize=True)[told].reshape(-1, depth**2)
-    bias = observation.operands["bias"].astype(np.float64)[rows][:, None] if observation.problem.bias else 0.0
-    sums = (given - bias)[told]
-    if not np.isfinite(pairs).all():
-        return
+    pairs, sums = paired
     # The factors need to be told from one and nought only.
     factors = np.linalg.lstsq(pairs.T @ pairs, pairs.T @ sums, rcond=None)[0].reshape(depth, depth)
     order = factors.argmax(axis=1)
@@ -55,6 +41,32 @@ def list_shuffled_inputs(observation: Observation) -> Iterator[Hypothesis]:
         f" {order[moved[0]]} stands in place of {moved[0]})"
     )
     yield Hypothesis(CauseCode.AXIS_ORDER, "wrong", says, lambda o, s: _sum_in_order(o, s, order))
+
+
+def _pair_channels(observation: Observation) -> tuple[Floats, Floats] | None:
+    """Sums over each filter's channel with each input's [outputs, pairs], and the results of those outputs.
+
+    Both in shares of the largest pair, so that squares are numbers; None where too few outputs tell.
+    """
+    terms, depth = observation.terms, observation.terms.depth
+    outputs = min(_MOST_HELD // depth**2, int(2 * _EQUATIONS * depth**2))
+    random = np.random.default_rng(_SEED)
+    rows = np.sort(random.permutation(terms.rows)[:outputs])
+    most = min(max(-(-outputs // len(rows)), _FEWEST_POSITIONS), _MOST_HELD // terms.count)
+    positions = np.sort(random.permutation(terms.positions)[:most])
+    sample = Sample(terms, rows, positions)
+    given = sample.pick(observation.result).astype(np.float64)
+    told = np.isfinite(given) & mark_unclipped(observation.problem, given)
+    if told.sum() < _EQUATIONS * depth**2:
+        return None
+    source = terms.view_source(observation.operands[terms.source_operand])
+    met = gather_source(terms, source, 0, positions).reshape(len(positions), depth, -1)
+    pairs = np.einsum("rcv,pdv->rpcd", view_own(observation)[0, rows], met, optimize=True)[told].reshape(-1, depth**2)
+    bias = observation.operands["bias"].astype(np.float64)[rows][:, None] if observation.problem.bias else 0.0
+    size = np.abs(pairs).max()
+    if not np.isfinite(pairs).all() or not size:
+        return None
+    return pairs / size, (given - bias)[told] / size
 
 
 def _sum_in_order(observation: Observation, sample: Sample, order: np.ndarray) -> Floats:
