@@ -41,7 +41,7 @@ class Found:
         return Found(None, Counter())
 
 
-@np.errstate(all="ignore")  # Squares of extreme numbers are none, and what is no number comes close to nothing.
+@np.errstate(all="ignore")  # Squares of extreme numbers are infinite; what is comes close to nothing.
 def find_mechanism(observation: Observation, progress: Progress) -> Found:
     """The mechanism of a result that differs from the truth."""
     looked = observation.look_at_numbers()
