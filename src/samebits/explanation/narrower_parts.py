@@ -22,20 +22,20 @@ Mask = npt.NDArray[np.bool_]
 
 def explain_narrower_part(observation: Observation, wrong: Mask) -> Mechanism | None:
     """What rounding of operands gives every output of a part, while all others are as good as plain sums."""
-    beyond = int((observation.distances.over_bound > 1.0).sum())
     if is_sampled(observation) or not np.isfinite(observation.result.astype(np.float64)).all():
         return None
+    sample = observation.choose_sample()
     for axis in range(wrong.ndim):
         part = _choose_part(observation, wrong, axis)
         if part is None:
             continue
-        sample = observation.choose_sample()
         if not is_as_close_as_a_plain_sum(observation, sample, part, times=thresholds.FAULT_FREE_TIMES):
             continue
         found = _find_rounding(observation, part)
         if found is None:
             continue
         where = describe_places(observation.problem, part)
+        beyond = int((observation.distances.over_bound > 1.0).sum())
         says = (
             f"{beyond:,} outputs are beyond their bound, all {where}; every output there is within that of"
             " such operands, and all others are about as good as a plain sum's"
@@ -49,9 +49,8 @@ def explain_narrower_part(observation: Observation, wrong: Mask) -> Mechanism | 
 def _choose_part(observation: Observation, wrong: Mask, axis: int) -> Mask | None:
     """All outputs of the indices along one axis whose errors are as large as where some are beyond their bound."""
     others = tuple(i for i in range(wrong.ndim) if i != axis)
-    with np.errstate(all="ignore"):
-        shares = observation.distances.absolute / observation.magnitudes
-        sizes = np.sqrt((np.where(np.isfinite(shares), shares, 0.0) ** 2).mean(axis=others))
+    shares = observation.distances.absolute / observation.magnitudes
+    sizes = np.sqrt((np.where(np.isfinite(shares), shares, 0.0) ** 2).mean(axis=others))
     off = wrong.any(axis=others)
     part = off | (sizes >= _LEAST * np.median(sizes[off]))
     if part.all():

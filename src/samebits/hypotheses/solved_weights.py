@@ -50,7 +50,10 @@ class _Solved:
 
 
 def list_solved_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
-    """The weights that give the result, where positions outnumber products: what was multiplied, whatever it was."""
+    """What was multiplied: weights off by one number, channels in another sequence, any weights that give the result.
+
+    The last where positions outnumber products.
+    """
     yield from list_shifted_weights(observation)
     yield from list_shuffled_inputs(observation)
     terms = observation.terms

@@ -137,7 +137,6 @@ def _find_reach(axis: Axis, first: npt.NDArray[np.int64], size: int) -> npt.NDAr
     return first[:, None] - axis.pad_begin + np.arange(size + TAPS - 1)
 
 
-@np.errstate(all="ignore")  # What overflows in a format is infinite, and differences of such are NaN.
 def predict_tiles(tiles: Tiles, arrangement: Arrangement) -> Floats:
     """What an arrangement returns for some tiles, [rows, tiles, h, w]: bias and epilogue included."""
     observation = tiles.observation
