@@ -24,7 +24,7 @@ _COARSEST_BIAS = 2.0**-5
 # Standard deviations of a count of signs; chance exceeds them once in 160 results.
 _SIGMAS_OF_SIGNS = 2.5
 # What networks clip to.
-_USUAL_CLIPS = ((0.0, 6.0), (-1.0, 1.0), (0.0, 1.0), (0.0, math.inf), (-math.inf, math.inf))
+_USUAL_CLIPS = ((0.0, 6.0), (-1.0, 1.0), (0.0, 1.0), (0.0, math.inf))
 
 
 def list_epilogue_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
