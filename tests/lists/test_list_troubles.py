@@ -10,8 +10,8 @@ import pyarrow.parquet
 import pytest
 
 from samebits.cli import main
-from samebits.errors import ArgumentError, EngineCrashed, FindingError
-from samebits.lists import compare_tables, list_running, run_list, subject_running
+from samebits.errors import ArgumentError, EngineCrashed, FindingError, ResourceLimitError
+from samebits.lists import compare_tables, list_reading, list_running, run_list, subject_running
 from samebits.lists.list_reading import read_list
 from samebits.lists.row import COLUMNS, Row
 from samebits.lists.table_changes import read_table
@@ -161,3 +161,58 @@ def test_many_equal_lines_are_read_in_time_that_grows_with_them(tmp_path):
     take(100)
     # Sixteen times as many: 256 times as long if each looked at all before it.
     assert take(8000) < 80 * max(take(500), np.finfo(float).tiny)
+
+
+def write_including_lists(folder, files, lines):
+    """Lists of which each includes all of them, several deep: counting is all that can end them."""
+    for i in range(files):
+        (folder / f"{i}.txt").write_text("".join(f"--batch={n % files}.txt\n" for n in range(lines)))
+    return str(folder / "0.txt")
+
+
+def test_lists_that_include_each_other_without_end_are_counted_not_read(tmp_path):
+    """100 lines in each of 4 files, 8 deep: 10^16 inclusions, not one subject."""
+    started = time.perf_counter()
+    with pytest.raises(ResourceLimitError, match=r"included files; the limit is 1,000 \(SAMEBITS_MOST_INCLUDED_FILES"):
+        read_list([write_including_lists(tmp_path, 4, 100)])
+    assert time.perf_counter() - started < 20
+
+
+def test_options_of_one_line_that_multiply_are_counted_before_they_are_made(tmp_path, monkeypatch):
+    values = ",".join(["FWD_B", "BWD_D"] * 500)
+    (tmp_path / "l").write_text(f"--conv --dir={values} --dt={','.join(['f32'] * 1000)}\nmb1ic4ih8oc6oh8kh3ph1\n")
+    with pytest.raises(ResourceLimitError, match="1,000,000 subjects; the limit is 100,000"):
+        read_list([str(tmp_path / "l")])
+    (tmp_path / "m").write_text("--conv --dir=FWD_B,BWD_D --dt=f32,f16\nmb1ic4ih8oc6oh8kh3ph1\n")
+    assert len(read_list([str(tmp_path / "m")])) == 4
+    monkeypatch.setenv("SAMEBITS_MOST_SUBJECTS", "3")
+    with pytest.raises(ResourceLimitError, match="4 subjects; the limit is 3"):
+        read_list([str(tmp_path / "m")])
+    monkeypatch.setenv("SAMEBITS_MOST_SUBJECTS", "three")
+    with pytest.raises(ArgumentError, match="SAMEBITS_MOST_SUBJECTS must be a whole number above 0, not 'three'"):
+        read_list([str(tmp_path / "m")])
+
+
+def test_included_files_are_read_up_to_a_size_all_together(tmp_path, monkeypatch):
+    monkeypatch.setattr(list_reading, "_LARGEST_FILE", 1000)
+    (tmp_path / "part").write_text("#" + "x" * 300 + "\n")
+    (tmp_path / "l").write_text("--batch=part\n" * 3)
+    with pytest.raises(ArgumentError, match="nothing to ask about"):
+        read_list([str(tmp_path / "l")])
+    (tmp_path / "l").write_text("--batch=part\n" * 4)
+    with pytest.raises(ArgumentError, match="at most 42 are read"):
+        read_list([str(tmp_path / "l")])
+
+
+@pytest.mark.parametrize("name", ["p.npz", "p.onnx", "p.txt"])
+def test_a_named_pipe_is_no_subject_and_nobody_waits_for_it(name, tmp_path, capfd):
+    os.mkfifo(tmp_path / name)
+    (tmp_path / "l").write_text("linear x=2x3 w=2x3\n")
+    # In a folder it is left out, named it is refused or a row of its own; known deviations and tables are files, too.
+    status = main(["sweep", str(tmp_path / name), "--on", "truth", "-o", str(tmp_path / "t.parquet")])
+    captured = capfd.readouterr()
+    assert ("regular file" in captured.out + captured.err) == (name != "p.onnx")  # No engine here runs networks.
+    assert status in (1, 2)
+    known = ["sweep", str(tmp_path / "l"), "--on", "truth", "-o", str(tmp_path / "u.parquet"), "--known"]
+    assert main([*known, str(tmp_path / name)]) == 2
+    assert "regular file" in capfd.readouterr().err

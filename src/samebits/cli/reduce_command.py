@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,6 +10,7 @@ import typer
 from samebits.cli.printing import AGREE, DIFFER, print_finding
 from samebits.cli.streams import say
 from samebits.errors import ArgumentError
+from samebits.regular_files import write_text
 
 ReduceSubject = Annotated[
     list[str], typer.Argument(help="a problem, in any language, or a case file", metavar="PROBLEM|CASE")
@@ -49,7 +49,7 @@ def reduce_fault(
         )
     if output and found.reproducer:
         try:
-            Path(output).write_text(found.reproducer, encoding="utf-8")
+            write_text(output, found.reproducer)
         except OSError as error:
             raise ArgumentError(f"{output} could not be written: {error.strerror}") from None
         say(f"wrote {output}")

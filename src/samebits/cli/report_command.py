@@ -10,6 +10,7 @@ import typer
 
 from samebits.cli.streams import say
 from samebits.errors import ArgumentError, FindingError
+from samebits.regular_files import read_regular, write_text
 from samebits.reports.missing_packages import report_missing
 
 FindingFile = Annotated[
@@ -37,7 +38,7 @@ def report_finding(subject: str, *, output: str | None, markdown: bool) -> int:
             print(text, end="")
             return 0
         try:
-            Path(output).write_text(text, encoding="utf-8")
+            write_text(output, text)
         except OSError as error:
             raise ArgumentError(f"{output} could not be written: {error.strerror}") from None
     else:
@@ -54,12 +55,9 @@ def _read(subject: str):
         raise report_missing(error) from None
     if subject == "-":
         return read_finding(sys.stdin.buffer.read(_LARGEST))
-    path = Path(subject)
-    if not path.is_file():
-        raise FindingError(f"{subject} is no file; samebits compare ... --json > finding.json makes one")
-    if path.stat().st_size > _LARGEST:
-        raise FindingError(f"{subject} has more than {_LARGEST // 2**20} MiB")
     try:
-        return read_finding(path.read_bytes())
+        text = read_regular(subject, _LARGEST)
     except OSError as error:
-        raise FindingError(f"{subject} could not be read: {error.strerror}") from None
+        hint = "samebits compare ... --json > finding.json makes one"
+        raise FindingError(f"{subject} could not be read: {error.strerror}; {hint}") from None
+    return read_finding(text)

@@ -16,6 +16,7 @@ from samebits.languages.subject import load_any_case
 from samebits.logs import STANDARD_INPUT, read_log
 from samebits.problems.case_file import Case
 from samebits.progress import Progress, ignore_progress
+from samebits.regular_files import open_regular
 
 _ZIP = b"PK\x03\x04"
 
@@ -52,7 +53,7 @@ def _is_case_file(path: Path) -> bool:
     if path.suffix == ".npz":
         return True
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(len(_ZIP)) == _ZIP
     except (OSError, ValueError):
         # Reading it as a log says what is wrong.

@@ -1,4 +1,8 @@
-"""What is done so far, beside the table: one line per subject, so that nothing is lost or done twice after an end."""
+"""What is done so far, beside the table: one line per subject, so that nothing is lost or done twice after an end.
+
+A line is a checksum (xxh3, 16 hex digits), a space, and JSON. A line whose checksum does not fit was damaged: its
+subject is asked again, and the others stay.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,16 @@ import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
+import xxhash
 
 from samebits.errors import ArgumentError
 from samebits.lists.row import Row
 
 _SUFFIX = ".partial"
+ContentT = TypeVar("ContentT")
 
 
 class Heading(msgspec.Struct, frozen=True):
@@ -35,6 +42,10 @@ class Journal:
     def __init__(self, table: Path, heading: Heading, *, resumes: bool) -> None:
         self.path = table.with_name(table.name + _SUFFIX)
         self.rows: dict[int, list[Row]] = {}
+        # Lines that were damaged, by their number in the file.
+        self.damaged: list[int] = []
+        if self.path.exists() and not self.path.is_file():
+            raise ArgumentError(f"{self.path} could not be written: it is no regular file")
         if self.path.exists() and not resumes:
             raise ArgumentError(f"{self.path} is there, of a sweep that was not finished: --resume goes on with it")
         try:
@@ -48,7 +59,7 @@ class Journal:
             # What an end cut off in the middle of a line is done again.
             self._file.truncate(whole)
             if not whole:
-                self._write(msgspec.json.encode(heading))
+                self._write(heading)
         except BaseException:
             self._file.close()
             raise
@@ -60,32 +71,34 @@ class Journal:
             raise ArgumentError(f"{self.path}: another sweep is writing it") from None
 
     def _read(self, heading: Heading) -> int:
-        """Takes over the entries that are whole; the length of the file up to there."""
+        """Takes over the entries that are intact; the length of the file up to its last whole line."""
         whole = 0
-        for line, end in _list_lines(self.path):
-            try:
-                if whole == 0:
-                    if msgspec.json.decode(line, type=Heading) != heading:
-                        raise ArgumentError(
-                            f"{self.path} is of other subjects, engines or options; remove it, or name another -o"
-                        )
-                else:
-                    entry = msgspec.json.decode(line, type=_Entry)
-                    self.rows[entry.number] = entry.rows
-            except msgspec.MsgspecError:
-                if whole == 0:
-                    raise ArgumentError(f"{self.path} is no journal of a sweep; remove it") from None
-                break
+        for number, (line, end) in enumerate(_list_lines(self.path), start=1):
             whole = end
+            if number == 1:
+                found = _decode(line, Heading)
+                if found is None:
+                    raise ArgumentError(f"{self.path} is no journal of a sweep, or a damaged one; remove it")
+                if found != heading:
+                    raise ArgumentError(
+                        f"{self.path} is of other subjects, engines or options; remove it, or name another -o"
+                    )
+                continue
+            entry = _decode(line, _Entry)
+            if entry is None:
+                self.damaged.append(number)
+            else:
+                self.rows[entry.number] = entry.rows
         return whole
 
     def add(self, number: int, rows: list[Row]) -> None:
         """A subject is done."""
         self.rows[number] = rows
-        self._write(msgspec.json.encode(_Entry(number, rows)))
+        self._write(_Entry(number, rows))
 
-    def _write(self, line: bytes) -> None:
-        self._file.write(line + b"\n")
+    def _write(self, content: Heading | _Entry) -> None:
+        encoded = msgspec.json.encode(content)
+        self._file.write(_digest(encoded) + b" " + encoded + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 
@@ -97,6 +110,21 @@ class Journal:
         """The table is there: the journal is not needed."""
         self._file.close()
         self.path.unlink(missing_ok=True)
+
+
+def _digest(encoded: bytes) -> bytes:
+    return xxhash.xxh3_64_hexdigest(encoded).encode()
+
+
+def _decode(line: bytes, kind: type[ContentT]) -> ContentT | None:
+    """What stands in a line; None where its checksum does not fit, or where it is none of ours."""
+    digest, _, encoded = line.partition(b" ")
+    if digest != _digest(encoded):
+        return None
+    try:
+        return msgspec.json.decode(encoded, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
 
 
 def _list_lines(path: Path) -> Iterator[tuple[bytes, int]]:

@@ -11,6 +11,7 @@ import msgspec
 
 from samebits.errors import ArgumentError
 from samebits.lists.row import Row
+from samebits.regular_files import open_regular
 
 
 class KnownDeviation(msgspec.Struct, frozen=True):
@@ -38,7 +39,7 @@ class _File(msgspec.Struct):
 def load_known(path: str | Path) -> list[KnownDeviation]:
     """The entries of a TOML file (`[[deviation]]`); raises ArgumentError in one line for what is none."""
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(path) as file:
             return msgspec.convert(tomllib.load(file), _File).deviation
     except OSError as error:
         raise ArgumentError(f"{path}: {error.strerror}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +12,14 @@ from typing import Literal
 
 from samebits.errors import ArgumentError, SamebitsError
 from samebits.languages.any_language import read_problem
+from samebits.limits import INCLUDED_FILES, SUBJECTS
 from samebits.problems import format_problem
 from samebits.problems.catalog import catalog
+from samebits.regular_files import read_regular
 
 CATALOG = "catalog"
 _SUFFIXES = (".npz", ".onnx")
-_LARGEST_FILE, _MOST_SUBJECTS, _DEEPEST = 64 * 2**20, 2_000_000, 8
+_LARGEST_FILE, _DEEPEST = 64 * 2**20, 8
 # Options of benchdnn that hold for all lines that follow, and may name several values.
 _SEVERAL = ("--dir", "--dt", "--cfg", "--mb")
 
@@ -47,6 +50,7 @@ def read_list(texts: Sequence[str]) -> list[Subject]:
     `catalog` or `catalog:PATTERN`, a folder with cases (.npz) and networks (.onnx), such a file, or a file of lines:
     problems in any language, of which `#` begins a comment; benchdnn batch files keep options from line to line
     and include others of their own folder (`--batch=FILE`). A line that names no problem is a subject with `trouble`.
+    Raises ResourceLimitError for lists that would become more subjects, or include more files, than the limits allow.
     """
     found: dict[str, Subject] = {}
     used: dict[str, int] = {}
@@ -54,8 +58,7 @@ def read_list(texts: Sequence[str]) -> list[Subject]:
         for subject in _read_one(text):
             name = _find_free_name(make_plain(subject.name), found, used)
             found[name] = Subject(name, subject.text, subject.kind, subject.trouble)
-            if len(found) > _MOST_SUBJECTS:
-                raise ArgumentError(f"{text}: more than {_MOST_SUBJECTS:,} subjects; divide the list")
+            SUBJECTS.check(len(found), text)
     if not found:
         raise ArgumentError(f"nothing to ask about in {', '.join(texts)}")
     return list(found.values())
@@ -89,8 +92,8 @@ def _read_one(text: str) -> Iterator[Subject]:
         yield from _read_folder(path)
     elif path.suffix in _SUFFIXES:
         yield _name_file(path, path.name)
-    elif path.is_file():
-        yield from _LineReader().read(path, path.resolve().parent)
+    elif path.exists():
+        yield from _LineReader(path).read(path, path.resolve().parent)
     else:
         raise ArgumentError(f"{text} is neither a file nor a folder, nor {CATALOG} or {CATALOG}:PATTERN")
 
@@ -111,15 +114,19 @@ def _name_file(path: Path, name: str) -> Subject:
 class _LineReader:
     """Lines of text; options of benchdnn stay until they are changed."""
 
+    first: Path
     options: dict[str, str] = field(default_factory=dict[str, str])
     driver: str = ""
     depth: int = 0
+    # Files that were included: two files that include each other twice would be read for ever.
+    included: int = 0
+    bytes_left: int = field(default_factory=lambda: _LARGEST_FILE)
 
     def read(self, path: Path, folder: Path) -> Iterator[Subject]:
         try:
-            if path.stat().st_size > _LARGEST_FILE:
-                raise ArgumentError(f"{path}: a list of more than {_LARGEST_FILE >> 20} MiB; divide it")
-            lines = path.read_text(encoding="utf-8").splitlines()
+            data = read_regular(path, self.bytes_left)
+            self.bytes_left -= len(data)
+            lines = data.decode("utf-8").splitlines()
         except UnicodeDecodeError:
             raise ArgumentError(f"{path}: no text; a list is a file of lines, one problem each") from None
         except OSError as error:
@@ -163,6 +170,8 @@ class _LineReader:
             yield Subject(f"--batch={name}", trouble="no such file")
         else:
             self.depth += 1
+            self.included += 1
+            INCLUDED_FILES.check(self.included, str(self.first))
             yield from self.read(path, folder)
             self.depth -= 1
 
@@ -171,6 +180,7 @@ class _LineReader:
             [f"{name}={value}" for value in given.partition("=")[2].split(",")] if name in _SEVERAL else [given]
             for name, given in self.options.items()
         ]
+        SUBJECTS.check(math.prod(map(len, choices)), f"the line {descriptor[:60]!r} with its options")
         for chosen in itertools.product(*choices):
             yield _read_line(" ".join([self.driver or "--conv", *chosen, descriptor]))
 

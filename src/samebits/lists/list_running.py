@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, nullcontext
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,11 @@ from samebits.lists.row import Row
 from samebits.lists.subject_running import DOINGS, Asking, Doing, SubjectRunner
 from samebits.lists.table_changes import read_table
 from samebits.lists.table_file import import_or_refuse, refuse_bad_target, write_table
-from samebits.progress import Progress, ignore_progress
+from samebits.progress import Announcement, Progress, ignore_progress
 from samebits.registry import parse_runner_text
+from samebits.regular_files import open_regular
 from samebits.version import VERSION
+from samebits.wording.list_sentences import say_damaged_lines
 
 
 def run_list(
@@ -70,6 +72,8 @@ def run_list(
         open_cluster(ray) if ray is not None else nullcontext() as cluster,
         closing(Journal(path, heading, resumes=resume)) as journal,
     ):
+        if journal.damaged:
+            progress(Announcement(say_damaged_lines(journal.path.name, journal.damaged)), 0.0)
         _fill(journal, asking, subjects, cluster, progress)
         every = [mark_known(row, deviations) for number in range(len(subjects)) for row in journal.rows[number]]
         write_table(path, every)
@@ -116,6 +120,7 @@ def _describe_subject(subject: Subject) -> str:
     if subject.kind == "problem" or subject.trouble:
         return f"{subject.name}\t{subject.text}"
     try:
-        return f"{subject.name}\t{sha256(Path(subject.text).read_bytes()).hexdigest()}"
+        with open_regular(subject.text) as file:
+            return f"{subject.name}\t{file_digest(file, 'sha256').hexdigest()}"
     except OSError:
         return subject.name

@@ -11,6 +11,7 @@ from samebits.errors import ArgumentError, FindingError
 from samebits.findings.list_schema import ChangedRow, ChangesFinding, ListFinding, ListRow, SideCount
 from samebits.lists.row import COLUMNS
 from samebits.lists.table_file import import_or_refuse, name_type
+from samebits.regular_files import open_regular
 from samebits.version import VERSION
 from samebits.wording.list_sentences import summarize_changes, summarize_list
 
@@ -33,8 +34,11 @@ def _open(*paths: str | Path, columns: Sequence[str] = tuple(COLUMNS)) -> tuple[
     connection = duckdb.connect()
     names: list[str] = []
     for i, path in enumerate(paths):
-        if not Path(path).is_file():
-            raise FindingError(f"{path} is no file; samebits sweep ... -o FILE.parquet makes one")
+        try:
+            open_regular(path).close()
+        except OSError as error:
+            hint = "samebits sweep ... -o FILE.parquet makes one"
+            raise FindingError(f"{path} could not be read: {error.strerror}; {hint}") from None
         try:
             file = parquet.ParquetFile(path)
             kinds = {field.name: str(field.type) for field in file.schema_arrow}

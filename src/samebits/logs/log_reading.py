@@ -25,6 +25,7 @@ from samebits.logs.xla import ALGORITHMS, INSTRUCTION, read_xla
 from samebits.problems import Problem
 from samebits.problems.case_file import hint_network
 from samebits.problems.problem import KINDS, Direction
+from samebits.regular_files import open_regular
 
 STANDARD_INPUT = "-"
 LARGEST_LOG_BYTES = 64 * 2**20
@@ -46,7 +47,7 @@ def read_log(path: str | Path) -> list[Mismatch]:
         if str(path) == STANDARD_INPUT:
             data = sys.stdin.buffer.read(LARGEST_LOG_BYTES + 1)
         else:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 data = file.read(LARGEST_LOG_BYTES + 1)
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or error

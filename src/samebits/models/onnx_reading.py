@@ -15,6 +15,7 @@ from samebits.contraction.memory import count_available_bytes
 from samebits.errors import ModelError, ResourceLimitError
 from samebits.models.einsum_nodes import expand_einsums
 from samebits.models.network import Network, Node, ValueType
+from samebits.regular_files import read_regular
 
 # A protocol buffer holds no more, and external data has to fit in one with everything else.
 LARGEST_BYTES = 2**31 - 1
@@ -100,14 +101,9 @@ def list_external_files(path: Path) -> list[str]:
 
 def _read_file(path: Path) -> bytes:
     try:
-        if path.exists() and not path.is_file():
-            raise ModelError(f"{path} is no regular file")
-        size = path.stat().st_size
-        if size > LARGEST_BYTES:
-            raise ModelError(f"{path}: {size / 2**30:.1f} GiB; a model of more than 2 GiB is not supported")
-        return path.read_bytes()
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+        return read_regular(path, LARGEST_BYTES)
+    except OSError as error:
+        raise ModelError(f"{path}: {error.strerror or error}") from None
 
 
 def _list_texts(model: Any) -> Iterator[Any]:

@@ -17,6 +17,7 @@ from samebits.errors import LockError
 from samebits.findings import finding_from_json, json_from_finding
 from samebits.findings.pick_schema import Choice, Contract, Lock, LockedChoice
 from samebits.progress import Progress
+from samebits.regular_files import read_regular
 from samebits.version import VERSION
 
 _LARGEST_BYTES = 2**28
@@ -25,13 +26,8 @@ _LOOK_AGAIN_S = 0.1
 
 def read_lock(path: str | Path) -> Lock:
     """The choices of a lock file; raises LockError where there is none or where it cannot be read."""
-    file = Path(path)
     try:
-        if not file.is_file():
-            raise LockError(f"{path}: {'no regular file' if file.exists() else 'no such file'}")
-        if file.stat().st_size > _LARGEST_BYTES:
-            raise LockError(f"{path}: too large for a lock file")
-        return finding_from_json(file.read_bytes(), Lock)
+        return finding_from_json(read_regular(path, _LARGEST_BYTES), Lock)
     except OSError as error:
         raise LockError(f"{path}: {error.strerror or error}") from None
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

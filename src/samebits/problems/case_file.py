@@ -22,6 +22,7 @@ from samebits.problems.operands import check_operands, check_results
 from samebits.problems.other_shapes import explain_shape
 from samebits.problems.problem import Problem
 from samebits.problems.problem_text import format_problem, parse_problem_text
+from samebits.regular_files import check_target, open_regular
 
 OPERANDS = ("x", "w", "bias", "dy")
 _NATIVE = ("float64", "float32", "float16")
@@ -101,6 +102,7 @@ def save_case(
     recorded = check_results(problem, results or {})
     for key, (name, array) in zip(_name_results(), recorded.items(), strict=False):
         entries |= {key: _encode(array), f"name_{key}": np.array(str(name))}
+    check_target(path)
     with Path(path).open("wb") as file:
         # NumPy's stubs take the keyword arrays for its own flag.
         np.savez_compressed(file, allow_pickle=False, **entries)  # type: ignore[arg-type]
@@ -142,7 +144,7 @@ def _read_entries(path: Path, read: Read) -> dict[str, np.ndarray]:
     """The entries a case may have; none is read that is larger than the problem, which is read first, lets it be."""
     _check_is_file(path)
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             if file.read(4) != b"PK\x03\x04":
                 raise CaseFileError(f"case file {path} is no .npz archive{hint_network(path)}")
             with zipfile.ZipFile(file) as archive, warnings.catch_warnings():

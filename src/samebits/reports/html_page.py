@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from samebits.errors import ArgumentError
+from samebits.regular_files import write_text
 from samebits.reports.missing_packages import report_missing
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def write_page(found: msgspec.Struct, path: str | Path) -> None:
     """Writes the page of a finding; raises ArgumentError where the file cannot be written."""
     page = render_page(found)
     try:
-        Path(path).write_text(page, encoding="utf-8")
+        write_text(path, page)
     except OSError as error:
         raise ArgumentError(f"{path} could not be written: {error.strerror}") from None
 

@@ -10,6 +10,7 @@ import numpy as np
 from samebits.errors import ArgumentError
 from samebits.findings import Profile
 from samebits.problems.problem_text import parse_problem_text
+from samebits.regular_files import write_text
 from samebits.reports.order_drawing import LETTERS, choose_plane, draw_order, map_of_profile
 from samebits.reports.visible_text import make_visible
 
@@ -25,7 +26,7 @@ _WIDTH = 900
 def write_picture(found: Profile, path: str | Path) -> None:
     """Writes the picture; raises ArgumentError where the file cannot be written."""
     try:
-        Path(path).write_text(draw_picture(found), encoding="utf-8")
+        write_text(path, draw_picture(found))
     except OSError as error:
         raise ArgumentError(f"{path} could not be written: {error.strerror}") from None
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from samebits.errors import TraceError
+from samebits.regular_files import open_regular
 from samebits.runs.run_reading import Operation, Process, Trace
 
 _LARGEST_BYTES = 2**30
@@ -28,7 +29,7 @@ _TENSOR = re.compile(r"t(?:\$\d+)?: (\w+)(\[[\d, ]*\])")
 def is_debug_mode_log(path: Path) -> bool:
     """Whether a file is text with a line as DebugMode prints them."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             start = file.read(2**16)
     except OSError:
         return False

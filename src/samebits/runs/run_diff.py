@@ -13,6 +13,7 @@ from samebits.errors import ArgumentError, TraceError
 from samebits.findings import Evidence
 from samebits.findings.diff_schema import FirstDifference, InputReason, RunDiff
 from samebits.progress import Progress, ignore_progress
+from samebits.regular_files import check_target
 from samebits.runs.alignment import align
 from samebits.runs.capturing import capture_operation
 from samebits.runs.debug_mode_log import is_debug_mode_log, read_debug_mode_log
@@ -96,7 +97,11 @@ def _check_target(capture: str | Path, traces: Sequence[str | Path]) -> None:
     target = Path(capture)
     if target.exists() and any(Path(t).exists() and target.samefile(t) for t in traces):
         raise ArgumentError(f"{capture}: is one of the recordings; the case needs another name")
-    if target.is_dir() or not target.absolute().parent.is_dir():
+    try:
+        check_target(target)
+    except OSError as error:
+        raise ArgumentError(f"{capture}: no file that can be written ({error.strerror or error})") from None
+    if not target.absolute().parent.is_dir():
         raise ArgumentError(f"{capture}: no file that can be written")
 
 

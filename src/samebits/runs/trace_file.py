@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from samebits.errors import TraceError
+from samebits.regular_files import open_regular
 
 _MARK = b"SBT1"
 _HEAD = struct.Struct("<4sII")
@@ -77,7 +78,7 @@ def read_blocks(path: Path) -> Iterator[Block]:
     """All whole blocks; raises TraceError for a file that is no trace. What is cut off or damaged ends it."""
     decoder = msgspec.msgpack.Decoder(Block)
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             if file.read(4) != _MARK:
                 raise TraceError(f"{path} is no trace of samebits")
             file.seek(0)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from samebits.errors import ArgumentError, GuardBreachError
 from samebits.findings.guard_schema import Breach, Direction, GuardReport
 from samebits.findings.json_text import json_from_finding
+from samebits.regular_files import write_text
 from samebits.reports.guard_report import render_guard
 from samebits.reports.notebook_frames import show_in_notebooks
 from samebits.torch.guard_book import GuardBook
@@ -77,7 +78,7 @@ class Guard:
     def save(self, path: str | Path) -> None:
         """Writes the report as JSON. Raises ArgumentError where the file cannot be written."""
         try:
-            Path(path).write_text(json_from_finding(self.report()) + "\n", encoding="utf-8")
+            write_text(path, json_from_finding(self.report()) + "\n")
         except OSError as error:
             raise ArgumentError(f"{path} could not be written: {error.strerror}") from None
 

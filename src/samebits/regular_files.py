@@ -1,0 +1,70 @@
+"""Files opened as those of a stranger: a pipe, a device or a folder in place of a file is refused."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+_NO_FILE = "it is no regular file"
+
+
+def open_regular(path: str | Path) -> BinaryIO:
+    """A regular file opened for reading; raises OSError, whose `strerror` says what else it is.
+
+    A named pipe that nobody writes to would keep a plain `open` waiting for ever.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except ValueError:
+        raise OSError(errno.EINVAL, "a file's name holds no NUL character", str(path)) from None
+    except OSError as error:
+        # So a socket is answered.
+        if error.errno == errno.ENXIO:
+            raise OSError(errno.EINVAL, _NO_FILE, str(path)) from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, _NO_FILE, str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def read_regular(path: str | Path, most_bytes: int) -> bytes:
+    """All of a regular file of at most so many bytes; raises OSError for another one, or a larger one."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most_bytes:
+            raise OSError(errno.EFBIG, f"it has {size:,} bytes; at most {most_bytes:,} are read", str(path))
+        # It may grow while it is read.
+        return file.read(most_bytes)
+
+
+def check_target(path: str | Path) -> None:
+    """Raises OSError where writing to the path would wait or harm: a folder, a pipe without a reader, a socket.
+
+    What is not there, a regular file, and a device such as /dev/null may be written to.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return
+    except ValueError:
+        raise OSError(errno.EINVAL, "a file's name holds no NUL character", str(path)) from None
+    if stat.S_ISDIR(mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if stat.S_ISFIFO(mode):
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError as error:
+            says = "it is a pipe that nobody reads" if error.errno == errno.ENXIO else error.strerror
+            raise OSError(error.errno, says, str(path)) from None
+    elif not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):
+        raise OSError(errno.EINVAL, _NO_FILE, str(path))
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Writes a text file; raises OSError where `check_target` does."""
+    check_target(path)
+    Path(path).write_text(text, encoding="utf-8")
