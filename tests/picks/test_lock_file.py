@@ -9,8 +9,10 @@ import time
 
 import pytest
 
+import samebits
 from samebits.cli.app import main
 from samebits.cli.pick_command import read_size
+from samebits.engines import known_engines
 from samebits.errors import ArgumentError
 from samebits.findings import finding_from_json
 from samebits.findings.pick_schema import Lock
@@ -18,6 +20,7 @@ from samebits.picks.lock_file import open_lock
 from samebits.progress import ignore_progress
 
 PROBLEM = "conv1d x=1x2x9 w=3x2x3 dtype=float32"
+PRODUCT = "matmul x=2x3 w=3x4 dtype=float32"
 MANY = [f"conv1d x=1x2x{n} w=3x2x3 dtype=float32" for n in range(9, 15)]
 PICKS = """
 import sys, samebits
@@ -163,3 +166,59 @@ def test_what_is_no_file_or_cannot_be_one_is_told_before_any_work(tmp_path, caps
         assert says in captured.err.splitlines()[-1]
         assert "computing" not in captured.err
         assert captured.out == ""
+
+
+@pytest.fixture
+def trap(tmp_path):
+    """A program that leaves a trace of having been run."""
+    program = tmp_path / "trap.sh"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "numpy:python={trap}",
+        "numpy:env.LD_PRELOAD={trap}",
+        "numpy:threads=1,ssh=nobody@localhost",
+        "numpy:docker=image",
+    ],
+)
+def test_a_lock_chooses_no_program(text, tmp_path, trap, capfd, monkeypatch):
+    """Whoever sends a lock file chooses among engines that are here, and nothing else is started."""
+    monkeypatch.setattr(known_engines, "list_installed_for", lambda problem: ["truth"])
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for name in ("ssh", "docker"):
+        (tmp_path / name).symlink_to(trap)
+    lock, text = tmp_path / "a.lock", text.format(trap=trap)
+    assert main(["pick", PRODUCT, "--on", "truth", "-o", str(lock)]) == 0
+    lock.write_text(lock.read_text().replace('"engine": "truth"', f'"engine": "{text}"'))
+    before = lock.read_text()
+    capfd.readouterr()
+    assert main(["pick", PRODUCT, "-o", str(lock), "--json"]) == 0
+    said = capfd.readouterr()
+    assert not (tmp_path / "ran").exists()
+    # It is shown, on both streams, and it stays where it is.
+    assert text in said.err
+    assert any(text in evidence["says"] for evidence in json.loads(said.out)["evidence"])
+    assert lock.read_text() == before
+
+
+def test_an_engine_that_is_named_does_not_bring_its_program_from_the_lock(tmp_path, trap):
+    """Of an engine named alone every text of it is asked for, its settings, and not its places."""
+    lock = tmp_path / "a.lock"
+    main(["pick", PRODUCT, "--on", "truth", "-o", str(lock)])
+    lock.write_text(lock.read_text().replace('"engine": "truth"', f'"engine": "numpy:python={trap}"'))
+    assert main(["pick", PRODUCT, "--on", "numpy", "-o", str(lock)]) == 0
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_very_text_that_a_person_names_is_taken_from_the_lock(tmp_path):
+    """The control: what is named on the command line is the person's own choice."""
+    lock, text = tmp_path / "a.lock", "numpy:env.OMP_NUM_THREADS=1"
+    assert main(["pick", PRODUCT, "--on", text, "-o", str(lock)]) == 0
+    found = samebits.pick(PRODUCT, [text], lock=lock)
+    assert (found.choices[0].engine, found.choices[0].picked_by) == (text, "lock")
+    assert found.evidence == []

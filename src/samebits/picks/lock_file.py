@@ -39,6 +39,7 @@ class LockStore:
 
     def __init__(self, path: Path):
         self._path = path
+        self.name = path.name
         known = read_lock(path).choices if path.exists() else []
         self.choices: dict[str, LockedChoice] = {locked.choice.problem: locked for locked in known}
 

@@ -28,12 +28,12 @@ from samebits.picks.open_runners import OpenRunners
 from samebits.picks.places import find_place
 from samebits.picks.subject_problems import list_problems
 from samebits.problems import Problem, format_problem
-from samebits.progress import Progress, ignore_progress, prefix_progress
-from samebits.registry import parse_runner_text
+from samebits.progress import Announcement, Progress, ignore_progress, prefix_progress
+from samebits.registry import parse_runner_text, refuse_text_of_file
 from samebits.runner import Runner
 from samebits.runner.guarded_runner import GuardedRunner, guard_runner
 from samebits.version import VERSION
-from samebits.wording.pick_sentences import say_other_bits, summarize_pick
+from samebits.wording.pick_sentences import say_other_bits, say_passed_over, summarize_pick
 
 _LARGEST_BYTES = 2**60
 # The truth, its bound and the sums of magnitudes of an output; an input as it is given and as it is judged.
@@ -97,7 +97,10 @@ def pick(
         choices=choices,
         summary=summarize_pick(choices),
         lock=str(lock) if lock is not None else None,
-        evidence=[Evidence("structure", f"left out: {says}") for says in left_out],
+        evidence=[
+            *(Evidence("structure", f"left out: {says}") for says in left_out),
+            *(Evidence("structure", say_passed_over(says)) for says in picking.passed_over.values()),
+        ],
         samebits_version=VERSION,
     )
 
@@ -166,6 +169,8 @@ class _Picking:
     store: LockStore | None
     again: bool
     progress: Progress
+    # Entries of the lock that are not used, and why; they stay in the file.
+    passed_over: dict[Problem, str] = field(default_factory=dict[Problem, str])
 
     def run(self, problems: Mapping[Problem, list[str]]) -> list[Choice]:
         """The choices in the problems' sequence; each is kept as soon as it is made."""
@@ -182,7 +187,7 @@ class _Picking:
             for i, problem in enumerate(together):
                 self.progress(f"timing {format_problem(problem)[:60]}", i / len(together))
                 chosen[problem] = self._choose(problem, candidates[problem])
-                if self.store is not None and chosen[problem].engine is not None:
+                if self.store is not None and chosen[problem].engine is not None and problem not in self.passed_over:
                     self.store.put(chosen[problem], self.contract)
         return [msgspec.structs.replace(chosen[p], used_by=nodes) for p, nodes in problems.items()]
 
@@ -190,7 +195,7 @@ class _Picking:
         from samebits.engines.known_engines import list_installed_for
 
         named = self.named if self.named or self.given else list_installed_for(problem)
-        return [*list_candidates(problem, named), *(runner.text for runner in self.given)]
+        return [*list_candidates(problem, named), *self._list_given()]
 
     def _find_locked(self, problem: Problem) -> LockedChoice | None:
         """What the lock says of a problem, if it was picked by the same contract from what is asked for now."""
@@ -199,7 +204,27 @@ class _Picking:
         known = self.store.choices.get(format_problem(problem))
         if known is None or known.contract != self.contract:
             return None
-        return known if self._is_asked_for(known.choice.engine or "", problem) else None
+        text = known.choice.engine or ""
+        if not self._is_asked_for(text, problem):
+            return None
+        refused = self._refuse(text)
+        if refused is not None:
+            self.passed_over[problem] = refused
+            self.progress(Announcement(say_passed_over(refused)), 0.0)
+            return None
+        return known
+
+    def _list_given(self) -> list[str]:
+        return [runner.text for runner in self.given]
+
+    def _refuse(self, text: str) -> str | None:
+        """Why a text of the lock is not opened. Of one that cannot be read whoever opens it says what is wrong."""
+        if self.store is None or text in self._list_given():
+            return None
+        try:
+            return refuse_text_of_file(text, self.named, self.store.name)
+        except SamebitsError:
+            return None
 
     def _is_asked_for(self, text: str, problem: Problem) -> bool:
         """Whether a choice is among what may be chosen now; of an engine named alone every text of it is."""

@@ -2,5 +2,14 @@
 
 from samebits.registry.runner_text import TRUTH, RunnerText, format_runner_text, parse_runner_text
 from samebits.registry.runners import TruthRunner, open_runner
+from samebits.registry.texts_of_files import refuse_text_of_file
 
-__all__ = ["TRUTH", "RunnerText", "TruthRunner", "format_runner_text", "open_runner", "parse_runner_text"]
+__all__ = [
+    "TRUTH",
+    "RunnerText",
+    "TruthRunner",
+    "format_runner_text",
+    "open_runner",
+    "parse_runner_text",
+    "refuse_text_of_file",
+]

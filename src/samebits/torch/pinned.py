@@ -20,6 +20,7 @@ from samebits.picks.places import find_place
 from samebits.problems import format_problem
 from samebits.problems.problem import Problem
 from samebits.registry import parse_runner_text
+from samebits.registry.texts_of_files import list_reaching_parts
 from samebits.torch.gradients import compute_once
 
 _ENGINE = "torch"
@@ -55,7 +56,7 @@ class LayerLock:
         if choice is None or choice.engine is None:
             raise LockError(f"{self.path} has no choice for {text}; samebits pick '{text}' --on torch -o {self.path}")
         runner = parse_runner_text(choice.engine)
-        other = [*(k for k in runner.settings if k not in _SETTABLE), *(f"env.{k}" for k in runner.environment)]
+        other = [*(k for k in runner.settings if k not in _SETTABLE), *list_reaching_parts(runner)]
         if runner.name != _ENGINE or other:
             what = f"{other[0]} is no setting of one layer" if other else "layers are computed by torch"
             raise LockError(

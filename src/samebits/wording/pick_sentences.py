@@ -30,6 +30,11 @@ def say_loses(says: str) -> str:
     return f"{says}, replayed bit for bit"
 
 
+def say_passed_over(why: str) -> str:
+    """An entry of a lock that is not used."""
+    return f"{why}. It stays in the file; what is picked in its place is not kept there (--again replaces it)"
+
+
 def say_too_far(ulp: float, limit: float) -> str:
     """Farther from the truth than was asked for."""
     return f"{ulp:.3g} ulp from the correctly rounded result, {limit:g} asked for"
