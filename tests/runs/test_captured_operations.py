@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import samebits
+from samebits.cli import main
 from samebits.findings.diff_schema import FirstDifference
 from samebits.problems import format_problem
 from samebits.problems.case_file import load_case
-from samebits.runs.capturing import capture_operation
+from samebits.runs.capturing import _restore_variables, capture_operation, write_command
 from samebits.runs.run_diff import diff
 from samebits.runs.run_reading import read_trace
 from traced_runs import run_traced
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.needs("torch")
 
 def capture(record, tmp_path, *changes):
     target = tmp_path / "case.npz"
-    found = diff(record(), record(*changes), capture=target)
+    found = diff(record(), record(*changes), capture=target, run=True)
     assert found.captured == str(target)
     return found, load_case(target)
 
@@ -46,6 +47,36 @@ def test_the_operation_that_differed_is_captured_with_both_results(record, tmp_p
     assert [s.cause for s in explained.sides] == ["summation-order"] * 2
 
 
+def test_commands_that_stand_in_traces_are_shown_and_not_run_unasked(record, tmp_path, capfd):
+    """A trace is a file like any other: whoever wrote it chose its command."""
+    a, b = record(), record("mkldnn=off")
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")}
+    assert main(["diff", str(a), str(b), "--capture", str(tmp_path / "case.npz"), "--json"]) == 1
+    captured = capfd.readouterr()
+    assert "--run runs them" in captured.out
+    for which in ("first", "second"):
+        (line,) = [x for x in captured.err.splitlines() if f"the {which} trace names this command: " in x]
+        assert f"cd {os.getcwd()} && " in line
+        assert sys.executable in line
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == before
+    asked = []
+    assert diff(a, b, capture=tmp_path / "case.npz", run=lambda commands: bool(asked.append(commands))).captured is None
+    assert [len(commands) for commands in asked] == [2]
+    assert main(["diff", str(a), str(b), "--capture", str(tmp_path / "case.npz"), "--run"]) == 1
+    assert (tmp_path / "case.npz").exists()
+
+
+def test_a_trace_sets_no_variables_but_those_that_are_recorded(record):
+    (process,) = [p for p in read_trace(record()).processes.values() if p.operations][:1]
+    process.settings[0] |= {"env LD_PRELOAD": "./evil.so", "env PATH": "/evil", "env MKL_CBWR": "COMPATIBLE; x"}
+    assert "evil" not in write_command(process)
+    assert "MKL_CBWR='COMPATIBLE; x'" in write_command(process)
+    environment = _restore_variables(process)
+    assert environment["MKL_CBWR"] == "COMPATIBLE; x"
+    assert environment["PATH"] == os.environ["PATH"]
+    assert environment.get("LD_PRELOAD") == os.environ.get("LD_PRELOAD")
+
+
 def test_a_gradient_that_differed_is_captured(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
@@ -58,7 +89,7 @@ def test_a_gradient_that_differed_is_captured(tmp_path):
     )
     for way in ("on", "off"):
         assert run_traced(tmp_path / f"{way}.trace", sys.executable, str(script), way).returncode == 0
-    found = diff(tmp_path / "on.trace", tmp_path / "off.trace", capture=tmp_path / "case.npz")
+    found = diff(tmp_path / "on.trace", tmp_path / "off.trace", capture=tmp_path / "case.npz", run=True)
     assert found.first.operation == "aten.convolution_backward.default"
     case = load_case(tmp_path / "case.npz")
     assert format_problem(case.problem) == "conv2d.grad_weight x=4x16x20x20 w=16x16x3x3 dtype=float32"
@@ -77,7 +108,7 @@ def test_variables_of_the_recorded_run_are_set_again(tmp_path):
     for way in ("AUTO", "COMPATIBLE"):
         done = run_traced(tmp_path / way, sys.executable, str(script), env={**os.environ, "MKL_CBWR": way})
         assert done.returncode == 0
-    found = diff(tmp_path / "AUTO", tmp_path / "COMPATIBLE", capture=tmp_path / "case.npz")
+    found = diff(tmp_path / "AUTO", tmp_path / "COMPATIBLE", capture=tmp_path / "case.npz", run=True)
     assert sum("had the recorded bits" in e.says for e in found.evidence) == 2
     assert not np.array_equal(*load_case(tmp_path / "case.npz").results.values())
 
@@ -108,7 +139,7 @@ def test_a_block_is_captured_and_its_trace_stays(tmp_path):
         operation="aten.mm.default", what="", step=0, direction="forward", module="", line="", process="block",
         kind="operation", index_a=places[0], index_b=places[1],
     )  # fmt: skip
-    remarks = capture_operation(a, b, given, tmp_path / "case.npz", lambda what, share: None)
+    remarks = capture_operation(a, b, given, tmp_path / "case.npz", True, lambda what, share: None)
     # The second run does not have the bits that were made up for it.
     assert ["had the recorded bits" in remark for remark in remarks] == [True, False]
     assert (tmp_path / "whole.trace").read_bytes() == before
@@ -141,7 +172,7 @@ def test_a_command_is_started_where_it_was_and_ended_where_it_is_enough(tmp_path
         operation=operation.name, what="", step=0, direction="forward", module="", line="", process=process.name,
         kind="operation", index_a=place, index_b=place,
     )  # fmt: skip
-    remarks = capture_operation(process, other, first, tmp_path / "case.npz", lambda what, share: None)
+    remarks = capture_operation(process, other, first, tmp_path / "case.npz", True, lambda what, share: None)
     assert "had the recorded bits" in remarks[0]
     # Twice recorded; what follows the script was not done again.
     assert (tmp_path / "sub" / "ended").read_text() == "after\n" * 2
@@ -152,7 +183,7 @@ def test_a_command_is_started_where_it_was_and_ended_where_it_is_enough(tmp_path
     [(("seed=1",), "not captured: no operation gave"), (("threads=1", "shuffle=4"), "not captured: no operation gave")],
 )
 def test_where_inputs_differ_there_is_nothing_to_capture(record, tmp_path, changes, says):
-    found = diff(record(), record(*changes), capture=tmp_path / "case.npz")
+    found = diff(record(), record(*changes), capture=tmp_path / "case.npz", run=True)
     assert found.captured is None
     assert any(re.search(says, e.says) for e in found.evidence)
     assert not (tmp_path / "case.npz").exists()
@@ -174,6 +205,6 @@ def test_a_run_that_cannot_be_had_again_is_named(tmp_path):
             script.unlink()
         else:
             script.write_text(changed)
-        found = diff(tmp_path / "a", tmp_path / "b", capture=tmp_path / "case.npz")
+        found = diff(tmp_path / "a", tmp_path / "b", capture=tmp_path / "case.npz", run=True)
         assert any(re.search(f"not captured: .*{says}", e.says) for e in found.evidence)
         assert not (tmp_path / "case.npz").exists()

@@ -69,7 +69,7 @@ def test_what_a_log_does_not_say_is_said_so(debug_log, record):
     assert any("is inferred" in e.says for e in found.evidence)
     with pytest.raises(TraceError, match="no hashes in common"):
         diff(debug_log(), record())
-    found = diff(debug_log(), debug_log("kernel"), capture="case.npz")
+    found = diff(debug_log(), debug_log("kernel"), capture="case.npz", run=True)
     assert any("not captured" in e.says for e in found.evidence)
     for target in (record(), "missing/case.npz", "."):
         with pytest.raises(ArgumentError):

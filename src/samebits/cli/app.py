@@ -57,6 +57,7 @@ from samebits.cli.report_command import FindingFile, ReportFile, ReportMarkdown,
 from samebits.cli.run_commands import (
     PASS_ON,
     CaptureFile,
+    CaptureRun,
     FirstTrace,
     SecondTrace,
     TracedCommand,
@@ -209,11 +210,12 @@ def diff_command(
     a: FirstTrace,
     b: SecondTrace,
     capture: CaptureFile = None,
+    run: CaptureRun = False,
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> int:
     """Name the first operation whose bits differ between two recorded runs, and why: inputs, operation, settings."""
-    return diff_runs(a, b, capture=capture, verbose=verbose, as_json=as_json)
+    return diff_runs(a, b, capture=capture, run=run, verbose=verbose, as_json=as_json)
 
 
 @app.command("pick", epilog=show_examples("pick"))

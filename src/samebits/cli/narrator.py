@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.status import Status
@@ -55,6 +57,20 @@ class Narrator:
             self._what = f"{what}, {share:.0%}" if 0 < share < 1 else what
             if self._begun:
                 self._show()
+
+    def ask_to_run(self, commands: Sequence[str]) -> bool:
+        """Asks on a terminal whether these commands, announced before, may be run; elsewhere nobody answers: no."""
+        if not (sys.stdin is not None and sys.stdin.isatty() and self._console.is_terminal):
+            return False
+        with self._lock:
+            if self._status:
+                self._status.stop()
+        say("run both? [y/N]")
+        answer = sys.stdin.readline().strip().lower()
+        with self._lock:
+            if self._status:
+                self._status.start()
+        return answer in ("y", "yes")
 
     def _begin(self) -> None:
         with self._lock:

@@ -40,7 +40,13 @@ CaptureFile = Annotated[
 ]
 
 
-def diff_runs(a: str, b: str, *, capture: str | None, verbose: bool, as_json: bool) -> int:
+CaptureRun = Annotated[
+    bool,
+    typer.Option("--run", help="of --capture: run the commands that stand in the traces (both are printed before)"),
+]
+
+
+def diff_runs(a: str, b: str, *, capture: str | None, run: bool, verbose: bool, as_json: bool) -> int:
     """Compares two traces, or two tables, prints, and returns the exit status."""
     if a.endswith(TABLE) and b.endswith(TABLE) and not capture:
         return compare_table_files(a, b, verbose=verbose, as_json=as_json)
@@ -49,6 +55,6 @@ def diff_runs(a: str, b: str, *, capture: str | None, verbose: bool, as_json: bo
     from samebits.runs.run_diff import diff
 
     with Narrator() as narrator:
-        found = diff(a, b, capture=capture, progress=narrator.hear)
+        found = diff(a, b, capture=capture, run=run or narrator.ask_to_run, progress=narrator.hear)
     print_finding(found, show_diff, verbose=verbose, as_json=as_json)
     return 0 if found.same else 1

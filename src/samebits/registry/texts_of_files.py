@@ -23,7 +23,7 @@ def refuse_text_of_file(text: str, named: Collection[str], source: str) -> str |
     that very text. Raises RunnerTextError, RecipeError for a text that cannot be read.
 
     >>> refuse_text_of_file("numpy:python=./evil.sh", ["numpy"], "a.lock")
-    'a.lock names the engine numpy:python=./evil.sh, and a file does not choose python=./evil.sh: only that very text behind --on does'
+    'a.lock names the engine numpy:python=./evil.sh; only a person chooses python=./evil.sh, by that text behind --on'
     >>> refuse_text_of_file("numpy:python=/opt/py/bin/python", ["numpy:python=/opt/py/bin/python"], "a.lock")
     >>> refuse_text_of_file("torch:threads=1", [], "a.lock")
     """
@@ -32,4 +32,4 @@ def refuse_text_of_file(text: str, named: Collection[str], source: str) -> str |
     parts = list_reaching_parts(parse_runner_text(text))
     if not parts:
         return None
-    return f"{source} names the engine {text}, and a file does not choose {', '.join(parts)}: only that very text behind --on does"
+    return f"{source} names the engine {text}; only a person chooses {', '.join(parts)}, by that text behind --on"

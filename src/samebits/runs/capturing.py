@@ -5,23 +5,26 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from samebits.errors import ArgumentError, TraceError
 from samebits.findings.diff_schema import FirstDifference
 from samebits.formats.same_bits import has_same_bits
 from samebits.problems.case_file import save_case
-from samebits.progress import Progress
+from samebits.progress import Announcement, Progress
 from samebits.runs.recorder import CAPTURE_VARIABLE
 from samebits.runs.run_reading import Operation, Process, read_trace
 from samebits.runs.saved_products import SavedProduct, check_is_product, read_saved
+from samebits.runs.settings import VARIABLES
 from samebits.runs.tracing import make_environment
 from samebits.temporary_folders import open_folder
-from samebits.wording.run_sentences import say_captured
+from samebits.wording.run_sentences import say_captured, say_command
 
 _ENVIRONMENT = "env "
 _NOT_SET = "not set"
@@ -29,12 +32,18 @@ _LOOK_AGAIN_S = 0.02
 
 
 def capture_operation(
-    a: Process, b: Process, first: FirstDifference, target: str | Path, progress: Progress
+    a: Process,
+    b: Process,
+    first: FirstDifference,
+    target: str | Path,
+    run: bool | Callable[[Sequence[str]], bool],
+    progress: Progress,
 ) -> list[str]:
     """Writes the operation that both runs did on the same inputs, with both results; what is to be said of it.
 
     The commands are started again, with the environment variables that were recorded, in the folders where they ran;
-    what the scripts write, they write again. Raises TraceError where a run cannot be had again, where it goes another
+    what the scripts write, they write again. `run` says whether they may be: True, or what it returns of the commands,
+    which are announced first. Raises TraceError where a run cannot be had again, where it goes another
     way this time, and for operations that are no convolution and no product.
     """
     if first.kind != "operation" or first.index_a is None or first.index_b is None:
@@ -42,6 +51,11 @@ def capture_operation(
     check_is_product(a.operations[first.index_a].name)
     wanted = ((a, first.index_a, "first"), (b, first.index_b, "second"))
     output = _find_output(a.operations[first.index_a], b.operations[first.index_b])
+    commands = [write_command(process) for process in (a, b)]
+    for which, text in zip(("first", "second"), commands, strict=True):
+        progress(Announcement(say_command(which, text)), 0.0)
+    if not (run if isinstance(run, bool) else run(commands)):
+        raise TraceError("the commands stand in the traces and were not run: --run runs them")
     found: list[SavedProduct] = []
     remarks: list[str] = []
     for n, (process, place, which) in enumerate(wanted):
@@ -57,6 +71,15 @@ def capture_operation(
     except (OSError, ValueError) as error:
         raise ArgumentError(f"{target}: cannot be written ({getattr(error, 'strerror', None) or error})") from None
     return remarks
+
+
+def write_command(process: Process) -> str:
+    """What is run to have a process again, as a shell would be told: folder, variables, command."""
+    changed = _list_variables(process)
+    unset = [f"-u {name}" for name, value in changed.items() if value is None]
+    given = [f"{name}={shlex.quote(value)}" for name, value in changed.items() if value is not None]
+    words = [*(["env", *unset] if unset else []), *given, shlex.join(process.root)]
+    return f"cd {shlex.quote(process.folder)} && {' '.join(words)}" if process.folder else " ".join(words)
 
 
 def _find_output(one: Operation, other: Operation) -> int:
@@ -86,14 +109,20 @@ def _run_again(process: Process, place: int, which: str, output: int) -> tuple[S
 
 def _restore_variables(process: Process) -> dict[str, str]:
     """The environment of now, with the variables that change bits as they were."""
-    environment = dict(os.environ)
-    for name, value in (process.settings[0] if process.settings else {}).items():
-        if name.startswith(_ENVIRONMENT):
-            if value == _NOT_SET:
-                environment.pop(name.removeprefix(_ENVIRONMENT), None)
-            else:
-                environment[name.removeprefix(_ENVIRONMENT)] = value
-    return environment
+    changed = _list_variables(process)
+    kept = {name: value for name, value in os.environ.items() if name not in changed}
+    return kept | {name: value for name, value in changed.items() if value is not None}
+
+
+def _list_variables(process: Process) -> dict[str, str | None]:
+    """The variables that are otherwise now, as they were; None: not set. Others than those we record are ignored."""
+    recorded = process.settings[0] if process.settings else {}
+    found: dict[str, str | None] = {}
+    for name in VARIABLES:
+        value = recorded.get(_ENVIRONMENT + name, os.environ.get(name, _NOT_SET))
+        if value != os.environ.get(name, _NOT_SET) and "\0" not in value:
+            found[name] = None if value == _NOT_SET else value
+    return found
 
 
 def _start(process: Process, environment: dict[str, str], file: Path) -> str:
@@ -105,7 +134,8 @@ def _start(process: Process, environment: dict[str, str], file: Path) -> str:
                 process.root, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=said, start_new_session=True,
             )  # fmt: skip
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            error = error if isinstance(error, OSError) else OSError(str(error))
             raise TraceError(f"{process.root[0]}: cannot be started ({error.strerror or error})") from None
         try:
             while started.poll() is None and not file.exists():

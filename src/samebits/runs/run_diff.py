@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,14 +57,21 @@ class _Compared:
 
 
 def diff(
-    a: str | Path, b: str | Path, *, capture: str | Path | None = None, progress: Progress = ignore_progress
+    a: str | Path,
+    b: str | Path,
+    *,
+    capture: str | Path | None = None,
+    run: bool | Callable[[Sequence[str]], bool] = False,
+    progress: Progress = ignore_progress,
 ) -> RunDiff:
     """Compares two traces; raises TraceError for a file that is none.
 
     Traces may be of different lengths and machines, and have operations that the other one lacks; both may be what
     torch's DebugMode printed of its runs under `log_tensor_hashes`. With `capture`, where
     an operation gave other bits to the same inputs, both commands are run again as far as to it, and it is written as a
-    case file with both results; where that cannot be done the finding says why.
+    case file with both results; where that cannot be done the finding says why. The commands stand in the traces, and
+    whoever wrote these chose them: they are run only with `run=True`, or where a function given as `run`, which is
+    called with the two commands as texts, returns True.
     """
     if capture is not None:
         _check_target(capture, (a, b))
@@ -85,7 +92,7 @@ def diff(
         return concluded
     captured: str | None = str(capture)
     try:
-        remarks = capture_operation(chosen.a, chosen.b, concluded.first, capture, progress)
+        remarks = capture_operation(chosen.a, chosen.b, concluded.first, capture, run, progress)
     except TraceError as error:
         captured, remarks = None, [f"not captured: {error}"]
     evidence = [*concluded.evidence, *(Evidence("replay", says) for says in remarks)]

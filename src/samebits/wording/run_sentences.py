@@ -121,6 +121,11 @@ def _join_seeds(known: Sequence[str]) -> str:
     return f": {', '.join(seeds)}" if seeds else ""
 
 
+def say_command(which: str, command: str) -> str:
+    """What a trace says that its run was started with."""
+    return f"the {which} trace names this command: {command}"
+
+
 def say_captured(which: str, *, same_as_recorded: bool) -> str:
     """How the operation came out when a run was run again as far as to it."""
     if same_as_recorded:
