@@ -24,8 +24,11 @@ def trace_run(output: str, command: list[str] | None) -> int:
     """Runs and records; the command's own exit status."""
     from samebits.runs.tracing import end_as, is_empty, run_traced
 
-    status = run_traced(command or [], output)
-    if is_empty(output):
+    troubles: list[str] = []
+    status = run_traced(command or [], output, troubles.append)
+    for says in troubles:
+        say(f"{output}: {says}")
+    if not troubles and is_empty(output):
         say(f"{output}: nothing was recorded: no Python of the command imported torch, or it has no samebits")
     return end_as(status)
 

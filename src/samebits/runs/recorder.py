@@ -1,26 +1,36 @@
-"""What one process records: texts, operations, settings; appended to the trace's file in blocks."""
+"""What one process records: texts, operations, settings; appended to the trace's file in blocks.
+
+Runs in the script's own process and must never harm it: whatever goes wrong in recording ends the recording of this
+process, not the script, and is told once, to whoever started the recording.
+"""
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import math
 import multiprocessing.util
 import os
 import random
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import xxhash
 
 from samebits.runs.settings import list_settings
-from samebits.runs.trace_file import append_block
+from samebits.runs.telling import tell
+from samebits.runs.trace_file import append_block, write_word
 
 _MOST_RECORDS = 2000
 _LONGEST_WAIT_S = 1.0
 # Which operation a run that is had again is to save, as JSON.
 CAPTURE_VARIABLE = "SAMEBITS_CAPTURE"
+# Whose lines are not the script's: the standard library, and what is installed.
+_FOREIGN = (sysconfig.get_path("stdlib"), "site-packages", "dist-packages", "/samebits/runs/", "<frozen")
+ResultT = TypeVar("ResultT")
 
 
 class Recorder:
@@ -31,10 +41,14 @@ class Recorder:
         # The command that the run was started with, and where, from whichever of its processes.
         self.root = list(started["command"]) if started else list(sys.orig_argv)
         self.folder = str(started["folder"]) if started else _find_folder()
-        self.name = name
+        self.name = make_plain(name)
         self.forks = 0
+        # Why recording ended before the process did.
+        self.trouble: str | None = None
         # What else a child begins anew.
         self.on_fork: Callable[[], None] = lambda: None
+        # Where even this fails there is nothing that a script could notice.
+        self.is_closed = True
         self._begin()
         atexit.register(self.close)
         os.register_at_fork(after_in_parent=self._count_fork, after_in_child=self._begin_child)
@@ -66,17 +80,44 @@ class Recorder:
             return
         # The descriptor is shared and appends; what the parent has not appended yet is its own.
         os.close(self.descriptor)
+        self.descriptor = -1
         self.name = f"{self.name}/{self.forks}"
         self.forks = 0
+        self.attempt(self._begin_again)
+
+    def _begin_again(self) -> None:
         self._begin()
         self.on_fork()
+
+    def attempt(self, note: Callable[..., ResultT], *given: Any) -> ResultT | None:
+        """Records something; where that fails the recording of this process ends, and the script goes on.
+
+        What a signal's handler of the script raises meanwhile is the script's own, and passes through.
+        """
+        if self.is_closed:
+            return None
+        try:
+            return note(*given)
+        except Exception as error:
+            if is_raised_by_script(error):
+                raise
+            self._give_up(error)
+            return None
+
+    def _give_up(self, error: Exception) -> None:
+        self.is_closed = True
+        says = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+        self.trouble = f"{self.name}: recording ended after {self.added:,} operations ({says[:200]}); the run went on"
+        tell(self.trouble)
+        with contextlib.suppress(OSError):
+            os.close(self.descriptor)
 
     def number_text(self, text: str) -> int:
         """The number of a text in this process's table."""
         found = self.texts.get(text)
         if found is None:
             found = self.texts[text] = len(self.texts)
-            self.new_texts.append(text)
+            self.new_texts.append(make_plain(text))
         return found
 
     def add(self, record: tuple[Any, ...]) -> None:
@@ -98,7 +139,7 @@ class Recorder:
     def flush(self, *, is_last: bool = False) -> None:
         """Appends what has come together."""
         self.flushed = time.monotonic()
-        settings = list_settings()
+        settings = {name: make_plain(value) for name, value in list_settings().items()}
         content: dict[str, Any] = {
             "process": self.name, "number": self.number, "texts": self.new_texts, "records": self.records,
             "rows": self.rows, "states": self.states, "is_last": is_last,
@@ -106,7 +147,11 @@ class Recorder:
         if settings != self.settings:
             content["settings"] = self.settings = settings
         if self.number == 0:
-            content |= {"command": list(sys.orig_argv), "folder": self.folder, "root": self.root}
+            content |= {
+                "command": [write_word(word) for word in sys.orig_argv],
+                "folder": write_word(self.folder),
+                "root": [write_word(word) for word in self.root],
+            }
         append_block(self.descriptor, content)
         self.number += 1
         self.new_texts, self.records, self.rows, self.states = [], [], {}, []
@@ -114,13 +159,38 @@ class Recorder:
     def close(self) -> None:
         """Appends the rest; later records are dropped."""
         if not self.is_closed:
-            self.is_closed = True
-            self.flush(is_last=True)
-            os.close(self.descriptor)
+            self.attempt(self._append_rest)
+
+    def _append_rest(self) -> None:
+        self.flush(is_last=True)
+        self.is_closed = True
+        os.close(self.descriptor)
 
     def note_rows(self, found: Mapping[bytes, list[int]]) -> None:
         """The rows of tensors from outside, by their fingerprint."""
         self.rows |= {key.hex(): rows for key, rows in found.items() if rows}
+
+
+def make_plain(text: str) -> str:
+    """A text that UTF-8 can hold: file names and variables may have bytes that are none."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def is_raised_by_script(error: BaseException) -> bool:
+    """Whether an exception comes out of the script's own code, as from the handler of a signal."""
+    found = error.__traceback__
+    while found is not None:
+        if name_file(found.tb_frame.f_code.co_filename) is not None:
+            return True
+        found = found.tb_next
+    return False
+
+
+def name_file(path: str) -> str | None:
+    """A file as it is told; None for what is not the script's own."""
+    if any(part in path for part in _FOREIGN):
+        return None
+    return path.rpartition("/")[2]
 
 
 def _find_folder() -> str:

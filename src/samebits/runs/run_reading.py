@@ -8,7 +8,7 @@ from pathlib import Path
 import xxhash
 
 from samebits.errors import TraceError
-from samebits.runs.trace_file import Block, Input, Record, read_blocks
+from samebits.runs.trace_file import Block, Input, Record, read_blocks, read_word
 
 _NO_PLACE = ("", "", "forward")
 
@@ -92,12 +92,13 @@ class _Reader:
     def take(self, block: Block) -> None:
         self.texts += block.texts
         process = self.process
-        process.command = block.command or process.command
-        process.root, process.folder = block.root or process.root, block.folder or process.folder
         process.is_whole = block.is_last
         if block.settings is not None:
             process.settings.append(block.settings)
         try:
+            process.command = [*map(read_word, block.command or ())] or process.command
+            process.root = [*map(read_word, block.root)] or process.root
+            process.folder = read_word(block.folder) or process.folder
             process.rows |= {bytes.fromhex(key): rows for key, rows in block.rows.items()}
             process.states |= {(step, name): state for step, name, state in block.states}
             for record in block.records:

@@ -15,9 +15,14 @@ _MOST_ROWS = 1024
 _MOST_BYTES_OF_ROWS = 64 * 2**20
 
 
+def is_strided(torch: Any, tensor: Any) -> bool:
+    """Whether a tensor is one block of elements with sizes and strides: not sparse, and no list of tensors (nested)."""
+    return tensor.layout is torch.strided and not tensor.is_nested
+
+
 def fingerprint(torch: Any, tensor: Any) -> bytes | None:
     """xxh3-128 of the elements' bytes in their logical sequence; None for tensors without elements of their own."""
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or not is_strided(torch, tensor):
         return None
     if tensor.is_quantized or tensor.device.type == "meta":
         return None
@@ -27,7 +32,7 @@ def fingerprint(torch: Any, tensor: Any) -> bytes | None:
 
 def fingerprint_rows(torch: Any, tensor: Any) -> list[int]:
     """32 bits of every row's fingerprint: which samples a batch has, in which sequence. Of other tensors none."""
-    whole = tensor.dim() > 0 and 0 < tensor.shape[0] <= _MOST_ROWS and tensor.layout is torch.strided
+    whole = is_strided(torch, tensor) and tensor.dim() > 0 and 0 < tensor.shape[0] <= _MOST_ROWS
     if not whole or tensor.device.type == "meta" or tensor.nbytes > _MOST_BYTES_OF_ROWS:
         return []
     plain = _make_plain(tensor)
@@ -66,7 +71,7 @@ class KnownTensors:
     def remember(self, tensor: Any, *, is_written: bool = False) -> None:
         """Gives the tensor, as it is now, the next number. One that was written is counted so after its operation."""
         number, self.next = self.next, self.next + 1
-        if type(tensor) not in (self.torch.Tensor, self.torch.nn.Parameter) or tensor.layout is not self.torch.strided:
+        if type(tensor) not in (self.torch.Tensor, self.torch.nn.Parameter) or not is_strided(self.torch, tensor):
             return
         storage = tensor.untyped_storage()
         if len(self.known) > _MOST_KNOWN:
@@ -91,7 +96,7 @@ class KnownTensors:
 
     def find(self, tensor: Any) -> int | None:
         """Its number; None for one that is not known, or was changed outside of recorded operations."""
-        if tensor.layout is not self.torch.strided:
+        if not is_strided(self.torch, tensor):
             return None
         found = self.known.get(self._key(tensor, tensor.untyped_storage()))
         if found is None or found[0] != _version(tensor) or found[0] < 0 or found[2].expired():

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-import sysconfig
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from samebits.runs.recorder import Recorder
+from samebits.runs.recorder import Recorder, name_file
 from samebits.runs.tensors import KnownTensors, fingerprint, fingerprint_rows
+from samebits.runs.trace_file import Input
 
 # What has no result that could differ, or none but one that nobody has written yet.
 _SKIPPED = (
@@ -27,8 +27,6 @@ _SKIPPED = (
     "_has_compatible_shallow_copy_type",
 )
 _UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_", "empty_permuted")
-# Whose lines are not the script's: the standard library, and what is installed.
-_FOREIGN = (sysconfig.get_path("stdlib"), "site-packages", "dist-packages", "/samebits/runs/", "<frozen")
 
 
 @dataclass(frozen=True)
@@ -42,6 +40,16 @@ class _Operator:
     is_skipped: bool
     # Arguments that it writes into, by place and by name.
     written: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True)
+class _Before:
+    """What was noted of an operation before it ran."""
+
+    key: Any
+    fed: list[Input]
+    outside: dict[bytes, list[int]]
+    random: bytes | None
 
 
 class Tracing:
@@ -79,15 +87,19 @@ class Tracing:
         modules = importlib.import_module("torch.nn.modules.module")
         optimizers = importlib.import_module("torch.optim.optimizer")
         self.hooks = [
-            modules.register_module_forward_pre_hook(self._enter_module),
-            modules.register_module_forward_hook(self._leave_module, always_call=True),
-            optimizers.register_optimizer_step_pre_hook(self._enter_optimizer),
-            optimizers.register_optimizer_step_post_hook(self._leave_optimizer),
+            modules.register_module_forward_pre_hook(self._attempting(self._enter_module)),
+            modules.register_module_forward_hook(self._attempting(self._leave_module), always_call=True),
+            optimizers.register_optimizer_step_pre_hook(self._attempting(self._enter_optimizer)),
+            optimizers.register_optimizer_step_post_hook(self._attempting(self._leave_optimizer)),
         ]
         self.sequence = torch.autograd._get_sequence_nr
         self.current = torch._C._current_autograd_node
         self.mode = Mode()
         self.mode.__enter__()
+
+    def _attempting(self, note: Callable[..., None]) -> Callable[..., None]:
+        """A hook that never disturbs whom it listens to."""
+        return lambda *given: self.recorder.attempt(note, *given)
 
     def stop(self) -> None:
         """Ends the recording; what came together is appended."""
@@ -98,9 +110,17 @@ class Tracing:
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One operation: run, and recorded."""
-        operator = self.operators.get(func) or self._describe(func)
-        if operator.is_skipped or self.recorder.is_closed:
+        operator = self.operators.get(func) or self.recorder.attempt(self._describe, func)
+        if operator is None or operator.is_skipped or self.recorder.is_closed:
             return func(*args, **kwargs)
+        before = self.recorder.attempt(self._note_before, operator, func, args, kwargs)
+        result = func(*args, **kwargs)
+        if before is not None:
+            self.recorder.attempt(self._note_after, operator, before, args, kwargs, result)
+        return result
+
+    def _note_before(self, operator: _Operator, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Before:
+        """What is to be kept of an operation before it runs: it may write into what it reads."""
         inputs: list[Any] = []
         key = (func, _describe_all(self.torch.Tensor, (*args, *kwargs.items()), inputs))
         known = self.known
@@ -111,7 +131,13 @@ class Tracing:
             if isinstance(f, bytes) and known.is_from_outside(t)
         }
         random = self._fingerprint_random(args, kwargs) if operator.is_random else None
-        result = func(*args, **kwargs)
+        return _Before(key, fed, outside, random)
+
+    def _note_after(
+        self, operator: _Operator, before: _Before, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> None:
+        """Records an operation that has run."""
+        key, known = before.key, self.known
         outputs: list[Any] = []
         _collect(self.torch.Tensor, result, outputs)
         written = _find_written(self.torch.Tensor, operator, args, kwargs) if operator.written else []
@@ -132,10 +158,10 @@ class Tracing:
             what = self.recorder.number_text(_say(operator.name, args, kwargs, self.torch.Tensor))
             if key is not None:
                 self.whats[key] = what
-        if outside:
-            self.recorder.note_rows(outside)
-        self.recorder.add((what, self._find_where(), self.step, fed, made, operator.is_view, random))
-        return result
+        if before.outside:
+            self.recorder.note_rows(before.outside)
+        place = self._find_where()
+        self.recorder.add((what, place, self.step, before.fed, made, operator.is_view, before.random))
 
     def _describe(self, func: Any) -> _Operator:
         name = str(func)
@@ -182,14 +208,14 @@ class Tracing:
         return found
 
     def _find_line(self) -> str:
-        """The line of the script, or of what it imports, that led here."""
+        """The line of the script, or of what it imports, that led here; our own and torch's lines are passed over."""
         frame: Any = sys._getframe(3)
         while frame is not None:
             code = frame.f_code
             try:
                 name = self.lines[code]
             except KeyError:
-                name = self.lines[code] = _name_file(code.co_filename)
+                name = self.lines[code] = name_file(code.co_filename)
             if name is not None:
                 return f"{name}:{frame.f_lineno}"
             frame = frame.f_back
@@ -215,26 +241,24 @@ class Tracing:
         self.recorder.note_states(self.step)
 
 
-def _name_file(path: str) -> str | None:
-    """A file as it is told; None for what is not the script's own."""
-    if any(part in path for part in _FOREIGN):
-        return None
-    return path.rpartition("/")[2]
-
-
 def _describe_all(tensor_class: Any, values: Sequence[Any], inputs: list[Any]) -> tuple[Any, ...]:
     """Arguments as what tells two calls apart: tensors by shape and dtype; the tensors are collected in sequence."""
     found: list[Any] = []
     for value in values:
         if isinstance(value, tensor_class):
             inputs.append(value)
-            found.append((value.shape, value.dtype))
+            found.append((_list_sizes(value), value.dtype))
         elif isinstance(value, (list, tuple)):
             found.append(_describe_all(tensor_class, value, inputs))
         else:
             # 1, 1.0 and True are equal.
             found.append((type(value), value))
     return tuple(found)
+
+
+def _list_sizes(tensor: Any) -> tuple[Any, ...]:
+    """A tensor's sizes; of a list of tensors (nested) how many these are, for some have no sizes together."""
+    return ("nested", tensor.size(0)) if tensor.is_nested else tuple(tensor.shape)
 
 
 def _collect(tensor_class: Any, value: Any, found: list[Any]) -> None:
@@ -262,7 +286,7 @@ def _say(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], tensor_class:
 
 def _say_value(value: Any, tensor_class: Any) -> str:
     if isinstance(value, tensor_class):
-        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+        return f"{str(value.dtype).removeprefix('torch.')}{list(_list_sizes(value))}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_say_value(v, tensor_class) for v in value) + "]"
     # Numbers and texts as they are; all else by its kind, for addresses differ between runs.

@@ -47,7 +47,7 @@ class Record(msgspec.Struct, array_like=True, frozen=True):
 class Block(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one process appended at once. `rows` has, by the fingerprint of a tensor from outside, those of its rows.
 
-    `command` is the process's own, `root` what the run was started with, `folder` where.
+    `command` is the process's own, `root` what the run was started with, `folder` where: as `write_word` has it.
     """
 
     process: str
@@ -64,6 +64,20 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _ENCODER = msgspec.msgpack.Encoder()
+
+
+def write_word(text: str) -> str:
+    """A word of a command, or a folder, as a block can hold it: what is no UTF-8 becomes NUL and its bytes in hex."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "\0" + os.fsencode(text).hex()
+    return text
+
+
+def read_word(stored: str) -> str:
+    """The word that `write_word` was given; raises ValueError for what it does not write."""
+    return os.fsdecode(bytes.fromhex(stored[1:])) if stored.startswith("\0") else stored
 
 
 def append_block(descriptor: int, content: Any) -> None:

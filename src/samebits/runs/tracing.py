@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from samebits.errors import ArgumentError, TraceError
-from samebits.runs.recorder import CAPTURE_VARIABLE, Recorder
+from samebits.regular_files import check_target
+from samebits.runs.recorder import CAPTURE_VARIABLE, Recorder, is_raised_by_script, make_plain
+from samebits.runs.telling import Ear, tell
 from samebits.runs.trace_file import read_blocks
 
 _VARIABLE, _STARTED = "SAMEBITS_TRACE", "SAMEBITS_TRACE_COMMAND"
@@ -22,20 +25,25 @@ _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, sig
 _ACTIVE: list[Any] = []
 
 
-def run_traced(command: Sequence[str], path: str | Path) -> int:
+def run_traced(command: Sequence[str], path: str | Path, tell_person: Callable[[str], None] = lambda _: None) -> int:
     """Runs a command with every torch operation of its Pythons recorded in a file; its exit status.
 
     Standard streams, signals and status are the command's own: ended by a signal, this process ends by the same.
+    What went wrong in recording does not touch the command; `tell_person` hears of it once, at the end.
     Raises ArgumentError for a command that cannot be started, TraceError for a file that cannot be written.
     """
     if not command:
         raise ArgumentError("trace needs a command behind --, as in: samebits trace -o run.trace -- python train.py")
     target = Path(path).resolve()
     try:
+        check_target(target)
+        if target.is_fifo():
+            raise OSError(errno.EINVAL, "a recording is read again, and a pipe is not")
         target.write_bytes(b"")
     except OSError as error:
         raise TraceError(f"{path}: cannot be written ({error.strerror or error})") from None
-    environment = make_environment(target, command, os.getcwd(), os.environ)
+    ear = Ear()
+    environment = {**make_environment(target, command, os.getcwd(), os.environ), **ear.variables}
     # What both get from the terminal is the command's to answer: a handler of this process is none in the command.
     for number in (signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -46,7 +54,11 @@ def run_traced(command: Sequence[str], path: str | Path) -> int:
         raise ArgumentError(f"{command[0]}: cannot be started ({getattr(error, 'strerror', None) or error})") from None
     for number in _PASSED_ON:
         signal.signal(number, lambda n, _frame: process.send_signal(n))
-    return process.wait()
+    try:
+        return process.wait()
+    finally:
+        for says in ear.close():
+            tell_person(says)
 
 
 def make_environment(
@@ -73,15 +85,24 @@ def end_as(status: int) -> int:
 
 
 def is_empty(path: str | Path) -> bool:
-    """Whether nothing was recorded."""
-    return Path(path).stat().st_size == 0 or not any(block.records for block in read_blocks(Path(path)))
+    """Whether nothing was recorded, or nothing that can be read."""
+    try:
+        return Path(path).stat().st_size == 0 or not any(block.records for block in read_blocks(Path(path)))
+    except (OSError, TraceError):
+        return True
 
 
 def start_in_process(torch: Any) -> None:
     """Begins the recording of this process, into the file that its environment names."""
     path = os.environ.get(_VARIABLE)
-    if path and not _ACTIVE:
+    if not path or _ACTIVE:
+        return
+    try:
         _ACTIVE.append(_start(torch, path, _name_process()))
+    except Exception as error:  # Whatever it is, the script goes on as it would without us.
+        if is_raised_by_script(error):
+            raise
+        tell(f"{make_plain(_name_process())}: nothing is recorded ({type(error).__name__}: {str(error)[:200]})")
 
 
 def _start(torch: Any, path: str, name: str) -> Any:
@@ -120,15 +141,17 @@ class Run:
             except (TypeError, ValueError):
                 raise ArgumentError(f"{name} {key}: arrays are recorded, not {type(value).__name__}") from None
             label = f"{name}.{key}" if key else name
-            what = self.recorder.number_text(f"note {label}({array.dtype.name}{list(array.shape)})")
-            where = self.recorder.number_text("\t\tforward")
-            digest = xxhash.xxh3_128_digest(array.tobytes())
-            self.recorder.add((what, where, self.step, [], [digest], False, None))
+            text = f"note {label}({array.dtype.name}{list(array.shape)})"
+            self.recorder.attempt(self._add_note, text, xxhash.xxh3_128_digest(array.tobytes()))
+
+    def _add_note(self, text: str, digest: bytes) -> None:
+        what, where = self.recorder.number_text(text), self.recorder.number_text("\t\tforward")
+        self.recorder.add((what, where, self.step, [], [digest], False, None))
 
     def end_step(self) -> None:
         """Counts one step on: for loops without a torch optimizer."""
         self.step += 1
-        self.recorder.note_states(self.step)
+        self.recorder.attempt(self.recorder.note_states, self.step)
 
     def keras_callback(self) -> Any:
         """A callback for Keras's `fit`, on any backend: weights and logs after every batch."""
@@ -180,3 +203,6 @@ def trace(path: str | Path) -> Iterator[Run]:
             tracing.stop()
         else:
             recorder.close()
+        if recorder.trouble is not None:
+            with contextlib.suppress(OSError, ValueError):
+                print(f"samebits: {recorder.trouble}", file=sys.stderr)

@@ -23,8 +23,11 @@ class _AfterTorch:
 
         def exec_module(module):
             execute(module)
-            from samebits.runs.tracing import start_in_process
-
+            # A Python that has no samebits, or another one, is not recorded; it must not notice that.
+            try:
+                from samebits.runs.tracing import start_in_process
+            except Exception:
+                return
             start_in_process(module)
 
         spec.loader.exec_module = exec_module
