@@ -1,6 +1,8 @@
 """Damaged compiled code is never run: it is compiled anew; what cannot be kept is said once and costs only time."""
 
+import hashlib
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -137,10 +139,58 @@ def test_code_of_other_sources_is_not_loaded_and_is_removed(folder):
     assert find_files(folder) == before
 
 
-def test_code_in_a_shared_folder_can_be_read_by_all_who_share_it(folder):
-    kept = list(folder.rglob("*.code"))
-    assert kept
-    assert all(path.stat().st_mode & 0o444 == 0o444 for path in kept)
+def find_own_folder(folder):
+    (own,) = {path.parent for path in folder.rglob("*.code")}
+    return own
+
+
+def test_kept_code_is_its_users_alone(kept):
+    own = find_own_folder(kept)
+    assert (own.name, own.stat().st_mode & 0o777) == (f"samebits-{os.getuid()}", 0o700)
+    assert all(path.stat().st_mode & 0o077 == 0 for path in own.iterdir())
+
+
+def poison(folder, mark):
+    """Files whose digests are right and which run a program when they are unpickled."""
+    for path in find_files(folder):
+        code = pickle.dumps(Touch(mark))
+        path.write_bytes(hashlib.sha256(path.name.encode() + b"\0" + code).digest() + code)
+
+
+class Touch:
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return Path.touch, (Path(self.path),)
+
+
+@pytest.mark.parametrize("change", ["mode", "owner", "link"])
+def test_a_folder_that_others_may_write_to_is_not_used_and_that_is_said(change, folder, tmp_path):
+    own, mark = find_own_folder(folder), tmp_path / "ran"
+    poison(folder, mark)
+    if change == "mode":
+        own.chmod(0o770)
+    elif change == "link":
+        elsewhere = own.rename(tmp_path / "elsewhere")
+        own.symlink_to(elsewhere)
+    elif os.getuid() == 0:
+        os.chown(own, 65534, 65534)
+    else:
+        pytest.skip("only root gives a folder to another user")
+    compiled, said = run(folder)
+    assert compiled == 2
+    assert not mark.exists()
+    assert said.count("compiled code cannot be kept") == 1
+    assert {"mode": "has mode 0770", "owner": "belongs to another user", "link": "samebits"}[change] in said
+
+
+def test_the_poison_works(folder, tmp_path):
+    """The control: in the user's own folder such code would be run."""
+    mark = tmp_path / "ran"
+    poison(folder, mark)
+    run(folder)
+    assert mark.exists()
 
 
 def test_many_processes_at_once_on_an_empty_folder(tmp_path):
@@ -190,7 +240,7 @@ def run_copy(folder: Path) -> str:
 def test_a_change_in_one_file_reaches_the_functions_of_others(tmp_path):
     shutil.copytree(SOURCE, tmp_path / "samebits", ignore=shutil.ignore_patterns("__pycache__"))
     assert run_copy(tmp_path).strip() == "3.0"
-    assert list(tmp_path.glob("samebits/truth/__pycache__/*.code"))
+    assert list(tmp_path.glob("samebits/truth/__pycache__/samebits-*/*.code"))
     rounding = tmp_path / "samebits" / "contraction" / "rows.py"
     text = rounding.read_text()
     changed = text.replace("np.float64(array[index])", "np.float64(array[index]) * 2.0")

@@ -6,6 +6,7 @@ What is exported is decomposed as for ONNX, so that a value has one name in the 
 from __future__ import annotations
 
 import importlib
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,10 @@ import numpy as np
 
 from samebits.engines.keras_program import is_recorded, make_exportable, write_record
 from samebits.engines.model_function import is_keras_model, load_function
+from samebits.engines.program_file import copy_cleanly
+
+# torch.load then reads with its own reader of tensors, whatever its caller asks for (torch/serialization.py).
+_TENSORS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
 
 @dataclass
@@ -51,7 +56,7 @@ class TorchProgram:
         export = importlib.import_module("torch.export")
         with warnings.catch_warnings(), self.torch.no_grad():
             warnings.simplefilter("ignore")
-            taken = self._take(text)
+            taken = self._take(text, folder)
             program = taken.program or export.export(taken.module, taken.inputs, taken.named)
             # Batch norms stay: folded into weights they would be other values than the module's own.
             written = self._write(program, taken)
@@ -76,10 +81,10 @@ class TorchProgram:
         kind = "torch" if taken.keras_model is None else "keras"
         return {"inputs": names, "notes": taken.notes, "kind": kind, "layers": layers}, arrays
 
-    def _take(self, text: str) -> _Taken:
+    def _take(self, text: str, folder: str) -> _Taken:
         """What a text names, ready to be exported."""
         if text.endswith(".pt2"):
-            program = importlib.import_module("torch.export").load(text)
+            program = self._load_strange(text, folder)
             inputs, named = program.example_inputs or ((), {})
             if not inputs and not named:
                 raise ValueError(f"{text} was exported without example inputs")
@@ -99,6 +104,21 @@ class TorchProgram:
         model.eval()
         said = "the module was in training mode; it runs in evaluation mode here"
         return _Taken(tensors, model, named=named, notes=[said])
+
+    def _load_strange(self, path: str, folder: str) -> Any:
+        """The program in a stranger's file: torch sees a clean copy of it, and unpickles nothing but tensors."""
+        copy = Path(folder) / "given.pt2"
+        copy_cleanly(path, copy)
+        before = os.environ.get(_TENSORS_ONLY)
+        os.environ[_TENSORS_ONLY] = "1"
+        try:
+            return importlib.import_module("torch.export").load(str(copy))
+        finally:
+            copy.unlink()
+            if before is None:
+                del os.environ[_TENSORS_ONLY]
+            else:
+                os.environ[_TENSORS_ONLY] = before
 
     def _as_tensor(self, given: Any) -> Any:
         return self.torch.from_numpy(given) if isinstance(given, np.ndarray) else given
