@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 
 from samebits.errors import ArgumentError, ResourceLimitError
@@ -15,6 +16,7 @@ class Limit:
     variable: str
     usual: int
     counts: str
+    in_bytes: bool = False
 
     def read(self) -> int:
         """The limit that holds now. Raises ArgumentError where the variable holds no whole number above 0."""
@@ -30,20 +32,36 @@ class Limit:
         most = self.read()
         if amount > most:
             raise ResourceLimitError(
-                f"{of} would become {_write_amount(amount)} {self.counts}; the limit is {most:,}"
+                f"{of} would become {self._write(amount)} {self.counts}; the limit is {self._write(most)}"
                 f" ({self.variable}=N sets another)"
             )
 
+    def _write(self, amount: int) -> str:
+        """The number; of one beyond any that is written out, how long it is."""
+        if amount >= 10**18:
+            return f"about 10^{len(str(amount)) - 1}"
+        return f"{amount / 2**30:,.1f} GiB" if self.in_bytes and amount >= 2**27 else f"{amount:,}"
 
-def _write_amount(amount: int) -> str:
-    """The number; of one beyond any that is written out, how long it is."""
-    return f"{amount:,}" if amount < 10**18 else f"about 10^{len(str(amount)) - 1}"
+
+class Deadline:
+    """The time that reading a file may take; asked between its steps."""
+
+    def __init__(self, seconds: float, of: str):
+        self._seconds, self._of = seconds, of
+        self._end = time.monotonic() + seconds
+
+    def find_left_s(self) -> float:
+        """The seconds that are left. Raises ResourceLimitError where there are none."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise ResourceLimitError(f"{self._of}: reading it takes more than {self._seconds:g} s (--time-limit)")
+        return left
 
 
 # The largest published ONNX networks have some ten thousand nodes; a 15-layer transformer has 1,411.
-NODES = Limit("SAMEBITS_MOST_NODES", 200_000, "nodes")
+NODES = Limit("SAMEBITS_MOST_NODES", 20_000, "nodes")
 # Every value of a network counts once. Judging holds them for each side: 24 GiB of memory hold six times this.
-VALUE_BYTES = Limit("SAMEBITS_MOST_VALUE_BYTES", 4 * 2**30, "bytes of values")
+VALUE_BYTES = Limit("SAMEBITS_MOST_VALUE_BYTES", 4 * 2**30, "of values", in_bytes=True)
 # A hundred thousand rows are what a table of a list is measured with.
 SUBJECTS = Limit("SAMEBITS_MOST_SUBJECTS", 100_000, "subjects")
 INCLUDED_FILES = Limit("SAMEBITS_MOST_INCLUDED_FILES", 1_000, "included files")

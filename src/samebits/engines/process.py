@@ -27,6 +27,7 @@ from samebits.errors import (
     EngineTimedOut,
     EngineUnsupported,
 )
+from samebits.limits import VALUE_BYTES
 from samebits.problems import Problem, format_problem
 from samebits.runner import Identity, check_result
 from samebits.runner.sliced_runs import Part, SlicedRun
@@ -38,8 +39,11 @@ _FAILURES: dict[str, type[EngineFailure]] = {
     "error": EngineRaised,
 }
 DEFAULT_TIME_LIMIT_S = 300.0
-# One value of a network may be as large as a protocol buffer allows a model to be.
-LARGEST_RESULT_BYTES = 2**31
+
+
+def find_largest_result() -> int:
+    """The bytes that all values of a network may have together: its own, and as much again for those it leaves open."""
+    return 2 * VALUE_BYTES.read()
 
 
 class WorkerRunner:
@@ -155,7 +159,7 @@ class WorkerRunner:
         # Whatever fails, the worker may have dropped the model it had.
         self._model_key = None
         header = {"wanted": list(wanted), "observed": list(observed), "brings_model": bool(brings)}
-        _, arrays = self._exchange(header, {**inputs, **brings}, LARGEST_RESULT_BYTES)
+        _, arrays = self._exchange(header, {**inputs, **brings}, find_largest_result())
         self._model_key = key
         if missing := [name for name in wanted if name not in arrays]:
             raise EngineRaised(f"returned no {missing[0]}")
@@ -165,7 +169,7 @@ class WorkerRunner:
         """Has a module exported into a folder: what the engine says of it, and example inputs. Raises EngineFailure."""
         self._refuse_files()
         self.identify()
-        return self._exchange({"program": text, "folder": folder}, {}, LARGEST_RESULT_BYTES)
+        return self._exchange({"program": text, "folder": folder}, {}, find_largest_result())
 
     def list_program_values(self, path: str) -> list[str]:
         """The values that an exported program lets one observe. Raises EngineFailure."""
@@ -185,7 +189,7 @@ class WorkerRunner:
         self._refuse_files()
         self.identify()
         header = {"program": path, "outputs": list(outputs), "observed": list(observed), "given": list(given)}
-        return self._exchange(header, {**inputs, **given}, LARGEST_RESULT_BYTES)[1]
+        return self._exchange(header, {**inputs, **given}, find_largest_result())[1]
 
     def close(self) -> None:
         """Ends the process."""

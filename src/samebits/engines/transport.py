@@ -47,14 +47,20 @@ def receive_message(stream: BinaryIO, largest_bytes: int) -> tuple[dict[str, Any
     try:
         message = json.loads(_read_exactly(stream, length))
         header, described = message["header"], message["arrays"]
-        arrays = {str(name): _read_array(stream, dtype, shape, largest_bytes) for name, dtype, shape in described}
-    except (ValueError, KeyError, TypeError) as error:
+        arrays: dict[str, np.ndarray] = {}
+        for name, dtype, shape in described:
+            arrays[str(name)] = _read_array(stream, dtype, shape, largest_bytes)
+            # All arrays of a message together are no larger.
+            largest_bytes -= arrays[str(name)].nbytes
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TransportError(f"what came is no message: {error}") from None
+    if not isinstance(header, dict):
+        raise TransportError("what came is no message: its header is no object")
     return header, arrays
 
 
 def _read_array(stream: BinaryIO, dtype_name: str, shape: list[int], largest_bytes: int) -> np.ndarray:
-    if dtype_name not in (*FORMATS, *_OTHER_DTYPES) or any(not isinstance(s, int) or s < 0 for s in shape):
+    if dtype_name not in (*FORMATS, *_OTHER_DTYPES) or any(type(s) is not int or s < 0 for s in shape):
         raise ValueError(f"an array of dtype {dtype_name!r} and shape {shape}")
     dtype = numpy_dtype(dtype_name) if dtype_name in FORMATS else np.dtype(dtype_name)
     size = math.prod(shape) * dtype.itemsize

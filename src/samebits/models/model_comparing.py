@@ -109,7 +109,7 @@ def _take_model(
     if isinstance(model, Network):
         return model, None, ()
     if not is_module(str(model)):
-        return read_onnx(model), None, ()
+        return read_onnx(model, time_limit_s=time_limit_s), None, ()
     progress(f"exporting {str(model)[:60]}", 0.0)
     exported = export_module(str(model), opened.enter_context(open_folder()), time_limit_s=time_limit_s)
     return exported.network, exported.inputs, exported.notes

@@ -12,6 +12,7 @@ import numpy as np
 from samebits.engines.known_engines import ENGINES
 from samebits.engines.process import WorkerRunner
 from samebits.errors import ArgumentError, EngineRaised, EngineUnsupported
+from samebits.limits import VALUE_BYTES
 from samebits.models.network import Network, Node, Program
 from samebits.models.onnx_reference import evaluate_plainly, pool_plainly
 from samebits.models.product_nodes import PRODUCTS, find_product
@@ -198,9 +199,12 @@ def _run_nodes(
     run_node: Callable[[Node, list[np.ndarray | None], int], list[np.ndarray]],
 ) -> Arrays:
     values: Arrays = {**network.constants, **inputs, **given}
+    held = 0
     for node in network.nodes:
         results = run_node(node, [values[v] if v else None for v in node.inputs], network.opset)
         names = [v for v in node.outputs if v]
+        held += sum(result.nbytes for result in results)
+        VALUE_BYTES.check(held, f"{network.name}, run node by node,")
         values |= {n: r for n, r in zip(names, results, strict=True) if n not in given}
     return values
 

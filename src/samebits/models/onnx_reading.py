@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +13,28 @@ import numpy as np
 
 from samebits.contraction.memory import count_available_bytes
 from samebits.errors import ModelError, ResourceLimitError
+from samebits.limits import NODES, VALUE_BYTES, Deadline
 from samebits.models.einsum_nodes import expand_einsums
 from samebits.models.network import Network, Node, ValueType
+from samebits.models.value_types import DEFAULT_TIME_LIMIT_S, first_line, infer_types, read_type
 from samebits.regular_files import read_regular
 
 # A protocol buffer holds no more, and external data has to fit in one with everything else.
 LARGEST_BYTES = 2**31 - 1
 _LONGEST_RANK = 16
+# NumPy's arrays have no more axes.
+_MOST_AXES = 64
 # How NumPy calls the dtype of strings.
 _TEXT = "object"
 
 
-def read_onnx(path: str | Path) -> Network:
+def read_onnx(path: str | Path, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -> Network:
     """The network in an ONNX file, with external data that lies beside it.
 
     Raises ModelError for what is no ONNX, is damaged, has control flow, unknown operators or data outside of its
-    folder; ResourceLimitError for what does not fit in memory.
+    folder; ResourceLimitError for what does not fit in memory, beyond the limits, or takes longer than `time_limit_s`.
     """
-    path = Path(path)
+    path, deadline = Path(path), Deadline(time_limit_s, str(path))
     data = _read_file(path)
     import google.protobuf.message
     import onnx
@@ -39,27 +43,31 @@ def read_onnx(path: str | Path) -> Network:
     try:
         model.ParseFromString(data)
     except (google.protobuf.message.DecodeError, RecursionError) as error:
-        raise ModelError(f"{path}: no ONNX model, or a damaged one ({_first_line(error)})") from None
+        raise ModelError(f"{path}: no ONNX model, or a damaged one ({first_line(error)})") from None
     if not model.graph.node:
         raise ModelError(f"{path}: no ONNX model, or one without nodes")
     if not all(isinstance(text, str) for text in _list_texts(model)):
         raise ModelError(f"{path}: a damaged ONNX model: a name in it is no text")
-    for tensor in _list_tensors(model):
+    deadline.find_left_s()
+    tensors = list(list_tensors(model))
+    for tensor in tensors:
         _check_tensor(path, tensor)
-    _load_external(path, model)
-    return make_network(model, str(path))
+    _load_external(path, tensors)
+    return make_network(model, str(path), deadline)
 
 
-def make_network(model: Any, name: str) -> Network:
+def make_network(model: Any, name: str, deadline: Deadline | None = None) -> Network:
     """The network of an ONNX model whose data is loaded; raises ModelError, ResourceLimitError."""
+    deadline = deadline or Deadline(DEFAULT_TIME_LIMIT_S, name)
     import onnx
     from onnx import inliner
 
+    check_inlined(model, name)
     if model.functions:
         try:
             model = inliner.inline_local_functions(model)
         except (onnx.checker.ValidationError, RuntimeError) as error:
-            raise ModelError(f"{name}: its functions cannot be put in place: {_first_line(error)}") from None
+            raise ModelError(f"{name}: its functions cannot be put in place: {first_line(error)}") from None
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
     if not 7 <= opset <= onnx.defs.onnx_opset_version():
         raise ModelError(
@@ -69,12 +77,12 @@ def make_network(model: Any, name: str) -> Network:
     _check_nodes(name, model, opset)
     constants = {tensor.name: _as_array(name, tensor) for tensor in model.graph.initializer}
     nodes = tuple(_read_node(i, node) for i, node in enumerate(model.graph.node))
-    inputs = {v.name: _read_type(v) for v in model.graph.input if v.name not in constants}
+    inputs = {v.name: read_type(v) for v in model.graph.input if v.name not in constants}
     outputs = tuple(v.name for v in model.graph.output)
     if not outputs:
         raise ModelError(f"{name}: the model has no outputs")
     _check_order(name, nodes, {*inputs, *constants}, outputs)
-    types = _infer_types(name, model, inputs)
+    types = infer_types(name, model, inputs, deadline.find_left_s())
     _check_size(name, types)
     own = {v for node in nodes for v in node.outputs}
     declared = {n: ValueType(a.dtype.name, a.shape) for n, a in constants.items()}
@@ -94,9 +102,20 @@ def list_external_files(path: Path) -> list[str]:
         # Reading it whole says what is wrong.
         return []
     folder = path.parent.resolve()
-    named = {entry.value for t in _list_tensors(model) for entry in t.external_data if entry.key == "location"}
-    plain = [name for name in named if name and not Path(name).is_absolute() and ".." not in Path(name).parts]
-    return sorted(n for n in plain if (folder / n).is_file() and (folder / n).resolve().is_relative_to(folder))
+    named = {entry.value for t in list_tensors(model) for entry in t.external_data if entry.key == "location"}
+    return sorted(name for name in named if find_beside(folder, name) is not None)
+
+
+def find_beside(folder: Path, location: str) -> Path | None:
+    """The regular file that a location names in a folder; None where there is none, or where it leads out of it."""
+    if not location or "\0" in location or Path(location).is_absolute() or ".." in Path(location).parts:
+        return None
+    try:
+        file = (folder / location).resolve()
+        return file if file.is_file() and file.is_relative_to(folder) else None
+    except (OSError, RuntimeError):
+        # A name that is too long, or a link to itself.
+        return None
 
 
 def _read_file(path: Path) -> bytes:
@@ -111,7 +130,7 @@ def _list_texts(model: Any) -> Iterator[Any]:
     graph = model.graph
     for named in (*graph.input, *graph.output, *graph.value_info):
         yield named.name
-    for tensor in _list_tensors(model):
+    for tensor in list_tensors(model):
         yield tensor.name
         yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))
     yield from (opset.domain for opset in model.opset_import)
@@ -120,14 +139,59 @@ def _list_texts(model: Any) -> Iterator[Any]:
         yield from (attribute.name for attribute in node.attribute)
 
 
-def _list_tensors(model: Any) -> Iterator[Any]:
-    """Every tensor of the top graph: initializers and attributes."""
-    yield from model.graph.initializer
-    for node in model.graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
+def list_tensors(message: Any) -> Iterator[Any]:
+    """Every tensor anywhere in a model: also in functions, in graphs and attributes of nodes, and in sparse tensors."""
+    import google.protobuf.message
+    import onnx
+
+    pending = [message]
+    while pending:
+        found = pending.pop()
+        if isinstance(found, onnx.TensorProto):
+            yield found
+            continue
+        for field, value in found.ListFields():
+            if field.message_type is not None:
+                pending += [value] if isinstance(value, google.protobuf.message.Message) else list(value)
+
+
+def check_inlined(model: Any, name: str) -> None:
+    """Counts what a model becomes where its functions stand in place of their calls: each call is a copy.
+
+    Raises ResourceLimitError beyond the limits, ModelError for functions that call themselves.
+    """
+    functions = {(f.domain, f.name, f.overload): f for f in model.functions}
+    known: dict[tuple[str, str, str], tuple[int, int]] = {}
+    waiting: set[tuple[str, str, str]] = set()
+
+    def count(nodes: Iterable[Any]) -> tuple[int, int]:
+        total, held = 0, 0
+        for node in nodes:
+            key = (node.domain, node.op_type, node.overload)
+            more, bytes_more = count_function(key) if key in functions else (1, 0)
+            total, held = total + more, held + bytes_more
+            for attribute in node.attribute:
+                held += sum(t.ByteSize() for t in (attribute.t, *attribute.tensors))
+                for graph in (*((attribute.g,) if attribute.HasField("g") else ()), *attribute.graphs):
+                    more, bytes_more = count(graph.node)
+                    total, held = total + more, held + bytes_more
+        return total, held
+
+    def count_function(key: tuple[str, str, str]) -> tuple[int, int]:
+        if key in waiting:
+            raise ModelError(f"{name}: function {key[1][:60]} calls itself")
+        if key not in known:
+            waiting.add(key)
+            known[key] = count(functions[key].node)
+            waiting.remove(key)
+        return known[key]
+
+    try:
+        nodes, held = count(model.graph.node)
+    except RecursionError:
+        raise ModelError(f"{name}: its functions call each other too deep") from None
+    NODES.check(nodes, name)
+    VALUE_BYTES.check(held, f"{name}, its functions in place of their calls,")
 
 
 def _check_tensor(path: Path, tensor: Any) -> None:
@@ -161,28 +225,25 @@ def _check_external(path: Path, tensor: Any, needed: int) -> None:
     """Raises ModelError unless a tensor's external data lies in the model's folder, and is all there."""
     given = {entry.key: entry.value for entry in tensor.external_data}
     location, name = given.get("location", ""), tensor.name[:60]
-    folder = path.parent.resolve()
-    file = (folder / location).resolve()
-    if not location or Path(location).is_absolute() or not file.is_relative_to(folder):
-        raise ModelError(f"{path}: tensor {name} wants its data from {location!r}, which is not in the model's folder")
+    file = find_beside(path.parent.resolve(), location)
+    if file is None:
+        raise ModelError(f"{path}: tensor {name} wants its data from {location[:200]!r}, not in the model's folder")
     try:
         offset, length = int(given.get("offset", "0")), int(given.get("length", str(needed)))
-        size = file.stat().st_size if file.is_file() else -1
+        size = file.stat().st_size
     except (OSError, ValueError) as error:
         raise ModelError(f"{path}: the external data of tensor {name} cannot be read: {error}") from None
-    if size < 0:
-        raise ModelError(f"{path}: {location}, the external data of tensor {name}, is not there")
     if offset < 0 or length != needed or offset + length > size:
         raise ModelError(
             f"{path}: tensor {name} needs {needed:,} bytes at {offset:,} of {location}, which holds {size:,}"
         )
 
 
-def _load_external(path: Path, model: Any) -> None:
+def _load_external(path: Path, tensors: Sequence[Any]) -> None:
     import onnx
     from onnx import external_data_helper
 
-    external = [t for t in _list_tensors(model) if t.data_location == onnx.TensorProto.EXTERNAL]
+    external = [t for t in tensors if t.data_location == onnx.TensorProto.EXTERNAL]
     total = sum(int(e.value) for t in external for e in t.external_data if e.key == "length" and e.value.isdigit())
     if total + os.path.getsize(path) > LARGEST_BYTES:
         raise ModelError(f"{path}: {total / 2**30:.1f} GiB of external data; more than 2 GiB is not supported")
@@ -192,7 +253,7 @@ def _load_external(path: Path, model: Any) -> None:
             tensor.data_location = onnx.TensorProto.DEFAULT
             del tensor.external_data[:]
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
-        raise ModelError(f"{path}: external data cannot be read: {_first_line(error)}") from None
+        raise ModelError(f"{path}: external data cannot be read: {first_line(error)}") from None
 
 
 def _as_array(name: str, tensor: Any) -> np.ndarray:
@@ -201,7 +262,7 @@ def _as_array(name: str, tensor: Any) -> np.ndarray:
     try:
         return onnx.numpy_helper.to_array(tensor)
     except (ValueError, TypeError, KeyError) as error:
-        raise ModelError(f"{name}: tensor {tensor.name[:60]} cannot be read: {_first_line(error)}") from None
+        raise ModelError(f"{name}: tensor {tensor.name[:60]} cannot be read: {first_line(error)}") from None
 
 
 def _check_nodes(name: str, model: Any, opset: int) -> None:
@@ -247,38 +308,21 @@ def _read_node(i: int, node: Any) -> Node:
     return Node(name, node.op_type, tuple(node.input), tuple(node.output), attributes, node)
 
 
-def _read_type(value: Any) -> ValueType:
-    import onnx
-
-    tensor = value.type.tensor_type
-    try:
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
-    except (KeyError, ValueError):
-        dtype = ""
-    sizes = tuple(d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim)
-    return ValueType(dtype, sizes)
-
-
-def _infer_types(name: str, model: Any, inputs: dict[str, ValueType]) -> dict[str, ValueType]:
-    import onnx
-
-    try:
-        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
-    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError) as error:
-        raise ModelError(f"{name}: shapes do not fit: {_first_line(error)}") from None
-    graph = inferred.graph
-    return {v.name: _read_type(v) for v in (*graph.value_info, *graph.output)} | inputs
-
-
 def _check_size(name: str, types: dict[str, ValueType]) -> None:
     """Raises ModelError for sizes below zero and strings, ResourceLimitError for a value that memory does not hold."""
     free = count_available_bytes()
+    total = sum(_count_bytes(type_) for type_ in types.values())
+    VALUE_BYTES.check(total, name)
     for value, type_ in types.items():
+        if len(type_.shape) > _MOST_AXES:
+            raise ModelError(
+                f"{name}: value {value[:60]} has {len(type_.shape)} axes; arrays have at most {_MOST_AXES}"
+            )
         if type_.dtype == _TEXT:
             raise ModelError(f"{name}: value {value[:60]} holds strings, which are not supported")
         if any(size is not None and size < 0 for size in type_.shape):
             raise ModelError(f"{name}: value {value[:60]} has impossible sizes {type_.shape}")
-        needed = 4 * math.prod(size or 1 for size in type_.shape)
+        needed = _count_bytes(type_)
         if needed > 0.5 * free:
             raise ResourceLimitError(
                 f"{name}: value {value[:60]} of sizes {'x'.join(map(str, type_.shape))} needs {needed / 2**30:.1f} GiB,"
@@ -286,6 +330,10 @@ def _check_size(name: str, types: dict[str, ValueType]) -> None:
             )
 
 
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:200] if lines else type(error).__name__
+def _count_bytes(type_: ValueType) -> int:
+    """The bytes of a value; sizes that are open count as 1, an unknown dtype as float32."""
+    try:
+        item = np.dtype(type_.dtype).itemsize if type_.dtype else 4
+    except TypeError:
+        item = 4
+    return item * math.prod(1 if size is None else max(size, 0) for size in type_.shape)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from samebits.limits import VALUE_BYTES
 from samebits.models.network import Node
 from samebits.models.pooling import count_taps, view_windows
+
+# What shapes are given by; all are shorter than NumPy's most axes.
+_LONGEST_SHAPE = 64
 
 
 class NoReferenceError(Exception):
@@ -33,10 +39,31 @@ def evaluate_plainly(node: Node, inputs: Sequence[np.ndarray | None], opset: int
     graph = onnx.helper.make_graph([stored], "node", infos, wanted)
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
     feeds = {n: v for n, v in zip(names, inputs, strict=True) if v is not None}
+    VALUE_BYTES.check(_foresee_bytes(stored, infos, feeds, model), f"node {node.name[:60]} ({node.operator})")
     try:
         return [np.asarray(value) for value in ReferenceEvaluator(model).run(None, feeds)]
     except Exception as error:  # It raises anything.
         raise NoReferenceError(str(error)) from error
+
+
+def _foresee_bytes(stored: Any, infos: Sequence[Any], feeds: Mapping[str, np.ndarray], model: Any) -> int:
+    """The bytes of a node's results, where the sizes of its operands and the numbers of short ones tell them; else 0.
+
+    A few bytes, as the shape in ConstantOfShape, Expand or Tile, may ask for any size.
+    """
+    import onnx
+
+    short = {n: onnx.numpy_helper.from_array(v, n) for n, v in feeds.items() if v.size <= _LONGEST_SHAPE}
+    try:
+        schema = onnx.defs.get_schema(stored.op_type, model.opset_import[0].version, stored.domain)
+        types = {info.name: info.type for info in infos}
+        found = onnx.shape_inference.infer_node_outputs(
+            schema, stored, types, short, opset_imports=list(model.opset_import), ir_version=model.ir_version
+        )
+    except Exception:  # What cannot be inferred is not known; running it says what is wrong.
+        return 0
+    sizes = [[d.dim_value for d in t.tensor_type.shape.dim] for t in found.values() if t.tensor_type.HasField("shape")]
+    return sum(4 * math.prod(size for size in shape if size > 0) for shape in sizes)
 
 
 def pool_plainly(node: Node, x: np.ndarray) -> np.ndarray:

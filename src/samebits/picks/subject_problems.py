@@ -76,7 +76,7 @@ def _list_of_model(
             folder = opened.enter_context(open_folder())
             network = export_module(str(subject), folder, time_limit_s=time_limit_s).network
         else:
-            network = read_onnx(subject)
+            network = read_onnx(subject, time_limit_s=time_limit_s)
         types = {**_fix_sizes(network), **{n: _type_of(a) for n, a in network.constants.items()}}
         found: dict[Problem, list[str]] = {}
         left_out: list[str] = []
