@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 from pathlib import Path
-from typing import BinaryIO
 
 _NO_FILE = "it is no regular file"
 
 
-def open_regular(path: str | Path) -> BinaryIO:
+def open_regular(path: str | Path) -> io.BufferedReader:
     """A regular file opened for reading; raises OSError, whose `strerror` says what else it is.
 
     A named pipe that nobody writes to would keep a plain `open` waiting for ever.

@@ -1,6 +1,8 @@
 """A worker's failures become typed failures of its own runner, quickly, and leave no process behind."""
 
+import json
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -11,9 +13,21 @@ import numpy as np
 import pytest
 
 import faulty_engines
+from samebits.engines.answers import (
+    Done,
+    ExportedProgram,
+    ProgramValues,
+    Reported,
+    SizesRun,
+    Timed,
+    UnexpectedAnswer,
+    read_answer,
+    read_failure,
+)
 from samebits.engines.process import WorkerRunner
 from samebits.errors import (
     EngineCrashed,
+    EngineFailure,
     EngineOutOfMemory,
     EngineRaised,
     EngineTimedOut,
@@ -21,6 +35,7 @@ from samebits.errors import (
 )
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
+from samebits.runner.sliced_runs import Part
 
 PROBLEM = parse_problem_text("conv1d x=1x1x7 w=1x1x5")
 OPERANDS = make_normal(PROBLEM)
@@ -140,3 +155,103 @@ def test_a_worker_ends_with_the_program_that_opened_it():
     while worker.exists() and " Z " not in worker.read_text() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not worker.exists() or " Z " in worker.read_text()
+
+
+def ask(runner, what):
+    """One message of each kind."""
+    if what == "run":
+        return runner.run(PROBLEM, OPERANDS)
+    if what == "time":
+        return runner.time_runs(PROBLEM, OPERANDS, 3)
+    if what == "slices":
+        return runner.run_slices([PROBLEM] * 3, OPERANDS, Part((1, 1), None))
+    if what == "values":
+        return runner.list_program_values("p")
+    if what == "program":
+        return runner.run_program("p", {}, ["y"], [], {})
+    if what == "onnx":
+        return runner.run_onnx(b"model", {}, ["y"])
+    return runner.export_program("p.py:f", "folder") if what == "export" else runner.identify()
+
+
+@pytest.mark.parametrize("what", ["identify", "run", "time", "slices", "values", "program", "onnx", "export"])
+def test_an_answer_of_another_form_is_the_engines_failure(what):
+    rng = random.Random(what)
+    for odd in rng.sample(faulty_engines.ODD_ANSWERS, 2):
+        asked = json.dumps([0 if what == "identify" else 1, odd])
+        with start("BabblingEngine", BABBLES=asked) as runner, pytest.raises(EngineFailure) as error:
+            ask(runner, what)
+        assert len(str(error.value).splitlines()) == 1
+
+
+RIGHT_ANSWERS = {
+    Reported: {"report": {"version": "1", "device": "CPU", "settings": {"a": "b"}, "notes": ["n"]}},
+    Timed: {"ok": True, "seconds": [0.5, 1.0], "digests": ["a"], "peak_bytes": None},
+    SizesRun: {"runs": [{"digest": "a", "even": None, "seconds": 0.5, "failure": None}, {"failure": ["error", "x"]}]},
+    ProgramValues: {"values": ["a"]},
+    ExportedProgram: {"inputs": ["x"], "notes": [], "kind": "keras", "layers": ["l"]},
+    Done: {"ok": True},
+}
+
+
+@pytest.mark.parametrize("kind", RIGHT_ANSWERS, ids=lambda kind: kind.__name__)
+def test_answers_are_read_as_what_was_asked_for_and_nothing_else(kind):
+    assert isinstance(read_answer(RIGHT_ANSWERS[kind], kind), kind)
+    others = [answer for other, answer in RIGHT_ANSWERS.items() if other is not kind]
+    # What says nothing but that it is done has nothing to be wrong.
+    for odd in (*faulty_engines.ODD_ANSWERS, *others) if kind is not Done else ():
+        if kind is SizesRun and odd == {"runs": []}:
+            continue
+        with pytest.raises(UnexpectedAnswer):
+            read_answer(odd, kind)
+
+
+@pytest.mark.parametrize(
+    "odd", [{"failure": None}, {"failure": "no"}, {"failure": {"kind": 5, "says": "x"}}, {"failure": []}]
+)
+def test_a_failure_has_a_kind_and_words(odd):
+    assert read_failure({"ok": True}) is None
+    assert read_failure({"failure": {"kind": "error", "says": "x"}}).says == "x"
+    with pytest.raises(UnexpectedAnswer):
+        read_failure(odd)
+
+
+def is_running(process: int) -> bool:
+    """Whether a process is there and no zombie, which waits for whoever adopted it."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until_gone(processes: list[int]) -> list[int]:
+    for _ in range(100):
+        if not (left := [p for p in processes if is_running(p)]):
+            return []
+        time.sleep(0.1)
+    return left
+
+
+def test_what_an_engine_started_ends_with_it():
+    with start("ForkingEngine") as runner:
+        processes = [int(text) for text in runner.identify().settings["environment"].split()]
+        assert all(map(is_running, processes))
+    assert wait_until_gone(processes) == []
+
+
+def test_what_an_engine_forked_ends_with_a_command_that_is_killed():
+    code = (
+        "import sys, time\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent.parent)!r})\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from test_process import start\n"
+        "print(start('ForkingEngine').identify().settings['environment'], flush=True)\n"
+        "time.sleep(3600)\n"
+    )
+    command = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert command.stdout is not None
+    forked, started = map(int, command.stdout.readline().split())
+    command.kill()
+    command.wait()
+    assert wait_until_gone([forked]) == []
+    os.kill(started, 9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
@@ -15,6 +16,19 @@ from typing import IO, Any, BinaryIO, cast
 
 import numpy as np
 
+from samebits.engines.answers import (
+    AnswerT,
+    Done,
+    ExportedProgram,
+    ProgramValues,
+    Reported,
+    SizeRun,
+    SizesRun,
+    Timed,
+    UnexpectedAnswer,
+    read_answer,
+    read_failure,
+)
 from samebits.engines.lasting_thread import call_in_lasting_thread
 from samebits.engines.place import HERE, Place
 from samebits.engines.transport import MODEL, TransportError, receive_message, send_message
@@ -93,20 +107,17 @@ class WorkerRunner:
     def identify(self) -> Identity:
         """The worker's own report; waits for the engine to be loaded. Raises EngineFailure."""
         if self._identity is None:
-            header, _ = self._exchange(self._start_header, {}, 0)
-            report = header["report"]
-            overruled = say_overruled(self._start_header["settings"], report["settings"])
-            notes = (*report["notes"], *overruled)
-            self._identity = Identity(
-                self.text, self.name, report["version"], report["device"], report["settings"], notes
-            )
+            answer, _ = self._exchange(self._start_header, {}, 0, Reported)
+            report = answer.report
+            notes = (*report.notes, *say_overruled(self._start_header["settings"], report.settings))
+            self._identity = Identity(self.text, self.name, report.version, report.device, report.settings, notes)
         return self._identity
 
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         """The engine's result, checked for shape and dtype. Raises EngineFailure."""
         self.identify()
         largest = 64 + 16 * math.prod(problem.out_shape)
-        _, arrays = self._exchange({"problem": format_problem(problem)}, operands, largest)
+        _, arrays = self._exchange({"problem": format_problem(problem)}, operands, largest, Done)
         if "result" not in arrays:
             raise EngineRaised("returned no result")
         return check_result(problem, arrays["result"])
@@ -119,11 +130,11 @@ class WorkerRunner:
         if not known:
             self._timed = None
             # Making it ready, and one run.
-            header, _ = self._exchange({"timed": 1, "problem": format_problem(problem)}, operands, 0, 2)
-            first = (_read_timed(header),)
+            answer, _ = self._exchange({"timed": 1, "problem": format_problem(problem)}, operands, 0, Timed, 2)
+            first = (_read_timed(answer),)
             self._timed = (problem, operands)
-        header, _ = self._exchange({"timed": runs}, {}, 0, runs)
-        more = _read_timed(header)
+        answer, _ = self._exchange({"timed": runs}, {}, 0, Timed, runs)
+        more = _read_timed(answer)
         # The first call compiles and packs: it counts for bits and memory, not for time.
         digests = dict.fromkeys(d for timed in (*first, more) for d in timed.digests)
         return TimedRuns(more.seconds, tuple(digests), first[0].peak_bytes if first else None)
@@ -140,9 +151,11 @@ class WorkerRunner:
         self._sliced = None
         texts = [format_problem(problem) for problem in problems]
         header = {"sliced": texts, "part": list(part.shape), "items": part.item_axis}
-        answer, _ = self._exchange(header, brings, 0)
+        answer, _ = self._exchange(header, brings, 0, SizesRun)
+        if len(answer.runs) != len(texts):
+            raise EngineRaised(f"answered nonsense: {len(answer.runs)} sizes where {len(texts)} were asked for")
         self._sliced = operands
-        return [_read_sliced(run) for run in answer["runs"]]
+        return [_read_sliced(run) for run in answer.runs]
 
     def run_onnx(
         self, model: bytes, inputs: Mapping[str, np.ndarray], wanted: Sequence[str], observed: Sequence[str] = ()
@@ -159,23 +172,23 @@ class WorkerRunner:
         # Whatever fails, the worker may have dropped the model it had.
         self._model_key = None
         header = {"wanted": list(wanted), "observed": list(observed), "brings_model": bool(brings)}
-        _, arrays = self._exchange(header, {**inputs, **brings}, find_largest_result())
+        _, arrays = self._exchange(header, {**inputs, **brings}, find_largest_result(), Done)
         self._model_key = key
         if missing := [name for name in wanted if name not in arrays]:
             raise EngineRaised(f"returned no {missing[0]}")
         return arrays
 
-    def export_program(self, text: str, folder: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def export_program(self, text: str, folder: str) -> tuple[ExportedProgram, dict[str, np.ndarray]]:
         """Has a module exported into a folder: what the engine says of it, and example inputs. Raises EngineFailure."""
         self._refuse_files()
         self.identify()
-        return self._exchange({"program": text, "folder": folder}, {}, find_largest_result())
+        return self._exchange({"program": text, "folder": folder}, {}, find_largest_result(), ExportedProgram)
 
     def list_program_values(self, path: str) -> list[str]:
         """The values that an exported program lets one observe. Raises EngineFailure."""
         self._refuse_files()
         self.identify()
-        return self._exchange({"program": path}, {}, 0)[0]["values"]
+        return self._exchange({"program": path}, {}, 0, ProgramValues)[0].values
 
     def run_program(
         self,
@@ -189,11 +202,14 @@ class WorkerRunner:
         self._refuse_files()
         self.identify()
         header = {"program": path, "outputs": list(outputs), "observed": list(observed), "given": list(given)}
-        return self._exchange(header, {**inputs, **given}, find_largest_result())[1]
+        _, arrays = self._exchange(header, {**inputs, **given}, find_largest_result(), Done)
+        if missing := [name for name in (*outputs, *observed) if name not in arrays]:
+            raise EngineRaised(f"returned no {missing[0]}")
+        return arrays
 
     def close(self) -> None:
         """Ends the process."""
-        self._process.kill()
+        self._end_process()
         self._process.wait()
         if self._elsewhere is not None:
             self._elsewhere.close()
@@ -235,6 +251,8 @@ class WorkerRunner:
                 stderr=self._log,
                 env=environment,
                 pass_fds=(write_end,),
+                # A group of its own, so that what an engine or a model's file starts ends with it.
+                start_new_session=True,
             )
 
         try:
@@ -245,15 +263,21 @@ class WorkerRunner:
         return process, os.fdopen(read_end, "rb", buffering=0)  # type: ignore[return-value]  (unbuffered: a FileIO)
 
     def _exchange(
-        self, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], largest_bytes: int, runs: int = 1
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        self,
+        header: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray],
+        largest_bytes: int,
+        kind: type[AnswerT],
+        runs: int = 1,
+    ) -> tuple[AnswerT, dict[str, np.ndarray]]:
+        """Sends a message; its answer, of that kind, and the arrays that came with it. Raises EngineFailure."""
         if self._failure:
             raise self._failure
         expired = threading.Event()
 
         def stop() -> None:
             expired.set()
-            self._process.kill()
+            self._end_process()
 
         timer = threading.Timer(self.time_limit_s * runs, stop)
         # An interrupt may come at any moment; a timer left behind must not keep the program from ending.
@@ -265,17 +289,30 @@ class WorkerRunner:
                 self._beginning = b""
             send_message(cast(BinaryIO, self._process.stdin), header, arrays)
             answer, results = receive_message(self._replies, largest_bytes)
+            failed = read_failure(answer)
+            read = None if failed else read_answer(answer, kind)
         except (TransportError, BrokenPipeError) as error:
             self._failure = self._explain_end(error, expired.is_set())
             raise self._failure from None
+        except UnexpectedAnswer as error:
+            self._end_process()
+            self._failure = EngineRaised(f"answered nonsense: {error}")
+            raise self._failure from None
         finally:
             timer.cancel()
-        if "failure" in answer:
-            failure = _FAILURES.get(answer["failure"]["kind"], EngineRaised)(answer["failure"]["says"])
+        if failed or read is None:
+            failure = _FAILURES.get(failed.kind, EngineRaised)(failed.says) if failed else EngineRaised("no answer")
             if self._identity is None:
                 self._failure = failure
             raise failure
-        return answer, results
+        return read, results
+
+    def _end_process(self) -> None:
+        """Ends the worker, and the processes that it started, as far as they stayed in its group."""
+        if not isinstance(self._elsewhere, TravellingWorker):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
 
     def _explain_end(self, error: Exception, expired: bool) -> EngineFailure:
         """The process ended, or spoke nonsense and is ended here."""
@@ -285,7 +322,7 @@ class WorkerRunner:
         try:
             code = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self._end_process()
             return EngineRaised(f"answered nonsense: {error}")
         if code == 0 and "ended" not in str(error):
             return EngineRaised(f"answered nonsense: {error}")
@@ -299,15 +336,14 @@ class WorkerRunner:
         return f"; last words: {said[-1][:200]}" if said else ""
 
 
-def _read_timed(header: Mapping[str, Any]) -> TimedRuns:
-    return TimedRuns(tuple(header["seconds"]), tuple(header["digests"]), header["peak_bytes"])
+def _read_timed(answer: Timed) -> TimedRuns:
+    return TimedRuns(tuple(answer.seconds), tuple(answer.digests), answer.peak_bytes)
 
 
-def _read_sliced(run: Mapping[str, Any]) -> SlicedRun:
-    if run.get("failure"):
-        kind, says = run["failure"]
-        return SlicedRun(failure=(str(kind), str(says)))
-    return SlicedRun(str(run["digest"]), run["even"], float(run["seconds"]))
+def _read_sliced(run: SizeRun) -> SlicedRun:
+    if run.failure is not None:
+        return SlicedRun(failure=run.failure)
+    return SlicedRun(run.digest, run.even, run.seconds)
 
 
 def say_overruled(asked: Mapping[str, str], effective: Mapping[str, str]) -> list[str]:

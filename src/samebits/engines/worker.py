@@ -46,6 +46,8 @@ def main() -> int:
     """Loads an engine and answers messages until standard input ends."""
     requests, replies = _take_streams(int(sys.argv[1]))
     _die_with_parent()
+    # What the file of a model forks ends with this process, as this one does with the command.
+    os.register_at_fork(after_in_child=_die_with_parent)
     engine: Engine | None = None
     timing = RunTiming()
     # Operands that many sizes of one problem read.

@@ -55,9 +55,9 @@ def export_module(text: str, folder: Path, *, time_limit_s: float) -> Exported:
     finally:
         runner.close()
     network = read_onnx(folder / "model.onnx")
-    program = Program(str(folder / "program.pt2"), said["kind"])
+    program = Program(str(folder / "program.pt2"), said.kind)
     return Exported(
-        replace(network, name=text, program=program, ends=(*network.ends, *said["layers"])),
+        replace(network, name=text, program=program, ends=(*network.ends, *said.layers)),
         inputs,
-        tuple(said["notes"]),
+        tuple(said.notes),
     )
