@@ -248,10 +248,9 @@ def test_what_an_engine_forked_ends_with_a_command_that_is_killed():
         "print(start('ForkingEngine').identify().settings['environment'], flush=True)\n"
         "time.sleep(3600)\n"
     )
-    command = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert command.stdout is not None
-    forked, started = map(int, command.stdout.readline().split())
-    command.kill()
-    command.wait()
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as command:
+        assert command.stdout is not None
+        forked, started = map(int, command.stdout.readline().split())
+        command.kill()
     assert wait_until_gone([forked]) == []
     os.kill(started, 9)
