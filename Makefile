@@ -149,6 +149,7 @@ attack: $(VENV)/.dev
 	$(BIN)/python benchmarks/hostile_inputs.py --count 10000
 	$(BIN)/python benchmarks/interrupts.py --count 200
 	$(BIN)/python benchmarks/random_cases.py --rounds 10
+	$(BIN)/python benchmarks/hostile_documents.py
 
 causes: $(VENV)/.light
 	$(BIN)/python benchmarks/causes_page.py

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from samebits.cli import main
+from samebits.cli.endings import TRACEBACK_VARIABLE
 from samebits.errors import SamebitsError
 
 ANY, TROUBLE = frozenset({0, 1, 2}), frozenset({2})
@@ -116,7 +117,12 @@ def _be_child(attack: Attack, folder: Path, as_program: bool) -> int:
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE_BYTES, _ADDRESS_SPACE_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.chdir(folder / "work")
-    os.environ |= {"HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp"), "COLUMNS": "100"}
+    os.environ |= {
+        "HOME": str(folder / "home"),
+        "TMPDIR": str(folder / "tmp"),
+        "COLUMNS": "100",
+        TRACEBACK_VARIABLE: "1",
+    }
     tempfile.tempdir = None
     streams = (
         (os.devnull, os.O_RDONLY),

@@ -8,10 +8,13 @@ import pytest
 from hypothesis import settings
 
 from needed_engines import skip_without_engines
+from samebits.cli.endings import TRACEBACK_VARIABLE
 from samebits.engines.process import WorkerRunner
 
 settings.register_profile("samebits", deadline=None, derandomize=True)
 settings.load_profile("samebits")
+# An error that nobody foresaw is seen whole.
+os.environ.setdefault(TRACEBACK_VARIABLE, "1")
 
 
 @pytest.hookimpl(tryfirst=True)

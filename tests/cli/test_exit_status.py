@@ -2,6 +2,8 @@
 
 import errno
 import io
+import os
+import subprocess
 import sys
 
 import numpy as np
@@ -266,3 +268,47 @@ def test_arguments_are_those_of_the_program_unless_given(monkeypatch, capsys):
 )
 def test_only_quoted_lines_of_other_tools_are_kept_from_being_options(argument, protected):
     assert cli._protect_problem(argument) == (f" {argument}" if protected else argument)
+
+
+def run_in(environment, *arguments, limit=None):
+    """The program in a process of its own, its address space limited to so many bytes."""
+    code = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit}))\n" if limit else ""
+    code += "import sys; from samebits.cli import run_program; sys.exit(run_program())"
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **environment}, check=False, timeout=60
+    )
+
+
+COMPARE = ("compare", "conv1d x=1x1x7 w=1x1x3", "--on", "truth")
+
+
+@pytest.mark.parametrize("value", ["x", "0", "-1", "99999999999999", ""])
+def test_a_number_of_threads_that_is_none_is_one_line(value):
+    done = run_in({"NUMBA_NUM_THREADS": value}, *COMPARE)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"samebits: NUMBA_NUM_THREADS must be a whole number from 1 to 1024, not {value!r}\n"
+
+
+@pytest.mark.parametrize("size", [300, 600])
+def test_an_address_space_too_narrow_to_compute_in_is_one_line(size):
+    """At 600 MB a library waits for ever for its threads' memory."""
+    done = run_in({}, *COMPARE, limit=size * 10**6)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert "GiB (ulimit -v)" in line
+
+
+def test_an_error_that_nobody_foresaw_is_one_line_and_its_place_is_shown_to_whoever_asks(monkeypatch, capsys):
+    def fail(*_, **__):
+        raise KeyError("unforeseen")
+
+    monkeypatch.setattr("samebits.engines.inventory.take_inventory", fail)
+    monkeypatch.delenv("SAMEBITS_TRACEBACK", raising=False)
+    assert main(["doctor"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "a fault of samebits" in line
+    assert "KeyError at test_exit_status.py" in line
+    monkeypatch.setenv("SAMEBITS_TRACEBACK", "1")
+    with pytest.raises(KeyError, match="unforeseen"):
+        main(["doctor"])

@@ -22,14 +22,13 @@ FUSED = [60.87009811401367, 72.98009490966797, 85.09009552001953]
 @pytest.mark.parametrize("length", [7, 8, 9])
 def test_the_length_report_has_three_answers_none_of_them_wrong(length):
     found = samebits.compare(EXAMPLES / f"length{length}.npz", ENGINES)
-    sides = {s.name: s for s in found.sides}
     assert found.verdict == "rounding"
     answers = {tuple(s.values[:3]) for s in found.sides}
     assert answers <= {tuple(IN_ORDER), tuple(BY_PAIRS), tuple(FUSED)}
     assert found.truth[:3] == FUSED
     assert max(s.error.max_ulp for s in found.sides) <= 2
-    assert sides["tensorflow"].verdict == "identical"
-    assert sides["openvino:INFERENCE_PRECISION_HINT=f32"].verdict == "identical"
+    # Which engine gives which of them depends on the processor (with AVX-512 two give the truth).
+    assert all((s.verdict == "identical") == (s.error.max_ulp == 0) for s in found.sides)
     assert all(s.exact_data.differing == 0 for s in found.sides)
 
 

@@ -1,5 +1,6 @@
 """What a network is fed: arrays from files that do not fit end in one line; ranges as wide as numbers are."""
 
+import os
 import zipfile
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from models.network_building import conv_clip, node
-from samebits.errors import ModelError, SamebitsError
+from samebits.errors import ModelError, ResourceLimitError, SamebitsError
 from samebits.models.model_inputs import load_inputs, make_inputs
 from samebits.models.onnx_reading import make_network
 
@@ -64,3 +65,15 @@ def test_whole_numbers_are_drawn_from_what_their_dtype_holds():
     for limits in ((-1.0, 3.0), (0.0, 256.0), (0.0, 1e300)):
         with pytest.raises(ModelError, match="uint8"):
             make_inputs(network, 0, {"i": limits})
+
+
+def test_inputs_that_are_small_as_a_file_and_large_in_memory_are_counted_first(network, tmp_path, monkeypatch):
+    """A thousandth of its size, deflated; a pipe in its place is not waited for."""
+    np.savez_compressed(tmp_path / "x.npz", x=np.zeros(2**22, np.float32))
+    assert (tmp_path / "x.npz").stat().st_size < 2**16
+    monkeypatch.setenv("SAMEBITS_MOST_VALUE_BYTES", "1000000")
+    with pytest.raises(ResourceLimitError, match="SAMEBITS_MOST_VALUE_BYTES"):
+        load_inputs(network, tmp_path / "x.npz")
+    os.mkfifo(tmp_path / "p.npz")
+    with pytest.raises(ModelError, match="no regular file"):
+        load_inputs(network, tmp_path / "p.npz")

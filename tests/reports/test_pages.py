@@ -25,7 +25,7 @@ from needed_browser import open_browser
 from samebits.cli.app import main
 from samebits.emulators import emulate
 from samebits.errors import FindingError
-from samebits.findings import Comparison, json_from_finding
+from samebits.findings import Comparison, Evidence, json_from_finding
 from samebits.findings.diff_schema import FirstDifference, RunDiff, SettingDifference
 from samebits.lists import compare_tables, run_list
 from samebits.lists.row import Row
@@ -381,3 +381,42 @@ def test_without_its_packages_a_notebook_shows_text(monkeypatch):
     found = samebits.compare("linear x=2x3 w=2x3", ["truth", "truth"])
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert found._repr_html_() is None
+
+
+# Texts that would be markup, HTML, a link, a mention or a table if they were not text.
+HOSTILE_TEXTS = (
+    "a ``<img src=x onerror=alert(1)>`` b", "`", "``", "```<b>```", "x`<i>`", "<script>alert(1)</script>", "a | b",
+    "``a|<img src=x>``", "<details><summary>x</summary>", "[x](javascript:alert(1))", "![x](http://x/y.png)",
+    "\\`<b>\\`",
+    "\n\n# heading\n\n<img src=x>", "a\n\n| b | c |\n|---|---|\n| <u> | d |", "1. one", "- one", "&lt;img src=x&gt;",
+    "_a_ *b* ~~c~~",
+    "    code", "> quote", "$x$", "a\n===", "<!-- x", "<?php", "```\n````\n<b>\n", "\r\n<hr>\r\n",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS)
+def test_hostile_texts_stay_texts_in_markdown(findings, text):
+    """A parser of its own (CommonMark, with HTML and tables as GitHub has them) sees no HTML but ours."""
+    markdown_it = pytest.importorskip("markdown_it")
+    found = findings("hostile")
+    side = msgspec.structs.replace(found.sides[0], name=text, says=text, where=text, version=text)
+    changed = msgspec.structs.replace(
+        found, summary=text, sides=[side, *found.sides[1:]], evidence=[Evidence("structure", text)]
+    )
+    parser = markdown_it.MarkdownIt("commonmark", {"html": True}).enable("table")
+    html, seen = [], []
+
+    def collect(tokens):
+        for token in tokens:
+            if token.type in ("html_block", "html_inline"):
+                html.append(token.content.strip())
+            if token.type in ("text", "code_inline", "fence", "code_block"):
+                seen.append(token.content)
+            assert token.type not in ("link_open", "image", "hr")
+            collect(token.children or [])
+
+    collect(parser.parse(render_markdown(changed)))
+    assert all(re.fullmatch(r"<details><summary>[\w ,]+</summary>|</details>", part) for part in html), html
+    # Nothing is lost; what a terminal might obey is shown as what it is.
+    if text.isprintable():
+        assert re.sub(r"\s", "", text) in re.sub(r"[\s\u2060]", "", "".join(seen))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -11,7 +12,7 @@ from typer.exceptions import TyperException
 
 from samebits.cli.compare_command import DataChoice, compare_problem
 from samebits.cli.doctor_command import DoctorCompiles, DoctorOn, examine
-from samebits.cli.endings import say_error, say_system_error
+from samebits.cli.endings import TRACEBACK_VARIABLE, check_environment, say_error, say_system_error, say_unforeseen
 from samebits.cli.examples import show_examples
 from samebits.cli.explain_command import ExplainLike, ExplainSubject, explain_subject
 from samebits.cli.list_command import (
@@ -344,6 +345,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not prepare_streams():
         return _complain("output could not be written: standard output is closed")
     try:
+        check_environment()
         given = sys.argv[1:] if arguments is None else arguments
         status = app(args=_protect_problems(given), standalone_mode=False)
         sys.stdout.flush()
@@ -351,6 +353,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(say_system_error(error))
     except (TyperException, SamebitsError, KeyboardInterrupt, typer.Abort, MemoryError) as error:
         return _complain(say_error(error))
+    except Exception as error:  # A fault of ours, which is said in one line; whoever looks for it sees where it is.
+        if os.environ.get(TRACEBACK_VARIABLE):
+            raise
+        return _complain(say_unforeseen(error))
     if status == _INTERRUPTED:
         return _complain("interrupted")
     return status if isinstance(status, int) else AGREE

@@ -5,12 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import traceback
 
 from typer.exceptions import TyperException
 
 from samebits.cli.streams import discard
-from samebits.errors import SamebitsError
+from samebits.errors import ArgumentError, SamebitsError
 
+# Set, an error that nobody foresaw ends in Python's own words about it.
+TRACEBACK_VARIABLE = "SAMEBITS_TRACEBACK"
+# As many as an engine may be given.
+_THREADS, _MOST_THREADS = "NUMBA_NUM_THREADS", 1024
 _OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
 
 
@@ -24,6 +29,26 @@ def say_system_error(error: SystemExit | OSError) -> str:
     # Where whoever read our output has gone, rich ends the program.
     why = error.strerror if isinstance(error, OSError) else os.strerror(errno.EPIPE)
     return f"output could not be written: {why}"
+
+
+def check_environment() -> None:
+    """Raises ArgumentError for variables that a library would take for a fault of ours."""
+    threads = os.environ.get(_THREADS)
+    if threads is None:
+        return
+    if not (threads.isascii() and threads.isdigit() and len(threads) < 9 and 0 < int(threads) <= _MOST_THREADS):
+        raise ArgumentError(f"{_THREADS} must be a whole number from 1 to {_MOST_THREADS}, not {threads[:40]!r}")
+
+
+def say_unforeseen(error: Exception) -> str:
+    """One line about an error that nobody foresaw: where it was raised, and what to do with it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+    says = " ".join(str(error).split())[:200]
+    return (
+        f"a fault of samebits, or of its surroundings: {type(error).__name__}{place}: {says}; please report it with"
+        f" what {TRACEBACK_VARIABLE}=1 prints"
+    )
 
 
 def say_error(error: BaseException) -> str:

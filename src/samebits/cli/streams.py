@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import warnings
+from pathlib import Path
 from typing import TextIO
 
 from samebits.errors import CodeNotKeptWarning
@@ -53,8 +54,9 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Ours as one line for a person; others as Python shows them."""
+    """One line for a person; of a library's warning, which may go on for pages, the first."""
     if issubclass(category, CodeNotKeptWarning):
         say(str(message))
-    elif sys.stderr is not None:
-        print(warnings.formatwarning(message, category, filename, lineno, line), end="", file=file or sys.stderr)
+    else:
+        first = next((line for line in str(message).splitlines() if line.strip()), "")
+        say(f"{category.__name__} of {Path(filename).name}: {first}")

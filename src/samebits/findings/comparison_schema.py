@@ -6,12 +6,17 @@ from typing import Literal
 
 import msgspec
 
+from samebits.findings.bounded_numbers import Count, Share
 from samebits.findings.causes import CauseCode
 from samebits.findings.notebooks import ShownFinding
 from samebits.findings.verdicts import Verdict
 
 EvidenceKind = Literal["replay", "probe", "structure", "statistic", "setting"]
 Certainty = Literal["bits", "bounds", "statistics", "open"]
+
+
+# Sum of magnitudes, error, bound, probabilistic bound.
+_PARTS_OF_A_POINT = 4
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -50,6 +55,12 @@ class ErrorPicture(msgspec.Struct, frozen=True, kw_only=True):
     cells: list[list[float | None]]
     points: list[list[float | None]]
 
+    def __post_init__(self) -> None:
+        if len({len(row) for row in self.cells}) > 1:
+            raise ValueError("the rows of a picture's cells have different lengths")
+        if any(len(point) != _PARTS_OF_A_POINT for point in self.points):
+            raise ValueError(f"a picture's points have {_PARTS_OF_A_POINT} numbers each")
+
 
 class WorstElement(msgspec.Struct, frozen=True):
     """The output with the largest share of its bound: where it is, what it reads, what it is and should be.
@@ -68,8 +79,8 @@ class WorstElement(msgspec.Struct, frozen=True):
 class ExactData(msgspec.Struct, frozen=True):
     """What a side did with small integers whose every partial sum is exact."""
 
-    differing: int
-    elements: int
+    differing: Count
+    elements: Count
     where: str | None
     first_index: list[int] | None
     first_value: float | None
@@ -79,8 +90,8 @@ class ExactData(msgspec.Struct, frozen=True):
 class Replay(msgspec.Struct, frozen=True):
     """The share of elements that a recipe reproduced bit for bit, and of how many."""
 
-    matched: float
-    elements: int
+    matched: Share
+    elements: Count
 
     @property
     def count(self) -> int:
@@ -137,7 +148,7 @@ class Difference(msgspec.Struct, frozen=True):
 
     a: str
     b: str
-    differing: int
+    differing: Count
     max_abs: float | None
     max_ulp: float | None
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from samebits.findings.bounded_numbers import Count
 from samebits.findings.notebooks import ShownFinding
 
 
@@ -15,8 +16,8 @@ class SideCount(msgspec.Struct, frozen=True):
     side: str
     version: str | None
     outcome: str
-    count: int
-    known: int
+    count: Count
+    known: Count
 
 
 class ListRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,11 +40,11 @@ class ListFinding(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
 
     schema: Literal["samebits.list/1"] = "samebits.list/1"
     table: str
-    subjects: int
-    rows: int
+    subjects: Count
+    rows: Count
     where: str | None = None
     counts: list[SideCount]
-    deviating: int
+    deviating: Count
     first_deviating: list[ListRow] = []
     unmatched: list[str] = []
     summary: str
@@ -74,8 +75,8 @@ class ChangesFinding(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     same: bool
     rows_a: int
     rows_b: int
-    added: int
-    lost: int
+    added: Count
+    lost: Count
     counts: dict[str, int]
     first: list[ChangedRow] = []
     summary: str

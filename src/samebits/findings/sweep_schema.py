@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
+from samebits.findings.bounded_numbers import Count
 from samebits.findings.comparison_schema import Evidence, Failure
 from samebits.findings.notebooks import ShownFinding
 
@@ -17,7 +18,7 @@ class SweepAxis(msgspec.Struct, frozen=True):
 
     name: str
     says: str
-    values: list[SizeOrSetting]
+    values: Annotated[list[SizeOrSetting], msgspec.Meta(min_length=1)]
 
 
 class SweepClass(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +31,7 @@ class SweepClass(msgspec.Struct, frozen=True, kw_only=True):
 
     sizes: list[list[int]] = []
     cells: list[dict[str, list[SizeOrSetting]]]
-    points: int
+    points: Count
     example: str
     recipe: str | None = None
     replayed: bool | None = None
@@ -57,8 +58,8 @@ class Sweep(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     device: str | None = None
     invariant: bool | None
     axes: list[SweepAxis]
-    points: int
-    outputs: int
+    points: Count
+    outputs: Count
     classes: list[SweepClass]
     uneven: list[dict[str, list[SizeOrSetting]]] = []
     repeats: bool | None = None
@@ -69,3 +70,11 @@ class Sweep(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     engine_time_s: float
     more: list[Sweep] = []
     samebits_version: str
+
+    def __post_init__(self) -> None:
+        values = {axis.name: axis.values for axis in self.axes}
+        for cell in (*(cell for one in self.classes for cell in one.cells), *self.uneven):
+            if set(cell) != set(values):
+                raise ValueError("a cell of a sweep does not have the axes that the sweep has")
+            if not all(ends and {*ends} <= {*values[name]} for name, ends in cell.items()):
+                raise ValueError("a cell of a sweep ends at values that its axis does not have")

@@ -9,7 +9,9 @@ import numpy as np
 
 from samebits.errors import ModelError, ResourceLimitError
 from samebits.formats.format import FORMATS, numpy_dtype
+from samebits.limits import VALUE_BYTES
 from samebits.models.network import Network, ValueType
+from samebits.regular_files import open_regular
 
 _LARGEST_TOKEN = 10
 
@@ -55,14 +57,17 @@ def _spread(rng: np.random.Generator, low: float, high: float, shape: tuple[int,
 def load_inputs(network: Network, path: str | Path) -> dict[str, np.ndarray]:
     """Inputs from an .npz by name (an only input under any name); raises ModelError where they do not fit."""
     try:
-        stored = np.load(path, allow_pickle=False)
-        if not isinstance(stored, np.lib.npyio.NpzFile):
-            raise ModelError(f"{path}: inputs are arrays by name, an .npz, and this is one array without a name")
-        with stored:
-            given = {name: stored[name] for name in stored.files}
+        with open_regular(path) as file:
+            stored = np.load(file, allow_pickle=False)
+            if not isinstance(stored, np.lib.npyio.NpzFile):
+                raise ModelError(f"{path}: inputs are arrays by name, an .npz, and this is one array without a name")
+            with stored:
+                # An entry is never read beyond the size that the archive states for it.
+                VALUE_BYTES.check(sum(member.file_size for member in stored.zip.infolist()), str(path))
+                given = {name: stored[name] for name in stored.files}
     except MemoryError:
         raise ResourceLimitError(f"{path}: inputs that do not fit in memory") from None
-    except ModelError:
+    except (ModelError, ResourceLimitError):
         raise
     except Exception as error:  # Readers of zip and npy raise whatever hostile bytes make them raise.
         said = str(error).splitlines()[0][:150] if str(error) else type(error).__name__

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -97,12 +97,14 @@ def pick(
         choices=choices,
         summary=summarize_pick(choices),
         lock=str(lock) if lock is not None else None,
-        evidence=[
-            *(Evidence("structure", f"left out: {says}") for says in left_out),
-            *(Evidence("structure", say_passed_over(says)) for says in picking.passed_over.values()),
-        ],
+        evidence=_list_evidence(left_out, picking.passed_over.values()),
         samebits_version=VERSION,
     )
+
+
+def _list_evidence(left_out: Iterable[str], passed_over: Iterable[str]) -> list[Evidence]:
+    says = [*(f"left out: {node}" for node in left_out), *map(say_passed_over, passed_over)]
+    return [Evidence("structure", one) for one in says]
 
 
 def _make_contract(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -10,6 +11,11 @@ from samebits.reports.missing_packages import report_missing
 
 # Tables in issues are read, not filtered.
 _MOST_ROWS = 30
+_MARKUP = re.compile(r"[\\`*_{}\[\]<>#|~$]")
+_BACKTICKS = re.compile(r"`+")
+# What makes a list or a heading of a line that begins with it.
+_LINE_STARTS = re.compile(r"^(\d*)([-+=.)])")
+_MENTIONS = re.compile(r"(?<!\w)@(?=\w)")
 _FOLDED = ("How this is known", "Units", "Slower, or rejected", "Recipes")
 
 
@@ -49,7 +55,7 @@ def _render(block: object) -> Iterator[str]:
         if block.label:
             yield f"{_escape(block.label)}:"
             yield ""
-        fence = "```" if "```" not in block.text else "````"
+        fence = "`" * max(3, _find_longest_run(block.text) + 1)
         yield from (fence, block.text, fence)
     elif isinstance(block, Chart):
         yield _escape(block.says)
@@ -57,15 +63,25 @@ def _render(block: object) -> Iterator[str]:
 
 
 def _escape(text: str) -> str:
-    """Text that Markdown leaves as it is."""
-    for character in "\\`*_{}[]<>#|~":
-        text = text.replace(character, "\\" + character)
-    return text
+    """Text that Markdown leaves as it is, in one line: no markup, no HTML, no mention, no formula."""
+    text = " ".join(text.split())
+    text = _MARKUP.sub(r"\\\g<0>", text.replace("&", "&amp;"))
+    # A word joiner is not seen, and keeps whoever is called so from being written to.
+    return _LINE_STARTS.sub(r"\1\\\2", _MENTIONS.sub("@\u2060", text))
 
 
 def _code(text: str, *, in_table: bool = False) -> str:
+    """A piece of code in a line; its fence is longer than any run of backticks in it (CommonMark 0.31, 6.1)."""
+    text = " ".join(text.split())
     if not text:
         return ""
     text = text.replace("|", "\\|") if in_table else text
-    fence = "``" if "`" in text else "`"
-    return f"{fence}{text}{fence}"
+    fence = "`" * (_find_longest_run(text) + 1)
+    # Next to a fence a backtick would lengthen it; of a space on both sides one is taken away.
+    space = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{space}{text}{space}{fence}"
+
+
+def _find_longest_run(text: str) -> int:
+    """How many backticks follow each other at most."""
+    return max(map(len, _BACKTICKS.findall(text)), default=0)

@@ -108,5 +108,5 @@ def read_blocks(path: Path) -> Iterator[Block]:
                 yield decoder.decode(content)
     except OSError as error:
         raise TraceError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except (zlib.error, msgspec.MsgspecError) as error:
+    except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise TraceError(f"{path}: a damaged trace ({str(error)[:100]})") from None

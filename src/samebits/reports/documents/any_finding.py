@@ -24,7 +24,7 @@ from samebits.reports.documents.model_document import lay_out_model
 from samebits.reports.documents.other_documents import lay_out_diff, lay_out_pick, lay_out_profile
 from samebits.reports.documents.reduction_document import lay_out_reduction
 from samebits.reports.documents.sweep_document import lay_out_sweep
-from samebits.reports.visible_text import make_visible
+from samebits.reports.visible_text import make_visible, show_controls
 
 _KINDS: dict[str, tuple[type[msgspec.Struct], Callable[[Any], Document]]] = {
     "samebits.comparison/1": (Comparison, lay_out_comparison),
@@ -63,4 +63,9 @@ def document_from_finding(found: msgspec.Struct) -> Document:
     schema = getattr(found, "schema", "")
     if schema not in _KINDS:
         raise FindingError(f"a finding of schema {schema!r} has no page")
-    return _KINDS[schema][1](make_visible(found))
+    try:
+        return _KINDS[schema][1](make_visible(found))
+    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+        # Whoever wrote it put together what does not belong together: the type of each part is right, and was checked.
+        says = f"{type(error).__name__}: {str(error)[:100]}"
+        raise FindingError(f"the finding's parts do not fit each other ({show_controls(says)})") from error
