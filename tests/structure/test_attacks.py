@@ -63,3 +63,47 @@ def test_an_ordinary_end_is_none(code, tmp_path):
 def test_an_input_is_the_same_whenever_it_is_made():
     assert [make_attack(n, 1) for n in range(40)] == [make_attack(n, 1) for n in range(40)]
     assert make_attack(0, 1) != make_attack(0, 2)
+
+
+def test_a_hundredth_of_the_hostile_documents_ends_as_it_should():
+    command = [sys.executable, str(BENCHMARKS / "hostile_documents.py"), "--share", "0.01"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count(" 0 faults") == 8
+
+
+WATCHED = """
+import os, sys, subprocess, time
+sys.path.insert(0, sys.argv[1])
+import hostile_documents as h
+from samebits.errors import ModelError
+
+def attack(rng, folder):
+    exec(sys.argv[2])
+
+h.KINDS["test"] = (attack, 1)
+h.LONGEST_S = 0.5
+print(h.run_attack("test", 0, h.Watch()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        ("open('/tmp/secret-of-nobody', 'rb')", "opened /tmp/secret-of-nobody"),
+        ("subprocess.run(['true'])", "ran true"),
+        ("os.system('true')", "ran b'true'"),
+        ("{}['x']", "KeyError at <string>:1: 'x'"),
+        ("raise ModelError('a\\nb')", "more than a line"),
+        ("time.sleep(1)", "took 1 s"),
+        ("raise h.Watched('odd')", "odd"),
+    ],
+)
+def test_what_no_document_may_bring_about_is_seen(code, fault):
+    command = [sys.executable, "-c", WATCHED, str(BENCHMARKS), code]
+    assert fault in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_document_that_is_refused_in_one_line_is_no_fault():
+    command = [sys.executable, "-c", WATCHED, str(BENCHMARKS), "raise ModelError('no model')"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"

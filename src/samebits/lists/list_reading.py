@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -190,6 +191,8 @@ def _is_descriptor(text: str) -> bool:
     return " " not in text and "=" not in text
 
 
+# Files that are included many times have the same lines each time.
+@functools.lru_cache(maxsize=2**14)
 def _read_line(text: str) -> Subject:
     try:
         problem = format_problem(read_problem(text))
