@@ -62,6 +62,10 @@ class Deadline:
 NODES = Limit("SAMEBITS_MOST_NODES", 20_000, "nodes")
 # Every value of a network counts once. Judging holds them for each side: 24 GiB of memory hold six times this.
 VALUE_BYTES = Limit("SAMEBITS_MOST_VALUE_BYTES", 4 * 2**30, "of values", in_bytes=True)
+# One value: computing and judging it takes several copies.
+RESULT_BYTES = Limit("SAMEBITS_MOST_RESULT_BYTES", 2**30, "of one value", in_bytes=True)
+# Elements that the windows of a pool look at, one by one: seconds.
+STEPS = Limit("SAMEBITS_MOST_STEPS", 2**34, "steps")
 # A hundred thousand rows are what a table of a list is measured with.
 SUBJECTS = Limit("SAMEBITS_MOST_SUBJECTS", 100_000, "subjects")
 INCLUDED_FILES = Limit("SAMEBITS_MOST_INCLUDED_FILES", 1_000, "included files")

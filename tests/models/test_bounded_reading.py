@@ -1,5 +1,6 @@
 """What an ONNX file would become is counted before it is made, and no file outside of its folder is read for it."""
 
+import contextlib
 import itertools
 import os
 import resource
@@ -13,9 +14,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from samebits.errors import ModelError, ResourceLimitError
+from samebits.models.model_comparing import _take_model
 from samebits.models.network import Node
 from samebits.models.onnx_reading import make_network, read_onnx
 from samebits.models.onnx_reference import evaluate_plainly
+from samebits.models.pooling import view_windows
 from samebits.models.value_types import infer_types
 
 OPSETS = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
@@ -145,6 +148,8 @@ def test_reading_ends_when_its_time_is_over(tmp_path):
         ("Expand", [np.ones(1, np.float32), np.array([2**16, 2**16])]),
         ("Tile", [np.ones(4, np.float32), np.array([2**33])]),
         ("Range", [np.array(0), np.array(2**40), np.array(1)]),
+        # Eight bytes each: 1.1 GiB.
+        ("Range", [np.array(0), np.array(150_000_000), np.array(1)]),
         ("Pad", [np.ones((4, 4), np.float32), np.array([0, 0, 2**20, 2**20])]),
         ("OneHot", [np.zeros(1000, np.int64), np.array([2**31]), np.array([0.0, 1.0], np.float32)]),
         ("MatMul", [np.ones((70_000, 1), np.float32), np.ones((1, 70_000), np.float32)]),
@@ -154,7 +159,7 @@ def test_a_node_whose_numbers_ask_for_any_size_is_not_run(operator, inputs):
     names = [f"a{i}" for i in range(len(inputs))]
     node = Node(operator, operator, tuple(names), ("y",), {}, helper.make_node(operator, names, ["y"]))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(ResourceLimitError, match="SAMEBITS_MOST_VALUE_BYTES"):
+    with pytest.raises(ResourceLimitError, match="SAMEBITS_MOST_RESULT_BYTES"):
         evaluate_plainly(node, inputs, 18)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18
 
@@ -250,3 +255,30 @@ def test_values_of_more_axes_than_arrays_have_are_named(axes):
     else:
         with pytest.raises(ModelError, match=f"has {axes} axes; arrays have at most 64"):
             make_network(model, "m")
+
+
+def test_a_pool_of_few_bytes_and_many_steps_is_not_run():
+    windows = {"kernel_shape": [2000, 2000], "pads": [1999] * 4}
+    with pytest.raises(ResourceLimitError, match="steps; the limit is"):
+        view_windows(np.ones((1, 1, 64, 64), np.float32), windows, 0.0)
+    assert view_windows(np.ones((1, 1, 64, 64), np.float32), {"kernel_shape": [3, 3]}, 0.0).shape == (
+        1,
+        1,
+        62,
+        62,
+        3,
+        3,
+    )
+
+
+def test_one_value_is_held_to_a_limit_of_its_own():
+    with pytest.raises(ResourceLimitError, match=r"value v0 would become 2\.0 GiB of one value"):
+        make_network(make_spreading(0, 2**29), "spreading")
+
+
+def test_a_network_that_takes_memory_says_so_beforehand(tmp_path):
+    onnx.save(make_spreading(3, 150_000_000), tmp_path / "m.onnx")
+    said = []
+    with contextlib.ExitStack() as opened:
+        _take_model(str(tmp_path / "m.onnx"), opened, 60, lambda what, _: said.append(what))
+    assert said == [f"{tmp_path / 'm.onnx'}: its values come to 2.2 GiB for each side"]

@@ -387,6 +387,7 @@ def test_without_its_packages_a_notebook_shows_text(monkeypatch):
 HOSTILE_TEXTS = (
     "a ``<img src=x onerror=alert(1)>`` b", "`", "``", "```<b>```", "x`<i>`", "<script>alert(1)</script>", "a | b",
     "``a|<img src=x>``", "<details><summary>x</summary>", "[x](javascript:alert(1))", "![x](http://x/y.png)",
+    "see http://evil.com/x", "www.evil.com", "a@b.com", "HTTPS://EVIL.com", "mailto:a@b.com", "\\<https://evil.com\\>",
     "\\`<b>\\`",
     "\n\n# heading\n\n<img src=x>", "a\n\n| b | c |\n|---|---|\n| <u> | d |", "1. one", "- one", "&lt;img src=x&gt;",
     "_a_ *b* ~~c~~",
@@ -403,7 +404,9 @@ def test_hostile_texts_stay_texts_in_markdown(findings, text):
     changed = msgspec.structs.replace(
         found, summary=text, sides=[side, *found.sides[1:]], evidence=[Evidence("structure", text)]
     )
-    parser = markdown_it.MarkdownIt("commonmark", {"html": True}).enable("table")
+    # With addresses as links, as GitHub has them too.
+    pytest.importorskip("linkify_it")
+    parser = markdown_it.MarkdownIt("gfm-like", {"html": True})
     html, seen = [], []
 
     def collect(tokens):

@@ -140,8 +140,8 @@ def test_an_alarm_of_the_script_goes_through_the_recording(tmp_path):
         "signal.signal(signal.SIGALRM, ring)\n"
         "x = torch.ones(400, 400)\n"
         "for n in range(20):\n"
-        "    signal.setitimer(signal.ITIMER_REAL, 0.01 + 0.001 * n)\n"
         "    try:\n"
+        "        signal.setitimer(signal.ITIMER_REAL, 0.01 + 0.001 * n)\n"
         "        while True: x = x * 1.0\n"
         "    except Late:\n"
         "        continue\n"
@@ -149,3 +149,37 @@ def test_an_alarm_of_the_script_goes_through_the_recording(tmp_path):
     )
     done = run_traced(tmp_path / "a.trace", sys.executable, str(script), timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def test_a_script_that_closes_every_descriptor_keeps_its_own_files(tmp_path):
+    """The number that the recording had may be another file's then."""
+    script = tmp_path / "closes.py"
+    script.write_text(
+        "import os, time, torch\n"
+        "x = torch.ones(3) + 1\n"
+        "os.closerange(3, 4096)\n"
+        "files = [open(f'own{i}.txt', 'w+') for i in range(20)]\n"
+        "time.sleep(1.2)\n"
+        "for _ in range(3000): x = x * 1.0\n"
+        "for file in files: file.write('mine'); file.flush(); file.seek(0)\n"
+        "print([file.read() for file in files] == ['mine'] * 20)\n"
+    )
+    done = run_traced(tmp_path / "a.trace", sys.executable, str(script), cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+    (process,) = read_trace(tmp_path / "a.trace").processes.values()
+    assert len(process.operations) > 3000
+
+
+def test_a_graph_is_traced_and_a_folder_may_be_gone(tmp_path):
+    script = tmp_path / "gone.py"
+    script.write_text(
+        "import os, torch\n"
+        "os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')\n"
+        "traced = torch.jit.trace(lambda x: x.view(-1) + 1, torch.ones(2, 2))\n"
+        "print(traced(torch.ones(2, 2)).tolist(), (torch.ones(2) @ torch.ones(2)).item())\n"
+    )
+    plain = run_plainly(script, cwd=tmp_path)
+    traced = run_traced(tmp_path / "a.trace", sys.executable, str(script), cwd=tmp_path)
+    assert (traced.returncode, traced.stdout) == (plain.returncode, plain.stdout) == (0, plain.stdout)
+    (process,) = read_trace(tmp_path / "a.trace").processes.values()
+    assert "aten.dot.default" in [operation.name for operation in process.operations]

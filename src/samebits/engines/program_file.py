@@ -95,8 +95,9 @@ def _copy(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], clea
         if name in (_PROGRAM, _OLD_PROGRAM):
             clean.writestr(folder + name, json.dumps(clean_program(_read_json(archive, member))))
         elif _CONFIG.fullmatch(name):
-            _check_config(_read_json(archive, member), members, name)
-            _copy_entry(archive, member, clean, folder + name)
+            config = _read_json(archive, member)
+            _check_config(config, members, name)
+            clean.writestr(folder + name, json.dumps(config))
         elif name in pickled or name in _PICKLES or name in _OLD_PICKLES:
             _check_saved(name, archive, member)
             _copy_entry(archive, member, clean, folder + name)

@@ -16,9 +16,12 @@ from typing import Any
 
 from samebits.limits import NODES, VALUE_BYTES
 
-_NAME = re.compile(r"[A-Za-z0-9_.]{0,500}")
-# Versions of torch, and keys of dictionaries that are arguments: code has them in quotes.
-_WORDS = re.compile(r"[A-Za-z0-9_.+<>=\- ]{0,500}")
+_NAME = re.compile(r"[A-Za-z0-9_.\-]{0,500}")
+# Sizes stand here as keys.
+_RANGES = "range_constraints"
+_SPECS = ("in_spec", "out_spec")
+# Versions of torch, and keys of dictionaries that are arguments: code has them in single quotes.
+_WORDS = re.compile(r"[^'\"\\\x00-\x1f\x7f-\x9f\u2028\u2029]{0,500}")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # An operator of torch, its overload; a few of Python's double names are ATen's too.
 _OPERATOR = re.compile(
@@ -31,21 +34,24 @@ _OPERATOR = re.compile(
     r"|_operator\.(?:add|sub|mul|truediv|floordiv|mod|pow|neg|pos|abs|eq|ne|lt|le|gt|ge|and_|or_|xor|invert|not_"
     r"|lshift|rshift|getitem)"
 )
-# ATen's only operator that opens a file.
-_OPENS_FILES = "torch.ops.aten.from_file."
+# ATen's operators that open a file, or speak to whoever looks on.
+_NO_ARITHMETIC = re.compile(r"torch\.ops\.aten\.(?:from_file|save|_print|warn|_debug_\w+)\..*")
 # What sizes are written with: symbols, and functions of torch.utils._sympy.functions and sympy.
 _SYMBOL = re.compile(r"[a-z]{1,4}\d{1,9}")
 _FUNCTIONS = frozenset((
     "FloorDiv", "ModularIndexing", "Where", "PythonMod", "Mod", "CleanDiv", "CeilToInt", "FloorToInt", "CeilDiv",
     "RShift", "FloatTrueDiv", "IntTrueDiv", "IsNonOverlappingAndDenseIndicator", "TruncToFloat", "TruncToInt",
     "RoundToInt", "RoundDecimal", "ToFloat", "Identity", "Max", "Min", "Eq", "Ne", "Ge", "Gt", "Le", "Lt", "And", "Or",
-    "Not", "Add", "Mul", "Integer", "Float", "Rational", "floor", "ceiling", "Abs", "StrictLessThan", "LessThan",
+    "Not", "Add", "Mul", "Integer", "Rational", "floor", "ceiling", "Abs", "StrictLessThan", "LessThan",
     "StrictGreaterThan", "GreaterThan", "Equality", "Unequality",
 ))  # fmt: skip
 # Those that make numbers of any length out of short ones: their second argument is a small number.
-_POWERS = frozenset(("Pow", "PowByNatural", "FloatPow", "LShift"))
+_POWERS = frozenset(("Pow", "PowByNatural", "FloatPow", "LShift", "Float", "RoundDecimal"))
+# For sympy ^ is a power, too.
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.BitAnd, ast.BitOr, ast.RShift)
 _CONSTANTS = frozenset(("true", "false", "oo", "int_oo", "True", "False", "nan", "E", "pi"))
 # All exponents of an expression multiplied are at most the last.
+_DIGITS = re.compile(r"-?\d{1,20}(?:\.\d{0,20})?(?:e[+-]?\d{1,3})?")
 _LONGEST_EXPRESSION, _LARGEST_NUMBER, _LARGEST_POWER = 2_000, 2**63, 64
 _CONTAINERS = ("builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict", "collections.namedtuple")
 # Texts of any kind: torch prints them with repr where it makes code, and they go to operators as they are.
@@ -81,6 +87,7 @@ def clean_program(program: Any) -> Any:
     cleaned = clean(program, 0)
     NODES.check(nodes, "its graph")
     check_texts(cleaned)
+    _rewrite_containers(cleaned)
     _check_arguments(cleaned["graph_module"])
     tensors = cleaned["graph_module"].get("graph", {})
     values = tensors.get("tensor_values") if isinstance(tensors, dict) else None
@@ -94,10 +101,12 @@ def check_texts(value: Any, key: str = "") -> None:
     """Raises ProgramRefused for a text that is not of the form that its key has."""
     if isinstance(value, dict):
         for name, part in value.items():
-            if not _NAME.fullmatch(name):
+            if key == _RANGES:
+                check_expression(name)
+            elif not _NAME.fullmatch(name):
                 raise ProgramRefused(f"its graph has a name {name[:60]!r}")
             _check_key(name, part)
-            check_texts(part, name)
+            check_texts(part, "" if key == _RANGES else name)
     elif isinstance(value, list):
         for part in value:
             check_texts(part, key)
@@ -119,8 +128,8 @@ def _check_text(key: str, text: str) -> None:
         check_operator(text)
     elif key == "expr_str":
         check_expression(text)
-    elif key in ("in_spec", "out_spec"):
-        _check_containers(text)
+    elif key in _SPECS:
+        rewrite_containers(text)
     elif not (_WORDS if key == "torch_version" else _NAME).fullmatch(text):
         raise ProgramRefused(f"its graph has a name {text[:60]!r}")
 
@@ -138,7 +147,7 @@ def _check_arguments(module: Mapping[str, Any]) -> None:
 
 def check_operator(text: str) -> None:
     """Raises ProgramRefused for anything but an operator that computes: no attribute of torch that does more."""
-    if not _OPERATOR.fullmatch(text) or text.startswith(_OPENS_FILES):
+    if not _OPERATOR.fullmatch(text) or _NO_ARITHMETIC.fullmatch(text):
         raise ProgramRefused(f"its graph calls {text[:80]!r}, which is none of torch's operators that compute")
 
 
@@ -164,13 +173,19 @@ def _is_arithmetic(node: ast.expr) -> bool:
         case ast.UnaryOp(operand=operand):
             return _is_arithmetic(operand)
         case ast.BinOp(left=left, op=operator, right=right):
-            return not isinstance(operator, ast.LShift) and _is_arithmetic(left) and _is_arithmetic(right)
+            return isinstance(operator, _OPERATORS) and _is_arithmetic(left) and _is_arithmetic(right)
         case ast.Compare(left=left, comparators=others):
             return all(map(_is_arithmetic, (left, *others)))
         case ast.BoolOp(values=values):
             return all(map(_is_arithmetic, values))
         case ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name))], keywords=keywords):
             return bool(_SYMBOL.fullmatch(name)) and all(isinstance(k.value, ast.Constant) and k.arg for k in keywords)
+        case ast.Call(
+            func=ast.Name(id="Float"),
+            args=[ast.Constant(value=str(digits))],
+            keywords=[ast.keyword(arg="precision", value=ast.Constant(value=int(bits)))],
+        ):
+            return bool(_DIGITS.fullmatch(digits)) and 0 < bits <= _LARGEST_POWER
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
             return name in _FUNCTIONS | _POWERS and all(map(_is_arithmetic, arguments))
         case _:
@@ -183,8 +198,8 @@ def _list_exponents(tree: ast.expr) -> Iterator[int]:
         match node:
             case ast.BinOp(op=ast.Pow(), right=right):
                 yield _read_exponent(right)
-            case ast.Call(func=ast.Name(id=name), args=[_, right, *_]) if name in _POWERS:
-                yield _read_exponent(right)
+            case ast.Call(func=ast.Name(id=name), args=[_, *others]) if name in _POWERS:
+                yield from map(_read_exponent, others)
 
 
 def _read_exponent(node: ast.expr) -> int:
@@ -200,25 +215,40 @@ def _read_exponent(node: ast.expr) -> int:
             return _LARGEST_POWER + 1
 
 
-def _check_containers(text: str) -> None:
-    """Raises ProgramRefused unless arguments lie in plain containers: others are looked up by the names of classes."""
+def _rewrite_containers(program: Any) -> None:
+    """Puts what was checked in place of what was read: of a key that stands twice torch sees both."""
+    if isinstance(program, dict):
+        for key in _SPECS:
+            if isinstance(program.get(key), str):
+                program[key] = rewrite_containers(program[key])
+    for part in program.values() if isinstance(program, dict) else program if isinstance(program, list) else ():
+        _rewrite_containers(part)
+
+
+def rewrite_containers(text: str) -> str:
+    """How arguments lie in containers, written anew.
+
+    Raises ProgramRefused unless these are plain ones: others are looked up by the names of classes.
+    """
     try:
-        _, schema = json.loads(text)
-        pending = [schema]
-        while pending:
-            found = pending.pop()
-            kind, context = found["type"], found["context"]
-            if kind is not None and kind not in _CONTAINERS:
-                raise ProgramRefused(f"arguments in a {str(kind)[:60]!r} are not read from files")
-            names = json.loads(context) if isinstance(context, str) else context
-            for name in _list_strings(names):
-                if not _WORDS.fullmatch(name) or name.startswith("__"):
-                    raise ProgramRefused(f"an argument is called {name[:60]!r}")
-            pending += found["children_spec"]
+        protocol, schema = json.loads(text)
+        return json.dumps([int(protocol), _rewrite_container(schema)])
     except ProgramRefused:
         raise
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ProgramRefused("its arguments lie in containers that cannot be read") from None
+
+
+def _rewrite_container(found: Any) -> dict[str, Any]:
+    kind, context = found["type"], found["context"]
+    if kind is not None and kind not in _CONTAINERS:
+        raise ProgramRefused(f"arguments in a {str(kind)[:60]!r} are not read from files")
+    names = json.loads(context) if isinstance(context, str) else context
+    for name in _list_strings(names):
+        if not _WORDS.fullmatch(name) or name.startswith("__"):
+            raise ProgramRefused(f"an argument is called {name[:60]!r}")
+    parts = [_rewrite_container(part) for part in found["children_spec"]]
+    return {"type": kind, "context": None if context is None else json.dumps(names), "children_spec": parts}
 
 
 def _list_strings(value: Any) -> Iterator[str]:

@@ -33,14 +33,17 @@ from samebits.models.module_export import export_module, is_module
 from samebits.models.network import Network, Program
 from samebits.models.network_replay import replay_side
 from samebits.models.observing import Observer, divide_observably
-from samebits.models.onnx_reading import read_onnx
+from samebits.models.onnx_reading import count_bytes, read_onnx
 from samebits.models.other_file import blame_file, list_sentences, open_other, take_other
 from samebits.models.outcome import Asked, Outcome
 from samebits.models.units import fold_constants
-from samebits.progress import Progress, ignore_progress
+from samebits.progress import Announcement, Progress, ignore_progress
 from samebits.runner import Runner
 from samebits.temporary_folders import open_folder
 from samebits.wording.model_sentences import say_share
+
+# What a person is told before it is taken.
+_ANNOUNCED_BYTES = 2**30
 
 
 @default_float_environment()
@@ -109,7 +112,11 @@ def _take_model(
     if isinstance(model, Network):
         return model, None, ()
     if not is_module(str(model)):
-        return read_onnx(model, time_limit_s=time_limit_s), None, ()
+        network = read_onnx(model, time_limit_s=time_limit_s)
+        size = sum(count_bytes(type_) for type_ in network.types.values())
+        if size > _ANNOUNCED_BYTES:
+            progress(Announcement(f"{model}: its values come to {size / 2**30:.1f} GiB for each side"), 0.0)
+        return network, None, ()
     progress(f"exporting {str(model)[:60]}", 0.0)
     exported = export_module(str(model), opened.enter_context(open_folder()), time_limit_s=time_limit_s)
     return exported.network, exported.inputs, exported.notes

@@ -13,7 +13,7 @@ import numpy as np
 
 from samebits.contraction.memory import count_available_bytes
 from samebits.errors import ModelError, ResourceLimitError
-from samebits.limits import NODES, VALUE_BYTES, Deadline
+from samebits.limits import NODES, RESULT_BYTES, VALUE_BYTES, Deadline
 from samebits.models.einsum_nodes import expand_einsums
 from samebits.models.network import Network, Node, ValueType
 from samebits.models.value_types import DEFAULT_TIME_LIMIT_S, first_line, infer_types, read_type
@@ -311,7 +311,7 @@ def _read_node(i: int, node: Any) -> Node:
 def _check_size(name: str, types: dict[str, ValueType]) -> None:
     """Raises ModelError for sizes below zero and strings, ResourceLimitError for a value that memory does not hold."""
     free = count_available_bytes()
-    total = sum(_count_bytes(type_) for type_ in types.values())
+    total = sum(count_bytes(type_) for type_ in types.values())
     VALUE_BYTES.check(total, name)
     for value, type_ in types.items():
         if len(type_.shape) > _MOST_AXES:
@@ -322,7 +322,8 @@ def _check_size(name: str, types: dict[str, ValueType]) -> None:
             raise ModelError(f"{name}: value {value[:60]} holds strings, which are not supported")
         if any(size is not None and size < 0 for size in type_.shape):
             raise ModelError(f"{name}: value {value[:60]} has impossible sizes {type_.shape}")
-        needed = _count_bytes(type_)
+        needed = count_bytes(type_)
+        RESULT_BYTES.check(needed, f"{name}: value {value[:60]}")
         if needed > 0.5 * free:
             raise ResourceLimitError(
                 f"{name}: value {value[:60]} of sizes {'x'.join(map(str, type_.shape))} needs {needed / 2**30:.1f} GiB,"
@@ -330,7 +331,7 @@ def _check_size(name: str, types: dict[str, ValueType]) -> None:
             )
 
 
-def _count_bytes(type_: ValueType) -> int:
+def count_bytes(type_: ValueType) -> int:
     """The bytes of a value; sizes that are open count as 1, an unknown dtype as float32."""
     try:
         item = np.dtype(type_.dtype).itemsize if type_.dtype else 4

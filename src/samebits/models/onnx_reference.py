@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from samebits.limits import VALUE_BYTES
+from samebits.limits import RESULT_BYTES
 from samebits.models.network import Node
 from samebits.models.pooling import count_taps, view_windows
 
@@ -39,7 +39,7 @@ def evaluate_plainly(node: Node, inputs: Sequence[np.ndarray | None], opset: int
     graph = onnx.helper.make_graph([stored], "node", infos, wanted)
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
     feeds = {n: v for n, v in zip(names, inputs, strict=True) if v is not None}
-    VALUE_BYTES.check(_foresee_bytes(stored, infos, feeds, model), f"node {node.name[:60]} ({node.operator})")
+    RESULT_BYTES.check(_foresee_bytes(stored, infos, feeds, model), f"node {node.name[:60]} ({node.operator})")
     try:
         return [np.asarray(value) for value in ReferenceEvaluator(model).run(None, feeds)]
     except Exception as error:  # It raises anything.
@@ -62,8 +62,14 @@ def _foresee_bytes(stored: Any, infos: Sequence[Any], feeds: Mapping[str, np.nda
         )
     except Exception:  # What cannot be inferred is not known; running it says what is wrong.
         return 0
-    sizes = [[d.dim_value for d in t.tensor_type.shape.dim] for t in found.values() if t.tensor_type.HasField("shape")]
-    return sum(4 * math.prod(size for size in shape if size > 0) for shape in sizes)
+    return sum(_count_bytes(t.tensor_type) for t in found.values() if t.tensor_type.HasField("shape"))
+
+
+def _count_bytes(tensor: Any) -> int:
+    import onnx
+
+    item = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).itemsize if tensor.elem_type else 4
+    return item * math.prod(d.dim_value for d in tensor.shape.dim if d.dim_value > 0)
 
 
 def pool_plainly(node: Node, x: np.ndarray) -> np.ndarray:

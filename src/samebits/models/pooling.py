@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from samebits.limits import STEPS
+
 
 def view_windows(x: np.ndarray, attributes: Mapping[str, Any], filling: float) -> np.ndarray:
     """Every window of (N, C, spatial): shape (N, C, *outputs, *kernel); what lies outside is `filling`."""
@@ -20,7 +22,9 @@ def view_windows(x: np.ndarray, attributes: Mapping[str, Any], filling: float) -
     windows = np.lib.stride_tricks.sliding_window_view(padded, reach, tuple(range(2, 2 + rank)))
     steps = [slice(None, None, s) for s in strides]
     taps = [slice(None, None, d) for d in dilations]
-    return windows[(slice(None), slice(None), *steps, *taps)]
+    found = windows[(slice(None), slice(None), *steps, *taps)]
+    STEPS.check(found.size, "a pool's windows")
+    return found
 
 
 def count_taps(x: np.ndarray, attributes: Mapping[str, Any]) -> np.ndarray:

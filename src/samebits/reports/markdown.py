@@ -15,7 +15,9 @@ _MARKUP = re.compile(r"[\\`*_{}\[\]<>#|~$]")
 _BACKTICKS = re.compile(r"`+")
 # What makes a list or a heading of a line that begins with it.
 _LINE_STARTS = re.compile(r"^(\d*)([-+=.)])")
-_MENTIONS = re.compile(r"(?<!\w)@(?=\w)")
+_MENTIONS = re.compile(r"@(?=\w)")
+_SCHEMES = re.compile(r"(?i)\b(https?|ftp|mailto|xmpp):")
+_WWW = re.compile(r"(?i)\b(www)\.")
 _FOLDED = ("How this is known", "Units", "Slower, or rejected", "Recipes")
 
 
@@ -66,8 +68,11 @@ def _escape(text: str) -> str:
     """Text that Markdown leaves as it is, in one line: no markup, no HTML, no mention, no formula."""
     text = " ".join(text.split())
     text = _MARKUP.sub(r"\\\g<0>", text.replace("&", "&amp;"))
-    # A word joiner is not seen, and keeps whoever is called so from being written to.
-    return _LINE_STARTS.sub(r"\1\\\2", _MENTIONS.sub("@\u2060", text))
+    # Word joiners are not seen, and keep whoever is called so from being written to.
+    text = _MENTIONS.sub("\u2060@\u2060", text)
+    # An address would become a link; behind a backslash its mark is plain text.
+    text = _WWW.sub(r"\1\\.", _SCHEMES.sub(r"\1\\:", text))
+    return _LINE_STARTS.sub(r"\1\\\2", text)
 
 
 def _code(text: str, *, in_table: bool = False) -> str:

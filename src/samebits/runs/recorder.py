@@ -56,7 +56,7 @@ class Recorder:
         multiprocessing.util.register_after_fork(self, Recorder._close_at_end)
 
     def _begin(self) -> None:
-        self.descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._open()
         self.texts: dict[str, int] = {}
         self.new_texts: list[str] = []
         self.records: list[tuple[Any, ...]] = []
@@ -69,6 +69,20 @@ class Recorder:
         self.flushed = -math.inf
         self.is_closed = False
 
+    def _open(self) -> None:
+        self.descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self.identity = _identify_file(self.descriptor)
+
+    def _has_its_file(self) -> bool:
+        """Whether the descriptor is still ours: a script may close all there are, and open files of its own then."""
+        with contextlib.suppress(OSError):
+            return _identify_file(self.descriptor) == self.identity
+        return False
+
+    def _close_descriptor(self) -> None:
+        if self._has_its_file():
+            os.close(self.descriptor)
+
     def _close_at_end(self) -> None:
         multiprocessing.util.Finalize(None, self.close, exitpriority=0)
 
@@ -79,7 +93,8 @@ class Recorder:
         if self.is_closed:
             return
         # The descriptor is shared and appends; what the parent has not appended yet is its own.
-        os.close(self.descriptor)
+        with contextlib.suppress(OSError):
+            self._close_descriptor()
         self.descriptor = -1
         self.name = f"{self.name}/{self.forks}"
         self.forks = 0
@@ -110,7 +125,7 @@ class Recorder:
         self.trouble = f"{self.name}: recording ended after {self.added:,} operations ({says[:200]}); the run went on"
         tell(self.trouble)
         with contextlib.suppress(OSError):
-            os.close(self.descriptor)
+            self._close_descriptor()
 
     def number_text(self, text: str) -> int:
         """The number of a text in this process's table."""
@@ -152,6 +167,8 @@ class Recorder:
                 "folder": write_word(self.folder),
                 "root": [write_word(word) for word in self.root],
             }
+        if not self._has_its_file():
+            self._open()
         append_block(self.descriptor, content)
         self.number += 1
         self.new_texts, self.records, self.rows, self.states = [], [], {}, []
@@ -164,11 +181,16 @@ class Recorder:
     def _append_rest(self) -> None:
         self.flush(is_last=True)
         self.is_closed = True
-        os.close(self.descriptor)
+        self._close_descriptor()
 
     def note_rows(self, found: Mapping[bytes, list[int]]) -> None:
         """The rows of tensors from outside, by their fingerprint."""
         self.rows |= {key.hex(): rows for key, rows in found.items() if rows}
+
+
+def _identify_file(descriptor: int) -> tuple[int, int]:
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino
 
 
 def make_plain(text: str) -> str:

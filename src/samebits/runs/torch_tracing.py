@@ -6,6 +6,7 @@ tensor in place. Runs in the script's own process; nothing of the script is chan
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -84,6 +85,8 @@ class Tracing:
             def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
                 return tracing.run(func, args, kwargs or {})
 
+        # The first operation under a mode imports it, wherever the script is by then: its folder may be gone.
+        importlib.import_module("torch._dynamo")
         modules = importlib.import_module("torch.nn.modules.module")
         optimizers = importlib.import_module("torch.optim.optimizer")
         self.hooks = [
@@ -96,6 +99,32 @@ class Tracing:
         self.current = torch._C._current_autograd_node
         self.mode = Mode()
         self.mode.__enter__()
+        self._pause_in_graph_tracing()
+
+    def _pause_in_graph_tracing(self) -> None:
+        """torch.jit.trace traces no operation under a mode: there the recording makes a pause."""
+        torch, own = self.torch, importlib.import_module("torch.jit._trace")
+        self.restores = []
+        for name in ("trace", "trace_module"):
+            plain = getattr(own, name)
+            for place in (own, torch.jit):
+                if getattr(place, name, None) is plain:
+                    setattr(place, name, self._pausing(plain))
+                    self.restores.append(functools.partial(setattr, place, name, plain))
+
+    def _pausing(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(plain)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            size = self.torch._C._len_torch_dispatch_stack()
+            if not size or self.torch._C._get_dispatch_stack_at(size - 1) is not self.mode:
+                return plain(*args, **kwargs)
+            self.mode.__exit__(None, None, None)
+            try:
+                return plain(*args, **kwargs)
+            finally:
+                self.mode.__enter__()
+
+        return call
 
     def _attempting(self, note: Callable[..., None]) -> Callable[..., None]:
         """A hook that never disturbs whom it listens to."""
@@ -104,6 +133,8 @@ class Tracing:
     def stop(self) -> None:
         """Ends the recording; what came together is appended."""
         self.mode.__exit__(None, None, None)
+        for restore in self.restores:
+            restore()
         for hook in self.hooks:
             hook.remove()
         self.recorder.close()
