@@ -63,7 +63,8 @@ def load_inputs(network: Network, path: str | Path) -> dict[str, np.ndarray]:
                 raise ModelError(f"{path}: inputs are arrays by name, an .npz, and this is one array without a name")
             with stored:
                 # An entry is never read beyond the size that the archive states for it.
-                VALUE_BYTES.check(sum(member.file_size for member in stored.zip.infolist()), str(path))
+                members = stored.zip.infolist() if stored.zip is not None else []
+                VALUE_BYTES.check(sum(member.file_size for member in members), str(path))
                 given = {name: stored[name] for name in stored.files}
     except MemoryError:
         raise ResourceLimitError(f"{path}: inputs that do not fit in memory") from None

@@ -47,7 +47,7 @@ class Recorder:
         self.trouble: str | None = None
         # What else a child begins anew.
         self.on_fork: Callable[[], None] = lambda: None
-        # Where even this fails there is nothing that a script could notice.
+        # Until its file is open there is nothing to record into.
         self.is_closed = True
         self._begin()
         atexit.register(self.close)
