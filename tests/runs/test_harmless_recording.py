@@ -183,3 +183,13 @@ def test_a_graph_is_traced_and_a_folder_may_be_gone(tmp_path):
     assert (traced.returncode, traced.stdout) == (plain.returncode, plain.stdout) == (0, plain.stdout)
     (process,) = read_trace(tmp_path / "a.trace").processes.values()
     assert "aten.dot.default" in [operation.name for operation in process.operations]
+
+
+def test_a_place_that_cannot_be_written_to_is_one_line_before_the_command_begins(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("loop", "pipe", "no/where", "."):
+        done = run_traced(tmp_path / name, "touch", str(tmp_path / "ran"))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "ran").exists()

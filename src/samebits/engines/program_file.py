@@ -66,7 +66,10 @@ def copy_cleanly(path: str | Path, target: str | Path) -> None:
             members = _list_members(archive)
             try:
                 _copy(archive, members, clean)
-            except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, UnicodeDecodeError) as error:
+            except (zipfile.BadZipFile, EOFError, OSError, ValueError, RuntimeError, OverflowError) as error:
+                # What is refused is a ValueError as well.
+                if isinstance(error, ProgramRefused):
+                    raise
                 raise ProgramRefused(f"a damaged program ({str(error)[:100]})") from None
 
 

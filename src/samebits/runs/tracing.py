@@ -34,14 +34,14 @@ def run_traced(command: Sequence[str], path: str | Path, tell_person: Callable[[
     """
     if not command:
         raise ArgumentError("trace needs a command behind --, as in: samebits trace -o run.trace -- python train.py")
-    target = Path(path).resolve()
     try:
+        target = Path(path).resolve()
         check_target(target)
         if target.is_fifo():
             raise OSError(errno.EINVAL, "a recording is read again, and a pipe is not")
         target.write_bytes(b"")
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be written ({error.strerror or error})") from None
+    except (OSError, RuntimeError) as error:  # RuntimeError: a link to itself.
+        raise TraceError(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from None
     ear = Ear()
     environment = {**make_environment(target, command, os.getcwd(), os.environ), **ear.variables}
     # What both get from the terminal is the command's to answer: a handler of this process is none in the command.
