@@ -162,6 +162,8 @@ class _LineReader:
             yield from self._read_descriptor(descriptor)
 
     def _include(self, name: str, folder: Path) -> Iterator[Subject]:
+        self.included += 1
+        INCLUDED_FILES.check(self.included, str(self.first))
         path = (folder / name).resolve()
         if not path.is_relative_to(folder):
             yield Subject(f"--batch={name}", trouble="leads out of the list's folder")
@@ -171,8 +173,6 @@ class _LineReader:
             yield Subject(f"--batch={name}", trouble="no such file")
         else:
             self.depth += 1
-            self.included += 1
-            INCLUDED_FILES.check(self.included, str(self.first))
             yield from self.read(path, folder)
             self.depth -= 1
 
