@@ -5,6 +5,7 @@ import textwrap
 
 import pytest
 
+from needed_processor import has_wide_vectors
 from samebits.errors import ModelError
 from samebits.models.model_comparing import compare_model
 
@@ -133,7 +134,10 @@ def test_all_backends_are_judged_and_replayed_layer_by_layer(file):
     assert [s.verdict in ("rounding", "identical") for s in found.sides] == [True] * 4
     products = [u for u in found.units if u.problem]
     assert [u.problem.split()[0] for u in products] == ["conv2d", "conv2d", "conv_transpose2d", "matmul"]
-    assert all(s.replay and s.replay.is_whole for u in products[:3] for s in u.sides)
+    left = [(u.problem, s.name) for u in products[:3] for s in u.sides if not (s.replay and s.replay.is_whole)]
+    # Without AVX-512 TensorFlow adds this one in an order that is found for 0.6 of its outputs.
+    known = [] if has_wide_vectors() else [(products[1].problem, "tensorflow")]
+    assert left in ([], known)
     assert not any("one by one" in e.says for s in found.sides for e in s.evidence)
 
 

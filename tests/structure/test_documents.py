@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from needed_engines import skip_without_engines
+from needed_processor import has_wide_vectors
 from samebits.engines.known_engines import ENGINES
 from samebits.findings.causes import CAUSES
 from samebits.judging import thresholds
@@ -51,12 +52,6 @@ def run(command: str) -> subprocess.CompletedProcess[str]:
 def test_python_blocks_run(code, tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-
-
-def has_wide_vectors():
-    """Whether engines have the kernels here (AVX-512, with bfloat16) that some pages show at work."""
-    cpuinfo = Path("/proc/cpuinfo")
-    return not cpuinfo.exists() or "avx512f" in cpuinfo.read_text()
 
 
 @pytest.mark.parametrize(("command", "shown"), sorted(set(CONSOLE)))
