@@ -23,6 +23,7 @@ from guarded_networks import (  # noqa: E402  (torch may be missing)
     with_tf32,
     with_wrong_tile,
 )
+from needed_processor import has_wide_vectors  # noqa: E402  (torch may be missing)
 from samebits.errors import ArgumentError, GuardBreachError  # noqa: E402  (torch may be missing)
 from samebits.problems.case_file import load_case  # noqa: E402  (torch may be missing)
 from samebits.reports.documents.any_finding import read_finding  # noqa: E402  (torch may be missing)
@@ -34,6 +35,8 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.mark.parametrize(("cast", "scale"), [(False, 1.0), (True, 1.0), (False, 255.0), (False, 1e-30), (False, 0.0)])
 def test_nothing_is_found_where_nothing_is_wrong(cast, scale):
+    if cast and not has_wide_vectors():
+        pytest.skip("torch's transposed convolution of bfloat16 is beyond its bound without AVX-512: that is a finding")
     net = make_network()
     with guard(net, share=1.0, on_breach="raise") as watch:
         train(net, 6, cast, scale)
