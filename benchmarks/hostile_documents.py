@@ -11,7 +11,6 @@ import contextlib
 import io
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from typing import Any
 
 from finding_samples import make_samples
 from hostile_findings import damage_finding
+from peak_memory import read_peak_bytes
 
 import samebits
 from samebits.engines.process import WorkerRunner
@@ -361,7 +361,7 @@ def main() -> int:
             for fault in run_attack(kind, number, watch):
                 found[fault] += 1
                 print(f"  {kind} {number}: {fault}", flush=True)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        peak = read_peak_bytes()
         grown = f", memory up to {peak / 2**30:.1f} GiB" if peak > before else ""
         if peak > LARGEST_BYTES:
             found["too much memory"] += 1
