@@ -23,7 +23,7 @@ from pages import write_page
 import samebits
 from samebits.errors import EngineFailure
 from samebits.findings.fix_table import SETTINGS
-from samebits.formats.same_bits import mark_differing_bits
+from samebits.numbers.same_bits import mark_differing_bits
 from samebits.problems import Problem, parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal

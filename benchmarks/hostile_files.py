@@ -13,7 +13,7 @@ import numpy as np
 from hostile_outcomes import ANY, TROUBLE, Attack, File
 from hostile_texts import ODD, PROBLEMS, PRODUCTS, damage
 
-from samebits.formats.format import numpy_dtype
+from samebits.numbers.format import numpy_dtype
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
 

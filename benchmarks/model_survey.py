@@ -23,7 +23,6 @@ from pages import write_page
 
 from samebits.findings import is_agreement
 from samebits.findings.model_schema import ModelComparison
-from samebits.formats.same_bits import has_same_bits
 from samebits.models.model_comparing import judge_network
 from samebits.models.model_conclusion import conclude
 from samebits.models.model_inputs import make_inputs
@@ -31,6 +30,7 @@ from samebits.models.model_runners import ModelRunner, open_model_runner
 from samebits.models.network import Network
 from samebits.models.onnx_reading import make_network, read_onnx
 from samebits.models.outcome import Asked
+from samebits.numbers.same_bits import has_same_bits
 from samebits.progress import ignore_progress
 from samebits.runner import Identity
 

@@ -29,7 +29,7 @@ import numpy as np
 from samebits.emulators import emulate
 from samebits.explanation import explain
 from samebits.findings import Comparison, finding_from_json, json_from_finding
-from samebits.formats.format import numpy_dtype
+from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem, format_problem, parse_problem_text
 from samebits.problems.case_file import save_case
 from samebits.problems.operands import make_exact, make_normal, make_uniform

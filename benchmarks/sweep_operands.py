@@ -10,7 +10,7 @@ import math
 import numpy as np
 from exact_reference import LAYOUTS, Layout, name_factors
 
-from samebits.formats.format import numpy_dtype
+from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem
 
 KINDS = ("normal", "wide exponents", "ties", "cancellation", "subnormal", "overflow", "signed zeros", "infinities")

@@ -227,7 +227,7 @@ def _run_in_this_program(mode: str, folder: str) -> None:
         held = dict(stored)
     texts = Path(folder, "texts").read_text().splitlines()
     with float_mode(mode):
-        from samebits.formats.format import numpy_dtype
+        from samebits.numbers.format import numpy_dtype
         from samebits.problems import parse_problem_text
 
         jobs = []

@@ -25,7 +25,7 @@ from sweep_operands import KINDS, make_operands
 from sweep_problems import find_misreadings, list_directions, list_jax_samples, list_torch_samples
 from sweep_ways import COMPILING, WAYS, Job, Way, codes_of, compute_all
 
-from samebits.formats.format import numpy_dtype
+from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem, parse_problem_text
 from samebits.problems.problem_text import format_problem
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from exact_terms import round_fraction
-from samebits.formats import numpy_dtype
+from samebits.numbers import numpy_dtype
 from samebits.problems import Problem
 
 Pairs = list[tuple[Fraction, Fraction]]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import samebits
-from samebits.formats.same_bits import has_same_bits
+from samebits.numbers.same_bits import has_same_bits
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
 from samebits.registry import open_runner

@@ -12,8 +12,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from samebits.formats.format import find_format
-from samebits.formats.scalar import round_to_format
+from samebits.numbers.format import find_format
+from samebits.numbers.scalar import round_to_format
 
 SCALE_BITS = 1100
 

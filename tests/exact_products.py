@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 
 from exact_arithmetic import SCALE_BITS, integers_from_floats
-from samebits.formats.format import find_format
-from samebits.formats.scalar import round_to_format
+from samebits.numbers.format import find_format
+from samebits.numbers.scalar import round_to_format
 
 
 def multiply_exactly(problem, operands) -> np.ndarray:

@@ -13,7 +13,7 @@ import gfloat
 import numpy as np
 from gfloat import formats as gfloat_formats
 
-from samebits.formats import numpy_dtype
+from samebits.numbers import numpy_dtype
 
 _NARROW = {
     "float32": gfloat_formats.format_info_binary32,

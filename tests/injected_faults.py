@@ -14,7 +14,7 @@ import numpy as np
 
 from samebits.bounds import bound_errors
 from samebits.emulators import emulate
-from samebits.formats.format import numpy_dtype
+from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.operands import make_normal, make_uniform
 from samebits.problems.problem import Epilogue

@@ -9,8 +9,8 @@ import string
 
 import numpy as np
 
-from samebits.formats import numpy_dtype
 from samebits.hypotheses import Observation
+from samebits.numbers import numpy_dtype
 
 
 def find_begins(problem):

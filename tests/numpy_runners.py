@@ -13,7 +13,7 @@ import numpy as np
 
 from exact_terms import list_terms
 from samebits.errors import EngineRaised
-from samebits.formats import numpy_dtype
+from samebits.numbers import numpy_dtype
 from samebits.runner import Identity
 
 

@@ -15,7 +15,7 @@ from adverse_orders import apply_epilogue, random_operands, sum_fused, sum_round
 from exact_terms import PRECISION, list_terms, read_terms, round_fraction
 from samebits.bounds import bound_errors
 from samebits.contraction.magnitudes import sum_magnitudes
-from samebits.formats import numpy_dtype
+from samebits.numbers import numpy_dtype
 from samebits.problems import Epilogue, Problem
 
 GEOMETRIES = (

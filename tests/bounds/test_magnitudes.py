@@ -9,7 +9,7 @@ import pytest
 
 from exact_terms import list_terms, place, read_terms
 from samebits.contraction.magnitudes import sum_magnitudes
-from samebits.formats import numpy_dtype
+from samebits.numbers import numpy_dtype
 from samebits.problems import Problem
 
 DTYPES = ("float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")

@@ -15,7 +15,7 @@ from adverse_orders import add_in_any_order, apply_epilogue, random_operands
 from exact_terms import PRECISION, list_terms, place, read_terms, round_fraction, unit_of
 from samebits.bounds import bound_narrowest_errors
 from samebits.contraction.magnitudes import sum_magnitudes
-from samebits.formats import numpy_dtype
+from samebits.numbers import numpy_dtype
 from samebits.problems import Epilogue, Problem
 
 # As precise as bfloat16 or more so.

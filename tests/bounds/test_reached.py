@@ -15,7 +15,7 @@ import pytest
 
 from exact_terms import PRECISION, least_of, place, round_fraction, unit_of
 from samebits.bounds import bound_errors
-from samebits.formats import numpy_dtype
+from samebits.numbers import numpy_dtype
 from samebits.problems import Epilogue, Problem
 
 DTYPES = tuple(PRECISION)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from samebits.contraction.product_plan import plan_problem, plan_product
-from samebits.formats.format import numpy_dtype
+from samebits.numbers.format import numpy_dtype
 from samebits.problems import parse_problem_text
 from samebits.truth import compute_truth
 

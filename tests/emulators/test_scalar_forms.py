@@ -10,9 +10,9 @@ from samebits.emulators.sums_scalar import emulate_output
 from samebits.emulators.transforms_scalar import POINTS, fft_row, winograd_output
 from samebits.emulators.winograd import MATRICES
 from samebits.errors import RecipeError
-from samebits.formats.array import round_array_to_format
-from samebits.formats.format import FORMATS, find_format
-from samebits.formats.scalar import MODES
+from samebits.numbers.array import round_array_to_format
+from samebits.numbers.format import FORMATS, find_format
+from samebits.numbers.scalar import MODES
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
 from samebits.recipes import parse_recipe

@@ -10,8 +10,8 @@ import pytest
 import samebits
 from samebits.engines import other_python
 from samebits.errors import ArgumentError, EngineMissingError, EngineUnsupported, RunnerTextError
-from samebits.formats import count_ulps
-from samebits.formats.format import FLOAT32
+from samebits.numbers import count_ulps
+from samebits.numbers.format import FLOAT32
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
 from samebits.registry import open_runner, parse_runner_text

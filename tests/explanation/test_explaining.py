@@ -11,7 +11,7 @@ from injected_faults import Skip
 from samebits.cli.app import main
 from samebits.emulators import emulate
 from samebits.findings.settings_advice import ADVICE
-from samebits.formats.format import numpy_dtype
+from samebits.numbers.format import numpy_dtype
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case, save_case
 from samebits.problems.operands import make_normal

@@ -8,9 +8,9 @@ import pytest
 import samebits
 from samebits.emulators import emulate
 from samebits.errors import LogError
-from samebits.formats.same_bits import has_same_bits
 from samebits.hypotheses import list_layout_hypotheses
 from samebits.judging import thresholds
+from samebits.numbers.same_bits import has_same_bits
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal

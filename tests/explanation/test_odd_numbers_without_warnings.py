@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import samebits
-from samebits.formats.format import numpy_dtype
+from samebits.numbers.format import numpy_dtype
 from samebits.problems.case_file import Case
 from samebits.problems.problem import DTYPES
 

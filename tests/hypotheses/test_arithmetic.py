@@ -20,7 +20,6 @@ from numpy_runners import (
     to_tf32_cut,
 )
 from samebits.findings.causes import CauseCode
-from samebits.formats import numpy_dtype
 from samebits.hypotheses import (
     Observation,
     list_operand_hypotheses,
@@ -29,6 +28,7 @@ from samebits.hypotheses import (
     list_recipe_hypotheses,
     list_transform_hypotheses,
 )
+from samebits.numbers import numpy_dtype
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_exact, make_normal
 from samebits.recipes import format_recipe

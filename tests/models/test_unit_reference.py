@@ -8,12 +8,12 @@ import pytest
 
 from models.network_building import conv_clip, make_model, node, random, refer
 from samebits.errors import SamebitsError
-from samebits.formats.format import FLOAT32
 from samebits.models.bounded import arithmetic_in, exactly
 from samebits.models.onnx_reading import make_network
 from samebits.models.operations import apply_node
 from samebits.models.unit_reference import refer_unit
 from samebits.models.units import divide_network, fold_constants
+from samebits.numbers.format import FLOAT32
 
 F = np.float32
 X = random((2, 4, 9, 9), 1)

@@ -12,7 +12,7 @@ from samebits.contraction.running import count_cores
 from samebits.errors import ArgumentError, LockError, RunnerTextError, SamebitsError
 from samebits.findings import finding_from_json, json_from_finding
 from samebits.findings.pick_schema import Lock, Pick
-from samebits.formats.same_bits import digest_bits
+from samebits.numbers.same_bits import digest_bits
 from samebits.picks.engine_variants import list_candidates
 from samebits.picks.finals import list_finalists, order_by_time
 from samebits.problems import parse_problem_text

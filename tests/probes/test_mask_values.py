@@ -13,7 +13,7 @@ from numpy_runners import (
     to_float64,
 )
 from samebits.errors import EngineFailure, ProbeStopped
-from samebits.formats import numpy_dtype
+from samebits.numbers import numpy_dtype
 from samebits.probes.mask_values import Scale, choose_scale, list_scales
 from samebits.probes.session import ProbeSession
 from samebits.problems import parse_problem_text

@@ -7,7 +7,7 @@ import pytest
 
 from injected_recipes import list_injected
 from samebits.emulators import Emulator, emulate
-from samebits.formats.same_bits import has_same_bits
+from samebits.numbers.same_bits import has_same_bits
 from samebits.probes.session import ProbeSession
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal

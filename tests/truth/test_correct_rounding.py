@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from exact_arithmetic import correctly_rounded
-from samebits.formats import FORMATS, numpy_dtype
+from samebits.numbers import FORMATS, numpy_dtype
 from samebits.problems import Problem, parse_problem_text
 from samebits.problems.operands import make_normal
 from samebits.problems.problem import CONVOLUTIONS, DTYPES

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from samebits.formats.format import numpy_dtype
+from samebits.numbers.format import numpy_dtype
 from samebits.problems import parse_problem_text
 from samebits.truth import compute_truth
 

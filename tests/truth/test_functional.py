@@ -6,7 +6,7 @@ import pytest
 
 import samebits
 from samebits.errors import OperandError, ProblemShapeError, ResourceLimitError, SamebitsError
-from samebits.formats import numpy_dtype
+from samebits.numbers import numpy_dtype
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.contraction.magnitudes import sum_magnitudes
-from samebits.float_environment import default_float_environment
-from samebits.formats.format import BFLOAT16, FLOAT16, FLOAT32, Format, find_format
+from samebits.numbers.float_environment import default_float_environment
+from samebits.numbers.format import BFLOAT16, FLOAT16, FLOAT32, Format, find_format
 from samebits.problems import Problem
 from samebits.progress import Progress, ignore_progress
 

@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from samebits.bounds.any_order import accumulator_format, add_conversions, bound_sums
 from samebits.contraction.magnitudes import sum_magnitudes, sum_squares
-from samebits.float_environment import default_float_environment
+from samebits.numbers.float_environment import default_float_environment
 from samebits.problems import Problem
 from samebits.recipes.tree import Chain, Fused, Item, iterate_chains, list_terms
 

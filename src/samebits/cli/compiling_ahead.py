@@ -6,7 +6,7 @@ import numpy as np
 
 from samebits.emulators import emulate
 from samebits.explanation import explain
-from samebits.formats.format import numpy_dtype
+from samebits.numbers.format import numpy_dtype
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal

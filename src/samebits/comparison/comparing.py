@@ -16,8 +16,6 @@ from samebits.errors import ArgumentError
 from samebits.findings import Comparison, Side, Verdict
 from samebits.findings.causes import CauseCode, gravest_cause
 from samebits.fixes import AskedSide, FixSearch, ProblemTrials
-from samebits.float_environment import default_float_environment
-from samebits.formats.same_bits import digest_bits, has_same_bits
 from samebits.judging.comparing_cost import announce_cost, check_memory
 from samebits.judging.references import Reference, list_differences, make_reference, start_document
 from samebits.judging.side_running import Ran, judge_ran, run_on_both
@@ -27,6 +25,8 @@ from samebits.judging.sides import (
 )
 from samebits.judging.verdict_rules import judge_all
 from samebits.languages.subject import read_subject
+from samebits.numbers.float_environment import default_float_environment
+from samebits.numbers.same_bits import digest_bits, has_same_bits
 from samebits.problems import Problem
 from samebits.problems.case_file import Case
 from samebits.problems.lowering import lower_problem

@@ -13,7 +13,7 @@ from samebits.contraction.plan import Contraction
 from samebits.contraction.product_plan import plan_problem
 from samebits.contraction.running import as_codes, run_tiles
 from samebits.contraction.tiles import locate_tile, sum_tile
-from samebits.float_environment import default_float_environment
+from samebits.numbers.float_environment import default_float_environment
 from samebits.problems import Problem
 from samebits.progress import Progress, ignore_progress
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from samebits.contraction.blocks import Blocks, Buffers, choose_blocks, count_doubles, place_buffers
 from samebits.contraction.compiled_cache import compiled
 from samebits.contraction.plan import Contraction, Plan
-from samebits.float_environment import reset_float_environment
+from samebits.numbers.float_environment import reset_float_environment
 from samebits.progress import Progress, ignore_progress
 
 # work(contraction, its blocks, first tile, last tile + 1, buffers); must release the interpreter lock to compute.

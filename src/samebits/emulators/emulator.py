@@ -13,7 +13,7 @@ from samebits.emulators.result_rounding import finish_sums, round_operands
 from samebits.emulators.sums import sum_products
 from samebits.emulators.winograd import compute_winograd
 from samebits.errors import EngineUnsupported, RecipeError
-from samebits.float_environment import default_float_environment
+from samebits.numbers.float_environment import default_float_environment
 from samebits.problems import Problem
 from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import check_operands

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from samebits.contraction.compiled_cache import compiled
 from samebits.emulators.rounding_kernel import Target, make_target, round_value
-from samebits.formats.format import FLOAT64, find_format, numpy_dtype
+from samebits.numbers.format import FLOAT64, find_format, numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.windows import name_axes
 from samebits.recipes.order_map import array_from_places

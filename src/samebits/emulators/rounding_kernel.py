@@ -14,8 +14,8 @@ from numba import types
 from numba.extending import intrinsic
 
 from samebits.contraction.compiled_cache import compiled
-from samebits.formats.format import Format
-from samebits.formats.scalar import MODES
+from samebits.numbers.format import Format
+from samebits.numbers.scalar import MODES
 
 _EVEN, _AWAY, _ZERO, _UP, _DOWN, _IF_ODD = range(6)
 _FRACTION = 52

@@ -16,7 +16,7 @@ from samebits.emulators.program import Program, compile_tree
 from samebits.emulators.rounding_kernel import Target, make_target
 from samebits.emulators.sums_kernel import gather_columns, run_rows32, run_rows64, run_rows_any
 from samebits.errors import RecipeError, ResourceLimitError
-from samebits.formats.format import FLOAT32, find_format
+from samebits.numbers.format import FLOAT32, find_format
 from samebits.problems import Problem, format_problem
 from samebits.problems.terms import Terms, find_terms
 from samebits.problems.windows import name_axes

@@ -12,8 +12,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from samebits.formats.format import find_format
-from samebits.formats.scalar import NEAREST_EVEN, round_to_format
+from samebits.numbers.format import find_format
+from samebits.numbers.scalar import NEAREST_EVEN, round_to_format
 from samebits.problems import Problem
 from samebits.problems.terms import find_terms
 from samebits.problems.windows import name_axes

@@ -12,8 +12,8 @@ from fractions import Fraction
 import numpy as np
 
 from samebits.errors import RecipeError
-from samebits.formats.format import FLOAT32, find_format
-from samebits.formats.scalar import round_to_format
+from samebits.numbers.format import FLOAT32, find_format
+from samebits.numbers.scalar import round_to_format
 from samebits.problems import Problem
 from samebits.recipes.recipe import Recipe, Winograd
 

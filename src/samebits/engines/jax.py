@@ -9,7 +9,7 @@ import numpy as np
 
 from samebits.engines.engine import Engine, InForce, Prepared, Setting
 from samebits.engines.keras_program import KerasProgram
-from samebits.formats.format import numpy_dtype
+from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem
 
 Program = Callable[[dict[str, Any]], Any]

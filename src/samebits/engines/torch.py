@@ -11,7 +11,7 @@ from samebits.engines.engine import ON_OFF, THREADS, Engine, InForce, Prepared, 
 from samebits.engines.operand_memory import OPERAND_MEMORY, lay_out
 from samebits.engines.torch_program import TorchProgram
 from samebits.errors import EngineUnsupported
-from samebits.formats.format import numpy_dtype
+from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem
 
 _MOST_PROGRAMS = 32

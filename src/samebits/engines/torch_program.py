@@ -234,7 +234,7 @@ def _drop_made_biases(path: Path) -> None:
 def _as_array(torch: Any, tensor: Any) -> np.ndarray:
     tensor = tensor.detach().contiguous()
     if tensor.dtype == torch.bfloat16:
-        from samebits.formats.format import numpy_dtype
+        from samebits.numbers.format import numpy_dtype
 
         return tensor.view(torch.int16).numpy().view(numpy_dtype("bfloat16"))
     return tensor.numpy()

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from samebits.formats.format import FORMATS, name_dtype, numpy_dtype
+from samebits.numbers.format import FORMATS, name_dtype, numpy_dtype
 
 LARGEST_HEADER = 2**24
 # What networks hold besides the formats that samebits computes with.
@@ -27,7 +27,7 @@ class TransportError(Exception):
 
 
 def send_message(stream: BinaryIO, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> None:
-    """Writes one message; arrays must have a dtype of `samebits.formats`, or one of integers."""
+    """Writes one message; arrays must have a dtype of `samebits.numbers`, or one of integers."""
     contiguous = {name: np.asarray(array, order="C") for name, array in (arrays or {}).items()}
     described = [[name, name_dtype(array.dtype), list(array.shape)] for name, array in contiguous.items()]
     text = json.dumps({"header": header, "arrays": described}).encode()

@@ -13,8 +13,6 @@ from samebits.emulators import emulate
 from samebits.errors import RecipeError
 from samebits.findings import Evidence, Replay
 from samebits.findings.causes import CauseCode
-from samebits.formats.format import find_format
-from samebits.formats.same_bits import mark_differing_bits
 from samebits.hypotheses import (
     Hypothesis,
     Observation,
@@ -28,6 +26,8 @@ from samebits.hypotheses.stored_result import Stored
 from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped, measure_absolute
 from samebits.judging.verdict_rules import Mechanism
+from samebits.numbers.format import find_format
+from samebits.numbers.same_bits import mark_differing_bits
 from samebits.recipes.recipe import Recipe
 from samebits.wording.explanation_sentences import say_consistent, say_replayed
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from samebits.formats.format import find_format, numpy_dtype
 from samebits.languages.hlo_memory import ArrayOrder, CallMemory
+from samebits.numbers.format import find_format, numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.problem import Shape
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
-from samebits.formats.format import find_format
 from samebits.hypotheses import Observation
 from samebits.hypotheses.observation import Floats
 from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.judging.verdict_rules import Mechanism
+from samebits.numbers.format import find_format
 
 # What texts are printed with, and what a shared exponent leaves each number, its sign not counted.
 _DIGITS, _BITS, _BLOCKS = range(2, 8), range(3, 13), (16, 32, 64, 128)

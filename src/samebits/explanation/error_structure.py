@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.explanation.nearness import sum_in_orders
-from samebits.formats.format import find_format
 from samebits.hypotheses import Observation, Sample
 from samebits.hypotheses.observation import Floats, gather_terms
 from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
+from samebits.numbers.format import find_format
 
 _ROWS, _POSITIONS, _MOST_PRODUCTS = 96, 192, 4_000_000
 # Sums of so many products, or lanes, kept by themselves.

@@ -40,7 +40,6 @@ from samebits.explanation.nearness import (
 )
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
-from samebits.formats.same_bits import mark_differing_bits
 from samebits.hypotheses import (
     Hypothesis,
     Observation,
@@ -76,6 +75,7 @@ from samebits.hypotheses import (
 from samebits.hypotheses.observation import Floats
 from samebits.judging import thresholds
 from samebits.judging.verdict_rules import Mechanism
+from samebits.numbers.same_bits import mark_differing_bits
 from samebits.progress import Progress
 from samebits.recipes.seen import find_seen
 from samebits.wording.explanation_sentences import say_seen

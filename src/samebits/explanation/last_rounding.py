@@ -12,13 +12,13 @@ from samebits.emulators.result_rounding import round_wide
 from samebits.explanation.acceptance import goes_either_way
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
-from samebits.formats.format import find_format
 from samebits.hypotheses import Observation
 from samebits.hypotheses.observation import Floats
 from samebits.hypotheses.stored_result import Stored
 from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.judging.verdict_rules import Mechanism
+from samebits.numbers.format import find_format
 from samebits.recipes.recipe import Rounding
 
 # Through which formats results may go, the widest last.

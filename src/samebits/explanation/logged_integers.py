@@ -8,8 +8,8 @@ from samebits.explanation.logged_sides import describe_logged_side, describe_mis
 from samebits.explanation.logged_simulation import Simulations
 from samebits.explanation.logged_statistics import explain_statistics
 from samebits.findings import Comparison, Evidence
-from samebits.formats.format import find_format
 from samebits.logs import Mismatch
+from samebits.numbers.format import find_format
 from samebits.progress import Progress
 from samebits.wording.log_sentences import say_metrics
 

@@ -16,10 +16,10 @@ import numpy.typing as npt
 from samebits.explanation.logged_sides import RECORD, describe_logged_side, describe_mismatch
 from samebits.findings import Comparison, Evidence
 from samebits.findings.causes import CauseCode
-from samebits.formats.array import measure_spacing, round_array_to_format
-from samebits.formats.format import Format, find_format
 from samebits.judging import thresholds
 from samebits.logs import Metrics, Mismatch
+from samebits.numbers.array import measure_spacing, round_array_to_format
+from samebits.numbers.format import Format, find_format
 from samebits.wording.log_sentences import say_metrics
 
 Floats = npt.NDArray[np.float64]

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from samebits.formats.array import round_array_to_format
-from samebits.formats.format import find_format
 from samebits.judging import thresholds
+from samebits.numbers.array import round_array_to_format
+from samebits.numbers.format import find_format
 
 Floats = npt.NDArray[np.float64]
 _NARROW = ("bfloat16", "float16", "tf32")

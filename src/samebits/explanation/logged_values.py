@@ -19,10 +19,10 @@ from samebits.explanation.logged_simulation import (
     measure_spread,
 )
 from samebits.findings import Comparison, Evidence
-from samebits.formats.format import find_format
 from samebits.hypotheses.observation import Floats
 from samebits.judging import thresholds
 from samebits.logs import PROBLEM_LINE, Mismatch
+from samebits.numbers.format import find_format
 from samebits.problems import Problem
 from samebits.progress import Progress
 from samebits.wording.log_sentences import say_one_signed_loss, say_ratio, say_share

@@ -12,12 +12,12 @@ from samebits.explanation.error_structure import choose_errors_sample, is_linear
 from samebits.explanation.nearness import PLAIN_POSITIONS, PLAIN_ROWS, sum_in_orders
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
-from samebits.formats.format import find_format
 from samebits.hypotheses import Observation
 from samebits.hypotheses.observation import Floats
 from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped, measure_absolute
 from samebits.judging.verdict_rules import Mechanism
+from samebits.numbers.format import find_format
 
 
 def explain_one_signed(observation: Observation) -> Mechanism | None:

@@ -11,13 +11,13 @@ from samebits.explanation.nearness import measure_nearness_of_truth, measure_pla
 from samebits.explanation.wrong_regions import mark_alike_windows
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
-from samebits.formats.array import measure_spacing
-from samebits.formats.format import find_format
 from samebits.hypotheses import Observation
 from samebits.hypotheses.observation import Floats, gather_source
 from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.judging.verdict_rules import Mechanism
+from samebits.numbers.array import measure_spacing
+from samebits.numbers.format import find_format
 from samebits.problems.windows import mark_border
 from samebits.recipes.recipe import Rounding
 

@@ -17,14 +17,14 @@ from samebits.explanation.nearness import rounds_alike
 from samebits.findings import Comparison, Evidence, Side
 from samebits.findings.causes import CauseCode
 from samebits.findings.settings_advice import advise
-from samebits.formats.format import find_format
-from samebits.formats.same_bits import has_same_bits
 from samebits.hypotheses import Observation
 from samebits.judging import thresholds
 from samebits.judging.comparing_cost import announce_cost, check_memory
 from samebits.judging.references import Reference, list_differences, make_reference, start_document
 from samebits.judging.sides import Attribution, Recorded, describe_side, measure_result
 from samebits.judging.verdict_rules import Measured, judge_all
+from samebits.numbers.format import find_format
+from samebits.numbers.same_bits import has_same_bits
 from samebits.problems.case_file import Case, lower_case
 from samebits.progress import Progress, ignore_progress, prefix_progress
 from samebits.wording.explanation_sentences import (

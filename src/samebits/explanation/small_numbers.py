@@ -6,9 +6,9 @@ import numpy as np
 
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
-from samebits.formats.format import find_format
 from samebits.hypotheses import Observation
 from samebits.judging.verdict_rules import Mechanism
+from samebits.numbers.format import find_format
 
 _SAYS = "takes subnormal numbers for zero"
 # Narrower exponent ranges have smallest normal numbers that are no small thing: such a bound would excuse anything.

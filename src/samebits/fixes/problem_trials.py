@@ -12,9 +12,9 @@ from samebits.findings import Fix, Verdict, is_agreement
 from samebits.findings.causes import CauseCode
 from samebits.fixes.setting_changes import Change, apply_all, list_changes
 from samebits.fixes.trials import Trial, time_in_turns
-from samebits.formats.same_bits import digest_bits
 from samebits.judging.references import Reference
 from samebits.judging.side_running import Ran, judge_ran, run_on_both
+from samebits.numbers.same_bits import digest_bits
 from samebits.problems import Problem
 from samebits.problems.lowering import Lowering
 from samebits.profiles.attribution import attribute

@@ -14,7 +14,6 @@ import numpy as np
 
 from samebits.emulators.result_rounding import round_array, round_wide
 from samebits.findings.causes import CauseCode
-from samebits.formats.format import find_format
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.narrow_sums import STORED, list_narrow_sums, list_plain_orders
 from samebits.hypotheses.observation import Floats, Observation, Sample
@@ -25,6 +24,7 @@ from samebits.hypotheses.recipe_hypotheses import (
 )
 from samebits.hypotheses.stored_result import Stored
 from samebits.judging.recipe_causes import name_arithmetic
+from samebits.numbers.format import find_format
 from samebits.problems import Problem
 from samebits.problems.terms import find_terms
 from samebits.recipes.hardware import MATRIX_UNITS

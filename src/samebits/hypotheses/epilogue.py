@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.findings.causes import CauseCode
-from samebits.formats.format import find_format
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample
 from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
+from samebits.numbers.format import find_format
 from samebits.problems import Problem
 from samebits.problems.problem import Epilogue
 from samebits.problems.windows import name_axes

@@ -14,11 +14,11 @@ import numpy as np
 from samebits.errors import ProblemShapeError
 from samebits.findings import Verdict
 from samebits.findings.causes import CauseCode
-from samebits.formats.format import find_format
-from samebits.formats.short_number import as_decimal
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample, sum_terms
 from samebits.judging.measuring import mark_unclipped
+from samebits.numbers.format import find_format
+from samebits.numbers.short_number import as_decimal
 from samebits.problems import Problem
 from samebits.problems.problem import SPATIAL_AXES, Axis
 

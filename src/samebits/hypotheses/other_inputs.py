@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.findings.causes import CauseCode
-from samebits.formats.format import find_format
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample, gather_terms, sum_terms
 from samebits.judging.measuring import mark_unclipped
+from samebits.numbers.format import find_format
 from samebits.problems.windows import mark_border
 
 # Outputs for every number that is solved for; channels, beyond which whole weights are solved for; what a fit leaves of

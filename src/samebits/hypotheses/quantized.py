@@ -14,7 +14,6 @@ import numpy as np
 
 from samebits.emulators.result_rounding import round_wide
 from samebits.findings.causes import CauseCode
-from samebits.formats.format import find_format
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample, gather_terms
 from samebits.hypotheses.storage_schemes import (
@@ -35,6 +34,7 @@ from samebits.hypotheses.storage_schemes import (
     read_back,
     read_back_rows,
 )
+from samebits.numbers.format import find_format
 from samebits.problems import Problem
 from samebits.problems.terms import Terms, find_terms
 from samebits.recipes.recipe import Rounding

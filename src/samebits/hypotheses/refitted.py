@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from samebits.findings import Verdict
 from samebits.findings.causes import CauseCode
-from samebits.formats.format import find_format
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample, gather_source, gather_terms
 from samebits.judging.measuring import mark_unclipped
+from samebits.numbers.format import find_format
 from samebits.problems import Problem
 from samebits.wording.place_words import list_in_words
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from samebits.emulators.result_rounding import round_wide
 from samebits.findings.causes import CauseCode
-from samebits.formats.format import find_format
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample, gather_source
 from samebits.hypotheses.refitted import correlate, name_axis, view_own, with_rows
@@ -22,6 +21,7 @@ from samebits.hypotheses.shifted_weights import list_shifted_weights
 from samebits.hypotheses.shuffled_inputs import list_shuffled_inputs
 from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
+from samebits.numbers.format import find_format
 from samebits.problems.terms import Terms
 from samebits.recipes.recipe import Rounding
 

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.emulators.result_rounding import round_wide
-from samebits.formats.format import find_format
 from samebits.hypotheses.observation import Floats, Observation
+from samebits.numbers.format import find_format
 from samebits.problems.terms import Terms
 from samebits.recipes.recipe import Rounding
 

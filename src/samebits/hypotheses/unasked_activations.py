@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 
 from samebits.findings.causes import CauseCode
-from samebits.formats.format import find_format
-from samebits.formats.short_number import as_decimal
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample
 from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
+from samebits.numbers.format import find_format
+from samebits.numbers.short_number import as_decimal
 from samebits.problems import Problem
 
 # Exponentials in float32 are off by a few units in the last place; their sums and quotients by some more.

@@ -7,7 +7,7 @@ import math
 from samebits.contraction.memory import count_available_bytes
 from samebits.contraction.running import count_cores
 from samebits.errors import ResourceLimitError
-from samebits.formats.format import numpy_dtype
+from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem, format_problem
 from samebits.problems.terms import find_terms
 from samebits.progress import Announcement, Progress

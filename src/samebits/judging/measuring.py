@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from samebits.bounds import accumulator_format
 from samebits.findings import Difference, Error, WorstElement
-from samebits.formats import count_ulps, find_format
-from samebits.formats.same_bits import mark_differing_bits
 from samebits.judging import thresholds
+from samebits.numbers import count_ulps, find_format
+from samebits.numbers.same_bits import mark_differing_bits
 from samebits.problems import Problem
 from samebits.problems.lowering import state_index
 from samebits.problems.problem import Epilogue

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from samebits.findings.causes import CauseCode
-from samebits.formats.format import find_format
 from samebits.judging.measuring import Distances
+from samebits.numbers.format import find_format
 from samebits.problems import Problem
 from samebits.recipes.order import list_stored_formats
 from samebits.recipes.recipe import Fft, Recipe, Winograd

@@ -8,7 +8,6 @@ import numpy as np
 
 from samebits.bounds import bound_narrowest_errors
 from samebits.findings import Evidence, ExactData, Failure, Replay, Side
-from samebits.formats.same_bits import digest_bits, has_same_bits
 from samebits.judging.error_pictures import picture_errors
 from samebits.judging.measuring import (
     Distances,
@@ -22,6 +21,7 @@ from samebits.judging.measuring import (
 )
 from samebits.judging.references import Reference, list_few_values
 from samebits.judging.verdict_rules import Judgement, Measured, Mechanism, judge_side
+from samebits.numbers.same_bits import digest_bits, has_same_bits
 from samebits.problems import Problem
 from samebits.recipes.recipe import Recipe
 from samebits.recipes.recipe_text import format_recipe

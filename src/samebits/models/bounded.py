@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from samebits.formats.format import Format
+from samebits.numbers.format import Format
 
 Floats = npt.NDArray[np.float64]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from samebits.findings.causes import CauseCode
-from samebits.formats.format import numpy_dtype
 from samebits.models.network import Network, Node
 from samebits.models.product_nodes import PRODUCTS
+from samebits.numbers.format import numpy_dtype
 
 _ROUNDED = ("float16", "bfloat16")
 _CAUSES = {

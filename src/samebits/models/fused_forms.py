@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from samebits.formats.array import add_to_odd
 from samebits.models.network import Node
 from samebits.models.unit_causes import add_bias, find_row
+from samebits.numbers.array import add_to_odd
 from samebits.problems import Problem
 
 

@@ -15,8 +15,6 @@ from samebits.errors import ArgumentError, EngineFailure
 from samebits.findings import Evidence, Failure, Verdict
 from samebits.findings.model_schema import ModelComparison
 from samebits.fixes import AskedSide, FixSearch
-from samebits.float_environment import default_float_environment
-from samebits.formats.format import FORMATS
 from samebits.models.case_saving import save_cases as write_cases
 from samebits.models.exact_trials import try_exact_integers
 from samebits.models.file_differences import list_file_differences
@@ -37,6 +35,8 @@ from samebits.models.onnx_reading import count_bytes, read_onnx
 from samebits.models.other_file import blame_file, list_sentences, open_other, take_other
 from samebits.models.outcome import Asked, Outcome
 from samebits.models.units import fold_constants
+from samebits.numbers.float_environment import default_float_environment
+from samebits.numbers.format import FORMATS
 from samebits.progress import Announcement, Progress, ignore_progress
 from samebits.runner import Runner
 from samebits.temporary_folders import open_folder

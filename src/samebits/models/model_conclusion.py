@@ -10,12 +10,12 @@ import numpy as np
 from samebits.findings import Evidence, Verdict, is_agreement, worst_verdict
 from samebits.findings.causes import CauseCode, gravest_cause
 from samebits.findings.model_schema import ModelComparison, ModelSide, OutputDifference, Taps
-from samebits.formats import count_ulps, find_format
-from samebits.formats.format import FORMATS
-from samebits.formats.same_bits import mark_differing_bits
 from samebits.judging.measuring import measure_absolute
 from samebits.models.model_judging import JudgedUnit, measure_relative
 from samebits.models.outcome import Asked, Outcome
+from samebits.numbers import count_ulps, find_format
+from samebits.numbers.format import FORMATS
+from samebits.numbers.same_bits import mark_differing_bits
 from samebits.version import VERSION
 from samebits.wording.model_sentences import say_exact_integers, say_network_replayed, summarize_model
 

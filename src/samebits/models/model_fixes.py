@@ -14,10 +14,10 @@ from samebits.findings import Fix, Verdict, is_agreement, worst_verdict
 from samebits.findings.causes import CauseCode
 from samebits.fixes.setting_changes import Change, apply_all, list_changes
 from samebits.fixes.trials import Trial, time_in_turns
-from samebits.formats.same_bits import digest_bits
 from samebits.models.model_runners import ModelRunner, open_model_runner
 from samebits.models.network import Network
 from samebits.models.observing import Observer
+from samebits.numbers.same_bits import digest_bits
 from samebits.registry import parse_runner_text
 
 Arrays = Mapping[str, np.ndarray]

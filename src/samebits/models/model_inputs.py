@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from samebits.errors import ModelError, ResourceLimitError
-from samebits.formats.format import FORMATS, numpy_dtype
 from samebits.limits import VALUE_BYTES
 from samebits.models.network import Network, ValueType
+from samebits.numbers.format import FORMATS, numpy_dtype
 from samebits.regular_files import open_regular
 
 _LARGEST_TOKEN = 10

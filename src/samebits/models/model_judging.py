@@ -10,8 +10,6 @@ import numpy as np
 
 from samebits.findings import is_agreement
 from samebits.findings.model_schema import InheritedError, UnitFinding, UnitSide
-from samebits.formats.format import FORMATS
-from samebits.formats.same_bits import mark_differing_bits
 from samebits.judging.measuring import measure_norm
 from samebits.models.network import Network
 from samebits.models.observing import Observer, list_ends
@@ -21,6 +19,8 @@ from samebits.models.unit_causes import ProductCase, UnitCauses
 from samebits.models.unit_judging import UnitJudgement, judge_unit
 from samebits.models.unit_reference import OutputReference, refer_unit
 from samebits.models.units import Unit
+from samebits.numbers.format import FORMATS
+from samebits.numbers.same_bits import mark_differing_bits
 from samebits.problems import format_problem
 from samebits.progress import Progress, ignore_progress, prefix_progress
 

@@ -20,7 +20,6 @@ from samebits.errors import EngineUnsupported, SamebitsError
 from samebits.findings import Evidence
 from samebits.findings.comparison_schema import Replay
 from samebits.fixes.setting_changes import Change
-from samebits.formats.same_bits import mark_differing_bits
 from samebits.models.addend_first import emulate_onto
 from samebits.models.fused_forms import Candidate, apply_affine, fold_bias, fold_norm, fold_scale, multiply_instead
 from samebits.models.model_judging import JudgedUnit, ModelJudge
@@ -31,6 +30,7 @@ from samebits.models.product_nodes import find_product
 from samebits.models.turned_units import TurnedUnit, turn_unit
 from samebits.models.unit_causes import state_whole
 from samebits.models.units import Unit
+from samebits.numbers.same_bits import mark_differing_bits
 from samebits.probes.session import ProbeSession
 from samebits.problems import format_problem
 from samebits.problems.lowering import lower_problem

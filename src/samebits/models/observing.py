@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from samebits.formats.same_bits import has_same_bits
 from samebits.models.model_runners import Arrays, ModelRunner
 from samebits.models.network import Network
 from samebits.models.units import Unit, divide_network, list_addends
+from samebits.numbers.same_bits import has_same_bits
 from samebits.progress import Progress
 
 # Searching for the values that must not be outputs takes runs; each finds at least half of one.

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from samebits.formats.format import FORMATS
 from samebits.models import bounded
 from samebits.models.activations import KINKED, SMOOTH, apply_kinked, apply_smooth
 from samebits.models.bounded import Arithmetic, Bounded, Floats
 from samebits.models.network import Node
 from samebits.models.onnx_reference import NoReferenceError, evaluate_plainly
 from samebits.models.pooling import count_taps, view_windows
+from samebits.numbers.format import FORMATS
 
 # What flows between nodes: floating values with their bounds; whole numbers and truth values as they are.
 Value = Bounded | np.ndarray

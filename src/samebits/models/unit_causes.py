@@ -12,7 +12,6 @@ from samebits.errors import SamebitsError
 from samebits.explanation.recorded_case import explain_case
 from samebits.findings import Evidence, Side, is_agreement
 from samebits.findings.causes import CauseCode
-from samebits.formats.format import numpy_dtype
 from samebits.models.bounded import Floats
 from samebits.models.network import Network, Node
 from samebits.models.product_nodes import PRODUCTS, find_product
@@ -20,6 +19,7 @@ from samebits.models.turned_units import turn_unit
 from samebits.models.unit_judging import UnitJudgement
 from samebits.models.unit_reference import OutputReference, refer_unit
 from samebits.models.units import Unit
+from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.case_file import Case
 from samebits.problems.problem import Epilogue

@@ -11,15 +11,15 @@ from samebits.findings import Certainty, Evidence, Verdict, worst_verdict
 from samebits.findings.causes import CauseCode
 from samebits.findings.comparison_schema import Replay
 from samebits.findings.model_schema import OwnError
-from samebits.formats import count_ulps, find_format
-from samebits.formats.format import FORMATS
-from samebits.formats.same_bits import mark_differing_bits
 from samebits.judging import thresholds
 from samebits.judging.measuring import measure_absolute
 from samebits.models.bounded import Floats
 from samebits.models.network import Network
 from samebits.models.unit_reference import OutputReference, refer_unit
 from samebits.models.units import Unit
+from samebits.numbers import count_ulps, find_format
+from samebits.numbers.format import FORMATS
+from samebits.numbers.same_bits import mark_differing_bits
 from samebits.wording.model_sentences import (
     say_no_bound,
     say_unit_beyond,

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from samebits.formats.format import BFLOAT16, FLOAT16, FORMATS, Format, find_format, numpy_dtype
 from samebits.models import bounded
 from samebits.models.bounded import Arithmetic, Bounded, Floats
 from samebits.models.network import Network
 from samebits.models.operations import Value, apply_node
 from samebits.models.product_nodes import PRODUCTS, apply_product
 from samebits.models.units import Unit
+from samebits.numbers.format import BFLOAT16, FLOAT16, FORMATS, Format, find_format, numpy_dtype
 
 # What may follow a product without a rounding of its own: then the product's correctly rounded truth is the unit's.
 _KEEPS_ROUNDING = ("Relu", "Clip")

@@ -13,9 +13,9 @@ from samebits.explanation import explain
 from samebits.findings import Replay, Side, is_agreement
 from samebits.findings.causes import CauseCode
 from samebits.findings.pick_schema import Contract, Rejection
-from samebits.formats.same_bits import digest_bits
 from samebits.judging.references import Reference, make_reference
 from samebits.judging.side_running import Ran, judge_ran, run_on_both
+from samebits.numbers.same_bits import digest_bits
 from samebits.probes.invariances import is_invariant_to_batch_position, is_invariant_to_batch_size
 from samebits.problems import Problem
 from samebits.problems.case_file import Case

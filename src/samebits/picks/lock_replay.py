@@ -6,8 +6,8 @@ import msgspec
 
 from samebits.errors import LockError, SamebitsError
 from samebits.findings.pick_schema import Choice
-from samebits.formats.same_bits import digest_bits
 from samebits.judging.side_running import run_on_both
+from samebits.numbers.same_bits import digest_bits
 from samebits.picks.checking import make_operands
 from samebits.picks.open_runners import OpenRunners
 from samebits.picks.places import find_place

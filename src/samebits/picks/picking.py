@@ -17,8 +17,8 @@ from samebits.errors import ArgumentError, SamebitsError
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.findings.pick_schema import Choice, Contract, LockedChoice, Pick, Rejection, Timed
-from samebits.float_environment import default_float_environment
 from samebits.judging.comparing_cost import check_memory
+from samebits.numbers.float_environment import default_float_environment
 from samebits.picks.checking import Checked, ProblemData, Proof, check_candidate, prepare_data, prove_choice
 from samebits.picks.engine_variants import list_candidates
 from samebits.picks.finals import Finals, list_by_time, list_contenders, list_finalists, order_by_time, time_finalists

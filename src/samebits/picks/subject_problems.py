@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from samebits.errors import ModelError, ProblemShapeError, SamebitsError
-from samebits.formats.format import FORMATS, numpy_dtype
 from samebits.languages.subject import read_subject
 from samebits.models.front_door import is_model
 from samebits.models.model_inputs import make_inputs
@@ -20,6 +19,7 @@ from samebits.models.module_export import export_module, is_module
 from samebits.models.network import Network, ValueType
 from samebits.models.onnx_reading import make_network, read_onnx
 from samebits.models.product_nodes import PRODUCTS, find_product
+from samebits.numbers.format import FORMATS, numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.case_file import Case
 from samebits.progress import Progress

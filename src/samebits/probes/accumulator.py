@@ -13,8 +13,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from samebits.formats.format import BFLOAT16, E8M13, FLOAT16, FLOAT32, FLOAT64, find_format
-from samebits.formats.scalar import MODES, round_to_format
+from samebits.numbers.format import BFLOAT16, E8M13, FLOAT16, FLOAT32, FLOAT64, find_format
+from samebits.numbers.scalar import MODES, round_to_format
 from samebits.probes.session import ProbeSession
 from samebits.recipes.tree import Chain, Fused, Item, list_terms
 

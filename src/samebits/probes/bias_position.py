@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from samebits.formats.format import find_format
+from samebits.numbers.format import find_format
 from samebits.probes.mask_values import Scale
 from samebits.probes.session import ProbeSession
 from samebits.recipes.tree import Chain, Fused, Item, list_terms

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from samebits.formats.format import find_format
+from samebits.numbers.format import find_format
 from samebits.probes.session import ProbeSession
 
 Family = Literal["direct", "winograd", "fft", "unknown"]

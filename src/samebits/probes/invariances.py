@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from samebits.formats.same_bits import has_same_bits
+from samebits.numbers.same_bits import has_same_bits
 from samebits.problems import Problem
 from samebits.problems.operands import make_normal
 from samebits.runner import Runner, check_result

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from samebits.formats.format import find_format
+from samebits.numbers.format import find_format
 from samebits.probes.session import ProbeSession
 
 

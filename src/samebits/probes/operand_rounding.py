@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from samebits.formats.array import round_array_to_format
-from samebits.formats.format import BFLOAT16, FLOAT16, FLOAT32, TF32, find_format
-from samebits.formats.scalar import NEAREST_AWAY, NEAREST_EVEN, NEAREST_IF_ODD, TOWARD_ZERO
+from samebits.numbers.array import round_array_to_format
+from samebits.numbers.format import BFLOAT16, FLOAT16, FLOAT32, TF32, find_format
+from samebits.numbers.scalar import NEAREST_AWAY, NEAREST_EVEN, NEAREST_IF_ODD, TOWARD_ZERO
 from samebits.probes.session import ProbeSession
 
 _SEED = 23

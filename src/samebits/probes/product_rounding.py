@@ -15,9 +15,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from samebits.formats.array import add_to_odd, round_array_to_format
-from samebits.formats.format import find_format
-from samebits.formats.scalar import NEAREST_EVEN, round_to_format
+from samebits.numbers.array import add_to_odd, round_array_to_format
+from samebits.numbers.format import find_format
+from samebits.numbers.scalar import NEAREST_EVEN, round_to_format
 from samebits.probes.session import ProbeSession
 from samebits.problems import Problem
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.errors import ProbeStopped
-from samebits.formats.format import numpy_dtype
+from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.lowering import lower_problem
 from samebits.problems.terms import Terms, find_terms

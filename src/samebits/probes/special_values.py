@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from samebits.formats.format import find_format
+from samebits.numbers.format import find_format
 from samebits.probes.session import ProbeSession
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from samebits.formats.format import find_format
+from samebits.numbers.format import find_format
 from samebits.probes.session import ProbeSession
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.lib.format as npy
 
 from samebits.errors import CaseFileError, OperandError, ProblemShapeError, ProblemTextError
-from samebits.formats.format import code_dtype, find_format, numpy_dtype
+from samebits.numbers.format import code_dtype, find_format, numpy_dtype
 from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import check_operands, check_results
 from samebits.problems.other_shapes import explain_shape

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from samebits.errors import OperandError
-from samebits.formats.format import BFLOAT16, find_format, numpy_dtype
+from samebits.numbers.format import BFLOAT16, find_format, numpy_dtype
 from samebits.problems.lowering import lower_problem
 from samebits.problems.problem import Problem
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from samebits.errors import ProblemShapeError, ProblemTextError
-from samebits.formats.whole_number import is_whole_number
+from samebits.numbers.whole_number import is_whole_number
 from samebits.problems.problem import (
     DIRECTIONS,
     DTYPES,

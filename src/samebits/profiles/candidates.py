@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from samebits.formats.format import find_format
+from samebits.numbers.format import find_format
 from samebits.problems import Problem
 from samebits.problems.terms import Terms, find_terms
 from samebits.problems.windows import name_axes

@@ -10,9 +10,9 @@ from pathlib import Path
 from samebits.engines.known_engines import ENGINES
 from samebits.errors import EngineFailure, ProbeStopped, ResourceLimitError
 from samebits.findings import Profile, Replay
-from samebits.float_environment import default_float_environment
 from samebits.judging.comparing_cost import announce_cost
 from samebits.languages.subject import read_subject
+from samebits.numbers.float_environment import default_float_environment
 from samebits.probes import invariances
 from samebits.probes.session import ProbeSession
 from samebits.problems import Problem, format_problem

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from samebits.emulators import emulate
 from samebits.errors import RecipeError
-from samebits.formats.format import find_format
-from samebits.formats.same_bits import mark_differing_bits
 from samebits.judging import thresholds
+from samebits.numbers.format import find_format
+from samebits.numbers.same_bits import mark_differing_bits
 from samebits.probes.session import ProbeSession
 from samebits.problems import Problem
 from samebits.problems.operands import make_normal

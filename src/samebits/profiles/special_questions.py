@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from samebits.formats.format import find_format
+from samebits.numbers.format import find_format
 from samebits.probes.session import ProbeSession
 from samebits.probes.special_values import find_nan_reach, find_overflow, find_padding_rule, find_zero_sign
 from samebits.probes.subnormals import find_subnormals

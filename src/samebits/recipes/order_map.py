@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.errors import RecipeError
-from samebits.formats.whole_number import is_whole_number
+from samebits.numbers.whole_number import is_whole_number
 
 _TOKEN = re.compile(r"[0-9]+|[a-z_]+|[(),*]")
 _DEEPEST = 8

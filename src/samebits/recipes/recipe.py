@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from samebits.errors import RecipeError
-from samebits.formats.format import FORMATS, find_format
-from samebits.formats.scalar import MODES, NEAREST_EVEN
+from samebits.numbers.format import FORMATS, find_format
+from samebits.numbers.scalar import MODES, NEAREST_EVEN
 from samebits.problems import Problem
 from samebits.recipes.order import AS_RECIPE, IN_ORDER, Order
 from samebits.recipes.order_map import Places
@@ -21,7 +21,7 @@ BIASES: tuple[Bias, ...] = ("first", "after", "last", "rounded")
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """To which format, in which mode (`samebits.formats.scalar.MODES`)."""
+    """To which format, in which mode (`samebits.numbers.scalar.MODES`)."""
 
     format: str
     mode: str = NEAREST_EVEN

@@ -11,8 +11,8 @@ import re
 from typing import Any
 
 from samebits.errors import RecipeError
-from samebits.formats.format import FORMATS
-from samebits.formats.whole_number import is_whole_number
+from samebits.numbers.format import FORMATS
+from samebits.numbers.whole_number import is_whole_number
 from samebits.recipes.order import EVERY_AXIS, IN_ORDER, RULES, Key, KeyedOrder, Level, Order, Own, Rule, TreeOrder
 from samebits.recipes.order_map import format_places, parse_places
 from samebits.recipes.recipe import Algorithm, Fft, Flush, FusedSum, Recipe, Rounding, Winograd

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from samebits.errors import RecipeError
-from samebits.formats.format import FORMATS
-from samebits.formats.whole_number import is_whole_number
+from samebits.numbers.format import FORMATS
+from samebits.numbers.whole_number import is_whole_number
 from samebits.recipes.tree import MOST_ITEMS, Chain, Fused, Item, map_terms
 
 _DEEPEST = 200

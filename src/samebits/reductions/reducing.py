@@ -15,10 +15,10 @@ from samebits.errors import ArgumentError, SamebitsError
 from samebits.findings import Evidence
 from samebits.findings.reduction_schema import FaultyVersions, OtherEngine, Reduction
 from samebits.fixes.setting_changes import apply_all, list_changes
-from samebits.float_environment import default_float_environment
-from samebits.formats.same_bits import has_same_bits
 from samebits.judging.comparing_cost import announce_cost, check_memory
 from samebits.languages.subject import read_subject
+from samebits.numbers.float_environment import default_float_environment
+from samebits.numbers.same_bits import has_same_bits
 from samebits.problems import Problem, format_problem
 from samebits.problems.case_file import Case
 from samebits.progress import Progress, ignore_progress

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.errors import EngineRaised
-from samebits.formats.format import numpy_dtype
+from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem
 
 

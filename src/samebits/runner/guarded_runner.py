@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.errors import ArgumentError, EngineFailure, EngineRaised
-from samebits.float_environment import callers_float_environment
-from samebits.formats.same_bits import has_same_bits
+from samebits.numbers.float_environment import callers_float_environment
+from samebits.numbers.same_bits import has_same_bits
 from samebits.problems import Problem
 from samebits.runner import Identity, Runner, check_result
 from samebits.runner.timed_runs import TimedRuns, time_calls

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from samebits.errors import EngineCrashed, EngineFailure, EngineTimedOut
-from samebits.formats.same_bits import digest_bits, has_same_bits
+from samebits.numbers.same_bits import digest_bits, has_same_bits
 from samebits.problems import Problem
 from samebits.runner import Runner, check_result
 

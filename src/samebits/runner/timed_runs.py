@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from samebits.formats.same_bits import digest_bits
+from samebits.numbers.same_bits import digest_bits
 from samebits.problems import Problem
 from samebits.runner import Runner, check_result
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from samebits.errors import ArgumentError, TraceError
 from samebits.findings.diff_schema import FirstDifference
-from samebits.formats.same_bits import has_same_bits
+from samebits.numbers.same_bits import has_same_bits
 from samebits.problems.case_file import save_case
 from samebits.progress import Announcement, Progress
 from samebits.runs.recorder import CAPTURE_VARIABLE

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from samebits.errors import SamebitsError, TraceError
-from samebits.formats.format import FORMATS, numpy_dtype
+from samebits.numbers.format import FORMATS, numpy_dtype
 from samebits.problems import Problem
 
 _Made = tuple[Problem, dict[str, Any]]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from samebits.errors import ProblemTextError, RunnerTextError, SamebitsError
-from samebits.formats.whole_number import is_whole_number
+from samebits.numbers.whole_number import is_whole_number
 from samebits.problems import Problem, parse_problem_text
 
 MOST_POINTS = 65_536

@@ -15,7 +15,7 @@ from samebits.errors import ArgumentError, EngineFailure, EngineMissingError, Sa
 from samebits.findings import Evidence
 from samebits.findings.comparison_schema import Failure
 from samebits.findings.sweep_schema import Sweep, SweepAxis, SweepClass, SweepFailure
-from samebits.float_environment import default_float_environment
+from samebits.numbers.float_environment import default_float_environment
 from samebits.probes.session import ProbeSession
 from samebits.problems import Problem, format_problem
 from samebits.profiles import search_recipe

@@ -16,11 +16,11 @@ from samebits.contraction.magnitudes import sum_magnitudes
 from samebits.emulators import emulate
 from samebits.errors import SamebitsError
 from samebits.explanation import explain
-from samebits.float_environment import default_float_environment
-from samebits.formats.format import FORMATS, find_format
-from samebits.formats.same_bits import mark_differing_bits
 from samebits.judging.measuring import Distances, mark_outside, measure_distances
 from samebits.languages.any_language import read_problem
+from samebits.numbers.float_environment import default_float_environment
+from samebits.numbers.format import FORMATS, find_format
+from samebits.numbers.same_bits import mark_differing_bits
 from samebits.problems import Problem, format_problem
 from samebits.problems.case_file import Case, save_case
 from samebits.problems.operands import check_operands

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from samebits.errors import SamebitsError
-from samebits.float_environment import default_float_environment
-from samebits.formats.same_bits import has_same_bits
 from samebits.languages.any_language import read_problem
+from samebits.numbers.float_environment import default_float_environment
+from samebits.numbers.same_bits import has_same_bits
 from samebits.problems import Problem, format_problem
 from samebits.problems.operands import make_exact, make_normal, make_uniform
 from samebits.recipes import parse_recipe

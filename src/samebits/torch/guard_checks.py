@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from samebits.bounds import accumulator_format, bound_errors, bound_likely_errors
-from samebits.float_environment import default_float_environment
-from samebits.formats.format import find_format
 from samebits.judging import thresholds
 from samebits.judging.measuring import Distances, measure_distances, measure_likely
+from samebits.numbers.float_environment import default_float_environment
+from samebits.numbers.format import find_format
 from samebits.problems.case_file import Case
 from samebits.problems.problem import Problem
 from samebits.torch.layer_calls import LayerResult

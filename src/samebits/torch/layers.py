@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from samebits.errors import ArgumentError
-from samebits.float_environment import default_float_environment
+from samebits.numbers.float_environment import default_float_environment
 from samebits.picks.subject_problems import list_gradients
 from samebits.problems.problem import Problem
 from samebits.torch.gradients import compute_once

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from samebits.errors import OperandError
-from samebits.formats.format import numpy_dtype
+from samebits.numbers.format import numpy_dtype
 from samebits.problems.problem import DTYPES
 
 

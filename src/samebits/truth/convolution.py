@@ -15,8 +15,8 @@ from samebits.contraction.plan import Contraction, Plan
 from samebits.contraction.product_plan import plan_problem
 from samebits.contraction.running import as_codes, run_tiles
 from samebits.errors import ResourceLimitError
-from samebits.float_environment import default_float_environment
-from samebits.formats.format import FLOAT64, code_dtype, find_format, numpy_dtype
+from samebits.numbers.float_environment import default_float_environment
+from samebits.numbers.format import FLOAT64, code_dtype, find_format, numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.operands import check_operands
 from samebits.progress import Progress, ignore_progress

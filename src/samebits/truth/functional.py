@@ -12,8 +12,8 @@ import array_api_compat
 import numpy as np
 
 from samebits.errors import OperandError, ProblemShapeError
-from samebits.float_environment import default_float_environment
-from samebits.formats.format import numpy_dtype
+from samebits.numbers.float_environment import default_float_environment
+from samebits.numbers.format import numpy_dtype
 from samebits.problems.operands import check_operands, refuse_mask
 from samebits.problems.problem import DTYPES, LARGEST_SIZE, Kind, Problem, Shape
 from samebits.problems.product_shapes import find_product_shapes

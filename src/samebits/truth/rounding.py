@@ -1,6 +1,6 @@
 """Rounding an exact value to the nearest number of a format, ties to even, straight to the format's bits.
 
-Compiled and separate from `samebits.formats`, whose array rounding serves what the truth is asked to judge.
+Compiled and separate from `samebits.numbers`, whose array rounding serves what the truth is asked to judge.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from samebits.contraction.compiled_cache import compiled
-from samebits.formats.format import Format
+from samebits.numbers.format import Format
 
 
 class Codes(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from samebits.formats.format import find_format
+from samebits.numbers.format import find_format
 from samebits.problems import Problem
 
 # So many values are written out; more are drawn as they were.

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from samebits.formats import FORMATS, count_ulps
+from samebits.numbers import FORMATS, count_ulps
 
 NATIVE = {n: f for n, f in FORMATS.items() if n not in ("tf32", "e8m13")}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from samebits.formats.format import Format
+from samebits.numbers.format import Format
 
 # IEEE 754's, and one that OpenVINO's class of bfloat16 numbers has (`bits + ((bits & 0x10000) >> 1)`): where the last
 # bit kept is odd to the nearest number, halves away from zero; where it is even toward zero.

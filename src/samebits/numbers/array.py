@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from samebits.formats.format import FLOAT64, Format
-from samebits.formats.scalar import DOWNWARD, MODES, NEAREST_AWAY, NEAREST_EVEN, NEAREST_IF_ODD, TOWARD_ZERO, UPWARD
+from samebits.numbers.format import FLOAT64, Format
+from samebits.numbers.scalar import DOWNWARD, MODES, NEAREST_AWAY, NEAREST_EVEN, NEAREST_IF_ODD, TOWARD_ZERO, UPWARD
 
 
 def round_array_to_format(

@@ -10,9 +10,9 @@ from gfloat import formats as gfloat_formats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samebits.formats import FORMATS, numpy_dtype
-from samebits.formats.array import add_to_odd, round_array_to_format
-from samebits.formats.scalar import MODES, round_to_format
+from samebits.numbers import FORMATS, numpy_dtype
+from samebits.numbers.array import add_to_odd, round_array_to_format
+from samebits.numbers.scalar import MODES, round_to_format
 
 GFLOAT_FORMATS = {
     "float64": gfloat_formats.format_info_binary64,

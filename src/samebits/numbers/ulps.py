@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from samebits.formats.format import Format, code_dtype, numpy_dtype
+from samebits.numbers.format import Format, code_dtype, numpy_dtype
 
 
 def count_ulps(a: np.ndarray, b: np.ndarray, format_: Format) -> npt.NDArray[np.float64]:
