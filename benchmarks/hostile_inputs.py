@@ -78,7 +78,7 @@ def warm_up(folder: Path) -> None:
     import samebits.comparison
     import samebits.engines.inventory
     import samebits.explanation
-    import samebits.languages.onnx_node
+    import samebits.problems.languages.onnx_node
     import samebits.profiles
     import samebits.reports.comparison_report
     import samebits.reports.explanation_report

@@ -356,7 +356,7 @@ def make_onnx(rng: Random) -> Attack:
     dtype = rng.choice(("float32", "float16", "int8", ""))
     bias = rng.random() < 0.7
     code = (
-        "from samebits.languages.onnx_node import problem_from_onnx_node\n"
+        "from samebits.problems.languages.onnx_node import problem_from_onnx_node\n"
         f"problem_from_onnx_node({operator!r}, {attributes!r}, {x!r}, {w!r}, bias={bias}, dtype={dtype!r})"
     )
     return Attack("onnx", code=code)

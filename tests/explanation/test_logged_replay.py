@@ -12,9 +12,9 @@ from samebits.errors import ProblemTextError
 from samebits.explanation.autotuner_buffers import HOST_BUFFER_LENGTH, draw_host_buffer
 from samebits.explanation.logged_mismatch import explain_log
 from samebits.explanation.logged_replay import replay_values
-from samebits.languages.hlo import parse_hlo
 from samebits.logs import parse_log
 from samebits.numbers.format import numpy_dtype
+from samebits.problems.languages.hlo import parse_hlo
 from samebits.progress import ignore_progress
 
 HLO_TYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}

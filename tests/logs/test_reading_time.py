@@ -10,14 +10,14 @@ import time
 import pytest
 
 from samebits.errors import ProblemShapeError, ProblemTextError, RecipeError, SamebitsError
-from samebits.languages.any_language import read_problem
-from samebits.languages.benchdnn import parse_benchdnn
-from samebits.languages.hlo import parse_hlo
-from samebits.languages.miopen import parse_miopen
-from samebits.languages.onnx_node import problem_from_onnx_node
 from samebits.logs import parse_log
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import LARGEST_TEXT_BYTES
+from samebits.problems.languages.any_language import read_problem
+from samebits.problems.languages.benchdnn import parse_benchdnn
+from samebits.problems.languages.hlo import parse_hlo
+from samebits.problems.languages.miopen import parse_miopen
+from samebits.problems.languages.onnx_node import problem_from_onnx_node
 from samebits.recipes import parse_recipe
 from samebits.registry.runner_text import parse_runner_text
 

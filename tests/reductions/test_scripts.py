@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from samebits.errors import ProblemTextError
-from samebits.languages.any_language import read_problem
 from samebits.problems import parse_problem_text
+from samebits.problems.languages.any_language import read_problem
 from samebits.problems.operands import make_exact, make_normal
 from samebits.reductions.parameters import take_apart
 from samebits.reductions.scripts.benchdnn_line import write_benchdnn

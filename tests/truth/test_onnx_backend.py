@@ -13,7 +13,7 @@ from onnx.reference.op_run import OpRun
 
 from samebits.bounds import bound_errors
 from samebits.errors import ProblemShapeError
-from samebits.languages.onnx_node import problem_from_onnx_node
+from samebits.problems.languages.onnx_node import problem_from_onnx_node
 from samebits.truth import compute_truth
 
 with warnings.catch_warnings():

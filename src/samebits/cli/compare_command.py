@@ -26,8 +26,8 @@ def compare_problem(text: str, data: DataChoice, options: CommonOptions) -> int:
     from samebits.cli.narrator import Narrator
     from samebits.comparison import compare
     from samebits.engines.known_engines import list_installed_for
-    from samebits.languages.subject import read_subject
     from samebits.problems.case_file import Case
+    from samebits.problems.languages.subject import read_subject
     from samebits.reports.comparison_report import show_comparison
 
     chosen, subject = options.on, read_subject(text)

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from samebits.languages.hlo_memory import ArrayOrder, CallMemory
 from samebits.numbers.format import find_format, numpy_dtype
 from samebits.problems import Problem
+from samebits.problems.languages.hlo_memory import ArrayOrder, CallMemory
 from samebits.problems.problem import Shape
 
 HOST_BUFFER_LENGTH, _SEED = 10069, 5489

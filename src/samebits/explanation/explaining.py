@@ -11,10 +11,10 @@ from samebits.errors import ArgumentError, LogError
 from samebits.explanation.logged_mismatch import explain_log
 from samebits.explanation.recorded_case import explain_case
 from samebits.findings import Comparison
-from samebits.languages.subject import load_any_case
 from samebits.logs import STANDARD_INPUT, read_log
 from samebits.numbers.float_environment import default_float_environment
 from samebits.problems.case_file import Case
+from samebits.problems.languages.subject import load_any_case
 from samebits.progress import Progress, ignore_progress
 from samebits.regular_files import open_regular
 

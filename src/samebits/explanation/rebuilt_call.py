@@ -17,9 +17,9 @@ from samebits.bounds import bound_errors
 from samebits.explanation.autotuner_buffers import HOST_BUFFER_LENGTH, fill_operands, locate_elements
 from samebits.hypotheses import Hypothesis, Observation, Sample
 from samebits.hypotheses.observation import Floats, gather_terms
-from samebits.languages.hlo_memory import CallMemory
 from samebits.numbers.format import find_format, numpy_dtype
 from samebits.problems import Problem
+from samebits.problems.languages.hlo_memory import CallMemory
 from samebits.problems.terms import find_terms
 from samebits.truth import compute_truth
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Literal
 
 from samebits.errors import ArgumentError, SamebitsError
-from samebits.languages.any_language import read_problem
 from samebits.limits import INCLUDED_FILES, SUBJECTS
 from samebits.problems import format_problem
 from samebits.problems.catalog import catalog
+from samebits.problems.languages.any_language import read_problem
 from samebits.regular_files import read_regular
 
 CATALOG = "catalog"

@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from samebits.languages.hlo_memory import CallMemory
 from samebits.problems import Problem
+from samebits.problems.languages.hlo_memory import CallMemory
 
 LONGEST_NAME = 80
 # The fact that says where a problem was found that the mismatch itself does not name.

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import cast
 
 from samebits.errors import LogError, SamebitsError
-from samebits.languages.any_language import read_problem
-from samebits.languages.hlo_memory import CallMemory, read_memory
 from samebits.logs.entry import DIRECTION, PROBLEM_LINE, Mismatch
 from samebits.logs.failed_assertions import read_assertions
 from samebits.logs.metrics import read_polygraphy
@@ -24,6 +22,8 @@ from samebits.logs.web_page import is_page, read_page
 from samebits.logs.xla import ALGORITHMS, INSTRUCTION, read_xla
 from samebits.problems import Problem
 from samebits.problems.case_file import hint_network
+from samebits.problems.languages.any_language import read_problem
+from samebits.problems.languages.hlo_memory import CallMemory, read_memory
 from samebits.problems.problem import KINDS, Direction
 from samebits.regular_files import open_regular
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 
 from samebits.errors import SamebitsError
-from samebits.languages.benchdnn import parse_benchdnn
 from samebits.logs.entry import LONGEST_NAME, Mismatch
+from samebits.problems.languages.benchdnn import parse_benchdnn
 
 _LINE = re.compile(
     r"(?:one)?dnnl?_verbose,(?:[\d.]+,)?(?:v\d+,)?(?:primitive,)?exec[\w:]*,\w+,((?:de)?convolution),(.*)"

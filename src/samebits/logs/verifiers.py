@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from samebits.errors import SamebitsError
-from samebits.languages.any_language import read_problem
 from samebits.logs.entry import DIRECTION, Metrics, Mismatch, name_sides
 from samebits.logs.number_text import NUMBER
 from samebits.problems import Problem
+from samebits.problems.languages.any_language import read_problem
 
 _MIOPEN = re.compile(
     rf"\b(Forward|Backward) (?:Convolution|Conv)(?: (Data|Weights))? failed: ({NUMBER})(?: > ({NUMBER}))?+",

@@ -10,13 +10,13 @@ import numpy as np
 from samebits.bounds import accumulator_format, bound_errors, bound_narrowest_errors
 from samebits.contraction.magnitudes import sum_magnitudes
 from samebits.errors import ProblemShapeError
-from samebits.languages.onnx_node import problem_from_onnx_node
 from samebits.models import bounded
 from samebits.models.bounded import Arithmetic, Bounded, Floats
 from samebits.models.network import Node
 from samebits.models.operations import Value
 from samebits.numbers.format import find_format, numpy_dtype
 from samebits.problems import Problem
+from samebits.problems.languages.onnx_node import problem_from_onnx_node
 from samebits.truth import compute_truth
 
 PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from samebits.errors import ModelError, ProblemShapeError, SamebitsError
-from samebits.languages.subject import read_subject
 from samebits.models.front_door import is_model
 from samebits.models.model_inputs import make_inputs
 from samebits.models.module_export import export_module, is_module
@@ -22,6 +21,7 @@ from samebits.models.product_nodes import PRODUCTS, find_product
 from samebits.numbers.format import FORMATS, numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.case_file import Case
+from samebits.problems.languages.subject import read_subject
 from samebits.progress import Progress
 from samebits.temporary_folders import open_folder
 

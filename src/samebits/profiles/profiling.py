@@ -11,12 +11,12 @@ from samebits.engines.known_engines import ENGINES
 from samebits.errors import EngineFailure, ProbeStopped, ResourceLimitError
 from samebits.findings import Profile, Replay
 from samebits.judging.comparing_cost import announce_cost
-from samebits.languages.subject import read_subject
 from samebits.numbers.float_environment import default_float_environment
 from samebits.probes import invariances
 from samebits.probes.session import ProbeSession
 from samebits.problems import Problem, format_problem
 from samebits.problems.case_file import Case, lower_case
+from samebits.problems.languages.subject import read_subject
 from samebits.problems.lowering import lower_problem
 from samebits.problems.terms import find_terms
 from samebits.profiles.profile_conclusion import InvarianceAnswers, Profiled, conclude_profile

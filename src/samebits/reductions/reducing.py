@@ -16,11 +16,11 @@ from samebits.findings import Evidence
 from samebits.findings.reduction_schema import FaultyVersions, OtherEngine, Reduction
 from samebits.fixes.setting_changes import apply_all, list_changes
 from samebits.judging.comparing_cost import announce_cost, check_memory
-from samebits.languages.subject import read_subject
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.same_bits import has_same_bits
 from samebits.problems import Problem, format_problem
 from samebits.problems.case_file import Case
+from samebits.problems.languages.subject import read_subject
 from samebits.progress import Progress, ignore_progress
 from samebits.reductions.condition_search import ConditionSearch, FoundCondition
 from samebits.reductions.condition_words import say_condition

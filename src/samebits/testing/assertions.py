@@ -17,12 +17,12 @@ from samebits.emulators import emulate
 from samebits.errors import SamebitsError
 from samebits.explanation import explain
 from samebits.judging.measuring import Distances, mark_outside, measure_distances
-from samebits.languages.any_language import read_problem
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.format import FORMATS, find_format
 from samebits.numbers.same_bits import mark_differing_bits
 from samebits.problems import Problem, format_problem
 from samebits.problems.case_file import Case, save_case
+from samebits.problems.languages.any_language import read_problem
 from samebits.problems.operands import check_operands
 from samebits.recipes import parse_recipe
 from samebits.truth import compute_truth

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from samebits.errors import SamebitsError
-from samebits.languages.any_language import read_problem
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.same_bits import has_same_bits
 from samebits.problems import Problem, format_problem
+from samebits.problems.languages.any_language import read_problem
 from samebits.problems.operands import make_exact, make_normal, make_uniform
 from samebits.recipes import parse_recipe
 from samebits.testing.assertions import assert_conv_close, describe_failure

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from samebits.languages.benchdnn import parse_benchdnn
-from samebits.languages.benchdnn_matmul import parse_benchdnn_matmul
-from samebits.languages.blas import BENCH, LOG, parse_blas
-from samebits.languages.hlo import parse_hlo
-from samebits.languages.hlo_dot import parse_dot
-from samebits.languages.miopen import parse_miopen
+from samebits.problems.languages.benchdnn import parse_benchdnn
+from samebits.problems.languages.benchdnn_matmul import parse_benchdnn_matmul
+from samebits.problems.languages.blas import BENCH, LOG, parse_blas
+from samebits.problems.languages.hlo import parse_hlo
+from samebits.problems.languages.hlo_dot import parse_dot
+from samebits.problems.languages.miopen import parse_miopen
 from samebits.problems.problem import KINDS, Problem
 from samebits.problems.problem_text import parse_problem_text
 

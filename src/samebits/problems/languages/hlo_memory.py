@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from samebits.errors import ProblemTextError
-from samebits.languages.hlo_text import HloArray, read_convolution
+from samebits.problems.languages.hlo_text import HloArray, read_convolution
 from samebits.problems.problem import Shape
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from samebits.errors import ProblemShapeError, ProblemTextError
-from samebits.languages.hlo_text import Convolution, read_convolution
-from samebits.languages.implied_padding import find_padding_end, split_transposed_end
+from samebits.problems.languages.hlo_text import Convolution, read_convolution
+from samebits.problems.languages.implied_padding import find_padding_end, split_transposed_end
 from samebits.problems.problem import Direction, Problem, Shape
 
 _DIRECTIONS: dict[str, Direction] = {"BackwardInput": "grad_input", "BackwardFilter": "grad_weight"}

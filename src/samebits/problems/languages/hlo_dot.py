@@ -12,7 +12,7 @@ import re
 from typing import Any, cast
 
 from samebits.errors import ProblemTextError
-from samebits.languages.hlo_text import HloArray, read_array, read_operands, split_operands
+from samebits.problems.languages.hlo_text import HloArray, read_array, read_operands, split_operands
 from samebits.problems.problem import Epilogue, Problem, Shape
 
 DOT = re.compile(r"(?<![\w.$/\"-])(dot|custom-call)\(")

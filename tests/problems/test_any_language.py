@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samebits.errors import ProblemShapeError, ProblemTextError
-from samebits.languages.any_language import read_problem
+from samebits.problems.languages.any_language import read_problem
 from samebits.problems.problem_text import format_problem
 
 HLO = "c = f32[1,4,6,6] convolution(f32[1,3,8,8] x, f32[4,3,3,3] w), window={size=3x3}, dim_labels=bf01_oi01->bf01"

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from problem_lines import mutated_lines, read_with, refusal_of, try_to_read
-from samebits.languages.hlo import parse_hlo
+from samebits.problems.languages.hlo import parse_hlo
 
 # The line of examples/xla_mismatch.log (tensorflow, RTX 3070, cuDNN 8.1.1).
 SEED = (

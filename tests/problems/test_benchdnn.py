@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from problem_lines import mutated_lines, read_with, refusal_of, try_to_read
 from samebits.errors import ProblemShapeError
-from samebits.languages.benchdnn import parse_benchdnn
+from samebits.problems.languages.benchdnn import parse_benchdnn
 
 ALEXNET = 'g1mb256ic3ih227iw227oc96oh55ow55kh11kw11sh4sw4ph0pw0n"alexnet:conv1"'
 # As oneDNN verbose prints it, github.com/uxlfoundation/oneDNN/issues/832.

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from problem_lines import mutated_lines, read_with, refusal_of, try_to_read
-from samebits.languages.miopen import parse_miopen
+from samebits.problems.languages.miopen import parse_miopen
 
 # github.com/ROCm/rocm-libraries/pull/2734: all long names, depth options present though there are two axes.
 LONG_NAMES = (

@@ -11,8 +11,8 @@ import itertools
 import re
 
 from samebits.errors import ProblemTextError
-from samebits.languages.command_line import split_command
 from samebits.numbers.whole_number import is_whole_number
+from samebits.problems.languages.command_line import split_command
 from samebits.problems.problem import Epilogue, Problem
 
 BENCH = re.compile(r"(hipblaslt|rocblas)-bench\b")

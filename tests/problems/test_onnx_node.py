@@ -11,8 +11,8 @@ from onnx.reference import ReferenceEvaluator
 
 from naive_convolution import compute
 from samebits.errors import ProblemShapeError
-from samebits.languages.onnx_node import problem_from_onnx_node
 from samebits.problems import parse_problem_text
+from samebits.problems.languages.onnx_node import problem_from_onnx_node
 
 
 def make_model(op_type, attributes, x, w, bias):

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 
 from samebits.errors import ProblemTextError
-from samebits.languages.benchdnn import BenchdnnLine, check_harmless, read_epilogue, read_number_types
-from samebits.languages.command_line import split_command
+from samebits.problems.languages.benchdnn import BenchdnnLine, check_harmless, read_epilogue, read_number_types
+from samebits.problems.languages.command_line import split_command
 from samebits.problems.problem import Problem
 
 _DESCRIPTOR = re.compile(r"([0-9]{1,18}(?:x[0-9]{1,18})+):([0-9]{1,18}(?:x[0-9]{1,18})+)(?:n.*)?")

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 from samebits.errors import ProblemTextError
-from samebits.languages.command_line import split_command
+from samebits.problems.languages.command_line import split_command
 from samebits.problems.problem import Direction, Problem, Shape, as_kind
 
 # The whitespace or the end that follows the program's name; what precedes it on the line is a log's prefix.

@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from samebits.errors import ProblemShapeError
-from samebits.languages.implied_padding import find_padding_end, split_transposed_end
 from samebits.problems import Problem
+from samebits.problems.languages.implied_padding import find_padding_end, split_transposed_end
 
 
 def count_outputs(large, begin, end, reach, stride):

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from samebits.errors import ProblemTextError
-from samebits.languages.command_line import split_command
-from samebits.languages.implied_padding import find_padding_end, split_transposed_end
+from samebits.problems.languages.command_line import split_command
+from samebits.problems.languages.implied_padding import find_padding_end, split_transposed_end
 from samebits.problems.problem import Direction, Epilogue, Problem, as_kind
 
 # Fields of a descriptor; every one but n (the name, which ends it) is followed by a number.

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samebits.errors import ProblemShapeError, ProblemTextError
-from samebits.languages.any_language import read_problem
-from samebits.languages.onnx_node import problem_from_onnx_node
 from samebits.problems import format_problem
+from samebits.problems.languages.any_language import read_problem
+from samebits.problems.languages.onnx_node import problem_from_onnx_node
 
 CUBLAS = (
     "%g = (f32[256,512]{1,0}, s8[335]{0}) custom-call(f32[256,768]{1,0} %a, f32[768,512]{1,0} %b), "

@@ -6,8 +6,8 @@ import contextlib
 from pathlib import Path
 
 from samebits.errors import ArgumentError
-from samebits.languages.any_language import read_problem
 from samebits.problems.case_file import Case, load_case
+from samebits.problems.languages.any_language import read_problem
 from samebits.problems.problem import Problem
 
 

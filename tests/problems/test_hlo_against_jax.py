@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from samebits.errors import ProblemShapeError, ProblemTextError
-from samebits.languages.hlo import parse_hlo
+from samebits.problems.languages.hlo import parse_hlo
 from samebits.problems.problem import Problem
 from samebits.problems.problem_text import format_problem, parse_problem_text
 
