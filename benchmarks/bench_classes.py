@@ -20,7 +20,7 @@ import numpy as np
 
 from samebits.problems import Problem, parse_problem_text
 from samebits.problems.operands import make_normal
-from samebits.truth import compute_truth
+from samebits.sums.truth import compute_truth
 
 # Long enough for an idle pool's threads to stop spinning before the other side is timed.
 _PAUSE_S = 0.02

@@ -5,10 +5,10 @@ from __future__ import annotations
 import statistics
 import time
 
-from samebits.emulators import emulate
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
-from samebits.recipes import parse_recipe
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes import parse_recipe
 
 LAYERS = (
     "conv2d x=1x64x56x56 w=64x64x3x3 padding=1",

@@ -18,7 +18,7 @@ import time
 from samebits.problems import Problem
 from samebits.problems.catalog import catalog
 from samebits.problems.operands import make_normal
-from samebits.truth import compute_truth
+from samebits.sums.truth import compute_truth
 
 # Long enough for an idle pool's threads to stop spinning before the other side is timed.
 _PAUSE_S = 0.02
@@ -104,7 +104,7 @@ def measure_extra_memory(problem: Problem) -> float:
     code = (
         "import resource, numpy as np\n"
         "from samebits.problems import parse_problem_text\n"
-        "from samebits.truth import compute_truth\n"
+        "from samebits.sums.truth import compute_truth\n"
         f"p = parse_problem_text({str_of(problem)!r})\n"
         "small = parse_problem_text('conv2d x=1x2x8x8 w=2x2x3x3')\n"
         "make = lambda q: {n: np.ones(s, np.float32) for n, s in q.operand_shapes.items()}\n"

@@ -16,20 +16,20 @@ from pathlib import Path
 
 import numpy as np
 
-from samebits.bounds import bound_errors, bound_likely_errors
-from samebits.bounds.probabilistic import OrderSpread, spread_order
-from samebits.contraction.magnitudes import sum_magnitudes, sum_squares
-from samebits.emulators.emulator import emulate
 from samebits.errors import EngineUnsupported
 from samebits.judging.measuring import measure_absolute
 from samebits.problems import Problem, format_problem, parse_problem_text
 from samebits.problems.lowering import lower_problem
 from samebits.problems.terms import find_terms
-from samebits.recipes import parse_recipe
-from samebits.recipes.order import expand_order
 from samebits.registry import open_runner
 from samebits.runner import Runner
-from samebits.truth import compute_truth
+from samebits.sums.bounds import bound_errors, bound_likely_errors
+from samebits.sums.bounds.probabilistic import OrderSpread, spread_order
+from samebits.sums.emulators.emulator import emulate
+from samebits.sums.recipes import parse_recipe
+from samebits.sums.recipes.order import expand_order
+from samebits.sums.tiles.magnitudes import sum_magnitudes, sum_squares
+from samebits.sums.truth import compute_truth
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from pages import write_page
@@ -39,9 +39,9 @@ from network_data import KINDS, make_operands
 ABOUT = """`make bounds`: what share of its bounds the largest error takes, over data as networks have it: behind a
 relu, pictures, letterboxed ones, normal, nine tenths zeros (`tests/network_data.py`), all kinds together. The worst
 case holds for any data and any order of addition; the likely bound is exceeded once in 10^9 results where errors are
-independent and terms come in an order that has nothing to do with their values (`bounds/probabilistic.py`); that of the
-recipe's order is the same for one known order. A share above 1 would be a breach; OpenVINO computes float64 in
-float32, and is beyond both by right."""
+independent and terms come in an order that has nothing to do with their values (`sums/bounds/probabilistic.py`);
+that of the recipe's order is the same for one known order. A share above 1 would be a breach; OpenVINO computes float64
+in float32, and is beyond both by right."""
 ENGINES = ("torch", "onnxruntime", "tensorflow", "jax", "openvino:INFERENCE_PRECISION_HINT=f32")
 PROBLEMS = (
     "conv2d x=16x64x56x56 w=64x64x3x3 padding=1",

@@ -20,7 +20,7 @@ from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
 from samebits.runner import Identity
-from samebits.truth import compute_truth
+from samebits.sums.truth import compute_truth
 
 _LAYER = "conv2d x=2x4x8x9 w=6x4x3x3 padding=1"
 

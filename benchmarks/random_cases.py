@@ -26,7 +26,6 @@ from typing import Literal
 
 import numpy as np
 
-from samebits.emulators import emulate
 from samebits.explanation import explain
 from samebits.findings import Comparison, finding_from_json, json_from_finding
 from samebits.numbers.format import numpy_dtype
@@ -34,9 +33,10 @@ from samebits.problems import Problem, format_problem, parse_problem_text
 from samebits.problems.case_file import save_case
 from samebits.problems.operands import make_exact, make_normal, make_uniform
 from samebits.problems.problem import CONVOLUTIONS, DIRECTIONS, PRODUCTS, Kind
-from samebits.recipes import parse_recipe
 from samebits.reports.explanation_report import show_explanation
-from samebits.truth import compute_truth
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes import parse_recipe
+from samebits.sums.truth import compute_truth
 
 Operands = dict[str, np.ndarray]
 # Operands' format, and the result's.

@@ -25,8 +25,8 @@ from samebits.errors import RecipeError
 from samebits.lists.row import Row
 from samebits.problems import Problem, format_problem, parse_problem_text
 from samebits.problems.catalog import catalog
-from samebits.recipes import KeyedOrder, format_recipe, parse_recipe
-from samebits.recipes.seen import SeenRecipe, name_form, strip_specials
+from samebits.sums.recipes import KeyedOrder, format_recipe, parse_recipe
+from samebits.sums.recipes.seen import SeenRecipe, name_form, strip_specials
 
 ABOUT = """For each pair of an engine and a problem the recipe is found by probing and then executed on random normal
 data, borders included; a pair counts if every output has the engine's bits (large problems: a sample of whole
@@ -114,7 +114,7 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="only every N-th problem")
     parser.add_argument("--bias", action="store_true", help="every forward problem with a bias, of unit size")
     parser.add_argument("--write", type=Path, help="where to write the tables")
-    parser.add_argument("--collect", type=Path, help="add the recipes found to this file (recipes/seen.json)")
+    parser.add_argument("--collect", type=Path, help="add the recipes found to this file (sums/recipes/seen.json)")
     options = parser.parse_args()
     known = list_products() if options.products else catalog()
     engines = options.on or (ENGINES + (ENGINES_OF_PRODUCTS if options.products else ()))

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from samebits.emulators import emulate
 from samebits.problems import Problem
 from samebits.problems.operands import make_normal, make_uniform
 from samebits.problems.problem import Epilogue
-from samebits.recipes import parse_recipe
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes import parse_recipe
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from injected_cases import MECHANISMS

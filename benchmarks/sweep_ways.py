@@ -111,7 +111,7 @@ def compute_all(way: Way, jobs: Sequence[Job]) -> list[np.ndarray]:
 
 def _compute(jobs: Sequence[Job], threads: int | None) -> list[np.ndarray]:
     from samebits.problems import parse_problem_text
-    from samebits.truth.convolution import compute_truth
+    from samebits.sums.truth.convolution import compute_truth
 
     return [compute_truth(parse_problem_text(text), arrays, threads=threads).values for text, arrays in jobs]
 

@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 
 import samebits
-from samebits.emulators import Emulator
 from samebits.judging import thresholds
 from samebits.judging.thresholds import TABLE, Threshold
 from samebits.probes.session import ProbeSession
@@ -27,7 +26,8 @@ from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
 from samebits.profiles import search_recipe
-from samebits.recipes import format_recipe, parse_recipe
+from samebits.registry import Emulator
+from samebits.sums.recipes import format_recipe, parse_recipe
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from pages import write_page

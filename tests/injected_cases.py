@@ -17,7 +17,7 @@ from samebits.numbers.same_bits import has_same_bits
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.problem import Epilogue
-from samebits.truth import compute_truth
+from samebits.sums.truth import compute_truth
 
 WRONG, LOST, FAULT_FREE, TRANSFORM = "wrong", "downgrade", "fault-free", "downgrade or rounding"
 

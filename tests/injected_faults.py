@@ -12,14 +12,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from samebits.bounds import bound_errors
-from samebits.emulators import emulate
 from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.operands import make_normal, make_uniform
 from samebits.problems.problem import Epilogue
-from samebits.recipes import parse_recipe
-from samebits.truth import compute_truth
+from samebits.sums.bounds import bound_errors
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes import parse_recipe
+from samebits.sums.truth import compute_truth
 
 Operands = dict[str, np.ndarray]
 # Returns problem, operands and result; raises Skip where it does not apply.

@@ -6,7 +6,7 @@ import numpy as np
 
 from samebits.errors import EngineCrashed
 from samebits.runner import Identity
-from samebits.truth import compute_truth
+from samebits.sums.truth import compute_truth
 
 
 class InjectedRunner:

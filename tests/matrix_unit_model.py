@@ -9,7 +9,7 @@ The numbers are in `UNITS`, written down here a second time. Nothing is shared w
 by the bits of their codes (the package uses frexp), sums are Python integers (the package's compiled emulators use
 float64, its reference implementation fractions), and rounding is an integer division.
 
-What is checked by what (tests/emulators/test_silicon.py):
+What is checked by what (tests/sums/test_silicon.py):
 
 - The model gives all 3,000 recorded results of every unit, where the recordings are at hand. They are normally
   distributed operands of one addition, or of two (FP8; H100's to float32 of one, with c = 0), and prove groups, kept

@@ -1,6 +1,6 @@
 """Summation trees walked by hand: which terms they hold, and which are in a sum when two of them have met."""
 
-from samebits.recipes.tree import Fused
+from samebits.sums.recipes.tree import Fused
 
 
 def terms_of(item):

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from samebits.runs.reproducing import reproducible
     from samebits.runs.run_diff import diff
     from samebits.runs.tracing import trace
-    from samebits.sweeps import sweep
-    from samebits.truth import Truth, compute_truth
-    from samebits.truth.functional import (
+    from samebits.sums.truth import Truth, compute_truth
+    from samebits.sums.truth.functional import (
         conv1d,
         conv2d,
         conv3d,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
         linear,
         matmul,
     )
+    from samebits.sweeps import sweep
 
 __version__ = VERSION
 __all__ = [
@@ -60,13 +60,15 @@ __all__ = [
 ]
 
 _FUNCTIONAL = {
-    name: "samebits.truth.functional" for name in __all__ if name.startswith("conv") or name in ("linear", "matmul")
+    name: "samebits.sums.truth.functional"
+    for name in __all__
+    if name.startswith("conv") or name in ("linear", "matmul")
 }
 _HOMES = _FUNCTIONAL | {
     "Problem": "samebits.problems",
     "parse_problem_text": "samebits.problems",
-    "Truth": "samebits.truth",
-    "compute_truth": "samebits.truth",
+    "Truth": "samebits.sums.truth",
+    "compute_truth": "samebits.sums.truth",
     "compare": "samebits.models.front_door",
     "explain": "samebits.explanation",
     "pick": "samebits.picks.picking",

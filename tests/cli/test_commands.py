@@ -18,7 +18,7 @@ from samebits.findings import Comparison, Inventory, finding_from_json
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import save_case
 from samebits.problems.operands import make_normal
-from samebits.truth import compute_truth
+from samebits.sums.truth import compute_truth
 
 ROOT = Path(__file__).parent.parent.parent
 TEXT = "conv2d x=1x3x8x8 w=4x3x3x3"

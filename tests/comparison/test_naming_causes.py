@@ -7,7 +7,6 @@ import pytest
 
 from injected_runners import InjectedRunner
 from samebits import compare
-from samebits.emulators import emulate
 from samebits.errors import ProbeStopped
 from samebits.findings import Evidence, Replay
 from samebits.findings.causes import CauseCode
@@ -22,7 +21,8 @@ from samebits.profiles import attribution
 from samebits.profiles.attribution import attribute
 from samebits.profiles.stages import RecipeStage, SearchResult
 from samebits.progress import ignore_progress
-from samebits.recipes import parse_recipe
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes import parse_recipe
 from samebits.wording.recipe_words import say_what_it_does
 
 PROBLEM = parse_problem_text("conv2d x=1x4x6x6 w=3x4x3x3 dtype=float32")

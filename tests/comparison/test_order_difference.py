@@ -6,10 +6,10 @@ from hand_made import WHOLE, make_side
 from samebits.comparison.order_difference import explain_difference
 from samebits.findings import Difference, Evidence, Replay
 from samebits.problems import parse_problem_text
-from samebits.recipes.order import TreeOrder
-from samebits.recipes.recipe import Recipe
-from samebits.recipes.recipe_text import format_recipe
-from samebits.recipes.tree import Chain
+from samebits.sums.recipes.order import TreeOrder
+from samebits.sums.recipes.recipe import Recipe
+from samebits.sums.recipes.recipe_text import format_recipe
+from samebits.sums.recipes.tree import Chain
 
 PROBLEM = parse_problem_text("conv1d x=1x2x6 w=1x2x3 dtype=float32")
 LARGE = parse_problem_text("conv1d x=1x1024x2 w=1x1024x1 dtype=float32")

@@ -16,7 +16,7 @@ from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
 from samebits.registry import open_runner, parse_runner_text
 from samebits.registry.runner_text import format_runner_text
-from samebits.truth import compute_truth
+from samebits.sums.truth import compute_truth
 
 PROBLEM = parse_problem_text("linear x=3x8 w=4x8")
 

@@ -9,7 +9,7 @@ from samebits.errors import EngineUnsupported
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_exact
 from samebits.registry import open_runner
-from samebits.truth import compute_truth
+from samebits.sums.truth import compute_truth
 
 TEXTS = [
     "conv1d x=2x4x19 w=6x2x3 bias stride=2 padding=1:3 dilation=2 groups=2",

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from hand_made import observe
-from samebits.emulators import emulate
 from samebits.explanation.acceptance import accept, find_by_bits, is_sampled, prove, replays_all
 from samebits.findings import Evidence, Replay
 from samebits.findings.causes import CauseCode
@@ -15,8 +14,9 @@ from samebits.judging import thresholds
 from samebits.judging.verdict_rules import Mechanism
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
-from samebits.recipes import parse_recipe
-from samebits.truth import compute_truth
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes import parse_recipe
+from samebits.sums.truth import compute_truth
 from samebits.wording.explanation_sentences import say_consistent, say_replayed
 
 # One product per output; the result is 3 beyond the truth at the second output and right elsewhere.

@@ -9,14 +9,14 @@ import samebits
 from injected_cases import FAULT_FREE, MECHANISMS, PROBLEMS, make_case
 from injected_faults import Skip
 from samebits.cli.app import main
-from samebits.emulators import emulate
 from samebits.findings.settings_advice import ADVICE
 from samebits.numbers.format import numpy_dtype
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case, save_case
 from samebits.problems.operands import make_normal
-from samebits.recipes import parse_recipe
-from samebits.truth import compute_truth
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes import parse_recipe
+from samebits.sums.truth import compute_truth
 
 SEED = 77
 # Mechanisms that leave a trace in the data of one problem only.

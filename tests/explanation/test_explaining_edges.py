@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import samebits
-from samebits.emulators import emulate
 from samebits.errors import LogError
 from samebits.hypotheses import list_layout_hypotheses
 from samebits.judging import thresholds
@@ -14,8 +13,9 @@ from samebits.numbers.same_bits import has_same_bits
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
-from samebits.recipes import parse_recipe
-from samebits.truth import compute_truth
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes import parse_recipe
+from samebits.sums.truth import compute_truth
 
 LAYER = "conv2d x=2x16x14x14 w=12x16x3x3 padding=1 bias dtype=float32"
 

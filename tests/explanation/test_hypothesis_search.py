@@ -8,7 +8,6 @@ import pytest
 
 from hand_made import observe
 from injected_cases import make_case
-from samebits.emulators import emulate
 from samebits.explanation import hypothesis_search
 from samebits.explanation.hypothesis_search import HypothesisSearch
 from samebits.explanation.recorded_case import explain_case
@@ -19,8 +18,9 @@ from samebits.judging import thresholds
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
 from samebits.progress import ignore_progress
-from samebits.recipes import parse_recipe
-from samebits.truth import compute_truth
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes import parse_recipe
+from samebits.sums.truth import compute_truth
 
 # Thirty outputs, each off by a half; up to 0.75 may be the rounding of sums of this magnitude.
 COUNT, OFF = 30, 0.5

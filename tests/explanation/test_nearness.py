@@ -14,7 +14,7 @@ from samebits.explanation.nearness import (
     measure_telling_steps,
 )
 from samebits.problems import parse_problem_text
-from samebits.truth import compute_truth
+from samebits.sums.truth import compute_truth
 
 ROW = "conv1d x=1x1x4 w=1x1x1 dtype=float32"
 INF, NAN = math.inf, math.nan

@@ -16,7 +16,7 @@ from samebits.findings.causes import CauseCode
 from samebits.judging.verdict_rules import Mechanism
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_exact
-from samebits.truth import compute_truth
+from samebits.sums.truth import compute_truth
 from variants import make_variant
 
 # 3 x 8 x 4 x 5 = 480 outputs; rows of 5, planes of 20, items of 160.

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from hand_made import WHOLE, make_side, observe
-from samebits.contraction.magnitudes import sum_magnitudes
 from samebits.errors import CaseFileError
 from samebits.explanation import recorded_case
 from samebits.explanation.mechanism_finding import Found
@@ -18,8 +17,9 @@ from samebits.judging.verdict_rules import Mechanism
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.progress import ignore_progress
-from samebits.recipes import parse_recipe
-from samebits.truth import compute_truth
+from samebits.sums.recipes import parse_recipe
+from samebits.sums.tiles.magnitudes import sum_magnitudes
+from samebits.sums.truth import compute_truth
 from samebits.wording.explanation_sentences import (
     say_alternatives,
     say_excluded,

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import samebits
-from samebits.emulators import Emulator
 from samebits.engines.known_engines import ENGINES
 from samebits.errors import EngineCrashed, EngineMissingError
 from samebits.findings.fix_table import SETTINGS
@@ -14,10 +13,10 @@ from samebits.fixes import problem_trials, setting_changes, trials
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
-from samebits.recipes import parse_recipe
-from samebits.registry import parse_runner_text
+from samebits.registry import Emulator, parse_runner_text
 from samebits.runner import Identity
-from samebits.truth import compute_truth
+from samebits.sums.recipes import parse_recipe
+from samebits.sums.truth import compute_truth
 
 CONVOLUTION = "conv1d x=2x6x12 w=5x6x3"
 PRODUCT = "linear x=4x33 w=5x33"

@@ -31,8 +31,8 @@ from samebits.hypotheses import (
 from samebits.numbers import numpy_dtype
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_exact, make_normal
-from samebits.recipes import format_recipe
-from samebits.recipes.recipe import Rounding
+from samebits.sums.recipes import format_recipe
+from samebits.sums.recipes.recipe import Rounding
 
 SMALL = "conv2d x=1x4x5x5 w=3x4x3x3 padding=1"
 PROBLEMS = [

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from hand_made import make_side
-from samebits.bounds import bound_errors
-from samebits.contraction.magnitudes import sum_magnitudes
 from samebits.findings import Difference
 from samebits.judging.references import Reference, list_differences, make_reference, start_document
 from samebits.problems import parse_problem_text
 from samebits.progress import ignore_progress
-from samebits.truth import compute_truth
+from samebits.sums.bounds import bound_errors
+from samebits.sums.tiles.magnitudes import sum_magnitudes
+from samebits.sums.truth import compute_truth
 from samebits.version import VERSION
 
 PROBLEM = parse_problem_text("conv1d x=1x2x3 w=2x2x1 bias dtype=float16")

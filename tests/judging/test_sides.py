@@ -10,8 +10,8 @@ from samebits.judging.references import Reference, list_few_values
 from samebits.judging.sides import Attribution, Recorded, describe_side, measure_result
 from samebits.judging.verdict_rules import Measured, Mechanism
 from samebits.problems import parse_problem_text
-from samebits.recipes import parse_recipe
 from samebits.runner import Identity
+from samebits.sums.recipes import parse_recipe
 
 # Two channels of two outputs, three products each.
 PROBLEM = parse_problem_text("conv1d x=1x3x2 w=2x3x1 dtype=float32")

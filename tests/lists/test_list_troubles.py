@@ -20,7 +20,7 @@ from samebits.problems import parse_problem_text
 from samebits.problems.case_file import save_case
 from samebits.problems.operands import make_normal
 from samebits.runner import Identity
-from samebits.truth import compute_truth
+from samebits.sums.truth import compute_truth
 
 
 def read_rows(path):

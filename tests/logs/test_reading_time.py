@@ -18,8 +18,8 @@ from samebits.problems.languages.benchdnn import parse_benchdnn
 from samebits.problems.languages.hlo import parse_hlo
 from samebits.problems.languages.miopen import parse_miopen
 from samebits.problems.languages.onnx_node import problem_from_onnx_node
-from samebits.recipes import parse_recipe
 from samebits.registry.runner_text import parse_runner_text
+from samebits.sums.recipes import parse_recipe
 
 SHORT, LONG = 4096, 16384
 # One character costs at most a microsecond or two here; a quadratic reader spends seconds on LONG characters.

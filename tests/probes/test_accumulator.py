@@ -10,7 +10,7 @@ from samebits.errors import EngineFailure, ProbeStopped
 from samebits.probes.accumulator import choose_triples, find_accumulator
 from samebits.probes.session import ProbeSession
 from samebits.problems import parse_problem_text
-from samebits.recipes.tree import Chain, Fused
+from samebits.sums.recipes.tree import Chain, Fused
 
 LAYER = "conv2d x=1x4x5x5 w=8x4x3x3"
 FIRST = (0, 1, 35)

@@ -9,7 +9,7 @@ from samebits.probes.bias_position import BiasPosition, find_bias_position
 from samebits.probes.mask_values import Scale
 from samebits.probes.session import ProbeSession
 from samebits.problems import parse_problem_text
-from samebits.recipes.tree import Chain, Fused
+from samebits.sums.recipes.tree import Chain, Fused
 
 LAYER = "conv2d x=1x2x5x5 w=4x2x3x3 bias"
 TREE = Chain(tuple(range(18)))

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from samebits.emulators import emulate
 from samebits.probes.session import ProbeSession
 from samebits.probes.summation_order import find_summation_orders
 from samebits.probes.swapped_roles import SwappedSession, can_swap
@@ -12,7 +11,8 @@ from samebits.problems.operands import make_normal
 from samebits.problems.terms import find_terms
 from samebits.profiles.recipe_search import search_recipe
 from samebits.runner import Identity
-from samebits.truth import compute_truth
+from samebits.sums.emulators import emulate
+from samebits.sums.truth import compute_truth
 
 
 class Vectors:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from samebits.probes.subtrees import Subtree, pick_pairs
-from samebits.recipes.tree import Chain, Fused, list_terms
+from samebits.sums.recipes.tree import Chain, Fused, list_terms
 from tree_walks import terms_of, under_junction
 
 

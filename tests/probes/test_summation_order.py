@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from numpy_runners import FailingRunner, NanRunner, PlainRunner, keep_bits, to_float16
-from samebits.emulators import Emulator, emulate
 from samebits.errors import EngineFailure, ProbeStopped
 from samebits.probes.session import ProbeSession
 from samebits.probes.summation_order import find_summation_orders
 from samebits.problems import parse_problem_text
-from samebits.recipes import expand_order, parse_recipe
-from samebits.recipes.tree import Chain, canonical_tree, restrict_tree, swap_first_pairs
+from samebits.registry import Emulator
 from samebits.runner import Identity
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes import expand_order, parse_recipe
+from samebits.sums.recipes.tree import Chain, canonical_tree, restrict_tree, swap_first_pairs
 from tree_walks import terms_of, under_junction
 
 

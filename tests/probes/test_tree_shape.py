@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from samebits.probes.tree_shape import Junctions, join_parts
-from samebits.recipes.tree import Chain, Fused, list_terms
+from samebits.sums.recipes.tree import Chain, Fused, list_terms
 from tree_walks import under_junction
 
 COUNT = 12

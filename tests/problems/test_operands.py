@@ -6,7 +6,7 @@ import pytest
 from samebits.errors import OperandError, ProblemShapeError
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import check_operands, make_exact, make_normal, make_uniform
-from samebits.truth import compute_truth
+from samebits.sums.truth import compute_truth
 
 TEXTS = [
     "conv2d x=2x64x9x9 w=32x64x3x3 bias padding=1",

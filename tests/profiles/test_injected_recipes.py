@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from injected_recipes import list_injected
-from samebits.emulators import Emulator, emulate
 from samebits.numbers.same_bits import has_same_bits
 from samebits.probes.session import ProbeSession
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
 from samebits.profiles import search_recipe
-from samebits.recipes import format_recipe, parse_recipe
+from samebits.registry import Emulator
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes import format_recipe, parse_recipe
 
 INJECTED = list_injected()
 CHUNK = 12

@@ -7,14 +7,14 @@ import pytest
 
 from needed_engines import each_engine
 from samebits import profile
-from samebits.emulators import emulate
 from samebits.errors import ArgumentError, EngineCrashed, SamebitsError
 from samebits.findings import Profile, finding_from_json, json_from_finding
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
-from samebits.recipes import parse_recipe
 from samebits.runner import Identity
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes import parse_recipe
 
 ROW = "conv1d x=1x1x8 w=1x1x5 bias dtype=float32"
 LAYER = "conv2d x=1x16x12x12 w=32x16x3x3 padding=1 bias"

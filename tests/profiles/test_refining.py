@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from samebits.emulators import Emulator, emulate
 from samebits.probes.session import ProbeSession
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
 from samebits.profiles import search_recipe
-from samebits.recipes import parse_recipe
+from samebits.registry import Emulator
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes import parse_recipe
 
 TAILS = [
     # Three last rows, each with an order of its own, as kernels have them that peel rows to an aligned address.

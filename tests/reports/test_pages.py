@@ -23,7 +23,6 @@ import samebits
 from injected_runners import CrashingRunner, InjectedRunner
 from needed_browser import open_browser
 from samebits.cli.app import main
-from samebits.emulators import emulate
 from samebits.errors import FindingError
 from samebits.findings import Comparison, Evidence, json_from_finding
 from samebits.findings.diff_schema import FirstDifference, RunDiff, SettingDifference
@@ -33,10 +32,11 @@ from samebits.lists.table_file import write_table
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
-from samebits.recipes import parse_recipe
 from samebits.reports.documents.any_finding import read_finding
 from samebits.reports.html_page import render_page
 from samebits.reports.markdown import render_markdown
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes import parse_recipe
 
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
 LARGEST = 3_000_000

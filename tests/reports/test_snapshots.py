@@ -14,17 +14,17 @@ from rich.console import Console
 
 import samebits
 from injected_runners import CrashingRunner, InjectedRunner
-from samebits.emulators import emulate
 from samebits.findings import EngineState, Inventory, Variable
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
-from samebits.recipes import parse_recipe
 from samebits.reports.comparison_report import show_comparison
 from samebits.reports.explanation_report import show_explanation
 from samebits.reports.inventory_report import show_inventory
 from samebits.reports.page_layout import Page, Remark
 from samebits.reports.profile_report import show_profile
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes import parse_recipe
 
 LAYER = "conv2d x=2x8x10x12 w=16x8x3x3 padding=1"
 WIDTHS = (60, 80, 160)

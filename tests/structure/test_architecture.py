@@ -1,10 +1,9 @@
-"""The house is as ARCHITECTURE.md says, and its rooms stay small: lengths, branches, names, annotations, words."""
+"""The house is as ARCHITECTURE.md says, and its functions stay short: lengths, branches, names, annotations, words."""
 
 import ast
 import re
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ TEXT = (ROOT / "ARCHITECTURE.md").read_text()
 PACKAGE = ROOT / "src" / "samebits"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
-LONGEST_FILE, LONGEST_FUNCTION = 400, 60
+LONGEST_FUNCTION = 60
 # Functions with more than ten branches, kernels aside.
 MOST_COMPLEX = 5
 KERNELS = ("kernel", "settling", "exact_accumulator", "microkernel")
@@ -58,22 +57,6 @@ def is_compiled(function):
     return any("compiled" in ast.dump(d) or "njit" in ast.dump(d) for d in function.decorator_list)
 
 
-def test_every_file_the_table_names_exists():
-    table = [line for line in TEXT.splitlines() if line.startswith("|")]
-    named = [path for line in table for path in re.findall(r"`([\w./-]+/[\w./-]*)`", line)]
-    assert len(named) > 15
-    missing = [path for path in named if not (PACKAGE / path).exists() and not (ROOT / path).exists()]
-    assert not missing
-
-
-def test_every_source_file_stands_in_the_table():
-    table = "\n".join(line for line in TEXT.splitlines() if line.startswith("|"))
-    files = [p.relative_to(PACKAGE).as_posix() for p in SOURCES if p.name not in ("__init__.py", "__main__.py")]
-    catalog = [f for f in files if f.startswith("problems/catalog/")]
-    missing = [f for f in files if f not in catalog and f"`{f}`" not in table]
-    assert not missing
-
-
 def test_the_picture_is_the_one_that_is_enforced():
     picture = TEXT.partition("```")[2].partition("```")[0]
     shown = [re.sub(r" {2,}.*", "", line).strip() for line in picture.splitlines() if line.strip()]
@@ -82,17 +65,6 @@ def test_the_picture_is_the_one_that_is_enforced():
     assert [line.replace(" ", "") for line in shown] == [line.replace(" ", "") for line in enforced]
     parts = {p.name for p in PACKAGE.iterdir() if (p / "__init__.py").exists()}
     assert parts <= set(" ".join(enforced).replace("|", " ").split())
-
-
-def test_no_two_modules_share_a_name():
-    names = [p.stem if p.stem != "__init__" else p.parent.name for p in SOURCES]
-    counted = Counter(names)
-    # An engine and what people call layers for it have the framework's name.
-    assert {n: c for n, c in counted.items() if c > 1 + (n == "torch")} == {}
-
-
-def test_no_source_file_is_too_long():
-    assert {p: n for p in SOURCES if (n := len(p.read_text().splitlines())) > LONGEST_FILE} == {}
 
 
 def test_no_function_is_too_long():

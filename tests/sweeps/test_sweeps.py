@@ -12,15 +12,14 @@ import pytest
 import samebits
 from needed_engines import each_engine
 from samebits.cli import main
-from samebits.emulators import Emulator
 from samebits.errors import ArgumentError, EngineCrashed, EngineUnsupported, ProblemShapeError, SamebitsError
 from samebits.findings import json_from_finding
 from samebits.problems import parse_problem_text
-from samebits.recipes import parse_recipe
-from samebits.registry import open_runner
+from samebits.registry import Emulator, open_runner
 from samebits.reports.documents.any_finding import read_finding
 from samebits.reports.markdown import render_markdown
 from samebits.runner import Identity
+from samebits.sums.recipes import parse_recipe
 from samebits.sweeps import sweep, sweeping
 from samebits.sweeps.cells import list_cells
 from samebits.sweeps.sweep_text import parse_sweep

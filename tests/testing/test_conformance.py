@@ -13,9 +13,9 @@ from samebits import explain
 from samebits.errors import SamebitsError
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
+from samebits.sums.truth import compute_truth
 from samebits.testing import assert_conv_close, check_property
 from samebits.testing.conforming import Promise
-from samebits.truth import compute_truth
 from testing.kernels import CORRECT, FAULTY, by_blas, correct
 
 LAYER = "conv2d x=3x16x13x11 w=10x16x3x3 padding=1 bias"

@@ -6,7 +6,7 @@ import pytest
 
 from hand_made import make_side
 from samebits.findings.causes import CauseCode
-from samebits.recipes import parse_recipe
+from samebits.sums.recipes import parse_recipe
 from samebits.wording import explanation_sentences as say
 
 TRUE, OTHER_TRUE = make_side("a", "identical", 0.0), make_side("b", "identical", 0.0)

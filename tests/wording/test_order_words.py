@@ -6,9 +6,9 @@ import pytest
 
 from samebits.problems import parse_problem_text
 from samebits.problems.terms import find_terms
-from samebits.recipes import parse_recipe
-from samebits.recipes.order import Own, TreeOrder, expand_order
-from samebits.recipes.tree import Chain, Fused
+from samebits.sums.recipes import parse_recipe
+from samebits.sums.recipes.order import Own, TreeOrder, expand_order
+from samebits.sums.recipes.tree import Chain, Fused
 from samebits.wording.order_words import describe_order, ordinal
 
 # 64 channels of 3 x 3 taps: 576 products.

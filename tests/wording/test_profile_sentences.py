@@ -4,7 +4,7 @@ import pytest
 
 from samebits.findings import Replay
 from samebits.findings.causes import CauseCode
-from samebits.recipes import parse_recipe
+from samebits.sums.recipes import parse_recipe
 from samebits.wording import profile_sentences as say
 from samebits.wording.recipe_words import say_operands, say_what_it_does
 

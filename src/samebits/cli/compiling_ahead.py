@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from samebits.emulators import emulate
 from samebits.explanation import explain
 from samebits.numbers.format import numpy_dtype
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
 from samebits.progress import Progress
-from samebits.recipes import parse_recipe
-from samebits.truth import compute_truth
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes import parse_recipe
+from samebits.sums.truth import compute_truth
 
 # One problem for each pair of types that arrays of operands and results are stored in, as engines pair them.
 _FORMATS = (

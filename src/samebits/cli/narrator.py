@@ -12,9 +12,9 @@ from rich.status import Status
 from rich.text import Text
 
 from samebits.cli.streams import say
-from samebits.contraction.compile_notices import hear_of_compiling
 from samebits.progress import Announcement
 from samebits.reports.visible_text import show_controls
+from samebits.sums.tiles.compile_notices import hear_of_compiling
 
 QUIET_S = 1.0
 _LINE_EVERY_S = 10.0

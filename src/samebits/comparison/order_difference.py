@@ -5,10 +5,10 @@ from __future__ import annotations
 from samebits.findings import Difference, Evidence, Side, is_agreement
 from samebits.problems import Problem
 from samebits.problems.terms import find_terms
-from samebits.recipes.order import expand_order
-from samebits.recipes.recipe import Recipe
-from samebits.recipes.recipe_text import parse_recipe
-from samebits.recipes.tree import Chain, Item, canonical_tree, list_terms
+from samebits.sums.recipes.order import expand_order
+from samebits.sums.recipes.recipe import Recipe
+from samebits.sums.recipes.recipe_text import parse_recipe
+from samebits.sums.recipes.tree import Chain, Item, canonical_tree, list_terms
 from samebits.wording.order_words import describe_order, ordinal
 from samebits.wording.recipe_words import say_operands
 from samebits.wording.side_names import shorten_names

@@ -8,8 +8,6 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from samebits.bounds import accumulator_format, bound_likely_errors
-from samebits.emulators import emulate
 from samebits.errors import RecipeError
 from samebits.findings import Evidence, Replay
 from samebits.findings.causes import CauseCode
@@ -28,7 +26,9 @@ from samebits.judging.measuring import mark_unclipped, measure_absolute
 from samebits.judging.verdict_rules import Mechanism
 from samebits.numbers.format import find_format
 from samebits.numbers.same_bits import mark_differing_bits
-from samebits.recipes.recipe import Recipe
+from samebits.sums.bounds import accumulator_format, bound_likely_errors
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes.recipe import Recipe
 from samebits.wording.explanation_sentences import say_consistent, say_replayed
 
 TINY_ROWS, TINY_POSITIONS = 4, 24

@@ -77,7 +77,7 @@ from samebits.judging import thresholds
 from samebits.judging.verdict_rules import Mechanism
 from samebits.numbers.same_bits import mark_differing_bits
 from samebits.progress import Progress
-from samebits.recipes.seen import find_seen
+from samebits.sums.recipes.seen import find_seen
 from samebits.wording.explanation_sentences import say_seen
 
 # Progress is reported after so many.

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from samebits.bounds import accumulator_format, bound_likely_errors
-from samebits.emulators.result_rounding import round_wide
 from samebits.explanation.acceptance import goes_either_way
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
@@ -19,7 +17,9 @@ from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.judging.verdict_rules import Mechanism
 from samebits.numbers.format import find_format
-from samebits.recipes.recipe import Rounding
+from samebits.sums.bounds import accumulator_format, bound_likely_errors
+from samebits.sums.emulators.result_rounding import round_wide
+from samebits.sums.recipes.recipe import Rounding
 
 # Through which formats results may go, the widest last.
 _THROUGH = ("bfloat16", "float16", "tf32", "e8m13")

@@ -14,8 +14,8 @@ from samebits.judging.verdict_rules import Mechanism
 from samebits.problems import Problem
 from samebits.profiles.attribution import attribute_recipe, find_recipe
 from samebits.progress import Progress
-from samebits.recipes.recipe import Recipe
 from samebits.registry import open_runner
+from samebits.sums.recipes.recipe import Recipe
 from samebits.wording.explanation_sentences import say_like, say_not_asked, say_unlike
 
 

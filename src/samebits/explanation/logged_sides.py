@@ -10,7 +10,7 @@ from samebits.findings.settings_advice import advise
 from samebits.hypotheses import Hypothesis
 from samebits.logs import Mismatch
 from samebits.problems import format_problem
-from samebits.recipes.recipe_text import format_recipe
+from samebits.sums.recipes.recipe_text import format_recipe
 from samebits.version import VERSION
 from samebits.wording.log_sentences import say_oddities
 

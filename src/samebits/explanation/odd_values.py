@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from samebits.bounds import accumulator_format
 from samebits.explanation.acceptance import bound_prediction
 from samebits.explanation.wrong_regions import find_box
 from samebits.findings import Evidence, Verdict
@@ -18,6 +17,7 @@ from samebits.judging import thresholds
 from samebits.judging.measuring import mark_left_of_overflow
 from samebits.judging.verdict_rules import Mechanism
 from samebits.numbers.format import find_format
+from samebits.sums.bounds import accumulator_format
 from samebits.wording.place_words import describe_places
 
 # Powers of two that sums in float16 may have been multiplied by.

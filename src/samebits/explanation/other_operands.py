@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from samebits.emulators.result_rounding import round_array
 from samebits.explanation.nearness import measure_nearness_of_truth, measure_plain_noise
 from samebits.explanation.wrong_regions import mark_alike_windows
 from samebits.findings import Evidence
@@ -19,7 +18,8 @@ from samebits.judging.verdict_rules import Mechanism
 from samebits.numbers.array import measure_spacing
 from samebits.numbers.format import find_format
 from samebits.problems.windows import mark_border
-from samebits.recipes.recipe import Rounding
+from samebits.sums.emulators.result_rounding import round_array
+from samebits.sums.recipes.recipe import Rounding
 
 # Rows that weights are solved for, equations for every weight, the most unknowns that nobody waits long for, what
 # may be left of the squares.

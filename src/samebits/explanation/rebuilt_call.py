@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from samebits.bounds import bound_errors
 from samebits.explanation.autotuner_buffers import HOST_BUFFER_LENGTH, fill_operands, locate_elements
 from samebits.hypotheses import Hypothesis, Observation, Sample
 from samebits.hypotheses.observation import Floats, gather_terms
@@ -21,7 +20,8 @@ from samebits.numbers.format import find_format, numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.languages.hlo_memory import CallMemory
 from samebits.problems.terms import find_terms
-from samebits.truth import compute_truth
+from samebits.sums.bounds import bound_errors
+from samebits.sums.truth import compute_truth
 
 # So many outputs of a log are computed, so many products in all (one output at least), so many elements held.
 _MOST_OUTPUTS, _MOST_PRODUCTS, _MOST_ELEMENTS = 16, 4e7, 6e7

@@ -11,7 +11,6 @@ import math
 
 import numpy as np
 
-from samebits.bounds import accumulator_format
 from samebits.explanation.error_structure import (
     ErrorNoise,
     choose_errors_sample,
@@ -28,6 +27,7 @@ from samebits.hypotheses import Observation, Sample
 from samebits.hypotheses.observation import Floats
 from samebits.judging import thresholds
 from samebits.judging.verdict_rules import Mechanism
+from samebits.sums.bounds import accumulator_format
 
 
 def explain_sum_noise(observation: Observation) -> Mechanism | None:

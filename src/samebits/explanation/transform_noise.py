@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from samebits.emulators.winograd import TAPS
 from samebits.explanation.error_structure import exceeds_likely
 from samebits.explanation.narrow_spectra import find_narrow_spectra
 from samebits.explanation.noise_kinds import Kind, rank_kinds
@@ -29,6 +28,7 @@ from samebits.judging import thresholds
 from samebits.judging.measuring import estimate_transform_noise, mark_unclipped
 from samebits.judging.verdict_rules import Mechanism
 from samebits.problems.windows import mark_border
+from samebits.sums.emulators.winograd import TAPS
 
 # Tiles of Winograd's transforms, and periods that none has, which show how much chance there is.
 _PERIODS, _CONTROLS = (2, 4, 6), (5, 7)

@@ -34,8 +34,8 @@ class Profile(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     """An engine's arithmetic on one problem. What could not be determined is null, with evidence saying why.
 
     `replay` says how many outputs the recipe reproduced bit for bit on random data, `replay_case` on the person's own.
-    `where` maps output positions to the orders (`samebits.recipes.order_map`); `calls` and `time_s` count everything
-    that was asked, `order_calls` and `order_time_s` what the summation order took.
+    `where` maps output positions to the orders (`samebits.sums.recipes.order_map`); `calls` and `time_s` count
+    everything that was asked, `order_calls` and `order_time_s` what the summation order took.
     """
 
     schema: Literal["samebits.profile/1"] = "samebits.profile/1"

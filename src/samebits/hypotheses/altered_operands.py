@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from samebits.emulators.result_rounding import round_wide
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample
 from samebits.hypotheses.refitted import name_axis
 from samebits.hypotheses.unasked_activations import ACTIVATIONS, UNITS
 from samebits.numbers.format import find_format
-from samebits.recipes.recipe import Rounding
+from samebits.sums.emulators.result_rounding import round_wide
+from samebits.sums.recipes.recipe import Rounding
 
 _ROUNDINGS = ("bfloat16", "tf32", "float16")
 # Products that a tile of a matrix unit, or a vector, takes at once.

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from samebits.emulators.result_rounding import round_array, round_wide
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.narrow_sums import STORED, list_narrow_sums, list_plain_orders
@@ -27,9 +26,10 @@ from samebits.judging.recipe_causes import name_arithmetic
 from samebits.numbers.format import find_format
 from samebits.problems import Problem
 from samebits.problems.terms import find_terms
-from samebits.recipes.hardware import MATRIX_UNITS
-from samebits.recipes.recipe import Fft, Flush, Recipe, Rounding, Winograd
-from samebits.recipes.seen import list_seen
+from samebits.sums.emulators.result_rounding import round_array, round_wide
+from samebits.sums.recipes.hardware import MATRIX_UNITS
+from samebits.sums.recipes.recipe import Fft, Flush, Recipe, Rounding, Winograd
+from samebits.sums.recipes.seen import list_seen
 
 _OPERAND_ROUNDINGS = (
     Rounding("tf32"),

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from samebits.emulators.result_rounding import round_wide
 from samebits.hypotheses.observation import Floats, Observation, Sample
 from samebits.problems import Problem
-from samebits.recipes.recipe import Rounding
+from samebits.sums.emulators.result_rounding import round_wide
+from samebits.sums.recipes.recipe import Rounding
 
 _NARROW = ("float16", "bfloat16", "tf32")
 _LENGTHS = (8, 16, 32, 64, 128, 256)

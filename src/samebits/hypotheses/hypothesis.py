@@ -11,7 +11,7 @@ from samebits.findings import Verdict
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses.observation import Floats, Observation, Sample
 from samebits.problems import Problem
-from samebits.recipes.recipe import Recipe
+from samebits.sums.recipes.recipe import Recipe
 
 # Values of a sample, [rows, positions], in float64; None where the hypothesis cannot apply.
 Predict = Callable[[Observation, Sample], Floats | None]

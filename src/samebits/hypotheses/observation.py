@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from samebits.emulators.result_rounding import round_operands, round_wide
 from samebits.hypotheses.stored_result import Stored, find_stored
 from samebits.judging.measuring import (
     Distances,
@@ -25,8 +24,9 @@ from samebits.judging.measuring import (
 )
 from samebits.problems import Problem
 from samebits.problems.terms import Terms, find_terms
-from samebits.recipes.recipe import Recipe
-from samebits.truth import compute_truth
+from samebits.sums.emulators.result_rounding import round_operands, round_wide
+from samebits.sums.recipes.recipe import Recipe
+from samebits.sums.truth import compute_truth
 
 Floats = npt.NDArray[np.float64]
 # Of some positions: which of their terms count, [positions, volume].

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from samebits.emulators.result_rounding import round_wide
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample, gather_terms
@@ -37,7 +36,8 @@ from samebits.hypotheses.storage_schemes import (
 from samebits.numbers.format import find_format
 from samebits.problems import Problem
 from samebits.problems.terms import Terms, find_terms
-from samebits.recipes.recipe import Rounding
+from samebits.sums.emulators.result_rounding import round_wide
+from samebits.sums.recipes.recipe import Rounding
 
 _GROUPS = (32, 64, 128)
 # Steps searched for lie between these shares of the largest magnitude, so close together that codes hardly differ.

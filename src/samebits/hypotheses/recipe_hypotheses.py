@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from samebits.emulators import emulate
 from samebits.errors import RecipeError
 from samebits.findings import Verdict
 from samebits.findings.causes import CauseCode
@@ -15,10 +14,11 @@ from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample
 from samebits.problems import Problem
 from samebits.problems.terms import find_terms
-from samebits.recipes.order import TreeOrder, expand_order
-from samebits.recipes.recipe import Recipe
-from samebits.recipes.recipe_text import format_recipe, parse_recipe
-from samebits.recipes.tree import map_terms
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes.order import TreeOrder, expand_order
+from samebits.sums.recipes.recipe import Recipe
+from samebits.sums.recipes.recipe_text import format_recipe, parse_recipe
+from samebits.sums.recipes.tree import map_terms
 
 _MOST_TRANSFORMED = 3e8
 # Trees of longer sums take longer to make than they explain.

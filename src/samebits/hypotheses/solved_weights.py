@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from samebits.emulators.result_rounding import round_wide
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample, gather_source
@@ -23,7 +22,8 @@ from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.numbers.format import find_format
 from samebits.problems.terms import Terms
-from samebits.recipes.recipe import Rounding
+from samebits.sums.emulators.result_rounding import round_wide
+from samebits.sums.recipes.recipe import Rounding
 
 # Equations for every unknown; unknowns, and multiplications of the solution, that take no longer than anybody waits.
 _LEAST_EQUATIONS = 2.0

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from samebits.emulators.result_rounding import round_wide
 from samebits.hypotheses.observation import Floats, Observation
 from samebits.numbers.format import find_format
 from samebits.problems.terms import Terms
-from samebits.recipes.recipe import Rounding
+from samebits.sums.emulators.result_rounding import round_wide
+from samebits.sums.recipes.recipe import Rounding
 
 # How values are divided by their steps, which decides where the middle between two codes goes.
 Divide = Callable[[Floats, Floats], Floats]

@@ -13,14 +13,14 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from samebits.emulators.result_rounding import round_array, round_wide
 from samebits.hypotheses.result_steps import FEWEST_TELLING, find_long_steps, find_steps
 from samebits.judging.measuring import mark_unclipped
 from samebits.numbers.array import measure_spacing
 from samebits.numbers.format import find_format
 from samebits.problems import Problem
 from samebits.problems.terms import Terms
-from samebits.recipes.recipe import Rounding
+from samebits.sums.emulators.result_rounding import round_array, round_wide
+from samebits.sums.recipes.recipe import Rounding
 from samebits.wording.place_words import describe_places, list_in_words
 
 Floats = npt.NDArray[np.float64]

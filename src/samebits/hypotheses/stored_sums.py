@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from samebits.emulators.result_rounding import round_wide
 from samebits.errors import RecipeError
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses.hypothesis import Hypothesis, Predict
 from samebits.hypotheses.observation import Floats, Observation, Sample, gather_terms
 from samebits.problems import Problem
 from samebits.problems.terms import find_terms
-from samebits.recipes.recipe import Rounding
-from samebits.recipes.recipe_text import parse_recipe
+from samebits.sums.emulators.result_rounding import round_wide
+from samebits.sums.recipes.recipe import Rounding
+from samebits.sums.recipes.recipe_text import parse_recipe
 
 _USUAL_BLOCKS = (4, 8, 16, 32, 64, 128, 256, 512, 10, 12, 24, 48)
 _OTHER_BLOCKS = (*range(2, 64), *range(64, 1025, 16))

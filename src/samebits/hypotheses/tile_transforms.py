@@ -17,12 +17,12 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from samebits.emulators.result_rounding import round_wide
-from samebits.emulators.winograd import MATRICES, TAPS
 from samebits.hypotheses.observation import Floats, Observation, Sample
 from samebits.problems import Problem
 from samebits.problems.problem import Axis
-from samebits.recipes.recipe import Rounding
+from samebits.sums.emulators.result_rounding import round_wide
+from samebits.sums.emulators.winograd import MATRICES, TAPS
+from samebits.sums.recipes.recipe import Rounding
 
 FACTORS_IN = ("weights", "data", "sums")
 _NARROW = ("float16", "bfloat16", "tf32")

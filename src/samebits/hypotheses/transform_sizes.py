@@ -16,8 +16,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from samebits.emulators.as_forward import Forward, as_forward, pad_or_crop
 from samebits.hypotheses.observation import Floats, Observation
+from samebits.sums.emulators.as_forward import Forward, as_forward, pad_or_crop
 
 Along = tuple[bool, ...]
 _TILES, _FOURIER_TILES = (2, 4, 6), (8, 16, 32)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from samebits.bounds import accumulator_format
 from samebits.findings import Difference, Error, WorstElement
 from samebits.judging import thresholds
 from samebits.numbers import count_ulps, find_format
@@ -17,7 +16,8 @@ from samebits.problems import Problem
 from samebits.problems.lowering import state_index
 from samebits.problems.problem import Epilogue
 from samebits.problems.windows import locate_window
-from samebits.truth.convolution import round_to_nearest
+from samebits.sums.bounds import accumulator_format
+from samebits.sums.truth.convolution import round_to_nearest
 
 Floats = npt.NDArray[np.float64]
 

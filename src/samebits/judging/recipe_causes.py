@@ -8,8 +8,8 @@ from samebits.findings.causes import CauseCode
 from samebits.judging.measuring import Distances
 from samebits.numbers.format import find_format
 from samebits.problems import Problem
-from samebits.recipes.order import list_stored_formats
-from samebits.recipes.recipe import Fft, Recipe, Winograd
+from samebits.sums.recipes.order import list_stored_formats
+from samebits.sums.recipes.recipe import Fft, Recipe, Winograd
 
 # What loses nothing that a flush would not have lost before.
 _HARMLESS = (CauseCode.WINOGRAD, CauseCode.FFT, CauseCode.SUMMATION_ORDER)

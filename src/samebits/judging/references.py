@@ -8,14 +8,14 @@ from itertools import combinations
 
 import numpy as np
 
-from samebits.bounds import bound_errors, bound_likely_errors
-from samebits.contraction.magnitudes import sum_magnitudes, sum_squares
 from samebits.findings import Comparison, Difference, Side
 from samebits.judging.measuring import Floats, compare_results
 from samebits.problems import Problem, format_problem
 from samebits.problems.lowering import lower_problem
 from samebits.progress import Progress
-from samebits.truth import compute_truth
+from samebits.sums.bounds import bound_errors, bound_likely_errors
+from samebits.sums.tiles.magnitudes import sum_magnitudes, sum_squares
+from samebits.sums.truth import compute_truth
 from samebits.version import VERSION
 
 # Results of up to this many outputs are shown value by value.

@@ -13,7 +13,7 @@ from samebits.findings.causes import CauseCode, find_cause
 from samebits.findings.comparison_schema import Difference
 from samebits.judging.measuring import Distances
 from samebits.problems import Problem
-from samebits.recipes.recipe import Recipe
+from samebits.sums.recipes.recipe import Recipe
 from samebits.wording.judging_sentences import (
     say_another_function,
     say_beyond,

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from samebits.emulators import emulate
 from samebits.problems import Problem
 from samebits.problems.lowering import lower_problem
-from samebits.recipes.order import KeyedOrder
-from samebits.recipes.recipe import Recipe
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes.order import KeyedOrder
+from samebits.sums.recipes.recipe import Recipe
 
 
 def emulate_onto(

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from samebits.emulators import emulate
 from samebits.engines.engine import Setting
 from samebits.engines.known_engines import ENGINES
 from samebits.errors import EngineUnsupported, SamebitsError
@@ -36,11 +35,12 @@ from samebits.problems import format_problem
 from samebits.problems.lowering import lower_problem
 from samebits.profiles.recipe_search import search_recipe
 from samebits.progress import Progress
-from samebits.recipes.recipe import Recipe
-from samebits.recipes.recipe_text import format_recipe
 from samebits.registry import open_runner, parse_runner_text
 from samebits.runner import Runner
 from samebits.runner.lowered_runner import lower_runner
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes.recipe import Recipe
+from samebits.sums.recipes.recipe_text import format_recipe
 from samebits.wording.model_sentences import say_unit_replayed
 
 _MOST_CALLS, _MOST_TIME_S = 1000, 20.0

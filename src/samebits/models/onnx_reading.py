@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from samebits.contraction.memory import count_available_bytes
 from samebits.errors import ModelError, ResourceLimitError
 from samebits.limits import NODES, RESULT_BYTES, VALUE_BYTES, Deadline
 from samebits.models.einsum_nodes import expand_einsums
 from samebits.models.network import Network, Node, ValueType
 from samebits.models.value_types import DEFAULT_TIME_LIMIT_S, first_line, infer_types, read_type
 from samebits.regular_files import read_regular
+from samebits.sums.tiles.memory import count_available_bytes
 
 # A protocol buffer holds no more, and external data has to fit in one with everything else.
 LARGEST_BYTES = 2**31 - 1

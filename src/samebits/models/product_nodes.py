@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from samebits.bounds import accumulator_format, bound_errors, bound_narrowest_errors
-from samebits.contraction.magnitudes import sum_magnitudes
 from samebits.errors import ProblemShapeError
 from samebits.models import bounded
 from samebits.models.bounded import Arithmetic, Bounded, Floats
@@ -17,7 +15,9 @@ from samebits.models.operations import Value
 from samebits.numbers.format import find_format, numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.languages.onnx_node import problem_from_onnx_node
-from samebits.truth import compute_truth
+from samebits.sums.bounds import accumulator_format, bound_errors, bound_narrowest_errors
+from samebits.sums.tiles.magnitudes import sum_magnitudes
+from samebits.sums.truth import compute_truth
 
 PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 

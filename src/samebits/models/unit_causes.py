@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from samebits.bounds import bound_errors
 from samebits.errors import SamebitsError
 from samebits.explanation.recorded_case import explain_case
 from samebits.findings import Evidence, Side, is_agreement
@@ -24,7 +23,8 @@ from samebits.problems import Problem
 from samebits.problems.case_file import Case
 from samebits.problems.problem import Epilogue
 from samebits.progress import Progress
-from samebits.truth import compute_truth
+from samebits.sums.bounds import bound_errors
+from samebits.sums.truth import compute_truth
 from samebits.wording.model_sentences import say_observed_inside
 
 # Observes values that are inside of units: what the network's runner returns for them.

@@ -23,10 +23,10 @@ from samebits.problems.lowering import Lowering, lower_problem
 from samebits.problems.operands import make_exact, make_normal
 from samebits.profiles.attribution import attribute
 from samebits.progress import Progress, rename_progress
-from samebits.recipes import format_recipe
 from samebits.runner import Runner
 from samebits.runner.lowered_runner import lower_runner
 from samebits.runner.timed_runs import time_runs
+from samebits.sums.recipes import format_recipe
 from samebits.wording.pick_sentences import (
     say_batch_dependent,
     say_loses,

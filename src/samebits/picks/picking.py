@@ -12,7 +12,6 @@ from typing import Literal
 
 import msgspec
 
-from samebits.contraction.memory import count_available_bytes
 from samebits.errors import ArgumentError, SamebitsError
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
@@ -32,6 +31,7 @@ from samebits.progress import Announcement, Progress, ignore_progress, prefix_pr
 from samebits.registry import parse_runner_text, refuse_text_of_file
 from samebits.runner import Runner
 from samebits.runner.guarded_runner import GuardedRunner, guard_runner
+from samebits.sums.tiles.memory import count_available_bytes
 from samebits.version import VERSION
 from samebits.wording.pick_sentences import say_other_bits, say_passed_over, summarize_pick
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from samebits.contraction.running import count_cores
 from samebits.engines.inventory import describe_processor
 from samebits.engines.known_engines import ENGINES
 from samebits.findings.pick_schema import Place
 from samebits.registry import parse_runner_text
 from samebits.runner import Identity
+from samebits.sums.tiles.running import count_cores
 from samebits.version import VERSION
 
 

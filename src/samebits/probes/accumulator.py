@@ -16,7 +16,7 @@ import numpy.typing as npt
 from samebits.numbers.format import BFLOAT16, E8M13, FLOAT16, FLOAT32, FLOAT64, find_format
 from samebits.numbers.scalar import MODES, round_to_format
 from samebits.probes.session import ProbeSession
-from samebits.recipes.tree import Chain, Fused, Item, list_terms
+from samebits.sums.recipes.tree import Chain, Fused, Item, list_terms
 
 # Fraction bits -> what keeps a sum in them; 24 and 25 are alignment bits of multi-term additions.
 _BY_FRACTION_BITS = {f.fraction_bits: f.name for f in (BFLOAT16, FLOAT16, E8M13, FLOAT32, FLOAT64)}

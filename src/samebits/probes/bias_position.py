@@ -15,7 +15,7 @@ import numpy as np
 from samebits.numbers.format import find_format
 from samebits.probes.mask_values import Scale
 from samebits.probes.session import ProbeSession
-from samebits.recipes.tree import Chain, Fused, Item, list_terms
+from samebits.sums.recipes.tree import Chain, Fused, Item, list_terms
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.problems.terms import Terms
-from samebits.recipes.tree import Chain, Item, flatten_chain
+from samebits.sums.recipes.tree import Chain, Item, flatten_chain
 
 _MOST_PARTS = 64
 _LARGEST_BLOCK = 8192

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from samebits.probes.block_trees import PairAnswers, propose_block_trees
 from samebits.probes.tree_shape import Junctions
 from samebits.problems.terms import Terms
-from samebits.recipes.likely import propose_likely_orders
-from samebits.recipes.order import EVERY_AXIS, Key, KeyedOrder, Level, Rule, expand_order
-from samebits.recipes.tree import Chain, Item, flatten_chain, list_terms, map_terms, restrict_tree
+from samebits.sums.recipes.likely import propose_likely_orders
+from samebits.sums.recipes.order import EVERY_AXIS, Key, KeyedOrder, Level, Rule, expand_order
+from samebits.sums.recipes.tree import Chain, Item, flatten_chain, list_terms, map_terms, restrict_tree
 
 Pair = tuple[int, int]
 _NEAR = 12

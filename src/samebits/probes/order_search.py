@@ -23,7 +23,7 @@ from samebits.probes.query_batch import QueryBatch
 from samebits.probes.session import ProbeSession
 from samebits.probes.subtrees import Subtree, pick_pairs
 from samebits.probes.tree_shape import Junctions, find_telling_units
-from samebits.recipes.tree import Item, list_terms, map_terms, restrict_tree
+from samebits.sums.recipes.tree import Item, list_terms, map_terms, restrict_tree
 
 _PAIRS_PER_COPY = 3
 _PAIRS_PER_TRANSFER = 8

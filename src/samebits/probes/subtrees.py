@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.probes.tree_shape import join_parts
-from samebits.recipes.tree import Chain, Item, list_terms, map_terms
+from samebits.sums.recipes.tree import Chain, Item, list_terms, map_terms
 
 
 @dataclass

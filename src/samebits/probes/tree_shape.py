@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from samebits.recipes.tree import Chain, Fused, Item, flatten_chain, list_terms
+from samebits.sums.recipes.tree import Chain, Fused, Item, flatten_chain, list_terms
 
 
 class Junctions:

@@ -17,8 +17,8 @@ from samebits.probes.session import ProbeSession
 from samebits.problems import Problem
 from samebits.profiles.recipe_search import SearchResult, search_recipe
 from samebits.profiles.replaying import Replayer
-from samebits.recipes.recipe import Recipe
 from samebits.runner import Runner
+from samebits.sums.recipes.recipe import Recipe
 from samebits.wording.recipe_words import say_what_it_does
 
 _MOST_CALLS, _MOST_TIME_S = 600, 20.0

@@ -14,10 +14,10 @@ from samebits.problems.terms import Terms, find_terms
 from samebits.problems.windows import name_axes
 from samebits.profiles.order_names import name_orders
 from samebits.profiles.stages import ArithmeticStage, OrderStage
-from samebits.recipes.order import IN_ORDER, Key, KeyedOrder, Level, Order, TreeOrder, expand_order
-from samebits.recipes.order_map import Places, places_from_array
-from samebits.recipes.recipe import Bias, Fft, FusedSum, Recipe, Rounding, Winograd
-from samebits.recipes.tree import fuse_singles, has_fused, store_sums, swap_first_pairs
+from samebits.sums.recipes.order import IN_ORDER, Key, KeyedOrder, Level, Order, TreeOrder, expand_order
+from samebits.sums.recipes.order_map import Places, places_from_array
+from samebits.sums.recipes.recipe import Bias, Fft, FusedSum, Recipe, Rounding, Winograd
+from samebits.sums.recipes.tree import fuse_singles, has_fused, store_sums, swap_first_pairs
 
 _LIKELY_FUSED_BITS = (24, 25, 23, 13)
 _MOST_ALIGNMENT_BITS = 28

@@ -14,12 +14,12 @@ from samebits.problems import Problem, format_problem
 from samebits.problems.terms import find_terms
 from samebits.problems.windows import name_axes
 from samebits.profiles.stages import SearchResult
-from samebits.recipes.order import expand_order
-from samebits.recipes.order_map import array_from_places, format_places
-from samebits.recipes.recipe import Recipe
-from samebits.recipes.recipe_text import format_order, format_recipe
-from samebits.recipes.tree import Item, restrict_tree
 from samebits.runner import Identity
+from samebits.sums.recipes.order import expand_order
+from samebits.sums.recipes.order_map import array_from_places, format_places
+from samebits.sums.recipes.recipe import Recipe
+from samebits.sums.recipes.recipe_text import format_order, format_recipe
+from samebits.sums.recipes.tree import Item, restrict_tree
 from samebits.version import VERSION
 from samebits.wording.order_words import describe_order
 from samebits.wording.profile_sentences import (

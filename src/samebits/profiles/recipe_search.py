@@ -23,8 +23,8 @@ from samebits.profiles.refining import Refiner, operand_roundings
 from samebits.profiles.replaying import Replayer, make_replayers, score_all
 from samebits.profiles.special_questions import ask_special, complete_recipe
 from samebits.profiles.stages import ArithmeticStage, OrderStage, RecipeStage, SearchResult
-from samebits.recipes.recipe import Recipe, Rounding, Winograd
-from samebits.recipes.tree import Chain, Item, list_terms
+from samebits.sums.recipes.recipe import Recipe, Rounding, Winograd
+from samebits.sums.recipes.tree import Chain, Item, list_terms
 
 # A mask larger than float16 can hold came through: ten fraction bits are then TF32's.
 _LARGEST_HALF_MASK = 2.0**15

@@ -29,10 +29,10 @@ from samebits.problems.terms import Terms, find_terms
 from samebits.problems.windows import name_axes
 from samebits.profiles.order_names import name_orders
 from samebits.profiles.replaying import Replayer
-from samebits.recipes.order import Order, Own, TreeOrder, expand_order
-from samebits.recipes.order_map import array_from_places, places_from_array
-from samebits.recipes.recipe import Recipe
-from samebits.recipes.tree import Chain, Item, list_terms
+from samebits.sums.recipes.order import Order, Own, TreeOrder, expand_order
+from samebits.sums.recipes.order_map import array_from_places, places_from_array
+from samebits.sums.recipes.recipe import Recipe
+from samebits.sums.recipes.tree import Chain, Item, list_terms
 
 # Two ways of rounding agree on an output by chance about every second time: small problems can afford to be sure.
 _LEAST_DATA_SETS = 6

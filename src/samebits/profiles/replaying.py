@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from samebits.emulators import emulate
 from samebits.errors import RecipeError
 from samebits.judging import thresholds
 from samebits.numbers.format import find_format
@@ -17,7 +16,8 @@ from samebits.numbers.same_bits import mark_differing_bits
 from samebits.probes.session import ProbeSession
 from samebits.problems import Problem
 from samebits.problems.operands import make_normal
-from samebits.recipes.recipe import Recipe
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes.recipe import Recipe
 
 _SEED = 20260
 # Beyond so many products candidates are compared on a sample of output positions; the proof takes more.

@@ -14,8 +14,8 @@ from samebits.probes.subnormals import find_subnormals
 from samebits.problems import Problem
 from samebits.profiles.replaying import score_all
 from samebits.profiles.stages import RecipeStage, SearchResult, SpecialStage
-from samebits.recipes.recipe import Flush, Recipe
-from samebits.recipes.tree import list_terms
+from samebits.sums.recipes.recipe import Flush, Recipe
+from samebits.sums.recipes.tree import list_terms
 
 # Overflow is asked with three terms of one sum.
 _FEWEST_TERMS = 3

@@ -13,8 +13,8 @@ from samebits.probes.order_search import FoundOrders
 from samebits.probes.product_rounding import ProductRounding
 from samebits.probes.subnormals import Subnormals
 from samebits.profiles.replaying import Replayer
-from samebits.recipes.recipe import Recipe, Rounding
-from samebits.recipes.tree import Item
+from samebits.sums.recipes.recipe import Recipe, Rounding
+from samebits.sums.recipes.tree import Item
 
 
 @dataclass(frozen=True)

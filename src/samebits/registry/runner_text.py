@@ -12,8 +12,8 @@ from samebits.engines.known_engines import ENGINES
 from samebits.engines.other_host import check_host
 from samebits.engines.place import HERE, Place
 from samebits.errors import RunnerTextError
-from samebits.recipes import Recipe, format_recipe, parse_recipe
-from samebits.recipes.hardware import find_unit_recipe
+from samebits.sums.recipes import Recipe, format_recipe, parse_recipe
+from samebits.sums.recipes.hardware import find_unit_recipe
 
 TRUTH = "truth"
 EMULATE = "emulate"

@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import numpy as np
-
-from samebits.emulators import Emulator
 from samebits.engines.known_engines import ENGINES
 from samebits.engines.process import DEFAULT_TIME_LIMIT_S, WorkerRunner
 from samebits.errors import EngineMissingError, RunnerTextError
-from samebits.problems import Problem
+from samebits.registry.own_runners import Emulator, TruthRunner
 from samebits.registry.runner_text import TRUTH, parse_runner_text
-from samebits.runner import Identity, Runner
-from samebits.truth import compute_truth
-from samebits.version import VERSION
-
-
-class TruthRunner:
-    """The correctly rounded result as a runner."""
-
-    text = TRUTH
-
-    def identify(self) -> Identity:
-        return Identity(self.text, "truth", VERSION, "CPU")
-
-    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
-        return compute_truth(problem, operands).values
-
-    def close(self) -> None:
-        return
+from samebits.runner import Runner
 
 
 def open_runner(text: str, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -> Runner:

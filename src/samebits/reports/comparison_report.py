@@ -14,7 +14,6 @@ from samebits.findings import Comparison, Side, is_agreement
 from samebits.problems import Problem
 from samebits.problems.problem import PRODUCTS
 from samebits.problems.problem_text import parse_problem_text
-from samebits.recipes import format_order, parse_recipe
 from samebits.reports.error_words import format_max_error, format_share, format_value, format_values
 from samebits.reports.order_drawing import draw_order
 from samebits.reports.page_layout import (
@@ -32,6 +31,7 @@ from samebits.reports.page_layout import (
     ranked,
 )
 from samebits.reports.visible_text import make_visible
+from samebits.sums.recipes import format_order, parse_recipe
 from samebits.wording.side_names import EMULATE, shorten_names
 
 _MOST_DRAWN = 3

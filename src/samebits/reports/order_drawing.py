@@ -10,11 +10,11 @@ from samebits.problems import Problem
 from samebits.problems.lowering import lower_problem
 from samebits.problems.terms import find_terms
 from samebits.problems.windows import name_axes
-from samebits.recipes.order import expand_order
-from samebits.recipes.order_map import array_from_places, parse_places
-from samebits.recipes.recipe_text import parse_order
-from samebits.recipes.tree import Item, restrict_tree
 from samebits.reports.tree_drawing import draw_tree
+from samebits.sums.recipes.order import expand_order
+from samebits.sums.recipes.order_map import array_from_places, parse_places
+from samebits.sums.recipes.recipe_text import parse_order
+from samebits.sums.recipes.tree import Item, restrict_tree
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _MOST_ROWS, _MOST_COLUMNS = 16, 64

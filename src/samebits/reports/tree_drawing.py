@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from samebits.recipes.tree import Chain, Fused, Item, list_terms
+from samebits.sums.recipes.tree import Chain, Fused, Item, list_terms
 
 _FEW_TERMS = 4
 

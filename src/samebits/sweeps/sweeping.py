@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
-from samebits.emulators import emulate
 from samebits.engines.process import DEFAULT_TIME_LIMIT_S
 from samebits.errors import ArgumentError, EngineFailure, EngineMissingError, SamebitsError
 from samebits.findings import Evidence
@@ -20,10 +19,11 @@ from samebits.probes.session import ProbeSession
 from samebits.problems import Problem, format_problem
 from samebits.profiles import search_recipe
 from samebits.progress import Progress, ignore_progress
-from samebits.recipes import Recipe, format_recipe
 from samebits.registry import open_runner
 from samebits.runner import Identity, Runner
 from samebits.runner.sliced_runs import Part, SlicedRun, run_slices, slice_operands
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes import Recipe, format_recipe
 from samebits.sweeps.cells import list_cells
 from samebits.sweeps.shared_outputs import Shared, share_outputs
 from samebits.sweeps.sweep_text import Point, SweepText, parse_sweep

@@ -11,9 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from samebits.bounds import bound_errors
-from samebits.contraction.magnitudes import sum_magnitudes
-from samebits.emulators import emulate
 from samebits.errors import SamebitsError
 from samebits.explanation import explain
 from samebits.judging.measuring import Distances, mark_outside, measure_distances
@@ -24,9 +21,12 @@ from samebits.problems import Problem, format_problem
 from samebits.problems.case_file import Case, save_case
 from samebits.problems.languages.any_language import read_problem
 from samebits.problems.operands import check_operands
-from samebits.recipes import parse_recipe
-from samebits.truth import compute_truth
-from samebits.truth.functional import read_array
+from samebits.sums.bounds import bound_errors
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes import parse_recipe
+from samebits.sums.tiles.magnitudes import sum_magnitudes
+from samebits.sums.truth import compute_truth
+from samebits.sums.truth.functional import read_array
 from samebits.wording.place_words import describe_places
 
 # The folder that case files of failures go to; empty: none are written.

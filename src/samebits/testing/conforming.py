@@ -14,10 +14,10 @@ from samebits.numbers.same_bits import has_same_bits
 from samebits.problems import Problem, format_problem
 from samebits.problems.languages.any_language import read_problem
 from samebits.problems.operands import make_exact, make_normal, make_uniform
-from samebits.recipes import parse_recipe
+from samebits.sums.recipes import parse_recipe
+from samebits.sums.truth import compute_truth
+from samebits.sums.truth.functional import read_array
 from samebits.testing.assertions import assert_conv_close, describe_failure
-from samebits.truth import compute_truth
-from samebits.truth.functional import read_array
 
 # exact: small integers, where nothing rounds; bounds: data of three kinds; special: NaN and infinities reach what they
 # should; repeat: the same bits again; batch: an item's bits do not depend on its company; recipe: the declared one.

@@ -10,17 +10,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from samebits.bounds import accumulator_format, bound_errors, bound_likely_errors
 from samebits.judging import thresholds
 from samebits.judging.measuring import Distances, measure_distances, measure_likely
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.format import find_format
 from samebits.problems.case_file import Case
 from samebits.problems.problem import Problem
+from samebits.sums.bounds import accumulator_format, bound_errors, bound_likely_errors
+from samebits.sums.truth import compute_truth
 from samebits.torch.layer_calls import LayerResult
 from samebits.torch.plain_arrays import dtype_name
 from samebits.torch.sampled_sums import Block, draw_block
-from samebits.truth import compute_truth
 
 # Sums in float64 of numbers of one sign, and of their squares, are nearer than this.
 _SUMMED_WITHIN = 1 + 2.0**-30

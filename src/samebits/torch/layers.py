@@ -20,10 +20,10 @@ from samebits.errors import ArgumentError
 from samebits.numbers.float_environment import default_float_environment
 from samebits.picks.subject_problems import list_gradients
 from samebits.problems.problem import Problem
+from samebits.sums.truth import compute_truth
 from samebits.torch.gradients import compute_once
 from samebits.torch.pinned import Pinned, SettingsSource, read_layer_lock
 from samebits.torch.plain_arrays import dtype_name, to_numpy
-from samebits.truth import compute_truth
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 # Where a layer keeps what it is pinned to; no parameter and no buffer, so that its state stays as it is.

@@ -6,9 +6,9 @@ from collections import Counter
 
 from samebits.findings import Certainty, Replay, Side, Verdict
 from samebits.findings.causes import CauseCode
-from samebits.recipes.recipe import Recipe
-from samebits.recipes.recipe_text import format_recipe
-from samebits.recipes.seen import SeenRecipe
+from samebits.sums.recipes.recipe import Recipe
+from samebits.sums.recipes.recipe_text import format_recipe
+from samebits.sums.recipes.seen import SeenRecipe
 from samebits.wording.judging_sentences import say_beyond_likely
 
 _MOST_ALTERNATIVES = 3

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from samebits.bounds import accumulator_format
-from samebits.bounds.probabilistic import ERROR_PROBABILITY
 from samebits.findings import ExactData, Side
 from samebits.problems import Problem
+from samebits.sums.bounds import accumulator_format
+from samebits.sums.bounds.probabilistic import ERROR_PROBABILITY
 from samebits.wording.place_words import describe_places
 
 

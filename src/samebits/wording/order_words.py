@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.problems.terms import Terms
-from samebits.recipes.order import EVERY_AXIS, KeyedOrder, Level, Order
-from samebits.recipes.tree import Chain, Fused, Item, list_terms
+from samebits.sums.recipes.order import EVERY_AXIS, KeyedOrder, Level, Order
+from samebits.sums.recipes.tree import Chain, Fused, Item, list_terms
 
 _RULE_WORDS = {
     "chain": "left to right",

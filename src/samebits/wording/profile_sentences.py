@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from samebits.findings import Replay
-from samebits.recipes.recipe import Recipe
-from samebits.recipes.recipe_text import format_recipe
+from samebits.sums.recipes.recipe import Recipe
+from samebits.sums.recipes.recipe_text import format_recipe
 
 
 def summarize_profile(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from samebits.findings.causes import CauseCode
-from samebits.recipes.order import list_stored_formats
-from samebits.recipes.recipe import Recipe
+from samebits.sums.recipes.order import list_stored_formats
+from samebits.sums.recipes.recipe import Recipe
 
 
 def say_what_it_does(recipe: Recipe, cause: CauseCode) -> str:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from samebits.errors import FindingError
 from samebits.findings import Certainty, Comparison, ErrorPicture, Fix, Side
 from samebits.problems.problem_text import parse_problem_text
-from samebits.recipes import format_order, parse_recipe
 from samebits.reports.documents.charts import chart_places, chart_sizes
 from samebits.reports.documents.document import TONES, Block, Cell, Chart, Code, Document, Prose, Section, Table
 from samebits.reports.error_words import format_max_error, format_share, format_value, format_values
 from samebits.reports.order_drawing import draw_order
+from samebits.sums.recipes import format_order, parse_recipe
 
 LEVEL_WORDS: dict[Certainty, str] = {"bits": "bits", "bounds": "bounds", "statistics": "inferred", "open": "open"}
 _MOST_DRAWN = 4

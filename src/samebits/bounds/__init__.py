@@ -1,6 +1,0 @@
-"""How far from the truth a result may be without being at fault, derived and not guessed."""
-
-from samebits.bounds.any_order import accumulator_format, bound_errors, bound_narrowest_errors
-from samebits.bounds.probabilistic import bound_likely_errors
-
-__all__ = ["accumulator_format", "bound_errors", "bound_likely_errors", "bound_narrowest_errors"]

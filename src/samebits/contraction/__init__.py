@@ -1,6 +1,0 @@
-"""A problem as strided sums of products, and the float64 tiles that add them up."""
-
-from samebits.contraction.memory import check_address_space
-
-# Before any module of this part loads what would wait for ever.
-check_address_space()

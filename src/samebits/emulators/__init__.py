@@ -1,5 +1,0 @@
-"""Executing recipes, bit for bit."""
-
-from samebits.emulators.emulator import Emulator, emulate
-
-__all__ = ["Emulator", "emulate"]

@@ -1,0 +1,154 @@
+"""How our functions are compiled, and how compiled code is kept on disk: only code that is intact and ours is loaded.
+
+Numba's own cache notices a change of one source file only, though a function is compiled together with all it calls,
+and it loads whatever lies in its files. Here each compiled function is one file: the digest of what follows, then the
+code. Its name holds digests of all compiled sources and of the processor, so that other code is never found; a file
+that is damaged in any way does not have its digest, and its function is compiled anew.
+
+The code is unpickled, so whoever can write these files can run programs as whoever reads them. They lie in a folder
+of their own that belongs to the user and that nobody else may enter (mode 0700); one that is otherwise is not used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import hashlib
+import os
+import pickle
+import secrets
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+from numba import njit
+from numba.core import serialize
+from numba.core.caching import FunctionCache
+
+from samebits.errors import CodeNotKeptWarning
+from samebits.sums.tiles.compile_notices import note_compiled, note_compiling
+
+_PACKAGE = Path(__file__).parent.parent
+_COMPILED_PARTS = ("contraction", "truth", "emulators")
+_DIGEST_BYTES = hashlib.sha256().digest_size
+_NAME_DIGITS = 16
+_OTHERS = 0o077
+
+
+def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Compiles a function so that it releases the interpreter lock, kept on disk where there is a place to write."""
+
+    def compile_function(source: Callable[..., Any]) -> Any:
+        dispatcher: Any = njit(nogil=True, **options)(source)
+        try:
+            dispatcher._cache = _KeptCode(source)
+        except (RuntimeError, OSError):  # No writable place for the code: neither beside the source nor in a home.
+            _warn_once("no folder for it can be written to")
+        return dispatcher
+
+    return compile_function if function is None else compile_function(function)
+
+
+class _KeptCode(FunctionCache):
+    """Compiled forms of one function on disk, as Numba asks for them."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled form for a signature, or None where there is none that is intact."""
+        target_context.refresh()
+        # Whatever is the matter with a file: its function is compiled anew.
+        with contextlib.suppress(Exception):
+            name = self._name_file(sig, target_context.codegen())
+            folder = _open_own_folder(self._cache_path)
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            with os.fdopen(descriptor, "rb") as file:
+                kept = file.read()
+            digest, code = kept[:_DIGEST_BYTES], kept[_DIGEST_BYTES:]
+            if digest == _digest_code(name, code):
+                return self._impl.rebuild(target_context, pickle.loads(code))
+        note_compiling(self._name)
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keeps a compiled form; where that fails it says so once and the program goes on."""
+        note_compiled(self._name)
+        if not self._impl.check_cachable(data):
+            return
+        try:
+            self._impl.locator.ensure_cache_path()
+            self._write(self._name_file(sig, data.codegen), serialize.dumps(self._impl.reduce(data)))
+        except OSError as error:
+            says = str(error.strerror or error)
+            _warn_once(says if self._cache_path in says else f"{says} in {self._cache_path}")
+
+    def _name_file(self, sig: Any, codegen: Any) -> str:
+        key = hashlib.sha256(
+            repr((numba.__version__, llvmlite.__version__, self._index_key(sig, codegen))).encode()
+        ).hexdigest()
+        return f"{self._stem()}.{_digest_sources()}.{key[:_NAME_DIGITS]}.code"
+
+    def _stem(self) -> str:
+        return str(self._impl.filename_base)
+
+    def _write(self, name: str, code: bytes) -> None:
+        """All or nothing: another process may read at any time."""
+        folder = _open_own_folder(self._cache_path)
+        begun = f"{name}.{secrets.token_hex(8)}.new"
+        descriptor = os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(_digest_code(name, code) + code)
+            os.replace(begun, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            os.unlink(begun, dir_fd=folder)
+            raise
+        for old in os.listdir(folder):
+            parts = old.rsplit(".", 3)
+            if parts[0] == self._stem() and parts[-1] == "code" and parts[1] != _digest_sources():
+                with contextlib.suppress(OSError):
+                    os.unlink(old, dir_fd=folder)
+
+
+@functools.cache
+def _open_own_folder(parent: str) -> int:
+    """The user's own folder in a cache's, made if it is not there. Raises OSError where it is not the user's alone.
+
+    It stays open: what is checked here is what is read from later, wherever its name may lead by then.
+    """
+    path = os.path.join(parent, f"samebits-{os.getuid()}")
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    found = os.fstat(folder)
+    if found.st_uid != os.getuid() or found.st_mode & _OTHERS:
+        os.close(folder)
+        whose = "belongs to another user" if found.st_uid != os.getuid() else f"has mode {found.st_mode & 0o777:04o}"
+        raise PermissionError(errno.EACCES, f"{path} {whose}, and must be this user's with mode 0700", path)
+    return folder
+
+
+def _digest_code(name: str, code: bytes) -> bytes:
+    """Of the name too: intact code of another function is not this one's."""
+    return hashlib.sha256(name.encode() + b"\0" + code).digest()
+
+
+@functools.cache
+def _digest_sources() -> str:
+    digest = hashlib.sha256()
+    for part in _COMPILED_PARTS:
+        for path in sorted((_PACKAGE / part).glob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:_NAME_DIGITS]
+
+
+@functools.cache
+def _warn_once(why: str) -> None:
+    warnings.warn(
+        f"compiled code cannot be kept ({why}), so that every start compiles anew; "
+        "NUMBA_CACHE_DIR can name a folder for it",
+        CodeNotKeptWarning,
+        stacklevel=2,
+    )
