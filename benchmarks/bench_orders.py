@@ -10,11 +10,11 @@ import time
 
 import numpy as np
 
-from samebits.probes.session import ProbeSession
-from samebits.probes.summation_order import find_summation_orders
-from samebits.probes.tree_shape import join_parts
+from samebits.engines.probes.session import ProbeSession
+from samebits.engines.probes.summation_order import find_summation_orders
+from samebits.engines.probes.tree_shape import join_parts
+from samebits.engines.registry import open_runner
 from samebits.problems import parse_problem_text
-from samebits.registry import open_runner
 from samebits.sums.recipes.tree import Item, canonical_tree
 
 PROBLEM = "conv2d x=1x64x28x28 w=64x64x3x3 padding=1 dtype=float32"

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import numpy as np
 
+from samebits.engines.registry import open_runner
+from samebits.engines.runner import Runner
 from samebits.errors import EngineUnsupported
 from samebits.judging.measuring import measure_absolute
 from samebits.problems import Problem, format_problem, parse_problem_text
 from samebits.problems.lowering import lower_problem
 from samebits.problems.terms import find_terms
-from samebits.registry import open_runner
-from samebits.runner import Runner
 from samebits.sums.bounds import bound_errors, bound_likely_errors
 from samebits.sums.bounds.probabilistic import OrderSpread, spread_order
 from samebits.sums.emulators.emulator import emulate

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 import samebits
+from samebits.engines.runner import Identity
 from samebits.findings import Evidence, json_from_finding
 from samebits.findings.diff_schema import FirstDifference, RunDiff, SettingDifference
 from samebits.findings.guard_schema import Breach, GuardedResult, GuardReport
@@ -19,7 +20,6 @@ from samebits.lists import compare_tables, run_list
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
-from samebits.runner import Identity
 from samebits.sums.truth import compute_truth
 
 _LAYER = "conv2d x=2x4x8x9 w=6x4x3x3 padding=1"

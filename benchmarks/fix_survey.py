@@ -21,13 +21,13 @@ import numpy as np
 from pages import write_page
 
 import samebits
+from samebits.engines.registry import open_runner
 from samebits.errors import EngineFailure
 from samebits.findings.fix_table import SETTINGS
 from samebits.numbers.same_bits import mark_differing_bits
 from samebits.problems import Problem, parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
-from samebits.registry import open_runner
 
 ABOUT = """Two sides of one engine, one as installed and one with a single setting changed, on problems where that
 changes bits; the same with the second side known by its recorded result only, as from another machine; and pairs of

@@ -28,7 +28,7 @@ from hostile_findings import damage_finding
 from peak_memory import read_peak_bytes
 
 import samebits
-from samebits.engines.process import WorkerRunner
+from samebits.engines.workers.process import WorkerRunner
 from samebits.errors import SamebitsError
 from samebits.lists.journal import Heading, Journal
 from samebits.lists.list_reading import read_list
@@ -44,7 +44,7 @@ from samebits.runs.trace_file import append_block
 LONGEST_S, LARGEST_BYTES = 60.0, 2 * 2**30
 _PROBLEM = "matmul x=2x3 w=3x4 dtype=float32"
 # Programs that may run: our own workers and what infers sizes.
-_OURS = ("samebits.engines.worker", "inference_process.py")
+_OURS = ("samebits.engines.workers.worker", "inference_process.py")
 Attack = Callable[[Random, Path], None]
 
 
@@ -182,8 +182,8 @@ def attack_network(rng: Random, folder: Path) -> None:
     if rng.random() < 0.3:
         data = _make_program(rng)
         (folder / "p.pt2").write_bytes(data)
-        from samebits.engines.program_file import copy_cleanly
-        from samebits.engines.program_graph import ProgramRefused
+        from samebits.engines.adapters.program_file import copy_cleanly
+        from samebits.engines.adapters.program_graph import ProgramRefused
 
         with contextlib.suppress(ProgramRefused):
             copy_cleanly(folder / "p.pt2", folder / "clean.pt2")

@@ -76,10 +76,10 @@ def warm_up(folder: Path) -> None:
     """Imports everything and compiles what most inputs need, once for all children."""
     import samebits.cli.narrator
     import samebits.comparison
-    import samebits.engines.inventory
     import samebits.explanation
     import samebits.problems.languages.onnx_node
     import samebits.profiles
+    import samebits.questions.doctor.inventory
     import samebits.reports.comparison_report
     import samebits.reports.explanation_report
     import samebits.reports.inventory_report

@@ -21,6 +21,7 @@ import numpy as np
 import onnx
 from pages import write_page
 
+from samebits.engines.runner import Identity
 from samebits.findings import is_agreement
 from samebits.findings.model_schema import ModelComparison
 from samebits.models.model_comparing import judge_network
@@ -32,7 +33,6 @@ from samebits.models.onnx_reading import make_network, read_onnx
 from samebits.models.outcome import Asked
 from samebits.numbers.same_bits import has_same_bits
 from samebits.progress import ignore_progress
-from samebits.runner import Identity
 
 ABOUT = """Networks built in code (`benchmarks/networks.py`), exported by torch; one fault each, put into the ONNX
 model by plain surgery at an early, two middle and a late node, run whole by ONNX Runtime beside the right model, in

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from samebits.engines.inventory import take_inventory
+from samebits.questions.doctor.inventory import take_inventory
 from samebits.version import VERSION
 
 

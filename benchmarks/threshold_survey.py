@@ -19,15 +19,15 @@ from pathlib import Path
 import numpy as np
 
 import samebits
-from samebits.judging import thresholds
-from samebits.judging.thresholds import TABLE, Threshold
-from samebits.probes.session import ProbeSession
+from samebits import thresholds
+from samebits.engines.probes.session import ProbeSession
+from samebits.engines.registry import Emulator
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
 from samebits.profiles import search_recipe
-from samebits.registry import Emulator
 from samebits.sums.recipes import format_recipe, parse_recipe
+from samebits.thresholds import TABLE, Threshold
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from pages import write_page
@@ -45,7 +45,7 @@ Greatest absolute difference: {largest} at index (0, 1, 2, 3) (up to 1e-05 allow
 Greatest relative difference: 12.0 at index (0, 0, 0, 0) (up to 1.3e-06 allowed)
 """
 ABOUT = """Every number beside exact data, derived bounds and bits that can change a verdict or a cause
-(`judging/thresholds.py`): what it decides, where it comes from, and how many of {count} answers change when just that
+(`thresholds.py`): what it decides, where it comes from, and how many of {count} answers change when just that
 number is halved or doubled (`make thresholds`: {cases} injected and fault-free cases, {rest} transforms, logs and
 profiles). A change is another verdict or another cause; in brackets, fault-free results that become `downgrade` or
 `wrong`."""

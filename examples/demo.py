@@ -11,7 +11,7 @@ from pathlib import Path
 
 from samebits.cli import main as run_samebits
 from samebits.comparison import compare
-from samebits.engines.known_engines import ENGINES
+from samebits.engines.registry.known_engines import ENGINES
 
 HERE = Path(__file__).parent
 LENGTHS = (7, 8, 9)

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from samebits.comparison import compare
-from samebits.engines.known_engines import ENGINES
+from samebits.engines.registry.known_engines import ENGINES
 from samebits.reports.comparison_report import show_comparison
 
 ROOT = Path(__file__).parent.parent

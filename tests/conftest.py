@@ -9,7 +9,7 @@ from hypothesis import settings
 
 from needed_engines import skip_without_engines
 from samebits.cli.endings import TRACEBACK_VARIABLE
-from samebits.engines.process import WorkerRunner
+from samebits.engines.workers.process import WorkerRunner
 
 settings.register_profile("samebits", deadline=None, derandomize=True)
 settings.load_profile("samebits")

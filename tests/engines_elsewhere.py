@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 import samebits
+from samebits.engines.registry import open_runner
 from samebits.numbers.same_bits import has_same_bits
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
-from samebits.registry import open_runner
 
 
 def check_that_findings_are_the_same(place):

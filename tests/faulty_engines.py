@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from samebits.engines.engine import Engine, InForce
+from samebits.engines.adapters.engine import Engine, InForce
 
 
 class HealthyEngine(Engine):
@@ -113,7 +113,7 @@ class BabblingWorker:
 
     def install(self) -> None:
         """From here on this process's worker answers so."""
-        from samebits.engines import worker
+        from samebits.engines.workers import worker
 
         plain, sent = worker.send_message, []
 
@@ -141,7 +141,7 @@ class BabblingEngine(HealthyEngine):
         main = sys.modules["__main__"]
         # The worker's own module runs as __main__; what it calls stands there.
         babbling = BabblingWorker(answers, odd)
-        from samebits.engines import worker
+        from samebits.engines.workers import worker
 
         worker.send_message = main.send_message
         babbling.install()

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from plain_sums import finish, lay_out, put_back, sum_exactly
+from samebits.engines.runner import Identity
 from samebits.errors import EngineUnsupported, ProblemShapeError
 from samebits.problems import Problem
-from samebits.runner import Identity
 
 Predicate = Callable[[Problem], bool]
 Harm = Callable[[Problem, np.ndarray], np.ndarray]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from samebits.engines.runner import Identity
 from samebits.errors import EngineCrashed
-from samebits.runner import Identity
 from samebits.sums.truth import compute_truth
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from samebits.engines.known_engines import ENGINES
+from samebits.engines.registry.known_engines import ENGINES
 
 
 def each_engine(texts: Iterable[str]) -> list:

@@ -12,9 +12,9 @@ import ml_dtypes
 import numpy as np
 
 from exact_terms import list_terms
+from samebits.engines.runner import Identity
 from samebits.errors import EngineRaised
 from samebits.numbers import numpy_dtype
-from samebits.runner import Identity
 
 
 @functools.lru_cache(maxsize=32)

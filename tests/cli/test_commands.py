@@ -122,7 +122,7 @@ def test_doctor_lists_engines_and_settings(capsys):
 
 
 def test_doctor_says_how_to_get_a_missing_engine(capsys, monkeypatch):
-    monkeypatch.setattr("samebits.engines.known_engines.EngineSpec.find_version", lambda self: None)
+    monkeypatch.setattr("samebits.engines.registry.known_engines.EngineSpec.find_version", lambda self: None)
     _, out, _ = run(capsys, "doctor")
     assert "pip install openvino" in out
 

@@ -181,7 +181,7 @@ def test_the_options_of_compare_reach_the_library(answer):
 
 
 def test_without_engines_all_installed_ones_run_unless_results_are_recorded(answer, monkeypatch):
-    monkeypatch.setattr("samebits.engines.known_engines.list_installed", lambda: ["torch", "numpy", "jax"])
+    monkeypatch.setattr("samebits.engines.registry.known_engines.list_installed", lambda: ["torch", "numpy", "jax"])
     found = compared("identical", TRUE)
     # NumPy multiplies and has no convolutions.
     assert answer("compare", found, "matmul x=2x3 w=3x4", "--json")[3][0][0][1] == ["torch", "numpy", "jax"]
@@ -303,7 +303,7 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_its_place_is_shown_to_whoe
     def fail(*_, **__):
         raise KeyError("unforeseen")
 
-    monkeypatch.setattr("samebits.engines.inventory.take_inventory", fail)
+    monkeypatch.setattr("samebits.questions.doctor.inventory.take_inventory", fail)
     monkeypatch.delenv("SAMEBITS_TRACEBACK", raising=False)
     assert main(["doctor"]) == 2
     (line,) = capsys.readouterr().err.splitlines()

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from injected_runners import InjectedRunner
-from samebits import compare
+from samebits import compare, thresholds
+from samebits.engines.recipe_search.stages import RecipeStage, SearchResult
 from samebits.errors import ProbeStopped
 from samebits.findings import Evidence, Replay
 from samebits.findings.causes import CauseCode
-from samebits.judging import thresholds
 from samebits.judging.measuring import measure_distances
 from samebits.judging.recipe_causes import name_cause
 from samebits.judging.references import make_reference
@@ -19,7 +19,6 @@ from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
 from samebits.profiles import attribution
 from samebits.profiles.attribution import attribute
-from samebits.profiles.stages import RecipeStage, SearchResult
 from samebits.progress import ignore_progress
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import parse_recipe

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from samebits.engines.runner import Identity
 from samebits.errors import (
     EngineCrashed,
     EngineFailure,
@@ -15,7 +16,6 @@ from samebits.errors import (
 from samebits.findings import Failure
 from samebits.judging.side_running import run_on_both
 from samebits.problems import parse_problem_text
-from samebits.runner import Identity
 
 PROBLEM = parse_problem_text("conv1d x=1x1x3 w=1x1x1 dtype=float32")
 EXACT, GIVEN = {"x": np.zeros(1)}, {"x": np.ones(1)}

@@ -12,10 +12,10 @@ import pytest
 import samebits
 from engines_elsewhere import MarkedPython, check_that_findings_are_the_same, check_that_nothing_stays
 from samebits.cli import main
+from samebits.engines.registry import open_runner, parse_runner_text
+from samebits.engines.registry.runner_text import format_runner_text
 from samebits.errors import EngineCrashed, EngineMissingError, EngineUnsupported, RunnerTextError
 from samebits.problems import parse_problem_text
-from samebits.registry import open_runner, parse_runner_text
-from samebits.registry.runner_text import format_runner_text
 
 PROBLEM = parse_problem_text("linear x=3x8 w=4x8")
 HELD = f"docker=known:1,python={sys.executable}"

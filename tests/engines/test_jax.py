@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from samebits.engines.jax import JaxEngine
+from samebits.engines.adapters.jax import JaxEngine
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
 

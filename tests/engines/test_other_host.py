@@ -13,6 +13,8 @@ import samebits
 from engines_elsewhere import check_that_findings_are_the_same, check_that_nothing_stays
 from loopback_host import SSHD, LoopbackHost
 from samebits.cli import main
+from samebits.engines.registry import open_runner, parse_runner_text
+from samebits.engines.registry.runner_text import format_runner_text
 from samebits.errors import (
     ArgumentError,
     EngineCrashed,
@@ -23,8 +25,6 @@ from samebits.errors import (
 )
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
-from samebits.registry import open_runner, parse_runner_text
-from samebits.registry.runner_text import format_runner_text
 
 PROBLEM = parse_problem_text("linear x=3x8 w=4x8")
 FAR = f"ssh=loopback,python={sys.executable}"

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import samebits
-from samebits.engines import other_python
+from samebits.engines.workers import other_python
+from samebits.engines.registry import open_runner, parse_runner_text
+from samebits.engines.registry.runner_text import format_runner_text
 from samebits.errors import ArgumentError, EngineMissingError, EngineUnsupported, RunnerTextError
 from samebits.numbers import count_ulps
 from samebits.numbers.format import FLOAT32
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
-from samebits.registry import open_runner, parse_runner_text
-from samebits.registry.runner_text import format_runner_text
 from samebits.sums.truth import compute_truth
 
 PROBLEM = parse_problem_text("linear x=3x8 w=4x8")

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import faulty_engines
-from samebits.engines.answers import (
+from samebits.engines.runner.sliced_runs import Part
+from samebits.engines.workers.answers import (
     Done,
     ExportedProgram,
     ProgramValues,
@@ -24,7 +25,7 @@ from samebits.engines.answers import (
     read_answer,
     read_failure,
 )
-from samebits.engines.process import WorkerRunner
+from samebits.engines.workers.process import WorkerRunner
 from samebits.errors import (
     EngineCrashed,
     EngineFailure,
@@ -35,7 +36,6 @@ from samebits.errors import (
 )
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
-from samebits.runner.sliced_runs import Part
 
 PROBLEM = parse_problem_text("conv1d x=1x1x7 w=1x1x5")
 OPERANDS = make_normal(PROBLEM)

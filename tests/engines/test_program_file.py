@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from samebits.cli import main
-from samebits.engines.program_file import check_pickle, copy_cleanly
-from samebits.engines.program_graph import ProgramRefused, check_expression, check_operator
+from samebits.engines.adapters.program_file import check_pickle, copy_cleanly
+from samebits.engines.adapters.program_graph import ProgramRefused, check_expression, check_operator
 from samebits.errors import ResourceLimitError
 
 pytestmark = pytest.mark.needs("torch")

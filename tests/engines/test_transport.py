@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samebits.engines.transport import TransportError, receive_message, send_message
+from samebits.engines.workers.transport import TransportError, receive_message, send_message
 
 
 def trip(header, arrays):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from hand_made import observe
+from samebits import thresholds
 from samebits.explanation.acceptance import accept, find_by_bits, is_sampled, prove, replays_all
 from samebits.findings import Evidence, Replay
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Hypothesis
-from samebits.judging import thresholds
 from samebits.judging.verdict_rules import Mechanism
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import samebits
+from samebits import thresholds
 from samebits.errors import LogError
 from samebits.hypotheses import list_layout_hypotheses
-from samebits.judging import thresholds
 from samebits.numbers.same_bits import has_same_bits
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case

@@ -8,13 +8,13 @@ import pytest
 
 from hand_made import observe
 from injected_cases import make_case
+from samebits import thresholds
 from samebits.explanation import hypothesis_search
 from samebits.explanation.hypothesis_search import HypothesisSearch
 from samebits.explanation.recorded_case import explain_case
 from samebits.findings import Evidence, Replay
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Hypothesis, from_recipe, list_order_hypotheses
-from samebits.judging import thresholds
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
 from samebits.progress import ignore_progress

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import samebits
+from samebits.engines.runner import Identity
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_exact, make_normal
-from samebits.runner import Identity
 
 TEXT = "conv2d x=1x8x32x32 w=8x8x3x3 padding=1 dtype=float32"
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 import samebits
-from samebits.engines.known_engines import ENGINES
+from samebits.engines.registry import Emulator, parse_runner_text
+from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.runner import Identity
 from samebits.errors import EngineCrashed, EngineMissingError
 from samebits.findings.fix_table import SETTINGS
 from samebits.fixes import problem_trials, setting_changes, trials
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
-from samebits.registry import Emulator, parse_runner_text
-from samebits.runner import Identity
 from samebits.sums.recipes import parse_recipe
 from samebits.sums.truth import compute_truth
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from hand_made import WHOLE
+from samebits.engines.runner import Identity
 from samebits.findings import Error, Evidence, ExactData, Failure, WorstElement
 from samebits.findings.causes import CauseCode
 from samebits.judging.references import Reference, list_few_values
 from samebits.judging.sides import Attribution, Recorded, describe_side, measure_result
 from samebits.judging.verdict_rules import Measured, Mechanism
 from samebits.problems import parse_problem_text
-from samebits.runner import Identity
 from samebits.sums.recipes import parse_recipe
 
 # Two channels of two outputs, three products each.

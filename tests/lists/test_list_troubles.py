@@ -10,6 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from samebits.cli import main
+from samebits.engines.runner import Identity
 from samebits.errors import ArgumentError, EngineCrashed, FindingError, ResourceLimitError
 from samebits.lists import compare_tables, list_reading, list_running, run_list, subject_running
 from samebits.lists.list_reading import read_list
@@ -19,7 +20,6 @@ from samebits.lists.table_file import write_table
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import save_case
 from samebits.problems.operands import make_normal
-from samebits.runner import Identity
 from samebits.sums.truth import compute_truth
 
 

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.errors import ProblemShapeError, ProblemTextError, RecipeError, SamebitsError
 from samebits.logs import parse_log
 from samebits.problems import parse_problem_text
@@ -18,7 +19,6 @@ from samebits.problems.languages.benchdnn import parse_benchdnn
 from samebits.problems.languages.hlo import parse_hlo
 from samebits.problems.languages.miopen import parse_miopen
 from samebits.problems.languages.onnx_node import problem_from_onnx_node
-from samebits.registry.runner_text import parse_runner_text
 from samebits.sums.recipes import parse_recipe
 
 SHORT, LONG = 4096, 16384

@@ -3,8 +3,8 @@
 import numpy as np
 from onnx.reference import ReferenceEvaluator
 
+from samebits.engines.runner import Identity
 from samebits.models.rewiring import rewire
-from samebits.runner import Identity
 
 
 class ReferenceSide:

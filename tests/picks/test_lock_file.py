@@ -12,7 +12,7 @@ import pytest
 import samebits
 from samebits.cli.app import main
 from samebits.cli.pick_command import read_size
-from samebits.engines import known_engines
+from samebits.engines.registry import known_engines
 from samebits.errors import ArgumentError
 from samebits.findings import finding_from_json
 from samebits.findings.pick_schema import Lock

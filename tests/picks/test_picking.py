@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import samebits
+from samebits.engines.runner import Identity
 from samebits.errors import ArgumentError, LockError, RunnerTextError, SamebitsError
 from samebits.findings import finding_from_json, json_from_finding
 from samebits.findings.pick_schema import Lock, Pick
@@ -15,7 +16,6 @@ from samebits.numbers.same_bits import digest_bits
 from samebits.picks.engine_variants import list_candidates
 from samebits.picks.finals import list_finalists, order_by_time
 from samebits.problems import parse_problem_text
-from samebits.runner import Identity
 from samebits.sums.tiles.running import count_cores
 
 PROBLEM = "conv2d x=2x16x9x9 w=8x16x3x3 padding=1 dtype=float32"

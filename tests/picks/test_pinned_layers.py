@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import samebits
+from samebits.engines.registry import open_runner
 from samebits.errors import LockError
 from samebits.findings import json_from_finding
 from samebits.findings.pick_schema import Choice, Contract, Lock, LockedChoice
 from samebits.picks.places import find_place
 from samebits.problems import format_problem
-from samebits.registry import open_runner
 
 torch = pytest.importorskip("torch")
 layers = pytest.importorskip("samebits.torch")

@@ -6,6 +6,8 @@ import sys
 import numpy as np
 import pytest
 
+from samebits.engines.registry import parse_runner_text
+from samebits.engines.runner import Identity
 from samebits.errors import ProblemTextError
 from samebits.problems import parse_problem_text
 from samebits.problems.languages.any_language import read_problem
@@ -13,8 +15,6 @@ from samebits.problems.operands import make_exact, make_normal
 from samebits.reductions.parameters import take_apart
 from samebits.reductions.scripts.benchdnn_line import write_benchdnn
 from samebits.reductions.scripts.engine_script import run_script, write_script
-from samebits.registry import parse_runner_text
-from samebits.runner import Identity
 
 IDENTITY = Identity("engine", "engine", "1.0", "CPU")
 FORWARD = [

@@ -11,9 +11,9 @@ import pytest
 
 from needed_engines import skip_without_engines
 from needed_processor import has_wide_vectors
-from samebits.engines.known_engines import ENGINES
+from samebits import thresholds
+from samebits.engines.registry.known_engines import ENGINES
 from samebits.findings.causes import CAUSES
-from samebits.judging import thresholds
 from samebits.problems import format_problem, parse_problem_text
 
 ROOT = Path(__file__).parent.parent.parent

@@ -48,7 +48,7 @@ def test_the_library_without_its_engines_loads_no_framework():
 
 def test_reading_all_engine_files_loads_no_framework():
     code = (
-        "import sys; from samebits.engines.known_engines import ENGINES\n"
+        "import sys; from samebits.engines.registry.known_engines import ENGINES\n"
         "for spec in ENGINES.values(): spec.load_class(); spec.find_version()\n"
         "print(*sys.modules)"
     )

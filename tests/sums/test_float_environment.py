@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import samebits
+from samebits.engines.runner import Identity
 from samebits.findings import json_from_finding
 from samebits.problems.case_file import Case
-from samebits.runner import Identity
 from samebits.sums.bounds.any_order import bound_errors, bound_narrowest_errors
 from samebits.sums.emulators.emulator import emulate
 from samebits.sums.recipes import parse_recipe

@@ -5,10 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from samebits.engines.registry import open_runner
+from samebits.engines.registry.runner_text import format_runner_text, parse_runner_text
 from samebits.errors import RecipeError
 from samebits.problems import parse_problem_text
-from samebits.registry import open_runner
-from samebits.registry.runner_text import format_runner_text, parse_runner_text
 from samebits.sums.recipes import parse_recipe
 from samebits.sums.recipes.hardware import MATRIX_UNITS
 

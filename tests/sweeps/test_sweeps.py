@@ -12,13 +12,13 @@ import pytest
 import samebits
 from needed_engines import each_engine
 from samebits.cli import main
+from samebits.engines.registry import Emulator, open_runner
+from samebits.engines.runner import Identity
 from samebits.errors import ArgumentError, EngineCrashed, EngineUnsupported, ProblemShapeError, SamebitsError
 from samebits.findings import json_from_finding
 from samebits.problems import parse_problem_text
-from samebits.registry import Emulator, open_runner
 from samebits.reports.documents.any_finding import read_finding
 from samebits.reports.markdown import render_markdown
-from samebits.runner import Identity
 from samebits.sums.recipes import parse_recipe
 from samebits.sweeps import sweep, sweeping
 from samebits.sweeps.cells import list_cells

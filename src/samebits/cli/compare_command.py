@@ -25,7 +25,7 @@ def compare_problem(text: str, data: DataChoice, options: CommonOptions) -> int:
     """Compares one problem or case, prints, and returns the exit status."""
     from samebits.cli.narrator import Narrator
     from samebits.comparison import compare
-    from samebits.engines.known_engines import list_installed_for
+    from samebits.engines.registry.known_engines import list_installed_for
     from samebits.problems.case_file import Case
     from samebits.problems.languages.subject import read_subject
     from samebits.reports.comparison_report import show_comparison

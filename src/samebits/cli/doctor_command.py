@@ -24,7 +24,7 @@ def examine(on: Sequence[str], *, compiles: bool, time_limit_s: float, as_json: 
     import msgspec
 
     from samebits.cli.narrator import Narrator
-    from samebits.engines.inventory import take_inventory
+    from samebits.questions.doctor.inventory import take_inventory
     from samebits.reports.inventory_report import show_inventory
 
     with Narrator() as narrator:
@@ -34,7 +34,7 @@ def examine(on: Sequence[str], *, compiles: bool, time_limit_s: float, as_json: 
             compile_ahead(narrator.hear)
         found = take_inventory()
         if on:
-            from samebits.registry.asked_engines import ask_engines
+            from samebits.questions.doctor.asked_engines import ask_engines
 
             found = msgspec.structs.replace(found, asked=ask_engines(on, time_limit_s, narrator.hear))
     print_finding(found, lambda found, verbose: show_inventory(found), verbose=True, as_json=as_json)

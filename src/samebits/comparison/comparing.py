@@ -12,6 +12,11 @@ import msgspec
 import numpy as np
 
 from samebits.comparison.order_difference import explain_difference
+from samebits.engines.registry import TRUTH, open_runner
+from samebits.engines.registry.runner_text import EMULATE
+from samebits.engines.runner import Runner
+from samebits.engines.runner.guarded_runner import guard_runner
+from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import ArgumentError
 from samebits.findings import Comparison, Side, Verdict
 from samebits.findings.causes import CauseCode, gravest_cause
@@ -33,11 +38,6 @@ from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import make_exact, make_normal, make_uniform
 from samebits.profiles.attribution import attribute
 from samebits.progress import Progress, ignore_progress, rename_progress
-from samebits.registry import TRUTH, open_runner
-from samebits.registry.runner_text import EMULATE
-from samebits.runner import Runner
-from samebits.runner.guarded_runner import guard_runner
-from samebits.runner.lowered_runner import lower_runner
 from samebits.wording.comparison_sentences import summarize_comparison
 
 Data = Literal["normal", "uniform", "exact"]

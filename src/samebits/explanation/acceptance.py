@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from samebits import thresholds
 from samebits.errors import RecipeError
 from samebits.findings import Evidence, Replay
 from samebits.findings.causes import CauseCode
@@ -21,7 +22,6 @@ from samebits.hypotheses import (
 )
 from samebits.hypotheses.observation import Floats
 from samebits.hypotheses.stored_result import Stored
-from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped, measure_absolute
 from samebits.judging.verdict_rules import Mechanism
 from samebits.numbers.format import find_format

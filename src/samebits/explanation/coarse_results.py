@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from samebits import thresholds
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Observation
 from samebits.hypotheses.observation import Floats
-from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.judging.verdict_rules import Mechanism
 from samebits.numbers.format import find_format

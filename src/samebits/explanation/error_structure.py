@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from samebits import thresholds
 from samebits.explanation.nearness import sum_in_orders
 from samebits.hypotheses import Observation, Sample
 from samebits.hypotheses.observation import Floats, gather_terms
-from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.numbers.format import find_format
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from samebits import thresholds
 from samebits.explanation.acceptance import (
     TINY_POSITIONS,
     TINY_ROWS,
@@ -73,7 +74,6 @@ from samebits.hypotheses import (
     list_transform_hypotheses,
 )
 from samebits.hypotheses.observation import Floats
-from samebits.judging import thresholds
 from samebits.judging.verdict_rules import Mechanism
 from samebits.numbers.same_bits import mark_differing_bits
 from samebits.progress import Progress

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from samebits import thresholds
 from samebits.explanation.acceptance import goes_either_way
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Observation
 from samebits.hypotheses.observation import Floats
 from samebits.hypotheses.stored_result import Stored
-from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.judging.verdict_rules import Mechanism
 from samebits.numbers.format import find_format

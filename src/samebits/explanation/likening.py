@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from samebits.engines.registry import open_runner
 from samebits.errors import EngineFailure
 from samebits.findings import Evidence
 from samebits.judging.references import Reference
@@ -14,7 +15,6 @@ from samebits.judging.verdict_rules import Mechanism
 from samebits.problems import Problem
 from samebits.profiles.attribution import attribute_recipe, find_recipe
 from samebits.progress import Progress
-from samebits.registry import open_runner
 from samebits.sums.recipes.recipe import Recipe
 from samebits.wording.explanation_sentences import say_like, say_not_asked, say_unlike
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from samebits import thresholds
 from samebits.explanation.logged_sides import RECORD, describe_logged_side, describe_mismatch
 from samebits.findings import Comparison, Evidence
 from samebits.findings.causes import CauseCode
-from samebits.judging import thresholds
 from samebits.logs import Metrics, Mismatch
 from samebits.numbers.array import measure_spacing, round_array_to_format
 from samebits.numbers.format import Format, find_format

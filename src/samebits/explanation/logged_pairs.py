@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from samebits.judging import thresholds
+from samebits import thresholds
 from samebits.numbers.array import round_array_to_format
 from samebits.numbers.format import find_format
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from samebits import thresholds
 from samebits.explanation.logged_sides import describe_logged_side, describe_mismatch
 from samebits.explanation.rebuilt_call import RebuiltCall, rebuild_call
 from samebits.findings import Certainty, Comparison, Evidence, Replay, Side, Verdict
@@ -24,7 +25,6 @@ from samebits.hypotheses import (
     list_recipe_hypotheses,
 )
 from samebits.hypotheses.observation import Floats
-from samebits.judging import thresholds
 from samebits.logs import Mismatch
 from samebits.problems import Problem
 from samebits.progress import Progress

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+from samebits import thresholds
 from samebits.explanation.logged_pairs import say_pairs
 from samebits.explanation.logged_sides import NAME_IT, RECORD, describe_logged_side, describe_mismatch
 from samebits.explanation.logged_simulation import Fingerprint, Simulations
 from samebits.findings import Comparison, Evidence
-from samebits.judging import thresholds
 from samebits.logs import Metrics, Mismatch
 from samebits.logs.tensorrt import BUILD_LINE
 from samebits.progress import Progress

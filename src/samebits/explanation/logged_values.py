@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from samebits import thresholds
 from samebits.explanation.autotuner_buffers import find_upper_bound
 from samebits.explanation.logged_replay import explain_replayed, replay_values
 from samebits.explanation.logged_sides import RECORD, describe_logged_side, describe_mismatch
@@ -20,7 +21,6 @@ from samebits.explanation.logged_simulation import (
 )
 from samebits.findings import Comparison, Evidence
 from samebits.hypotheses.observation import Floats
-from samebits.judging import thresholds
 from samebits.logs import PROBLEM_LINE, Mismatch
 from samebits.numbers.format import find_format
 from samebits.problems import Problem

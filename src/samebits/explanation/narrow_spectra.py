@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 
+from samebits import thresholds
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Observation
@@ -16,7 +17,6 @@ from samebits.hypotheses.fourier_arrangements import (
     transform,
 )
 from samebits.hypotheses.observation import Floats
-from samebits.judging import thresholds
 from samebits.judging.verdict_rules import Mechanism
 
 

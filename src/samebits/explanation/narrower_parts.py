@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from samebits import thresholds
 from samebits.explanation.acceptance import bound_prediction, is_sampled
 from samebits.explanation.nearness import is_as_close_as_a_plain_sum
 from samebits.findings import Evidence
 from samebits.hypotheses import Hypothesis, Observation, Sample, list_operand_hypotheses
 from samebits.hypotheses.observation import Floats
-from samebits.judging import thresholds
 from samebits.judging.verdict_rules import Mechanism
 from samebits.wording.place_words import describe_places
 

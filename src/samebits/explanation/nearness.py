@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from samebits import thresholds
 from samebits.hypotheses import Observation, Sample, list_order_hypotheses
 from samebits.hypotheses.observation import Floats, gather_terms
-from samebits.judging import thresholds
 from samebits.judging.measuring import measure_absolute
 from samebits.numbers.format import find_format
 from samebits.numbers.same_bits import mark_differing_bits

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from samebits import thresholds
 from samebits.explanation.error_structure import MEAN_SQUARE, ErrorNoise, list_partial_sums, measure_errors
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Observation, Sample
 from samebits.hypotheses.observation import Floats
 from samebits.hypotheses.transform_sizes import Plane, find_plane, list_fourier_sizes, list_winograd_sizes
-from samebits.judging import thresholds
 
 _ROWS, _MOST_PRODUCTS, _SEED = 24, 3_000_000, 9
 _FEWEST_POSITIONS, _MOST_POSITIONS = 48, 1600

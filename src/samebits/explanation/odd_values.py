@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from samebits import thresholds
 from samebits.explanation.acceptance import bound_prediction
 from samebits.explanation.wrong_regions import find_box
 from samebits.findings import Evidence, Verdict
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Observation
 from samebits.hypotheses.observation import Floats
-from samebits.judging import thresholds
 from samebits.judging.measuring import mark_left_of_overflow
 from samebits.judging.verdict_rules import Mechanism
 from samebits.numbers.format import find_format

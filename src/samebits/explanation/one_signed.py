@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from samebits import thresholds
 from samebits.explanation.error_structure import choose_errors_sample, is_linear_in_operand, measure_errors
 from samebits.explanation.nearness import PLAIN_POSITIONS, PLAIN_ROWS, sum_in_orders
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Observation
 from samebits.hypotheses.observation import Floats
-from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped, measure_absolute
 from samebits.judging.verdict_rules import Mechanism
 from samebits.numbers.format import find_format

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from samebits import thresholds
 from samebits.explanation.error_structure import (
     ErrorNoise,
     choose_errors_sample,
@@ -17,7 +18,6 @@ from samebits.explanation.other_operands import is_short
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Observation
-from samebits.judging import thresholds
 from samebits.judging.verdict_rules import Mechanism
 
 # Rows that are off by less than this share of what the worst one is off by are right.

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from samebits import thresholds
 from samebits.explanation.nearness import measure_nearness_of_truth, measure_plain_noise
 from samebits.explanation.wrong_regions import mark_alike_windows
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Observation
 from samebits.hypotheses.observation import Floats, gather_source
-from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.judging.verdict_rules import Mechanism
 from samebits.numbers.array import measure_spacing

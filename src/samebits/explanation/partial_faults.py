@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from samebits import thresholds
 from samebits.explanation.acceptance import TINY_POSITIONS, TINY_ROWS, accept, bound_prediction, is_sampled
 from samebits.explanation.narrower_parts import explain_narrower_part
 from samebits.explanation.nearness import is_as_close_as_a_plain_sum
@@ -29,7 +30,6 @@ from samebits.hypotheses import (
 )
 from samebits.hypotheses.epilogue import say_scaled_channels
 from samebits.hypotheses.observation import Floats
-from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped, measure_absolute
 from samebits.judging.verdict_rules import Mechanism
 from samebits.problems.windows import mark_border

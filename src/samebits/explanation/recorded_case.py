@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from samebits import thresholds
 from samebits.errors import CaseFileError
 from samebits.explanation.coarse_operands import hold_against_four_bits
 from samebits.explanation.likening import AskedEngine, ask_engines, liken
@@ -18,7 +19,6 @@ from samebits.findings import Comparison, Evidence, Side
 from samebits.findings.causes import CauseCode
 from samebits.findings.settings_advice import advise
 from samebits.hypotheses import Observation
-from samebits.judging import thresholds
 from samebits.judging.comparing_cost import announce_cost, check_memory
 from samebits.judging.references import Reference, list_differences, make_reference, start_document
 from samebits.judging.sides import Attribution, Recorded, describe_side, measure_result

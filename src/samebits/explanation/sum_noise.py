@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from samebits import thresholds
 from samebits.explanation.error_structure import (
     ErrorNoise,
     choose_errors_sample,
@@ -25,7 +26,6 @@ from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses import Observation, Sample
 from samebits.hypotheses.observation import Floats
-from samebits.judging import thresholds
 from samebits.judging.verdict_rules import Mechanism
 from samebits.sums.bounds import accumulator_format
 

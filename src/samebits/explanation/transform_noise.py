@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from samebits import thresholds
 from samebits.explanation.error_structure import exceeds_likely
 from samebits.explanation.narrow_spectra import find_narrow_spectra
 from samebits.explanation.noise_kinds import Kind, rank_kinds
@@ -24,7 +25,6 @@ from samebits.hypotheses.tile_transforms import (
     list_arrangements,
     predict_tiles,
 )
-from samebits.judging import thresholds
 from samebits.judging.measuring import estimate_transform_noise, mark_unclipped
 from samebits.judging.verdict_rules import Mechanism
 from samebits.problems.windows import mark_border

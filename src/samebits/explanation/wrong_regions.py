@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from samebits import thresholds
 from samebits.hypotheses import Observation, Sample
-from samebits.judging import thresholds
 from samebits.problems import Problem
 from samebits.problems.problem import SPATIAL_AXES
 from samebits.problems.windows import mark_border

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from samebits.engines.registry import open_runner
+from samebits.engines.runner import Runner, check_result
+from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import EngineFailure, SamebitsError
 from samebits.findings import Fix, Verdict, is_agreement
 from samebits.findings.causes import CauseCode
@@ -18,9 +21,6 @@ from samebits.numbers.same_bits import digest_bits
 from samebits.problems import Problem
 from samebits.problems.lowering import Lowering
 from samebits.profiles.attribution import attribute
-from samebits.registry import open_runner
-from samebits.runner import Runner, check_result
-from samebits.runner.lowered_runner import lower_runner
 
 Operands = dict[str, np.ndarray]
 

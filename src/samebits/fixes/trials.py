@@ -10,11 +10,11 @@ from typing import Protocol
 
 import numpy as np
 
+from samebits.engines.runner import Identity
 from samebits.errors import SamebitsError
 from samebits.findings import Fix, Verdict, is_agreement
 from samebits.findings.causes import CauseCode
 from samebits.fixes.setting_changes import Change
-from samebits.runner import Identity
 
 _TIMED_RUNS = 5
 

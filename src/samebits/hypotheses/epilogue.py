@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
+from samebits import thresholds
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample
-from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.numbers.format import find_format
 from samebits.problems import Problem

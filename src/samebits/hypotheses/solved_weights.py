@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from samebits import thresholds
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample, gather_source
 from samebits.hypotheses.refitted import correlate, name_axis, view_own, with_rows
 from samebits.hypotheses.shifted_weights import list_shifted_weights
 from samebits.hypotheses.shuffled_inputs import list_shuffled_inputs
-from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.numbers.format import find_format
 from samebits.problems.terms import Terms

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from samebits import thresholds
 from samebits.findings.causes import CauseCode
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample
-from samebits.judging import thresholds
 from samebits.judging.measuring import mark_unclipped
 from samebits.numbers.format import find_format
 from samebits.numbers.short_number import as_decimal

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from samebits import thresholds
 from samebits.findings import Difference, Error, WorstElement
-from samebits.judging import thresholds
 from samebits.numbers import count_ulps, find_format
 from samebits.numbers.same_bits import mark_differing_bits
 from samebits.problems import Problem

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from samebits.engines.runner import Identity
 from samebits.findings import Evidence, ExactData, Failure, Replay, Side
 from samebits.judging.error_pictures import picture_errors
 from samebits.judging.measuring import (
@@ -22,7 +23,6 @@ from samebits.judging.references import Reference, list_few_values
 from samebits.judging.verdict_rules import Judgement, Measured, Mechanism, judge_side
 from samebits.numbers.same_bits import digest_bits, has_same_bits
 from samebits.problems import Problem
-from samebits.runner import Identity
 from samebits.sums.bounds import bound_narrowest_errors
 from samebits.sums.recipes.recipe import Recipe
 from samebits.sums.recipes.recipe_text import format_recipe

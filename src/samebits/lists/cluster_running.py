@@ -18,14 +18,14 @@ from typing import Any
 
 import msgspec
 
-from samebits.engines.known_engines import ENGINES
+from samebits.engines.registry import parse_runner_text
+from samebits.engines.registry.known_engines import ENGINES
 from samebits.errors import ArgumentError, FindingError
 from samebits.lists.cluster_worker import EngineHost, SubjectWorker
 from samebits.lists.list_reading import Subject
 from samebits.lists.row import UNREADABLE, Row
 from samebits.lists.subject_running import Asking
 from samebits.models.onnx_reading import list_external_files
-from samebits.registry import parse_runner_text
 
 # How long a list waits for a node that has what it needs; how often it looks which nodes there are.
 _PATIENCE_S, _LOOK_S, _WAIT_S, _CONNECT_S = 60.0, 2.0, 0.5, 5.0

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from samebits.engines.known_engines import list_installed
+from samebits.engines.registry.known_engines import list_installed
+from samebits.engines.runner import Identity
 from samebits.errors import (
     EngineCrashed,
     EngineFailure,
@@ -27,7 +28,6 @@ from samebits.lists.row import Row
 from samebits.lists.subject_running import Asking, SharedEngine, SubjectRunner
 from samebits.problems import Problem, format_problem
 from samebits.problems.problem_text import parse_problem_text
-from samebits.runner import Identity
 
 # A value, or the kind of an engine's failure and what it said: failures do not travel as what they are.
 Answer = tuple[Any, tuple[str, str] | None]

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from samebits.engines.known_engines import list_installed
+from samebits.engines.registry import parse_runner_text
+from samebits.engines.registry.known_engines import list_installed
 from samebits.errors import ArgumentError
 from samebits.findings.list_schema import ListFinding
 from samebits.lists.cluster_running import ask_on_cluster, open_cluster
@@ -23,7 +24,6 @@ from samebits.lists.subject_running import DOINGS, Asking, Doing, SubjectRunner
 from samebits.lists.table_changes import read_table
 from samebits.lists.table_file import import_or_refuse, refuse_bad_target, write_table
 from samebits.progress import Announcement, Progress, ignore_progress
-from samebits.registry import parse_runner_text
 from samebits.regular_files import open_regular
 from samebits.version import VERSION
 from samebits.wording.list_sentences import say_damaged_lines

@@ -8,6 +8,8 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from samebits.engines.registry import open_runner, parse_runner_text
+from samebits.engines.runner import Identity, Runner
 from samebits.errors import ArgumentError, EngineCrashed, EngineFailure, EngineTimedOut, SamebitsError
 from samebits.explanation import explain
 from samebits.lists.list_reading import Subject, make_plain
@@ -16,8 +18,6 @@ from samebits.models.front_door import compare, list_engines_for
 from samebits.problems import Problem
 from samebits.problems.case_file import load_case
 from samebits.profiles import profile
-from samebits.registry import open_runner, parse_runner_text
-from samebits.runner import Identity, Runner
 
 Doing = Literal["compare", "profile", "recipe", "explain"]
 DOINGS: tuple[Doing, ...] = ("compare", "profile", "recipe", "explain")

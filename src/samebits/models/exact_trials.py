@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from samebits.engines.runner import Runner
+from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import EngineFailure, ProblemTextError
 from samebits.findings import Evidence
 from samebits.judging.comparing_cost import check_memory
@@ -15,8 +17,6 @@ from samebits.problems import Problem, parse_problem_text
 from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import make_exact
 from samebits.progress import Progress, ignore_progress
-from samebits.runner import Runner
-from samebits.runner.lowered_runner import lower_runner
 from samebits.wording.judging_sentences import say_wrong_on_integers
 
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from samebits import comparison
 from samebits.comparison.comparing import Data
-from samebits.engines.known_engines import ENGINES, list_installed
-from samebits.engines.model_function import mentions_keras
+from samebits.engines.adapters.model_function import mentions_keras
+from samebits.engines.registry.known_engines import ENGINES, list_installed
+from samebits.engines.runner import Runner
 from samebits.errors import ArgumentError
 from samebits.findings import Comparison
 from samebits.findings.model_schema import ModelComparison
@@ -22,7 +23,6 @@ from samebits.models.network import Network
 from samebits.problems import Problem
 from samebits.problems.case_file import Case
 from samebits.progress import Progress, ignore_progress
-from samebits.runner import Runner
 
 
 def is_model(subject: Any) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from samebits.engines.runner import Runner
 from samebits.errors import ArgumentError, EngineFailure
 from samebits.findings import Evidence, Failure, Verdict
 from samebits.findings.model_schema import ModelComparison
@@ -38,7 +39,6 @@ from samebits.models.units import fold_constants
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.format import FORMATS
 from samebits.progress import Announcement, Progress, ignore_progress
-from samebits.runner import Runner
 from samebits.temporary_folders import open_folder
 from samebits.wording.model_sentences import say_share
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from samebits.engines.known_engines import ENGINES
+from samebits.engines.registry import parse_runner_text
+from samebits.engines.registry.known_engines import ENGINES
 from samebits.errors import SamebitsError
 from samebits.findings import Fix, Verdict, is_agreement, worst_verdict
 from samebits.findings.causes import CauseCode
@@ -18,7 +19,6 @@ from samebits.models.model_runners import ModelRunner, open_model_runner
 from samebits.models.network import Network
 from samebits.models.observing import Observer
 from samebits.numbers.same_bits import digest_bits
-from samebits.registry import parse_runner_text
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -9,16 +9,16 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from samebits.engines.known_engines import ENGINES
-from samebits.engines.process import WorkerRunner
+from samebits.engines.registry import open_runner, parse_runner_text
+from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.runner import Identity, Runner
+from samebits.engines.workers.process import WorkerRunner
 from samebits.errors import ArgumentError, EngineRaised, EngineUnsupported
 from samebits.limits import VALUE_BYTES
 from samebits.models.network import Network, Node, Program
 from samebits.models.onnx_reference import evaluate_plainly, pool_plainly
 from samebits.models.product_nodes import PRODUCTS, find_product
 from samebits.models.rewiring import rewire
-from samebits.registry import open_runner, parse_runner_text
-from samebits.runner import Identity, Runner
 
 Arrays = dict[str, np.ndarray]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from samebits.engines.process import WorkerRunner
+from samebits.engines.registry import open_runner
+from samebits.engines.workers.process import WorkerRunner
 from samebits.errors import EngineFailure, EngineMissingError, ModelError
 from samebits.models.network import Network, Program
 from samebits.models.onnx_reading import read_onnx
-from samebits.registry import open_runner
 
 # file.py:function
 _FUNCTION = re.compile(r".+\.py:[A-Za-z_]\w*")

@@ -13,8 +13,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from samebits.engines.engine import Setting
-from samebits.engines.known_engines import ENGINES
+from samebits.engines.adapters.engine import Setting
+from samebits.engines.probes.session import ProbeSession
+from samebits.engines.recipe_search.recipe_search import search_recipe
+from samebits.engines.registry import open_runner, parse_runner_text
+from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.runner import Runner
+from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import EngineUnsupported, SamebitsError
 from samebits.findings import Evidence
 from samebits.findings.comparison_schema import Replay
@@ -30,14 +35,9 @@ from samebits.models.turned_units import TurnedUnit, turn_unit
 from samebits.models.unit_causes import state_whole
 from samebits.models.units import Unit
 from samebits.numbers.same_bits import mark_differing_bits
-from samebits.probes.session import ProbeSession
 from samebits.problems import format_problem
 from samebits.problems.lowering import lower_problem
-from samebits.profiles.recipe_search import search_recipe
 from samebits.progress import Progress
-from samebits.registry import open_runner, parse_runner_text
-from samebits.runner import Runner
-from samebits.runner.lowered_runner import lower_runner
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes.recipe import Recipe
 from samebits.sums.recipes.recipe_text import format_recipe

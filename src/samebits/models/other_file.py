@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from samebits.engines.runner import Runner
 from samebits.errors import ModelError
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
@@ -15,7 +16,6 @@ from samebits.models.model_runners import ModelRunner, OtherFileRunner, is_onnx_
 from samebits.models.network import Network
 from samebits.models.onnx_reading import read_onnx
 from samebits.models.outcome import Asked, Outcome
-from samebits.runner import Runner
 
 _MOST_DIFFERENCES = 12
 _ROUNDED = CauseCode.REDUCED_PRECISION_OPERANDS

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from samebits.engines.runner import Identity
 from samebits.findings import Failure, is_agreement
 from samebits.models.model_judging import JudgedUnit, ModelJudge
 from samebits.models.model_runners import ModelRunner
 from samebits.models.network import Network
 from samebits.models.observing import Observer
-from samebits.runner import Identity
 
 
 @dataclass

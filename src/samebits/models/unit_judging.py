@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from samebits import thresholds
 from samebits.findings import Certainty, Evidence, Verdict, worst_verdict
 from samebits.findings.causes import CauseCode
 from samebits.findings.comparison_schema import Replay
 from samebits.findings.model_schema import OwnError
-from samebits.judging import thresholds
 from samebits.judging.measuring import measure_absolute
 from samebits.models.bounded import Floats
 from samebits.models.network import Network

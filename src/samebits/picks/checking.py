@@ -8,6 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from samebits.engines.probes.invariances import is_invariant_to_batch_position, is_invariant_to_batch_size
+from samebits.engines.runner import Runner
+from samebits.engines.runner.lowered_runner import lower_runner
+from samebits.engines.runner.timed_runs import time_runs
 from samebits.errors import EngineFailure, SamebitsError
 from samebits.explanation import explain
 from samebits.findings import Replay, Side, is_agreement
@@ -16,16 +20,12 @@ from samebits.findings.pick_schema import Contract, Rejection
 from samebits.judging.references import Reference, make_reference
 from samebits.judging.side_running import Ran, judge_ran, run_on_both
 from samebits.numbers.same_bits import digest_bits
-from samebits.probes.invariances import is_invariant_to_batch_position, is_invariant_to_batch_size
 from samebits.problems import Problem
 from samebits.problems.case_file import Case
 from samebits.problems.lowering import Lowering, lower_problem
 from samebits.problems.operands import make_exact, make_normal
 from samebits.profiles.attribution import attribute
 from samebits.progress import Progress, rename_progress
-from samebits.runner import Runner
-from samebits.runner.lowered_runner import lower_runner
-from samebits.runner.timed_runs import time_runs
 from samebits.sums.recipes import format_recipe
 from samebits.wording.pick_sentences import (
     say_batch_dependent,

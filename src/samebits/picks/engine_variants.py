@@ -9,11 +9,11 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from samebits.engines.known_engines import ENGINES
+from samebits.engines.registry import parse_runner_text
+from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.registry.runner_text import RunnerText, format_runner_text
 from samebits.errors import ArgumentError
 from samebits.problems import Problem
-from samebits.registry import parse_runner_text
-from samebits.registry.runner_text import RunnerText, format_runner_text
 from samebits.sums.tiles.running import count_cores
 
 _CORES = "cores"

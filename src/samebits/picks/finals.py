@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from samebits.engines.runner import Runner
+from samebits.engines.runner.timed_runs import time_runs
 from samebits.errors import EngineFailure
 from samebits.problems import Problem
-from samebits.runner import Runner
-from samebits.runner.timed_runs import time_runs
 
 # Who is slower than this at first sight is not timed again, and no more than so many are.
 _WORTH_TIMING, _MOST_FINALISTS = 1.6, 6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import LockError, SamebitsError
 from samebits.findings.pick_schema import Choice
 from samebits.judging.side_running import run_on_both
@@ -14,7 +15,6 @@ from samebits.picks.places import find_place
 from samebits.problems import Problem
 from samebits.problems.lowering import lower_problem
 from samebits.progress import Progress
-from samebits.runner.lowered_runner import lower_runner
 
 
 def replay_choice(choice: Choice, problem: Problem, runners: OpenRunners, progress: Progress) -> Choice:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from samebits.registry import open_runner
-from samebits.runner import Identity, Runner
+from samebits.engines.registry import open_runner
+from samebits.engines.runner import Identity, Runner
 from samebits.sums.tiles.memory import count_available_bytes
 
 _FEWEST, _MOST, _EACH_BYTES = 6, 16, 2**30

@@ -12,6 +12,9 @@ from typing import Literal
 
 import msgspec
 
+from samebits.engines.registry import parse_runner_text, refuse_text_of_file
+from samebits.engines.runner import Runner
+from samebits.engines.runner.guarded_runner import GuardedRunner, guard_runner
 from samebits.errors import ArgumentError, SamebitsError
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
@@ -28,9 +31,6 @@ from samebits.picks.places import find_place
 from samebits.picks.subject_problems import list_problems
 from samebits.problems import Problem, format_problem
 from samebits.progress import Announcement, Progress, ignore_progress, prefix_progress
-from samebits.registry import parse_runner_text, refuse_text_of_file
-from samebits.runner import Runner
-from samebits.runner.guarded_runner import GuardedRunner, guard_runner
 from samebits.sums.tiles.memory import count_available_bytes
 from samebits.version import VERSION
 from samebits.wording.pick_sentences import say_other_bits, say_passed_over, summarize_pick
@@ -194,7 +194,7 @@ class _Picking:
         return [msgspec.structs.replace(chosen[p], used_by=nodes) for p, nodes in problems.items()]
 
     def _list_texts(self, problem: Problem) -> list[str]:
-        from samebits.engines.known_engines import list_installed_for
+        from samebits.engines.registry.known_engines import list_installed_for
 
         named = self.named if self.named or self.given else list_installed_for(problem)
         return [*list_candidates(problem, named), *self._list_given()]

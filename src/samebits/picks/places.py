@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from samebits.engines.inventory import describe_processor
-from samebits.engines.known_engines import ENGINES
+from samebits.engines.registry import parse_runner_text
+from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.runner import Identity
 from samebits.findings.pick_schema import Place
-from samebits.registry import parse_runner_text
-from samebits.runner import Identity
+from samebits.questions.doctor.inventory import describe_processor
 from samebits.sums.tiles.running import count_cores
 from samebits.version import VERSION
 

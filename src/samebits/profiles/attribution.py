@@ -6,6 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from samebits.engines.probes.session import ProbeSession
+from samebits.engines.recipe_search.recipe_search import SearchResult, search_recipe
+from samebits.engines.recipe_search.replaying import Replayer
+from samebits.engines.runner import Runner
 from samebits.findings import Evidence, Replay
 from samebits.findings.causes import find_cause
 from samebits.judging.measuring import measure_distances
@@ -13,11 +17,7 @@ from samebits.judging.recipe_causes import name_cause
 from samebits.judging.references import Reference
 from samebits.judging.sides import Attribution
 from samebits.judging.verdict_rules import Mechanism
-from samebits.probes.session import ProbeSession
 from samebits.problems import Problem
-from samebits.profiles.recipe_search import SearchResult, search_recipe
-from samebits.profiles.replaying import Replayer
-from samebits.runner import Runner
 from samebits.sums.recipes.recipe import Recipe
 from samebits.wording.recipe_words import say_what_it_does
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from samebits.engines.probes.session import ProbeSession
+from samebits.engines.recipe_search.stages import SearchResult
+from samebits.engines.runner import Identity
 from samebits.findings import Evidence, Invariances, OrderUse, Profile, Replay
 from samebits.findings.comparison_schema import EvidenceKind
-from samebits.probes.session import ProbeSession
 from samebits.problems import Problem, format_problem
 from samebits.problems.terms import find_terms
 from samebits.problems.windows import name_axes
-from samebits.profiles.stages import SearchResult
-from samebits.runner import Identity
 from samebits.sums.recipes.order import expand_order
 from samebits.sums.recipes.order_map import array_from_places, format_places
 from samebits.sums.recipes.recipe import Recipe

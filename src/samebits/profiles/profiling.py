@@ -7,28 +7,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from samebits.engines.known_engines import ENGINES
+from samebits.engines.probes import invariances
+from samebits.engines.probes.session import ProbeSession
+from samebits.engines.recipe_search.recipe_search import search_recipe
+from samebits.engines.recipe_search.replaying import Replayer
+from samebits.engines.recipe_search.stages import SearchResult
+from samebits.engines.registry import open_runner, parse_runner_text
+from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.registry.runner_text import format_runner_text
+from samebits.engines.runner import Identity, Runner
+from samebits.engines.runner.guarded_runner import guard_runner
+from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import EngineFailure, ProbeStopped, ResourceLimitError
 from samebits.findings import Profile, Replay
 from samebits.judging.comparing_cost import announce_cost
 from samebits.numbers.float_environment import default_float_environment
-from samebits.probes import invariances
-from samebits.probes.session import ProbeSession
 from samebits.problems import Problem, format_problem
 from samebits.problems.case_file import Case, lower_case
 from samebits.problems.languages.subject import read_subject
 from samebits.problems.lowering import lower_problem
 from samebits.problems.terms import find_terms
 from samebits.profiles.profile_conclusion import InvarianceAnswers, Profiled, conclude_profile
-from samebits.profiles.recipe_search import search_recipe
-from samebits.profiles.replaying import Replayer
-from samebits.profiles.stages import SearchResult
 from samebits.progress import Progress, ignore_progress
-from samebits.registry import open_runner, parse_runner_text
-from samebits.registry.runner_text import format_runner_text
-from samebits.runner import Identity, Runner
-from samebits.runner.guarded_runner import guard_runner
-from samebits.runner.lowered_runner import lower_runner
 
 # What is asked where a person names no problem: large enough for the usual kernels, small enough to be quick.
 USUAL_PROBLEM = "conv2d x=1x64x28x28 w=64x64x3x3 padding=1 bias dtype=float32"

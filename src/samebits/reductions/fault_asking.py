@@ -9,6 +9,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from samebits.engines.runner import Runner, check_result
+from samebits.engines.runner.lowered_runner import lower_runner
+from samebits.engines.runner.sliced_runs import slice_operands
 from samebits.errors import EngineCrashed, EngineFailure, EngineTimedOut
 from samebits.findings import Side, is_agreement
 from samebits.judging.references import Reference, make_reference
@@ -17,9 +20,6 @@ from samebits.problems import Problem
 from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import make_exact, make_normal
 from samebits.progress import ignore_progress
-from samebits.runner import Runner, check_result
-from samebits.runner.lowered_runner import lower_runner
-from samebits.runner.sliced_runs import slice_operands
 
 Operands = Mapping[str, np.ndarray]
 Data = Literal["integers", "normal", "given"]

@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from samebits.engines.registry import open_runner, parse_runner_text
+from samebits.engines.runner import Identity, Runner
+from samebits.engines.runner.guarded_runner import guard_runner
 from samebits.errors import ArgumentError, SamebitsError
 from samebits.findings import Evidence
 from samebits.findings.reduction_schema import FaultyVersions, OtherEngine, Reduction
@@ -30,9 +33,6 @@ from samebits.reductions.scripts.benchdnn_line import write_benchdnn
 from samebits.reductions.scripts.engine_script import run_script, write_script
 from samebits.reductions.shrinking import Shrinker, Smaller
 from samebits.reductions.versions import find_faulty_versions
-from samebits.registry import open_runner, parse_runner_text
-from samebits.runner import Identity, Runner
-from samebits.runner.guarded_runner import guard_runner
 from samebits.version import VERSION
 from samebits.wording.reduction_sentences import (
     EVERYWHERE,

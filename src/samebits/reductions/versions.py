@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from samebits.engines.registry import parse_runner_text
 from samebits.findings.reduction_schema import FaultyVersions, OtherEngine
-from samebits.registry import parse_runner_text
 
 _NUMBERS = re.compile(r"\d{1,9}")
 _MOST_PARTS = 4

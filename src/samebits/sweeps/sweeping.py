@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
-from samebits.engines.process import DEFAULT_TIME_LIMIT_S
+from samebits.engines.probes.session import ProbeSession
+from samebits.engines.registry import open_runner
+from samebits.engines.runner import Identity, Runner
+from samebits.engines.runner.sliced_runs import Part, SlicedRun, run_slices, slice_operands
+from samebits.engines.workers.process import DEFAULT_TIME_LIMIT_S
 from samebits.errors import ArgumentError, EngineFailure, EngineMissingError, SamebitsError
 from samebits.findings import Evidence
 from samebits.findings.comparison_schema import Failure
 from samebits.findings.sweep_schema import Sweep, SweepAxis, SweepClass, SweepFailure
 from samebits.numbers.float_environment import default_float_environment
-from samebits.probes.session import ProbeSession
 from samebits.problems import Problem, format_problem
 from samebits.profiles import search_recipe
 from samebits.progress import Progress, ignore_progress
-from samebits.registry import open_runner
-from samebits.runner import Identity, Runner
-from samebits.runner.sliced_runs import Part, SlicedRun, run_slices, slice_operands
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import Recipe, format_recipe
 from samebits.sweeps.cells import list_cells

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from samebits.judging import thresholds
+from samebits import thresholds
 from samebits.judging.measuring import Distances, measure_distances, measure_likely
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.format import find_format

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
+from samebits.engines.registry.runner_text import RunnerText
+from samebits.engines.runner import Identity
 from samebits.problems import Problem, format_problem
 from samebits.reductions.scripts.jax_script import write_jax
 from samebits.reductions.scripts.onnx_script import write_onnxruntime, write_openvino
 from samebits.reductions.scripts.script_parts import RESULT_MARK, write_assertion, write_exact_sums, write_operands
 from samebits.reductions.scripts.tensorflow_script import write_tensorflow
 from samebits.reductions.scripts.torch_script import write_torch
-from samebits.registry.runner_text import RunnerText
-from samebits.runner import Identity
 from samebits.temporary_folders import open_folder
 
 _Writer = Callable[[Problem, Mapping[str, str]], tuple[list[str], list[str]]]

@@ -1,0 +1,1 @@
+"""Somebody else's libraries as runners, one framework a file."""

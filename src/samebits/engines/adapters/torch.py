@@ -1,0 +1,234 @@
+"""PyTorch on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from samebits.engines.adapters.engine import ON_OFF, THREADS, Engine, InForce, Prepared, Setting
+from samebits.engines.adapters.operand_memory import OPERAND_MEMORY, lay_out
+from samebits.engines.adapters.torch_program import TorchProgram
+from samebits.errors import EngineUnsupported
+from samebits.numbers.format import numpy_dtype
+from samebits.problems import Problem
+
+_MOST_PROGRAMS = 32
+
+
+class TorchEngine(Engine):
+    """torch.nn.functional's convolutions and linear, torch.matmul; gradients through autograd.
+
+    Padding that differs between begin and end is what its users write: F.pad before the convolution, or a crop after
+    the transposed one.
+    """
+
+    name = "torch"
+    runs_programs = ("torch", "keras")
+    settings: ClassVar[dict[str, Setting]] = {
+        "threads": THREADS,
+        "mkldnn": Setting("use oneDNN's kernels", "on", ON_OFF),
+        "layout": Setting("memory format of x and w", "contiguous", ("contiguous", "channels_last"), of_problems=True),
+        "deterministic": Setting("torch.use_deterministic_algorithms", "off", ON_OFF),
+        "flush_denormal": Setting("torch.set_flush_denormal", "off", ON_OFF),
+        "fp32_precision": Setting("precision oneDNN may compute float32 in", "", ("ieee", "tf32", "bf16")),
+        "compile": Setting("torch.compile, with inductor", "off", ON_OFF),
+        "linear_as": Setting(
+            "the call that computes linear", "linear", ("linear", "addmm", "matmul"), of_problems=True
+        ),
+        **OPERAND_MEMORY,
+    }
+    variables: ClassVar[dict[str, str]] = {
+        "ONEDNN_MAX_CPU_ISA": "caps the instruction set of oneDNN's kernels",
+        "DNNL_MAX_CPU_ISA": "older name of ONEDNN_MAX_CPU_ISA",
+        "ONEDNN_DEFAULT_FPMATH_MODE": "lets oneDNN compute float32 in a narrower format",
+        "ATEN_CPU_CAPABILITY": "caps the instruction set of torch's own kernels",
+        "OMP_NUM_THREADS": "threads of torch's pool",
+        "MKL_NUM_THREADS": "threads of MKL",
+        "MKL_CBWR": "conditional numerical reproducibility of MKL",
+        "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "forces TF32 in cuBLAS",
+        "NVIDIA_TF32_OVERRIDE": "0 forbids TF32 in every NVIDIA library",
+        "CUBLAS_WORKSPACE_CONFIG": "needed for deterministic cuBLAS",
+    }
+
+    def load(self, settings: Mapping[str, str]) -> None:
+        import torch as imported
+
+        torch: Any = imported
+        self.torch: Any = torch
+        if "threads" in settings:
+            torch.set_num_threads(int(settings["threads"]))
+        torch.backends.mkldnn.enabled = settings.get("mkldnn", "on") == "on"
+        torch.use_deterministic_algorithms(settings.get("deterministic") == "on")
+        torch.set_flush_denormal(settings.get("flush_denormal") == "on")
+        if "fp32_precision" in settings:
+            for name in ("conv", "matmul"):
+                if (kind := getattr(torch.backends.mkldnn, name, None)) is None:
+                    raise EngineUnsupported(f"torch {torch.__version__} does not have fp32_precision yet")
+                kind.fp32_precision = settings["fp32_precision"]
+        self.channels_last = settings.get("layout") == "channels_last"
+        self.flushes = settings.get("flush_denormal") == "on"
+        self.memory = {name: settings.get(f"{name}_memory", "contiguous") for name in ("x", "w")}
+        self.linear_as = settings.get("linear_as", "linear")
+        self.asks_precision = "fp32_precision" in settings
+        self.compiles = settings.get("compile") == "on"
+        self.programs: dict[Problem, Any] = {}
+        self.exported = TorchProgram(torch, compiles=self.compiles)
+
+    def report(self) -> InForce:
+        torch = self.torch
+        mkldnn = torch.backends.mkldnn
+        in_force = {
+            "threads": str(torch.get_num_threads()),
+            "mkldnn": "on" if mkldnn.is_available() and mkldnn.enabled else "off",
+            "layout": "channels_last" if self.channels_last else "contiguous",
+            "deterministic": "on" if torch.are_deterministic_algorithms_enabled() else "off",
+            "flush_denormal": "on" if self.flushes else "off",
+            "compile": "on" if self.compiles else "off",
+            "linear_as": self.linear_as,
+            **{f"{name}_memory": way for name, way in self.memory.items()},
+            "isa": _find_capability(torch),
+        }
+        precision = getattr(getattr(mkldnn, "conv", None), "fp32_precision", None)
+        if precision:
+            in_force["fp32_precision"] = str(precision)
+        notes: tuple[str, ...] = ()
+        if self.asks_precision and in_force["mkldnn"] == "off":
+            notes = ("mkldnn=off wins over fp32_precision, which only oneDNN heeds: float32 is computed as it is",)
+        return InForce(torch.__version__, self.device, in_force, notes)
+
+    def explain_unsupported(self, problem: Problem) -> str | None:
+        if problem.dtype.startswith("float8"):
+            return "torch's CPU convolutions and products take no float8"
+        if problem.out != problem.dtype:
+            return "torch's convolutions and products return their operands' dtype"
+        return None
+
+    def prepare(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> Prepared:
+        torch = self.torch
+        tensors = {name: self._tensor(problem, name, array) for name, array in operands.items()}
+        program = self._find_program(problem)
+        if problem.direction == "forward":
+
+            def compute() -> Any:
+                with torch.no_grad():
+                    return program(tensors["x"], tensors["w"], tensors.get("bias"))
+
+            return Prepared(compute, self._array)
+        wanted = "x" if problem.direction == "grad_input" else "w"
+        shapes = {"x": problem.x, "w": problem.w}
+        inputs = {n: tensors.get(n, torch.zeros(shapes[n], dtype=tensors["dy"].dtype)) for n in shapes}
+        inputs[wanted].requires_grad_()
+        # What inductor compiled gives its gradient once.
+        result = None if self.compiles else program(inputs["x"], inputs["w"], None)
+
+        def differentiate() -> Any:
+            y = program(inputs["x"], inputs["w"], None) if result is None else result
+            return torch.autograd.grad(y, inputs[wanted], tensors["dy"], retain_graph=result is not None)[0]
+
+        return Prepared(differentiate, self._array)
+
+    def export_program(self, text: str, folder: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        return self.exported.export(text, folder)
+
+    def list_program_values(self, path: str) -> list[str]:
+        return self.exported.list_values(path)
+
+    def run_program(
+        self,
+        path: str,
+        inputs: Mapping[str, np.ndarray],
+        outputs: Sequence[str],
+        observed: Sequence[str],
+        given: Mapping[str, np.ndarray],
+    ) -> dict[str, np.ndarray]:
+        return self.exported.run(path, inputs, outputs, observed, given)
+
+    def _find_program(self, problem: Problem) -> Callable[..., Any]:
+        """The problem's function of x, w and bias; compiled by the first call where that is asked for."""
+        if problem not in self.programs:
+
+            def compute(x: Any, w: Any, bias: Any) -> Any:
+                y = compute_plain(self.torch, problem, x, w, bias, linear_as=self.linear_as)
+                if problem.then is None:
+                    return y
+                relu = self.torch.nn.functional.relu
+                return relu(y) if problem.then.name == "relu" else y.clamp(problem.then.low, problem.then.high)
+
+            program: Any = self.torch.compile(compute, dynamic=False) if self.compiles else compute
+            self.programs = dict([*self.programs.items()][-_MOST_PROGRAMS:]) | {problem: program}
+        return self.programs[problem]
+
+    def _tensor(self, problem: Problem, name: str, array: np.ndarray) -> Any:
+        torch = self.torch
+        array = lay_out(array, self.memory.get(name, "contiguous") if problem.product else "contiguous")
+        if array.dtype == numpy_dtype("bfloat16"):
+            tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        else:
+            tensor = torch.from_numpy(array)
+        if self.channels_last and problem.product is None and tensor.dim() in (4, 5):
+            formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+            tensor = tensor.contiguous(memory_format=formats[tensor.dim()])
+        return tensor
+
+    def _array(self, tensor: Any) -> np.ndarray:
+        tensor = tensor.detach().contiguous()
+        if tensor.dtype == self.torch.bfloat16:
+            return tensor.view(self.torch.int16).numpy().view(numpy_dtype("bfloat16"))
+        return tensor.numpy()
+
+
+def _find_capability(torch: Any) -> str:
+    """The instruction set of torch's own kernels; releases before 2.0 say it in a text only."""
+    if hasattr(torch.backends, "cpu"):
+        return torch.backends.cpu.get_cpu_capability()
+    return torch.__config__.show().partition("CPU capability usage: ")[2].partition("\n")[0] or "unknown"
+
+
+def compute_plain(torch: Any, problem: Problem, x: Any, w: Any, bias: Any, *, linear_as: str = "linear") -> Any:
+    """A problem without its epilogue by torch's own function, on tensors."""
+    if problem.kind == "matmul":
+        return torch.matmul(x, w)
+    if problem.kind == "linear":
+        return _multiply(torch, problem, x, w, bias, linear_as)
+    return _convolve(torch, problem, x, w, bias)
+
+
+def _multiply(torch: Any, problem: Problem, x: Any, w: Any, bias: Any, linear_as: str) -> Any:
+    if linear_as == "linear":
+        return torch.nn.functional.linear(x, w, bias)
+    if linear_as == "addmm" and bias is not None:
+        return torch.addmm(bias, x.reshape(-1, x.shape[-1]), w.t()).reshape(problem.y_shape)
+    y = torch.matmul(x, w.t())
+    return y if bias is None else y + bias
+
+
+def _convolve(torch: Any, problem: Problem, x: Any, w: Any, bias: Any) -> Any:
+    functional = torch.nn.functional
+    operation = getattr(functional, problem.kind)
+    pads = [(a.pad_begin, a.pad_end) for a in problem.axes]
+    even = [min(pair) for pair in pads]
+    if problem.is_transposed:
+        extra = [_find_extra(problem, i) for i in range(problem.rank)]
+        y = operation(x, w, bias, problem.stride, even, extra, problem.groups, problem.dilation)
+        crop = [slice(b - e, size) for (b, _), e, size in zip(pads, even, _list_ends(problem, even), strict=True)]
+        y = y[(slice(None), slice(None), *crop)]
+    else:
+        if any(begin != end for begin, end in pads):
+            x = functional.pad(x, [p for pair in reversed(pads) for p in pair])
+            even = [0] * problem.rank
+        y = operation(x, w, bias, problem.stride, even, problem.dilation, problem.groups)
+    return y
+
+
+def _find_extra(problem: Problem, i: int) -> int:
+    """output_padding, with what SAME padding adds where the kernel is shorter than the stride."""
+    a = problem.axes[i]
+    reach = (a.size_small - 1) * a.stride + (a.kernel - 1) * a.dilation + 1
+    return max(a.size_large - (reach - a.pad_begin - a.pad_end), 0)
+
+
+def _list_ends(problem: Problem, even: list[int]) -> list[int]:
+    """Where each axis of the evenly cropped result must end so that the size is the problem's."""
+    return [a.pad_begin - e + a.size_large for a, e in zip(problem.axes, even, strict=True)]

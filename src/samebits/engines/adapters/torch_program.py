@@ -1,0 +1,240 @@
+"""A torch module as a program: exported once, run whole, with values between its operations observed or given.
+
+What is exported is decomposed as for ONNX, so that a value has one name in the program and in the ONNX model.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from samebits.engines.adapters.keras_program import is_recorded, make_exportable, write_record
+from samebits.engines.adapters.model_function import is_keras_model, load_function
+from samebits.engines.adapters.program_file import copy_cleanly
+
+# torch.load then reads with its own reader of tensors, whatever its caller asks for (torch/serialization.py).
+_TENSORS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+
+
+@dataclass
+class _Taken:
+    """A module or program, and its example inputs; of a Keras model also that."""
+
+    inputs: tuple[Any, ...]
+    module: Any = None
+    program: Any = None
+    keras_model: Any = None
+    # Inputs that go in by name.
+    named: dict[str, Any] = field(default_factory=dict[str, Any])
+    notes: list[str] = field(default_factory=list[str])
+
+
+class TorchProgram:
+    """One exported program. `torch` is the module, which the engine has imported."""
+
+    def __init__(self, torch: Any, *, compiles: bool):
+        self.torch = torch
+        self.compiles = compiles
+        self.path = ""
+        self.module: Any = None
+        self.examples: Any = None
+        self.built: dict[tuple[str, ...], Any] = {}
+
+    def export(self, text: str, folder: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Exports `file.py:function` or a .pt2 into `folder`: program.pt2 and model.onnx, and what Keras needs.
+
+        Returns what is to be known of it (names of inputs, notes, what it was, values that its layers make) and the
+        example inputs by name.
+        """
+        export = importlib.import_module("torch.export")
+        with warnings.catch_warnings(), self.torch.no_grad():
+            warnings.simplefilter("ignore")
+            taken = self._take(text, folder)
+            program = taken.program or export.export(taken.module, taken.inputs, taken.named)
+            # Batch norms stay: folded into weights they would be other values than the module's own.
+            written = self._write(program, taken)
+            if taken.keras_model is not None:
+                # The results of layers are needed by name only.
+                del written.model.graph.outputs[taken.module.count :]
+            optimizer = importlib.import_module("onnxscript.optimizer")
+            optimizer.fold_constants(written.model)
+            optimizer.remove_unused_nodes(written.model)
+        decomposed = written.exported_program
+        path = Path(folder) / "model.onnx"
+        written.save(str(path), external_data=False)
+        _drop_made_biases(path)
+        export.save(decomposed, str(Path(folder) / "program.pt2"))
+        layers: list[str] = []
+        if taken.keras_model is not None:
+            layers = list(decomposed.graph_signature.user_outputs)[taken.module.count :]
+            write_record(Path(folder), text, taken.keras_model, layers, taken.module.keys)
+        names = [value.name for value in written.model.graph.inputs]
+        tensors = [t for t in _list_leaves((taken.inputs, taken.named)) if isinstance(t, self.torch.Tensor)]
+        arrays = {n: _as_array(self.torch, t) for n, t in zip(names, tensors, strict=True)}
+        kind = "torch" if taken.keras_model is None else "keras"
+        return {"inputs": names, "notes": taken.notes, "kind": kind, "layers": layers}, arrays
+
+    def _take(self, text: str, folder: str) -> _Taken:
+        """What a text names, ready to be exported."""
+        if text.endswith(".pt2"):
+            program = self._load_strange(text, folder)
+            inputs, named = program.example_inputs or ((), {})
+            if not inputs and not named:
+                raise ValueError(f"{text} was exported without example inputs")
+            return _Taken(tuple(inputs), program=program, named=named)
+        model, given = load_function(text, "torch")
+        if is_keras_model(model):
+            module, inputs = make_exportable(self.torch, model, given)
+            said = "the model is exported from Keras's torch backend; all backends take its weights"
+            return _Taken(inputs, module, keras_model=model, notes=[said])
+        if not isinstance(model, self.torch.nn.Module):
+            raise ValueError(f"{text} returns neither a torch module nor a Keras model")
+        named = {name: self._as_tensor(i) for name, i in given.items()} if isinstance(given, dict) else {}
+        inputs = given if isinstance(given, (tuple, list)) else () if named else (given,)
+        tensors = tuple(self._as_tensor(i) for i in inputs)
+        if not model.training:
+            return _Taken(tensors, model, named=named)
+        model.eval()
+        said = "the module was in training mode; it runs in evaluation mode here"
+        return _Taken(tensors, model, named=named, notes=[said])
+
+    def _load_strange(self, path: str, folder: str) -> Any:
+        """The program in a stranger's file: torch sees a clean copy of it, and unpickles nothing but tensors."""
+        copy = Path(folder) / "given.pt2"
+        copy_cleanly(path, copy)
+        before = os.environ.get(_TENSORS_ONLY)
+        os.environ[_TENSORS_ONLY] = "1"
+        try:
+            return importlib.import_module("torch.export").load(str(copy))
+        finally:
+            copy.unlink()
+            if before is None:
+                del os.environ[_TENSORS_ONLY]
+            else:
+                os.environ[_TENSORS_ONLY] = before
+
+    def _as_tensor(self, given: Any) -> Any:
+        return self.torch.from_numpy(given) if isinstance(given, np.ndarray) else given
+
+    def _write(self, program: Any, taken: _Taken) -> Any:
+        """The program as an ONNX model. Raises ValueError for results that ONNX does not have."""
+        made = _list_leaves(program.module()(*taken.inputs, **taken.named))
+        odd = next((type(v).__name__ for v in made if not isinstance(v, self.torch.Tensor)), None)
+        if odd is None and any(v.is_complex() for v in made):
+            odd = "complex numbers"
+        if odd is not None:
+            raise ValueError(f"the module returns {odd} besides, or in place of, tensors of real numbers")
+        return self.torch.onnx.export(
+            program, taken.inputs, kwargs=taken.named, dynamo=True, verbose=False, optimize=False
+        )
+
+    def list_values(self, path: str) -> list[str]:
+        """The names of all values that the program computes one by one."""
+        self._load(path)
+        return [
+            node.name for node in self.module.graph.nodes if node.op in ("call_function", "call_module", "get_attr")
+        ]
+
+    def run(
+        self,
+        path: str,
+        inputs: Mapping[str, np.ndarray],
+        outputs: Sequence[str],
+        observed: Sequence[str],
+        given: Mapping[str, np.ndarray],
+    ) -> dict[str, np.ndarray]:
+        """The program's outputs by the names given for them, and the observed values."""
+        self._load(path)
+        torch = self.torch
+        tensors = iter([torch.from_numpy(np.array(a)) for a in inputs.values()])
+        pytree = importlib.import_module("torch.utils._pytree")
+        leaves, shape = pytree.tree_flatten(self.examples)
+        leaves = [next(tensors) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        with torch.no_grad():
+            # A Keras model's program returns the results of its layers behind its outputs.
+            if observed or given or is_recorded(path):
+                found = self._run_observed(leaves, [*outputs, *observed], given)
+            else:
+                positional, named = pytree.tree_unflatten(leaves, shape)
+                results = (self._compiled(()) if self.compiles else self.module)(*positional, **named)
+                found = dict(zip(outputs, _list_leaves(results), strict=True))
+        return {name: _as_array(torch, value) for name, value in found.items()}
+
+    def _load(self, path: str) -> None:
+        if path != self.path:
+            export = importlib.import_module("torch.export")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                program = export.load(path)
+                self.module, self.examples = program.module(), program.example_inputs
+                self.path, self.built = path, {}
+
+    def _run_observed(
+        self, tensors: list[Any], wanted: Sequence[str], given: Mapping[str, np.ndarray]
+    ) -> dict[str, Any]:
+        torch = self.torch
+        if self.compiles:
+            if given:
+                raise ValueError("a compiled program takes no values in place of its own")
+            names = tuple(dict.fromkeys(wanted))
+            return dict(zip(names, self._compiled(names)(*tensors), strict=True))
+        fx = importlib.import_module("torch.fx")
+        kept: dict[str, Any] = {}
+
+        class Observing(fx.Interpreter):
+            def run_node(self, n: Any) -> Any:
+                value = torch.from_numpy(np.array(given[n.name])) if n.name in given else super().run_node(n)
+                if n.name in wanted:
+                    kept[n.name] = value
+                return value
+
+        Observing(self.module).run(*tensors)
+        return kept
+
+    def _compiled(self, names: tuple[str, ...]) -> Any:
+        """The program compiled; with names, one that returns these values."""
+        if names not in self.built:
+            module = self.module
+            if names:
+                fx = importlib.import_module("torch.fx")
+                graph = fx.Graph()
+                copied: dict[Any, Any] = {}
+                graph.graph_copy(module.graph, copied)
+                by_name = {node.name: new for node, new in copied.items()}
+                graph.output(tuple(by_name[name] for name in names))
+                module = fx.GraphModule(module, graph)
+            self.built[names] = self.torch.compile(module, dynamic=False)
+        return self.built[names]
+
+
+def _list_leaves(results: Any) -> list[Any]:
+    """What a module returns or takes, however nested, one after the other."""
+    return importlib.import_module("torch.utils._pytree").tree_leaves(results)
+
+
+def _drop_made_biases(path: Path) -> None:
+    """Takes out biases of zeros that the exporter made; those of conv3d have two axes, which no engine takes."""
+    onnx = importlib.import_module("onnx")
+    model = onnx.load(path)
+    made = {t.name: t for t in model.graph.initializer if t.name.startswith("val_")}
+    for node in model.graph.node:
+        bias = made.get(node.input[2]) if node.op_type in ("Conv", "ConvTranspose") and len(node.input) > 2 else None
+        if bias is not None and not onnx.numpy_helper.to_array(bias).any():
+            del node.input[2]
+    onnx.save(model, path)
+
+
+def _as_array(torch: Any, tensor: Any) -> np.ndarray:
+    tensor = tensor.detach().contiguous()
+    if tensor.dtype == torch.bfloat16:
+        from samebits.numbers.format import numpy_dtype
+
+        return tensor.view(torch.int16).numpy().view(numpy_dtype("bfloat16"))
+    return tensor.numpy()

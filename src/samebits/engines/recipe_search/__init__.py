@@ -1,0 +1,1 @@
+"""Probes put together into a recipe, stage by stage, proved by replay."""

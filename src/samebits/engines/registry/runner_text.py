@@ -1,0 +1,121 @@
+"""The text that names a runner: `torch`, `torch:mkldnn=off,threads=1`, `tensorflow:env.TF_ENABLE_ONEDNN_OPTS=0`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.workers.container import check_image
+from samebits.engines.workers.other_host import check_host
+from samebits.engines.workers.place import HERE, Place
+from samebits.errors import RunnerTextError
+from samebits.sums.recipes import Recipe, format_recipe, parse_recipe
+from samebits.sums.recipes.hardware import find_unit_recipe
+
+TRUTH = "truth"
+EMULATE = "emulate"
+_ENVIRONMENT = "env."
+_PYTHON, _HOST, _IMAGE = _PLACES = ("python", "ssh", "docker")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class RunnerText:
+    """A runner's name, its settings, its process's environment variables and its place; for `emulate` the recipe."""
+
+    name: str
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    recipe: Recipe | None = None
+    place: Place = HERE
+
+
+def parse_runner_text(text: str) -> RunnerText:
+    """Reads and checks a runner's text without loading anything; raises RunnerTextError, which says what is known.
+
+    `name[:key=value[,key=value...]]`; a comma inside a value is written `\\,`. `env.NAME=value` sets an environment
+    variable before the engine is imported, `python=PATH` takes the engine of another Python, `ssh=HOST` that of another
+    machine, `docker=IMAGE` that of a container. After `emulate:` stands a recipe's text, or a matrix unit
+    (`a100/tf32`). Raises RecipeError for one that cannot be read.
+    """
+    name, colon, rest = text.partition(":")
+    known = [TRUTH, EMULATE, *ENGINES]
+    if name not in known:
+        raise RunnerTextError(f"unknown engine {name!r}{_suggest(name, known)}; known: {', '.join(known)}")
+    if colon and not rest:
+        raise RunnerTextError(f"engine text {text!r} ends after the colon; expected name:key=value,key=value")
+    if name == EMULATE:
+        return RunnerText(name, recipe=find_unit_recipe(rest) or parse_recipe(rest or "direct"))
+    settings: dict[str, str] = {}
+    environment: dict[str, str] = {}
+    places: dict[str, str] = {}
+    for part in _split_commas(rest) if rest else ():
+        key, equals, value = part.partition("=")
+        if not equals or not key:
+            raise RunnerTextError(f"engine text {text!r}: {part!r} is no key=value")
+        if key in {*settings, *places, *(_ENVIRONMENT + variable for variable in environment)}:
+            raise RunnerTextError(f"engine text {text!r}: {key} is given twice")
+        if key in _PLACES and name in ENGINES:
+            places[key] = _check_place(text, key, value)
+        elif key.startswith(_ENVIRONMENT):
+            environment[_check_variable(key.removeprefix(_ENVIRONMENT), value)] = value
+        else:
+            _check_setting(name, key, value)
+            settings[key] = value
+    if _HOST in places and _IMAGE in places:
+        raise RunnerTextError(f"engine text {text!r}: an engine is on a host or in a container, not both")
+    place = Place(places.get(_PYTHON), places.get(_HOST), places.get(_IMAGE))
+    return RunnerText(name, settings, environment, place=place)
+
+
+def format_runner_text(runner: RunnerText) -> str:
+    """The text that `parse_runner_text` reads back."""
+    if runner.recipe:
+        return f"{runner.name}:{format_recipe(runner.recipe)}"
+    given = ((_HOST, runner.place.host), (_IMAGE, runner.place.image), (_PYTHON, runner.place.python))
+    places = [(key, value) for key, value in given if value]
+    pairs = [*places, *runner.settings.items(), *((_ENVIRONMENT + k, v) for k, v in runner.environment.items())]
+    joined = ",".join(f"{key}={value.replace(',', chr(92) + ',')}" for key, value in pairs)
+    return f"{runner.name}:{joined}" if joined else runner.name
+
+
+def _split_commas(text: str) -> list[str]:
+    return [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", text)]
+
+
+def _check_place(text: str, key: str, value: str) -> str:
+    """Where an engine is: a program, a host, or an image."""
+    if key == _PYTHON and (not value or "\0" in value):
+        raise RunnerTextError(f"engine text {text!r}: python= names the program of a Python environment")
+    if key == _HOST and not check_host(value):
+        raise RunnerTextError(f"engine text {text!r}: ssh= names a host, as in ssh=user@gpu-box")
+    if key == _IMAGE and not check_image(value):
+        raise RunnerTextError(f"engine text {text!r}: docker= names an image, as in docker=pytorch/pytorch:latest")
+    return value
+
+
+def _check_variable(name: str, value: str) -> str:
+    if not _VARIABLE.fullmatch(name):
+        raise RunnerTextError(f"env.{name} names no environment variable")
+    if "\0" in value:
+        raise RunnerTextError(f"env.{name} holds a NUL character")
+    return name
+
+
+def _check_setting(engine: str, key: str, value: str) -> None:
+    settings = ENGINES[engine].load_class().settings if engine in ENGINES else {}
+    if key not in settings:
+        known = ", ".join([*settings, "env.NAME", *_PLACES]) if engine in ENGINES else "none"
+        raise RunnerTextError(f"{engine} has no setting {key!r}{_suggest(key, list(settings))}; it has: {known}")
+    try:
+        settings[key].check(key, value)
+    except RunnerTextError as error:
+        raise RunnerTextError(f"{engine}: {error}") from None
+
+
+def _suggest(word: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(word, known, 1)
+    return f" (did you mean {close[0]}?)" if close else ""

@@ -1,0 +1,1 @@
+"""Processes that engines live in: here, in another Python, in a container, on another host."""

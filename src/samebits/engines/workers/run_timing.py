@@ -1,0 +1,56 @@
+"""Timing inside of the worker: one problem prepared once, then run as often as it is asked for."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from samebits.engines.adapters.engine import Engine, Prepared
+from samebits.engines.runner.timed_runs import TimedRuns, time_calls
+from samebits.problems import Problem
+
+# The kernel's account of a process, and what sets its highest mark anew (Linux).
+_STATUS, _MARKS, _RESET = "/proc/self/status", "/proc/self/clear_refs", "5"
+
+
+class RunTiming:
+    """Keeps the problem that was prepared last."""
+
+    def __init__(self) -> None:
+        self._prepared: Prepared | None = None
+
+    def prepare(self, engine: Engine, problem: Problem, operands: Mapping[str, np.ndarray]) -> TimedRuns:
+        """The first run of a problem, with what memory it took besides operands that were there already."""
+        self._prepared = None
+        before = _reset_peak()
+        self._prepared = engine.prepare(problem, operands)
+        first = self.run(1)
+        peak = _read_memory("VmHWM")
+        grown = None if before is None or peak is None else max(peak - before, 0)
+        return replace(first, peak_bytes=grown)
+
+    def run(self, runs: int) -> TimedRuns:
+        """More runs of the same problem."""
+        if self._prepared is None:
+            raise ValueError("no problem was prepared")
+        return time_calls(self._prepared.call, self._prepared.read, runs)
+
+
+def _reset_peak() -> int | None:
+    """Memory in use, from where on the peak is counted; None where the system does not say."""
+    with contextlib.suppress(OSError), open(_MARKS, "w") as marks:
+        marks.write(_RESET)
+        marks.flush()
+        return _read_memory("VmRSS")
+    return None
+
+
+def _read_memory(name: str) -> int | None:
+    with contextlib.suppress(OSError, ValueError), open(_STATUS) as status:
+        for line in status:
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) * 1024
+    return None

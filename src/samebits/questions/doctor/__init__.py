@@ -1,0 +1,1 @@
+"""Which engines are here, and which settings decide their bits."""

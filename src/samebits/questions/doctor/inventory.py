@@ -1,0 +1,118 @@
+"""What is on this machine, without importing any framework."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from samebits.engines.registry.known_engines import ENGINES, EngineSpec
+from samebits.findings import EngineState, Inventory, Variable
+from samebits.version import VERSION
+
+# Processor features that decide which kernels engines choose.
+_TELLING_FEATURES = (
+    "sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_vnni", "avx_vnni", "avx512_bf16",
+    "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8", "amx_fp16", "asimd", "asimddp", "asimdhp", "bf16", "i8mm",
+    "sve", "sve2", "sme",
+)  # fmt: skip
+# Those of them that say which generation it is.
+_WIDEST_FEATURES = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "bf16", "sve", "sme")
+_PACKAGES = ("numpy", "numba", "ml_dtypes", "onnx")
+_SHARED_VARIABLES = {
+    "OMP_NUM_THREADS": "threads of OpenMP pools",
+    "OPENBLAS_CORETYPE": "which of OpenBLAS's kernels NumPy uses",
+    "NUMBA_CPU_NAME": "the processor that samebits' own kernels are compiled for",
+    "CUDA_VISIBLE_DEVICES": "which GPUs the engines see",
+}
+
+
+def take_inventory() -> Inventory:
+    """Engines, versions, processor features, threads, and the settings that decide bits, with where they come from."""
+    features = _processor_features()
+    return Inventory(
+        samebits_version=VERSION,
+        python=platform.python_version(),
+        platform=f"{platform.system()} {platform.machine()}",
+        processor=_find_processor_name(),
+        features=features,
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        memory_gib=round(_memory_gib(), 1),
+        packages={name: _version(name) for name in _PACKAGES},
+        engines=[_engine_state(spec, features) for spec in ENGINES.values()],
+        variables=_set_variables(_SHARED_VARIABLES),
+    )
+
+
+def _engine_state(spec: EngineSpec, features: list[str]) -> EngineState:
+    engine = spec.load_class()
+    settings = [f"{n}={s.default}" if s.default else n for n, s in engine.settings.items()]
+    variables = [*_set_variables(engine.variables), *_defaults(spec.name, features)]
+    return EngineState(spec.name, spec.find_version(), spec.install, settings, variables)
+
+
+def _set_variables(known: dict[str, str]) -> list[Variable]:
+    return [Variable(n, os.environ[n], "environment", says) for n, says in known.items() if n in os.environ]
+
+
+def _defaults(engine: str, features: list[str]) -> list[Variable]:
+    """Defaults that depend on the machine and surprise people."""
+    if engine == "openvino" and not {"avx512_bf16", "amx_bf16"}.isdisjoint(features):
+        says = "float32 models are computed in bfloat16 on this processor unless f32 is asked for"
+        return [Variable("INFERENCE_PRECISION_HINT", "bf16", "default", says)]
+    if engine == "openvino":
+        return [Variable("INFERENCE_PRECISION_HINT", "f32", "default", "this processor multiplies no bfloat16")]
+    if engine == "tensorflow" and "TF_ENABLE_ONEDNN_OPTS" not in os.environ and platform.machine() == "x86_64":
+        return [Variable("TF_ENABLE_ONEDNN_OPTS", "1", "default", "oneDNN's kernels rather than Eigen's")]
+    return []
+
+
+def _processor_features() -> list[str]:
+    for line in _read_lines("/proc/cpuinfo"):
+        key, _, value = line.partition(":")
+        if key.strip().lower() in ("flags", "features"):
+            present = set(value.split())
+            return [f for f in _TELLING_FEATURES if f in present]
+    return []
+
+
+def describe_processor() -> str:
+    """The processor's name with what decides kernels: hosts may call processors of two generations by one name."""
+    kinds: dict[str, str] = {}
+    for line in _read_lines("/proc/cpuinfo"):
+        key, _, value = line.partition(":")
+        kinds.setdefault(key.strip().lower(), value.strip())
+    model = " ".join(f"{key} {kinds[key]}" for key in ("cpu family", "model", "cpu part") if key in kinds)
+    features = [f for f in _processor_features() if f in _WIDEST_FEATURES]
+    return ", ".join(part for part in (_find_processor_name(), model, " ".join(features)) if part)
+
+
+def _find_processor_name() -> str:
+    for line in _read_lines("/proc/cpuinfo"):
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def _memory_gib() -> float:
+    for line in _read_lines("/proc/meminfo"):
+        if line.startswith("MemTotal"):
+            return float(line.split()[1]) / 2**20
+    return 0.0
+
+
+def _read_lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return f"missing from {sys.prefix}"
