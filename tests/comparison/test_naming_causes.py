@@ -11,6 +11,7 @@ from samebits.engines.recipe_search.stages import RecipeStage, SearchResult
 from samebits.errors import ProbeStopped
 from samebits.findings import Evidence, Replay
 from samebits.findings.causes import CauseCode
+from samebits.findings.words.recipe_words import say_what_it_does
 from samebits.judging.measuring import measure_distances
 from samebits.judging.recipe_causes import name_cause
 from samebits.judging.references import make_reference
@@ -22,7 +23,6 @@ from samebits.profiles.attribution import attribute
 from samebits.progress import ignore_progress
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import parse_recipe
-from samebits.wording.recipe_words import say_what_it_does
 
 PROBLEM = parse_problem_text("conv2d x=1x4x6x6 w=3x4x3x3 dtype=float32")
 DATA = make_normal(PROBLEM, 1)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import samebits
-from samebits.engines.workers import other_python
 from samebits.engines.registry import open_runner, parse_runner_text
 from samebits.engines.registry.runner_text import format_runner_text
+from samebits.engines.workers import other_python
 from samebits.errors import ArgumentError, EngineMissingError, EngineUnsupported, RunnerTextError
 from samebits.numbers import count_ulps
 from samebits.numbers.format import FLOAT32

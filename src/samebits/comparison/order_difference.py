@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from samebits.findings import Difference, Evidence, Side, is_agreement
+from samebits.findings.words.order_words import describe_order, ordinal
+from samebits.findings.words.recipe_words import say_operands
+from samebits.findings.words.side_names import shorten_names
 from samebits.problems import Problem
 from samebits.problems.terms import find_terms
 from samebits.sums.recipes.order import expand_order
 from samebits.sums.recipes.recipe import Recipe
 from samebits.sums.recipes.recipe_text import parse_recipe
 from samebits.sums.recipes.tree import Chain, Item, canonical_tree, list_terms
-from samebits.wording.order_words import describe_order, ordinal
-from samebits.wording.recipe_words import say_operands
-from samebits.wording.side_names import shorten_names
 
 # Additions are compared one by one up to this many terms.
 _MOST_COMPARED_TERMS = 1024

@@ -17,6 +17,7 @@ from samebits.explanation.logged_sides import describe_logged_side, describe_mis
 from samebits.explanation.rebuilt_call import RebuiltCall, rebuild_call
 from samebits.findings import Certainty, Comparison, Evidence, Replay, Side, Verdict
 from samebits.findings.causes import CauseCode
+from samebits.findings.words.place_words import list_in_words
 from samebits.hypotheses import (
     Hypothesis,
     from_recipe,
@@ -35,7 +36,6 @@ from samebits.wording.log_sentences import (
     say_replayed_values,
     say_share,
 )
-from samebits.wording.place_words import list_in_words
 
 _MOST_TIME_S = 30.0
 # Hypotheses are tried on so few outputs first, and so many of them on all.

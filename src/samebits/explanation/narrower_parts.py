@@ -9,10 +9,10 @@ from samebits import thresholds
 from samebits.explanation.acceptance import bound_prediction, is_sampled
 from samebits.explanation.nearness import is_as_close_as_a_plain_sum
 from samebits.findings import Evidence
+from samebits.findings.words.place_words import describe_places
 from samebits.hypotheses import Hypothesis, Observation, Sample, list_operand_hypotheses
 from samebits.hypotheses.observation import Floats
 from samebits.judging.verdict_rules import Mechanism
-from samebits.wording.place_words import describe_places
 
 # Errors of such a part that are left, root mean squares; and of its least part in shares of the usual ones.
 _LEFT, _LEAST = 1 / 4, 1 / 4

@@ -12,13 +12,13 @@ from samebits.explanation.acceptance import bound_prediction
 from samebits.explanation.wrong_regions import find_box
 from samebits.findings import Evidence, Verdict
 from samebits.findings.causes import CauseCode
+from samebits.findings.words.place_words import describe_places
 from samebits.hypotheses import Observation
 from samebits.hypotheses.observation import Floats
 from samebits.judging.measuring import mark_left_of_overflow
 from samebits.judging.verdict_rules import Mechanism
 from samebits.numbers.format import find_format
 from samebits.sums.bounds import accumulator_format
-from samebits.wording.place_words import describe_places
 
 # Powers of two that sums in float16 may have been multiplied by.
 _MOST_SHIFTED = 12

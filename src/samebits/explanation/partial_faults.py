@@ -19,6 +19,7 @@ from samebits.explanation.other_operands import explain_unrelated
 from samebits.explanation.wrong_regions import Region, find_box, find_region, mark_alike_windows
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
+from samebits.findings.words.place_words import describe_places
 from samebits.hypotheses import (
     Hypothesis,
     Observation,
@@ -33,7 +34,6 @@ from samebits.hypotheses.observation import Floats
 from samebits.judging.measuring import mark_unclipped, measure_absolute
 from samebits.judging.verdict_rules import Mechanism
 from samebits.problems.windows import mark_border
-from samebits.wording.place_words import describe_places
 
 _NEVER_WRITTEN = "returns values that no sum of these products can have, as of memory that was never written"
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from samebits import thresholds
 from samebits.findings.causes import CauseCode
+from samebits.findings.words.place_words import list_in_words
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample
 from samebits.judging.measuring import mark_unclipped
@@ -17,7 +18,6 @@ from samebits.numbers.format import find_format
 from samebits.problems import Problem
 from samebits.problems.problem import Epilogue
 from samebits.problems.windows import name_axes
-from samebits.wording.place_words import list_in_words
 
 # Of the largest bias: what rounding it to 5 bits, or a step of 8 bits that a sum's scale gives, may take it away.
 _COARSEST_BIAS = 2.0**-5

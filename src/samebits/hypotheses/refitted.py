@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from samebits.findings import Verdict
 from samebits.findings.causes import CauseCode
+from samebits.findings.words.place_words import list_in_words
 from samebits.hypotheses.hypothesis import Hypothesis
 from samebits.hypotheses.observation import Floats, Observation, Sample, gather_source, gather_terms
 from samebits.judging.measuring import mark_unclipped
 from samebits.numbers.format import find_format
 from samebits.problems import Problem
-from samebits.wording.place_words import list_in_words
 
 # Outputs that products are added up for one by one; more take memory and tell no more.
 _ROWS, _POSITIONS, _MOST_PRODUCTS = 16, 96, 4_000_000

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from samebits.findings.words.place_words import describe_places, list_in_words
 from samebits.hypotheses.result_steps import FEWEST_TELLING, find_long_steps, find_steps
 from samebits.judging.measuring import mark_unclipped
 from samebits.numbers.array import measure_spacing
@@ -21,7 +22,6 @@ from samebits.problems import Problem
 from samebits.problems.terms import Terms
 from samebits.sums.emulators.result_rounding import round_array, round_wide
 from samebits.sums.recipes.recipe import Rounding
-from samebits.wording.place_words import describe_places, list_in_words
 
 Floats = npt.NDArray[np.float64]
 Marks = npt.NDArray[np.bool_]

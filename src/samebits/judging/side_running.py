@@ -11,12 +11,12 @@ from samebits import thresholds
 from samebits.engines.runner import Identity, Runner, check_result
 from samebits.errors import EngineFailure, SamebitsError
 from samebits.findings import ExactData, Failure, Side
+from samebits.findings.words.place_words import describe_places
 from samebits.judging.measuring import estimate_transform_noise, measure_distances
 from samebits.judging.references import Reference
 from samebits.judging.sides import Attribution, Recorded, describe_side, measure_result
 from samebits.problems import Problem
 from samebits.problems.lowering import state_index
-from samebits.wording.place_words import describe_places
 
 
 @dataclass(frozen=True)

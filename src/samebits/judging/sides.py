@@ -8,6 +8,7 @@ import numpy as np
 
 from samebits.engines.runner import Identity
 from samebits.findings import Evidence, ExactData, Failure, Replay, Side
+from samebits.findings.words.place_words import describe_places
 from samebits.judging.error_pictures import picture_errors
 from samebits.judging.measuring import (
     Distances,
@@ -26,7 +27,6 @@ from samebits.problems import Problem
 from samebits.sums.bounds import bound_narrowest_errors
 from samebits.sums.recipes.recipe import Recipe
 from samebits.sums.recipes.recipe_text import format_recipe
-from samebits.wording.place_words import describe_places
 
 
 @dataclass(frozen=True)

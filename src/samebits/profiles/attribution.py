@@ -12,6 +12,7 @@ from samebits.engines.recipe_search.replaying import Replayer
 from samebits.engines.runner import Runner
 from samebits.findings import Evidence, Replay
 from samebits.findings.causes import find_cause
+from samebits.findings.words.recipe_words import say_what_it_does
 from samebits.judging.measuring import measure_distances
 from samebits.judging.recipe_causes import name_cause
 from samebits.judging.references import Reference
@@ -19,7 +20,6 @@ from samebits.judging.sides import Attribution
 from samebits.judging.verdict_rules import Mechanism
 from samebits.problems import Problem
 from samebits.sums.recipes.recipe import Recipe
-from samebits.wording.recipe_words import say_what_it_does
 
 _MOST_CALLS, _MOST_TIME_S = 600, 20.0
 

@@ -12,6 +12,7 @@ from samebits.engines.recipe_search.stages import SearchResult
 from samebits.engines.runner import Identity
 from samebits.findings import Evidence, Invariances, OrderUse, Profile, Replay
 from samebits.findings.comparison_schema import EvidenceKind
+from samebits.findings.words.order_words import describe_order
 from samebits.problems import Problem, format_problem
 from samebits.problems.terms import find_terms
 from samebits.problems.windows import name_axes
@@ -21,7 +22,6 @@ from samebits.sums.recipes.recipe import Recipe
 from samebits.sums.recipes.recipe_text import format_order, format_recipe
 from samebits.sums.recipes.tree import Item, restrict_tree
 from samebits.version import VERSION
-from samebits.wording.order_words import describe_order
 from samebits.wording.profile_sentences import (
     say_accumulator,
     say_bias,

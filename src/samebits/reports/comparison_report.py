@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from samebits.findings import Comparison, Side, is_agreement
+from samebits.findings.words.side_names import EMULATE, shorten_names
 from samebits.problems import Problem
 from samebits.problems.problem import PRODUCTS
 from samebits.problems.problem_text import parse_problem_text
@@ -32,7 +33,6 @@ from samebits.reports.page_layout import (
 )
 from samebits.reports.visible_text import make_visible
 from samebits.sums.recipes import format_order, parse_recipe
-from samebits.wording.side_names import EMULATE, shorten_names
 
 _MOST_DRAWN = 3
 _COLUMN_GAP = 3

@@ -13,6 +13,7 @@ import numpy as np
 
 from samebits.errors import SamebitsError
 from samebits.explanation import explain
+from samebits.findings.words.place_words import describe_places
 from samebits.judging.measuring import Distances, mark_outside, measure_distances
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.format import FORMATS, find_format
@@ -27,7 +28,6 @@ from samebits.sums.recipes import parse_recipe
 from samebits.sums.tiles.magnitudes import sum_magnitudes
 from samebits.sums.truth import compute_truth
 from samebits.sums.truth.functional import read_array
-from samebits.wording.place_words import describe_places
 
 # The folder that case files of failures go to; empty: none are written.
 CASES_VARIABLE, CASES_FOLDER = "SAMEBITS_CASES", "samebits-cases"

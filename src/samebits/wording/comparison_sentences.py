@@ -8,8 +8,8 @@ import msgspec
 
 from samebits.findings import Side, Verdict
 from samebits.findings.causes import CauseCode
+from samebits.findings.words.side_names import shorten_names
 from samebits.wording.judging_sentences import say_beyond_likely
-from samebits.wording.side_names import shorten_names
 
 # Beyond this a count of representable numbers says that the sum is small, not that the error is large.
 MANY_ULPS = 1000

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.findings import ExactData, Side
+from samebits.findings.words.place_words import describe_places
 from samebits.problems import Problem
 from samebits.sums.bounds import accumulator_format
 from samebits.sums.bounds.probabilistic import ERROR_PROBABILITY
-from samebits.wording.place_words import describe_places
 
 
 def say_right_on_integers(exact: ExactData) -> str:

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from samebits.findings.words.order_words import describe_order, ordinal
 from samebits.problems import parse_problem_text
 from samebits.problems.terms import find_terms
 from samebits.sums.recipes import parse_recipe
 from samebits.sums.recipes.order import Own, TreeOrder, expand_order
 from samebits.sums.recipes.tree import Chain, Fused
-from samebits.wording.order_words import describe_order, ordinal
 
 # 64 channels of 3 x 3 taps: 576 products.
 TERMS = find_terms(parse_problem_text("conv2d x=1x64x5x5 w=8x64x3x3 dtype=float32"))

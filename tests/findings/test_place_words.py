@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from samebits.findings.words.place_words import describe_places
 from samebits.problems import parse_problem_text
-from samebits.wording.place_words import describe_places
 
 # 3 items, 8 channels in 2 groups, 6 x 6 outputs of which the outermost read padding.
 GROUPED = "conv2d x=3x4x6x6 w=8x2x3x3 padding=1 groups=2"
