@@ -15,8 +15,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from samebits.explanation.recorded_case import explain_case
 from samebits.findings import Side
+from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.problems import format_problem
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from samebits.findings import Error, Replay, Side
-from samebits.hypotheses import Observation
+from samebits.mechanisms.facts.observation import Observation
 from samebits.problems import Problem, parse_problem_text
 
 WHOLE = Replay(1.0, 100)

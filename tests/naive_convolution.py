@@ -9,7 +9,7 @@ import string
 
 import numpy as np
 
-from samebits.hypotheses import Observation
+from samebits.mechanisms.facts.observation import Observation
 from samebits.numbers import numpy_dtype
 
 

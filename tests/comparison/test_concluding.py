@@ -19,8 +19,8 @@ from samebits.judging.sides import Attribution, Recorded
 from samebits.judging.verdict_rules import Mechanism
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
+from samebits.questions.compare.comparison_sentences import summarize_comparison
 from samebits.sums.recipes import parse_recipe
-from samebits.wording.comparison_sentences import summarize_comparison
 
 TEXT = "conv1d x=1x2x4 w=2x2x1 dtype=float32"
 PROBLEM = parse_problem_text(TEXT)

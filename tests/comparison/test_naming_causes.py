@@ -12,14 +12,14 @@ from samebits.errors import ProbeStopped
 from samebits.findings import Evidence, Replay
 from samebits.findings.causes import CauseCode
 from samebits.findings.words.recipe_words import say_what_it_does
+from samebits.judging import attribution
+from samebits.judging.attribution import attribute
 from samebits.judging.measuring import measure_distances
 from samebits.judging.recipe_causes import name_cause
 from samebits.judging.references import make_reference
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
-from samebits.profiles import attribution
-from samebits.profiles.attribution import attribute
 from samebits.progress import ignore_progress
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import parse_recipe

@@ -7,17 +7,17 @@ import pytest
 
 from hand_made import observe
 from samebits import thresholds
-from samebits.explanation.acceptance import accept, find_by_bits, is_sampled, prove, replays_all
 from samebits.findings import Evidence, Replay
 from samebits.findings.causes import CauseCode
-from samebits.hypotheses import Hypothesis
 from samebits.judging.verdict_rules import Mechanism
+from samebits.mechanisms.evidence.acceptance import accept, find_by_bits, is_sampled, prove, replays_all
+from samebits.mechanisms.evidence.explanation_sentences import say_consistent, say_replayed
+from samebits.mechanisms.facts.hypothesis import Hypothesis
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import parse_recipe
 from samebits.sums.truth import compute_truth
-from samebits.wording.explanation_sentences import say_consistent, say_replayed
 
 # One product per output; the result is 3 beyond the truth at the second output and right elsewhere.
 ROW = "conv1d x=1x1x4 w=1x1x1 dtype=float32"

@@ -8,10 +8,10 @@ import pytest
 
 import plain_sums as plain
 from network_data import KINDS, make_operands
-from samebits.explanation.one_signed import explain_one_signed
-from samebits.explanation.other_operands import explain_rounded_record, explain_unrelated
-from samebits.hypotheses import Observation
 from samebits.judging.references import make_reference
+from samebits.mechanisms.facts.observation import Observation
+from samebits.mechanisms.noise.one_signed import explain_one_signed
+from samebits.mechanisms.operands.other_operands import explain_rounded_record, explain_unrelated
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case, lower_case
 from samebits.progress import ignore_progress

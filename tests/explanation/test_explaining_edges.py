@@ -8,7 +8,7 @@ import pytest
 import samebits
 from samebits import thresholds
 from samebits.errors import LogError
-from samebits.hypotheses import list_layout_hypotheses
+from samebits.mechanisms.positions.layout import list_layout_hypotheses
 from samebits.numbers.same_bits import has_same_bits
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case

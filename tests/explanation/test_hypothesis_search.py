@@ -9,12 +9,14 @@ import pytest
 from hand_made import observe
 from injected_cases import make_case
 from samebits import thresholds
-from samebits.explanation import hypothesis_search
-from samebits.explanation.hypothesis_search import HypothesisSearch
-from samebits.explanation.recorded_case import explain_case
 from samebits.findings import Evidence, Replay
 from samebits.findings.causes import CauseCode
-from samebits.hypotheses import Hypothesis, from_recipe, list_order_hypotheses
+from samebits.mechanisms.arithmetic.arithmetic import list_order_hypotheses
+from samebits.mechanisms.arithmetic.recipe_hypotheses import from_recipe
+from samebits.mechanisms.facts.hypothesis import Hypothesis
+from samebits.mechanisms.search import hypothesis_search
+from samebits.mechanisms.search.hypothesis_search import HypothesisSearch
+from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
 from samebits.progress import ignore_progress

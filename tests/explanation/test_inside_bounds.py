@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from samebits.explanation.recorded_case import explain_case
+from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 

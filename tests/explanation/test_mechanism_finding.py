@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from hand_made import WHOLE, observe
-from samebits.explanation import mechanism_finding
-from samebits.explanation.hypothesis_search import HypothesisSearch
-from samebits.explanation.mechanism_finding import Found, find_mechanism
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.judging.verdict_rules import Mechanism
+from samebits.mechanisms.search import mechanism_finding
+from samebits.mechanisms.search.hypothesis_search import HypothesisSearch
+from samebits.mechanisms.search.mechanism_finding import Found, find_mechanism
 from samebits.progress import ignore_progress
 
 ROW = "conv1d x=1x1x4 w=1x1x1 dtype=float32"

@@ -6,7 +6,7 @@ import pytest
 import scipy.fft
 
 from cases_by_hand import explain, make
-from samebits.explanation.recorded_case import explain_case
+from samebits.mechanisms.search.recorded_case import explain_case
 from variants import make_variant
 
 TEXT = "conv2d x=1x12x20x20 w=16x12x5x5 padding=2"

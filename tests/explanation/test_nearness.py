@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hand_made import observe
-from samebits.explanation.nearness import (
+from samebits.mechanisms.evidence.nearness import (
     count_telling_bits,
     is_as_close_as_a_plain_sum,
     measure_nearness,

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from hand_made import observe
-from samebits.explanation.odd_values import explain_odd_values
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
+from samebits.mechanisms.parts.odd_values import explain_odd_values
 
 INF, NAN = np.inf, np.nan
 HALF = "conv1d x=1x1x6 w=1x1x1 dtype=float16"

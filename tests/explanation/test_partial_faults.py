@@ -8,12 +8,12 @@ import pytest
 from cases_by_hand import convolve, make
 from cases_by_hand import explain as explain_by_hand
 from hand_made import observe
-from samebits.explanation.partial_faults import explain_part, is_far_off
-from samebits.explanation.recorded_case import explain_case
-from samebits.explanation.wrong_regions import find_box
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.judging.verdict_rules import Mechanism
+from samebits.mechanisms.facts.wrong_regions import find_box
+from samebits.mechanisms.parts.partial_faults import explain_part, is_far_off
+from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_exact
 from samebits.sums.truth import compute_truth

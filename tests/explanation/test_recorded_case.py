@@ -7,26 +7,26 @@ import pytest
 
 from hand_made import WHOLE, make_side, observe
 from samebits.errors import CaseFileError
-from samebits.explanation import recorded_case
-from samebits.explanation.mechanism_finding import Found
-from samebits.explanation.recorded_case import explain_case
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.findings.settings_advice import advise
 from samebits.judging.verdict_rules import Mechanism
-from samebits.problems import parse_problem_text
-from samebits.problems.case_file import Case
-from samebits.progress import ignore_progress
-from samebits.sums.recipes import parse_recipe
-from samebits.sums.tiles.magnitudes import sum_magnitudes
-from samebits.sums.truth import compute_truth
-from samebits.wording.explanation_sentences import (
+from samebits.mechanisms.evidence.explanation_sentences import (
     say_alternatives,
     say_excluded,
     say_others,
     say_what_to_do,
     summarize_explained,
 )
+from samebits.mechanisms.search import recorded_case
+from samebits.mechanisms.search.mechanism_finding import Found
+from samebits.mechanisms.search.recorded_case import explain_case
+from samebits.problems import parse_problem_text
+from samebits.problems.case_file import Case
+from samebits.progress import ignore_progress
+from samebits.sums.recipes import parse_recipe
+from samebits.sums.tiles.magnitudes import sum_magnitudes
+from samebits.sums.truth import compute_truth
 
 PROBLEM = parse_problem_text("conv1d x=1x2x4 w=1x2x1 dtype=float32")
 DATA = {"x": np.float32([[[1, 2, 3, 4], [0.1, 0.2, 0.3, 0.4]]]), "w": np.ones((1, 2, 1), np.float32)}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plain_sums import bf16
-from samebits.explanation.recorded_case import explain_case
+from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.problems.case_file import Case
 from variant_making import EITHER, FAULT_FREE, NotHere
 from variants import PROBLEMS, VARIANTS, make_variant

@@ -6,8 +6,8 @@ import pytest
 
 from hand_made import make_side
 from samebits.findings.causes import CauseCode
+from samebits.mechanisms.evidence import explanation_sentences as say
 from samebits.sums.recipes import parse_recipe
-from samebits.wording import explanation_sentences as say
 
 TRUE, OTHER_TRUE = make_side("a", "identical", 0.0), make_side("b", "identical", 0.0)
 ROUNDED = make_side("c", "rounding", 0.256)

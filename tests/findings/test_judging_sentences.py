@@ -3,8 +3,8 @@
 import numpy as np
 
 from samebits.findings import ExactData
+from samebits.judging import judging_sentences as say
 from samebits.problems import parse_problem_text
-from samebits.wording import judging_sentences as say
 
 LONG = parse_problem_text("conv1d x=1x1200x4 w=2x1200x1 dtype=float16")
 DOUBLE = parse_problem_text("conv1d x=1x3x1500 w=2x3x1 dtype=float64")

@@ -5,10 +5,7 @@ import pytest
 
 from samebits.findings import Difference, Evidence, ExactData
 from samebits.findings.causes import CauseCode
-from samebits.judging.measuring import Distances
-from samebits.judging.verdict_rules import Measured, Mechanism, judge_all, judge_side
-from samebits.problems import parse_problem_text
-from samebits.wording.judging_sentences import (
+from samebits.judging.judging_sentences import (
     say_another_function,
     say_beyond,
     say_inexact,
@@ -16,6 +13,9 @@ from samebits.wording.judging_sentences import (
     say_within,
     say_wrong_on_integers,
 )
+from samebits.judging.measuring import Distances
+from samebits.judging.verdict_rules import Measured, Mechanism, judge_all, judge_side
+from samebits.problems import parse_problem_text
 
 PROBLEM = parse_problem_text("conv1d x=1x4x3 w=2x4x1 dtype=float32")
 RIGHT = ExactData(0, 6, None, None, None, None)

@@ -20,8 +20,9 @@ from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import ArgumentError
 from samebits.findings import Comparison, Side, Verdict
 from samebits.findings.causes import CauseCode, gravest_cause
-from samebits.fixes import AskedSide, FixSearch, ProblemTrials
+from samebits.judging.attribution import attribute
 from samebits.judging.comparing_cost import announce_cost, check_memory
+from samebits.judging.fixes import AskedSide, FixSearch, ProblemTrials
 from samebits.judging.references import Reference, list_differences, make_reference, start_document
 from samebits.judging.side_running import Ran, judge_ran, run_on_both
 from samebits.judging.sides import (
@@ -36,9 +37,8 @@ from samebits.problems.case_file import Case
 from samebits.problems.languages.subject import read_subject
 from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import make_exact, make_normal, make_uniform
-from samebits.profiles.attribution import attribute
 from samebits.progress import Progress, ignore_progress, rename_progress
-from samebits.wording.comparison_sentences import summarize_comparison
+from samebits.questions.compare.comparison_sentences import summarize_comparison
 
 Data = Literal["normal", "uniform", "exact"]
 # Whole results that an emulator is asked for where its recipe is looked for too.

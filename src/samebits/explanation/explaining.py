@@ -9,9 +9,9 @@ import msgspec
 
 from samebits.errors import ArgumentError, LogError
 from samebits.explanation.logged_mismatch import explain_log
-from samebits.explanation.recorded_case import explain_case
 from samebits.findings import Comparison
 from samebits.logs import STANDARD_INPUT, read_log
+from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.numbers.float_environment import default_float_environment
 from samebits.problems.case_file import Case
 from samebits.problems.languages.subject import load_any_case

@@ -18,15 +18,12 @@ from samebits.explanation.rebuilt_call import RebuiltCall, rebuild_call
 from samebits.findings import Certainty, Comparison, Evidence, Replay, Side, Verdict
 from samebits.findings.causes import CauseCode
 from samebits.findings.words.place_words import list_in_words
-from samebits.hypotheses import (
-    Hypothesis,
-    from_recipe,
-    list_long_sum_hypotheses,
-    list_operand_hypotheses,
-    list_recipe_hypotheses,
-)
-from samebits.hypotheses.observation import Floats
 from samebits.logs import Mismatch
+from samebits.mechanisms.arithmetic.arithmetic import list_operand_hypotheses, list_recipe_hypotheses
+from samebits.mechanisms.arithmetic.recipe_hypotheses import from_recipe
+from samebits.mechanisms.arithmetic.stored_sums import list_long_sum_hypotheses
+from samebits.mechanisms.facts.hypothesis import Hypothesis
+from samebits.mechanisms.facts.observation import Floats
 from samebits.problems import Problem
 from samebits.progress import Progress
 from samebits.wording.log_sentences import (

@@ -7,8 +7,8 @@ import math
 from samebits.findings import Certainty, Comparison, Evidence, Replay, Side, Verdict
 from samebits.findings.causes import CauseCode
 from samebits.findings.settings_advice import advise
-from samebits.hypotheses import Hypothesis
 from samebits.logs import Mismatch
+from samebits.mechanisms.facts.hypothesis import Hypothesis
 from samebits.problems import format_problem
 from samebits.sums.recipes.recipe_text import format_recipe
 from samebits.version import VERSION

@@ -10,8 +10,13 @@ import numpy as np
 
 from samebits.explanation.rebuilt_data import Stage, rebuild
 from samebits.findings.causes import CauseCode
-from samebits.hypotheses import Hypothesis, list_operand_hypotheses, list_order_hypotheses, list_recipe_hypotheses
-from samebits.hypotheses.observation import Floats
+from samebits.mechanisms.arithmetic.arithmetic import (
+    list_operand_hypotheses,
+    list_order_hypotheses,
+    list_recipe_hypotheses,
+)
+from samebits.mechanisms.facts.hypothesis import Hypothesis
+from samebits.mechanisms.facts.observation import Floats
 from samebits.problems import Problem
 from samebits.progress import Progress
 

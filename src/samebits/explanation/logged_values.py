@@ -20,8 +20,8 @@ from samebits.explanation.logged_simulation import (
     measure_spread,
 )
 from samebits.findings import Comparison, Evidence
-from samebits.hypotheses.observation import Floats
 from samebits.logs import PROBLEM_LINE, Mismatch
+from samebits.mechanisms.facts.observation import Floats
 from samebits.numbers.format import find_format
 from samebits.problems import Problem
 from samebits.progress import Progress

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.explanation.autotuner_buffers import HOST_BUFFER_LENGTH, fill_operands, locate_elements
-from samebits.hypotheses import Hypothesis, Observation, Sample
-from samebits.hypotheses.observation import Floats, gather_terms
+from samebits.mechanisms.facts.hypothesis import Hypothesis
+from samebits.mechanisms.facts.observation import Floats, Observation, Sample, gather_terms
 from samebits.numbers.format import find_format, numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.languages.hlo_memory import CallMemory

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from samebits.errors import ResourceLimitError
-from samebits.hypotheses import Observation, Sample
-from samebits.hypotheses.observation import Floats, shrink_problem
 from samebits.judging.comparing_cost import check_memory
+from samebits.mechanisms.facts.observation import Floats, Observation, Sample, shrink_problem
 from samebits.problems import Problem, format_problem
 from samebits.problems.operands import make_normal, make_uniform
 

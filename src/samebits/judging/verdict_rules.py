@@ -11,10 +11,7 @@ import numpy.typing as npt
 from samebits.findings import Certainty, Evidence, ExactData, Replay, Verdict, is_agreement, worst_verdict
 from samebits.findings.causes import CauseCode, find_cause
 from samebits.findings.comparison_schema import Difference
-from samebits.judging.measuring import Distances
-from samebits.problems import Problem
-from samebits.sums.recipes.recipe import Recipe
-from samebits.wording.judging_sentences import (
+from samebits.judging.judging_sentences import (
     say_another_function,
     say_beyond,
     say_inexact,
@@ -22,6 +19,9 @@ from samebits.wording.judging_sentences import (
     say_within,
     say_wrong_on_integers,
 )
+from samebits.judging.measuring import Distances
+from samebits.problems import Problem
+from samebits.sums.recipes.recipe import Recipe
 
 # How the prediction of a mechanism fits a result: the same bits; every output within the rounding bound of the
 # prediction; or merely closer to it than to the truth.

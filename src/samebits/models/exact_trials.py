@@ -10,6 +10,7 @@ from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import EngineFailure, ProblemTextError
 from samebits.findings import Evidence
 from samebits.judging.comparing_cost import check_memory
+from samebits.judging.judging_sentences import say_wrong_on_integers
 from samebits.judging.references import make_reference
 from samebits.judging.side_running import judge_ran, run_on_both
 from samebits.models.model_judging import JudgedUnit
@@ -17,7 +18,6 @@ from samebits.problems import Problem, parse_problem_text
 from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import make_exact
 from samebits.progress import Progress, ignore_progress
-from samebits.wording.judging_sentences import say_wrong_on_integers
 
 
 def try_exact_integers(side: str, runner: Runner, judged: Iterable[JudgedUnit], progress: Progress) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from samebits.engines.runner import Runner
 from samebits.errors import ArgumentError, EngineFailure
 from samebits.findings import Evidence, Failure, Verdict
 from samebits.findings.model_schema import ModelComparison
-from samebits.fixes import AskedSide, FixSearch
+from samebits.judging.fixes import AskedSide, FixSearch
 from samebits.models.case_saving import save_cases as write_cases
 from samebits.models.exact_trials import try_exact_integers
 from samebits.models.file_differences import list_file_differences

@@ -13,8 +13,8 @@ from samebits.engines.registry.known_engines import ENGINES
 from samebits.errors import SamebitsError
 from samebits.findings import Fix, Verdict, is_agreement, worst_verdict
 from samebits.findings.causes import CauseCode
-from samebits.fixes.setting_changes import Change, apply_all, list_changes
-from samebits.fixes.trials import Trial, time_in_turns
+from samebits.judging.fixes.setting_changes import Change, apply_all, list_changes
+from samebits.judging.fixes.trials import Trial, time_in_turns
 from samebits.models.model_runners import ModelRunner, open_model_runner
 from samebits.models.network import Network
 from samebits.models.observing import Observer

@@ -23,7 +23,7 @@ from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import EngineUnsupported, SamebitsError
 from samebits.findings import Evidence
 from samebits.findings.comparison_schema import Replay
-from samebits.fixes.setting_changes import Change
+from samebits.judging.fixes.setting_changes import Change
 from samebits.models.addend_first import emulate_onto
 from samebits.models.fused_forms import Candidate, apply_affine, fold_bias, fold_norm, fold_scale, multiply_instead
 from samebits.models.model_judging import JudgedUnit, ModelJudge

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from samebits.errors import SamebitsError
-from samebits.explanation.recorded_case import explain_case
 from samebits.findings import Evidence, Side, is_agreement
 from samebits.findings.causes import CauseCode
+from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.models.bounded import Floats
 from samebits.models.network import Network, Node
 from samebits.models.product_nodes import PRODUCTS, find_product

@@ -17,6 +17,7 @@ from samebits.explanation import explain
 from samebits.findings import Replay, Side, is_agreement
 from samebits.findings.causes import CauseCode
 from samebits.findings.pick_schema import Contract, Rejection
+from samebits.judging.attribution import attribute
 from samebits.judging.references import Reference, make_reference
 from samebits.judging.side_running import Ran, judge_ran, run_on_both
 from samebits.numbers.same_bits import digest_bits
@@ -24,7 +25,6 @@ from samebits.problems import Problem
 from samebits.problems.case_file import Case
 from samebits.problems.lowering import Lowering, lower_problem
 from samebits.problems.operands import make_exact, make_normal
-from samebits.profiles.attribution import attribute
 from samebits.progress import Progress, rename_progress
 from samebits.sums.recipes import format_recipe
 from samebits.wording.pick_sentences import (

@@ -17,8 +17,8 @@ from samebits.engines.runner.guarded_runner import guard_runner
 from samebits.errors import ArgumentError, SamebitsError
 from samebits.findings import Evidence
 from samebits.findings.reduction_schema import FaultyVersions, OtherEngine, Reduction
-from samebits.fixes.setting_changes import apply_all, list_changes
 from samebits.judging.comparing_cost import announce_cost, check_memory
+from samebits.judging.fixes.setting_changes import apply_all, list_changes
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.same_bits import has_same_bits
 from samebits.problems import Problem, format_problem

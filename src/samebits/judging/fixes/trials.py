@@ -1,0 +1,85 @@
+"""What a search for fixes needs of its subject: one engine's text tried, its bits remembered, its verdict known."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from samebits.engines.runner import Identity
+from samebits.errors import SamebitsError
+from samebits.findings import Fix, Verdict, is_agreement
+from samebits.findings.causes import CauseCode
+from samebits.judging.fixes.setting_changes import Change
+
+_TIMED_RUNS = 5
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of one text. `digests` stand for the bits on exact, own and other data; None where it failed."""
+
+    text: str
+    changes: tuple[Change, ...]
+    verdict: Verdict
+    digests: tuple[str, str, str] | None
+    identity: Identity | None = None
+    result: np.ndarray | None = None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether nothing is to be said against its results, on any data."""
+        return self.digests is not None and is_agreement(self.verdict)
+
+
+class Trials(Protocol):
+    """Where texts are tried: one problem on some operands, or one network on some inputs."""
+
+    def list_changes(self, text: str, cause: CauseCode | None, in_force: Mapping[str, str]) -> list[Change]:
+        """The changes of a text that are worth trying, those for the cause first."""
+        ...
+
+    def try_text(self, text: str, changes: tuple[Change, ...]) -> Trial:
+        """A text with changes, in a worker of its own. Whatever the engine does is an answer."""
+        ...
+
+    def time_in_turns(self, texts: tuple[str, str]) -> tuple[float, float] | None:
+        """Median seconds of a run of each of two texts, run in turns; None where one of them fails."""
+        ...
+
+    def still_loses(self, trial: Trial) -> bool:
+        """Whether what is inside its bounds is known to lose precision all the same."""
+        ...
+
+    def name_change_of_code(self) -> Fix | None:
+        """What always helps; None where nothing does."""
+        ...
+
+
+def time_in_turns(
+    open_run: Callable[[str], tuple[Callable[[], object], Callable[[], None]]], texts: tuple[str, str]
+) -> tuple[float, float] | None:
+    """Median seconds of the runs of two texts in turns; None where one fails. `open_run` gives a run and its end."""
+    opened: list[tuple[Callable[[], object], Callable[[], None]]] = []
+    try:
+        for text in texts:
+            # One by one: what is open already is closed where the next cannot be opened.
+            opened.append(open_run(text))
+        times: list[list[float]] = [[], []]
+        for _ in range(_TIMED_RUNS + 1):
+            for (run, _), taken in zip(opened, times, strict=True):
+                started = time.perf_counter()
+                run()
+                taken.append(time.perf_counter() - started)
+        # The first run of each loads the engine.
+        before, after = (statistics.median(taken[1:]) for taken in times)
+        return before, after
+    except SamebitsError:
+        return None
+    finally:
+        for _, close in opened:
+            close()

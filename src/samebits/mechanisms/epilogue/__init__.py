@@ -1,0 +1,1 @@
+"""Bias and activation: left out, twice, too early, too late, not asked for."""

@@ -1,0 +1,1 @@
+"""When a hypothesis about a result is accepted, and how that is said."""

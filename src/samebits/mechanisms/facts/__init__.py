@@ -1,0 +1,1 @@
+"""What a recorded result shows by itself, and what a hypothesis about it is."""

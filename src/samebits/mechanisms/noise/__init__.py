@@ -1,0 +1,1 @@
+"""Errors that no prediction fits bit for bit: how they are distributed, and what leaves them so."""

@@ -1,0 +1,1 @@
+"""Operands that were altered, rounded in part, or other ones."""

@@ -1,0 +1,93 @@
+"""Operands that became others on their way into the sums: an activation that ran in place, a conversion that saturates,
+the products of whole tiles rounded and those of the remainder not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from samebits.findings.causes import CauseCode
+from samebits.mechanisms.epilogue.unasked_activations import ACTIVATIONS, UNITS
+from samebits.mechanisms.facts.hypothesis import Hypothesis
+from samebits.mechanisms.facts.observation import Floats, Observation, Sample
+from samebits.mechanisms.other_weights.refitted import name_axis
+from samebits.numbers.format import find_format
+from samebits.sums.emulators.result_rounding import round_wide
+from samebits.sums.recipes.recipe import Rounding
+
+_ROUNDINGS = ("bfloat16", "tf32", "float16")
+# Products that a tile of a matrix unit, or a vector, takes at once.
+_BLOCKS = (64, 32, 16, 8, 4)
+_SATURATING = ("float16", "float8_e4m3fn", "float8_e5m2")
+_IN_PLACE = {
+    "relu": lambda a: np.maximum(a, 0.0),
+    "clip to 0 ... 6": lambda a: np.clip(a, 0.0, 6.0),
+    "magnitude": np.abs,
+    **ACTIVATIONS,
+}
+
+
+def list_altered_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
+    """What has nothing in it that is fitted."""
+    if observation.problem.direction == "forward":
+        for name in _IN_PLACE:
+            yield _activated(name)
+    for format_ in _SATURATING:
+        yield from _list_saturating(observation, format_)
+    depth = observation.terms.depth
+    declared = find_format(observation.problem.dtype)
+    for format_ in _ROUNDINGS:
+        if find_format(format_).precision < declared.precision:
+            heads = (depth // block * block for block in _BLOCKS)
+            what = f"{depth} {name_axis(observation, 0)}s"
+            yield from (_rounds_head(format_, head, what) for head in dict.fromkeys(heads) if 0 < head < depth)
+
+
+def _activated(name: str) -> Hypothesis:
+    def predict(observation: Observation, sample: Sample) -> Floats:
+        with np.errstate(all="ignore"):
+            x = _IN_PLACE[name](observation.operands["x"].astype(np.float64))
+        return observation.sum_instead({**observation.operands, "x": x}, sample)
+
+    says = f"multiplies x behind an activation ({name}), as where that ran in place"
+    unit = UNITS * float(find_format("float32").unit_roundoff)
+    return Hypothesis(CauseCode.OTHER_OPERANDS, "wrong", says, predict, unit=unit)
+
+
+def _list_saturating(observation: Observation, name: str) -> Iterator[Hypothesis]:
+    """Operands in a narrower format whose largest number stands for all that are larger."""
+    format_ = find_format(name)
+    largest = float(format_.largest)
+    beyond = [
+        n for n, a in observation.operands.items() if n != "bias" and (np.abs(a.astype(np.float64)) > largest).any()
+    ]
+    if not beyond or format_.precision >= find_format(observation.problem.dtype).precision:
+        return
+    names = [n for n in observation.operands if n != "bias"]
+    for rounded in dict.fromkeys([tuple(beyond), tuple(names)]):
+
+        def predict(observation: Observation, sample: Sample, rounded: tuple[str, ...] = rounded) -> Floats:
+            operands = dict(observation.operands)
+            for n in rounded:
+                operands[n] = round_wide(np.clip(operands[n].astype(np.float64), -largest, largest), Rounding(name))
+            return observation.sum_instead(operands, sample)
+
+        says = f"rounds {' and '.join(rounded)} to {name}, larger values to its largest number"
+        yield Hypothesis(CauseCode.REDUCED_PRECISION_OPERANDS, "downgrade", says, predict)
+
+
+def _rounds_head(name: str, head: int, what: str) -> Hypothesis:
+    """The first so many channels, or products of a matrix, rounded on both sides."""
+
+    def predict(observation: Observation, sample: Sample) -> Floats:
+        terms, operands = observation.terms, dict(observation.operands)
+        for n, view in ((terms.rows_operand, terms.view_rows), (terms.source_operand, terms.view_source)):
+            operands[n] = operands[n].astype(np.float64)
+            own = view(operands[n])
+            own[:, :, :head] = round_wide(own[:, :, :head], Rounding(name))
+        return observation.sum_instead(operands, sample)
+
+    says = f"rounds the first {head} of {what} to {name} before it multiplies, and the others not"
+    return Hypothesis(CauseCode.REDUCED_PRECISION_OPERANDS, "downgrade", says, predict)

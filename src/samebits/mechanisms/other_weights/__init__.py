@@ -1,0 +1,1 @@
+"""Weights that were solved for: shifted, shuffled, lost, another layer's."""

@@ -1,0 +1,287 @@
+"""The weights that an engine multiplied, solved for by least squares: others, shuffled ones, left out, or whole steps.
+
+Where positions outnumber the products of a sum, its weights follow from a result and the other operand, up to what the
+rounding of the sums leaves of doubt, which the residual tells.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from samebits import thresholds
+from samebits.findings.causes import CauseCode
+from samebits.judging.measuring import mark_unclipped
+from samebits.mechanisms.facts.hypothesis import Hypothesis
+from samebits.mechanisms.facts.observation import Floats, Observation, Sample, gather_source
+from samebits.mechanisms.other_weights.refitted import correlate, name_axis, view_own, with_rows
+from samebits.mechanisms.other_weights.shifted_weights import list_shifted_weights
+from samebits.mechanisms.other_weights.shuffled_inputs import list_shuffled_inputs
+from samebits.numbers.format import find_format
+from samebits.problems.terms import Terms
+from samebits.sums.emulators.result_rounding import round_wide
+from samebits.sums.recipes.recipe import Rounding
+
+# Equations for every unknown; unknowns, and multiplications of the solution, that take no longer than anybody waits.
+_LEAST_EQUATIONS = 2.0
+_MOST_UNKNOWNS, _MOST_WORK = 2500, 3e10
+# Rows whose solved weights differ from the recorded by this share; weights so much alike are no others.
+_DIFFERENT, _SAME = 0.1, 0.99
+# Codes of 8 bits, blocks of input channels with a step each, the doubt in steps that leaves codes to be told; and the
+# chance of so many weights that lie near whole steps, which all steps that are tried have together.
+_MOST_CODE, _MOST_OF_FOUR_BITS, _BLOCKS, _LARGEST_DOUBT, _CHANCE = 255, 8, (128, 64, 32, 16), 0.2, 1e-9
+_FEWEST_BLOCKS_ON = 0.9
+# Singular values of this share are noise; weights that are rounded are nearly as recorded, and off by no more than a
+# step, whatever its size in each block: between the fourth moments of one step and of a normal distribution.
+_RANK, _NEARLY, _FLAT_MOMENT = 1e-5, 0.9, 2.7
+# What the other operand may have been rounded to besides.
+_BESIDE = ("float16", "bfloat16", "tf32")
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """Weights [groups, rows, depth, volume], and how far each may be off; infinitely where nothing tells it."""
+
+    weights: Floats
+    doubt: Floats
+
+
+def list_solved_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
+    """What was multiplied: weights off by one number, channels in another sequence, any weights that give the result.
+
+    The last where positions outnumber products.
+    """
+    yield from list_shifted_weights(observation)
+    yield from list_shuffled_inputs(observation)
+    terms = observation.terms
+    unknowns = terms.count + 1
+    enough = terms.positions >= _LEAST_EQUATIONS * unknowns
+    work = float(terms.positions) * unknowns**2 * terms.groups
+    if not enough or unknowns > _MOST_UNKNOWNS or work > _MOST_WORK:
+        return
+    solved = _solve(observation)
+    if solved is None:
+        return
+    yield from _name_left_out(observation, solved)
+    yield from _name_steps(observation, solved)
+    yield from _name_solved(observation, solved)
+    for beside in _BESIDE if work <= _MOST_WORK / 10 else ():
+        if find_format(beside).precision < find_format(observation.problem.dtype).precision:
+            again = _solve(observation, beside)
+            if again is not None:
+                yield from _name_steps(observation, again, beside)
+
+
+def _round_source(observation: Observation, beside: str) -> np.ndarray:
+    """The operand that the weights meet, as it is or rounded to a format."""
+    source = observation.operands[observation.terms.source_operand]
+    return round_wide(source.astype(np.float64), Rounding(beside)) if beside else source
+
+
+def _solve(observation: Observation, beside: str = "") -> _Solved | None:
+    """By least squares, rows with a clip by themselves; None if that is long."""
+    terms, problem = observation.terms, observation.problem
+    source = terms.view_source(_round_source(observation, beside))
+    if not np.isfinite(source).all():
+        return None
+    given = terms.view_result(observation.result).reshape(terms.groups, terms.rows, -1).astype(np.float64)
+    unclipped = mark_unclipped(problem, given)
+    if problem.bias:
+        given = given - observation.operands["bias"].astype(np.float64).reshape(terms.groups, terms.rows, 1)
+    solved = np.ascontiguousarray(view_own(observation)).reshape(terms.groups, terms.rows, -1)
+    doubt = np.full(solved.shape, np.inf)
+    positions = np.arange(terms.positions)
+    for g in range(terms.groups):
+        met = gather_source(terms, source, g, positions)
+        told = unclipped[g]
+        used = (met != 0).any(axis=0)
+        if told.all():
+            parts = [(np.arange(terms.rows), positions)]
+        else:
+            parts = [(np.array([m]), np.flatnonzero(told[m])) for m in range(terms.rows)]
+            if len(parts) * float(terms.positions) * terms.count**2 > _MOST_WORK:
+                return None
+        for rows, at in parts:
+            if len(at) < _LEAST_EQUATIONS * (used.sum() + 1):
+                continue
+            right = given[g][np.ix_(rows, at)].T
+            factors = met[np.ix_(at, used)]
+            found = np.linalg.lstsq(factors, right, rcond=None)[0]
+            solved[g][np.ix_(rows, used)] = found.T
+            spread = np.sqrt(np.diag(np.linalg.pinv(factors.T @ factors)).clip(0))
+            left = np.sqrt(((right - factors @ found) ** 2).sum(axis=0) / max(len(at) - used.sum(), 1))
+            doubt[g][np.ix_(rows, used)] = left[:, None] * spread[None]
+    shape = (terms.groups, terms.rows, terms.depth, terms.volume)
+    return _Solved(solved.reshape(shape), doubt.reshape(shape))
+
+
+def _name_solved(observation: Observation, found: _Solved) -> Iterator[Hypothesis]:
+    """What the solved weights are, beside the recorded ones; nothing is said where only few rows differ."""
+    terms, own, solved = observation.terms, view_own(observation), found.weights
+    near = _name_nearly_alike(observation, found)
+    if near is not None:
+        yield near
+        return
+    shape = (terms.groups * terms.rows, -1)
+    away = np.linalg.norm((solved - own).reshape(shape), axis=1) > _DIFFERENT * np.linalg.norm(
+        own.reshape(shape), axis=1
+    )
+    if away.mean() < 1 / 2:
+        return
+    for axis in (2, 3):
+        if solved.shape[axis] > 1:
+            a, b = (np.moveaxis(v, axis, 0).reshape(solved.shape[axis], -1) for v in (solved, own))
+            order = correlate(a, b).argmax(axis=1)
+            if (order != np.arange(len(order))).any() and len(set(order)) == len(order):
+                what = name_axis(observation, axis - 2)
+                moved = np.flatnonzero(order != np.arange(len(order)))
+                says = (
+                    f"takes {len(moved)} of {len(order)} {what}s in another sequence ({what} {order[moved[0]]}'s"
+                    f" weights meet {what} {moved[0]})"
+                )
+                yield with_rows(CauseCode.AXIS_ORDER, "wrong", says,
+                                 lambda rows, o=order, axis=axis: np.take(rows, o, axis=axis), observation)  # fmt: skip
+    alike = correlate(solved.reshape(1, -1), own.reshape(1, -1))[0, 0]
+    if alike > _SAME:
+        return
+    says = (
+        f"multiplies other {terms.rows_operand} than those on record (solved for; their correlation with the recorded"
+        f" is {alike:.3f})"
+    )
+    yield with_rows(CauseCode.OTHER_OPERANDS, "wrong", says, lambda rows: solved, observation)
+
+
+def _name_nearly_alike(observation: Observation, found: _Solved) -> Hypothesis | None:
+    """Weights that most differ from the recorded, in every digit that tells, but by little: approximated ones."""
+    own, solved, name = view_own(observation), found.weights, observation.terms.rows_operand
+    known = np.isfinite(found.doubt)
+    differ = np.abs(solved - own) > thresholds.WEIGHT_DOUBTS * found.doubt
+    if not known.all() or differ.mean() < 1 / 2:
+        return None
+    alike = correlate(solved.reshape(1, -1), own.reshape(1, -1))[0, 0]
+    rank = _find_lower_rank(solved, own)
+    cause, verdict = CauseCode.OTHER_OPERANDS, "wrong"
+    if rank is not None:
+        says = f"multiplies {name} that a product of fewer numbers stands for (solved for: rank {rank})"
+    elif alike > _NEARLY and _is_bounded(solved - own):
+        most = np.abs(solved - own).max()
+        says = f"multiplies {name} rounded to few bits, in steps that were not found (solved for: off by {most:.3g})"
+        cause, verdict = CauseCode.QUANTIZED_OPERANDS, "downgrade"
+    else:
+        return None
+    hypothesis = with_rows(cause, verdict, says, lambda rows: solved, observation)
+    return replace(hypothesis, fitted=True)
+
+
+def _find_lower_rank(solved: Floats, own: Floats) -> int | None:
+    """The rank of solved weights where it is lower than that of the recorded; None where it is not."""
+    ranks: list[int] = []
+    for weights in (solved, own):
+        values = np.linalg.svd(weights.reshape(-1, weights.shape[2] * weights.shape[3]), compute_uv=False)
+        ranks.append(int((values > _RANK * values.max()).sum()))
+    return ranks[0] if 0 < ranks[0] < ranks[1] else None
+
+
+def _is_bounded(off: Floats) -> bool:
+    """Whether what weights are off by, in shares of each row's usual, has no tails, as what is rounded away has none.
+
+    The fourth moment is 1.8 of what is spread evenly, as rounding to one step leaves it, 3 of a normal distribution.
+    """
+    rows = off.reshape(-1, off.shape[2] * off.shape[3])
+    sizes = np.sqrt((rows**2).mean(axis=1, keepdims=True))
+    shares = (rows / np.where(sizes > 0, sizes, 1.0))[sizes[:, 0] > 0]
+    spread = np.sqrt(24 / max(shares.size, 1))
+    return bool(shares.size >= thresholds.FEWEST_UNRELATED and (shares**4).mean() < _FLAT_MOMENT - 3 * spread)
+
+
+def _name_left_out(observation: Observation, solved: _Solved) -> Iterator[Hypothesis]:
+    """Weights of zero in places where the record has others, all others being as recorded."""
+    own, off = view_own(observation), thresholds.WEIGHT_DOUBTS * solved.doubt
+    known = np.isfinite(off)
+    gone = known & (np.abs(solved.weights) <= off) & (np.abs(own) > 2 * off)
+    kept = known & ~gone & (np.abs(solved.weights - own) <= off + 2.0**-20 * np.abs(own))
+    if not gone.any() or not (gone | kept)[known].all():
+        return
+    count, which = int(gone.sum()), "single weights"
+    if np.abs(own[gone]).max() <= np.abs(own[kept]).min(initial=np.inf):
+        which = f"the smallest, up to {np.abs(own[gone]).max():.3g}"
+    says = f"takes {count:,} of {gone.size:,} weights for zero ({which})"
+    yield with_rows(CauseCode.OTHER_OPERANDS, "wrong", says, lambda rows: np.where(gone, 0.0, rows), observation)
+
+
+def _name_steps(observation: Observation, solved: _Solved, beside: str = "") -> Iterator[Hypothesis]:
+    """Weights that are whole steps, of one size in each channel or in each block of input channels."""
+    terms, name = observation.terms, observation.terms.rows_operand
+    for where, size in _list_blocks(terms):
+        found = _fit_steps(solved, size)
+        if found is None:
+            continue
+        weights, most = found
+        if (np.abs(weights - view_own(observation)) <= 2.0**-20 * np.abs(weights)).all():
+            return  # As they are on record.
+        says = f"multiplies {name} as stored in {4 if most <= _MOST_OF_FOUR_BITS else 8} bits with {where}"
+        if beside:
+            says += f", and rounds {terms.source_operand} to {beside}"
+        array = np.array(observation.operands[terms.rows_operand], np.float64)
+        terms.view_rows(array)[...] = weights
+
+        def predict(observation: Observation, sample: Sample, array: np.ndarray = array) -> Floats:
+            changed = {terms.rows_operand: array, terms.source_operand: _round_source(observation, beside)}
+            return observation.sum_instead({**observation.operands, **changed}, sample)
+
+        yield Hypothesis(CauseCode.QUANTIZED_OPERANDS, "downgrade", says, predict, fitted=True)
+        return
+
+
+def _list_blocks(terms: Terms) -> Iterator[tuple[str, int]]:
+    """In words, and in products: what has a step of its own, the largest first."""
+    yield "a step per channel", terms.count
+    if terms.volume > 1:
+        yield from ((f"a step per {n} channels", n * terms.volume) for n in _BLOCKS if n < terms.depth)
+    what = "products" if terms.volume > 1 else "channels"
+    yield from ((f"a step per {n} {what}", n) for n in _BLOCKS if n < terms.count)
+
+
+def _fit_steps(solved: _Solved, size: int) -> tuple[Floats, int] | None:
+    """The weights as whole steps in blocks of so many products, and the largest code; None where they are not."""
+    groups, rows, depth, volume = solved.weights.shape
+    weights, doubts = solved.weights.reshape(groups * rows, -1).copy(), solved.doubt.reshape(groups * rows, -1)
+    told = on = most = 0
+    starts = range(0, depth * volume, size)
+    most_off = (1 - _FEWEST_BLOCKS_ON) * groups * rows * len(starts)
+    for row, start in itertools.product(range(groups * rows), starts):
+        if told - on > most_off:
+            return None
+        values, doubt = weights[row, start : start + size], doubts[row, start : start + size]
+        known = np.isfinite(doubt)
+        if not known.any() or not values[known].any():
+            continue
+        told += 1
+        step = _find_step(values[known], doubt[known])
+        if step is not None:
+            on += 1
+            codes = np.rint(values / step)
+            values[known] = codes[known] * step
+            most = max(most, int(np.abs(codes[known]).max()))
+    return (weights.reshape(solved.weights.shape), most) if told and on >= _FEWEST_BLOCKS_ON * told else None
+
+
+def _find_step(values: Floats, doubt: Floats) -> float | None:
+    """The longest step that all values are multiples of, within their doubt, if chance does not give one."""
+    largest = int(np.abs(values).argmax())
+    for code in range(1, _MOST_CODE + 1):
+        step = float(np.abs(values[largest])) / code
+        off = thresholds.WEIGHT_DOUBTS * doubt / step + 2.0**-20
+        if off.max() > _LARGEST_DOUBT:
+            return None
+        codes = np.rint(values / step)
+        # The step itself is as doubtful as the value that it was taken from.
+        off = off + np.abs(codes) / code * off[largest]
+        away = np.abs(values / step - codes)
+        chances = np.log(np.minimum(2 * off, 1.0)).sum() - np.log(2 * off[largest])
+        if (away <= off).all() and chances + np.log(_MOST_CODE) < np.log(_CHANCE):
+            return float((values * codes).sum() / (codes * codes).sum())
+    return None

@@ -1,0 +1,304 @@
+"""Faults of a part of the result: a tail, a group, a batch item, everything from an index on, unwritten memory.
+
+The bounds prove that a part is wrong; which fault made it so is inferred from its shape and its values.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits import thresholds
+from samebits.findings import Evidence
+from samebits.findings.causes import CauseCode
+from samebits.findings.words.place_words import describe_places
+from samebits.judging.measuring import mark_unclipped, measure_absolute
+from samebits.judging.verdict_rules import Mechanism
+from samebits.mechanisms.epilogue.epilogue import list_fitted_hypotheses, say_scaled_channels
+from samebits.mechanisms.evidence.acceptance import TINY_POSITIONS, TINY_ROWS, accept, bound_prediction, is_sampled
+from samebits.mechanisms.evidence.nearness import is_as_close_as_a_plain_sum
+from samebits.mechanisms.facts.hypothesis import Hypothesis
+from samebits.mechanisms.facts.observation import Floats, Observation, Sample
+from samebits.mechanisms.facts.wrong_regions import Region, find_box, find_region, mark_alike_windows
+from samebits.mechanisms.operands.narrower_parts import explain_narrower_part
+from samebits.mechanisms.operands.other_operands import explain_unrelated
+from samebits.mechanisms.other_weights.lost_products import list_lost_products
+from samebits.mechanisms.positions.geometry import list_geometry_hypotheses
+from samebits.mechanisms.positions.layout import list_layout_hypotheses
+from samebits.problems.windows import mark_border
+
+_NEVER_WRITTEN = "returns values that no sum of these products can have, as of memory that was never written"
+
+
+def explain_part(observation: Observation) -> Mechanism | None:
+    """A part of the outputs that is beyond its bound while all others are about as good as a plain sum's."""
+    given = observation.result.astype(np.float64)
+    wrong = observation.distances.over_bound > 1.0
+    count = int(wrong.sum())
+    if count == 0:
+        return None
+    if not given.any():
+        evidence = f"{count:,} of {wrong.size:,} outputs are beyond their bound, and all are zero"
+        return _found(None, "returns zeros only, as if nothing had been computed or written", evidence)
+    where = describe_places(observation.problem, wrong)
+    evidence = f"{count:,} of {wrong.size:,} outputs are beyond their bound, {where}; all others are within theirs"
+    if not given[wrong].any():
+        # Where bounds are wide zeros beside them were not computed either.
+        wrong = wrong | ((given == 0) & (observation.truth != 0))
+        where = describe_places(observation.problem, wrong)
+    if not is_far_off(observation, wrong):
+        # Single products are lost in sums of hundreds.
+        lost = _find_lost(observation, wrong)
+        found = _found(lost.cause, f"{lost.says}, {where}", evidence) if lost else None
+        return found or explain_narrower_part(observation, wrong)
+    what = _say_values(observation, given, wrong)
+    lost = _explain_lost_clip(observation, given, wrong, evidence)
+    if lost is not None:
+        return lost
+    first = int(np.flatnonzero(wrong)[0])
+    if _goes_on_to_the_end(observation, wrong, first):
+        return _explain_tail(observation, given, wrong, first, f"returns {what}", evidence)
+    if (scaled := _explain_scaled(observation, wrong)) is not None:
+        return scaled
+    mute = _mark_mute(observation, given)
+    if _is_all_that_tells(observation, wrong, mute) and (unrelated := explain_unrelated(observation)):
+        return unrelated
+    region = find_region(observation.problem, wrong, mute)
+    if region is None:
+        few = count <= thresholds.MOST_SCATTERED * (~mute).sum()
+        return _explain_scattered(observation, wrong, what, evidence) if few else None
+    return _explain_region(observation, given, wrong, region, what, evidence)
+
+
+def _explain_tail(
+    observation: Observation, given: Floats, wrong: npt.NDArray[np.bool_], first: int, does: str, evidence: str
+) -> Mechanism | None:
+    """A fault that begins at one output and goes on to the last one."""
+    tail = np.arange(wrong.size).reshape(wrong.shape) >= first
+    if not _is_fine_outside(observation, tail):
+        return None
+    if _are_impossible(observation, given, wrong):
+        return _found(CauseCode.UNINITIALIZED_MEMORY, _NEVER_WRITTEN, evidence)
+    return _found(CauseCode.INDEX_OVERFLOW, f"{does} from output {first:,} of {wrong.size:,} on", evidence)
+
+
+def _say_values(observation: Observation, given: Floats, wrong: npt.NDArray[np.bool_]) -> str:
+    """Zeros, biases, or other values: what most of the wrong outputs are."""
+    if (given[wrong] == 0).mean() > thresholds.LEAST_FILLED:
+        return "zeros"
+    if observation.problem.bias:
+        bias = observation.operands["bias"].astype(np.float64).reshape(observation.problem.bias_shape)
+        finished = observation.apply_epilogue(np.broadcast_to(bias, given.shape))
+        if (given[wrong] == finished[wrong]).mean() > thresholds.LEAST_FILLED:
+            return "nothing but the bias"
+    whole = observation.whole()
+    twice = observation.finish(2 * whole.pick(observation.bare_sums()), whole)
+    room = bound_prediction(observation, whole, twice, 0.0)
+    if (measure_absolute(whole.pick(given), twice) <= room)[whole.pick(wrong)].mean() > thresholds.LEAST_FILLED:
+        return "twice the sums"
+    return "other values"
+
+
+def _mark_mute(observation: Observation, given: Floats) -> npt.NDArray[np.bool_]:
+    """Outputs that a clip makes right whatever was computed."""
+    then, truth = observation.problem.then, observation.truth.astype(np.float64)
+    if then is None:
+        return np.zeros(given.shape, bool)
+    return (given == truth) & ((truth <= then.low) | (truth >= then.high))
+
+
+def _is_all_that_tells(observation: Observation, wrong: npt.NDArray[np.bool_], mute: npt.NDArray[np.bool_]) -> bool:
+    """Whether outputs are right on a plain background only, where another sequence of operands is not seen."""
+    alike = mark_alike_windows(observation)
+    telling = int((~alike & ~mute).sum())
+    return 0 < thresholds.LEAST_FILLED * telling <= wrong.sum() and not (wrong & alike).any()
+
+
+def _explain_lost_clip(
+    observation: Observation, given: Floats, wrong: npt.NDArray[np.bool_], evidence: str
+) -> Mechanism | None:
+    """Values outside of what the epilogue lets through: it was not applied there."""
+    outside = observation.mark_outside()
+    then = observation.problem.then
+    if then is None or not outside.any() or (wrong & ~outside).any():
+        return None
+    reach = max(abs(v) for v in (then.low, then.high) if np.isfinite(v))
+    if _are_impossible(observation, given, wrong) and (np.abs(given[outside]) > thresholds.IMPOSSIBLE * reach).any():
+        return None
+    count = int(outside.sum())
+    what = f"{count:,} values" if count > 1 else "one value"
+    says = f"returns {what} outside of what {then.name} lets through, {describe_places(observation.problem, outside)}"
+    return _found(CauseCode.FUSION, says, evidence)
+
+
+def _explain_scaled(observation: Observation, wrong: npt.NDArray[np.bool_]) -> Mechanism | None:
+    """Some output channels, each multiplied by a number and shifted by one."""
+    problem, terms = observation.problem, observation.terms
+    by_row = (terms.groups * terms.rows, -1)
+    rows = np.flatnonzero(terms.view_result(wrong).reshape(by_row).any(axis=1))
+    if problem.stated is not None or len(rows) > by_row[0] / 2:
+        return None
+    # To sums that are all alike any numbers can be fitted.
+    sums = terms.view_result(observation.truth).reshape(by_row)[rows]
+    if min(len(np.unique(row)) for row in sums) < thresholds.FEWEST_PER_CHANNEL:
+        return None
+    for hypothesis in list_fitted_hypotheses(problem):
+        found = accept(observation, hypothesis, [])
+        if found is not None and (says := say_scaled_channels(observation, rows)):
+            return replace(found, says=says)
+    return None
+
+
+def _explain_scattered(
+    observation: Observation, wrong: npt.NDArray[np.bool_], what: str, evidence: str
+) -> Mechanism | None:
+    """Some outputs far off, in no known region, and the others as good as a plain sum's."""
+    if not _is_fine_outside(observation, wrong):
+        return None
+    if _are_impossible(observation, observation.result.astype(np.float64), wrong):
+        return _found(CauseCode.UNINITIALIZED_MEMORY, _NEVER_WRITTEN, evidence)
+    if what == "other values" and (function := _explain_function(observation, wrong, evidence)):
+        return function
+    in_borders = not (wrong & ~mark_border(observation.problem)).any()
+    cause = CauseCode.SHAPE_SPECIFIC_KERNEL if what == "twice the sums" or in_borders else None
+    return _found(cause, f"returns {what} {describe_places(observation.problem, wrong)}", evidence)
+
+
+def _explain_region(
+    observation: Observation, given: Floats, wrong: npt.NDArray[np.bool_], region: Region, what: str, evidence: str
+) -> Mechanism | None:
+    """A fault that fills a region: channels, rows, columns, items, a group, the border, a phase."""
+    box = region.mask
+    # Zeros are no noise, whatever the others have.
+    if what != "zeros" and not _is_fine_outside(observation, box):
+        return None
+    if _are_impossible(observation, given, wrong):
+        return _found(CauseCode.UNINITIALIZED_MEMORY, _NEVER_WRITTEN, evidence)
+    batch = np.flatnonzero(wrong.any(axis=tuple(range(1, wrong.ndim))))
+    whole_items = box.all(axis=tuple(range(1, wrong.ndim))).sum() == len(batch)
+    others = observation.problem.direction != "grad_weight" and list(batch) == list(range(1, len(wrong)))
+    if whole_items and others and len(batch) > 1:
+        says = f"computes batch item 0 right and returns {what} for all others"
+        return _found(CauseCode.STRIDED_VIEW, says, evidence)
+    if what == "other values" and (function := _explain_function(observation, wrong, evidence)):
+        return function
+    says = f"returns {what} {region.where or 'for a part of the result'}"
+    return _found(CauseCode.SHAPE_SPECIFIC_KERNEL, says, evidence)
+
+
+def _explain_function(observation: Observation, wrong: npt.NDArray[np.bool_], evidence: str) -> Mechanism | None:
+    found = _find_function(observation, wrong)
+    if found is None:
+        return None
+    return _found(found.cause, f"{found.says}, {describe_places(observation.problem, wrong)}", evidence)
+
+
+def _find_function(observation: Observation, wrong: npt.NDArray[np.bool_]) -> Hypothesis | None:
+    """What else was computed in the part that is wrong, if lost products, other indices or another layout give it."""
+    problem, whole = observation.problem, observation.whole()
+    if is_sampled(observation):
+        return None
+    lost = _find_lost(observation, wrong)
+    if lost is not None or problem.stated is not None:
+        return lost
+    box = find_box(wrong)
+    if not box.any(axis=(0, 1)).all():
+        # Of single rows and columns many relations of indices say the same.
+        return None
+    marked = whole.pick(box)
+    part = Sample(whole.terms, np.flatnonzero(marked.any(axis=1)), np.flatnonzero(marked.any(axis=0)))
+    few = part.thin(TINY_ROWS, TINY_POSITIONS)
+    hypotheses = (*list_geometry_hypotheses(problem), *list_layout_hypotheses(problem))
+    return next((h for h in hypotheses if all(_fits(observation, h, s, box) for s in (few, part))), None)
+
+
+def _find_lost(observation: Observation, wrong: npt.NDArray[np.bool_]) -> Hypothesis | None:
+    """The run of products that all wrong outputs lack, or have twice."""
+    if is_sampled(observation):
+        return None
+    listed = list_lost_products(observation, wrong)
+    return next((h for h in listed if _fits(observation, h, observation.whole(), wrong)), None)
+
+
+def _fits(observation: Observation, hypothesis: Hypothesis, sample: Sample, part: npt.NDArray[np.bool_]) -> bool:
+    marked = sample.pick(part)
+    predicted = hypothesis.predict(observation, sample)
+    if predicted is None or not marked.any():
+        return False
+    away = np.abs(sample.pick(observation.result).astype(np.float64) - predicted)
+    return bool((away <= bound_prediction(observation, sample, predicted, hypothesis.unit))[marked].all())
+
+
+def _goes_on_to_the_end(observation: Observation, wrong: npt.NDArray[np.bool_], first: int) -> bool:
+    """Whether the fault begins in the middle of a part that a kernel handles by itself, and fills all that follows."""
+    right_before = first >= max(thresholds.FEWEST_BEFORE, thresholds.LEAST_BEFORE * wrong.size)
+    filled = int(wrong.sum()) >= thresholds.LEAST_FILLED * (wrong.size - first)
+    return right_before and filled and not _begins_a_part(observation, first)
+
+
+def _is_fine_outside(observation: Observation, part: npt.NDArray[np.bool_]) -> bool:
+    """Whether all outputs but a part are about as good as a plain sum's, or hardly off at all beside what is in it."""
+    sample = observation.choose_sample()
+    if is_as_close_as_a_plain_sum(observation, sample, part, times=thresholds.FAULT_FREE_TIMES):
+        return True
+    with np.errstate(all="ignore"):
+        shares = observation.distances.absolute / observation.magnitudes
+    wrong = observation.distances.over_bound > 1.0
+    masks = [m & np.isfinite(shares) for m in (wrong, ~part)]
+    if (wrong & ~part).any() or not all(m.any() for m in masks):
+        return False
+    # A transform rounds in many outputs that no clip hides; a fault elsewhere is in few.
+    rest = ~part & mark_unclipped(observation.problem, observation.truth)
+    if (observation.distances.absolute[rest] > 0).sum() < thresholds.FEWEST_TELLING:
+        return False
+    inside, outside = (float(np.sqrt(np.mean(shares[m] ** 2))) for m in masks)
+    return inside >= thresholds.APART_TIMES * outside
+
+
+def is_far_off(observation: Observation, wrong: npt.NDArray[np.bool_]) -> bool:
+    """Whether values are off by a good part of the size of their results, as less precision or a transform never is.
+
+    Of an output whose own products are few or zero the size is that of its row's usual sum of magnitudes.
+    """
+    given, truth = observation.result.astype(np.float64)[wrong], observation.truth.astype(np.float64)[wrong]
+    if not np.isfinite(given).all():
+        return True
+    noise = observation.transform_noise[wrong]
+    off = np.abs(given - truth)
+    with np.errstate(all="ignore"):
+        above = np.where(off > noise, off, 0.0)
+        return bool(np.linalg.norm(above) > thresholds.SMALL_LOSS * np.linalg.norm(truth))
+
+
+def _are_impossible(observation: Observation, given: Floats, wrong: npt.NDArray[np.bool_]) -> bool:
+    """Whether the values are none that sums of these products can have, were they rounded ever so badly.
+
+    Most of them, or, of random bits, many beside others that are next to nothing.
+    """
+    values = np.abs(given[wrong])
+    largest = thresholds.IMPOSSIBLE * observation.magnitudes[wrong] + observation.transform_noise[wrong]
+    if not np.isfinite(values).all():
+        return True
+    share, some = float((values > largest).mean()), values[values > 0]
+    if share > thresholds.MAJORITY:
+        return True
+    if not some.size:
+        return False
+    octaves = np.log2(np.quantile(some, (0.1, 0.9)))
+    return share > thresholds.SOME_IMPOSSIBLE and float(octaves[1] - octaves[0]) > thresholds.RANDOM_OCTAVES
+
+
+def _begins_a_part(observation: Observation, first: int) -> bool:
+    """Whether a flat index begins a channel, an item or a row: a part that a kernel handles by itself."""
+    shape = observation.problem.out_shape
+    # Turned around, an item keeps its first value.
+    if len(shape) > 1 and first % math.prod(shape[1:]) == 1:
+        return True
+    return any(first % math.prod(shape[i:]) == 0 for i in range(1, len(shape)) if math.prod(shape[i:]) > 1)
+
+
+def _found(cause: CauseCode | None, says: str, evidence: str) -> Mechanism:
+    return Mechanism(cause, "wrong", says, "bound", evidence=(Evidence("structure", evidence),))

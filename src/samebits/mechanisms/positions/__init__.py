@@ -1,0 +1,1 @@
+"""Padding, strides, layouts: products of other positions."""

@@ -1,0 +1,1 @@
+"""Integers instead of floating-point numbers, and how they were scaled."""

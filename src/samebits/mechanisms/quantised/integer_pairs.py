@@ -1,0 +1,134 @@
+"""Integer products of 8 bits whose pairs saturate in 16 bits, or whose sums do, or wrap around there.
+
+As x86's vpmaddubsw adds pairs of unsigned times signed bytes. Operands on record are whole steps, of one size for the
+source and one per output channel for the rows, so that their codes are known.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.findings.causes import CauseCode
+from samebits.mechanisms.facts.hypothesis import Hypothesis
+from samebits.mechanisms.facts.observation import Floats, Observation, Sample, gather_source
+from samebits.mechanisms.facts.result_steps import find_common_step
+from samebits.problems.terms import Terms
+
+Add = Callable[[Floats], Floats]
+_LEAST, _MOST = -(2**15), 2**15 - 1
+# Values that are looked at first: of operands in 8 bits no more are different.
+_LOOKED_AT, _CODES = 4096, 256
+_MOST_HELD = 4_000_000
+
+
+@dataclass(frozen=True)
+class _Codes:
+    """Codes of the source's view, and of the rows [all rows, depth, volume], with the steps of both."""
+
+    source: Floats
+    rows: Floats
+    source_step: float
+    row_steps: Floats
+
+
+def list_integer_pairs(observation: Observation) -> Iterator[Hypothesis]:
+    """What 16 bits make of sums of products of 8-bit codes, channels or taps fastest; none of other operands."""
+    terms = observation.terms
+    if terms.count < 2 or (codes := _find_codes(observation)) is None:
+        return
+    for by_taps in (True, False) if min(terms.depth, terms.volume) > 1 else (False,):
+        order = ", channels fastest" if by_taps else ", taps fastest"
+        order = order if min(terms.depth, terms.volume) > 1 else ""
+        says = f"saturates sums of two integer products at 16 bits{order}"
+        yield _assume(CauseCode.INT8_SATURATION, says, codes, by_taps=by_taps, add=_add_pairs)
+        says = f"saturates running sums of integer products at 16 bits{order}"
+        yield _assume(CauseCode.INT8_SATURATION, says, codes, by_taps=by_taps, add=_add_saturating)
+    says = "saturates sums of integer products at 16 bits, at their end"
+    yield _assume(CauseCode.INT8_SATURATION, says, codes, by_taps=False, add=_saturate_end)
+    says = "lets sums of integer products wrap around in 16 bits"
+    yield _assume(CauseCode.OVERFLOW, says, codes, by_taps=False, add=_wrap)
+
+
+def _find_codes(observation: Observation) -> _Codes | None:
+    terms = observation.terms
+    own, met = (observation.operands[n] for n in (terms.rows_operand, terms.source_operand))
+    if not _has_few_values(met):
+        return None
+    source = terms.view_source(met.astype(np.float64))
+    rows = terms.view_rows(own.astype(np.float64)).reshape(-1, terms.depth, terms.volume)
+    step = find_common_step(source.reshape(-1))
+    if step is None or not rows.any() or not np.isfinite(rows).all():
+        return None
+    filled = np.flatnonzero(rows.any(axis=(1, 2)))
+    one = find_common_step(rows.reshape(-1))
+    if one is None and find_common_step(rows[filled[0]].reshape(-1)) is None:
+        return None
+    steps = [one or find_common_step(row.reshape(-1)) for row in rows[filled]]
+    if None in steps:
+        return None
+    row_steps = np.ones(len(rows))
+    row_steps[filled] = steps
+    return _Codes(np.rint(source / step), np.rint(rows / row_steps[:, None, None]), step, row_steps)
+
+
+def _has_few_values(array: np.ndarray) -> bool:
+    flat = array.reshape(-1)
+    return len(np.unique(np.abs(flat[:_LOOKED_AT]))) <= _CODES and bool(np.isfinite(flat.astype(np.float64)).all())
+
+
+def _assume(cause: CauseCode, says: str, codes: _Codes, *, by_taps: bool, add: Add) -> Hypothesis:
+    def predict(observation: Observation, sample: Sample) -> Floats:
+        sums = _sum_codes(observation.terms, codes, sample, by_taps=by_taps, add=add)
+        sums *= codes.source_step * codes.row_steps[sample.rows][:, None]
+        return observation.finish(sums, sample)
+
+    return Hypothesis(cause, "downgrade" if cause == CauseCode.OVERFLOW else "wrong", says, predict)
+
+
+def _sum_codes(terms: Terms, codes: _Codes, sample: Sample, *, by_taps: bool, add: Add) -> Floats:
+    """Sums of products of codes [rows, positions]; codes with a sign have 128 added, as unsigned bytes need."""
+    shift = 128.0 if codes.source.min() < 0 else 0.0
+    sums = np.empty((len(sample.rows), len(sample.positions)))
+    step = max(_MOST_HELD // terms.count, 1)
+    order: Callable[[Floats], Floats] = functools.partial(_flatten, terms, by_taps=by_taps)
+    for group in np.unique(sample.rows // terms.rows):
+        for start in range(0, len(sample.positions), step):
+            part = slice(start, start + step)
+            met = order(gather_source(terms, codes.source, int(group), sample.positions[part]) + shift)
+            for i in np.flatnonzero(sample.rows // terms.rows == group):
+                weights = order(codes.rows[sample.rows[i]].reshape(1, -1))
+                sums[i, part] = add(met * weights) - shift * weights.sum()
+    return sums
+
+
+def _flatten(terms: Terms, values: Floats, *, by_taps: bool) -> Floats:
+    """[.., terms] with taps fastest as they come, or with channels fastest."""
+    if not by_taps:
+        return values
+    return values.reshape(len(values), terms.depth, terms.volume).swapaxes(1, 2).reshape(len(values), -1)
+
+
+def _add_pairs(products: Floats) -> Floats:
+    if products.shape[1] % 2:
+        products = np.pad(products, ((0, 0), (0, 1)))
+    return np.clip(products[:, ::2] + products[:, 1::2], _LEAST, _MOST).sum(axis=1)
+
+
+def _add_saturating(products: Floats) -> Floats:
+    sums: npt.NDArray[np.float64] = np.zeros(len(products))
+    for k in range(products.shape[1]):
+        sums = np.clip(sums + products[:, k], _LEAST, _MOST)
+    return sums
+
+
+def _saturate_end(products: Floats) -> Floats:
+    return np.clip(products.sum(axis=1), _LEAST, _MOST)
+
+
+def _wrap(products: Floats) -> Floats:
+    return (products.sum(axis=1) - _LEAST) % 2**16 + _LEAST

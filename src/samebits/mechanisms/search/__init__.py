@@ -1,0 +1,1 @@
+"""Which of the mechanisms explains a result best."""

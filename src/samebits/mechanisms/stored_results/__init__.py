@@ -1,0 +1,1 @@
+"""Results stored in a narrower format."""

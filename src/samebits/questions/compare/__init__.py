@@ -1,0 +1,1 @@
+"""Which engine is right about one problem, and what made the others differ."""

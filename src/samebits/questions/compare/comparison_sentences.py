@@ -1,0 +1,108 @@
+"""The one sentence of a comparison that a person can repeat."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from samebits.findings import Side, Verdict
+from samebits.findings.causes import CauseCode
+from samebits.findings.words.side_names import shorten_names
+from samebits.judging.judging_sentences import say_beyond_likely
+
+# Beyond this a count of representable numbers says that the sum is small, not that the error is large.
+MANY_ULPS = 1000
+
+
+def summarize_comparison(verdict: Verdict, sides: list[Side]) -> str:
+    """The answer: who is wrong and where; else what is open; else how close to the truth all are."""
+    short = shorten_names(sides)
+    sides = [msgspec.structs.replace(s, name=short[s.name]) for s in sides]
+    ran = [s for s in sides if s.failure is None or s.verdict == "wrong"]
+    if not ran:
+        return (
+            f"No side returned a result: {sides[0].failure.says if sides and sides[0].failure else 'none was asked'}."
+        )
+    wrong = [s for s in ran if s.verdict == "wrong"]
+    if wrong:
+        return " ".join(_summarize_wrong(s) for s in wrong)
+    unclear = [s for s in ran if s.verdict == "undecided"]
+    if unclear:
+        return " ".join(_summarize_unclear(s) for s in unclear)
+    return _summarize_agreement(verdict, ran)
+
+
+def _summarize_agreement(verdict: Verdict, ran: list[Side]) -> str:
+    lost = [s for s in ran if s.verdict == "downgrade"]
+    if lost:
+        return " ".join(_summarize_downgrade(s) for s in lost)
+    right = [s.name for s in ran if s.verdict == "identical"]
+    if len(right) == len(ran):
+        return f"{_all_of(right)} correctly rounded: the same bits as the truth."
+    if verdict == "identical":
+        return f"The same bits from every side; {_say_largest(ran)}."
+    # That the declared products were added is shown where every side that rounds was replayed.
+    shown = len(ran) > 1 and {s.cause for s in ran if s.verdict == "rounding"} == {CauseCode.SUMMATION_ORDER}
+    said = "They add the same products in different orders or with different roundings. " if shown else ""
+    said += f"{'None' if len(ran) > 1 else 'Nothing'} is wrong: {_say_largest(ran)}."
+    return f"{said} {_all_of(right)} correctly rounded." if right else said
+
+
+def _say_largest(sides: list[Side]) -> str:
+    """The largest share of a bound that any side uses; in ulp too, unless cancellation makes them many."""
+    shares = [s.error.max_over_bound for s in sides if s.error]
+    share = max((x for x in shares if x is not None), default=0.0)
+    if None in shares or not share <= 1.0:
+        return "partial sums may leave the range of the declared formats, so that no finite error bound holds"
+    ulps = max((s.error.max_ulp or 0.0) for s in sides if s.error)
+    counted = f", {ulps:,.0f} ulp" if ulps < MANY_ULPS else ""
+    largest = f"{share:.2g} of it{counted}{say_beyond_likely(sides)}"
+    return f"every output is within its error bound (the largest error is {largest})"
+
+
+def _summarize_downgrade(side: Side) -> str:
+    does = side.says or "computes in less precision than declared"
+    replay = side.replay
+    proof = f"; replaying that gives {replay.count:,} of {replay.elements:,} of its bits" if replay else ""
+    return f"{side.name} {does}{proof}."
+
+
+def _summarize_wrong(side: Side) -> str:
+    exact = side.exact_data
+    if exact and exact.differing:
+        return (
+            f"{side.name} computes another function: {exact.differing:,} of {exact.elements:,} outputs differ on"
+            f" integers that leave no room for rounding, {exact.where}."
+        )
+    return (
+        f"{side.name} computes another function: it is farther from the truth than even bfloat16 arithmetic could be,"
+        f" {side.where}."
+    )
+
+
+def _summarize_unclear(side: Side) -> str:
+    if side.exact_data and side.exact_data.differing:
+        return f"{side.name} rounds even on exact integers: it does not add the products one by one."
+    share = side.error.max_over_bound if side.error else None
+    if share is not None and math.isinf(share) and side.error and math.isfinite(side.error.max_abs or 0.0):
+        return f"{side.name} differs from the truth where no finite error bound exists, {side.where}."
+    if share is None or not math.isfinite(share):
+        return f"{side.name} and the truth are not finite in the same places: they differ {side.where}."
+    beyond = f"up to {share:.3g} times its error bound from the truth, {side.where}"
+    if side.exact_data:
+        note = next((f" {e.says}." for e in side.evidence if e.kind == "setting"), "")
+        return (
+            f"{side.name} is right on exact integers but {beyond}: it computes in less precision than declared, or by"
+            f" another algorithm.{note}"
+        )
+    return (
+        f"{side.name} is {beyond}. Whether that is less precision or another function cannot be told from one recorded"
+        " result: run the engine itself (--on ENGINE), which is then tried on exact integers."
+    )
+
+
+def _all_of(names: list[str]) -> str:
+    if len(names) == 1:
+        return f"{names[0]} is"
+    return f"{', '.join(names[:-1])} and {names[-1]} are"
