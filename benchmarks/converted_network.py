@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import torch
-from networks import build_network
+from built_networks import build_network
 from torch import Tensor, nn
 
 import samebits.torch

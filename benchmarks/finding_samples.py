@@ -14,12 +14,12 @@ import numpy as np
 import samebits
 from samebits.engines.runner import Identity
 from samebits.findings import Evidence, json_from_finding
-from samebits.findings.diff_schema import FirstDifference, RunDiff, SettingDifference
-from samebits.findings.guard_schema import Breach, GuardedResult, GuardReport
-from samebits.lists import compare_tables, run_list
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
+from samebits.questions.guard.guard_schema import Breach, GuardedResult, GuardReport
+from samebits.questions.list import compare_tables, run_list
+from samebits.questions.runs.diff_schema import FirstDifference, RunDiff, SettingDifference
 from samebits.sums.truth import compute_truth
 
 _LAYER = "conv2d x=2x4x8x9 w=6x4x3x3 padding=1"
@@ -60,7 +60,7 @@ def _compare_network() -> msgspec.Struct:
     ]
     infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [3, 4]) for n in ("x", "y")]
     model = helper.make_model(helper.make_graph(nodes, "g", infos[:1], infos[1:], weights))
-    from samebits.models.onnx_reading import make_network
+    from samebits.networks.onnx_reading import make_network
 
     return samebits.compare(make_network(model, "net.onnx"), ["truth", "emulate:direct x=bfloat16 w=bfloat16"])
 

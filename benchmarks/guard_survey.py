@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from networks import NETWORKS, build_network
+from built_networks import NETWORKS, build_network
 from pages import write_page
 from torch import Tensor, nn
 

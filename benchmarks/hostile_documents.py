@@ -30,16 +30,15 @@ from peak_memory import read_peak_bytes
 import samebits
 from samebits.engines.workers.process import WorkerRunner
 from samebits.errors import SamebitsError
-from samebits.lists.journal import Heading, Journal
-from samebits.lists.list_reading import read_list
-from samebits.lists.row import Row
-from samebits.models.onnx_reading import read_onnx
-from samebits.picks.lock_file import read_lock
-from samebits.reports.documents.any_finding import read_finding
-from samebits.reports.html_page import render_page
-from samebits.reports.markdown import render_markdown
-from samebits.runs.run_diff import diff
-from samebits.runs.trace_file import append_block
+from samebits.networks.onnx_reading import read_onnx
+from samebits.questions.list.journal import Heading, Journal
+from samebits.questions.list.list_reading import read_list
+from samebits.questions.list.row import Row
+from samebits.questions.pick.lock_file import read_lock
+from samebits.questions.report.any_finding import read_finding
+from samebits.questions.report.rendering import render_markdown, render_page
+from samebits.questions.runs.run_diff import diff
+from samebits.questions.runs.trace_file import append_block
 
 LONGEST_S, LARGEST_BYTES = 60.0, 2 * 2**30
 _PROBLEM = "matmul x=2x3 w=3x4 dtype=float32"

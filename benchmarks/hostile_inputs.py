@@ -74,17 +74,17 @@ def make_attack(number: int, seed: int) -> Attack:
 
 def warm_up(folder: Path) -> None:
     """Imports everything and compiles what most inputs need, once for all children."""
-    import samebits.cli.narrator
-    import samebits.comparison
-    import samebits.explanation
+    import samebits.display.narrator
     import samebits.problems.languages.onnx_node
-    import samebits.profiles
+    import samebits.questions.compare
+    import samebits.questions.compare.comparison_report
     import samebits.questions.doctor.inventory
-    import samebits.reports.comparison_report
-    import samebits.reports.explanation_report
-    import samebits.reports.inventory_report
-    import samebits.reports.profile_picture
-    import samebits.reports.profile_report  # noqa: F401  (for the children, which fork)
+    import samebits.questions.doctor.inventory_report
+    import samebits.questions.explain
+    import samebits.questions.explain.explanation_report
+    import samebits.questions.profile
+    import samebits.questions.profile.profile_picture
+    import samebits.questions.profile.profile_report  # noqa: F401  (for the children, which fork)
 
     for number, command in enumerate((("compare", SMALL, "--on", "truth", "--on", "emulate:direct"), ("doctor",))):
         child = start_attack(Attack("warm", command), folder / f"warm{number}", as_program=False)

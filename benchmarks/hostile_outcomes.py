@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from samebits.cli import main
-from samebits.cli.endings import TRACEBACK_VARIABLE
+from samebits.display.endings import TRACEBACK_VARIABLE
 from samebits.errors import SamebitsError
 
 ANY, TROUBLE = frozenset({0, 1, 2}), frozenset({2})

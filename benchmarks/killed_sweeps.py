@@ -20,9 +20,9 @@ import pyarrow.parquet
 from survey_tables import ENGINES, TABLES
 
 from samebits.engines.registry import open_runner
-from samebits.lists.row import Row
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
+from samebits.questions.list.row import Row
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 

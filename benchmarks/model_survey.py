@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import built_networks
 import model_faults
-import networks
 import numpy as np
 import onnx
 from pages import write_page
@@ -24,17 +24,17 @@ from pages import write_page
 from samebits.engines.runner import Identity
 from samebits.findings import is_agreement
 from samebits.findings.model_schema import ModelComparison
-from samebits.models.model_comparing import judge_network
-from samebits.models.model_conclusion import conclude
-from samebits.models.model_inputs import make_inputs
-from samebits.models.model_runners import ModelRunner, open_model_runner
-from samebits.models.network import Network
-from samebits.models.onnx_reading import make_network, read_onnx
-from samebits.models.outcome import Asked
+from samebits.networks.model_comparing import judge_network
+from samebits.networks.model_conclusion import conclude
+from samebits.networks.model_inputs import make_inputs
+from samebits.networks.model_runners import ModelRunner, open_model_runner
+from samebits.networks.network import Network
+from samebits.networks.onnx_reading import make_network, read_onnx
+from samebits.networks.outcome import Asked
 from samebits.numbers.same_bits import has_same_bits
 from samebits.progress import ignore_progress
 
-ABOUT = """Networks built in code (`benchmarks/networks.py`), exported by torch; one fault each, put into the ONNX
+ABOUT = """Networks built in code (`benchmarks/built_networks.py`), exported by torch; one fault each, put into the ONNX
 model by plain surgery at an early, two middle and a late node, run whole by ONNX Runtime beside the right model, in
 turns with its optimisations and without. A fault that changes no bit at its node is left out. `make models` writes this
 page; networks without a fault are in [networks between engines](network_survey.md)."""
@@ -181,10 +181,10 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--write")
     given = parser.parse_args()
-    names = [n for n in networks.NETWORKS if fnmatch.fnmatch(n, given.only)]
+    names = [n for n in built_networks.NETWORKS if fnmatch.fnmatch(n, given.only)]
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
-            networks.export_network(name, str(Path(folder) / f"{name}.onnx"))
+            built_networks.export_network(name, str(Path(folder) / f"{name}.onnx"))
         # Twice the time for no other faults: what ResNet-50 has, ResNet-18 has.
         rows = survey_faults([n for n in names if n != "resnet50"], Path(folder), given.every)
     table = make_table(rows)

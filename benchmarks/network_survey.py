@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import networks
+import built_networks
 import numpy as np
 from operator_networks import OPERATOR_NETWORKS
 from pages import write_page
@@ -22,13 +22,13 @@ from survey_tables import ROOT
 
 from samebits.findings import Verdict, is_agreement
 from samebits.findings.model_schema import ModelComparison, ModelSide
-from samebits.lists.known import KnownDeviation, load_known
-from samebits.models.model_comparing import compare_model
-from samebits.models.model_inputs import make_inputs
-from samebits.models.network import Network
-from samebits.models.onnx_reading import make_network, read_onnx
+from samebits.networks.model_comparing import compare_model
+from samebits.networks.model_inputs import make_inputs
+from samebits.networks.network import Network
+from samebits.networks.onnx_reading import make_network, read_onnx
+from samebits.questions.list.known import KnownDeviation, load_known
 
-ABOUT = """The networks of `benchmarks/networks.py` as ONNX files and as torch modules, those of
+ABOUT = """The networks of `benchmarks/built_networks.py` as ONNX files and as torch modules, those of
 `benchmarks/keras_networks.py`, and networks of one or two operators on which an engine was found to deviate
 (`benchmarks/operator_networks.py`), whole, on every engine that runs them. Verdicts; how many units with products are
 replayed to the last bit from what they were fed; what deviates, and why; and for sides that one setting can cure,
@@ -74,7 +74,7 @@ class FixRow:
 def survey_verdicts(names: Sequence[str], folder: Path, deviations: Sequence[KnownDeviation]) -> Iterator[Row]:
     """Every network on every engine that runs it whole."""
     for name in names:
-        file, module = str(folder / f"{name}.onnx"), f"{_FOLDER / 'networks.py'}:{name}"
+        file, module = str(folder / f"{name}.onnx"), f"{_FOLDER / 'built_networks.py'}:{name}"
         yield from note(name, compare_model(file, ["onnxruntime", OPENVINO_PLAIN], replay=True), deviations)
         yield from note(name, compare_model(file, ["onnxruntime", "openvino"]), deviations, only="openvino")
         yield from note(name, compare_model(module, ["torch"], replay=True), deviations)
@@ -106,7 +106,7 @@ def note(name: str, found: ModelComparison, deviations: Sequence[KnownDeviation]
 def list_curable(names: Sequence[str], folder: Path) -> Iterator[Curable]:
     """Sides that one setting can cure."""
     for name in names:
-        file, module = str(folder / f"{name}.onnx"), f"{_FOLDER / 'networks.py'}:{name}"
+        file, module = str(folder / f"{name}.onnx"), f"{_FOLDER / 'built_networks.py'}:{name}"
         yield Curable(name, file, make_inputs(read_onnx(file), 0), ("openvino", "onnxruntime"))
         yield Curable(name, module, {}, ("torch:fp32_precision=bf16", "onnxruntime"))
     for name in KERAS_NETWORKS:
@@ -183,12 +183,12 @@ def main() -> int:
     parser.add_argument("--parts", default="verdicts,fixes")
     parser.add_argument("--write", type=Path)
     given = parser.parse_args()
-    names = [n for n in networks.NETWORKS if fnmatch.fnmatch(n, given.only)]
+    names = [n for n in built_networks.NETWORKS if fnmatch.fnmatch(n, given.only)]
     deviations = load_known(ROOT / "known_deviations" / "networks" / "cpu_engines.toml")
     lines: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
-            networks.export_network(name, str(Path(folder) / f"{name}.onnx"))
+            built_networks.export_network(name, str(Path(folder) / f"{name}.onnx"))
         if "verdicts" in given.parts:
             rows = list(survey_verdicts(names, Path(folder), deviations))
             lines += make_verdict_tables(rows, deviations, complete=given.only == "*")

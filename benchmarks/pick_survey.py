@@ -16,12 +16,12 @@ from pathlib import Path
 from pages import write_page
 
 from samebits.engines.registry import open_runner
-from samebits.findings.pick_schema import Choice
-from samebits.picks.finals import list_by_time, time_finalists
-from samebits.picks.picking import pick
 from samebits.problems import Problem, format_problem, parse_problem_text
 from samebits.problems.catalog import catalog
 from samebits.problems.operands import make_normal
+from samebits.questions.pick.finals import list_by_time, time_finalists
+from samebits.questions.pick.pick_schema import Choice
+from samebits.questions.pick.picking import pick
 
 ABOUT = """For every problem the candidates are the variants of all engines named. Those that keep the contract
 (within the bound, the same bits in every run, no precision lost) and are within 1.5 times of the choice are then

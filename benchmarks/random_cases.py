@@ -26,14 +26,14 @@ from typing import Literal
 
 import numpy as np
 
-from samebits.explanation import explain
 from samebits.findings import Comparison, finding_from_json, json_from_finding
 from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem, format_problem, parse_problem_text
 from samebits.problems.case_file import save_case
 from samebits.problems.operands import make_exact, make_normal, make_uniform
 from samebits.problems.problem import CONVOLUTIONS, DIRECTIONS, PRODUCTS, Kind
-from samebits.reports.explanation_report import show_explanation
+from samebits.questions.explain import explain
+from samebits.questions.explain.explanation_report import show_explanation
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import parse_recipe
 from samebits.sums.truth import compute_truth

@@ -17,12 +17,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from faulty_kernels import FaultyKernel, make_kernels
 from samebits.problems import Problem, format_problem
 from samebits.progress import ignore_progress
-from samebits.reductions.condition_search import ConditionSearch
-from samebits.reductions.condition_words import say_condition
-from samebits.reductions.fault_asking import FaultAsker, find_data
-from samebits.reductions.features import list_features
-from samebits.reductions.parameters import can_keep_large, find_floor, put_together, set_number, take_apart
-from samebits.reductions.shrinking import Shrinker, Smaller
+from samebits.questions.reduce.condition_search import ConditionSearch
+from samebits.questions.reduce.condition_words import say_condition
+from samebits.questions.reduce.fault_asking import FaultAsker, find_data
+from samebits.questions.reduce.features import list_features
+from samebits.questions.reduce.parameters import can_keep_large, find_floor, put_together, set_number, take_apart
+from samebits.questions.reduce.shrinking import Shrinker, Smaller
 
 _MOST_S = 60.0
 

@@ -21,10 +21,10 @@ from product_problems import list_products
 from survey_tables import ENGINES, sweep_survey, write_lines
 
 from samebits.errors import RecipeError
-from samebits.lists.row import Row
 from samebits.problems import Problem, format_problem, parse_problem_text
 from samebits.problems.catalog import catalog
 from samebits.questions.doctor.inventory import take_inventory
+from samebits.questions.list.row import Row
 from samebits.sums.recipes import KeyedOrder, format_recipe, parse_recipe
 from samebits.sums.recipes.seen import SeenRecipe, name_form, strip_specials
 

@@ -1,7 +1,7 @@
 """Pairs of small trainings with one cause of difference each: is the first difference found, and of which kind?
 
-`make runs` (also --write FILE). The training is `tests/runs/training.py`; what must be told of each pair is written
-beside it, from what the training does.
+`make runs` (also --write FILE). The training is `tests/questions/training.py`; what must be told of each pair is
+written beside it, from what the training does.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 
 from pages import write_page
 
-from samebits.runs.run_diff import diff
+from samebits.questions.runs.run_diff import diff
 
-TRAINING = Path(__file__).parent.parent / "tests" / "runs" / "training.py"
-ABOUT = """Two runs of a small training (`tests/runs/training.py`: convolution, batch norm, dropout, linear layer; 6
-steps), which differ in one thing, with other optimizers, workers and threads that are the same in both. Right is a pair
-whose first difference is told at the line and in the step where the training makes it, with the right kind; of pairs
-without a difference, that they are the same. `make runs` writes this page."""
+TRAINING = Path(__file__).parent.parent / "tests" / "questions" / "training.py"
+ABOUT = """Two runs of a small training (`tests/questions/training.py`: convolution, batch norm, dropout, linear layer;
+6 steps), which differ in one thing, with other optimizers, workers and threads that are the same in both. Right is a
+pair whose first difference is told at the line and in the step where the training makes it, with the right kind; of
+pairs without a difference, that they are the same. `make runs` writes this page."""
 BASES = ((), ("optimizer=adam",), ("workers=1",), ("threads=2", "lr=0.1"))
 
 

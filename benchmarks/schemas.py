@@ -8,14 +8,16 @@ from typing import Any
 
 import msgspec
 
-from samebits.findings import Comparison, Inventory, Profile
-from samebits.findings.diff_schema import RunDiff
-from samebits.findings.guard_schema import GuardReport
-from samebits.findings.list_schema import ChangesFinding, ListFinding
+from samebits.findings import Comparison
 from samebits.findings.model_schema import ModelComparison
-from samebits.findings.pick_schema import Lock, Pick
-from samebits.findings.reduction_schema import Reduction
-from samebits.findings.sweep_schema import Sweep
+from samebits.questions.doctor.inventory_schema import Inventory
+from samebits.questions.guard.guard_schema import GuardReport
+from samebits.questions.list.list_schema import ChangesFinding, ListFinding
+from samebits.questions.pick.pick_schema import Lock, Pick
+from samebits.questions.profile.profile_schema import Profile
+from samebits.questions.reduce.reduction_schema import Reduction
+from samebits.questions.runs.diff_schema import RunDiff
+from samebits.questions.sweep.sweep_schema import Sweep
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schemas"
 KINDS: tuple[type[msgspec.Struct], ...] = (
@@ -42,7 +44,7 @@ def describe(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def name_file(kind: type[msgspec.Struct]) -> str:
-    """samebits.comparison/1 is kept as samebits.comparison-1.json."""
+    """samebits.comparison/1 is kept as samebits.questions.compare-1.json."""
     return describe(kind)["$id"].replace("/", "-") + ".json"
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from product_problems import list_network_products
 from survey_tables import ENGINES, KNOWN, sweep_survey, write_lines
 
-from samebits.lists.known import find_known, load_known
-from samebits.lists.row import Row
 from samebits.problems import parse_problem_text
+from samebits.questions.list.known import find_known, load_known
+from samebits.questions.list.row import Row
 
 COLUMNS = ("identical", "rounding", "undecided", "wrong", "unsupported", "failed")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pyarrow.parquet
 
-from samebits.findings.list_schema import ListFinding
-from samebits.lists import run_list
-from samebits.lists.row import Row
-from samebits.lists.subject_running import Doing
+from samebits.questions.list import run_list
+from samebits.questions.list.list_schema import ListFinding
+from samebits.questions.list.row import Row
+from samebits.questions.list.subject_running import Doing
 
 ROOT = Path(__file__).parent.parent
 KNOWN = ROOT / "known_deviations" / "cpu_engines.toml"

@@ -25,7 +25,7 @@ from samebits.engines.registry import Emulator
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
-from samebits.profiles import search_recipe
+from samebits.questions.profile import search_recipe
 from samebits.sums.recipes import format_recipe, parse_recipe
 from samebits.thresholds import TABLE, Threshold
 

@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 
 import torch
-from networks import build_network
+from built_networks import build_network
 
 import samebits
-from samebits.runs.run_reading import read_trace
+from samebits.questions.runs.run_reading import read_trace
 
 
 def main() -> int:

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from samebits.cli import main as run_samebits
-from samebits.comparison import compare
 from samebits.engines.registry.known_engines import ENGINES
+from samebits.questions.compare import compare
 
 HERE = Path(__file__).parent
 LENGTHS = (7, 8, 9)

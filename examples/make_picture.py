@@ -8,9 +8,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from samebits.comparison import compare
 from samebits.engines.registry.known_engines import ENGINES
-from samebits.reports.comparison_report import show_comparison
+from samebits.questions.compare import compare
+from samebits.questions.compare.comparison_report import show_comparison
 
 ROOT = Path(__file__).parent.parent
 engines = [name for name, spec in ENGINES.items() if spec.find_version()]

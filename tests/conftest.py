@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 from needed_engines import skip_without_engines
-from samebits.cli.endings import TRACEBACK_VARIABLE
+from samebits.display.endings import TRACEBACK_VARIABLE
 from samebits.engines.workers.process import WorkerRunner
 
 settings.register_profile("samebits", deadline=None, derandomize=True)

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TRAINING = Path(__file__).parent / "runs" / "training.py"
+TRAINING = Path(__file__).parent / "questions" / "training.py"
 
 
 def run_traced(path, *command, **options):

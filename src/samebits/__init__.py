@@ -12,15 +12,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from samebits.explanation import explain
-    from samebits.models.front_door import compare
-    from samebits.picks.picking import pick
     from samebits.problems import Problem, parse_problem_text
-    from samebits.profiles import profile
-    from samebits.reductions import reduce
-    from samebits.runs.reproducing import reproducible
-    from samebits.runs.run_diff import diff
-    from samebits.runs.tracing import trace
+    from samebits.questions.compare.front_door import compare
+    from samebits.questions.explain import explain
+    from samebits.questions.pick.picking import pick
+    from samebits.questions.profile import profile
+    from samebits.questions.reduce import reduce
+    from samebits.questions.runs.reproducing import reproducible
+    from samebits.questions.runs.run_diff import diff
+    from samebits.questions.runs.tracing import trace
+    from samebits.questions.sweep import sweep
     from samebits.sums.truth import Truth, compute_truth
     from samebits.sums.truth.functional import (
         conv1d,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
         linear,
         matmul,
     )
-    from samebits.sweeps import sweep
 
 __version__ = VERSION
 __all__ = [
@@ -69,15 +69,15 @@ _HOMES = _FUNCTIONAL | {
     "parse_problem_text": "samebits.problems",
     "Truth": "samebits.sums.truth",
     "compute_truth": "samebits.sums.truth",
-    "compare": "samebits.models.front_door",
-    "explain": "samebits.explanation",
-    "pick": "samebits.picks.picking",
-    "profile": "samebits.profiles",
-    "diff": "samebits.runs.run_diff",
-    "reduce": "samebits.reductions.reducing",
-    "sweep": "samebits.sweeps.sweeping",
-    "trace": "samebits.runs.tracing",
-    "reproducible": "samebits.runs.reproducing",
+    "compare": "samebits.questions.compare.front_door",
+    "explain": "samebits.questions.explain",
+    "pick": "samebits.questions.pick.picking",
+    "profile": "samebits.questions.profile",
+    "diff": "samebits.questions.runs.run_diff",
+    "reduce": "samebits.questions.reduce.reducing",
+    "sweep": "samebits.questions.sweep.sweeping",
+    "trace": "samebits.questions.runs.tracing",
+    "reproducible": "samebits.questions.runs.reproducing",
 }
 # Functions that return findings, which notebooks show as pages.
 _FINDERS = ("compare", "explain", "pick", "profile", "diff", "sweep", "reduce")
@@ -89,7 +89,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'samebits' has no attribute {name!r}")
     if name in _FINDERS:
-        importlib.import_module("samebits.reports.notebook_frames").show_in_notebooks()
+        importlib.import_module("samebits.questions.report.rendering").show_in_notebooks()
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

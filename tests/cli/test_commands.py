@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from samebits.cli import main
-from samebits.findings import Comparison, Inventory, finding_from_json
+from samebits.findings import Comparison, finding_from_json
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import save_case
 from samebits.problems.operands import make_normal
+from samebits.questions.doctor.inventory_schema import Inventory
 from samebits.sums.truth import compute_truth
 
 ROOT = Path(__file__).parent.parent.parent
@@ -206,7 +207,7 @@ def test_progress_that_cannot_be_written_changes_nothing(monkeypatch, capsys):
     """Every report is shown at once, and the stream is full."""
     full = open("/dev/full", "w")  # noqa: SIM115  (closed below)
     monkeypatch.setattr(sys, "stderr", full)
-    monkeypatch.setattr("samebits.cli.narrator.QUIET_S", 0.0)
+    monkeypatch.setattr("samebits.display.narrator.QUIET_S", 0.0)
     assert main(["compare", TEXT, "--on", "truth"]) == 0
     full.close()
     assert capsys.readouterr().out.startswith("conv2d")

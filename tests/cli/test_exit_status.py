@@ -12,12 +12,15 @@ import typer
 
 from hand_made import make_side
 from samebits.cli import app as cli
-from samebits.cli import endings, main
-from samebits.cli.streams import discard
+from samebits.cli import main
+from samebits.display import endings
+from samebits.display.streams import discard
 from samebits.errors import ArgumentError
-from samebits.findings import Comparison, Failure, Inventory, Profile, Replay, finding_from_json
+from samebits.findings import Comparison, Failure, Replay, finding_from_json
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
+from samebits.questions.doctor.inventory_schema import Inventory
+from samebits.questions.profile.profile_schema import Profile
 
 TEXT = "conv1d x=1x1x4 w=1x1x1"
 TRUE, ROUNDED = make_side("a", "identical", 0.0), make_side("b", "rounding", 0.5)
@@ -142,7 +145,7 @@ def test_without_json_the_finding_is_shown(answer, monkeypatch):
     def show(found, verbose):
         shown.append((found, verbose))
 
-    monkeypatch.setattr("samebits.reports.explanation_report.show_explanation", show)
+    monkeypatch.setattr("samebits.questions.explain.explanation_report.show_explanation", show)
     found = compared("identical", TRUE)
     assert answer("explain", found, "x.log")[:3] == (0, "", "")
     assert answer("explain", found, "x.log", "-v")[:3] == (0, "", "")

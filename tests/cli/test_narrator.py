@@ -3,8 +3,8 @@
 import io
 import sys
 
-from samebits.cli.narrator import Narrator
-from samebits.cli.streams import say
+from samebits.display.narrator import Narrator
+from samebits.display.streams import say
 
 
 def test_a_timer_that_fires_as_the_work_ends_shows_nothing(capfd):

@@ -11,7 +11,7 @@ from samebits.engines.registry import Emulator
 from samebits.numbers.same_bits import has_same_bits
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
-from samebits.profiles import search_recipe
+from samebits.questions.profile import search_recipe
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import format_recipe, parse_recipe
 

@@ -9,10 +9,11 @@ from needed_engines import each_engine
 from samebits import profile
 from samebits.engines.runner import Identity
 from samebits.errors import ArgumentError, EngineCrashed, SamebitsError
-from samebits.findings import Profile, finding_from_json, json_from_finding
+from samebits.findings import finding_from_json, json_from_finding
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
+from samebits.questions.profile.profile_schema import Profile
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import parse_recipe
 

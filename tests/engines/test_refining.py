@@ -7,7 +7,7 @@ from samebits.engines.probes.session import ProbeSession
 from samebits.engines.registry import Emulator
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
-from samebits.profiles import search_recipe
+from samebits.questions.profile import search_recipe
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import parse_recipe
 

@@ -11,13 +11,13 @@ from samebits.findings import (
     Error,
     ErrorPicture,
     Failure,
-    Profile,
     Replay,
     Side,
     finding_from_json,
     json_from_finding,
 )
 from samebits.findings.causes import CauseCode
+from samebits.questions.profile.profile_schema import Profile
 
 SIDE = Side(
     name="a", engine=None, verdict="wrong", cause=CauseCode.PADDING, failure=Failure("crash", "ended by SIGKILL")

@@ -5,8 +5,8 @@ import pytest
 from samebits.findings import Replay
 from samebits.findings.causes import CauseCode
 from samebits.findings.words.recipe_words import say_operands, say_what_it_does
+from samebits.questions.profile import profile_sentences as say
 from samebits.sums.recipes import parse_recipe
-from samebits.wording import profile_sentences as say
 
 ALL, HALF = Replay(1.0, 4000), Replay(0.5, 4000)
 DIRECT = parse_recipe("direct")

@@ -12,11 +12,11 @@ import pytest
 
 import samebits
 from samebits.findings import json_from_finding
-from samebits.findings.diff_schema import RunDiff, SettingDifference
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
 from samebits.questions.doctor.inventory import take_inventory
+from samebits.questions.runs.diff_schema import RunDiff, SettingDifference
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = ROOT / "docs" / "schemas"

@@ -26,8 +26,8 @@ from guarded_networks import (  # noqa: E402  (torch may be missing)
 from needed_processor import has_wide_vectors  # noqa: E402  (torch may be missing)
 from samebits.errors import ArgumentError, GuardBreachError  # noqa: E402  (torch may be missing)
 from samebits.problems.case_file import load_case  # noqa: E402  (torch may be missing)
-from samebits.reports.documents.any_finding import read_finding  # noqa: E402  (torch may be missing)
-from samebits.reports.markdown import render_markdown  # noqa: E402  (torch may be missing)
+from samebits.questions.report.any_finding import read_finding  # noqa: E402  (torch may be missing)
+from samebits.questions.report.rendering import render_markdown  # noqa: E402  (torch may be missing)
 from samebits.torch import convert, guard  # noqa: E402  (torch may be missing)
 
 ROOT = Path(__file__).parent.parent.parent

@@ -58,7 +58,7 @@ def pretend(monkeypatch):
             return Pretended(text, choose(text), settings)
 
         monkeypatch.setattr(problem_trials, "open_runner", open_runner)
-        monkeypatch.setattr("samebits.comparison.comparing.open_runner", open_runner)
+        monkeypatch.setattr("samebits.questions.compare.comparing.open_runner", open_runner)
         return opened
 
     return install

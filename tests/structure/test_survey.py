@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from samebits.lists.known import load_known
 from samebits.problems.catalog import catalog
+from samebits.questions.list.known import load_known
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -64,7 +64,7 @@ def test_a_known_deviation_is_no_news(survey, monkeypatch, capsys, tmp_path):
 @pytest.mark.needs("torch")
 def test_an_entry_that_matches_nothing_any_more_is_reported(survey, monkeypatch, capsys, tmp_path):
     small = {name: problem for name, problem in catalog().items() if name == "corner/one-product"}
-    monkeypatch.setattr("samebits.lists.list_reading.catalog", lambda: small)
+    monkeypatch.setattr("samebits.questions.list.list_reading.catalog", lambda: small)
     known = [("torch", "corner/one-product", "wrong")]
     status, out = run(survey, monkeypatch, capsys, tmp_path, known, "torch")
     assert status == 1

@@ -14,7 +14,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run_program() -> int:
     """The program `samebits`: as `main`, and from here on an interrupt ends the process."""
-    from samebits.cli.interrupts import end_on_interrupt, ignore_interrupts
+    from samebits.display.interrupts import end_on_interrupt, ignore_interrupts
 
     # Before anything that takes time to import.
     end_on_interrupt()

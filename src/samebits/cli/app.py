@@ -10,12 +10,26 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from samebits.cli.compare_command import DataChoice, compare_problem
-from samebits.cli.doctor_command import DoctorCompiles, DoctorOn, examine
-from samebits.cli.endings import TRACEBACK_VARIABLE, check_environment, say_error, say_system_error, say_unforeseen
 from samebits.cli.examples import show_examples
-from samebits.cli.explain_command import ExplainLike, ExplainSubject, explain_subject
-from samebits.cli.list_command import (
+from samebits.display.endings import TRACEBACK_VARIABLE, check_environment, say_error, say_system_error, say_unforeseen
+from samebits.display.printing import AGREE, DIFFER, TROUBLE, AsJson, TimeLimit, Verbose, print_finding
+from samebits.display.streams import prepare_streams, say
+from samebits.errors import ArgumentError, SamebitsError
+from samebits.questions.compare.compare_command import DataChoice, compare_problem
+from samebits.questions.compare.network_command import (
+    CommonOptions,
+    ModelOptions,
+    NetworkAgainst,
+    NetworkCases,
+    NetworkInputs,
+    NetworkRanges,
+    NetworkReplay,
+    compare_network,
+    read_ranges,
+)
+from samebits.questions.doctor.doctor_command import DoctorCompiles, DoctorOn, examine
+from samebits.questions.explain.explain_command import ExplainLike, ExplainSubject, explain_subject
+from samebits.questions.list.list_command import (
     Doing,
     ListDo,
     ListKnown,
@@ -27,18 +41,7 @@ from samebits.cli.list_command import (
     is_list,
     run_list_command,
 )
-from samebits.cli.network_command import (
-    CommonOptions,
-    ModelOptions,
-    NetworkAgainst,
-    NetworkCases,
-    NetworkInputs,
-    NetworkRanges,
-    NetworkReplay,
-    compare_network,
-    read_ranges,
-)
-from samebits.cli.pick_command import (
+from samebits.questions.pick.pick_command import (
     PickAgain,
     PickBatch,
     PickDeterministic,
@@ -52,10 +55,16 @@ from samebits.cli.pick_command import (
     WithinChoice,
     pick_choices,
 )
-from samebits.cli.printing import AGREE, DIFFER, TROUBLE, AsJson, TimeLimit, Verbose, print_finding
-from samebits.cli.reduce_command import ReduceMarkdown, ReduceOn, ReduceScript, ReduceSubject, ReduceTime, reduce_fault
-from samebits.cli.report_command import FindingFile, ReportFile, ReportMarkdown, report_finding
-from samebits.cli.run_commands import (
+from samebits.questions.reduce.reduce_command import (
+    ReduceMarkdown,
+    ReduceOn,
+    ReduceScript,
+    ReduceSubject,
+    ReduceTime,
+    reduce_fault,
+)
+from samebits.questions.report.report_command import FindingFile, ReportFile, ReportMarkdown, report_finding
+from samebits.questions.runs.run_commands import (
     PASS_ON,
     CaptureFile,
     CaptureRun,
@@ -66,9 +75,7 @@ from samebits.cli.run_commands import (
     diff_runs,
     trace_run,
 )
-from samebits.cli.streams import prepare_streams, say
-from samebits.cli.sweep_command import SweepBatch, SweepOn, SweepRecipes, SweepSubject, sweep_sizes
-from samebits.errors import ArgumentError, SamebitsError
+from samebits.questions.sweep.sweep_command import SweepBatch, SweepOn, SweepRecipes, SweepSubject, sweep_sizes
 from samebits.version import VERSION
 
 # What the command line's library makes of an interrupt.
@@ -124,7 +131,7 @@ def compare_command(
     Each result is judged on exact integers, where any difference is a fault, and against the correctly rounded result;
     of a network each unit, on what it was really fed.
     """
-    from samebits.models.front_door import is_model
+    from samebits.questions.compare.front_door import is_model
 
     text, common = " ".join(subject), CommonOptions(list(on or []), seed, time_limit, attribute, fix, verbose, as_json)
     options = ModelOptions(inputs, read_ranges(ranges or []), replay, save_cases, against)
@@ -181,10 +188,10 @@ def profile_command(
 
     The recipe found is executed on random data and compared with the engine bit for bit.
     """
-    from samebits.cli.narrator import Narrator
-    from samebits.profiles import USUAL_PROBLEM, profile
-    from samebits.reports.profile_picture import write_picture
-    from samebits.reports.profile_report import show_profile
+    from samebits.display.narrator import Narrator
+    from samebits.questions.profile import USUAL_PROBLEM, profile
+    from samebits.questions.profile.profile_picture import write_picture
+    from samebits.questions.profile.profile_report import show_profile
 
     with Narrator() as narrator:
         text = " ".join(subject or [USUAL_PROBLEM])

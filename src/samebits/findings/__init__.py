@@ -14,9 +14,7 @@ from samebits.findings.comparison_schema import (
     Side,
     WorstElement,
 )
-from samebits.findings.inventory_schema import EngineState, Inventory, Variable
 from samebits.findings.json_text import finding_from_json, json_from_finding
-from samebits.findings.profile_schema import Invariances, OrderUse, Profile
 from samebits.findings.verdicts import AGREEING, VERDICTS, Verdict, is_agreement, worst_verdict
 
 __all__ = [
@@ -25,20 +23,14 @@ __all__ = [
     "Certainty",
     "Comparison",
     "Difference",
-    "EngineState",
     "Error",
     "ErrorPicture",
     "Evidence",
     "ExactData",
     "Failure",
     "Fix",
-    "Invariances",
-    "Inventory",
-    "OrderUse",
-    "Profile",
     "Replay",
     "Side",
-    "Variable",
     "Verdict",
     "WorstElement",
     "finding_from_json",

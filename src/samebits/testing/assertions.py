@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from samebits.errors import SamebitsError
-from samebits.explanation import explain
 from samebits.findings.words.place_words import describe_places
 from samebits.judging.measuring import Distances, mark_outside, measure_distances
 from samebits.numbers.float_environment import default_float_environment
@@ -22,6 +21,7 @@ from samebits.problems import Problem, format_problem
 from samebits.problems.case_file import Case, save_case
 from samebits.problems.languages.any_language import read_problem
 from samebits.problems.operands import check_operands
+from samebits.questions.explain import explain
 from samebits.sums.bounds import bound_errors
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import parse_recipe

@@ -9,15 +9,12 @@ import msgspec
 import numpy as np
 
 from samebits.errors import SamebitsError
-from samebits.explanation import explain
 from samebits.findings import Evidence
-from samebits.findings.guard_schema import Breach, Direction, GuardedResult, GuardReport
 from samebits.findings.verdicts import AGREEING, worst_verdict
 from samebits.problems.case_file import Case, save_case
-from samebits.torch.guard_checks import BlockCheck, Impossible, check_block, check_extremes
-from samebits.torch.layer_calls import LayerResult
-from samebits.version import VERSION
-from samebits.wording.guard_sentences import (
+from samebits.questions.explain import explain
+from samebits.questions.guard.guard_schema import Breach, Direction, GuardedResult, GuardReport
+from samebits.questions.guard.guard_sentences import (
     name_result,
     say_beyond_bound,
     say_beyond_likely,
@@ -28,6 +25,9 @@ from samebits.wording.guard_sentences import (
     say_unlisted,
     summarize_guard,
 )
+from samebits.torch.guard_checks import BlockCheck, Impossible, check_block, check_extremes
+from samebits.torch.layer_calls import LayerResult
+from samebits.version import VERSION
 
 # Explaining takes seconds, of sums of up to so many terms: so many breaches are explained, so many of one result.
 _MOST_EXPLAINED, _MOST_OF_ONE, _LONGEST_EXPLAINED = 16, 2, 10_000

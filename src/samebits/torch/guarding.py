@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from samebits.errors import ArgumentError, GuardBreachError
-from samebits.findings.guard_schema import Breach, Direction, GuardReport
 from samebits.findings.json_text import json_from_finding
+from samebits.questions.guard.guard_report import render_guard
+from samebits.questions.guard.guard_schema import Breach, Direction, GuardReport
+from samebits.questions.guard.guard_sentences import name_result
+from samebits.questions.report.rendering import show_in_notebooks
 from samebits.regular_files import write_text
-from samebits.reports.guard_report import render_guard
-from samebits.reports.notebook_frames import show_in_notebooks
 from samebits.torch.guard_book import GuardBook
 from samebits.torch.layer_calls import GUARDED, LayerResult, find_node, read_backward, read_forward, say_unguarded
-from samebits.wording.guard_sentences import name_result
 
 OnBreach = Callable[[Breach], None] | Literal["raise"] | None
 _LONGEST_WHY = 160

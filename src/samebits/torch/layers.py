@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from samebits.errors import ArgumentError
 from samebits.numbers.float_environment import default_float_environment
-from samebits.picks.subject_problems import list_gradients
 from samebits.problems.problem import Problem
+from samebits.questions.pick.subject_problems import list_gradients
 from samebits.sums.truth import compute_truth
 from samebits.torch.gradients import compute_once
 from samebits.torch.pinned import Pinned, SettingsSource, read_layer_lock

@@ -16,11 +16,11 @@ from samebits.engines.adapters.torch import compute_plain
 from samebits.engines.registry import parse_runner_text
 from samebits.engines.registry.texts_of_files import list_reaching_parts
 from samebits.errors import LockError
-from samebits.findings.pick_schema import Choice
-from samebits.picks.lock_file import read_lock
-from samebits.picks.places import find_place
 from samebits.problems import format_problem
 from samebits.problems.problem import Problem
+from samebits.questions.pick.lock_file import read_lock
+from samebits.questions.pick.pick_schema import Choice
+from samebits.questions.pick.places import find_place
 from samebits.torch.gradients import compute_once
 
 _ENGINE = "torch"

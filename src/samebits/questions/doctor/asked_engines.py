@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from samebits.engines.registry.runners import open_runner
 from samebits.errors import RunnerTextError, SamebitsError
-from samebits.findings.inventory_schema import AskedEngine
 from samebits.progress import Progress, ignore_progress
+from samebits.questions.doctor.inventory_schema import AskedEngine
 
 
 def ask_engines(texts: Sequence[str], time_limit_s: float, progress: Progress = ignore_progress) -> list[AskedEngine]:

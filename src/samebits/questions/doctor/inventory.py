@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 from samebits.engines.registry.known_engines import ENGINES, EngineSpec
-from samebits.findings import EngineState, Inventory, Variable
+from samebits.questions.doctor.inventory_schema import EngineState, Inventory, Variable
 from samebits.version import VERSION
 
 # Processor features that decide which kernels engines choose.

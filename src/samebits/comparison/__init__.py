@@ -1,5 +1,0 @@
-"""Engines that run: each on exact integers and on the operands in question, judged, and their differences explained."""
-
-from samebits.comparison.comparing import MAKERS, compare
-
-__all__ = ["MAKERS", "compare"]

@@ -1,1 +1,0 @@
-"""A network between engines: which unit deviates, why, and what ends it."""

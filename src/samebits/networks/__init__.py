@@ -1,0 +1,1 @@
+"""A network between engines: divided into units, each judged on what it was really fed."""

@@ -1,0 +1,145 @@
+"""Two files of one network: where a converter lost, moved, rounded or replaced something; nothing is run for it.
+
+Nodes correspond by the names of what they make, as exporters and converters keep them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from samebits.findings.causes import CauseCode
+from samebits.networks.network import Network, Node
+from samebits.networks.product_nodes import PRODUCTS
+from samebits.numbers.format import numpy_dtype
+
+_ROUNDED = ("float16", "bfloat16")
+_CAUSES = {
+    "pads": CauseCode.PADDING,
+    "auto_pad": CauseCode.PADDING,
+    "output_padding": CauseCode.TRANSPOSED_GEOMETRY,
+    "output_shape": CauseCode.TRANSPOSED_GEOMETRY,
+    "perm": CauseCode.AXIS_ORDER,
+}
+
+
+@dataclass(frozen=True)
+class FileDifference:
+    """What the second file has otherwise at a node of the first; the cause that this would be."""
+
+    node: str
+    cause: CauseCode
+    says: str
+
+
+def list_file_differences(first: Network, second: Network) -> list[FileDifference]:
+    """How the second file differs from the first, in the first one's sequence."""
+    return list(_list_all(first, second))
+
+
+def _list_all(first: Network, second: Network) -> Iterator[FileDifference]:
+    if first.opset != second.opset:
+        says = f"opset {second.opset} in place of {first.opset}: operators may mean something else"
+        yield FileDifference("", CauseCode.DROPPED_ATTRIBUTE, says)
+    for node in first.nodes:
+        place = next((second.producers[v] for v in node.outputs if v in second.producers), None)
+        if place is None:
+            if _is_folded(first, node, second):
+                continue
+            yield FileDifference(node.name, CauseCode.FUSION, f"{node.operator} is not in the second file")
+            continue
+        other = second.nodes[place]
+        if node.operator == "BatchNormalization" and other.operator in PRODUCTS:
+            # Folded into the weights: whether rightly, the run says.
+            continue
+        if other.operator != node.operator:
+            says = f"{other.operator} makes what {node.operator} makes in the first file"
+            yield FileDifference(node.name, CauseCode.FUSION, says)
+            continue
+        yield from _compare_attributes(node, other)
+        yield from _compare_inputs(first, second, node, other)
+
+
+def _is_folded(first: Network, node: Node, second: Network) -> bool:
+    """Whether a product of the first file is made, in the second, together with the batch norm behind it."""
+    readers = [first.nodes[r] for r in first.consumers.get(node.outputs[0], ())]
+    if node.operator not in PRODUCTS or [r.operator for r in readers] != ["BatchNormalization"]:
+        return False
+    place = second.producers.get(readers[0].outputs[0])
+    return place is not None and second.nodes[place].operator in PRODUCTS
+
+
+def _compare_attributes(node: Node, other: Node) -> Iterator[FileDifference]:
+    for name in sorted({*node.attributes, *other.attributes}):
+        a, b = node.attributes.get(name), other.attributes.get(name)
+        if not _are_equal(a, b):
+            cause = _CAUSES.get(name, CauseCode.DROPPED_ATTRIBUTE)
+            said = "lost" if b is None else f"{_show(b)} in place of {'its default' if a is None else _show(a)}"
+            yield FileDifference(node.name, cause, f"{node.operator}'s {name} is {said}")
+
+
+def _are_equal(a: object, b: object) -> bool:
+    if isinstance(a, (list, tuple)) or isinstance(b, (list, tuple)):
+        return a is not None and b is not None and list(a) == list(b)  # type: ignore[call-overload]  (both lists)
+    same = a == b
+    return same if isinstance(same, bool) else str(a) == str(b)
+
+
+def _show(value: object) -> str:
+    return str(list(value))[:60] if isinstance(value, (list, tuple)) else str(value)[:60]
+
+
+def _compare_inputs(first: Network, second: Network, node: Node, other: Node) -> Iterator[FileDifference]:
+    """Inputs that are missing, others, or weights with other values."""
+    count = max(len(node.inputs), len(other.inputs))
+    pairs = zip((*node.inputs, *[""] * count)[:count], (*other.inputs, *[""] * count)[:count], strict=True)
+    for number, (a, b) in enumerate(pairs, 1):
+        held, holds = first.constants.get(a), second.constants.get(b)
+        if held is not None and holds is not None:
+            found = _compare_weights(held, holds)
+            if found is not None:
+                yield FileDifference(node.name, found[0], f"input {number} of {node.operator} {found[1]}")
+        elif bool(a) != bool(b):
+            cause = CauseCode.DROPPED_ATTRIBUTE
+            which = "is lost" if a else "is new"
+            yield FileDifference(node.name, cause, f"input {number} of {node.operator} {which}")
+        elif (held is None) == (holds is None) and held is None and a != b:
+            says = f"input {number} of {node.operator} is {b[:40]} in place of {a[:40]}"
+            yield FileDifference(node.name, CauseCode.FUSION, says)
+        elif (held is None) != (holds is None):
+            says = f"input {number} of {node.operator} is a constant in one file only"
+            yield FileDifference(node.name, CauseCode.HARNESS, says)
+
+
+def _compare_weights(a: np.ndarray, b: np.ndarray) -> tuple[CauseCode, str] | None:
+    """What became of constants, told by trying; None where they are the same."""
+    if a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes():
+        return None
+    for format_ in _ROUNDED:
+        if a.shape == b.shape and a.dtype == np.float32 and _rounds_to(a, b, format_):
+            return CauseCode.REDUCED_PRECISION_OPERANDS, f"holds the first file's values rounded to {format_}"
+    if b.dtype.kind == "f" and b.size and not b.any() and a.any():
+        return CauseCode.DROPPED_ATTRIBUTE, "holds zeros"
+    if sorted(a.shape) == sorted(b.shape) and a.size == b.size and a.ndim > 1:
+        if any(np.array_equal(a.transpose(axes), b) for axes in _permutations(a.ndim)):
+            return CauseCode.AXIS_ORDER, "holds the first file's values with axes exchanged"
+        if a.shape == b.shape and np.array_equal(np.flip(a, tuple(range(2, a.ndim))), b):
+            return CauseCode.AXIS_ORDER, "holds the first file's kernel flipped"
+    if a.shape != b.shape:
+        return CauseCode.DROPPED_ATTRIBUTE, f"has shape {b.shape} in place of {a.shape}"
+    if a.dtype != b.dtype:
+        return CauseCode.DROPPED_ATTRIBUTE, f"is {b.dtype} in place of {a.dtype}"
+    return CauseCode.HARNESS, "holds other values: constants of another run"
+
+
+def _rounds_to(a: np.ndarray, b: np.ndarray, format_: str) -> bool:
+    with np.errstate(over="ignore"):
+        rounded = a.astype(numpy_dtype(format_)).astype(np.float32)
+    return bool(np.array_equal(rounded, b.astype(np.float32), equal_nan=True))
+
+
+def _permutations(rank: int) -> list[tuple[int, ...]]:
+    return list(itertools.permutations(range(rank)))[1:] if rank <= 5 else []

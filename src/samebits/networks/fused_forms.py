@@ -1,0 +1,147 @@
+"""What engines make of a product and the nodes behind it: forms whose bits differ from those of the plain sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from samebits.networks.network import Node
+from samebits.networks.unit_causes import add_bias, find_row
+from samebits.numbers.array import add_to_odd
+from samebits.problems import Problem
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A product with so much of what follows as one problem expresses, and the nodes that remain.
+
+    `addend` is what its blocks are added to, where that is not nothing; `makes` the value that comes of it.
+    """
+
+    problem: Problem
+    operands: dict[str, np.ndarray]
+    rest: tuple[Node, ...]
+    makes: str
+    # The setting with which the engine, asked for the problem alone, computes it as in the network.
+    setting: tuple[str, str] | None = None
+    addend: np.ndarray | None = None
+    # A factor and a shift for every channel, applied to the result; in one rounding where they are fused.
+    affine: tuple[np.ndarray, np.ndarray, bool] | None = None
+
+
+def fold_norm(plain: Candidate, rest: Sequence[Node], folded: Mapping[str, np.ndarray]) -> Iterator[Candidate]:
+    """A batch norm behind the product: folded into weights and bias, or applied as a factor and a shift."""
+    if not rest or rest[0].operator != "BatchNormalization" or plain.problem.dtype != "float32":
+        return
+    parts = [folded.get(v) for v in rest[0].inputs[1:5]]
+    if len(parts) < 4 or any(p is None or p.dtype != np.float32 for p in parts):
+        return
+    scale, shift, mean, variance = (p for p in parts if p is not None)
+    epsilon = np.float32(rest[0].attributes.get("epsilon", 1e-5))
+    left = replace(plain, rest=tuple(rest[1:]), makes=rest[0].outputs[0])
+    with np.errstate(all="ignore"):
+        wide = (1 / np.sqrt(variance.astype(np.float64) + float(epsilon))).astype(np.float32)
+        root = np.sqrt(variance + epsilon)
+        factors = (scale / root, scale * (np.float32(1) / root), scale * wide)
+        for factor in factors:
+            moved = shift - mean * factor
+            bias = plain.operands.get("bias", np.zeros_like(shift))
+            axis = 1 if plain.problem.is_transposed and plain.problem.groups == 1 else 0
+            if plain.problem.product is None and (axis == 0) != plain.problem.is_transposed:
+                shape = [1] * plain.operands["w"].ndim
+                shape[axis] = -1
+                w = plain.operands["w"] * factor.reshape(shape)
+                for own in ((bias - mean) * factor + shift, bias * factor + moved):
+                    operands = {**plain.operands, "w": w, "bias": own}
+                    yield replace(left, problem=replace(plain.problem, bias=True), operands=operands)
+            # The shift itself may be computed in one rounding.
+            for own in (_multiply_add(-mean, factor, shift), moved):
+                yield replace(left, affine=(factor, own, True))
+                yield replace(left, affine=(factor, own, False))
+
+
+def fold_bias(plain: Candidate, rest: Sequence[Node], folded: Mapping[str, np.ndarray]) -> Iterator[Candidate]:
+    """A row added to the product as the bias of the product itself."""
+    if not rest or rest[0].operator != "Add" or plain.problem.bias:
+        return
+    row = find_row(plain.problem, folded.get(_other(rest[0], plain.makes)))
+    if row is not None:
+        problem, operands = add_bias(plain.problem, plain.operands, row)
+        yield replace(plain, problem=problem, operands=operands, rest=tuple(rest[1:]), makes=rest[0].outputs[0])
+
+
+def fold_scale(plain: Candidate, rest: Sequence[Node], folded: Mapping[str, np.ndarray]) -> Iterator[Candidate]:
+    """A constant factor behind the product (and its bias) multiplied into an operand beforehand, and into the bias."""
+    problem, operands, left = plain.problem, plain.operands, list(rest)
+    output = plain.makes
+    if left and left[0].operator == "Add" and not problem.bias:
+        row = find_row(problem, folded.get(_other(left[0], output)))
+        if row is None:
+            return
+        problem, operands = add_bias(problem, operands, row)
+        output = left.pop(0).outputs[0]
+    if (
+        not left
+        or left[0].operator not in ("Mul", "Div")
+        or (left[0].operator == "Div" and left[0].inputs[0] != output)
+    ):
+        return
+    factor = folded.get(_other(left[0], output))
+    if factor is None or factor.dtype != np.float32 or problem.dtype != "float32":
+        return
+    with np.errstate(divide="ignore"):
+        factor = factor if left[0].operator == "Mul" else (np.float32(1) / factor).astype(np.float32)
+    scaled = replace(plain, problem=problem, rest=tuple(left[1:]), makes=left[0].outputs[0])
+    row = (
+        np.broadcast_to(factor.reshape(-1), (1,))
+        if factor.size == 1
+        else find_row(replace(problem, bias=False), factor)
+    )
+    if row is None:
+        return
+    bias = {"bias": operands["bias"] * row} if problem.bias else {}
+    # Where w's output channels lie: first, but last for matmul.
+    shaped = row if problem.kind == "matmul" or row.size == 1 else row.reshape(-1, *(1,) * (len(problem.w) - 1))
+    yield replace(scaled, operands={**operands, "w": operands["w"] * shaped, **bias})
+    if row.size == 1:
+        yield replace(scaled, operands={**operands, "x": operands["x"] * row, **bias})
+
+
+def apply_affine(candidate: Candidate, made: np.ndarray) -> np.ndarray:
+    """The result times its factor, plus its shift: rounded twice, or once where they are fused."""
+    assert candidate.affine is not None
+    factor, shift, fused = candidate.affine
+    shape = candidate.problem.bias_shape
+    factor, shift = factor.reshape(shape), shift.reshape(shape)
+    if not fused:
+        return made * factor + shift
+    return _multiply_add(made, factor, shift)
+
+
+def _multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """a b + c rounded once to float32: products are exact in float64, and rounded to odd there a sum loses nothing."""
+    exact = a.astype(np.float64) * b.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return add_to_odd(exact, np.broadcast_to(c.astype(np.float64), exact.shape)).astype(np.float32)
+
+
+def _other(node: Node, value: str) -> str:
+    """The input of a node that is not this value."""
+    return next((v for v in node.inputs if v != value), "")
+
+
+def multiply_instead(node: Node, folded: Mapping[str, np.ndarray]) -> Node:
+    """A division by one constant as engines fuse it: a product with its rounded reciprocal; any other node as it is."""
+    import onnx
+
+    divisor = folded.get(node.inputs[1]) if node.operator == "Div" and len(node.inputs) == 2 else None
+    if divisor is None or divisor.size != 1 or divisor.dtype != np.float32:
+        return node
+    name = f"{node.inputs[1]}#reciprocal"
+    with np.errstate(divide="ignore"):
+        value = onnx.numpy_helper.from_array((np.float32(1) / divisor).astype(np.float32))
+    constant = onnx.helper.make_node("Constant", [], [name], value=value)
+    stored = onnx.helper.make_node("Mul", [node.inputs[0], name], list(node.outputs))
+    return Node(node.name, "Mul", (node.inputs[0], name), node.outputs, {}, (constant, stored))

@@ -1,0 +1,269 @@
+"""Comparing engines on a whole network: which unit deviates by itself, what it inherits, and what comes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from samebits.engines.runner import Runner
+from samebits.errors import ArgumentError, EngineFailure
+from samebits.findings import Evidence, Failure, Verdict
+from samebits.findings.model_schema import ModelComparison
+from samebits.judging.fixes import AskedSide, FixSearch
+from samebits.networks.case_saving import save_cases as write_cases
+from samebits.networks.exact_trials import try_exact_integers
+from samebits.networks.file_differences import list_file_differences
+from samebits.networks.model_conclusion import conclude
+from samebits.networks.model_fixes import ModelTrials, digest_outputs
+from samebits.networks.model_inputs import check_inputs, load_inputs, make_inputs
+from samebits.networks.model_judging import ModelJudge, measure_relative
+from samebits.networks.model_runners import (
+    ModelRunner,
+    find_problem_runner,
+    open_model_runner,
+)
+from samebits.networks.model_sentences import say_share
+from samebits.networks.module_export import export_module, is_module
+from samebits.networks.network import Network, Program
+from samebits.networks.network_replay import replay_side
+from samebits.networks.observing import Observer, divide_observably
+from samebits.networks.onnx_reading import count_bytes, read_onnx
+from samebits.networks.other_file import blame_file, list_sentences, open_other, take_other
+from samebits.networks.outcome import Asked, Outcome
+from samebits.networks.units import fold_constants
+from samebits.numbers.float_environment import default_float_environment
+from samebits.numbers.format import FORMATS
+from samebits.progress import Announcement, Progress, ignore_progress
+from samebits.temporary_folders import open_folder
+
+# What a person is told before it is taken.
+_ANNOUNCED_BYTES = 2**30
+
+
+@default_float_environment()
+def compare_model(
+    model: str | Path | Network,
+    on: Sequence[str | ModelRunner | Runner],
+    *,
+    inputs: str | Path | Mapping[str, np.ndarray] | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    seed: int = 0,
+    time_limit_s: float = 300.0,
+    attributes: bool = True,
+    fix: bool = False,
+    replay: bool = False,
+    save_cases: str | Path | None = None,
+    against: str | Path | Network | None = None,
+    progress: Progress = ignore_progress,
+) -> ModelComparison:
+    """Runs a network on every engine in `on` and judges each unit of it against the truth on what it was really fed.
+
+    `model` is an ONNX file (or what `read_onnx` made of one), an exported program (.pt2), or `file.py:function`,
+    which returns a torch module and its inputs. Inputs are arrays by name, an .npz of them, or random ones (`seed`,
+    `ranges`). Engines that read ONNX run it whole; all others compute its convolutions and products one at a time.
+    Values between units are observed only as far as that leaves every bit of the result as it is. With `fix`
+    settings are tried until the sides agree, with `replay` the recipe of every unit is looked for and executed on
+    what it was fed, with `save_cases` the units that deviate are written to that folder as case files. `against` is
+    another ONNX file of the network, which becomes a side of its own. Raises SamebitsError for a model, inputs or a
+    runner's text that cannot be dealt with.
+    """
+    if isinstance(on, str) or not isinstance(on, Sequence):
+        raise ArgumentError(f"on must be a list of engine texts or runners, not {on!r}")
+    with contextlib.ExitStack() as opened:
+        network, examples, notes = _take_model(model, opened, time_limit_s, progress)
+        if inputs is None and examples is not None and not ranges:
+            inputs = examples
+        fed = _take_inputs(network, inputs, ranges, seed)
+        asked = _open_all(on, opened, time_limit_s, network.program)
+        other = None if against is None else take_other(network, against)
+        if other is not None:
+            asked.append(open_other(other, on, opened, time_limit_s))
+        outcome = judge_network(network, fed, asked, progress, searches=attributes, keeps=save_cases is not None)
+        if attributes:
+            _try_exact(outcome, progress)
+        if replay:
+            _replay_sides(outcome, progress)
+        differences = None if other is None else list_file_differences(network, other)
+        if differences is not None:
+            blame_file(outcome, differences)
+        drawn = "uniform in ranges" if ranges else "normal"
+        found = conclude(outcome, "given" if inputs is not None else f"{drawn}, seed {seed}")
+        said = [*notes, *([] if differences is None else list_sentences(differences))]
+        found = msgspec.structs.replace(found, evidence=[Evidence("structure", s) for s in said])
+        if save_cases is not None:
+            found = msgspec.structs.replace(found, saved=write_cases(save_cases, outcome.judged))
+        if fix:
+            others = make_inputs(network, seed + 1, ranges) if inputs is None else _disturb(fed)
+            place = ModelTrials(network, fed, others, _judge_alone, time_limit_s)
+            found = _add_fixes(found, outcome, on, place, progress)
+        return found
+
+
+def _take_model(
+    model: str | Path | Network, opened: contextlib.ExitStack, time_limit_s: float, progress: Progress
+) -> tuple[Network, Mapping[str, np.ndarray] | None, tuple[str, ...]]:
+    """The network, example inputs where it came with some, and what its exporter has to say."""
+    if isinstance(model, Network):
+        return model, None, ()
+    if not is_module(str(model)):
+        network = read_onnx(model, time_limit_s=time_limit_s)
+        size = sum(count_bytes(type_) for type_ in network.types.values())
+        if size > _ANNOUNCED_BYTES:
+            progress(Announcement(f"{model}: its values come to {size / 2**30:.1f} GiB for each side"), 0.0)
+        return network, None, ()
+    progress(f"exporting {str(model)[:60]}", 0.0)
+    exported = export_module(str(model), opened.enter_context(open_folder()), time_limit_s=time_limit_s)
+    return exported.network, exported.inputs, exported.notes
+
+
+def _try_exact(outcome: Outcome, progress: Progress) -> None:
+    for side in outcome.asked:
+        alone = find_problem_runner(side.runner)
+        if alone is not None and side.observer is not None:
+            side.exact = try_exact_integers(side.name, alone, outcome.judged, progress)
+
+
+def _replay_sides(outcome: Outcome, progress: Progress) -> None:
+    for side in outcome.asked:
+        if outcome.judge is not None and side.observer is not None:
+            side.replayed = replay_side(outcome.judge, outcome.judged, side.name, side.observer, progress)
+
+
+def _add_fixes(
+    found: ModelComparison,
+    outcome: Outcome,
+    on: Sequence[str | ModelRunner | Runner],
+    place: ModelTrials,
+    progress: Progress,
+) -> ModelComparison:
+    verdicts = {s.name: s for s in found.sides}
+    sides = [
+        AskedSide(
+            a.name,
+            text if isinstance(text, str) else None,
+            digest_outputs(a.observer.plain),
+            verdicts[a.name].verdict,
+            verdicts[a.name].cause,
+        )
+        for a, text in itertools.zip_longest(outcome.asked, on)
+        if a.observer is not None
+    ]
+    fixes, evidence = FixSearch(place, sides, progress).run()
+    return msgspec.structs.replace(found, fixes=fixes, evidence=[*found.evidence, *evidence])
+
+
+def _disturb(fed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Other inputs like the given ones: items and values in another sequence."""
+    rng = np.random.default_rng(1)
+    return {name: rng.permutation(array.reshape(-1)).reshape(array.shape) for name, array in fed.items()}
+
+
+def _judge_alone(observer: Observer) -> Verdict:
+    """The verdict on one side by itself, of a run that has begun."""
+    side = Asked(observer.runner.text, observer.runner, observer)
+    outcome = _judge_observed(observer.network, [side], ignore_progress, searches=True, keeps=False)
+    return conclude(outcome, "").verdict
+
+
+def _take_inputs(
+    network: Network,
+    inputs: str | Path | Mapping[str, np.ndarray] | None,
+    ranges: Mapping[str, tuple[float, float]] | None,
+    seed: int,
+) -> dict[str, np.ndarray]:
+    if inputs is None:
+        return make_inputs(network, seed, ranges)
+    return load_inputs(network, inputs) if isinstance(inputs, (str, Path)) else check_inputs(network, inputs)
+
+
+def _open_all(
+    on: Sequence[str | ModelRunner | Runner], opened: contextlib.ExitStack, time_limit_s: float, program: Program | None
+) -> list[Asked]:
+    asked: list[Asked] = []
+    for one in on:
+        runner = open_model_runner(one, time_limit_s=time_limit_s, program=program)
+        if isinstance(one, str):
+            opened.callback(runner.close)
+        count = sum(1 for a in asked if a.runner.text == runner.text)
+        asked.append(Asked(f"{runner.text} #{count + 1}" if count else runner.text, runner))
+    return asked
+
+
+def judge_network(
+    network: Network,
+    inputs: Mapping[str, np.ndarray],
+    asked: list[Asked],
+    progress: Progress,
+    *,
+    searches: bool,
+    keeps: bool = False,
+) -> Outcome:
+    """Runs all sides and judges all units; a side that fails keeps its failure. `keeps` holds on to deviating cases."""
+    for i, side in enumerate(asked):
+        progress(f"running {side.name[:60]}", i / len(asked))
+        observer = Observer(side.runner, network, inputs)
+        try:
+            side.identity = side.runner.identify()
+            observer.begin()
+        except EngineFailure as error:
+            # Failure lists the kinds that EngineFailure and its classes declare as plain text.
+            side.failure = Failure(error.kind, str(error))  # type: ignore[arg-type]  (one of the kinds)
+            continue
+        side.observer = observer
+    outcome = _judge_observed(network, asked, progress, searches=searches, keeps=keeps)
+    if searches:
+        _find_shares(outcome)
+    return outcome
+
+
+def _judge_observed(
+    network: Network, asked: list[Asked], progress: Progress, *, searches: bool, keeps: bool
+) -> Outcome:
+    ran = [a for a in asked if a.observer]
+    observers = {a.name: a.observer for a in ran if a.observer}
+    if not observers:
+        return Outcome(network, asked, [])
+    folded = fold_constants(network)
+    units = divide_observably(network, folded, list(observers.values()), progress)
+    judge = ModelJudge(network, folded, units, observers, progress, searches, keeps)
+    return Outcome(network, asked, list(judge.judge()), judge)
+
+
+def _find_shares(outcome: Outcome) -> None:
+    """How much of the difference at the outputs goes away when the first deviating unit returns the truth instead."""
+    ran = [a for a in outcome.asked if a.observer]
+    for side in ran:
+        deviating = outcome.list_deviating(side.name)
+        other = next((a for a in ran if a is not side and not outcome.list_deviating(a.name)), None)
+        if not deviating or other is None or side.observer is None or other.observer is None:
+            continue
+        unit = deviating[0]
+        truths = {
+            v: t.astype(side.observer.plain[v].dtype if v in side.observer.plain else t.dtype)
+            for v, t in unit.references.get(side.name, {}).items()
+            if t.size and v not in outcome.network.outputs
+        }
+        before = _measure_apart(side.observer.plain, other.observer.plain)
+        if not before or set(truths) != set(unit.unit.outputs):
+            share = 1.0 if before and set(unit.unit.outputs) & set(outcome.network.outputs) else None
+        else:
+            try:
+                swapped = side.observer.run_with([], outcome.network.outputs, truths)
+            except EngineFailure:
+                continue
+            share = 1.0 - _measure_apart(swapped, other.observer.plain) / before
+        if share is not None:
+            judged = unit.sides[side.name]
+            said = Evidence("statistic", say_share(share))
+            unit.sides[side.name] = replace(judged, share=share, evidence=(*judged.evidence, said))
+
+
+def _measure_apart(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> float:
+    pairs = [(a[n], b[n]) for n in a if a[n].shape == b[n].shape and a[n].dtype.name in FORMATS]
+    return max((measure_relative(y, x) for x, y in pairs), default=0.0)

@@ -1,0 +1,124 @@
+"""The finding on a network: verdicts of the sides and of all, the first unit, how much the network amplifies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from samebits.findings import Evidence, Verdict, is_agreement, worst_verdict
+from samebits.findings.causes import CauseCode, gravest_cause
+from samebits.findings.model_schema import ModelComparison, ModelSide, OutputDifference, Taps
+from samebits.judging.measuring import measure_absolute
+from samebits.networks.model_judging import JudgedUnit, measure_relative
+from samebits.networks.model_sentences import say_exact_integers, say_network_replayed, summarize_model
+from samebits.networks.outcome import Asked, Outcome
+from samebits.numbers import count_ulps, find_format
+from samebits.numbers.format import FORMATS
+from samebits.numbers.same_bits import mark_differing_bits
+from samebits.version import VERSION
+
+
+def conclude(outcome: Outcome, data: str) -> ModelComparison:
+    """The finding: verdicts of the sides and of all, the first unit, how much the network amplifies."""
+    sides = [_conclude_side(outcome, a) for a in outcome.asked]
+    ran = [a for a in outcome.asked if a.observer]
+    differences = _list_differences(outcome, ran)
+    verdicts: list[Verdict] = [s.verdict for s in sides if s.failure is None]
+    verdict = worst_verdict(verdicts)
+    if is_agreement(verdict):
+        verdict = "rounding" if any(d.differing for d in differences) or len(ran) < 2 else "identical"
+    first = outcome.find_first()
+    observers = [a.observer for a in ran if a.observer]
+    cause = gravest_cause(s.cause for s in sides if s.cause)
+    if verdict == "rounding" and cause is None and any(d.differing for d in differences):
+        cause = CauseCode.SUMMATION_ORDER
+    amplification = _amplify(first, differences)
+    return ModelComparison(
+        model=outcome.network.name,
+        verdict=verdict,
+        cause=cause if verdict != "identical" else None,
+        summary=summarize_model(verdict, sides, first.as_finding() if first else None, differences, amplification),
+        first=first.unit.name if first else None,
+        units=[u.as_finding() for u in outcome.judged],
+        taps=Taps(any(o.changed_bits for o in observers), sorted({v for o in observers for v in o.left_out})),
+        amplification=amplification,
+        sides=sides,
+        outputs=differences,
+        data=data,
+        samebits_version=VERSION,
+    )
+
+
+def _conclude_side(outcome: Outcome, asked: Asked) -> ModelSide:
+    identity, name = asked.identity, asked.name
+    base = ModelSide(
+        name=name,
+        engine=asked.runner.text,
+        version=identity.version if identity else None,
+        device=identity.device if identity else None,
+        settings=identity.settings if identity else {},
+        verdict="undecided",
+        failure=asked.failure,
+        evidence=[Evidence("setting", note) for note in (identity.notes if identity else ())],
+    )
+    if asked.observer is None:
+        return base
+    deviating = outcome.list_deviating(name)
+    verdict = worst_verdict([u.sides[name].verdict for u in outcome.judged])
+    evidence = list(base.evidence)
+    if asked.exact is not None and asked.exact[1]:
+        evidence.append(Evidence("structure", say_exact_integers(*asked.exact)))
+    if asked.replayed is not None:
+        total = sum(1 for u in outcome.judged if u.unit.products)
+        evidence.append(Evidence("replay", say_network_replayed(asked.replayed, total)))
+    gravest = [u for u in deviating if u.sides[name].verdict == verdict]
+    return msgspec.structs.replace(
+        base,
+        verdict=verdict,
+        cause=gravest[0].sides[name].cause if gravest else None,
+        first=deviating[0].unit.name if deviating else None,
+        deviating=len(deviating),
+        repeats=asked.observer.repeats,
+        replayed=asked.replayed,
+        evidence=evidence,
+    )
+
+
+def _list_differences(outcome: Outcome, ran: Sequence[Asked]) -> list[OutputDifference]:
+    """Every output of the network, each side against the first."""
+    found: list[OutputDifference] = []
+    if not ran or ran[0].observer is None:
+        return found
+    first = ran[0].observer.plain
+    for other in ran[1:]:
+        assert other.observer is not None
+        for name in outcome.network.outputs:
+            found.append(_compare_output(name, ran[0].name, first[name], other.name, other.observer.plain[name]))
+    return found
+
+
+def _compare_output(output: str, a: str, x: np.ndarray, b: str, y: np.ndarray) -> OutputDifference:
+    if x.shape != y.shape or x.dtype != y.dtype:
+        return OutputDifference(output, a, b, y.size, y.size, None, None, None)
+    if x.dtype.name not in FORMATS:
+        return OutputDifference(output, a, b, int((x != y).sum()), x.size, None, None, None)
+    return OutputDifference(
+        output=output,
+        a=a,
+        b=b,
+        differing=int(mark_differing_bits(x, y).sum()),
+        elements=x.size,
+        max_abs=float(measure_absolute(x, y).max(initial=0.0)),
+        max_ulp=float(count_ulps(x, y, find_format(x.dtype.name)).max(initial=0.0)),
+        rel_l2=measure_relative(x, y),
+    )
+
+
+def _amplify(first: JudgedUnit | None, differences: Sequence[OutputDifference]) -> float | None:
+    """By how much the relative difference grew from the first unit to the outputs; null where there is none."""
+    if first is None or not first.relative_difference:
+        return None
+    last = max((d.rel_l2 for d in differences if d.rel_l2 is not None), default=None)
+    return None if last is None else last / first.relative_difference

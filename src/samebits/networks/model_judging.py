@@ -1,0 +1,226 @@
+"""All units of all sides, judged in batches that memory holds, in the sequence they run in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from samebits.findings import is_agreement
+from samebits.findings.model_schema import InheritedError, UnitFinding, UnitSide
+from samebits.judging.measuring import measure_norm
+from samebits.networks.network import Network
+from samebits.networks.observing import Observer, list_ends
+from samebits.networks.product_nodes import find_product
+from samebits.networks.turned_units import turn_unit
+from samebits.networks.unit_causes import ProductCase, UnitCauses
+from samebits.networks.unit_judging import UnitJudgement, judge_unit
+from samebits.networks.unit_reference import OutputReference, refer_unit
+from samebits.networks.units import Unit
+from samebits.numbers.format import FORMATS
+from samebits.numbers.same_bits import mark_differing_bits
+from samebits.problems import format_problem
+from samebits.progress import Progress, ignore_progress, prefix_progress
+
+# So many bytes of observed values are held at once, for each side.
+_BATCH_BYTES = 2**28
+
+
+@dataclass
+class JudgedUnit:
+    """A unit with what was found of it on each side; `cases` are the products of sides that deviate, by side."""
+
+    unit: Unit
+    problem: str | None
+    elements: int
+    differing: int
+    sides: dict[str, UnitJudgement]
+    inherited: dict[str, float]
+    references: dict[str, dict[str, np.ndarray]] = field(default_factory=dict[str, dict[str, np.ndarray]])
+    cases: dict[str, ProductCase] = field(default_factory=dict[str, ProductCase])
+    # How far the sides are apart here, relative to the first side's size.
+    relative_difference: float = 0.0
+
+    @property
+    def deviates(self) -> bool:
+        """Whether some side is neither right nor within rounding here."""
+        return any(not is_agreement(j.verdict) for j in self.sides.values())
+
+    def as_finding(self) -> UnitFinding:
+        """What a person is shown of it."""
+        sides = [_state_side(name, judged, self.inherited.get(name)) for name, judged in self.sides.items()]
+        return UnitFinding(
+            name=self.unit.name,
+            operators=list(self.unit.operators),
+            problem=self.problem,
+            outputs=list(self.unit.outputs),
+            elements=self.elements,
+            differing=self.differing,
+            sides=sides,
+        )
+
+
+def _state_side(name: str, judged: UnitJudgement, inherited: float | None) -> UnitSide:
+    return UnitSide(
+        name=name,
+        verdict=judged.verdict,
+        certainty=judged.certainty,
+        cause=judged.cause,
+        cause_certainty=judged.cause_certainty,
+        says=judged.says,
+        own=judged.own,
+        inherited=None if inherited is None else InheritedError(inherited),
+        recipe=judged.recipe,
+        replay=judged.replay,
+        share=judged.share,
+        evidence=list(judged.evidence),
+    )
+
+
+@dataclass(frozen=True)
+class ModelJudge:
+    """A network divided into units, and the observers whose runs are judged."""
+
+    network: Network
+    folded: Mapping[str, np.ndarray]
+    units: Sequence[Unit]
+    observers: Mapping[str, Observer]
+    progress: Progress = ignore_progress
+    searches: bool = True
+    keeps: bool = False
+
+    def judge(self) -> Iterator[JudgedUnit]:
+        """Every unit, judged on every side, in sequence."""
+        done = 0
+        for batch in self.divide_batches():
+            values = {name: self.observe(o, batch) for name, o in self.observers.items()}
+            for unit in batch:
+                self.progress(f"judging unit {done + 1} of {len(self.units)}", done / len(self.units))
+                yield self._judge_unit(unit, values)
+                done += 1
+
+    def divide_batches(self) -> Iterator[list[Unit]]:
+        """The units in sequence, so many at a time as memory is to hold."""
+        batch: list[Unit] = []
+        size = 0
+        for unit in self.units:
+            needed = sum(self._count_bytes(v) for v in (*unit.inputs, *unit.outputs))
+            if batch and size + needed > _BATCH_BYTES:
+                yield batch
+                batch, size = [], 0
+            batch.append(unit)
+            size += needed
+        if batch:
+            yield batch
+
+    def _count_bytes(self, value: str) -> int:
+        type_ = self.network.types.get(value)
+        return 4 * math.prod(size or 1 for size in type_.shape) if type_ else 2**20
+
+    def observe(self, observer: Observer, units: Sequence[Unit]) -> dict[str, np.ndarray]:
+        """What one side fed these units and what they returned; the run is that of all units."""
+        wanted = list(dict.fromkeys(v for u in units for v in (*u.inputs, *u.outputs)))
+        return observer.observe(list_ends(self.network, self.units), wanted)
+
+    def _judge_unit(self, unit: Unit, values: Mapping[str, Mapping[str, np.ndarray]]) -> JudgedUnit:
+        references: dict[str, dict[str, OutputReference]] = {}
+        for name, seen in values.items():
+            # Sides that were fed the same have the same truth.
+            same = next((r for other, r in references.items() if self._are_fed_alike(unit, name, other, values)), None)
+            references[name] = same or refer_unit(self.network, self.folded, unit, seen)
+        judged: dict[str, UnitJudgement] = {}
+        cases: dict[str, ProductCase] = {}
+        for name, seen in values.items():
+            own = judge_unit(self.network, self.folded, unit, seen, references[name])
+            if self.searches and (own.beyond or own.is_unusual):
+                own, shown = self._find_cause(unit, name, seen, references[name], own)
+                cases |= {name: shown} if shown and self.keeps else {}
+            judged[name] = own
+        first = next(iter(values))
+        inherited = {
+            n: 0.0 if alike else _measure_inherited(r, references[first])
+            for n, r in references.items()
+            for alike in (self._are_fed_alike(unit, n, first, values),)
+        }
+        differing, apart = _count_differing(unit, values)
+        found = JudgedUnit(
+            unit, self._state_problem(unit, values[first]), sum(values[first][v].size for v in unit.outputs), differing,
+            judged, inherited, cases=cases,
+            relative_difference=apart,
+        )  # fmt: skip
+        if found.deviates:
+            found.references = {n: {v: o.truth for v, o in r.items()} for n, r in references.items()}
+        return found
+
+    def _are_fed_alike(self, unit: Unit, a: str, b: str, values: Mapping[str, Mapping[str, np.ndarray]]) -> bool:
+        """Whether two sides were fed the same bits."""
+        pairs = [(values[a][v], values[b][v]) for v in unit.inputs]
+        return all(x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in pairs)
+
+    def _find_cause(
+        self,
+        unit: Unit,
+        name: str,
+        seen: Mapping[str, np.ndarray],
+        references: Mapping[str, OutputReference],
+        judged: UnitJudgement,
+    ) -> tuple[UnitJudgement, ProductCase | None]:
+        observer = self.observers[name]
+
+        def observe(wanted: list[str]) -> Mapping[str, np.ndarray]:
+            return observer.observe([*list_ends(self.network, self.units), *wanted], wanted)
+
+        heard = prefix_progress(self.progress, f"{name[:40]}, {unit.name[:40]}: ")
+        causes = UnitCauses(self.network, self.folded, unit, name, seen, references, observe, heard)
+        return causes.find(judged)
+
+    def _state_problem(self, unit: Unit, seen: Mapping[str, np.ndarray]) -> str | None:
+        if len(unit.products) != 1:
+            return None
+        turned = turn_unit(self.network, self.folded, unit, seen)
+        node = turned.network.nodes[turned.unit.products[0]]
+        known = {**turned.seen, **turned.folded}
+        inputs = [known.get(v) if v else None for v in node.inputs]
+        if any(i is None for i, v in zip(inputs, node.inputs, strict=True) if v):
+            return None
+        return format_problem(find_product(node, inputs).problem)
+
+
+def _count_differing(unit: Unit, values: Mapping[str, Mapping[str, np.ndarray]]) -> tuple[int, float]:
+    """How many outputs do not have the same bits on all sides; the largest relative L2 distance from the first."""
+    first, *others = values.values()
+    total, farthest = 0, 0.0
+    for output in unit.outputs:
+        differs = np.zeros(first[output].shape, bool)
+        for other in others:
+            if other[output].shape != differs.shape or other[output].dtype != first[output].dtype:
+                differs[...] = True
+                continue
+            if first[output].dtype.name in FORMATS:
+                differs |= mark_differing_bits(first[output], other[output])
+                farthest = max(farthest, measure_relative(first[output], other[output]))
+            else:
+                differs |= first[output] != other[output]
+        total += int(differs.sum())
+    return total, farthest
+
+
+def measure_relative(a: np.ndarray, b: np.ndarray) -> float:
+    """The L2 norm of the difference, relative to that of `a`; where both are finite."""
+    first, second = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
+    known = np.isfinite(first) & np.isfinite(second)
+    size = measure_norm(first[known])
+    away = measure_norm((first - second)[known])
+    return away / size if size else (0.0 if away == 0 else math.inf)
+
+
+def _measure_inherited(own: Mapping[str, OutputReference], first: Mapping[str, OutputReference]) -> float:
+    largest = 0.0
+    for name, reference in own.items():
+        a, b = reference.value, first[name].value
+        if a.shape == b.shape and a.size:
+            with np.errstate(invalid="ignore"):
+                largest = max(largest, float(np.nan_to_num(np.abs(a - b), nan=0.0, posinf=np.inf).max()))
+    return largest

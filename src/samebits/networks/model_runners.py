@@ -1,0 +1,254 @@
+"""What runs a whole network: engines that read ONNX, and everything else one convolution or product at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from samebits.engines.registry import open_runner, parse_runner_text
+from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.runner import Identity, Runner
+from samebits.engines.workers.process import WorkerRunner
+from samebits.errors import ArgumentError, EngineRaised, EngineUnsupported
+from samebits.limits import VALUE_BYTES
+from samebits.networks.network import Network, Node, Program
+from samebits.networks.onnx_reference import evaluate_plainly, pool_plainly
+from samebits.networks.product_nodes import PRODUCTS, find_product
+from samebits.networks.rewiring import rewire
+
+Arrays = dict[str, np.ndarray]
+
+
+@runtime_checkable
+class ModelRunner(Protocol):
+    """Anything that runs a network and shows values in between. Raises an EngineFailure where it cannot."""
+
+    text: str
+
+    def identify(self) -> Identity:
+        """What the runner says of itself."""
+        ...
+
+    def run_network(
+        self,
+        network: Network,
+        inputs: Mapping[str, np.ndarray],
+        observed: Sequence[str],
+        wanted: Sequence[str],
+        given: Mapping[str, np.ndarray],
+    ) -> Arrays:
+        """The `wanted` values, of a run in which all in `observed` are outputs and those in `given` are given."""
+        ...
+
+    def close(self) -> None:
+        """Frees what the runner holds."""
+        ...
+
+
+class OnnxRunner:
+    """An engine that reads ONNX itself."""
+
+    def __init__(self, worker: WorkerRunner):
+        self.worker = worker
+        self.text = worker.text
+        # The network itself is kept, so that no other comes to have its identity.
+        self._built: tuple[Network, object, bytes] | None = None
+
+    def identify(self) -> Identity:
+        return self.worker.identify()
+
+    def run_network(
+        self,
+        network: Network,
+        inputs: Mapping[str, np.ndarray],
+        observed: Sequence[str],
+        wanted: Sequence[str],
+        given: Mapping[str, np.ndarray],
+    ) -> Arrays:
+        outputs = list(dict.fromkeys([*network.outputs, *observed, *wanted]))
+        key = (tuple(outputs), tuple((n, v.dtype.name, v.shape) for n, v in given.items()))
+        if self._built is None or self._built[0] is not network or self._built[1] != key:
+            self._built = (network, key, rewire(network, outputs, given))
+        added = [v for v in outputs if v not in network.outputs]
+        found = self.worker.run_onnx(self._built[2], {**inputs, **given}, wanted, added)
+        return {name: found[name] for name in wanted}
+
+    def close(self) -> None:
+        self.worker.close()
+
+
+class OtherFileRunner:
+    """A runner that runs another file of the network in place of the one it is asked about, names kept."""
+
+    def __init__(self, runner: ModelRunner, other: Network):
+        self.runner = runner
+        self.other = other
+        self.text = f"{runner.text} on {Path(other.name).name}"
+
+    def identify(self) -> Identity:
+        return self.runner.identify()
+
+    def list_observable(self, values: Sequence[str]) -> list[str]:
+        """Which of these values the other file makes, too."""
+        return [v for v in values if v in self.other.producers]
+
+    def run_network(
+        self,
+        network: Network,
+        inputs: Mapping[str, np.ndarray],
+        observed: Sequence[str],
+        wanted: Sequence[str],
+        given: Mapping[str, np.ndarray],
+    ) -> Arrays:
+        missing = [v for v in (*observed, *wanted, *given) if v not in self.other.producers]
+        if missing:
+            raise EngineUnsupported(f"{self.other.name} has no value {missing[0][:60]}")
+        return self.runner.run_network(self.other, inputs, observed, wanted, given)
+
+    def close(self) -> None:
+        self.runner.close()
+
+
+class ProgramRunner:
+    """An engine that runs the exported program which a network was made from."""
+
+    def __init__(self, worker: WorkerRunner, program: Program):
+        self.worker = worker
+        self.program = program
+        self.text = worker.text
+        self._values: frozenset[str] | None = None
+
+    def identify(self) -> Identity:
+        return self.worker.identify()
+
+    def list_observable(self, values: Sequence[str]) -> list[str]:
+        """Which of these values the program computes under the same name."""
+        if self._values is None:
+            self._values = frozenset(self.worker.list_program_values(self.program.path))
+        return [v for v in values if v in self._values]
+
+    def run_network(
+        self,
+        network: Network,
+        inputs: Mapping[str, np.ndarray],
+        observed: Sequence[str],
+        wanted: Sequence[str],
+        given: Mapping[str, np.ndarray],
+    ) -> Arrays:
+        if network.program != self.program:
+            raise EngineUnsupported(f"{self.text} runs exported programs, and this network is none")
+        seen = [v for v in dict.fromkeys((*observed, *wanted)) if v not in network.outputs]
+        known = {name: inputs[name] for name in network.inputs}
+        found = self.worker.run_program(self.program.path, known, network.outputs, seen, given)
+        return {name: found[name] for name in wanted}
+
+    def close(self) -> None:
+        self.worker.close()
+
+
+class NodewiseRunner:
+    """Any runner of problems: it computes the convolutions and products, ONNX's reference everything else."""
+
+    def __init__(self, runner: Runner):
+        self.runner = runner
+        self.text = runner.text
+
+    def identify(self) -> Identity:
+        own = self.runner.identify()
+        says = f"{own.name} reads no ONNX: it computed convolutions and products one by one, ONNX's reference the rest"
+        return replace(own, notes=(*own.notes, says))
+
+    def run_network(
+        self,
+        network: Network,
+        inputs: Mapping[str, np.ndarray],
+        observed: Sequence[str],
+        wanted: Sequence[str],
+        given: Mapping[str, np.ndarray],
+    ) -> Arrays:
+        values = _run_nodes(network, inputs, given, self._run_node)
+        return {name: values[name] for name in wanted}
+
+    def _run_node(self, node: Node, inputs: list[np.ndarray | None], opset: int) -> list[np.ndarray]:
+        if node.operator not in PRODUCTS:
+            return _run_reference(node, inputs, opset)
+        product = find_product(node, inputs)
+        operands = product.arrange(inputs)
+        result = self.runner.run(product.problem, operands)
+        scaled = result if product.alpha == 1.0 else (result * product.alpha).astype(result.dtype)
+        third = inputs[2] if product.adds_third else None
+        return [scaled if third is None else (scaled + third * product.beta).astype(result.dtype)]
+
+    def close(self) -> None:
+        self.runner.close()
+
+
+def run_by_reference(network: Network, inputs: Mapping[str, np.ndarray]) -> Arrays:
+    """All values of a network without products, by ONNX's reference in the network's own dtypes."""
+    return _run_nodes(network, inputs, {}, _run_reference)
+
+
+def _run_nodes(
+    network: Network,
+    inputs: Mapping[str, np.ndarray],
+    given: Mapping[str, np.ndarray],
+    run_node: Callable[[Node, list[np.ndarray | None], int], list[np.ndarray]],
+) -> Arrays:
+    values: Arrays = {**network.constants, **inputs, **given}
+    held = 0
+    for node in network.nodes:
+        results = run_node(node, [values[v] if v else None for v in node.inputs], network.opset)
+        names = [v for v in node.outputs if v]
+        held += sum(result.nbytes for result in results)
+        VALUE_BYTES.check(held, f"{network.name}, run node by node,")
+        values |= {n: r for n, r in zip(names, results, strict=True) if n not in given}
+    return values
+
+
+def _run_reference(node: Node, inputs: list[np.ndarray | None], opset: int) -> list[np.ndarray]:
+    """ONNX's reference, with its slow pools replaced; a failure is the engine's."""
+    try:
+        if node.operator in ("MaxPool", "AveragePool") and inputs[0] is not None and len(node.outputs) == 1:
+            return [pool_plainly(node, inputs[0])]
+        return evaluate_plainly(node, inputs, opset)
+    except Exception as error:  # ONNX's reference raises anything.
+        raise EngineRaised(f"ONNX's reference cannot compute node {node.name} ({node.operator}): {error}") from None
+
+
+def is_onnx_engine(text: str) -> bool:
+    """Whether an engine's text names one that runs ONNX models whole."""
+    name = parse_runner_text(text).name
+    return name in ENGINES and ENGINES[name].load_class().runs_onnx
+
+
+def find_problem_runner(runner: ModelRunner) -> Runner | None:
+    """The engine behind a runner of networks, as a runner of single problems; None for a caller's own object."""
+    found = getattr(runner, "worker", None) or getattr(runner, "runner", None)
+    return found if isinstance(found, Runner) else None
+
+
+def open_model_runner(
+    on: str | ModelRunner | Runner, *, time_limit_s: float, program: Program | None = None
+) -> ModelRunner:
+    """The runner of networks that a text names, or that a caller's object is. `program`: what the network came from.
+
+    Raises what `registry.open_runner` raises, and ArgumentError for an object that runs neither.
+    """
+    if not isinstance(on, str):
+        if isinstance(on, ModelRunner):
+            return on
+        if isinstance(on, Runner):
+            return NodewiseRunner(on)
+        raise ArgumentError(f"an engine's text or a runner is needed, not {type(on).__name__}")
+    runner = open_runner(on, time_limit_s=time_limit_s)
+    name = parse_runner_text(on).name
+    if isinstance(runner, WorkerRunner) and ENGINES[name].load_class().runs_onnx:
+        return OnnxRunner(runner)
+    runs = ENGINES[name].load_class().runs_programs if name in ENGINES else ()
+    if isinstance(runner, WorkerRunner) and program and program.kind in runs:
+        return ProgramRunner(runner, program)
+    return NodewiseRunner(runner)

@@ -1,0 +1,63 @@
+"""Torch modules and exported programs as networks: exported once, in an engine's own process, for all sides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from samebits.engines.registry import open_runner
+from samebits.engines.workers.process import WorkerRunner
+from samebits.errors import EngineFailure, EngineMissingError, ModelError
+from samebits.networks.network import Network, Program
+from samebits.networks.onnx_reading import read_onnx
+
+# file.py:function
+_FUNCTION = re.compile(r".+\.py:[A-Za-z_]\w*")
+_EXPORTER = "torch"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A network, what it was exported with, and what its exporter has to say."""
+
+    network: Network
+    inputs: Mapping[str, np.ndarray]
+    notes: tuple[str, ...]
+
+
+def is_module(text: str) -> bool:
+    """Whether a text names a module: a .pt2 exported program, or `file.py:function`."""
+    return text.endswith(".pt2") or bool(_FUNCTION.fullmatch(text))
+
+
+def export_module(text: str, folder: Path, *, time_limit_s: float) -> Exported:
+    """The network that torch's own exporter makes of a module, and its example inputs.
+
+    The folder holds the program and the model; it must last as long as the network is run. Raises ModelError where the
+    module cannot be loaded or exported.
+    """
+    file = text if text.endswith(".pt2") else text.rpartition(":")[0]
+    if not Path(file).is_file():
+        raise ModelError(f"{file}: no such file")
+    try:
+        runner = open_runner(_EXPORTER, time_limit_s=time_limit_s)
+    except EngineMissingError as error:
+        raise ModelError(f"{text}: exporting a module needs torch: {error}") from None
+    try:
+        assert isinstance(runner, WorkerRunner)
+        said, inputs = runner.export_program(text, str(folder))
+    except EngineFailure as error:
+        raise ModelError(f"{text} cannot be exported: {error}") from None
+    finally:
+        runner.close()
+    network = read_onnx(folder / "model.onnx")
+    program = Program(str(folder / "program.pt2"), said.kind)
+    return Exported(
+        replace(network, name=text, program=program, ends=(*network.ends, *said.layers)),
+        inputs,
+        tuple(said.notes),
+    )

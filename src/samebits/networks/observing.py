@@ -1,0 +1,138 @@
+"""Runs in which the values between units are outputs, so arranged that this changes no bit of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from samebits.networks.model_runners import Arrays, ModelRunner
+from samebits.networks.network import Network
+from samebits.networks.units import Unit, divide_network, list_addends
+from samebits.numbers.same_bits import has_same_bits
+from samebits.progress import Progress
+
+# Searching for the values that must not be outputs takes runs; each finds at least half of one.
+_MOST_RUNS = 200
+
+
+@dataclass
+class Observer:
+    """One runner and one network, observed on some inputs.
+
+    `left_out` are values whose observation changes bits, `hidden` those for which the runner has no name; `plain` are
+    the network's outputs without observation; `repeats` tells whether a second run gives them again.
+    """
+
+    runner: ModelRunner
+    network: Network
+    inputs: Mapping[str, np.ndarray]
+    plain: Arrays = field(default_factory=dict[str, np.ndarray])
+    repeats: bool = True
+    left_out: list[str] = field(default_factory=list[str])
+    hidden: list[str] = field(default_factory=list[str])
+    changed_bits: bool = False
+    runs: int = 0
+
+    def begin(self) -> None:
+        """Runs the network as it is, twice."""
+        self.plain = self.run_with([], self.network.outputs)
+        again = self.run_with([], self.network.outputs)
+        self.repeats = _are_same(self.plain, again)
+
+    def settle(self, values: Sequence[str], progress: Progress) -> None:
+        """Finds out which of these values cannot be outputs without changing the result; adds them to `left_out`."""
+        if self.keeps_bits(values):
+            return
+        self.changed_bits = True
+        progress(f"finding which observations change what {self.runner.text[:40]} returns", 0.2)
+        kept = list(values)
+        found: list[str] = []
+        while not self.keeps_bits(kept):
+            value = self._find_one(kept)
+            if value is None:
+                break
+            found.append(value)
+            kept.remove(value)
+        self.left_out += found
+
+    def observe(self, observed: Sequence[str], wanted: Sequence[str]) -> Arrays:
+        """The wanted values, of a run in which all of `observed` are outputs."""
+        return self.run_with(observed, wanted)
+
+    def run_with(
+        self, observed: Sequence[str], wanted: Sequence[str], given: Mapping[str, np.ndarray] | None = None
+    ) -> Arrays:
+        """A run of the network; the wanted values, those of them that are fed included."""
+        known = {**self.inputs, **(given or {})}
+        asked = [v for v in wanted if v not in known]
+        outputs = [v for v in observed if v not in known]
+        found = self.runner.run_network(self.network, self.inputs, outputs, asked, given or {}) if asked else {}
+        return {v: known[v] if v in known else found[v] for v in wanted}
+
+    def find_hidden(self, values: Sequence[str]) -> None:
+        """What the runner has no name for cannot be observed at all."""
+        find = getattr(self.runner, "list_observable", None)
+        if find is not None:
+            shown = set(find(values))
+            self.hidden += [v for v in values if v not in shown and v not in self.network.outputs]
+
+    def keeps_bits(self, values: Sequence[str]) -> bool:
+        """Whether the result is the same with these values as outputs; of one that does not repeat nobody knows."""
+        if not self.repeats:
+            return True
+        self.runs += 1
+        return _are_same(self.plain, self.run_with(values, self.network.outputs))
+
+    def _find_one(self, values: Sequence[str]) -> str | None:
+        """A value whose observation changes bits, by halving: of the first values that do together, the last."""
+        low, high = 0, len(values)
+        # The first `low` values keep the bits, the first `high` do not.
+        while high - low > 1:
+            if self.runs > _MOST_RUNS:
+                return None
+            middle = (low + high) // 2
+            if self.keeps_bits(values[:middle]):
+                low = middle
+            else:
+                high = middle
+        return values[low]
+
+
+def divide_observably(
+    network: Network, folded: Mapping[str, np.ndarray], observers: Sequence[Observer], progress: Progress
+) -> list[Unit]:
+    """Units at whose ends every observer sees what its runner returns unobserved."""
+    units = divide_network(network, folded, network.hidden)
+    for observer in observers:
+        observer.find_hidden(list_ends(network, units))
+    hidden = {*network.hidden, *(v for o in observers for v in o.hidden)}
+    units = divide_network(network, folded, hidden)
+    if not all(o.keeps_bits(list_ends(network, units)) for o in observers) and (
+        addends := list_addends(network, units)
+    ):
+        # Of two products that are added, engines may have fused the sum with the other one.
+        others = divide_network(network, folded, hidden, preferred=addends)
+        if all(o.keeps_bits(list_ends(network, others)) for o in observers):
+            for observer in observers:
+                observer.changed_bits = False
+            return others
+    for observer in observers:
+        before = -1
+        while before != len(observer.left_out):
+            before = len(observer.left_out)
+            observer.settle(list_ends(network, units), progress)
+            hidden.update(v for o in observers for v in o.left_out)
+            units = divide_network(network, folded, hidden)
+    return units
+
+
+def list_ends(network: Network, units: Sequence[Unit]) -> list[str]:
+    """The values at which units meet, in sequence; what the network takes is known without observing."""
+    ends = dict.fromkeys(v for unit in units for v in (*unit.inputs, *unit.outputs))
+    return [v for v in ends if v not in network.inputs]
+
+
+def _are_same(a: Arrays, b: Arrays) -> bool:
+    return all(has_same_bits(a[name], b[name]) for name in a)

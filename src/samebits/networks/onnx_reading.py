@@ -1,0 +1,340 @@
+"""ONNX files, read as those of a stranger: nothing is believed before it is checked, no file outside is touched."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from samebits.errors import ModelError, ResourceLimitError
+from samebits.limits import NODES, RESULT_BYTES, VALUE_BYTES, Deadline
+from samebits.networks.einsum_nodes import expand_einsums
+from samebits.networks.network import Network, Node, ValueType
+from samebits.networks.value_types import DEFAULT_TIME_LIMIT_S, first_line, infer_types, read_type
+from samebits.regular_files import read_regular
+from samebits.sums.tiles.memory import count_available_bytes
+
+# A protocol buffer holds no more, and external data has to fit in one with everything else.
+LARGEST_BYTES = 2**31 - 1
+_LONGEST_RANK = 16
+# NumPy's arrays have no more axes.
+_MOST_AXES = 64
+# How NumPy calls the dtype of strings.
+_TEXT = "object"
+
+
+def read_onnx(path: str | Path, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -> Network:
+    """The network in an ONNX file, with external data that lies beside it.
+
+    Raises ModelError for what is no ONNX, is damaged, has control flow, unknown operators or data outside of its
+    folder; ResourceLimitError for what does not fit in memory, beyond the limits, or takes longer than `time_limit_s`.
+    """
+    path, deadline = Path(path), Deadline(time_limit_s, str(path))
+    data = _read_file(path)
+    import google.protobuf.message
+    import onnx
+
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except (google.protobuf.message.DecodeError, RecursionError) as error:
+        raise ModelError(f"{path}: no ONNX model, or a damaged one ({first_line(error)})") from None
+    if not model.graph.node:
+        raise ModelError(f"{path}: no ONNX model, or one without nodes")
+    if not all(isinstance(text, str) for text in _list_texts(model)):
+        raise ModelError(f"{path}: a damaged ONNX model: a name in it is no text")
+    deadline.find_left_s()
+    tensors = list(list_tensors(model))
+    for tensor in tensors:
+        _check_tensor(path, tensor)
+    _load_external(path, tensors)
+    return make_network(model, str(path), deadline)
+
+
+def make_network(model: Any, name: str, deadline: Deadline | None = None) -> Network:
+    """The network of an ONNX model whose data is loaded; raises ModelError, ResourceLimitError."""
+    deadline = deadline or Deadline(DEFAULT_TIME_LIMIT_S, name)
+    import onnx
+    from onnx import inliner
+
+    check_inlined(model, name)
+    if model.functions:
+        try:
+            model = inliner.inline_local_functions(model)
+        except (onnx.checker.ValidationError, RuntimeError) as error:
+            raise ModelError(f"{name}: its functions cannot be put in place: {first_line(error)}") from None
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    if not 7 <= opset <= onnx.defs.onnx_opset_version():
+        raise ModelError(
+            f"{name}: opset {opset or 'unnamed'} is none that the installed onnx knows (7 to"
+            f" {onnx.defs.onnx_opset_version()})"
+        )
+    _check_nodes(name, model, opset)
+    constants = {tensor.name: _as_array(name, tensor) for tensor in model.graph.initializer}
+    nodes = tuple(_read_node(i, node) for i, node in enumerate(model.graph.node))
+    inputs = {v.name: read_type(v) for v in model.graph.input if v.name not in constants}
+    outputs = tuple(v.name for v in model.graph.output)
+    if not outputs:
+        raise ModelError(f"{name}: the model has no outputs")
+    _check_order(name, nodes, {*inputs, *constants}, outputs)
+    types = infer_types(name, model, inputs, deadline.find_left_s())
+    _check_size(name, types)
+    own = {v for node in nodes for v in node.outputs}
+    declared = {n: ValueType(a.dtype.name, a.shape) for n, a in constants.items()}
+    ends = tuple(v for node in nodes if node.operator == "Einsum" for v in node.outputs)
+    nodes, shapes = expand_einsums(nodes, {**types, **declared})
+    hidden = tuple(v for node in nodes for v in node.outputs if v and v not in own)
+    return Network(name, nodes, inputs, outputs, {**constants, **shapes}, types, opset, model, hidden=hidden, ends=ends)
+
+
+def list_external_files(path: Path) -> list[str]:
+    """The files in a model's folder that hold its tensors' data, by name there; none for what is no model."""
+    import onnx
+
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except Exception:
+        # Reading it whole says what is wrong.
+        return []
+    folder = path.parent.resolve()
+    named = {entry.value for t in list_tensors(model) for entry in t.external_data if entry.key == "location"}
+    return sorted(name for name in named if find_beside(folder, name) is not None)
+
+
+def find_beside(folder: Path, location: str) -> Path | None:
+    """The regular file that a location names in a folder; None where there is none, or where it leads out of it."""
+    if not location or "\0" in location or Path(location).is_absolute() or ".." in Path(location).parts:
+        return None
+    try:
+        file = (folder / location).resolve()
+        return file if file.is_file() and file.is_relative_to(folder) else None
+    except (OSError, RuntimeError):
+        # A name that is too long, or a link to itself.
+        return None
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        return read_regular(path, LARGEST_BYTES)
+    except OSError as error:
+        raise ModelError(f"{path}: {error.strerror or error}") from None
+
+
+def _list_texts(model: Any) -> Iterator[Any]:
+    """Every name that is read: what is no UTF-8 arrives as bytes."""
+    graph = model.graph
+    for named in (*graph.input, *graph.output, *graph.value_info):
+        yield named.name
+    for tensor in list_tensors(model):
+        yield tensor.name
+        yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))
+    yield from (opset.domain for opset in model.opset_import)
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
+
+
+def list_tensors(message: Any) -> Iterator[Any]:
+    """Every tensor anywhere in a model: also in functions, in graphs and attributes of nodes, and in sparse tensors."""
+    import google.protobuf.message
+    import onnx
+
+    pending = [message]
+    while pending:
+        found = pending.pop()
+        if isinstance(found, onnx.TensorProto):
+            yield found
+            continue
+        for field, value in found.ListFields():
+            if field.message_type is not None:
+                pending += [value] if isinstance(value, google.protobuf.message.Message) else list(value)
+
+
+def check_inlined(model: Any, name: str) -> None:
+    """Counts what a model becomes where its functions stand in place of their calls: each call is a copy.
+
+    Raises ResourceLimitError beyond the limits, ModelError for functions that call themselves.
+    """
+    functions = {(f.domain, f.name, f.overload): f for f in model.functions}
+    known: dict[tuple[str, str, str], tuple[int, int]] = {}
+    waiting: set[tuple[str, str, str]] = set()
+
+    def count(nodes: Iterable[Any]) -> tuple[int, int]:
+        total, held = 0, 0
+        for node in nodes:
+            key = (node.domain, node.op_type, node.overload)
+            more, bytes_more = count_function(key) if key in functions else (1, 0)
+            total, held = total + more, held + bytes_more
+            for attribute in node.attribute:
+                held += sum(t.ByteSize() for t in (attribute.t, *attribute.tensors))
+                for graph in (*((attribute.g,) if attribute.HasField("g") else ()), *attribute.graphs):
+                    more, bytes_more = count(graph.node)
+                    total, held = total + more, held + bytes_more
+        return total, held
+
+    def count_function(key: tuple[str, str, str]) -> tuple[int, int]:
+        if key in waiting:
+            raise ModelError(f"{name}: function {key[1][:60]} calls itself")
+        if key not in known:
+            waiting.add(key)
+            known[key] = count(functions[key].node)
+            waiting.remove(key)
+        return known[key]
+
+    try:
+        nodes, held = count(model.graph.node)
+    except RecursionError:
+        raise ModelError(f"{name}: its functions call each other too deep") from None
+    NODES.check(nodes, name)
+    VALUE_BYTES.check(held, f"{name}, its functions in place of their calls,")
+
+
+def _check_tensor(path: Path, tensor: Any) -> None:
+    """Raises ModelError unless the data a tensor declares is really there."""
+    import onnx
+
+    name = tensor.name[:60] or "of an attribute"
+    sizes = list(tensor.dims)
+    if len(sizes) > _LONGEST_RANK or any(size < 0 for size in sizes):
+        raise ModelError(f"{path}: tensor {name} has impossible sizes {sizes[:_LONGEST_RANK]}")
+    try:
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    except (KeyError, ValueError):
+        raise ModelError(f"{path}: tensor {name} has no dtype that ONNX knows ({tensor.data_type})") from None
+    count = math.prod(sizes)
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        _check_external(path, tensor, count * dtype.itemsize)
+        return
+    if tensor.HasField("raw_data"):
+        held = len(tensor.raw_data)
+        if dtype.itemsize * count == held or (dtype.itemsize == 1 and held == -(-count // 2)):
+            return
+        raise ModelError(f"{path}: tensor {name} declares {count:,} values but holds {held:,} bytes")
+    fields = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
+    held = sum(len(getattr(tensor, field)) for field in fields)
+    if held not in (count, 2 * count, -(-count // 2)):
+        raise ModelError(f"{path}: tensor {name} declares {count:,} values but holds {held:,}")
+
+
+def _check_external(path: Path, tensor: Any, needed: int) -> None:
+    """Raises ModelError unless a tensor's external data lies in the model's folder, and is all there."""
+    given = {entry.key: entry.value for entry in tensor.external_data}
+    location, name = given.get("location", ""), tensor.name[:60]
+    file = find_beside(path.parent.resolve(), location)
+    if file is None:
+        raise ModelError(f"{path}: tensor {name} wants its data from {location[:200]!r}, not in the model's folder")
+    try:
+        offset, length = int(given.get("offset", "0")), int(given.get("length", str(needed)))
+        size = file.stat().st_size
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: the external data of tensor {name} cannot be read: {error}") from None
+    if offset < 0 or length != needed or offset + length > size:
+        raise ModelError(
+            f"{path}: tensor {name} needs {needed:,} bytes at {offset:,} of {location}, which holds {size:,}"
+        )
+
+
+def _load_external(path: Path, tensors: Sequence[Any]) -> None:
+    import onnx
+    from onnx import external_data_helper
+
+    external = [t for t in tensors if t.data_location == onnx.TensorProto.EXTERNAL]
+    total = sum(int(e.value) for t in external for e in t.external_data if e.key == "length" and e.value.isdigit())
+    if total + os.path.getsize(path) > LARGEST_BYTES:
+        raise ModelError(f"{path}: {total / 2**30:.1f} GiB of external data; more than 2 GiB is not supported")
+    try:
+        for tensor in external:
+            external_data_helper.load_external_data_for_tensor(tensor, str(path.parent.resolve()))
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            del tensor.external_data[:]
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise ModelError(f"{path}: external data cannot be read: {first_line(error)}") from None
+
+
+def _as_array(name: str, tensor: Any) -> np.ndarray:
+    import onnx
+
+    try:
+        return onnx.numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ModelError(f"{name}: tensor {tensor.name[:60]} cannot be read: {first_line(error)}") from None
+
+
+def _check_nodes(name: str, model: Any, opset: int) -> None:
+    """Raises ModelError for control flow and for operators that ONNX does not have."""
+    import onnx
+
+    for node in model.graph.node:
+        said = f"{name}: node {node.name[:60] or node.output[0][:60] if node.output else '?'}"
+        if any(a.HasField("g") or a.graphs for a in node.attribute):
+            raise ModelError(f"{said} ({node.op_type}) holds a graph of its own; control flow is not supported")
+        if node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type, opset, ""):
+            domain = f"{node.domain}." if node.domain else ""
+            raise ModelError(f"{said}: operator {domain}{node.op_type[:60]} is none of ONNX's opset {opset}")
+        if not node.output:
+            raise ModelError(f"{said} ({node.op_type}) has no outputs")
+
+
+def _check_order(name: str, nodes: tuple[Node, ...], known: set[str], outputs: tuple[str, ...]) -> None:
+    """Raises ModelError unless every value is made once, before it is read."""
+    made = set(known)
+    for node in nodes:
+        for value in node.inputs:
+            if value and value not in made:
+                raise ModelError(f"{name}: node {node.name} reads {value[:60]}, which nothing before it makes")
+        for value in node.outputs:
+            if value and value in made:
+                raise ModelError(f"{name}: node {node.name} makes {value[:60]} a second time")
+            made.add(value)
+    for value in outputs:
+        if value not in made:
+            raise ModelError(f"{name}: nothing makes the output {value[:60]}")
+
+
+def _read_node(i: int, node: Any) -> Node:
+    import onnx
+
+    attributes: dict[str, Any] = {}
+    for attribute in node.attribute:
+        with contextlib.suppress(ValueError):
+            value = onnx.helper.get_attribute_value(attribute)
+            attributes[attribute.name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    name = node.name or f"{node.op_type}_{i}"
+    return Node(name, node.op_type, tuple(node.input), tuple(node.output), attributes, node)
+
+
+def _check_size(name: str, types: dict[str, ValueType]) -> None:
+    """Raises ModelError for sizes below zero and strings, ResourceLimitError for a value that memory does not hold."""
+    free = count_available_bytes()
+    total = sum(count_bytes(type_) for type_ in types.values())
+    VALUE_BYTES.check(total, name)
+    for value, type_ in types.items():
+        if len(type_.shape) > _MOST_AXES:
+            raise ModelError(
+                f"{name}: value {value[:60]} has {len(type_.shape)} axes; arrays have at most {_MOST_AXES}"
+            )
+        if type_.dtype == _TEXT:
+            raise ModelError(f"{name}: value {value[:60]} holds strings, which are not supported")
+        if any(size is not None and size < 0 for size in type_.shape):
+            raise ModelError(f"{name}: value {value[:60]} has impossible sizes {type_.shape}")
+        needed = count_bytes(type_)
+        RESULT_BYTES.check(needed, f"{name}: value {value[:60]}")
+        if needed > 0.5 * free:
+            raise ResourceLimitError(
+                f"{name}: value {value[:60]} of sizes {'x'.join(map(str, type_.shape))} needs {needed / 2**30:.1f} GiB,"
+                f" of which {free / 2**30:.1f} GiB are free"
+            )
+
+
+def count_bytes(type_: ValueType) -> int:
+    """The bytes of a value; sizes that are open count as 1, an unknown dtype as float32."""
+    try:
+        item = np.dtype(type_.dtype).itemsize if type_.dtype else 4
+    except TypeError:
+        item = 4
+    return item * math.prod(1 if size is None else max(size, 0) for size in type_.shape)

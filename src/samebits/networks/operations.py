@@ -1,0 +1,350 @@
+"""Every operator that units are judged by, as a rule on arrays with error bounds; products stand in `product_nodes`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from samebits.networks import bounded
+from samebits.networks.activations import KINKED, SMOOTH, apply_kinked, apply_smooth
+from samebits.networks.bounded import Arithmetic, Bounded, Floats
+from samebits.networks.network import Node
+from samebits.networks.onnx_reference import NoReferenceError, evaluate_plainly
+from samebits.networks.pooling import count_taps, view_windows
+from samebits.numbers.format import FORMATS
+
+# What flows between nodes: floating values with their bounds; whole numbers and truth values as they are.
+Value = Bounded | np.ndarray
+Rule = Callable[[Arithmetic, Node, Sequence[Value | None]], list[Value] | None]
+
+MOVES = (
+    "CastLike", "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "GatherElements", "GatherND",
+    "Identity", "Pad", "Reshape", "ScatterND", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose",
+    "Unsqueeze", "Where",
+)  # fmt: skip
+COMPARISONS: dict[str, Callable[[Floats, Floats], np.ndarray]] = {
+    "Greater": np.greater, "GreaterOrEqual": np.greater_equal, "Less": np.less, "LessOrEqual": np.less_equal,
+}  # fmt: skip
+_OPSET_OF_RESIZE, _OPSET_OF_PLAIN_SOFTMAX = 18, 13
+_UNSURE_MODES = ("align_corners", "half_pixel_symmetric", "tf_crop_and_resize")
+ELEMENTWISE = (
+    *SMOOTH, *KINKED, "Add", "BatchNormalization", "Clip", "Div", "Exp", "Max", "Min", "Mul", "PRelu", "Pow",
+    "Reciprocal", "Sqrt", "Sub", "Sum",
+)  # fmt: skip
+
+
+_DRAWS = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+
+
+def is_random(operator: str) -> bool:
+    """Whether an operator draws what it returns, something else each time."""
+    return operator in _DRAWS
+
+
+def find_rule(node: Node, opset: int) -> Rule | None:
+    """The rule of a node's operator; None where there is none, or none for these attributes."""
+    if node.operator in ("Softmax", "LogSoftmax") and opset < _OPSET_OF_PLAIN_SOFTMAX:
+        return _softmax_of_rows
+    if node.operator == "BatchNormalization" and node.attributes.get("training_mode"):
+        return None
+    return _RULES.get(node.operator)
+
+
+def _whole(value: Value | None) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    array = value.value if isinstance(value, Bounded) else value
+    return tuple(int(i) for i in np.asarray(array).reshape(-1))
+
+
+def _floats(inputs: Sequence[Value | None]) -> list[Bounded]:
+    return [v if isinstance(v, Bounded) else bounded.exactly(v) for v in inputs if v is not None]
+
+
+def _affine(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    x, y = _floats(inputs)
+    operation = {"Add": bounded.add, "Mul": bounded.multiply, "Div": bounded.divide}
+    if node.operator == "Sub":
+        return [bounded.add(a, x, y, -1.0)]
+    return [operation[node.operator](a, x, y)]
+
+
+def _sum(a: Arithmetic, _: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    first, *others = _floats(inputs)
+    for other in others:
+        first = bounded.add(a, first, other)
+    # In any sequence: each addition may round what all terms come to.
+    more = max(len(others) - 1, 0) * len(others) * a.unit * first.magnitude
+    return [Bounded(first.value, first.error + more, first.magnitude, first.growth)]
+
+
+def _batch_norm(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    x, scale, shift, mean, variance = _floats(inputs)
+    shape = (1, -1) + (1,) * (x.value.ndim - 2)
+    epsilon = float(np.float32(node.attributes.get("epsilon", 1e-5)))
+    factor = scale.value / np.sqrt(variance.value + epsilon)
+    scaled = bounded.multiply(a, _less(a, x, mean, shape), bounded.exactly(factor.reshape(shape)))
+    # The factor itself is rounded thrice: sum, root and quotient.
+    error = scaled.error + 4 * a.unit * scaled.magnitude
+    scaled = Bounded(scaled.value, error, scaled.magnitude, scaled.growth)
+    return [bounded.add(a, scaled, bounded.exactly(shift.value.reshape(shape)))]
+
+
+def _less(a: Arithmetic, x: Bounded, mean: Bounded, shape: tuple[int, ...]) -> Bounded:
+    # Folded, shift - mean * factor is rounded before anything is added: the mean's magnitude stays in the sum's.
+    plain = Bounded(x.value, x.error, x.magnitude, x.growth or a.unit)
+    return bounded.add(a, plain, bounded.exactly(mean.value.reshape(shape)), -1.0)
+
+
+def _clip(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    x = _floats(inputs[:1])[0]
+    low = _limit(inputs[1] if len(inputs) > 1 else None, float(node.attributes.get("min", -math.inf)))
+    high = _limit(inputs[2] if len(inputs) > 2 else None, float(node.attributes.get("max", math.inf)))
+    return [bounded.choose(lambda v, least, most: np.minimum(np.maximum(v, least), most), x, low, high)]
+
+
+def _limit(value: Value | None, default: float) -> Bounded:
+    """A bound of Clip: a single number, which may have been computed in the unit itself."""
+    if value is None:
+        return bounded.exactly(np.array(default))
+    return bounded.move(lambda v: v.reshape(-1)[0], value if isinstance(value, Bounded) else bounded.exactly(value))
+
+
+def _extreme(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    function = np.maximum if node.operator == "Max" else np.minimum
+    first, *others = _floats(inputs)
+    for other in others:
+        first = bounded.choose(function, first, other)
+    return [first]
+
+
+def _powers(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    x, *others = _floats(inputs)
+    if node.operator == "Sqrt":
+        return [bounded.take_root(a, x)]
+    if node.operator == "Reciprocal":
+        return [bounded.divide(a, bounded.exactly(np.ones(1)), x)]
+    if node.operator == "Pow":
+        return [bounded.raise_power(a, x, others[0])]
+    with np.errstate(all="ignore"):
+        if node.operator == "Exp":
+            value = np.exp(x.value)
+            # A result below the smallest normal number may become 0, as OpenCL allows (section 7.5.3).
+            lost = np.where((value > 0) & (value < a.normal), a.normal, 0.0)
+            return [bounded.rounded(a, value, value * np.expm1(x.error) + lost, 6.0)]
+        value = np.log(np.where((x.value <= 0) & (x.value + x.error > 0), x.error, x.value))
+        return [bounded.rounded(a, value, -np.log1p(-np.minimum(x.error / np.abs(x.value), 1.0)), 6.0)]
+
+
+def _prelu(a: Arithmetic, _: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    x, slope = _floats(inputs)
+    scaled = bounded.multiply(a, x, slope)
+    negative = x.value < 0
+    error = np.where(negative, scaled.error, x.error) + np.where(x.error > np.abs(x.value), scaled.error + x.error, 0)
+    value = np.where(negative, scaled.value, x.value)
+    return [Bounded(value, error, np.abs(value))]
+
+
+def _pool(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    x, given = _floats(inputs[:1])[0], node.attributes
+    axes = tuple(range(-len(given["kernel_shape"]), 0))
+    if node.operator == "MaxPool":
+        value = view_windows(x.value, given, -np.inf).max(axes)
+        return [Bounded(value, view_windows(x.error, given, 0.0).max(axes), np.abs(value))]
+    counted = count_taps(x.value, given)
+    windows = view_windows(x.value, given, 0.0)
+    growth = (windows.shape[-1] * math.prod(windows.shape[axes[0] : -1]) + 3) * a.unit
+    value, size = windows.sum(axes) / counted, np.abs(windows).sum(axes) / counted
+    error = view_windows(x.error, given, 0.0).sum(axes) / counted
+    return [Bounded(value, error + growth * (size + error) + a.least, np.abs(value))]
+
+
+def _reduce(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    x = _floats(inputs[:1])[0]
+    rank, name = x.value.ndim, node.operator
+    axes = _whole(inputs[1] if len(inputs) > 1 else None) or tuple(node.attributes.get("axes", ()))
+    if name.startswith("Global"):
+        axes, keeps = tuple(range(2, rank)), True
+    else:
+        keeps = bool(node.attributes.get("keepdims", 1))
+        if not axes and node.attributes.get("noop_with_empty_axes"):
+            return [x]
+    axes = tuple(sorted({i % rank for i in axes})) or tuple(range(rank))
+    if name in ("ReduceMax", "GlobalMaxPool", "ReduceMin"):
+        value = (np.min if name == "ReduceMin" else np.max)(x.value, axis=axes, keepdims=True)
+        found = Bounded(value, x.error.max(axes, keepdims=True), np.abs(value))
+    else:
+        found = bounded.take_mean(a, x, axes, divides=name in ("ReduceMean", "GlobalAveragePool"))
+    return [found if keeps else bounded.move(lambda v: np.squeeze(v, axes), found)]
+
+
+def _normalize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    x, scale, *shift = _floats(inputs)
+    rank, epsilon = x.value.ndim, float(np.float32(node.attributes.get("epsilon", 1e-5)))
+    if node.operator == "LayerNormalization":
+        axis = int(node.attributes.get("axis", -1)) % rank
+        found = bounded.standardize(a, x, tuple(range(axis, rank)), epsilon)
+    elif node.operator == "InstanceNormalization":
+        found = bounded.standardize(a, x, tuple(range(2, rank)), epsilon)
+        scale, *shift = [bounded.move(lambda v: v.reshape(1, -1, *(1,) * (rank - 2)), s) for s in (scale, *shift)]
+    else:
+        groups = int(node.attributes["num_groups"])
+        # Before opset 21 a scale and a shift were given by group.
+        each = x.value.shape[1] // groups if scale.value.size == groups else 1
+        scale, *shift = [bounded.move(lambda v: np.repeat(v, each), s) for s in (scale, *shift)]
+        split = bounded.move(lambda v: v.reshape(v.shape[0], groups, -1), x)
+        found = bounded.move(lambda v: v.reshape(x.value.shape), bounded.standardize(a, split, (2,), epsilon))
+        scale, *shift = [bounded.move(lambda v: v.reshape(1, -1, *(1,) * (rank - 2)), s) for s in (scale, *shift)]
+    # The factor may be put together with 1 / sqrt(variance) first.
+    found = Bounded(found.value, found.error, found.magnitude, a.unit)
+    found = bounded.multiply(a, found, scale)
+    return [bounded.add(a, found, shift[0]) if shift else found]
+
+
+def _compare(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
+    """Truth values; nothing where an error decides one of them."""
+    function = COMPARISONS[node.operator]
+    x, y = _floats(inputs)
+    value = function(x.value, y.value)
+    for sign in (-1.0, 1.0):
+        if not np.array_equal(function(x.value + sign * x.error, y.value - sign * y.error), value):
+            return None
+    return [value]
+
+
+def _softmax(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    return [_take_softmax(a, node, _floats(inputs)[0], int(node.attributes.get("axis", -1)))]
+
+
+def _take_softmax(a: Arithmetic, node: Node, x: Bounded, axis: int) -> Bounded:
+    return (bounded.take_softmax if node.operator == "Softmax" else bounded.take_log_softmax)(a, x, axis)
+
+
+def _softmax_of_rows(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    """Softmax before opset 13: over all axes from one on, the second if none is named."""
+    x = _floats(inputs)[0]
+    shape = x.value.shape
+    axis = int(node.attributes.get("axis", 1))
+    rows = math.prod(shape[: axis % len(shape) if axis < 0 else axis])
+    found = _take_softmax(a, node, bounded.move(lambda v: v.reshape(rows, -1), x), 1)
+    return [bounded.move(lambda v: v.reshape(shape), found)]
+
+
+def _resize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    x = _floats(inputs[:1])[0]
+    others = [None if v is None else (v.value.astype(np.float32) if isinstance(v, Bounded) else v) for v in inputs[1:]]
+
+    def resize(array: np.ndarray) -> np.ndarray:
+        return evaluate_plainly(node, [array, *others], _OPSET_OF_RESIZE)[0]
+
+    moved = bounded.move(resize, x)
+    if any(out % own and own % out for out, own in zip(moved.value.shape, x.value.shape, strict=True)) or (
+        node.attributes.get("coordinate_transformation_mode") in _UNSURE_MODES
+    ):
+        # Where elements lie hangs on roundings and readings of the standard: ONNX's reference is one of several.
+        raise NoReferenceError("no bound for this way of resizing")
+    if node.attributes.get("mode", "nearest") == "nearest":
+        return [moved]
+    # Where a weight lies is computed in float32: a share of the size along the axis; cubic weights reach below zero.
+    size = max(max(moved.value.shape[2:]), max(x.value.shape[2:]))
+    largest = np.abs(x.value).max(initial=0.0) + x.error.max(initial=0.0)
+    reach = 2.0 * x.error.max(initial=0.0)
+    return [Bounded(moved.value, np.full_like(moved.value, reach + 8 * size * a.unit * largest), np.abs(moved.value))]
+
+
+def _cast(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
+    import onnx
+
+    value = inputs[0]
+    target = onnx.helper.tensor_dtype_to_np_dtype(int(node.attributes["to"]))
+    if target.name not in FORMATS:
+        if not isinstance(value, Bounded):
+            return [np.asarray(value).astype(target)]
+        low, high = ((value.value + sign * value.error).astype(target) for sign in (-1.0, 1.0))
+        # Which whole number it becomes is not known within the bound.
+        return [value.value.astype(target)] if np.array_equal(low, high) else None
+    x = _floats(inputs)[0]
+    return [bounded.rounded(bounded.arithmetic_in(FORMATS[target.name]), x.value, x.error)]
+
+
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys(SMOOTH, lambda a, node, inputs: [apply_smooth(a, node, _floats(inputs)[0])]),
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div"), _affine),
+    "Sum": _sum,
+    "BatchNormalization": _batch_norm,
+    "Clip": _clip,
+    **dict.fromkeys(("Max", "Min"), _extreme),
+    **dict.fromkeys(KINKED, lambda a, node, inputs: [apply_kinked(a, node, _floats(inputs[:1])[0])]),
+    **dict.fromkeys(COMPARISONS, _compare),
+    **dict.fromkeys(("Exp", "Sqrt", "Reciprocal", "Log", "Pow"), _powers),
+    "PRelu": _prelu,
+    **dict.fromkeys(("MaxPool", "AveragePool"), _pool),
+    **dict.fromkeys(
+        ("GlobalAveragePool", "GlobalMaxPool", "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"), _reduce
+    ),
+    **dict.fromkeys(("LayerNormalization", "InstanceNormalization", "GroupNormalization"), _normalize),
+    **dict.fromkeys(("Softmax", "LogSoftmax"), _softmax),
+    "Resize": _resize,
+    "Cast": _cast,
+}
+
+
+def apply_node(a: Arithmetic, node: Node, inputs: Sequence[Value | None], opset: int) -> list[Value] | None:
+    """What a node makes of its inputs; None where no rule bounds its error, or nobody can compute it."""
+    if is_random(node.operator):
+        return None
+    rule = find_rule(node, opset)
+    try:
+        if rule is not None and any(isinstance(v, Bounded) for v in inputs):
+            return rule(a, node, inputs)
+        return _apply_reference(node, inputs, opset)
+    except NoReferenceError:
+        return None
+
+
+def _apply_reference(node: Node, inputs: Sequence[Value | None], opset: int) -> list[Value] | None:
+    """ONNX's reference, where what it returns has no error or that of its inputs; else None."""
+    floats = [v for v in inputs if isinstance(v, Bounded)]
+    if not floats:
+        return [_as_value(v) for v in evaluate_plainly(node, [_plain(v) for v in inputs], opset)]
+    if node.operator in ("Shape", "Size"):
+        return list(evaluate_plainly(node, [_plain(v) for v in inputs], opset))
+    if node.operator in ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "IsNaN", "IsInf", "Not", "And"):
+        # Whether a value is beyond another is not known within the bound; what was fed has none.
+        exact = not any(v.error.any() for v in floats)
+        return list(evaluate_plainly(node, [_plain(v) for v in inputs], opset)) if exact else None
+    return _move_each(node, inputs, opset) if node.operator in MOVES and _only_moves(node, inputs) else None
+
+
+def _only_moves(node: Node, inputs: Sequence[Value | None]) -> bool:
+    """Whether a node of MOVES computes nothing here: no sum of what is scattered, nothing dropped at random."""
+    if node.operator == "Dropout" and len(inputs) > 2:
+        return inputs[2] is None or not np.any(_plain(inputs[2]))
+    return node.attributes.get("reduction", "none") == "none"
+
+
+def _plain(value: Value | None) -> np.ndarray | None:
+    return value.value.astype(np.float32) if isinstance(value, Bounded) else value
+
+
+def _as_value(array: np.ndarray) -> Value:
+    return bounded.exactly(array) if array.dtype.kind == "f" or array.dtype.name == "bfloat16" else array
+
+
+def _move_each(node: Node, inputs: Sequence[Value | None], opset: int) -> list[Value]:
+    """Values, errors and magnitudes moved alike, in float64."""
+
+    def run(part: Mapping[str, Any] | str) -> list[np.ndarray]:
+        arrays = [getattr(v, str(part)) if isinstance(v, Bounded) else v for v in inputs]
+        return evaluate_plainly(node, arrays, opset)
+
+    parts = [run(name) for name in ("value", "error", "magnitude")]
+    growth = max(v.growth for v in inputs if isinstance(v, Bounded))
+    # A mask beside what is moved has no error.
+    return [
+        Bounded(value, error, magnitude, growth) if value.dtype == np.float64 else value
+        for value, error, magnitude in zip(*parts, strict=True)
+    ]

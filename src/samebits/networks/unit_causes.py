@@ -1,0 +1,388 @@
+"""Why a unit deviates: its product explained as a recorded case, then what follows the product, then its format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from samebits.errors import SamebitsError
+from samebits.findings import Evidence, Side, is_agreement
+from samebits.findings.causes import CauseCode
+from samebits.mechanisms.search.recorded_case import explain_case
+from samebits.networks.bounded import Floats
+from samebits.networks.model_sentences import say_observed_inside
+from samebits.networks.network import Network, Node
+from samebits.networks.product_nodes import PRODUCTS, find_product
+from samebits.networks.turned_units import turn_unit
+from samebits.networks.unit_judging import UnitJudgement
+from samebits.networks.unit_reference import OutputReference, refer_unit
+from samebits.networks.units import Unit
+from samebits.numbers.format import numpy_dtype
+from samebits.problems import Problem
+from samebits.problems.case_file import Case
+from samebits.problems.problem import Epilogue
+from samebits.progress import Progress
+from samebits.sums.bounds import bound_errors
+from samebits.sums.truth import compute_truth
+
+# Observes values that are inside of units: what the network's runner returns for them.
+Observe = Callable[[list[str]], Mapping[str, np.ndarray]]
+# Formats whose numbers a result has only where it was rounded to them, with the significand bits that they lack; of
+# float16 the range is narrower too.
+_NARROW = (("bfloat16", 16), ("float16", 13), ("TF32", 13))
+# Fewer values than this fit a narrow format by chance.
+_FEWEST = 8
+_EPSILONS = (1e-5, 1e-6, 1e-3, 1e-12, 0.0)
+# Attributes that converters lose or change, with the values that frameworks give them.
+_ATTRIBUTES: dict[str, dict[str, tuple[float | int | str, ...]]] = {
+    "LayerNormalization": {"epsilon": _EPSILONS},
+    "InstanceNormalization": {"epsilon": _EPSILONS},
+    "GroupNormalization": {"epsilon": _EPSILONS},
+    "BatchNormalization": {"epsilon": _EPSILONS},
+    "Gelu": {"approximate": ("none", "tanh")},
+    "Softmax": {"axis": (-1, 1, 2, 0)},
+    "LeakyRelu": {"alpha": (0.01, 0.1, 0.2, 0.3)},
+    "Elu": {"alpha": (1.0,)},
+    "HardSigmoid": {"alpha": (0.2, 1 / 6), "beta": (0.5,)},
+    "AveragePool": {"count_include_pad": (0, 1)},
+}
+
+
+@dataclass(frozen=True)
+class ProductCase:
+    """A product of a unit as a case: its problem, what it was fed, what it returned, and how much of the unit it is."""
+
+    case: Case
+    whole: bool
+
+
+@dataclass(frozen=True)
+class UnitCauses:
+    """One unit of one side that deviates, and what finds out why. `observe` may change what engines fuse."""
+
+    network: Network
+    folded: Mapping[str, np.ndarray]
+    unit: Unit
+    side: str
+    seen: Mapping[str, np.ndarray]
+    references: Mapping[str, OutputReference]
+    observe: Observe
+    progress: Progress
+
+    def find(self, judged: UnitJudgement) -> tuple[UnitJudgement, ProductCase | None]:
+        """The judgement with its cause, where one was found, and the case of the product that shows it."""
+        if any(self.seen[v].shape != r.truth.shape for v, r in self.references.items() if r.bound is not None):
+            return judged, None
+        nan = self._find_lost_nan(judged) if judged.beyond else None
+        if nan is not None:
+            return nan, next(self._list_cases(), None)
+        shown: ProductCase | None = None
+        for product in self._list_cases():
+            side = self._explain(product.case)
+            shown = product if shown is None or not product.whole else shown
+            if side is not None and not is_agreement(side.verdict) and side.cause:
+                return self._take(judged, side, product), product
+        if not judged.beyond:
+            return self._find_format(judged, shown) or judged, shown
+        found = self._find_narrow_operands(judged) or self._find_behind(judged) or self._find_format(judged, shown)
+        return found or judged, shown
+
+    def _list_cases(self) -> Iterator[ProductCase]:
+        """The unit as one problem where it is that; then each of its products, observed on its own."""
+        if len(self.unit.products) == 1 and (whole := self._state_whole()) is not None:
+            yield whole
+            if len(self.unit.places) == 1:
+                return
+        nodes = [self.network.nodes[p] for p in self.unit.products]
+        wanted = dict.fromkeys(v for n in nodes for v in (*n.inputs, *n.outputs) if v and v not in self.folded)
+        missing = [v for v in wanted if v not in self.seen]
+        if not nodes:
+            return
+        try:
+            values = {**self.seen, **(self.observe(missing) if missing else {})}
+        except SamebitsError:
+            return
+        for node in nodes:
+            yield self._state(node, values[node.outputs[0]], values)
+
+    def _state_whole(self) -> ProductCase | None:
+        turned = turn_unit(self.network, self.folded, self.unit, self.seen)
+        whole = state_whole(turned.network, turned.folded, turned.unit, turned.seen)
+        if whole is None:
+            return None
+        return self._make_case(*whole, turned.seen[turned.unit.outputs[0]], whole=True)
+
+    def _state(self, node: Node, result: np.ndarray, values: Mapping[str, np.ndarray]) -> ProductCase:
+        inputs = [None if not v else self.folded[v] if v in self.folded else values[v] for v in node.inputs]
+        product = find_product(node, inputs)
+        return self._make_case(product.problem, product.arrange(inputs), result, whole=False)
+
+    def _make_case(
+        self, problem: Problem, operands: dict[str, np.ndarray], result: np.ndarray, *, whole: bool
+    ) -> ProductCase:
+        return ProductCase(Case(problem, operands, {self.side: result.astype(numpy_dtype(problem.out))}), whole)
+
+    def _explain(self, case: Case) -> Side | None:
+        try:
+            return explain_case(case, progress=self.progress).sides[0]
+        except SamebitsError:
+            return None
+
+    def _take(self, judged: UnitJudgement, side: Side, product: ProductCase) -> UnitJudgement:
+        told = [e for e in side.evidence if e.kind in ("replay", "structure", "statistic")]
+        evidence = [*judged.evidence, *told]
+        if not product.whole:
+            evidence.append(Evidence("structure", say_observed_inside()))
+        return replace(
+            judged,
+            verdict=side.verdict,
+            certainty=side.certainty or judged.certainty,
+            cause=side.cause,
+            cause_certainty=side.cause_certainty,
+            says=side.says,
+            recipe=side.recipe,
+            # What reproduces the product alone is no replay of the unit.
+            replay=side.replay if product.whole else None,
+            evidence=tuple(evidence),
+        )
+
+    def _find_lost_nan(self, judged: UnitJudgement) -> UnitJudgement | None:
+        """Only where NaN should be something else stands."""
+        lost = False
+        for output, beyond in judged.beyond.items():
+            value, result = self.references[output].value, self.seen[output]
+            if value.shape != result.shape or not np.isnan(value[beyond]).all():
+                return None
+            lost |= bool(np.isfinite(result[beyond].astype(np.float64)).all())
+        if not lost:
+            return None
+        says = "turns NaN into a number; all other outputs are within their bound"
+        return _wrong(judged, CauseCode.NAN_SEMANTICS, says, "bounds")
+
+    def _find_narrow_operands(self, judged: UnitJudgement) -> UnitJudgement | None:
+        """The unit's constants, or everything it is fed, rounded to a narrower format: held against every output."""
+        if judged.verdict == "wrong":
+            return None
+        constants = {
+            v: self.folded[v] for p in self.unit.places for v in self.network.nodes[p].inputs if v in self.folded
+        }
+        for name in ("bfloat16", "float16"):
+            folded = {**self.folded, **{v: _round_to(a, name) for v, a in constants.items()}}
+            for what, seen in (
+                ("constants", self.seen),
+                ("operands", {v: _round_to(a, name) for v, a in self.seen.items()}),
+            ):
+                predicted = refer_unit(self.network, folded, self.unit, seen)
+                if all(self._fits(v, predicted[v]) for v in self.unit.outputs):
+                    return replace(
+                        judged,
+                        verdict="downgrade",
+                        certainty="statistics",
+                        cause=CauseCode.REDUCED_PRECISION_OPERANDS,
+                        cause_certainty="statistics",
+                        says=f"computes with {what} rounded to {name}",
+                    )
+        return None
+
+    def _find_behind(self, judged: UnitJudgement) -> UnitJudgement | None:
+        """A node left out, a clip's bound lost, an attribute changed: predicted, and held against every output."""
+        for cause, says, nodes in self._list_alternatives():
+            altered = replace(self.network, nodes=nodes)
+            try:
+                predicted = refer_unit(altered, self.folded, self.unit, self.seen)
+            except Exception:  # What cannot be computed explains nothing.
+                continue
+            if all(self._fits(v, predicted[v]) for v in self.unit.outputs):
+                return _wrong(judged, cause, says, "statistics")
+        return None
+
+    def _fits(self, output: str, predicted: OutputReference) -> bool:
+        result = self.seen[output]
+        if predicted.bound is None or predicted.truth.shape != result.shape:
+            return False
+        with np.errstate(invalid="ignore"):
+            away = np.abs(result.astype(np.float64) - predicted.value)
+        both_nan = np.isnan(predicted.value) & np.isnan(result.astype(np.float64))
+        return bool(((away <= predicted.bound) | both_nan).all())
+
+    def _list_alternatives(self) -> Iterator[tuple[CauseCode, str, tuple[Node, ...]]]:
+        """What may have happened to a node: its cause, what is said of it, the nodes of a network in which it did."""
+        fused, dropped = CauseCode.FUSION, CauseCode.DROPPED_ATTRIBUTE
+        nodes = self.network.nodes
+        for place in self.unit.places:
+            node = nodes[place]
+            if node.operator in PRODUCTS:
+                if len(node.inputs) > 2 and node.inputs[2]:
+                    says = f"leaves out the bias of {node.operator}"
+                    yield dropped, says, _with(nodes, place, inputs=node.inputs[:2])
+                continue
+            if node.operator == "Clip":
+                given = (*node.inputs, "", "")[:3]
+                for kept, lost in ((given[:2], "upper"), ((given[0], "", given[2]), "lower")):
+                    trimmed = {k: v for k, v in node.attributes.items() if k != {"upper": "max", "lower": "min"}[lost]}
+                    altered = _with(nodes, place, inputs=kept, attributes=trimmed)
+                    yield fused, f"loses the clip's {lost} bound", altered
+            yield from ((dropped, says, altered) for says, altered in self._alter_attributes(place))
+            for i, value in enumerate(node.inputs):
+                same = self.references and value and value not in self.folded
+                if same and node.operator not in ("Concat", "Gather", "Reshape", "Transpose", "Slice"):
+                    skipped = Node(node.name, "Identity", (value,), node.outputs, {}, _identity(value, node))
+                    said = f"leaves out {node.operator} ({node.name})"
+                    if len([v for v in node.inputs if v and v not in self.folded]) > 1:
+                        said += f", keeping its input {i + 1} only"
+                    yield fused, said, (*nodes[:place], skipped, *nodes[place + 1 :])
+
+    def _alter_attributes(self, place: int) -> Iterator[tuple[str, tuple[Node, ...]]]:
+        """The node with another value of an attribute that converters lose or change."""
+        nodes = self.network.nodes
+        node = nodes[place]
+        for name, values in _ATTRIBUTES.get(node.operator, {}).items():
+            own = node.attributes.get(name)
+            for value in values:
+                if value != own:
+                    declared = "its default" if own is None else own
+                    said = f"computes {node.operator} with {name} = {value} in place of {declared}"
+                    yield said, _with(nodes, place, attributes={**node.attributes, name: value})
+
+    def _find_format(self, judged: UnitJudgement, shown: ProductCase | None) -> UnitJudgement | None:
+        """Every value of the unit's result, or of its product's, is one of a narrower format: not by chance."""
+        if judged.verdict == "wrong":
+            return None
+        outputs = [self.references[v] for v in self.unit.outputs]
+        known = [(self.seen[v], r.value, r.bound) for v, r in zip(self.unit.outputs, outputs, strict=True)]
+        if (found := _find_narrow(known, several=len(self.unit.products) != 1)) is None and shown is not None:
+            problem, operands = shown.case.problem, shown.case.operands
+            truth = compute_truth(problem, operands).values
+            bound = bound_errors(problem, operands, truth)
+            result = shown.case.results[self.side]
+            found = _find_narrow([(result, truth.astype(np.float64), bound)], several=False)
+        if found is None:
+            return None
+        cause, says = found
+        return replace(
+            judged,
+            verdict="downgrade",
+            certainty="statistics",
+            cause=cause,
+            cause_certainty="statistics",
+            says=says,
+        )
+
+
+def _find_narrow(
+    known: list[tuple[np.ndarray, Floats, Floats | None]], *, several: bool
+) -> tuple[CauseCode, str] | None:
+    """The format that all results fit, as a cause; `known` has each result with its true values and their bound.
+
+    One rounding at the end takes a result no farther than that; what is farther was kept in the format before. Of
+    `several` products that cannot be told.
+    """
+    values = [result.reshape(-1) for result, _, _ in known if result.dtype == np.float32]
+    joined = np.concatenate(values) if values else np.empty(0, np.float32)
+    joined = np.ascontiguousarray(joined[np.isfinite(joined) & (joined != 0)])
+    if joined.size < _FEWEST:
+        return None
+    for name, lacking in _NARROW:
+        with np.errstate(over="ignore"):
+            fits = name != "float16" or bool((joined.astype(np.float16).astype(np.float32) == joined).all())
+        if not fits or (joined.view(np.uint32) & ((1 << lacking) - 1)).any():
+            continue
+        unit = 2.0 ** -(24 - lacking)
+        once = several or not any(
+            (np.abs(result.astype(np.float64) - value) > bound + unit * (np.abs(value) + bound)).any()
+            for result, value, bound in known
+            if bound is not None
+        )
+        if once:
+            return CauseCode.REDUCED_PRECISION_OPERANDS, f"returns numbers of {name} only"
+        says = f"returns numbers of {name} only, farther from the truth than one rounding: its sums were kept in it"
+        return CauseCode.LOW_PRECISION_ACCUMULATOR, says
+    return None
+
+
+def state_whole(
+    network: Network, folded: Mapping[str, np.ndarray], unit: Unit, seen: Mapping[str, np.ndarray]
+) -> tuple[Problem, dict[str, np.ndarray]] | None:
+    """A unit as one problem with its operands: a product, a bias added to it, relu or clip; None where it is more."""
+    head, *behind = [network.nodes[p] for p in unit.places]
+    if head.operator not in PRODUCTS or len(unit.outputs) != 1:
+        return None
+    inputs = [None if not v else folded[v] if v in folded else seen[v] for v in head.inputs]
+    product = find_product(head, inputs)
+    if product.alpha != 1.0 or product.adds_third:
+        return None
+    output, bias, then = head.outputs[0], None, None
+    for node in behind:
+        if node.operator == "Add" and bias is None and then is None and not product.problem.bias:
+            others = [v for v in node.inputs if v != output]
+            bias = find_row(product.problem, folded.get(others[0])) if len(others) == 1 else None
+            if bias is None:
+                return None
+        elif node.operator in ("Relu", "Clip") and then is None:
+            then = _find_epilogue(node, folded)
+        else:
+            return None
+        output = node.outputs[0]
+    problem, operands = product.problem, product.arrange(inputs)
+    if bias is not None:
+        problem, operands = add_bias(product.problem, operands, bias)
+    return replace(problem, then=then), operands
+
+
+def find_row(problem: Problem, row: np.ndarray | None) -> np.ndarray | None:
+    """The bias that an Add adds to a product, one number for every column or channel; None where it is none."""
+    if row is None or row.size != problem.c_out:
+        return None
+    if problem.kind == "matmul":
+        # Batches of w have no `linear`.
+        return row.reshape(-1) if row.ndim <= 1 and len(problem.w) == 2 and len(problem.x) > 1 else None
+    if problem.product:
+        return row.reshape(-1) if row.ndim <= 1 else None
+    return row.reshape(-1) if row.shape[row.ndim - problem.rank :] == (1,) * problem.rank else None
+
+
+def _find_epilogue(node: Node, folded: Mapping[str, np.ndarray]) -> Epilogue:
+    if node.operator == "Relu":
+        return Epilogue("relu")
+    bounds = [folded.get(v) if v else None for v in (*node.inputs[1:], "", "")[:2]]
+    given = [node.attributes.get("min", -np.inf), node.attributes.get("max", np.inf)]
+    low, high = (float(g if b is None else b.reshape(-1)[0]) for b, g in zip(bounds, given, strict=True))
+    return Epilogue("clip", low, high)
+
+
+def add_bias(
+    problem: Problem, operands: dict[str, np.ndarray], bias: np.ndarray
+) -> tuple[Problem, dict[str, np.ndarray]]:
+    """The problem with a bias; a matrix product with one row added is `linear`."""
+    if problem.kind != "matmul":
+        return replace(problem, bias=True), {**operands, "bias": np.ascontiguousarray(bias)}
+    linear = replace(problem, kind="linear", w=problem.w[::-1], bias=True)
+    turned = {**operands, "w": np.ascontiguousarray(operands["w"].T), "bias": np.ascontiguousarray(bias)}
+    return linear, turned
+
+
+def _wrong(judged: UnitJudgement, cause: CauseCode, says: str, level: str) -> UnitJudgement:
+    """Another function, proved by bounds; which one, as sure as `level`."""
+    certainty = "bounds" if judged.verdict == "wrong" or level == "bounds" else "statistics"
+    return replace(judged, verdict="wrong", certainty=certainty, cause=cause, cause_certainty="statistics", says=says)
+
+
+def _round_to(array: np.ndarray, name: str) -> np.ndarray:
+    """Numbers of float32 in a narrower format, which float32 holds; others as they are."""
+    if array.dtype != np.float32:
+        return array
+    with np.errstate(over="ignore"):
+        return array.astype(numpy_dtype(name)).astype(np.float32)
+
+
+def _with(nodes: tuple[Node, ...], place: int, **changes: object) -> tuple[Node, ...]:
+    node = replace(nodes[place], **changes)  # type: ignore[arg-type]  (fields of a node)
+    return (*nodes[:place], node, *nodes[place + 1 :])
+
+
+def _identity(value: str, node: Node) -> object:
+    import onnx
+
+    return onnx.helper.make_node("Identity", [value], [node.outputs[0]])

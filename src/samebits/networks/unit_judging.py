@@ -1,0 +1,155 @@
+"""One unit on one side: its own error against the truth on what it was really fed, and the verdict on that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from samebits import thresholds
+from samebits.findings import Certainty, Evidence, Verdict, worst_verdict
+from samebits.findings.causes import CauseCode
+from samebits.findings.comparison_schema import Replay
+from samebits.findings.model_schema import OwnError
+from samebits.judging.measuring import measure_absolute
+from samebits.networks.bounded import Floats
+from samebits.networks.model_sentences import (
+    say_no_bound,
+    say_unit_beyond,
+    say_unit_moved,
+    say_unit_proved,
+    say_unit_within,
+    say_unlimited,
+)
+from samebits.networks.network import Network
+from samebits.networks.unit_reference import OutputReference, refer_unit
+from samebits.networks.units import Unit
+from samebits.numbers import count_ulps, find_format
+from samebits.numbers.format import FORMATS
+from samebits.numbers.same_bits import mark_differing_bits
+
+
+@dataclass(frozen=True)
+class UnitJudgement:
+    """The verdict on one unit of one side, and what it rests on."""
+
+    verdict: Verdict
+    certainty: Certainty
+    own: OwnError | None
+    cause: CauseCode | None = None
+    cause_certainty: Certainty | None = None
+    says: str | None = None
+    recipe: str | None = None
+    replay: Replay | None = None
+    share: float | None = None
+    evidence: tuple[Evidence, ...] = ()
+    # Whether it is farther from the truth than a plain computation, on the whole: worth a search, no verdict.
+    is_unusual: bool = False
+    # True where the output is beyond its bound, by output.
+    beyond: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
+
+
+def judge_unit(
+    network: Network,
+    folded: Mapping[str, np.ndarray],
+    unit: Unit,
+    seen: Mapping[str, np.ndarray],
+    references: Mapping[str, OutputReference],
+) -> UnitJudgement:
+    """The verdict on what one side returned (`seen` has the unit's inputs and outputs) before its cause is known.
+
+    Beyond its bound a unit is `wrong` where bfloat16 throughout could not take it so far, else `undecided`.
+    """
+    judged = [_judge_output(seen[v], references[v]) for v in unit.outputs]
+    own = _join_errors([j[1] for j in judged if j[1] is not None])
+    verdict = worst_verdict([j[0] for j in judged])
+    beyond = {v: mask for v, (_, _, mask) in zip(unit.outputs, judged, strict=True) if mask is not None and mask.any()}
+    if any(references[v].bound is None for v in unit.outputs):
+        return UnitJudgement("undecided", "open", own, evidence=(Evidence("structure", say_no_bound(unit.operators)),))
+    if any(_is_unknown(seen[v], references[v]) for v in unit.outputs) and not beyond:
+        said = Evidence("structure", say_unlimited(unit.operators))
+        return UnitJudgement("undecided", "open", own, evidence=(said,))
+    if not beyond:
+        level: Certainty = "bits" if verdict == "identical" else "bounds"
+        share = own.max_over_bound if own else None
+        unusual = any(_is_unusual(seen[v], references[v]) for v in unit.outputs)
+        said = Evidence("statistic", say_unit_within(share))
+        return UnitJudgement(verdict, level, own, evidence=(said,), is_unusual=unusual)
+    narrow = refer_unit(network, folded, unit, seen, narrow=True)
+    proved = [v for v in beyond if _is_another_function(seen[v], references[v], narrow[v])]
+    count, total = sum(int(m.sum()) for m in beyond.values()), sum(m.size for m in beyond.values())
+    share = own.max_over_bound if own else None
+    if not proved:
+        said = say_unit_beyond(count, total, share)
+        return UnitJudgement("undecided", "open", own, evidence=(Evidence("statistic", said),), beyond=beyond)
+    moved = not any(o.any() for o in (references[v].bound for v in proved) if o is not None)
+    said = say_unit_moved(count, total, unit.operators) if moved else say_unit_proved(count, total)
+    return UnitJudgement("wrong", "bounds", own, evidence=(Evidence("structure", said),), beyond=beyond)
+
+
+def _judge_output(result: np.ndarray, reference: OutputReference) -> tuple[Verdict, OwnError | None, np.ndarray | None]:
+    """Verdict, error, and where the output is beyond its bound."""
+    if reference.bound is None:
+        return "undecided", None, None
+    truth = reference.truth
+    if result.shape != truth.shape:
+        return "wrong", None, np.ones(result.shape, bool)
+    if result.dtype.name not in FORMATS:
+        differs = result != truth.astype(result.dtype)
+        return ("wrong" if differs.any() else "identical"), None, differs
+    truth = truth.astype(result.dtype)
+    absolute = _measure(result, truth, reference.value)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        over = np.where(absolute == 0, 0.0, absolute / reference.bound)
+    over = np.nan_to_num(over, nan=np.inf, posinf=np.inf)
+    differs = mark_differing_bits(result, truth).any()
+    own = OwnError(
+        max_over_bound=float(over.max(initial=0.0)),
+        max_ulp=float(count_ulps(result, truth, find_format(result.dtype.name)).max(initial=0.0)),
+        max_abs=float(absolute.max(initial=0.0)),
+    )
+    beyond = over > 1.0
+    # Zeros of two signs are other bits, 0 apart.
+    return ("undecided" if beyond.any() else "rounding" if differs else "identical"), own, beyond
+
+
+def _measure(result: np.ndarray, truth: np.ndarray, value: Floats) -> Floats:
+    """How far a result is from the exact value; 0 where it is the rounded one, overflow and NaN included."""
+    absolute = measure_absolute(result, truth)
+    finite = np.isfinite(value) & np.isfinite(result.astype(np.float64)) & (absolute > 0)
+    return np.where(finite, np.abs(result.astype(np.float64) - value), absolute)
+
+
+def _is_unusual(result: np.ndarray, reference: OutputReference) -> bool:
+    """Whether errors are many times what roundings of a plain sum come to: see `thresholds.UNUSUAL_TIMES`."""
+    if not np.isfinite(reference.usual) or result.dtype.name not in FORMATS:
+        return False
+    away = result.astype(np.float64) - reference.value
+    away = away[np.isfinite(away)]
+    return away.size > 0 and float(np.sqrt((away**2).mean())) > thresholds.UNUSUAL_TIMES * reference.usual
+
+
+def _is_another_function(result: np.ndarray, reference: OutputReference, narrow: OutputReference) -> bool:
+    if narrow.bound is None or result.shape != reference.truth.shape:
+        return result.shape != reference.truth.shape
+    if result.dtype.name not in FORMATS:
+        return True
+    absolute = _measure(result, reference.truth.astype(result.dtype), reference.value)
+    nan_lost = np.isnan(reference.value) & np.isfinite(result.astype(np.float64))
+    return bool((np.isfinite(absolute) & (absolute > narrow.bound)).any() or nan_lost.any())
+
+
+def _is_unknown(result: np.ndarray, reference: OutputReference) -> bool:
+    """Whether some element is not the rounded truth where rounding may do anything."""
+    if reference.bound is None or result.dtype.name not in FORMATS or not np.isinf(reference.bound).any():
+        return False
+    absolute = _measure(result, reference.truth.astype(result.dtype), reference.value)
+    return bool((np.isinf(reference.bound) & (absolute > 0)).any())
+
+
+def _join_errors(errors: list[OwnError]) -> OwnError | None:
+    def largest(name: str) -> float | None:
+        return max((getattr(e, name) for e in errors), default=None)
+
+    return OwnError(largest("max_over_bound"), largest("max_ulp"), largest("max_abs")) if errors else None

@@ -1,0 +1,134 @@
+"""What a unit should have returned for what it was really fed, and how far from it rounding may take it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from samebits.networks import bounded
+from samebits.networks.bounded import Arithmetic, Bounded, Floats
+from samebits.networks.network import Network
+from samebits.networks.operations import Value, apply_node
+from samebits.networks.product_nodes import PRODUCTS, apply_product
+from samebits.networks.units import Unit
+from samebits.numbers.format import BFLOAT16, FLOAT16, FORMATS, Format, find_format, numpy_dtype
+
+# What may follow a product without a rounding of its own: then the product's correctly rounded truth is the unit's.
+_KEEPS_ROUNDING = ("Relu", "Clip")
+_LOST = 2.0**FLOAT16.smallest_normal_exponent
+
+
+@dataclass(frozen=True)
+class OutputReference:
+    """One output of a unit: its values in float64, rounded to its dtype, and the largest error that rounding allows.
+
+    `bound` is None where some operator of the unit has no known bound. `usual` is the size of error that a plain
+    computation seldom exceeds on the whole: the unit roundoff times what was added up.
+    """
+
+    truth: np.ndarray
+    value: Floats
+    bound: Floats | None
+    usual: float = np.inf
+
+
+def refer_unit(
+    network: Network,
+    folded: Mapping[str, np.ndarray],
+    unit: Unit,
+    fed: Mapping[str, np.ndarray],
+    *,
+    narrow: bool = False,
+) -> dict[str, OutputReference]:
+    """What each output of a unit should be for these inputs; outputs of whole numbers and truth values included.
+
+    With `narrow` the bounds are those of the same function in bfloat16 throughout. What nobody can compute has none.
+    """
+    values: dict[str, Value | None] = {
+        v: _as_value(folded[v] if v in folded else fed[v])
+        for place in unit.places
+        for v in network.nodes[place].inputs
+        if v in folded or v in fed
+    }
+    format_ = find_unit_format(network, unit, fed)
+    a = bounded.arithmetic_in(format_, unit=float(BFLOAT16.unit_roundoff) if narrow else 0.0)
+    if narrow:
+        # As `bound_narrowest_errors` allows: what lies below float16's smallest normal number may be lost.
+        a = replace(a, least=_LOST)
+    usual: list[float] = []
+    plain = len(unit.products) == 1 and all(o in _KEEPS_ROUNDING for o in unit.operators[1:])
+    for place in unit.places:
+        node = network.nodes[place]
+        inputs = [values.get(v) if v else None for v in node.inputs]
+        names = [v for v in node.outputs if v]
+        if any(value is None for value, name in zip(inputs, node.inputs, strict=True) if name):
+            results: list[Value] | None = None
+        elif node.operator in PRODUCTS:
+            results = apply_product(a, node, inputs, format_.name, rounds=plain)
+        else:
+            outside = [v in folded or v in fed for v in node.inputs]
+            given = [_narrow(a, v) if narrow and o else v for v, o in zip(inputs, outside, strict=True)]
+            results = apply_node(a, node, given, network.opset)
+        if results and isinstance(results[0], Bounded) and _is_multiplied_out(network, folded, place):
+            # (x - m) k may be computed as x k - m k: both parts are rounded.
+            first = results[0]
+            results = [replace(first, growth=max(first.growth, a.unit)), *results[1:]]
+        if node.operator in PRODUCTS and results:
+            usual.append(_find_usual(results[0], format_))
+        values |= dict(zip(names, results, strict=False)) if results is not None else dict.fromkeys(names)
+    size = usual[0] if len(usual) == 1 else np.inf
+    return {v: _conclude(values.get(v), format_, size) for v in unit.outputs}
+
+
+def _is_multiplied_out(network: Network, folded: Mapping[str, np.ndarray], place: int) -> bool:
+    """Whether a node adds a constant to what a constant multiplies or divides next: compilers take it in."""
+    node = network.nodes[place]
+    if node.operator not in ("Add", "Sub") or not any(v in folded for v in node.inputs):
+        return False
+    readers = [network.nodes[r] for r in network.consumers.get(node.outputs[0], ())]
+    return any(r.operator in ("Mul", "Div") and any(v in folded for v in r.inputs) for r in readers)
+
+
+def find_unit_format(network: Network, unit: Unit, fed: Mapping[str, np.ndarray]) -> Format:
+    """The narrowest floating format among what a unit is fed: that in which it computes; float32 where it has none."""
+    formats = [FORMATS[fed[v].dtype.name] for v in unit.inputs if v in fed and fed[v].dtype.name in FORMATS]
+    return min(formats, key=lambda f: f.precision, default=find_format("float32"))
+
+
+def _as_value(array: np.ndarray) -> Value:
+    return bounded.exactly(array) if array.dtype.name in FORMATS else array
+
+
+def _narrow(a: Arithmetic, value: Value | None) -> Value | None:
+    """What came in, rounded to the narrow format first; products allow for that themselves."""
+    if not isinstance(value, Bounded):
+        return value
+    found = bounded.rounded(a, value.value, value.error)
+    return Bounded(value.value, found.error, value.magnitude, value.growth)
+
+
+def _conclude(value: Value | None, format_: Format, usual: float) -> OutputReference:
+    """The reference of one output; of one that is not known, nothing."""
+    if value is None:
+        return OutputReference(np.empty(0), np.empty(0), None)
+    if not isinstance(value, Bounded):
+        return OutputReference(value, value.astype(np.float64), np.zeros(value.shape))
+    with np.errstate(over="ignore", invalid="ignore"):
+        truth = value.value.astype(numpy_dtype(format_.name))
+        # What only moves and chooses is exact; anything else was rounded to its format at last.
+        last = np.where(value.error > 0, float(format_.unit_roundoff) * np.abs(value.value), 0.0)
+        bound = value.error + last
+        # Of an unlimited error times 0 nothing is known either.
+        bound = np.where(np.isnan(bound) & np.isfinite(value.value), np.inf, bound)
+        return OutputReference(truth, value.value, bound, usual)
+
+
+def _find_usual(value: Value, format_: Format) -> float:
+    if not isinstance(value, Bounded):
+        return np.inf
+    magnitudes = value.magnitude[np.isfinite(value.magnitude)]
+    if not magnitudes.size:
+        return np.inf
+    return float(format_.unit_roundoff) * float(np.sqrt((magnitudes**2).mean()))

@@ -1,0 +1,226 @@
+"""The network in units: what engines compute as one, so that its inputs and its output can be observed.
+
+A product (convolution, Gemm, MatMul) and the elementwise operations that follow it make one unit, as engines fuse
+these. What remains between products makes units of what hangs together. Values that cannot be observed without
+changing what is observed join the units on both of their sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from samebits.networks.network import Network
+from samebits.networks.onnx_reference import NoReferenceError, evaluate_plainly
+from samebits.networks.operations import ELEMENTWISE, is_random
+from samebits.networks.product_nodes import PRODUCTS
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Nodes by their places, in sequence; the values that come in from outside, and those that go out."""
+
+    name: str
+    places: tuple[int, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    operators: tuple[str, ...]
+    # Places of the products among them.
+    products: tuple[int, ...]
+
+
+def divide_network(
+    network: Network, folded: Mapping[str, np.ndarray], unobserved: Iterable[str] = (), preferred: Iterable[str] = ()
+) -> list[Unit]:
+    """The units of a network in the sequence they run in.
+
+    `folded` are values that are the same whatever comes in, `unobserved` those that must stay inside a unit. Where two
+    products are added either may make a unit with the sum: the one whose value is in `preferred`, else the later one.
+    """
+    owners: dict[int, int] = {}
+    live = [i for i, node in enumerate(network.nodes) if not all(v in folded for v in node.outputs if v)]
+    products = [i for i in live if network.nodes[i].operator in PRODUCTS]
+    first = {network.producers[v] for v in preferred if v in network.producers}
+    for place in sorted(products, key=lambda i: (i not in first, i)):
+        for member in _grow_unit(network, folded, owners, place, place in first):
+            owners[member] = place
+    _join_rest(network, folded, owners, live)
+    for value in unobserved:
+        _join(
+            owners, [network.producers[value], *network.consumers.get(value, ())] if value in network.producers else []
+        )
+    _break_cycles(network, owners)
+    return _make_units(network, folded, owners)
+
+
+def list_addends(network: Network, units: Iterable[Unit]) -> list[str]:
+    """Products' values that another product's unit adds to its own: to be preferred where engines fuse otherwise."""
+    return [
+        v
+        for unit in units
+        if unit.products
+        for v in unit.inputs
+        if (source := network.producers.get(v)) is not None
+        and network.nodes[source].operator in PRODUCTS
+        and any(network.nodes[r].operator in ("Add", "Sum") for r in network.consumers[v] if r in unit.places)
+    ]
+
+
+def fold_constants(network: Network) -> dict[str, np.ndarray]:
+    """Values that depend on nothing fed: the weights, and what is computed of them, by ONNX's reference."""
+    folded = dict(network.constants)
+    for node in network.nodes:
+        if is_random(node.operator) or not all(v in folded for v in node.inputs if v):
+            continue
+        try:
+            results = evaluate_plainly(node, [folded[v] if v else None for v in node.inputs], network.opset)
+        except NoReferenceError:  # What is not folded is computed.
+            continue
+        folded |= dict(zip((v for v in node.outputs if v), results, strict=True))
+    return folded
+
+
+def _grow_unit(
+    network: Network, folded: Mapping[str, np.ndarray], owners: Mapping[int, int], place: int, may_wait: bool
+) -> list[int]:
+    """A product with the elementwise nodes behind it, up to the last place where one value alone goes on.
+
+    With `may_wait` it may add what a later node makes, as long as that does not depend on it.
+    """
+    members, inside = [place], {v for v in network.nodes[place].outputs if v}
+    kept = [place]
+    while True:
+        readers = sorted({r for v in inside for r in network.consumers.get(v, ()) if r not in members})
+        if not readers or any(r in owners or network.nodes[r].operator not in ELEMENTWISE for r in readers):
+            return kept
+        if any(v in network.outputs for v in inside):
+            return kept
+        reader = readers[0]
+        node = network.nodes[reader]
+        others = [v for v in node.inputs if v and v not in inside and v not in folded]
+        # A tensor from elsewhere is added by what engines fuse, not multiplied; it must be there before.
+        if others and (node.operator not in ("Add", "Sum") or len(others) > 1):
+            return kept
+        if others and not may_wait and network.producers.get(others[0], -1) > place:
+            return kept
+        if others and _depends(network, others[0], place):
+            return kept
+        members.append(reader)
+        inside = {
+            v
+            for m in members
+            for v in network.nodes[m].outputs
+            if v and (v in network.outputs or any(r not in members for r in network.consumers.get(v, ())))
+        }
+        if len(inside) == 1:
+            kept = list(members)
+
+
+def _depends(network: Network, value: str, place: int) -> bool:
+    """Whether a value depends on what the node at `place` makes."""
+    asked, seen = [value], {value}
+    while asked:
+        source = network.producers.get(asked.pop(), -1)
+        if source == place:
+            return True
+        # What stands before the node cannot depend on it.
+        if source > place:
+            new = [v for v in network.nodes[source].inputs if v and v not in seen]
+            asked += new
+            seen.update(new)
+    return False
+
+
+def _join_rest(network: Network, folded: Mapping[str, np.ndarray], owners: dict[int, int], live: list[int]) -> None:
+    """What lies between products: nodes that hang together and have the same number of products before them."""
+    level: dict[str, int] = {}
+    for place in live:
+        node = network.nodes[place]
+        depth = max((level.get(v, 0) for v in node.inputs if v), default=0)
+        own = network.nodes[owners[place]].operator in PRODUCTS if place in owners else False
+        for value in node.outputs:
+            level[value] = depth + (1 if own else 0)
+        if place in owners:
+            continue
+        owners[place] = place
+        for value in node.inputs:
+            source = network.producers.get(value)
+            if source is None or value in folded or source not in owners or value in network.ends:
+                continue
+            if network.nodes[owners[source]].operator not in PRODUCTS and level[value] == depth:
+                _join(owners, [source, place])
+
+
+def _join(owners: dict[int, int], places: list[int]) -> None:
+    """All units that these nodes belong to become one; a product names it, if there is one."""
+    joined = {owners[p] for p in places if p in owners}
+    if len(joined) < 2:
+        return
+    first = min(joined)
+    for place, owner in owners.items():
+        if owner in joined:
+            owners[place] = first
+
+
+def _break_cycles(network: Network, owners: dict[int, int]) -> None:
+    """Units that wait for each other become one."""
+    while True:
+        after: dict[int, set[int]] = {owner: set() for owner in owners.values()}
+        for place, owner in owners.items():
+            for value in network.nodes[place].inputs:
+                source = network.producers.get(value)
+                if source in owners and owners[source] != owner:
+                    after[owner].add(owners[source])
+        cycle = _find_cycle(after)
+        if not cycle:
+            return
+        _join(owners, cycle)
+
+
+def _find_cycle(after: Mapping[int, set[int]]) -> list[int]:
+    """What is left when everything whose predecessors are all done is taken away, and lies on a cycle."""
+    left = {owner: set(before) for owner, before in after.items()}
+    while free := [owner for owner, before in left.items() if not before]:
+        for owner in free:
+            del left[owner]
+        for before in left.values():
+            before.difference_update(free)
+    while ends := [owner for owner in left if not any(owner in before for before in left.values())]:
+        for owner in ends:
+            del left[owner]
+    return sorted(left)
+
+
+def _make_units(network: Network, folded: Mapping[str, np.ndarray], owners: Mapping[int, int]) -> list[Unit]:
+    members: dict[int, list[int]] = {}
+    for place in sorted(owners):
+        members.setdefault(owners[place], []).append(place)
+    units: list[Unit] = []
+    for places in members.values():
+        nodes = [network.nodes[p] for p in places]
+        made = {v for node in nodes for v in node.outputs if v}
+        inputs = dict.fromkeys(v for node in nodes for v in node.inputs if v and v not in made and v not in folded)
+        outputs = [
+            v for v in made if v in network.outputs or any(r not in places for r in network.consumers.get(v, ()))
+        ]
+        products = tuple(p for p in places if network.nodes[p].operator in PRODUCTS)
+        named = network.nodes[products[0]] if products else nodes[0]
+        operators = tuple(node.operator for node in nodes)
+        units.append(Unit(named.name, tuple(places), tuple(inputs), tuple(sorted(outputs)), operators, products))
+    return _sort(units)
+
+
+def _sort(units: list[Unit]) -> list[Unit]:
+    """In a sequence in which every unit stands behind those it reads from, else as their last nodes stand."""
+    made = {value: i for i, unit in enumerate(units) for value in unit.outputs}
+    waits = {i: {made[v] for v in unit.inputs if v in made} for i, unit in enumerate(units)}
+    sequence: list[Unit] = []
+    while waits:
+        ready = min((i for i, before in waits.items() if not before), key=lambda i: units[i].places[-1])
+        sequence.append(units[ready])
+        del waits[ready]
+        for before in waits.values():
+            before.discard(ready)
+    return sequence

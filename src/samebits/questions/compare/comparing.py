@@ -1,0 +1,195 @@
+"""Comparing the sides of one problem: run all, judge each against the truth, and each against the others."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from samebits.engines.registry import TRUTH, open_runner
+from samebits.engines.registry.runner_text import EMULATE
+from samebits.engines.runner import Runner
+from samebits.engines.runner.guarded_runner import guard_runner
+from samebits.engines.runner.lowered_runner import lower_runner
+from samebits.errors import ArgumentError
+from samebits.findings import Comparison, Side, Verdict
+from samebits.findings.causes import CauseCode, gravest_cause
+from samebits.judging.attribution import attribute
+from samebits.judging.comparing_cost import announce_cost, check_memory
+from samebits.judging.fixes import AskedSide, FixSearch, ProblemTrials
+from samebits.judging.references import Reference, list_differences, make_reference, start_document
+from samebits.judging.side_running import Ran, judge_ran, run_on_both
+from samebits.judging.sides import (
+    Attribution,
+    Recorded,
+)
+from samebits.judging.verdict_rules import judge_all
+from samebits.numbers.float_environment import default_float_environment
+from samebits.numbers.same_bits import digest_bits, has_same_bits
+from samebits.problems import Problem
+from samebits.problems.case_file import Case
+from samebits.problems.languages.subject import read_subject
+from samebits.problems.lowering import lower_problem
+from samebits.problems.operands import make_exact, make_normal, make_uniform
+from samebits.progress import Progress, ignore_progress, rename_progress
+from samebits.questions.compare.comparison_sentences import summarize_comparison
+from samebits.questions.compare.order_difference import explain_difference
+
+Data = Literal["normal", "uniform", "exact"]
+# Whole results that an emulator is asked for where its recipe is looked for too.
+_PROBED = 12
+MAKERS: dict[str, Callable[[Problem, int], dict[str, np.ndarray]]] = {
+    "normal": make_normal,
+    "uniform": make_uniform,
+    "exact": make_exact,
+}
+LONGEST_TIME_LIMIT_S = 1e6
+
+
+@default_float_environment()
+def compare(
+    subject: str | Path | Problem | Case,
+    on: Sequence[str | Runner] = (),
+    *,
+    data: Data = "normal",
+    seed: int = 0,
+    time_limit_s: float = 300.0,
+    attributes: bool = True,
+    fix: bool = False,
+    progress: Progress = ignore_progress,
+) -> Comparison:
+    """Runs one problem on every runner in `on` and judges each result against the truth and against the others.
+
+    `subject` is a problem, its text (ours, XLA HLO, benchdnn, MIOpenDriver), or a case (file), whose recorded results
+    become sides too. Runners are texts such as "torch:threads=1", which are opened and closed here, or objects with the
+    Runner protocol, which stay open. Every runner is tried on exact integers, where any difference is a fault, and on
+    `data` (the case's own operands, if it has any). A runner that fails is a finding of its side. Where results differ
+    and `attributes` is set, every runner's recipe is found by probing and replayed on the same operands. With `fix`
+    settings of the engines are tried until the sides agree, which may take minutes. `progress` hears what is being done
+    and the share done. Raises SamebitsError for a subject, a runner's text or a size that cannot be dealt with.
+    """
+    _check_arguments(on, data, seed, time_limit_s)
+    case = read_subject(subject)
+    lowering = lower_problem(case.problem if isinstance(case, Case) else case)
+    problem = lowering.stated
+    check_memory(problem, len(on) + 2)
+    emulated = sum(1 for runner in on if isinstance(runner, str) and runner.startswith(EMULATE))
+    announce_cost(problem, 2, (_PROBED if attributes and len(on) > 1 else 2) * emulated, progress)
+    with contextlib.ExitStack() as opened:
+        operands = case.operands if isinstance(case, Case) else MAKERS[data](problem, seed)
+        recorded = case.results if isinstance(case, Case) else {}
+        # Of a product the convolution with the same sums is judged; only engines know that they are asked for less.
+        problem, operands = lowering.convolution, lowering.lower_operands(operands)
+        recorded = {name: lowering.lower_result(result) for name, result in recorded.items()}
+        runners = [lower_runner(_open(runner, opened, time_limit_s), lowering) for runner in on]
+        exact_operands = make_exact(problem, seed)
+        on_integers = rename_progress(progress, "computing exact integers")
+        exact = make_reference(problem, exact_operands, on_integers, rounds=False)
+        reference = make_reference(problem, operands, progress)
+        ran = [Ran(Recorded(name, result)) for name, result in recorded.items()]
+        for i, runner in enumerate(runners):
+            progress(f"running {runner.text}", i / len(runners))
+            ran.append(run_on_both(runner, problem, exact_operands, operands))
+        found: list[Attribution | None] = [None] * len(ran)
+        if attributes and _some_differ(ran):
+            found[len(recorded) :] = _attribute_all(runners, ran[len(recorded) :], reference, operands, progress)
+    described = "given" if isinstance(case, Case) else f"{data}, seed {seed}"
+    ran = _name_apart(ran)
+    sides = [judge_ran(reference, exact, r, attribution) for r, attribution in zip(ran, found, strict=True)]
+    concluded = _conclude(reference, ran, sides, described)
+    if not fix:
+        return concluded
+    random = make_normal(problem, seed + 1)
+    on_random = make_reference(problem, random, rename_progress(progress, "computing random operands"))
+    place = ProblemTrials(lowering, (exact_operands, exact), (operands, reference), (random, on_random), time_limit_s)
+    texts = [None] * len(recorded) + [runner if isinstance(runner, str) else None for runner in on]
+    fixes, evidence = FixSearch(place, _list_asked(ran, sides, texts), progress).run()
+    return msgspec.structs.replace(concluded, fixes=fixes, evidence=[*concluded.evidence, *evidence])
+
+
+def _list_asked(ran: list[Ran], sides: list[Side], texts: Sequence[str | None]) -> list[AskedSide]:
+    """The sides that returned something, with the texts that may be changed."""
+    return [
+        AskedSide(s.name, text, digest_bits(r.recorded.result), s.verdict, s.cause)
+        for s, r, text in zip(sides, ran, texts, strict=True)
+        if r.recorded.result is not None
+    ]
+
+
+def _open(runner: str | Runner, opened: contextlib.ExitStack, time_limit_s: float) -> Runner:
+    """A caller's runner, guarded; or one opened from its text, which is closed at the end."""
+    if not isinstance(runner, str):
+        return guard_runner(runner)
+    own = open_runner(runner, time_limit_s=time_limit_s)
+    opened.callback(own.close)
+    return own
+
+
+def _check_arguments(on: Sequence[str | Runner], data: str, seed: int, time_limit_s: float) -> None:
+    """Raises ArgumentError for what `compare` does not take."""
+    if data not in MAKERS:
+        raise ArgumentError(f"data must be one of {', '.join(MAKERS)}, not {data!r}")
+    if not isinstance(seed, int) or seed < 0:
+        raise ArgumentError(f"seed must be a whole number from 0, not {seed!r}")
+    if not isinstance(time_limit_s, (int, float)) or not 0 < time_limit_s <= LONGEST_TIME_LIMIT_S:
+        raise ArgumentError(f"time_limit_s must be above 0 and at most {LONGEST_TIME_LIMIT_S:g}, not {time_limit_s!r}")
+    if isinstance(on, str) or not isinstance(on, Sequence):
+        raise ArgumentError(f"on must be a list of engine texts or runners, not {on!r}")
+
+
+def _some_differ(ran: list[Ran]) -> bool:
+    """Whether two results differ in a bit."""
+    results = [r.recorded.result for r in ran if r.recorded.result is not None]
+    return any(not has_same_bits(results[0], other) for other in results[1:])
+
+
+def _attribute_all(
+    runners: list[Runner], ran: list[Ran], reference: Reference, operands: dict[str, np.ndarray], progress: Progress
+) -> list[Attribution | None]:
+    found: list[Attribution | None] = []
+    for i, (runner, r) in enumerate(zip(runners, ran, strict=True)):
+        if r.recorded.result is None or runner.text == TRUTH:
+            found.append(None)
+            continue
+        progress(f"probing how {runner.text[:60]} adds", i / len(runners))
+        found.append(attribute(runner, reference, operands, r.recorded.result))
+    return found
+
+
+def _name_apart(ran: list[Ran]) -> list[Ran]:
+    """The same runner given twice gets two names, so that differences can say which is meant."""
+    seen: dict[str, int] = {}
+    named: list[Ran] = []
+    for r in ran:
+        name = r.recorded.name
+        seen[name] = seen.get(name, 0) + 1
+        own = f"{name} #{seen[name]}" if seen[name] > 1 else name
+        named.append(replace(r, recorded=replace(r.recorded, name=own)))
+    return named
+
+
+def _conclude(reference: Reference, ran: list[Ran], sides: list[Side], data: str) -> Comparison:
+    problem = reference.problem
+    differences = list_differences(problem, [(r.recorded.name, r.recorded.result) for r in ran])
+    verdict = judge_all([s.verdict for s in sides if s.failure is None or s.verdict == "wrong"], differences)
+    why = explain_difference(problem, sides, differences)
+    return msgspec.structs.replace(
+        start_document(reference, sides, differences, data),
+        verdict=verdict,
+        cause=_name_common_cause(verdict, sides),
+        evidence=[why] if why else [],
+        summary=summarize_comparison(verdict, sides),
+    )
+
+
+def _name_common_cause(verdict: Verdict, sides: list[Side]) -> CauseCode | None:
+    """The cause of the whole comparison: the gravest of the sides', if every side that ran is explained."""
+    causes = {s.cause for s in sides if s.failure is None and s.verdict != "identical"}
+    if verdict in ("identical", "wrong") or None in causes:
+        return None
+    return gravest_cause(c for c in causes if c)

@@ -1,0 +1,82 @@
+"""One `compare` for all subjects: a problem, a case, or a whole network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from samebits.engines.adapters.model_function import mentions_keras
+from samebits.engines.registry.known_engines import ENGINES, list_installed
+from samebits.engines.runner import Runner
+from samebits.errors import ArgumentError
+from samebits.findings import Comparison
+from samebits.findings.model_schema import ModelComparison
+from samebits.networks.model_comparing import compare_model
+from samebits.networks.model_runners import ModelRunner
+from samebits.networks.module_export import is_module
+from samebits.networks.network import Network
+from samebits.problems import Problem
+from samebits.problems.case_file import Case
+from samebits.progress import Progress, ignore_progress
+from samebits.questions import compare as comparison
+from samebits.questions.compare.comparing import Data
+
+
+def is_model(subject: Any) -> bool:
+    """Whether a subject names a whole network: an .onnx or .pt2 file, or `file.py:function`."""
+    if isinstance(subject, Network):
+        return True
+    if not isinstance(subject, (str, Path)):
+        return False
+    text = str(subject)
+    return text.endswith(".onnx") or is_module(text)
+
+
+def list_engines_for(subject: str | Path) -> list[str]:
+    """The installed engines that run a whole network of this kind by themselves, in the table's sequence."""
+    file = Path(str(subject).rpartition(":")[0])
+    kinds = set[str]() if str(subject).endswith(".onnx") else {"torch"}
+    if kinds and file.is_file() and mentions_keras(file):
+        kinds.add("keras")
+    classes = {name: ENGINES[name].load_class() for name in list_installed()}
+    return [name for name, own in classes.items() if own.runs_onnx or kinds & {*own.runs_programs}]
+
+
+def compare(
+    subject: str | Path | Problem | Case | Network,
+    on: Sequence[str | ModelRunner | Runner] = (),
+    *,
+    data: Data = "normal",
+    seed: int = 0,
+    time_limit_s: float = 300.0,
+    attributes: bool = True,
+    fix: bool = False,
+    inputs: str | Path | Mapping[str, np.ndarray] | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    replay: bool = False,
+    save_cases: str | Path | None = None,
+    against: str | Path | None = None,
+    progress: Progress = ignore_progress,
+) -> Comparison | ModelComparison:
+    """Runs a problem, a case, or a network on every runner in `on`, and judges each result against the truth.
+
+    `subject` is a problem, its text (ours, XLA HLO, benchdnn ...) or a case (file): see `comparison.compare`, which
+    takes `data`. Or a network: an .onnx file, a .pt2 exported program, `file.py:function`: see `models.compare_model`,
+    which takes `inputs`, `ranges`, `replay`, `save_cases` and `against` and returns a ModelComparison. Raises
+    SamebitsError for a subject, a runner's text or an option that cannot be dealt with.
+    """
+    common: dict[str, Any] = {
+        "seed": seed, "time_limit_s": time_limit_s, "attributes": attributes, "fix": fix, "progress": progress,
+    }  # fmt: skip
+    if isinstance(subject, Network) or (isinstance(subject, (str, Path)) and is_model(subject)):
+        if data != "normal":
+            raise ArgumentError("a network takes `inputs` or `ranges`, not `data`")
+        return compare_model(
+            subject, on, inputs=inputs, ranges=ranges, replay=replay, save_cases=save_cases, against=against, **common
+        )
+    if inputs is not None or ranges or replay or save_cases is not None or against is not None:
+        raise ArgumentError("inputs, ranges, replay, save_cases and against are for networks")
+    return comparison.compare(subject, on, data=data, **common)  # type: ignore[arg-type]  (no network is left)

@@ -1,0 +1,124 @@
+"""`samebits compare MODEL`: the options that only networks have, and the exit status."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from samebits.display.printing import AGREE, DIFFER, TROUBLE, print_finding
+from samebits.display.streams import say
+from samebits.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from samebits.findings.model_schema import ModelComparison
+
+NetworkInputs = Annotated[
+    str | None, typer.Option("--inputs", help="of a network: its inputs, an .npz of arrays by name; else random ones")
+]
+NetworkRanges = Annotated[
+    list[str] | None,
+    typer.Option("--range", help="of a network: NAME=LOW:HIGH, what a random input is drawn from; repeat it"),
+]
+NetworkReplay = Annotated[
+    bool, typer.Option("--replay", help="of a network: find the recipe of every unit and replay it (minutes)")
+]
+NetworkCases = Annotated[
+    str | None, typer.Option("--save-cases", help="of a network: write the units that deviate to this folder")
+]
+NetworkAgainst = Annotated[
+    str | None, typer.Option("--against", help="of a network: another .onnx file of it, which is run and compared too")
+]
+
+
+@dataclass(frozen=True)
+class CommonOptions:
+    """What a person may say of any comparison."""
+
+    on: list[str]
+    seed: int
+    time_limit_s: float
+    attribute: bool
+    fix: bool
+    verbose: bool
+    as_json: bool
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """What a person may say of a network besides."""
+
+    inputs: str | None
+    ranges: Mapping[str, tuple[float, float]]
+    replay: bool
+    save_cases: str | None
+    against: str | None = None
+
+    @property
+    def are_given(self) -> bool:
+        """Whether anything was said."""
+        return bool(
+            self.inputs is not None
+            or self.ranges
+            or self.replay
+            or self.save_cases is not None
+            or self.against is not None
+        )
+
+
+def read_ranges(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Ranges from NAME=LOW:HIGH; raises ArgumentError."""
+    found: dict[str, tuple[float, float]] = {}
+    for text in texts:
+        name, _, limits = text.rpartition("=")
+        low, _, high = limits.partition(":")
+        try:
+            found[name] = (float(low), float(high))
+        except ValueError:
+            raise ArgumentError(f"--range takes NAME=LOW:HIGH, not {text[:80]!r}") from None
+        if not name or not -math.inf < found[name][0] <= found[name][1] < math.inf:
+            raise ArgumentError(f"--range takes NAME=LOW:HIGH with LOW at most HIGH, not {text[:80]!r}")
+    return found
+
+
+def compare_network(text: str, common: CommonOptions, options: ModelOptions) -> int:
+    """Compares, prints, and returns the exit status."""
+    from samebits.display.narrator import Narrator
+    from samebits.networks.model_comparing import compare_model
+    from samebits.questions.compare.front_door import list_engines_for
+    from samebits.questions.network.model_report import show_model
+
+    with Narrator() as narrator:
+        found = compare_model(
+            text,
+            common.on or list_engines_for(text),
+            inputs=options.inputs,
+            ranges=options.ranges,
+            seed=common.seed,
+            time_limit_s=common.time_limit_s,
+            attributes=common.attribute,
+            fix=common.fix,
+            replay=options.replay,
+            save_cases=options.save_cases,
+            against=options.against,
+            progress=narrator.hear,
+        )
+    print_finding(found, show_model, verbose=common.verbose, as_json=common.as_json)
+    return _judge_model(found)
+
+
+def _judge_model(found: ModelComparison) -> int:
+    """The exit status; every engine that broke is named on standard error."""
+    from samebits.findings import is_agreement
+
+    failed = [(s.name, s.failure) for s in found.sides if s.failure]
+    for name, failure in failed:
+        say(f"{name} {failure.kind}: {failure.says}")
+    if len(failed) == len(found.sides):
+        return TROUBLE
+    if not is_agreement(found.verdict):
+        return DIFFER
+    return TROUBLE if any(failure.kind != "unsupported" for _, failure in failed) else AGREE

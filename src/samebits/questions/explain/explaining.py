@@ -1,0 +1,60 @@
+"""The front door of explaining: a case file with results, or the log of another tool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from samebits.errors import ArgumentError, LogError
+from samebits.findings import Comparison
+from samebits.mechanisms.search.recorded_case import explain_case
+from samebits.numbers.float_environment import default_float_environment
+from samebits.problems.case_file import Case
+from samebits.problems.languages.subject import load_any_case
+from samebits.progress import Progress, ignore_progress
+from samebits.questions.explain.logged.logged_mismatch import explain_log
+from samebits.questions.explain.logs import STANDARD_INPUT, read_log
+from samebits.regular_files import open_regular
+
+_ZIP = b"PK\x03\x04"
+
+
+@default_float_environment()
+def explain(
+    subject: str | Path | Case, *, like: Sequence[str] = (), progress: Progress = ignore_progress
+) -> Comparison:
+    """Says which recorded result is right, what made the other, and how that is known; no engine is needed.
+
+    `subject` is a case (file) with one result or more, or the path of a log (or of a web page that shows one; `-` is
+    standard input): XLA's autotuner, assert_close, Polygraphy, failures of verifiers (MIOpenDriver, benchdnn, Optimum,
+    googletest, assertAllClose, NumPy's ulp asserts), oneDNN verbose lines. Of a log with several mismatches the first
+    is returned, with the others in its `more`; equal ones are explained once, and of very many the first ones only,
+    which the finding says. `like` names engines at hand: each is asked how it computes the problem of a case, and its
+    recipe is tried on every result first. Raises CaseFileError or LogError, in one line, for what cannot be read or has
+    nothing to explain.
+    """
+    if isinstance(subject, Case):
+        return explain_case(subject, like=like, progress=progress)
+    if not isinstance(subject, (str, Path)):
+        raise ArgumentError(f"a case, or the path of a case file or a log is needed, not {type(subject).__name__}")
+    if str(subject) != STANDARD_INPUT and _is_case_file(Path(subject)):
+        return explain_case(load_any_case(subject), like=like, progress=progress)
+    if like:
+        raise ArgumentError("--like needs a case file: a log has no operands for an engine's recipe to be tried on")
+    first, *others = explain_log(read_log(subject), progress)
+    return msgspec.structs.replace(first, more=others)
+
+
+def _is_case_file(path: Path) -> bool:
+    if path.exists() and not path.is_file():
+        raise LogError(f"{path} is no regular file; save the log, or the case, to a file and name that")
+    if path.suffix == ".npz":
+        return True
+    try:
+        with open_regular(path) as file:
+            return file.read(len(_ZIP)) == _ZIP
+    except (OSError, ValueError):
+        # Reading it as a log says what is wrong.
+        return False

@@ -1,0 +1,1 @@
+"""What a log of another tool tells of a mismatch."""

@@ -1,0 +1,148 @@
+"""The front door for logs: bytes in, mismatches out; every line is data and nothing in it is believed to be short."""
+
+from __future__ import annotations
+
+import bisect
+import codecs
+import dataclasses
+import re
+import sys
+from pathlib import Path
+from typing import cast
+
+from samebits.errors import LogError, SamebitsError
+from samebits.problems import Problem
+from samebits.problems.case_file import hint_network
+from samebits.problems.languages.any_language import read_problem
+from samebits.problems.languages.hlo_memory import CallMemory, read_memory
+from samebits.problems.problem import KINDS, Direction
+from samebits.questions.explain.logs.entry import DIRECTION, PROBLEM_LINE, Mismatch
+from samebits.questions.explain.logs.failed_assertions import read_assertions
+from samebits.questions.explain.logs.metrics import read_polygraphy
+from samebits.questions.explain.logs.onednn import read_onednn
+from samebits.questions.explain.logs.polygraphy_results import is_results, read_results
+from samebits.questions.explain.logs.tensorrt import BUILD_LINE, is_tensorrt, keep_different, read_tensorrt
+from samebits.questions.explain.logs.verifiers import read_verifiers
+from samebits.questions.explain.logs.web_page import is_page, read_page
+from samebits.questions.explain.logs.xla import ALGORITHMS, INSTRUCTION, read_xla
+from samebits.regular_files import open_regular
+
+STANDARD_INPUT = "-"
+LARGEST_LOG_BYTES = 64 * 2**20
+_LONGEST_LINE = 20_000
+_PROBLEM = re.compile(rf"\b(?:(?:{'|'.join(KINDS)})(?:\.\w+)? x=.*|MIOpenDriver .*)")
+# What a shell makes of the rest of a command line.
+_SHELL = re.compile(r"(?<=\s)(?:\d?>|\||;|&).*|;.*|\s\$\S+")
+# Colours of terminals, which stand anywhere, also around numbers.
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,32}[A-Za-z]")
+
+
+def read_log(path: str | Path) -> list[Mismatch]:
+    """The mismatches that a log tells of, in its sequence; `-` reads standard input, a web page its text.
+
+    Raises LogError, in one line, where there is none.
+    """
+    path = Path(path)
+    try:
+        if str(path) == STANDARD_INPUT:
+            data = sys.stdin.buffer.read(LARGEST_LOG_BYTES + 1)
+        else:
+            with open_regular(path) as file:
+                data = file.read(LARGEST_LOG_BYTES + 1)
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise LogError(f"{path}: cannot be read ({said}){hint_network(path)}") from None
+    if len(data) > LARGEST_LOG_BYTES:
+        raise LogError(f"{path} is larger than {LARGEST_LOG_BYTES // 2**20} MiB; keep the lines about the mismatch")
+    data = _as_utf8(data)
+    if b"\0" in data[:4096]:
+        raise LogError(f"{path} is neither a case file (.npz) nor a text log{hint_network(path)}")
+    name = "standard input" if str(path) == STANDARD_INPUT else str(path)
+    if is_results(data):
+        return read_results(data, name)
+    text = _COLOUR.sub("", data.decode("utf-8", "replace"))
+    lines = [line[:_LONGEST_LINE] for line in (read_page(text) if is_page(text) else text).splitlines()]
+    return parse_log(lines, name)
+
+
+def _as_utf8(data: bytes) -> bytes:
+    """Bytes that begin with the mark of UTF-16, as Windows' shell writes it, in UTF-8."""
+    if not data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data
+    return data.decode("utf-16", "replace").encode("utf-8", "replace")
+
+
+def parse_log(lines: list[str], name: str = "the log") -> list[Mismatch]:
+    """As `read_log`, for lines already read."""
+    found = [*read_xla(lines), *read_assertions(lines), *read_polygraphy(lines), *read_verifiers(lines)]
+    builds = read_tensorrt(lines)
+    found = [_give_build(m, builds) for m in found] or keep_different(builds) or read_onednn(lines)
+    if not found:
+        raise LogError(
+            f"{name} tells of no mismatch that samebits knows: XLA's autotuner (Difference at ...), assert_close"
+            " (Mismatched elements ...), Polygraphy (Absolute Difference ...), failures of MIOpenDriver, benchdnn,"
+            " Optimum, googletest, assertAllClose or NumPy's ulp asserts, TensorRT's builds (trtexec), oneDNN verbose"
+            " lines"
+        )
+    problems = _find_problems(lines)
+    return sorted((_give_problem(m, problems) for m in found), key=lambda m: m.line)
+
+
+def _give_build(mismatch: Mismatch, builds: list[Mismatch]) -> Mismatch:
+    """A mismatch of a TensorRT runner says what the last build before it allows."""
+    before = bisect.bisect_left(builds, mismatch.line, key=lambda build: build.line) if builds else 0
+    if not before or not any(map(is_tensorrt, mismatch.names)):
+        return mismatch
+    build = builds[before - 1]
+    facts = {**mismatch.facts, **build.facts, BUILD_LINE: str(build.line)}
+    return dataclasses.replace(mismatch, facts=facts, computes_in=build.computes_in)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """A problem that stands in a line of a log, and how its arrays lie in memory if that is said."""
+
+    line: int
+    problem: Problem
+    memory: CallMemory | None
+
+
+def _find_problems(lines: list[str]) -> list[_Found]:
+    """Problems that stand somewhere in a log in a language of their own; a text that repeats is read once."""
+    found: list[_Found] = []
+    known: dict[str, tuple[Problem, CallMemory | None] | None] = {}
+    for number, line in enumerate(lines, 1):
+        match = _PROBLEM.search(line)
+        if match is None and "window=" in line and ("custom-call(" in line or "convolution(" in line):
+            match = INSTRUCTION.search(line)
+        if match is None:
+            continue
+        text = ALGORITHMS.sub("", line[match.start() :]).strip()
+        if text.startswith("MIOpenDriver"):
+            text = _SHELL.sub("", text).strip()
+        if text not in known:
+            known[text] = _try_to_read(text)
+        read = known[text]
+        if read is not None:
+            found.append(_Found(number, *read))
+    return found
+
+
+def _try_to_read(text: str) -> tuple[Problem, CallMemory | None] | None:
+    try:
+        return read_problem(text), read_memory(text) if "custom-call(" in text and "dim_labels=" in text else None
+    except SamebitsError:
+        return None
+
+
+def _give_problem(mismatch: Mismatch, problems: list[_Found]) -> Mismatch:
+    """A mismatch without a problem takes the nearest one before it, else the nearest at all."""
+    if mismatch.problem is not None or not problems or mismatch.trouble:
+        return mismatch
+    before = bisect.bisect_right(problems, mismatch.line, key=lambda found: found.line)
+    near = problems[max(before - 1, 0)]
+    facts = {**mismatch.facts, PROBLEM_LINE: str(near.line)}
+    problem, direction = near.problem, mismatch.facts.get(DIRECTION)
+    if direction is not None:
+        problem = dataclasses.replace(problem, direction=cast("Direction", direction))
+    return dataclasses.replace(mismatch, problem=problem, memory=near.memory, facts=facts)

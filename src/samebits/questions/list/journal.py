@@ -1,0 +1,138 @@
+"""What is done so far, beside the table: one line per subject, so that nothing is lost or done twice after an end.
+
+A line is a checksum (xxh3, 16 hex digits), a space, and JSON. A line whose checksum does not fit was damaged: its
+subject is asked again, and the others stay.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import xxhash
+
+from samebits.errors import ArgumentError
+from samebits.questions.list.row import Row
+
+_SUFFIX = ".partial"
+ContentT = TypeVar("ContentT")
+
+
+class Heading(msgspec.Struct, frozen=True):
+    """What a journal is of: it is gone on with for the same subjects, engines and options only."""
+
+    journal: str
+    subjects: str
+    engines: list[str]
+    options: dict[str, str]
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    number: int
+    rows: list[Row]
+
+
+class Journal:
+    """An open journal. Each entry reaches the disk before the next subject begins."""
+
+    def __init__(self, table: Path, heading: Heading, *, resumes: bool) -> None:
+        self.path = table.with_name(table.name + _SUFFIX)
+        self.rows: dict[int, list[Row]] = {}
+        # Lines that were damaged, by their number in the file.
+        self.damaged: list[int] = []
+        if self.path.exists() and not self.path.is_file():
+            raise ArgumentError(f"{self.path} could not be written: it is no regular file")
+        if self.path.exists() and not resumes:
+            raise ArgumentError(f"{self.path} is there, of a sweep that was not finished: --resume goes on with it")
+        try:
+            self._file = self.path.open("a+b")
+        except OSError as error:
+            raise ArgumentError(f"{self.path} could not be written: {error.strerror}") from None
+        try:
+            # Nothing is read, and nothing cut off, that another sweep may be writing.
+            self._lock()
+            whole = self._read(heading)
+            # What an end cut off in the middle of a line is done again.
+            self._file.truncate(whole)
+            if not whole:
+                self._write(heading)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ArgumentError(f"{self.path}: another sweep is writing it") from None
+
+    def _read(self, heading: Heading) -> int:
+        """Takes over the entries that are intact; the length of the file up to its last whole line."""
+        whole = 0
+        for number, (line, end) in enumerate(_list_lines(self.path), start=1):
+            whole = end
+            if number == 1:
+                found = _decode(line, Heading)
+                if found is None:
+                    raise ArgumentError(f"{self.path} is no journal of a sweep, or a damaged one; remove it")
+                if found != heading:
+                    raise ArgumentError(
+                        f"{self.path} is of other subjects, engines or options; remove it, or name another -o"
+                    )
+                continue
+            entry = _decode(line, _Entry)
+            if entry is None:
+                self.damaged.append(number)
+            else:
+                self.rows[entry.number] = entry.rows
+        return whole
+
+    def add(self, number: int, rows: list[Row]) -> None:
+        """A subject is done."""
+        self.rows[number] = rows
+        self._write(_Entry(number, rows))
+
+    def _write(self, content: Heading | _Entry) -> None:
+        encoded = msgspec.json.encode(content)
+        self._file.write(_digest(encoded) + b" " + encoded + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Closes the file, which stays."""
+        self._file.close()
+
+    def remove(self) -> None:
+        """The table is there: the journal is not needed."""
+        self._file.close()
+        self.path.unlink(missing_ok=True)
+
+
+def _digest(encoded: bytes) -> bytes:
+    return xxhash.xxh3_64_hexdigest(encoded).encode()
+
+
+def _decode(line: bytes, kind: type[ContentT]) -> ContentT | None:
+    """What stands in a line; None where its checksum does not fit, or where it is none of ours."""
+    digest, _, encoded = line.partition(b" ")
+    if digest != _digest(encoded):
+        return None
+    try:
+        return msgspec.json.decode(encoded, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _list_lines(path: Path) -> Iterator[tuple[bytes, int]]:
+    """Every line that ends, and where."""
+    end = 0
+    with path.open("rb") as file:
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            end += len(line)
+            yield line[:-1], end

@@ -1,0 +1,123 @@
+"""The problems of a subject: of one problem itself, of a model every convolution and product, each once."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from samebits.errors import ModelError, ProblemShapeError, SamebitsError
+from samebits.networks.model_inputs import make_inputs
+from samebits.networks.module_export import export_module, is_module
+from samebits.networks.network import Network, ValueType
+from samebits.networks.onnx_reading import make_network, read_onnx
+from samebits.networks.product_nodes import PRODUCTS, find_product
+from samebits.numbers.format import FORMATS, numpy_dtype
+from samebits.problems import Problem
+from samebits.problems.case_file import Case
+from samebits.problems.languages.subject import read_subject
+from samebits.progress import Progress
+from samebits.questions.compare.front_door import is_model
+from samebits.temporary_folders import open_folder
+
+
+def list_problems(
+    subject: str | Path | Problem, *, gradients: bool, time_limit_s: float, progress: Progress
+) -> tuple[dict[Problem, list[str]], list[str]]:
+    """Problems with the nodes that have them, and what was left out of a model. With `gradients` their gradients, too.
+
+    Raises SamebitsError for a subject that cannot be read.
+    """
+    if isinstance(subject, Problem) or not is_model(subject):
+        read = subject if isinstance(subject, Problem) else read_subject(subject)
+        problem = read.problem if isinstance(read, Case) else read
+        found: dict[Problem, list[str]] = {problem: []}
+        left_out: list[str] = []
+    else:
+        found, left_out = _list_of_model(subject, time_limit_s, progress)
+    if gradients:
+        for problem, nodes in list(found.items()):
+            for gradient in list_gradients(problem):
+                found.setdefault(gradient, []).extend(nodes)
+    return found, left_out
+
+
+def list_gradients(problem: Problem) -> list[Problem]:
+    """The problems of a forward problem's gradients, for x and w; of matmul these are products themselves."""
+    if problem.direction != "forward":
+        return []
+    plain = replace(problem, bias=False, then=None)
+    if problem.kind != "matmul":
+        return [replace(plain, direction="grad_input"), replace(plain, direction="grad_weight")]
+    if len(problem.x) < 2 or len(problem.w) < 2:
+        return []
+    *batch, m, n = problem.y_shape
+    k = problem.x[-1]
+    # Weights that all batches share gather what all of them say.
+    rows = (m * math.prod(batch),) if len(problem.w) == 2 else (m,)
+    kept = () if len(problem.w) == 2 else tuple(batch)
+    return [
+        replace(plain, x=tuple(problem.y_shape), w=(*problem.w[:-2], n, k)),
+        replace(plain, x=(*kept, k, *rows), w=(*kept, *rows, n)),
+    ]
+
+
+def _list_of_model(
+    subject: str | Path, time_limit_s: float, progress: Progress
+) -> tuple[dict[Problem, list[str]], list[str]]:
+    with contextlib.ExitStack() as opened:
+        if is_module(str(subject)):
+            progress(f"exporting {str(subject)[:60]}", 0.0)
+            folder = opened.enter_context(open_folder())
+            network = export_module(str(subject), folder, time_limit_s=time_limit_s).network
+        else:
+            network = read_onnx(subject, time_limit_s=time_limit_s)
+        types = {**_fix_sizes(network), **{n: _type_of(a) for n, a in network.constants.items()}}
+        found: dict[Problem, list[str]] = {}
+        left_out: list[str] = []
+        for node in network.nodes:
+            if node.operator not in PRODUCTS:
+                continue
+            try:
+                fed = [_stand_in(types.get(name)) if name else None for name in node.inputs]
+                found.setdefault(find_product(node, fed).problem, []).append(node.name)
+            except SamebitsError as error:
+                left_out.append(f"{node.name[:60]}: {error}")
+    if not found:
+        raise ModelError(f"{subject}: no convolution or product whose sizes are known")
+    return found, left_out
+
+
+def _fix_sizes(network: Network) -> Mapping[str, ValueType]:
+    """The types of all values where what is open in the inputs is what random inputs would have."""
+    if all(size is not None for type_ in network.inputs.values() for size in type_.shape):
+        return network.types
+    import onnx
+
+    model: Any = onnx.ModelProto()
+    model.CopyFrom(network.stored)
+    fed = make_inputs(network, 0)
+    for value in model.graph.input:
+        if value.name in fed:
+            for dim, size in zip(value.type.tensor_type.shape.dim, fed[value.name].shape, strict=True):
+                dim.dim_value = size
+    # What was inferred for open sizes is inferred anew.
+    del model.graph.value_info[:]
+    return make_network(model, network.name).types
+
+
+def _type_of(array: np.ndarray) -> ValueType:
+    return ValueType(array.dtype.name, tuple(array.shape))
+
+
+def _stand_in(type_: ValueType | None) -> np.ndarray:
+    """An array of a value's shape and dtype that takes no memory."""
+    if type_ is None or any(size is None for size in type_.shape) or type_.dtype not in FORMATS:
+        raise ProblemShapeError("its sizes are known only while the model runs")
+    shape = tuple(size for size in type_.shape if size is not None)
+    return np.broadcast_to(np.zeros((), numpy_dtype(type_.dtype)), shape)

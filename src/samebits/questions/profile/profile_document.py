@@ -1,0 +1,71 @@
+"""A profile as a document."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+import msgspec
+
+from samebits.display.document import Block, Cell, Code, Document, Prose, Section, Table, Tone
+from samebits.display.order_drawing import draw_map, draw_order
+from samebits.problems.problem_text import parse_problem_text
+from samebits.questions.profile.profile_schema import Profile
+
+_MOST_DRAWN = 6
+_LONGEST_RECIPE = 20_000
+
+
+def lay_out_profile(found: Profile) -> Document:
+    """The answer, the orders drawn, where each holds, what changes the bits, special values."""
+    whole = found.replay is not None and found.replay.is_whole
+    word = "replayed" if whole else "partly" if found.replay else "unknown"
+    version = f" {found.version}" if found.version else ""
+    sections = [
+        Section("Orders of addition", list(_draw_orders(found))),
+        Section("What it does", [_tabulate_answers(found)]),
+        Section("What changes the bits", [_tabulate_invariances(found)]),
+        Section("Recipe", [Code("", found.recipe)] if found.recipe and len(found.recipe) <= _LONGEST_RECIPE else []),
+        Section("How this is known", [Prose("", tuple(e.says for e in found.evidence))] if found.evidence else []),
+        Section(
+            "Do it again", [Code("", f"samebits profile {shlex.quote(found.engine)} {shlex.quote(found.problem)}")]
+        ),
+    ]
+    facts = f"{found.engine}{version}; {found.calls:,} calls, {found.time_s:.1f} s"
+    return Document(
+        found.problem, word, "good" if whole else "care", found.summary, facts, sections, found.samebits_version
+    ).without_empty()
+
+
+def _draw_orders(found: Profile) -> Iterator[Block]:
+    problem = parse_problem_text(found.problem)
+    for use in found.order_uses[:_MOST_DRAWN]:
+        yield Prose(use.says, (f"used by {use.outputs:,} outputs",))
+        yield Code(f"Order of {use.outputs:,} outputs", "\n".join(draw_order(problem, use.order)), drawing=True)
+    if found.where is not None:
+        yield Code("Which output uses which order", "\n".join(draw_map(problem, found.where)), drawing=True)
+
+
+def _tabulate_answers(found: Profile) -> Table:
+    said = {
+        "algorithm": found.family,
+        "running sum": found.accumulator,
+        "fused multiply-add": None if found.fma is None else "yes" if found.fma else "no",
+        "bias": found.bias,
+        "subnormal numbers": found.subnormals,
+        **{f"operand {name}": way for name, way in found.operands.items()},
+        **found.special_values,
+        "proof": f"{found.replay.count:,} of {found.replay.elements:,} outputs replayed" if found.replay else None,
+    }
+    return Table(("question", "answer"), [(Cell(k), Cell(str(v))) for k, v in said.items() if v])
+
+
+def _tabulate_invariances(found: Profile) -> Table:
+    words: dict[bool | None, tuple[str, Tone]] = {
+        True: ("same bits", "good"), False: ("other bits", "care"), None: ("not tried", "plain"),
+    }  # fmt: skip
+    rows = [
+        (Cell(name.replace("_", " ")), Cell(*words[value]))
+        for name, value in msgspec.structs.asdict(found.invariant_to).items()
+    ]
+    return Table(("when this changes", "the result has"), rows)

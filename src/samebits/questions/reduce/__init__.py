@@ -1,0 +1,5 @@
+"""A fault made small: the smallest problem that shows it, when it is there, and a script without samebits."""
+
+from samebits.questions.reduce.reducing import reduce
+
+__all__ = ["reduce"]

@@ -1,0 +1,287 @@
+"""When is it wrong? Neighbours of the smallest problem are asked until one simple condition is left."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from samebits.problems import Problem
+from samebits.progress import Progress
+from samebits.questions.reduce.conditions import Columns, Condition, Truths, list_nearby
+from samebits.questions.reduce.covering import Clauses, find_cheapest, find_necessary, list_alternatives, list_clauses
+from samebits.questions.reduce.fault_asking import Data, FaultAsker
+from samebits.questions.reduce.features import list_features, measure_features
+from samebits.questions.reduce.parameters import (
+    can_keep_large,
+    count_elements,
+    find_floor,
+    put_together,
+    set_number,
+    take_apart,
+)
+
+# Values of a number that are asked one after the other, beyond which boundaries are looked for by halving.
+_VALUES = (*range(25), 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129)
+_LARGEST = {
+    "kernel": 17,
+    "stride": 9,
+    "dilation": 9,
+    "begin": 8,
+    "end": 8,
+    "rest": 8,
+    "n": 33,
+    "batch": 33,
+    "groups": 17,
+}
+_RANDOM = (1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 8, 9, 12, 15, 16, 16, 17, 24, 32, 33, 40, 64, 65)
+_MOST_MULTIPLY_ADDS, _MOST_ELEMENTS = 3_000_000, 400_000
+# Around a threshold of this or more, what was not asked yet is made, as no dice would hit it.
+_FROM, _BESIDE, _LARGEST_ASKED = 10, (-2, -1, 0, 1), 4096
+_SIZES = ("n", "c", "size", "kernel", "rows", "columns", "k", "batch")
+_FACTORS = (*_SIZES, "dilation", "stride")
+_POOL, _MOST_CHANGES = 1500, 4
+_MOST_DEARER, _MOST_ALTERNATIVES, _MOST_ROUNDS = 1.6, 400, 60
+_ASKED_EACH_ROUND, _CHECKED, _ASKED_MORE, _MORE_ROUNDS = 24, 400, 60, 6
+
+
+@dataclass(frozen=True)
+class FoundCondition:
+    """What is true of every faulty neighbour. `wrong` and `right` count the neighbours that were asked.
+
+    `exceptions` are right all the same, the smallest first: none where the condition is exact. `is_settled`: no other
+    condition that fits as well was left untried.
+    """
+
+    condition: Condition
+    wrong: int
+    right: int
+    is_settled: bool
+    exceptions: tuple[Problem, ...] = ()
+    nearest_right: tuple[Problem, ...] = ()
+
+
+class ConditionSearch:
+    """Neighbours of one faulty problem, with their answers."""
+
+    def __init__(
+        self, asker: FaultAsker, problem: Problem, data: Data, fault: str | None, most_s: float, progress: Progress
+    ) -> None:
+        self._asker = asker
+        self._base = problem
+        self._data: Data = data
+        self._fault = fault
+        self._most_s = most_s
+        self._ends = time.monotonic() + most_s
+        self._progress = progress
+        self._features = list_features(problem)
+        # What was asked on the way here belongs to what the condition must be true of.
+        self._known = {p: answer == fault for p, answer in asker.list_answers(data) if answer in (None, fault)}
+        self._seen = [p for p, wrong in self._known.items() if wrong and _keep_small(p)]
+        self._rng = random.Random(0)
+
+    def find(self) -> FoundCondition:
+        """The condition, and what speaks for it."""
+        self._ask_all([self._base])
+        self._scan()
+        condition, settled = self._settle()
+        problems = list(self._known)
+        columns, faulty = self._tabulate(problems)
+        if condition is None:
+            condition = find_necessary(list_clauses(self._features, columns, faulty, pairs=False))
+        exceptions = [problems[i] for i in np.flatnonzero(condition.hold(columns) & ~faulty)]
+        exceptions.sort(key=lambda p: (p.multiply_adds, count_elements(p)))
+        wrong = int(faulty.sum())
+        nearest = self._list_nearest()
+        return FoundCondition(condition, wrong, len(problems) - wrong, settled, tuple(exceptions), nearest)
+
+    def _is_over(self) -> bool:
+        return time.monotonic() > self._ends
+
+    def _ask_all(self, problems: Sequence[Problem]) -> list[bool | None]:
+        """Whether each shows the fault; None where the runner does not take it, or ends otherwise."""
+        found: list[bool | None] = []
+        for problem in problems:
+            if problem not in self._known and not self._is_over():
+                self._progress("asking its neighbours", 1 - (self._ends - time.monotonic()) / self._most_s)
+                answer = self._asker.ask(problem, self._data)
+                if answer.fault in (None, self._fault):
+                    self._known[problem] = answer.fault == self._fault
+            found.append(self._known.get(problem))
+        return found
+
+    def _scan(self) -> None:
+        """Each number by itself, smaller values of all numbers first; then where the answer changes between two."""
+        numbers = take_apart(self._base)
+        lines = [(name, keeps) for name in numbers for keeps in (False, True)]
+        lines = [(name, keeps) for name, keeps in lines if not keeps or can_keep_large(self._base, name)]
+        answers: dict[tuple[str, bool], dict[int, bool]] = {line: {} for line in lines}
+        for value in _VALUES:
+            for line in lines:
+                self._ask_on_line(line, value, answers[line])
+        for line, own in answers.items():
+            self._close_gaps(line, own)
+
+    def _ask_on_line(self, line: tuple[str, bool], value: int, answers: dict[int, bool]) -> bool | None:
+        name, keeps = line
+        if not find_floor(name) <= value <= _find_largest(name):
+            return None
+        problem = self._vary(take_apart(self._base), name, value, keeps=keeps)
+        known = None if problem is None else self._ask_all([problem])[0]
+        if known is not None:
+            answers[value] = known
+        return known
+
+    def _close_gaps(self, line: tuple[str, bool], answers: dict[int, bool]) -> None:
+        """Between values that are answered differently, by halving."""
+        for low, high in list(zip(sorted(answers), sorted(answers)[1:], strict=False)):
+            while high - low > 1 and answers[low] != answers[high] and not self._is_over():
+                middle = (low + high) // 2
+                known = self._ask_on_line(line, middle, answers)
+                if known is None:
+                    break
+                low, high = (middle, high) if known == answers[low] else (low, middle)
+
+    def _vary(self, numbers: dict[str, int], name: str, value: int, *, keeps: bool) -> Problem | None:
+        """A neighbour that is not too large to ask, or None."""
+        return _keep_small(put_together(self._base, set_number(self._base, numbers, name, value, keeps_large=keeps)))
+
+    def _settle(self) -> tuple[Condition | None, bool]:
+        """Fits, asks where conditions that fit as well disagree, and fits again, until none do."""
+        condition: Condition | None = None
+        for _ in range(_MOST_ROUNDS):
+            columns, faulty = self._tabulate(list(self._known))
+            clauses = list_clauses(self._features, columns, faulty)
+            condition = find_cheapest(clauses)
+            if condition is None:
+                self._ask_more(clauses)
+                return None, False
+            if self._is_over():
+                return condition, False
+            near = [
+                condition.replace_clause(i, nearby)
+                for i, clause in enumerate(condition.clauses)
+                for nearby in list_nearby(clause)
+            ]
+            near = [other for other in near if (other.hold(columns) == faulty).all()]
+            others = list_alternatives(condition, clauses, _MOST_DEARER)
+            others.sort(key=lambda c: c.cost)
+            if self._ask_where_they_differ(condition, near + others[:_MOST_ALTERNATIVES]):
+                continue
+            if self._check(condition):
+                return condition, not self._is_over()
+        return condition, False
+
+    def _ask_more(self, clauses: Clauses) -> None:
+        """No simple condition is exact: more faulty neighbours say what is true of all of them."""
+        for _ in range(_MORE_ROUNDS):
+            pool = self.draw_unseen()
+            promising = np.flatnonzero(find_necessary(clauses).hold(self.measure(pool)))
+            self._ask_all([pool[i] for i in promising[:_ASKED_MORE]])
+            columns, faulty = self._tabulate(list(self._known))
+            clauses = list_clauses(self._features, columns, faulty, pairs=False)
+
+    def _ask_where_they_differ(self, condition: Condition, others: list[Condition]) -> bool:
+        """Asks problems at which the condition differs from others, a few for all of them; whether there were any."""
+        pool = [*self.draw_unseen(), *self._list_at_thresholds(condition)]
+        columns = self.measure(pool)
+        own = condition.hold(columns)
+        differing = np.array([other.hold(columns) != own for other in others], bool).reshape(len(others), len(pool))
+        sizes = np.array([count_elements(problem) for problem in pool])
+        asked = 0
+        for _ in range(_ASKED_EACH_ROUND):
+            votes = differing.sum(axis=0)
+            if not votes.any():
+                break
+            chosen = int(np.lexsort((sizes, -votes))[0])
+            asked += self._ask_all([pool[chosen]])[0] is not None
+            differing = differing[~differing[:, chosen]]
+            differing[:, chosen] = False
+        return asked > 0
+
+    def _check(self, condition: Condition) -> bool:
+        """Problems of both kinds that were not asked yet; whether all are as the condition says."""
+        pool = self.draw_unseen()
+        predicted = condition.hold(self.measure(pool))
+        for expected in (True, False):
+            chosen = [pool[i] for i in np.flatnonzero(predicted == expected)[:_CHECKED]]
+            answers = self._ask_all(chosen)
+            if any(answer not in (None, expected) for answer in answers):
+                return False
+        return True
+
+    def _list_at_thresholds(self, condition: Condition) -> list[Problem]:
+        """Problems just at a threshold, for quantities that are products: one size large, another one small."""
+        atoms = [atom for clause in condition.clauses for atom in clause if atom.comparison in (">=", "<=")]
+        values = {atom.number + step for atom in atoms for step in _BESIDE if atom.number >= _FROM}
+        numbers = take_apart(self._base)
+        sizes = [name for name in numbers if name.partition("_")[0] in _SIZES]
+        found: dict[Problem, None] = {}
+        factors = [name for name in numbers if name.partition("_")[0] in _FACTORS]
+        for value, large, small in itertools.product(sorted(values), sizes, factors):
+            if 0 < value <= _LARGEST_ASKED:
+                changed = set_number(self._base, {**numbers, small: 1}, large, value)
+                problem = _keep_small(put_together(self._base, changed))
+                if problem is not None and problem not in self._known:
+                    found[problem] = None
+        return list(found)
+
+    def draw_unseen(self) -> list[Problem]:
+        """Neighbours of faulty problems, in a few numbers, that were not asked yet."""
+        faulty = [problem for problem, wrong in self._known.items() if wrong]
+        found: dict[Problem, None] = {}
+        for _ in range(_POOL):
+            dice = self._rng.random()
+            start = (
+                self._base if dice < 0.4 else self._rng.choice(faulty if dice < 0.8 or not self._seen else self._seen)
+            )
+            numbers = take_apart(start)
+            for _ in range(self._rng.randint(1, _MOST_CHANGES)):
+                name = self._rng.choice(list(numbers))
+                value = max(min(self._draw_value(numbers[name]), _find_largest(name)), find_floor(name))
+                keeps = can_keep_large(self._base, name) and self._rng.random() < 0.5
+                numbers = set_number(self._base, numbers, name, value, keeps_large=keeps)
+            problem = _keep_small(put_together(self._base, numbers))
+            if problem is not None and problem not in self._known:
+                found[problem] = None
+        return list(found)
+
+    def _draw_value(self, value: int) -> int:
+        """Another value of a number: near its own, or any."""
+        return value + self._rng.choice((-2, -1, 1, 2)) if self._rng.random() < 0.4 else self._rng.choice(_RANDOM)
+
+    def measure(self, problems: Sequence[Problem]) -> Columns:
+        """The features of problems, one array each."""
+        rows = [measure_features(problem) for problem in problems]
+        return {name: np.array([row[name] for row in rows], np.int64) for name in self._features}
+
+    def _tabulate(self, problems: Sequence[Problem]) -> tuple[Columns, Truths]:
+        return self.measure(problems), np.array([self._known[problem] for problem in problems], bool)
+
+    def _list_nearest(self) -> tuple[Problem, ...]:
+        """Right problems that differ from the smallest one in a single number, by one step."""
+        return tuple(self._iterate_nearest())
+
+    def _iterate_nearest(self) -> Iterator[Problem]:
+        numbers = take_apart(self._base)
+        seen: set[Problem] = set()
+        for name in numbers:
+            for keeps in (True, False) if can_keep_large(self._base, name) else (False,):
+                problem = self._vary(numbers, name, numbers[name] + 1, keeps=keeps)
+                if problem is not None and self._known.get(problem) is False and problem not in seen:
+                    seen.add(problem)
+                    yield problem
+
+
+def _keep_small(problem: Problem | None) -> Problem | None:
+    if problem is None or problem.multiply_adds > _MOST_MULTIPLY_ADDS or count_elements(problem) > _MOST_ELEMENTS:
+        return None
+    return problem
+
+
+def _find_largest(name: str) -> int:
+    return _LARGEST.get(name, _LARGEST.get(name.partition("_")[0], _VALUES[-1])) if name not in ("bias", "then") else 1

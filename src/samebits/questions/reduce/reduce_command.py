@@ -1,0 +1,63 @@
+"""`samebits reduce`: its options, and what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from samebits.display.printing import AGREE, DIFFER, print_finding
+from samebits.display.streams import say
+from samebits.errors import ArgumentError
+from samebits.regular_files import write_text
+
+ReduceSubject = Annotated[
+    list[str], typer.Argument(help="a problem, in any language, or a case file", metavar="PROBLEM|CASE")
+]
+ReduceOn = Annotated[
+    list[str] | None,
+    typer.Option("--on", help="the engine with the fault; further ones are asked at the smallest problem; repeat it"),
+]
+ReduceScript = Annotated[str | None, typer.Option("--output", "-o", help="write the script that shows the fault here")]
+ReduceMarkdown = Annotated[bool, typer.Option("--markdown", help="print a report for upstream's issue form instead")]
+ReduceTime = Annotated[float, typer.Option(help="seconds that looking may take", min=1, max=1e6)]
+
+
+def reduce_fault(
+    subject: Sequence[str],
+    on: Sequence[str],
+    *,
+    output: str | None,
+    markdown: bool,
+    most_time_s: float,
+    time_limit_s: float,
+    verbose: bool,
+    as_json: bool,
+) -> int:
+    """Reduces, prints, and returns the exit status: 1 where there is a fault."""
+    from samebits.display.narrator import Narrator
+    from samebits.questions.reduce import reduce
+    from samebits.questions.reduce.reduction_report import show_reduction
+    from samebits.questions.reduce.upstream_report import write_upstream_report
+
+    if markdown and as_json:
+        raise ArgumentError("--markdown and --json are two forms of one finding; take one of them")
+    with Narrator() as narrator:
+        found = reduce(
+            " ".join(subject), list(on), most_time_s=most_time_s, time_limit_s=time_limit_s, progress=narrator.hear
+        )
+    if output and found.reproducer:
+        try:
+            write_text(output, found.reproducer)
+        except OSError as error:
+            raise ArgumentError(f"{output} could not be written: {error.strerror}") from None
+        say(f"wrote {output}")
+    elif output:
+        missing = "fault" if found.fault is None else "script of this fault"
+        say(f"{output} was not written: there is no {missing}")
+    if markdown:
+        print(write_upstream_report(found), end="")
+    else:
+        print_finding(found, show_reduction, verbose=verbose, as_json=as_json)
+    return AGREE if found.fault is None else DIFFER

@@ -1,0 +1,293 @@
+"""The front door: a fault found, made small, its condition, the settings it is right under, its script."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from samebits.engines.registry import open_runner, parse_runner_text
+from samebits.engines.runner import Identity, Runner
+from samebits.engines.runner.guarded_runner import guard_runner
+from samebits.errors import ArgumentError, SamebitsError
+from samebits.findings import Evidence
+from samebits.judging.comparing_cost import announce_cost, check_memory
+from samebits.judging.fixes.setting_changes import apply_all, list_changes
+from samebits.numbers.float_environment import default_float_environment
+from samebits.numbers.same_bits import has_same_bits
+from samebits.problems import Problem, format_problem
+from samebits.problems.case_file import Case
+from samebits.problems.languages.subject import read_subject
+from samebits.progress import Progress, ignore_progress
+from samebits.questions.reduce.condition_search import ConditionSearch, FoundCondition
+from samebits.questions.reduce.condition_words import say_condition
+from samebits.questions.reduce.fault_asking import Answer, Data, FaultAsker, Operands, find_data
+from samebits.questions.reduce.features import list_features
+from samebits.questions.reduce.reduction_schema import FaultyVersions, OtherEngine, Reduction
+from samebits.questions.reduce.reduction_sentences import (
+    EVERYWHERE,
+    say_neighbours,
+    say_no_fault,
+    say_repeats,
+    say_script,
+    say_smallest,
+    say_untried,
+    summarize_reduction,
+)
+from samebits.questions.reduce.scripts.benchdnn_line import write_benchdnn
+from samebits.questions.reduce.scripts.engine_script import run_script, write_script
+from samebits.questions.reduce.shrinking import Shrinker, Smaller
+from samebits.questions.reduce.versions import find_faulty_versions
+from samebits.version import VERSION
+
+# The engines that compute with oneDNN, whose maintainers ask for a line of benchdnn.
+_ONEDNN = ("torch", "tensorflow", "openvino")
+# Shares of the time for making it small, for its condition, and for other settings.
+_SMALLER, _CONDITION, _SETTINGS = 0.4, 0.35, 0.25
+_SCRIPT_S, _MOST_LISTED = 60.0, 12
+
+
+@default_float_environment()
+def reduce(
+    subject: str | Path | Problem | Case,
+    on: str | Runner | Sequence[str | Runner],
+    *,
+    most_time_s: float = 60.0,
+    time_limit_s: float = 30.0,
+    progress: Progress = ignore_progress,
+) -> Reduction:
+    """The smallest problem at which the first engine of `on` has the same fault as at `subject`, and when it has it.
+
+    `subject` is a problem, its text, or a case (file), whose operands are tried where exact integers show nothing. The
+    fault is a result that is wrong or less precise than its format, or a crash. Neighbours of the smallest problem are
+    asked until a simple condition is left; settings of the engine, and the other engines of `on` (other versions, for
+    example), are asked at the smallest problem. `most_time_s` is about what all that may take beside the engine's
+    start; one call of an engine may take `time_limit_s`. Raises SamebitsError, in one line, for a subject or a runner's
+    text that cannot be dealt with.
+    """
+    runners = [on] if isinstance(on, (str, Runner)) else list(on)
+    if not runners:
+        raise ArgumentError("reduce needs an engine that has the fault: --on ENGINE")
+    for runner in runners:
+        if isinstance(runner, str):
+            parse_runner_text(runner)
+    if not 0 < most_time_s <= 1e6:
+        raise ArgumentError(f"most_time_s must be above 0, not {most_time_s!r}")
+    given = read_subject(subject)
+    problem = given.problem if isinstance(given, Case) else given
+    operands = given.operands if isinstance(given, Case) else None
+    started = time.perf_counter()
+    with contextlib.ExitStack() as stack:
+        asker = FaultAsker(lambda: _open(runners[0], time_limit_s))
+        stack.callback(asker.close)
+        reducer = _Reducer(asker, runners, most_time_s, time_limit_s, progress)
+        found = reducer.find(problem, operands)
+    return found.finish(time.perf_counter() - started)
+
+
+def _open(runner: str | Runner, time_limit_s: float) -> Runner:
+    return open_runner(runner, time_limit_s=time_limit_s) if isinstance(runner, str) else guard_runner(runner)
+
+
+@dataclass
+class _Found:
+    """What becomes a finding."""
+
+    start: Problem
+    identity: Identity
+    data: Data
+    smaller: Smaller | None = None
+    is_smallest: bool | None = None
+    repeats: bool | None = None
+    condition: FoundCondition | None = None
+    others: list[OtherEngine] = field(default_factory=list[OtherEngine])
+    versions: FaultyVersions | None = None
+    right_with: list[str] = field(default_factory=list[str])
+    script: str | None = None
+    reproduced: bool | None = None
+    benchdnn: str | None = None
+    evidence: list[Evidence] = field(default_factory=list[Evidence])
+    asked: int = 0
+    is_case: bool = False
+
+    def finish(self, took_s: float) -> Reduction:
+        """The finding."""
+        common: dict[str, Any] = {
+            "start": format_problem(self.start), "engine": self.identity.text, "version": self.identity.version,
+            "device": self.identity.device, "settings": self.identity.settings, "data": self.data,
+            "problems_asked": self.asked, "time_s": took_s, "samebits_version": VERSION,
+        }  # fmt: skip
+        if self.smaller is None or self.smaller.answer.fault is None:
+            summary = say_no_fault(self.identity.text, given=self.is_case)
+            return Reduction(problem=None, fault=None, summary=summary, evidence=self.evidence, **common)
+        answer, problem = self.smaller.answer, self.smaller.problem
+        fault = answer.fault
+        assert fault is not None
+        words, exact = self._say_condition(problem)
+        index = _find_first(answer)
+        return Reduction(
+            problem=format_problem(problem),
+            fault=fault,
+            is_smallest=self.is_smallest,
+            repeats=self.repeats,
+            where=answer.where,
+            first_index=list(index) if index is not None else None,
+            first_value=_read(answer.result, index),
+            first_truth=_read(answer.truth, index),
+            condition=words,
+            is_exact=exact,
+            wrong_neighbours=self.condition.wrong if self.condition else 0,
+            right_neighbours=self.condition.right if self.condition else 0,
+            exceptions=[format_problem(p) for p in self.condition.exceptions[:_MOST_LISTED]]
+            if self.condition and words
+            else [],
+            right_with=self.right_with,
+            others=self.others,
+            versions=self.versions,
+            reproducer=self.script,
+            reproduced=self.reproduced,
+            benchdnn=self.benchdnn,
+            summary=summarize_reduction(self.identity.text, fault, self.data, words, exact=bool(exact)),
+            evidence=self.evidence,
+            **common,
+        )
+
+    def _say_condition(self, problem: Problem) -> tuple[str | None, bool | None]:
+        """The condition in words, and whether it is exact; None where there is none worth saying."""
+        found = self.condition
+        if found is None or (self.data == "normal" and found.exceptions):
+            # On random operands roundings decide, too, and a condition that does not fit says little.
+            return None, None
+        return say_condition(found.condition, list_features(problem)) or EVERYWHERE, (
+            found.is_settled and not found.exceptions
+        )
+
+
+def _find_first(answer: Answer) -> tuple[int, ...] | None:
+    """The first output that is not as it should be; the worst one where all are only less precise."""
+    if answer.result is None or answer.truth is None or not answer.result.size:
+        return None
+    result, truth = answer.result.astype(np.float64), answer.truth.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        distance = np.abs(result - truth)
+    distance[np.isnan(distance)] = np.inf
+    distance[(result == truth) | (np.isnan(result) & np.isnan(truth))] = 0.0
+    flat = int(np.argmax(distance > 0)) if answer.fault == "wrong" else int(np.argmax(distance))
+    return tuple(int(i) for i in np.unravel_index(flat, result.shape))
+
+
+def _read(array: np.ndarray | None, index: tuple[int, ...] | None) -> float | None:
+    return None if array is None or index is None else float(array[index])
+
+
+@dataclass
+class _Reducer:
+    asker: FaultAsker
+    runners: list[str | Runner]
+    most_time_s: float
+    time_limit_s: float
+    progress: Progress
+
+    def find(self, start: Problem, operands: Operands | None) -> _Found:
+        """Everything there is to find, as far as time allows."""
+        identity = self.asker.runner.identify()
+        check_memory(start, 2)
+        announce_cost(start, 1, 0, self.progress)
+        self.progress("looking for the fault", 0.0)
+        data, answer = find_data(self.asker, start, operands)
+        found = _Found(start, identity, data, is_case=operands is not None)
+        if not answer.is_known:
+            raise ArgumentError(f"{identity.text} does not take this problem: {answer.says}")
+        if answer.fault is None:
+            found.asked = self.asker.asked
+            return found
+        shrinker = Shrinker(
+            self.asker, Smaller(start, answer, operands if data == "given" else None), data,
+            _SMALLER * self.most_time_s, self.progress,
+        )  # fmt: skip
+        found.smaller, found.is_smallest = shrinker.shrink()
+        found.evidence.append(
+            Evidence("structure", say_smallest(is_smallest=found.is_smallest, asked=self.asker.asked))
+        )
+        smallest, fault = found.smaller.problem, found.smaller.answer.fault
+        if data != "given":
+            most_s = _CONDITION * self.most_time_s
+            search = ConditionSearch(self.asker, smallest, data, fault, most_s, self.progress)
+            found.condition = search.find()
+            wrong, right, exceptions = found.condition.wrong, found.condition.right, len(found.condition.exceptions)
+            found.evidence.append(
+                Evidence("structure", say_neighbours(wrong, right, exceptions, by_chance=data == "normal"))
+            )
+            found.right_with = [format_problem(p) for p in found.condition.nearest_right[:_MOST_LISTED]]
+        self._ask_again(found, data)
+        self._ask_others(found, data)
+        self._write(found, data)
+        found.asked = self.asker.asked
+        return found
+
+    def _ask_again(self, found: _Found, data: Data) -> None:
+        """Whether the smallest problem gives the same wrong bits once more."""
+        smaller = found.smaller
+        assert smaller is not None
+        if smaller.answer.result is not None:
+            again = self.asker.ask_anew(smaller.problem, data, smaller.operands)
+            found.repeats = again.result is not None and has_same_bits(again.result, smaller.answer.result)
+            found.evidence.append(Evidence("structure", say_repeats(repeats=found.repeats)))
+
+    def _ask_others(self, found: _Found, data: Data) -> None:
+        """The smallest problem on the other engines that were named, and under other settings of the first."""
+        smaller = found.smaller
+        assert smaller is not None
+        found.others += [self._ask_other(runner, smaller, data) for runner in self.runners[1:]]
+        first = self.runners[0]
+        if not isinstance(first, str):
+            return
+        named = [o for o, runner in zip(found.others, self.runners[1:], strict=True) if isinstance(runner, str)]
+        found.versions = find_faulty_versions(first, found.identity.version, named)
+        ends = time.monotonic() + _SETTINGS * self.most_time_s
+        changes, untried = list_changes(first, smaller.problem, None, found.identity.settings), list[str]()
+        for change in changes:
+            if time.monotonic() > ends:
+                untried.append(change.says)
+                continue
+            self.progress(f"trying {change.says}", 0.0)
+            found.others.append(self._ask_other(apply_all(first, (change,)), smaller, data))
+        if untried:
+            found.evidence.append(Evidence("setting", say_untried(untried)))
+
+    def _ask_other(self, runner: str | Runner, smaller: Smaller, data: Data) -> OtherEngine:
+        asker = FaultAsker(lambda: _open(runner, self.time_limit_s))
+        text = runner if isinstance(runner, str) else runner.text
+        try:
+            identity = asker.runner.identify()
+            answer = asker.ask(smaller.problem, data, smaller.operands)
+        except SamebitsError as error:
+            return OtherEngine(text, None, None, str(error))
+        finally:
+            asker.close()
+        # Another fault, or no answer, says nothing about this one.
+        right = {None: True, smaller.answer.fault: False}.get(answer.fault)
+        return OtherEngine(text, identity.version, right, answer.says or (answer.fault or "" if right is None else ""))
+
+    def _write(self, found: _Found, data: Data) -> None:
+        """The script, run once, and benchdnn's line."""
+        first, smaller = self.runners[0], found.smaller
+        assert smaller is not None
+        assert smaller.answer.fault is not None
+        if not isinstance(first, str):
+            return
+        runner = parse_runner_text(first)
+        fault = smaller.answer.fault
+        operands = smaller.answer.operands
+        found.script = write_script(smaller.problem, operands, runner, found.identity, fault, data=data)
+        if runner.name in _ONEDNN:
+            found.benchdnn = write_benchdnn(smaller.problem)
+        if found.script is not None and runner.place.shares_files:
+            self.progress("running the script", 0.0)
+            found.reproduced, last = run_script(found.script, fault, runner.place.python, _SCRIPT_S)
+            found.evidence.append(Evidence("replay", say_script(found.reproduced, last)))

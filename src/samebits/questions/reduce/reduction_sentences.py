@@ -1,0 +1,92 @@
+"""What a reduction found, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from samebits.questions.reduce.reduction_schema import FaultyVersions
+
+_FAULTS = {
+    "wrong": "wrong",
+    "downgrade": "less precise than its format",
+    "undecided": "beyond its error bound, for a reason that a profile may tell,",
+    "crash": "ended by a crash",
+    "timeout": "stopped, as it gave no answer in time",
+    "error": "refused with an error",
+}
+EVERYWHERE = "everywhere nearby"
+_DATA = {"integers": "exact integers", "normal": "random operands", "given": "the case's own operands"}
+
+
+def say_fault(fault: str) -> str:
+    """A fault as a predicate."""
+    return _FAULTS.get(fault, fault)
+
+
+def say_data(data: str) -> str:
+    """What operands a fault was seen on."""
+    return _DATA[data]
+
+
+def summarize_reduction(engine: str, fault: str, data: str, condition: str | None, *, exact: bool) -> str:
+    """The answer in one sentence."""
+    said = f"{engine} is {say_fault(fault)} on {say_data(data)}"
+    if not condition:
+        return said
+    if condition == EVERYWHERE:
+        return f"{said}, at every problem nearby that was asked"
+    return f"{said}, {'wherever' if exact else 'only where'} {condition}"
+
+
+def say_no_fault(engine: str, *, given: bool) -> str:
+    """The answer where nothing was found."""
+    own = ", the case's operands" if given else ""
+    return f"no fault: {engine} is right on exact integers, and within its bounds on random operands{own}"
+
+
+def say_neighbours(wrong: int, right: int, exceptions: int, *, by_chance: bool) -> str:
+    """What speaks for a condition."""
+    asked = f"{wrong + right:,} problems nearby were asked: {wrong:,} show the fault, {right:,} do not"
+    if exceptions and by_chance:
+        return f"{asked}; on random operands roundings decide, too, and no simple condition fits"
+    if not exceptions:
+        return f"{asked}; the condition is true of all of the first, and of none of the second"
+    return f"{asked}; the condition is true of all of the first, and of {exceptions:,} of the second as well"
+
+
+def say_smallest(*, is_smallest: bool, asked: int) -> str:
+    """How small the problem is."""
+    if is_smallest:
+        return f"none of its numbers can be smaller while the others stay ({asked:,} problems asked)"
+    return f"no smaller one was found among those tried ({asked:,} problems asked)"
+
+
+def say_repeats(*, repeats: bool) -> str:
+    """Whether the smallest problem gives the same wrong values again."""
+    if repeats:
+        return "asked again, it gives the same bits"
+    return "asked again, it gives other values: memory that was never written may be read (inferred)"
+
+
+def say_versions(versions: FaultyVersions) -> str:
+    """Where in the sequence of versions the fault begins and ends."""
+    parts: list[str] = []
+    if versions.first:
+        parts.append(f"{versions.first} is the first that has the fault, {versions.right_before} is right")
+    else:
+        parts.append(f"{versions.asked[0]}, the oldest, has the fault")
+    if versions.right_again:
+        parts.append(f"{versions.right_again} is right again" if versions.first else f"{versions.right_again} is right")
+    return f"of the versions asked ({', '.join(versions.asked)}) {'; '.join(parts)}"
+
+
+def say_untried(changes: Sequence[str]) -> str:
+    """Settings that there was no time for."""
+    return f"not tried for lack of time: {', '.join(changes)}"
+
+
+def say_script(reproduced: bool | None, last: str) -> str:
+    """Whether the script does what it is for."""
+    if reproduced is None:
+        return f"the script could not be run here: {last}"
+    return f"the script was run and fails as it should: {last}" if reproduced else f"the script was run: {last}"

@@ -1,0 +1,62 @@
+"""The options of `samebits report`, and what it does."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from samebits.display.missing_packages import report_missing
+from samebits.display.streams import say
+from samebits.errors import ArgumentError, FindingError
+from samebits.regular_files import read_regular, write_text
+
+FindingFile = Annotated[
+    str, typer.Argument(help="findings as --json prints them; - is standard input", metavar="FINDING.json")
+]
+ReportFile = Annotated[
+    str | None, typer.Option("-o", "--output", help="where the page goes; default: beside the findings", metavar="FILE")
+]
+ReportMarkdown = Annotated[
+    bool, typer.Option("--markdown", help="Markdown for issues and pull requests, on standard output or in --output")
+]
+# Findings of whole networks take some megabytes.
+_LARGEST = 256 * 2**20
+
+
+def report_finding(subject: str, *, output: str | None, markdown: bool) -> int:
+    """Reads findings, writes the page or the Markdown, and returns the exit status."""
+    from samebits.questions.report.rendering import render_markdown, write_page
+
+    found = _read(subject)
+    if markdown:
+        text = render_markdown(found)
+        if output is None:
+            print(text, end="")
+            return 0
+        try:
+            write_text(output, text)
+        except OSError as error:
+            raise ArgumentError(f"{output} could not be written: {error.strerror}") from None
+    else:
+        output = output or str(Path("samebits.html") if subject == "-" else Path(subject).with_suffix(".html"))
+        write_page(found, output)
+    say(f"wrote {output}")
+    return 0
+
+
+def _read(subject: str):
+    try:
+        from samebits.questions.report.any_finding import read_finding
+    except ModuleNotFoundError as error:
+        raise report_missing(error) from None
+    if subject == "-":
+        return read_finding(sys.stdin.buffer.read(_LARGEST))
+    try:
+        text = read_regular(subject, _LARGEST)
+    except OSError as error:
+        hint = "samebits compare ... --json > finding.json makes one"
+        raise FindingError(f"{subject} could not be read: {error.strerror}; {hint}") from None
+    return read_finding(text)

@@ -1,0 +1,291 @@
+"""The first operation whose bits differ between two runs, what kind of difference that is, and what followed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from samebits.errors import ArgumentError, TraceError
+from samebits.findings import Evidence
+from samebits.progress import Progress, ignore_progress
+from samebits.questions.runs.alignment import align
+from samebits.questions.runs.capturing import capture_operation
+from samebits.questions.runs.debug_mode_log import is_debug_mode_log, read_debug_mode_log
+from samebits.questions.runs.diff_schema import FirstDifference, InputReason, RunDiff
+from samebits.questions.runs.run_reading import Operation, Process, Trace, read_trace
+from samebits.questions.runs.run_sentences import (
+    say_alone,
+    say_cut_off,
+    say_followed,
+    say_inputs_unknown,
+    say_same,
+    say_states,
+    say_weak_hashes,
+    say_where,
+    summarize_difference,
+)
+from samebits.questions.runs.setting_differences import list_differences, list_unseeded
+from samebits.regular_files import check_target
+from samebits.version import VERSION
+
+# What a script recorded by hand; its name follows.
+_NOTE = "note "
+# What numbers that Python or NumPy drew may have decided.
+_DECIDED = ("order of the data", "order within a batch", "data", "arguments", "noted values")
+_TAKES = (["select"], ["slice"], ["index_select"], ["narrow"])
+
+
+@dataclass
+class _Compared:
+    """One process of both runs, held against each other."""
+
+    a: Process
+    b: Process
+    first: FirstDifference | None = None
+    structure: FirstDifference | None = None
+    compared: int = 0
+    differing: int = 0
+    only_a: int = 0
+    only_b: int = 0
+    # Operations of one run alone, by place: what they make explains what follows.
+    alone: tuple[set[int], set[int]] = field(default_factory=lambda: (set[int](), set[int]()))
+    alone_random: bool = False
+
+
+def diff(
+    a: str | Path,
+    b: str | Path,
+    *,
+    capture: str | Path | None = None,
+    run: bool | Callable[[Sequence[str]], bool] = False,
+    progress: Progress = ignore_progress,
+) -> RunDiff:
+    """Compares two traces; raises TraceError for a file that is none.
+
+    Traces may be of different lengths and machines, and have operations that the other one lacks; both may be what
+    torch's DebugMode printed of its runs under `log_tensor_hashes`. With `capture`, where
+    an operation gave other bits to the same inputs, both commands are run again as far as to it, and it is written as a
+    case file with both results; where that cannot be done the finding says why. The commands stand in the traces, and
+    whoever wrote these chose them: they are run only with `run=True`, or where a function given as `run`, which is
+    called with the two commands as texts, returns True.
+    """
+    if capture is not None:
+        _check_target(capture, (a, b))
+    progress(f"reading {Path(a).name[:40]}", 0.0)
+    first = _read(a)
+    progress(f"reading {Path(b).name[:40]}", 0.3)
+    second = _read(b)
+    if first.has_weak_hashes != second.has_weak_hashes:
+        raise TraceError(f"{a} and {b}: a trace of samebits and a log of DebugMode have no hashes in common")
+    progress("holding operations against each other", 0.6)
+    found = [_compare(p, second.processes[name]) for name, p in first.processes.items() if name in second.processes]
+    if not found:
+        # Of another program the first processes are meant.
+        found = [_compare(next(iter(first.processes.values())), next(iter(second.processes.values())))]
+    chosen = _choose(found)
+    concluded = _conclude(first, second, found, chosen)
+    if capture is None or concluded.first is None:
+        return concluded
+    captured: str | None = str(capture)
+    try:
+        remarks = capture_operation(chosen.a, chosen.b, concluded.first, capture, run, progress)
+    except TraceError as error:
+        captured, remarks = None, [f"not captured: {error}"]
+    evidence = [*concluded.evidence, *(Evidence("replay", says) for says in remarks)]
+    return msgspec.structs.replace(concluded, captured=captured, evidence=evidence)
+
+
+def _check_target(capture: str | Path, traces: Sequence[str | Path]) -> None:
+    """Raises ArgumentError for a file that is one of the traces, or that cannot be written."""
+    target = Path(capture)
+    if target.exists() and any(Path(t).exists() and target.samefile(t) for t in traces):
+        raise ArgumentError(f"{capture}: is one of the recordings; the case needs another name")
+    try:
+        check_target(target)
+    except OSError as error:
+        raise ArgumentError(f"{capture}: no file that can be written ({error.strerror or error})") from None
+    if not target.absolute().parent.is_dir():
+        raise ArgumentError(f"{capture}: no file that can be written")
+
+
+def _read(path: str | Path) -> Trace:
+    return read_debug_mode_log(Path(path)) if is_debug_mode_log(Path(path)) else read_trace(path)
+
+
+def _choose(found: list[_Compared]) -> _Compared:
+    """The process whose first difference is the run's."""
+    main = found[0]
+    chosen = main
+    is_given = main.first is not None and main.first.kind == "inputs" and main.first.reason != "random state"
+    if is_given:
+        # What a worker made differently came into the main process as its data.
+        chosen = next((f for f in found[1:] if f.first is not None and f.first.kind != "structure"), main)
+    elif main.first is None:
+        # Ranks and programs of their own count for themselves; what a worker did otherwise had no effect.
+        chosen = next((f for f in found[1:] if f.first is not None and "/" not in f.a.name), main)
+    return chosen
+
+
+def _conclude(a: Trace, b: Trace, found: list[_Compared], chosen: _Compared) -> RunDiff:
+    main, first = found[0], chosen.first
+    settings = list_differences(_list_settings(a, main.a), _list_settings(b, main.b), first)
+    if first is not None and (first.kind == "structure" or first.reason in _DECIDED):
+        settings += list_unseeded(main.a.states, main.b.states)
+    evidence = [Evidence("structure", s) for s in _list_remarks(a, b, chosen, first)]
+    compared, differing, only_a, only_b = (
+        sum(getattr(f, name) for f in found) for name in ("compared", "differing", "only_a", "only_b")
+    )
+    if first is None:
+        summary = say_same(compared, only_a + only_b, of_hashes=a.has_weak_hashes)
+    else:
+        summary = summarize_difference(first, settings if main.a.settings else None)
+    return RunDiff(
+        a=a.path,
+        b=b.path,
+        same=first is None,
+        summary=summary,
+        first=first,
+        settings=settings,
+        compared=compared,
+        differing=differing,
+        only_a=only_a,
+        only_b=only_b,
+        evidence=evidence,
+        samebits_version=VERSION,
+    )
+
+
+def _list_settings(trace: Trace, process: Process) -> list[dict[str, str]]:
+    """A process's settings as they were one after the other, with how many workers it had at once."""
+    if not process.settings:
+        return []
+    # Workers of a later pass have the names of the first, and a number.
+    workers = sum(1 for name in trace.processes if name.startswith(f"{process.name}/") and " #" not in name)
+    return [{**process.settings[0], "workers": str(workers)}, *process.settings[1:]]
+
+
+def _list_remarks(a: Trace, b: Trace, chosen: _Compared, first: FirstDifference | None) -> Iterator[str]:
+    if first is not None:
+        yield say_where(first)
+        if chosen.first is not None:
+            yield say_followed(chosen.differing, chosen.compared)
+        changed = [
+            name
+            for (step, name), state in chosen.a.states.items()
+            if step == first.step and chosen.b.states.get((step, name), state) != state
+        ]
+        if changed and first.reason not in ("random state", None):
+            yield say_states(changed, first.step)
+        if first.kind == "operation" and a.has_weak_hashes and not chosen.a.operations[first.index_a or 0].inputs:
+            yield say_inputs_unknown()
+    elif chosen.structure is not None:
+        yield say_alone(chosen.structure, chosen.only_a, chosen.only_b)
+    if a.has_weak_hashes:
+        yield say_weak_hashes()
+    for trace in (a, b):
+        cut = [p.name for p in trace.processes.values() if not p.is_whole]
+        if cut:
+            yield say_cut_off(trace.path, cut)
+
+
+def _compare(a: Process, b: Process) -> _Compared:
+    found = _Compared(a, b)
+    for i, j in align(a.operations, b.operations):
+        if i is None or j is None:
+            _note_alone(found, i, j)
+            continue
+        one, other = a.operations[i], b.operations[j]
+        found.compared += 1
+        if not _differ(one.outputs, other.outputs):
+            continue
+        found.differing += 1
+        if found.first is None:
+            found.first = _classify(found, i, j)
+    return found
+
+
+def _note_alone(found: _Compared, i: int | None, j: int | None) -> None:
+    operation = found.a.operations[i] if i is not None else found.b.operations[j or 0]
+    found.only_a += i is not None
+    found.only_b += j is not None
+    found.alone[0 if i is not None else 1].add(i if i is not None else j or 0)
+    found.alone_random |= operation.random is not None and found.first is None
+    if found.structure is None and not operation.is_view:
+        found.structure = _describe(found, operation, "structure", i=i, j=j)
+
+
+def _differ(a: tuple[bytes | None, ...], b: tuple[bytes | None, ...]) -> bool:
+    return len(a) != len(b) or any(x is not None and y is not None and x != y for x, y in zip(a, b, strict=True))
+
+
+def _classify(found: _Compared, i: int, j: int) -> FirstDifference:
+    one, other = found.a.operations[i], found.b.operations[j]
+    if one.name.startswith(_NOTE):
+        return _describe(found, one, "inputs", reason="noted values", i=i, j=j)
+    pairs = list(zip(one.inputs, other.inputs, one.sources, other.sources, strict=False))
+    changed = [p for p in pairs if p[0] is not None and p[1] is not None and p[0] != p[1]]
+    if not changed and one.random != other.random and one.random and other.random:
+        if found.alone_random and found.structure is not None:
+            # What only one run draws moves the random state for all that follows.
+            return found.structure
+        return _describe(found, one, "inputs", reason="random state", i=i, j=j)
+    if not changed and one.what != other.what:
+        # Which sample is taken, outside of any module, is data; any other number is what the script passed.
+        is_sample = one.name.split(".")[1:2] in _TAKES and one.direction == "forward" and not one.module
+        return _describe(found, one, "inputs", reason="order of the data" if is_sample else "arguments", i=i, j=j)
+    if not changed:
+        return _describe(found, one, "operation", i=i, j=j)
+    if any(s in found.alone[0] or t in found.alone[1] for _, _, s, t in changed) and found.structure is not None:
+        return found.structure
+    outside = [(x, y) for x, y, s, t in changed if s is None and t is None and x is not None and y is not None]
+    if outside and not found.a.settings:
+        # A log of another tool: where its tensors come from nobody noted.
+        return _describe(found, one, "inputs", i=i, j=j)
+    if outside:
+        return _describe(found, one, "inputs", reason=_find_reason(found, outside), i=i, j=j)
+    return _describe(found, one, "inputs", i=i, j=j)
+
+
+def _find_reason(found: _Compared, outside: list[tuple[bytes, bytes]]) -> InputReason:
+    """What tensors from outside that differ have in common: the same rows, or rows that the other run has elsewhere."""
+    for x, y in outside:
+        one, other = found.a.rows.get(x), found.b.rows.get(y)
+        if not one or not other:
+            continue
+        if Counter(one) == Counter(other):
+            return "order within a batch"
+        elsewhere = {row for rows in found.b.rows.values() for row in rows}
+        if sum(row in elsewhere for row in one) * 2 > len(one):
+            return "order of the data"
+        return "data"
+    return "initial values"
+
+
+def _describe(
+    found: _Compared,
+    operation: Operation,
+    kind: str,
+    *,
+    reason: InputReason | None = None,
+    i: int | None = None,
+    j: int | None = None,
+) -> FirstDifference:
+    other = found.b.operations[j] if j is not None and i is not None else None
+    return FirstDifference(
+        operation=operation.name,
+        what=operation.what,
+        other=other.what if other is not None and other.what != operation.what else None,
+        step=operation.step,
+        direction=operation.direction,
+        module=operation.module,
+        line=operation.line,
+        process=found.a.name if i is not None else found.b.name,
+        kind=kind,  # type: ignore[arg-type]  (one of the three)
+        reason=reason,
+        index_a=i,
+        index_b=j,
+    )

@@ -1,0 +1,133 @@
+"""Sentences about two runs that were held against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from samebits.questions.runs.diff_schema import FirstDifference, SettingDifference
+
+_MOST_NAMED = 3
+_REASONS = {
+    "random state": "the random state is another one",
+    "order of the data": "the data come in another order",
+    "order within a batch": "the same samples stand in another order within the batch",
+    "data": "the data themselves are others",
+    "initial values": "what it starts from has other values",
+    "arguments": "it is called with other arguments",
+    "noted values": "what the script noted there has other values",
+}
+
+
+def say_same(compared: int, alone: int, *, of_hashes: bool = False) -> str:
+    """No difference in bits; some operations may stand in one run alone."""
+    what = "hashes" if of_hashes else "bits"
+    if not alone:
+        return f"Both runs did the same {compared:,} operations with the same {what}."
+    return f"All {compared:,} operations that both runs did have the same {what}; {alone:,} stand in one run alone."
+
+
+def say_alone(first: FirstDifference, only_a: int, only_b: int) -> str:
+    """Operations that one run has and the other has not, without effect on the others."""
+    counts = " and ".join(f"{n:,} in the {which}" for n, which in ((only_a, "first"), (only_b, "second")) if n)
+    return f"one run alone: {counts}; the first is {name_operation(first)}"
+
+
+def name_operation(first: FirstDifference) -> str:
+    """The operation as a person finds it: name, direction, step, module."""
+    where = f" in {first.module}" if first.module else ""
+    process = f", process {first.process}" if "/" in first.process or first.process.startswith("rank") else ""
+    return f"{first.operation} ({first.direction}, step {first.step}{process}){where}"
+
+
+def summarize_difference(first: FirstDifference, settings: Sequence[SettingDifference] | None) -> str:
+    """One sentence: where the runs part first, and why as far as that is known. No settings: none were recorded."""
+    named = name_operation(first)
+    line = f", {first.line}" if first.line else ""
+    if first.kind == "structure":
+        which = "first" if first.index_b is None else "second"
+        return f"The runs part at {named}{line}: only the {which} run does it."
+    if first.kind == "operation":
+        said = f"The runs part at {named}{line}: the same inputs gave other bits"
+        if settings is None:
+            return f"{said}."
+        return f"{said}; the runs' settings differ." if settings else f"{said}, under the same settings."
+    reason = _REASONS.get(first.reason or "", "its inputs differed already")
+    return f"The runs part at {named}{line}: {reason}."
+
+
+def say_where(first: FirstDifference) -> str:
+    """The operation with its shapes and settings."""
+    other = f"; the second run: {first.other}" if first.other else ""
+    return f"it computes {first.what}{other}"
+
+
+def say_followed(differing: int, compared: int) -> str:
+    """What came of it."""
+    return f"{differing:,} of {compared:,} operations that both runs have differ from there on"
+
+
+def say_states(names: Sequence[str], step: int) -> str:
+    """Random states of other libraries that had parted already."""
+    return f"at the begin of step {step} the random state of {' and '.join(names)} differed already"
+
+
+def say_cut_off(path: str, processes: Sequence[str]) -> str:
+    """A run that did not come to its end."""
+    return f"{path} ends early: {', '.join(processes[:4])} did not come to the end"
+
+
+def say_weak_hashes() -> str:
+    """What another tool's hashes cannot tell."""
+    return "DebugMode's hashes are sums of elements: bits may differ where they are equal; samebits trace tells all"
+
+
+def say_inputs_unknown() -> str:
+    """What a log without hashes of inputs leaves open."""
+    return "no hashes of inputs were logged (hash_inputs=True logs them): that they were the same is inferred"
+
+
+def say_next(
+    first: FirstDifference | None, settings: Sequence[SettingDifference], captured: str | None = None
+) -> list[str]:
+    """What to do about it."""
+    if first is None:
+        return []
+    known = [s.set for s in settings if s.set]
+    alike = [f"set in both runs alike: {'; '.join(known[:_MOST_NAMED])}"] if known else []
+    if first.reason == "noted values":
+        return alike or ["note what it is made from, too: run.note(...)"]
+    if first.kind == "structure":
+        line = first.line or "the line that only one run came to"
+        return [f"look what decides at {line}; numbers drawn for it need a seed{_join_seeds(known)}"]
+    if first.reason == "random state":
+        seeds = [s for s in known if "seed" in s.lower()]
+        drawn = "something else drew numbers before: look for what one run draws more"
+        return [seeds[0] if seeds else drawn]
+    if first.reason in ("order of the data", "order within a batch"):
+        return ["give the loader a seeded generator: DataLoader(..., generator=torch.Generator().manual_seed(N))"]
+    if captured is not None:
+        return [f"samebits explain {captured}", *alike]
+    if first.kind == "operation" and known:
+        return alike
+    if first.kind == "operation":
+        return ["torch.use_deterministic_algorithms(True); the same processor, versions and number of threads"]
+    if first.reason == "arguments":
+        return ["compare what the script passes at this line"]
+    return []
+
+
+def _join_seeds(known: Sequence[str]) -> str:
+    seeds = [how for how in known if "seed" in how]
+    return f": {', '.join(seeds)}" if seeds else ""
+
+
+def say_command(which: str, command: str) -> str:
+    """What a trace says that its run was started with."""
+    return f"the {which} trace names this command: {command}"
+
+
+def say_captured(which: str, *, same_as_recorded: bool) -> str:
+    """How the operation came out when a run was run again as far as to it."""
+    if same_as_recorded:
+        return f"captured: run again, the {which} run had the recorded bits"
+    return f"captured: run again, the {which} run had other bits than recorded: other runs or machines change them"

@@ -1,0 +1,76 @@
+"""A sweep as a document: the map of points to classes, the classes, where positions matter."""
+
+from __future__ import annotations
+
+import shlex
+
+from samebits.display.document import Block, Cell, Chart, Code, Document, Prose, Section, Table, Tone
+from samebits.questions.sweep.sweep_chart import chart_classes
+from samebits.questions.sweep.sweep_report import name_answer, say_points
+from samebits.questions.sweep.sweep_schema import Sweep
+from samebits.questions.sweep.sweep_sentences import say_cell, say_cells
+
+_MOST_CELLS = 4000
+
+
+def lay_out_sweep(found: Sweep) -> Document:
+    """The answer, the map, the classes with their recipes, of each engine that was asked."""
+    sections: list[Section] = []
+    for one in (found, *found.more):
+        of = f" of {one.engine}" if found.more else ""
+        sections += [
+            Section(f"Classes{of}", _show_classes(one)),
+            Section(f"Recipes{of}", [Code(say_cells(c.cells), c.recipe) for c in one.classes if c.recipe]),
+            Section(f"Positions in a batch{of}", _show_uneven(one)),
+            Section(f"Failures{of}", _show_failures(one)),
+            Section(f"How this is known{of}", [Prose("", tuple(e.says for e in one.evidence))] if one.evidence else []),
+        ]
+    engines = " ".join(f"--on {shlex.quote(one.engine)}" for one in (found, *found.more))
+    sections.append(Section("Do it again", [Code("", f"samebits sweep {shlex.quote(found.sweep)} {engines}")]))
+    tones: dict[bool | None, Tone] = {True: "good", False: "care", None: "open"}
+    return Document(
+        found.sweep,
+        name_answer(found)[0],
+        tones[found.invariant],
+        found.summary,
+        f"{found.engine} {found.version or ''}; {say_points(found)}",
+        sections,
+        found.samebits_version,
+    ).without_empty()
+
+
+def _show_classes(found: Sweep) -> list[Block]:
+    cells = sum(len(c.cells) for c in found.classes)
+    count = f"{len(found.classes):,} class{'es' if len(found.classes) != 1 else ''}"
+    says = f"{count} of points at which the same outputs have the same bits."
+    rows = [
+        (
+            Cell(f"{number + 1}"),
+            Cell(say_cells(one.cells)),
+            Cell(f"{one.points:,}"),
+            Cell({True: "yes", False: "no", None: "-"}[one.replayed]),
+        )
+        for number, one in enumerate(found.classes)
+    ]
+    table = Table(("class", "points", "how many", "recipe replayed"), rows)
+    if not 0 < cells <= _MOST_CELLS or len(found.axes) > 2:
+        return [table] if rows else []
+    return [Chart("Which points are alike", says, chart_classes(found)), table]
+
+
+def _show_uneven(found: Sweep) -> list[Block]:
+    if not found.uneven:
+        return []
+    return [Prose("", (f"Equal items of one batch get other bits at {say_cells(found.uneven)}.",))]
+
+
+def _show_failures(found: Sweep) -> list[Block]:
+    rows = [
+        (
+            Cell(say_cell({n: [v, v] for n, v in f.at.items()})),
+            Cell(f.failure.kind, "bad"),
+            Cell(f.failure.says),
+        )
+        for f in found.failures
+    ]
+    return [Table(("point", "what", "the engine says"), rows)] if rows else []

@@ -1,0 +1,76 @@
+"""A sweep, for people: the answer, the classes with their recipes, what to do next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.text import Text
+
+from samebits.display.page_layout import Page, Remark, make_answer, open_console
+from samebits.display.visible_text import make_visible
+from samebits.questions.sweep.sweep_schema import Sweep, SweepClass
+from samebits.questions.sweep.sweep_sentences import say_cell, say_cells
+
+_MOST_CLASSES, _MOST_FAILURES, _LONGEST_RECIPE = 8, 3, 400
+
+
+def show_sweep(found: Sweep, console: Console | None = None, *, verbose: bool = True) -> None:
+    """Prints a sweep to the console (standard output by default), whole or as much as fits a screen."""
+    found, console = make_visible(found), console or open_console()
+    page = Page()
+    for one in (found, *found.more):
+        version = f" {one.version}" if one.version and one.version not in one.engine else ""
+        page.add(Text(one.sweep, style="bold"), Text(f"{one.engine}{version}; {say_points(one)}", style="dim"))
+        page.add(make_answer(*name_answer(one), one.summary))
+        page.add(list(_list_remarks(one)))
+    page.print_to(console, verbose=verbose)
+
+
+def name_answer(found: Sweep) -> tuple[str, str]:
+    """The answer in a word, and its style."""
+    if found.invariant is None:
+        return "unknown", "bold magenta"
+    return ("same bits", "bold green") if found.invariant else ("changes", "bold yellow")
+
+
+def say_points(found: Sweep) -> str:
+    """How much was run and looked at."""
+    outputs = f"{found.outputs:,} output{'' if found.outputs == 1 else 's'} in all of them"
+    return f"{found.points:,} points, {outputs}"
+
+
+def _list_remarks(found: Sweep) -> Iterator[Remark]:
+    for number, one in enumerate(found.classes[:_MOST_CLASSES]):
+        yield Remark(f"class {number + 1}", f"{say_cells(one.cells)}   {say_recipe(one)}", rank=0 if number < 4 else 2)
+    if len(found.classes) > _MOST_CLASSES:
+        yield Remark("", f"{len(found.classes) - _MOST_CLASSES:,} more: --json lists them")
+    if found.uneven:
+        yield Remark("position", f"equal items of one batch get other bits at {say_cells(found.uneven)}")
+    for failed in found.failures[:_MOST_FAILURES]:
+        where = say_cell({name: [value, value] for name, value in failed.at.items()})
+        yield Remark(failed.failure.kind, f"{where}: {failed.failure.says}", rank=1)
+    yield from (Remark("what", e.says, rank=0 if e.kind == "setting" else 3) for e in found.evidence)
+    yield Remark("took", f"{found.time_s:.1f} s, {found.engine_time_s:.1f} s of it in the engine", rank=5)
+    if len(found.classes) > 1:
+        first = found.classes[0]
+        yield Remark("next", f'samebits profile "{name_engine(found, first)}" "{first.example}"', verbatim=True)
+
+
+def name_engine(found: Sweep, one: SweepClass) -> str:
+    """The engine's text at a class's first point, without ranges."""
+    text = found.engine
+    for name, run in (one.cells[0] if one.cells else {}).items():
+        value = str(run[0])
+        text = re.sub(rf"(?<=[:,]){re.escape(name)}=\{{[^}}]*\}}", lambda _, n=name, v=value: f"{n}={v}", text)
+    return text
+
+
+def say_recipe(one: SweepClass) -> str:
+    """The recipe of a class, and whether it gives the bits."""
+    if one.recipe is None:
+        return "(no recipe found)"
+    said = one.recipe if len(one.recipe) <= _LONGEST_RECIPE else f"a tree of {len(one.recipe):,} characters: see --json"
+    proof = {True: "replayed", False: "not replayed", None: "not tried on these operands"}[one.replayed]
+    return f"{said} ({proof})"

@@ -1,0 +1,87 @@
+"""What a sweep found, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from samebits.questions.sweep.sweep_schema import SizeOrSetting, SweepClass
+
+_WORDS = {
+    "rows": "the number of rows",
+    "n": "the size of the batch",
+    "columns": "the number of columns",
+    "c_out": "the number of output channels",
+    "d": "the depth of the input",
+    "h": "the height of the input",
+    "w": "the width of the input",
+    "c_in": "the number of channels of zeros behind its own",
+    "c_per_group": "the number of channels of zeros behind its own",
+    "k": "the number of zeros behind its terms",
+}
+_LENGTH = "the length of the input"
+_MOST_RUNS = 4
+
+
+def say_axis(name: str, kind: str, *, of_engine: bool) -> str:
+    """What changes along a range."""
+    if of_engine:
+        return f"the setting {name}"
+    if name == "w" and kind.partition(".")[0] in ("conv1d", "conv_transpose1d"):
+        return _LENGTH
+    return _WORDS.get(name, f"the size {name}")
+
+
+def say_cell(cell: dict[str, list[SizeOrSetting]]) -> str:
+    """The points of a cell: `4 to 256`, or with names where there are several axes."""
+    if len(cell) == 1:
+        return _say_run(next(iter(cell.values())))
+    return ", ".join(f"{name} {_say_run(run)}" for name, run in cell.items())
+
+
+def say_cells(cells: Sequence[dict[str, list[SizeOrSetting]]]) -> str:
+    """The points of a class."""
+    shown = "; ".join(map(say_cell, cells[:_MOST_RUNS]))
+    return shown + (f" and {len(cells) - _MOST_RUNS:,} more" if len(cells) > _MOST_RUNS else "")
+
+
+def _say_run(run: Sequence[SizeOrSetting]) -> str:
+    first, last = run[0], run[-1]
+    return f"{first}" if first == last else f"{first} to {last}"
+
+
+def summarize_sweep(
+    axes: Sequence[str], classes: Sequence[SweepClass], failed: int, *, uneven: bool, repeats: bool | None
+) -> str:
+    """The answer in one sentence or two."""
+    along = " and ".join(axes)
+    if not classes:
+        return "the engine gave no result at any of these points"
+    if repeats is False:
+        return "the same operands give other bits when they are asked again: the classes are those of one run"
+    lost = f"; {failed:,} points gave no result" if failed else ""
+    if len(classes) == 1 and not uneven:
+        return f"the bits of an output do not depend on {along}{lost}"
+    if len(classes) == 1:
+        return f"the first item's bits do not depend on {along}, but equal items of one batch get other bits{lost}"
+    named = " | ".join(say_cells(c.cells) for c in classes[:_MOST_RUNS])
+    rest = f" | and {len(classes) - _MOST_RUNS:,} more" if len(classes) > _MOST_RUNS else ""
+    return f"the bits of an output depend on {along}: {len(classes):,} classes, {named}{rest}{lost}"
+
+
+def say_advice(axis: str, name: str, classes: Sequence[SweepClass], last: SizeOrSetting) -> str | None:
+    """Which sizes to keep to, where one run of them goes to the end of the range and is longest."""
+    runs = [(c, run) for c in classes for run in c.sizes]
+    ending = next((run for _, run in runs if run[-1] == last), None)
+    if len(classes) < 2 or ending is None or ending[0] == ending[-1] or name not in ("rows", "n"):
+        return None
+    longest = max(run[-1] - run[0] for _, run in runs)
+    if ending[-1] - ending[0] < longest:
+        return None
+    return f"from {ending[0]:,} on the bits stay, as far as {ending[-1]:,}: pad to at least {ending[0]:,}"
+
+
+def say_boundaries(confirmed: int, changed: int) -> str:
+    """How boundaries were confirmed."""
+    if changed:
+        return f"{changed:,} of {confirmed + changed:,} boundaries were not there with other operands: chance, or rare"
+    return f"all {confirmed:,} boundaries were there again with other operands"

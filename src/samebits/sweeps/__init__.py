@@ -1,5 +1,0 @@
-"""One problem over many sizes and settings: where do the bits change."""
-
-from samebits.sweeps.sweeping import sweep
-
-__all__ = ["sweep"]

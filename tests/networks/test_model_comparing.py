@@ -1,0 +1,343 @@
+"""Engines compared on networks: the unit that deviates, its cause, what is inherited, and what observing does."""
+
+import numpy as np
+import onnx
+import pytest
+from models.model_sides import ReferenceSide
+from models.network_building import conv_clip, make_model, node, random, residual, save
+
+from samebits.errors import ArgumentError, ModelError
+from samebits.findings import json_from_finding
+from samebits.networks.model_comparing import compare_model
+from samebits.networks.onnx_reading import make_network
+from samebits.problems.case_file import load_case
+
+ORT = "onnxruntime"
+
+
+def compare(model, on, **options):
+    return compare_model(make_network(model, "test"), on, **options)
+
+
+def side_of(found, unit, name):
+    one = next(u for u in found.units if unit in u.outputs)
+    return next(s for s in one.sides if s.name == name)
+
+
+@pytest.mark.parametrize("model", [conv_clip(), residual()])
+def test_fault_free_engines_differ_by_rounding_at_most(model):
+    found = compare(model, [ORT, f"{ORT}:optimization=disable", "truth", ReferenceSide()])
+    assert found.verdict in ("rounding", "identical")
+    assert all(s.deviating == 0 for s in found.sides)
+    assert all(s.own.max_over_bound <= 1 for u in found.units for s in u.sides)
+    assert not found.taps.changed_bits
+
+
+def test_the_finding_has_the_form_that_others_rely_on():
+    found = compare(residual(), [ORT, f"{ORT}:optimization=disable"])
+    import json
+
+    document = json.loads(json_from_finding(found))
+    assert document["schema"] == "samebits.model/1"
+    assert {"model", "verdict", "cause", "summary", "first", "units", "taps", "amplification", "fixes"} <= set(document)
+    unit = document["units"][1]
+    assert unit["operators"] == ["Conv", "Add", "Relu"]
+    assert unit["problem"] == "conv2d x=2x4x8x8 w=4x4x3x3 bias padding=1 dtype=float32"
+    assert {"name", "verdict", "cause", "own", "inherited", "recipe"} <= set(unit["sides"][0])
+    assert {"max_over_bound", "max_ulp"} <= set(unit["sides"][0]["own"])
+    assert document["taps"] == {"changed_bits": False, "left_out": []}
+
+
+def faulty(change):
+    return ReferenceSide("faulty", change)
+
+
+def test_a_fault_is_found_at_its_unit_and_what_follows_inherits_it():
+    def spoil(name, result, values):
+        return result * 1.01 if name == "c2" else result
+
+    found = compare(residual(), [ORT, faulty(spoil)])
+    assert found.verdict == "wrong" or found.verdict == "undecided"
+    assert found.first == "conv_c2"
+    assert [s.deviating for s in found.sides] == [0, 1]
+    assert side_of(found, "r1", "faulty").verdict in ("rounding", "identical")
+    last = side_of(found, "p", "faulty")
+    assert last.verdict in ("rounding", "identical")
+    assert last.inherited.max_abs > 1e-4
+    assert side_of(found, "p", ORT).inherited.max_abs == 0
+    # Nothing else is at fault: with the truth in its place the difference is gone.
+    assert side_of(found, "r2", "faulty").share > 0.99
+
+
+def round_to(bits):
+    def narrow(array):
+        codes = array.astype(np.float32).view(np.uint32).astype(np.uint64)
+        drop = 24 - bits
+        return ((codes + (1 << (drop - 1))) >> drop << drop).astype(np.uint32).view(np.float32)
+
+    return narrow
+
+
+def conv(x, w, b=None, pad=1):
+    """A convolution of stride 1 in float64, by plain NumPy."""
+    padded = np.pad(x.astype(np.float64), [(0, 0), (0, 0), (pad, pad), (pad, pad)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, w.shape[2:], (2, 3))
+    y = np.einsum("nchwij,ocij->nohw", windows, w.astype(np.float64))
+    return y if b is None else y + b.astype(np.float64)[None, :, None, None]
+
+
+def tf32(name, result, values):
+    return conv(round_to(11)(values["x"]), round_to(11)(values["w"]), values["b"]) if name == "c" else result
+
+
+def half(name, result, values):
+    if name != "c":
+        return result
+    sums = conv(values["x"].astype(np.float16), values["w"].astype(np.float16), values["b"])
+    return sums.astype(np.float16)
+
+
+def lost_upper_bound(name, result, values):
+    return np.maximum(values["c"], values["low"]) if name == "y" else result
+
+
+def lost_relu(name, result, values):
+    return values["c"] if name == "y" else result
+
+
+def nan_to_bound(name, result, values):
+    return np.fmin(np.fmax(values["c"], values["low"]), values["high"]) if name == "y" else result
+
+
+def moved_pads(name, result, values):
+    if name != "c":
+        return result
+    x = np.pad(values["x"], [(0, 0), (0, 0), (0, 2), (0, 2)])
+    return conv(x, values["w"], values["b"], 0)
+
+
+def lost_bias(name, result, values):
+    return conv(values["x"], values["w"]) if name == "c" else result
+
+
+def flipped(name, result, values):
+    return conv(values["x"], values["w"][:, :, ::-1, ::-1], values["b"]) if name == "c" else result
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "cause"),
+    [
+        (tf32, "downgrade", "reduced-precision-operands"),
+        (half, "downgrade", "reduced-precision-operands"),
+        (lost_upper_bound, "wrong", "fusion"),
+        (lost_relu, "wrong", "fusion"),
+        (nan_to_bound, "wrong", "nan-semantics"),
+        (moved_pads, "wrong", "padding"),
+        (lost_bias, "wrong", "dropped-attribute"),
+        (flipped, "wrong", "axis-order"),
+    ],
+)
+def test_a_convolution_and_a_clip_are_explained(change, verdict, cause):
+    """The report about TensorRT: each cause that was named there, injected in turn."""
+    inputs = {"x": random((1, 3, 12, 12), 7, 2.0)}
+    if change is nan_to_bound:
+        inputs["x"][0, 1, 3, 4] = np.nan
+    found = compare(conv_clip(), [ORT, faulty(change)], inputs=inputs)
+    assert (found.verdict, found.cause, found.first) == (verdict, cause, "conv_c")
+    assert found.sides[0].verdict in ("rounding", "identical")
+
+
+def test_a_fault_behind_a_product_is_named():
+    def no_addition(name, result, values):
+        return values["c2"] if name == "s" else result
+
+    found = compare(residual(), [ORT, faulty(no_addition)])
+    side = side_of(found, "r2", "faulty")
+    assert (side.verdict, side.cause) == ("wrong", "fusion")
+    assert "leaves out Add" in side.says
+
+
+def test_an_attribute_that_was_changed_is_named():
+    model = make_model(
+        [node("LayerNormalization", ["x", "s"], ["y"], epsilon=1e-5)], {"x": [4, 16]}, ["y"], {"s": random((16,), 1)}
+    )
+    other = onnx.ModelProto()
+    other.CopyFrom(model)
+    other.graph.node[0].attribute[0].f = 1e-3
+    spoiled = make_network(other, "other")
+
+    class Other(ReferenceSide):
+        def run_network(self, network, inputs, observed, wanted, given):
+            return super().run_network(spoiled, inputs, observed, wanted, given)
+
+    found = compare(model, [ORT, Other("other")])
+    side = side_of(found, "y", "other")
+    assert (side.verdict, side.cause) == ("wrong", "dropped-attribute")
+    assert "epsilon = 0.001" in side.says
+
+
+def test_what_rounding_may_take_anywhere_is_not_called_rounding():
+    """A variance that is all error: whatever comes of it is not judged, however far off."""
+    x = (random((1, 2, 64), 1) * np.float32(1e-3) + np.float32(3000)).astype(np.float32)
+    constants = {"s": np.ones(2, np.float32), "b": np.zeros(2, np.float32)}
+    model = make_model([node("InstanceNormalization", ["x", "s", "b"], ["y"])], {"x": [1, 2, 64]}, ["y"], constants)
+    found = compare(model, [ORT, faulty(lambda name, result, values: result * np.float32(1000))], inputs={"x": x})
+    assert found.sides[1].verdict == "undecided"
+
+
+def test_a_value_whose_observation_changes_bits_is_left_out_and_said():
+    found = compare(residual(), [ReferenceSide("shy", alters_when_observed=["r1", "l"]), ORT])
+    assert found.taps.changed_bits
+    assert found.taps.left_out == ["l", "r1"]
+    assert found.verdict in ("rounding", "identical")
+    assert not any("r1" in u.outputs for u in found.units)
+
+
+def test_an_engine_that_does_not_repeat_itself_is_said_to():
+    class Restless(ReferenceSide):
+        def run_network(self, network, inputs, observed, wanted, given):
+            self.turn = getattr(self, "turn", 0) + 1
+            found = super().run_network(network, inputs, observed, wanted, given)
+            return {k: np.nextafter(v, np.float32(np.inf)) if self.turn % 2 else v for k, v in found.items()}
+
+    found = compare(conv_clip(), [Restless("restless"), ORT], attributes=False)
+    assert found.sides[0].repeats is False
+    assert found.sides[1].repeats is True
+
+
+def test_units_that_deviate_are_written_as_cases(tmp_path):
+    model = make_network(conv_clip(), "test")
+    found = compare_model(model, [ORT, faulty(tf32)], save_cases=tmp_path / "cases")
+    (path,) = found.saved
+    case = load_case(path)
+    assert set(case.results) == {"faulty"}
+    import samebits
+
+    assert samebits.explain(path).cause == "reduced-precision-operands"
+
+
+def test_names_of_a_network_lead_to_no_file_outside(tmp_path):
+    model = conv_clip()
+    model.graph.node[0].name = "../../evil\x00/name"
+    found = compare_model(make_network(model, "test"), [ORT, faulty(tf32)], save_cases=tmp_path / "cases")
+    (path,) = found.saved
+    assert (tmp_path / "cases") in __import__("pathlib").Path(path).parents
+    assert len(list((tmp_path / "cases").iterdir())) == 1
+
+
+def test_every_bit_of_a_network_is_replayed():
+    found = compare(residual(), [ORT], replay=True)
+    assert found.sides[0].replayed == 3
+    assert all(s.replay.matched == 1.0 for u in found.units for s in u.sides if u.problem)
+    assert any("every bit of this network is explained" in e.says for e in found.sides[0].evidence)
+
+
+def test_inputs_and_ranges_are_taken_and_checked(tmp_path):
+    model = make_network(conv_clip(), "test")
+    np.savez(tmp_path / "in.npz", x=random((1, 3, 12, 12), 3))
+    assert compare_model(model, ["truth"], inputs=tmp_path / "in.npz", attributes=False).data == "given"
+    with pytest.raises(ModelError, match="has shape"):
+        compare_model(model, [ORT], inputs={"x": random((1, 3, 12, 13), 3)})
+    with pytest.raises(ModelError, match="has dtype float64"):
+        compare_model(model, [ORT], inputs={"x": np.zeros((1, 3, 12, 12))})
+    with pytest.raises(ModelError, match="no input 'z'"):
+        compare_model(model, [ORT], ranges={"z": (0, 1)})
+    with pytest.raises(ArgumentError):
+        compare_model(model, "onnxruntime")
+
+
+def test_an_engine_that_fails_is_a_finding_and_the_others_are_judged():
+    class Broken(ReferenceSide):
+        def run_network(self, *_):
+            from samebits.errors import EngineCrashed
+
+            raise EngineCrashed("its process was ended by SIGSEGV")
+
+    found = compare(conv_clip(), [Broken("broken"), ORT])
+    assert found.sides[0].failure.kind == "crash"
+    assert found.sides[1].verdict in ("rounding", "identical")
+
+
+def test_engines_without_onnx_compute_products_one_by_one(tmp_path):
+    found = compare_model(save(residual(), tmp_path / "net.onnx"), ["numpy", "emulate:direct x=bfloat16 w=bfloat16"])
+    assert found.sides[0].failure.kind == "unsupported"  # numpy multiplies matrices only
+    assert found.sides[1].verdict == "downgrade"
+    assert found.first == "conv_c1"
+
+
+def change_weights(change):
+    def spoil(model):
+        tensor = next(t for t in model.graph.initializer if t.name == "w2")
+        tensor.CopyFrom(onnx.numpy_helper.from_array(np.ascontiguousarray(change(random((4, 4, 3, 3), 2, 0.2))), "w2"))
+
+    return spoil
+
+
+def shift_padding(model):
+    model.graph.node[2].attribute[0].ints[:] = [0, 0, 2, 2]
+
+
+def lose_the_bias(model):
+    del model.graph.node[2].input[2]
+
+
+def lose_the_relu(model):
+    model.graph.node[4].op_type = "Identity"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "cause", "says"),
+    [
+        (shift_padding, "padding", "pads is [0, 0, 2, 2] in place of [1, 1, 1, 1]"),
+        (lose_the_bias, "dropped-attribute", "input 3 of Conv is lost"),
+        (lose_the_relu, "fusion", "Identity makes what Relu makes"),
+        (change_weights(lambda w: w.astype(np.float16).astype(np.float32)), "reduced-precision-operands", "to float16"),
+        (change_weights(lambda w: w.swapaxes(0, 1)), "axis-order", "axes exchanged"),
+        (change_weights(lambda w: w[:, :, ::-1, ::-1]), "axis-order", "flipped"),
+        (change_weights(lambda w: random((4, 4, 3, 3), 99, 0.2)), "harness", "of another run"),
+    ],
+)
+def test_what_a_converter_broke_is_named(spoil, cause, says, tmp_path):
+    broken = residual()
+    spoil(broken)
+    right = save(residual(), tmp_path / "right.onnx")
+    found = compare_model(right, [ORT], against=save(broken, tmp_path / "broken.onnx"))
+    assert found.first == "conv_c2"
+    assert found.sides[0].verdict in ("rounding", "identical")
+    assert found.sides[1].cause == cause
+    assert any(says in e.says for e in found.evidence)
+
+
+def test_a_file_that_is_the_same_is_said_to_be(tmp_path):
+    right, other = (save(residual(), tmp_path / name) for name in ("right.onnx", "other.onnx"))
+    found = compare_model(right, [ORT], against=other)
+    assert found.verdict == "identical"
+    assert [e.says for e in found.evidence] == ["the two files do not differ in any node or constant"]
+    with pytest.raises(ModelError, match="no other file of this network"):
+        compare_model(right, [ORT], against=save(conv_clip(), tmp_path / "else.onnx"))
+
+
+def test_a_replay_of_the_product_alone_is_none_of_its_unit():
+    """bfloat16 operands are replayed from the product's own output; the addition behind it was never replayed."""
+    narrow = "emulate:direct x=bfloat16 w=bfloat16"
+    found = compare(residual(), [ORT, narrow], replay=False)
+    side = side_of(found, "r2", narrow)
+    assert (side.verdict, side.cause) == ("downgrade", "reduced-precision-operands")
+    assert side.replay is None
+    alone = side_of(found, "r1", narrow)
+    assert alone.replay.matched == 1.0
+    assert alone.replay.elements == 2 * 4 * 8 * 8
+
+
+@pytest.mark.needs("openvino")
+def test_what_openvino_computes_in_float32_all_the_same_is_not_said_to_be_narrow():
+    """It has no kernel in bfloat16 for transposed convolutions, whatever it computes in by default."""
+    constants = {"w": random((8, 4, 3, 3), 1, 0.3), "v": random((4, 4, 3, 3), 2, 0.3)}
+    nodes = [
+        node("ConvTranspose", ["x", "w"], ["c"], strides=[2, 2]), node("Relu", ["c"], ["r"]),
+        node("ConvTranspose", ["r", "v"], ["d"]), node("Tanh", ["d"], ["y"]),
+    ]  # fmt: skip
+    model = make_network(make_model(nodes, {"x": [1, 8, 5, 5]}, ["y"], constants), "test")
+    found = compare_model(model, ["openvino", "openvino:INFERENCE_PRECISION_HINT=f32"])
+    same = found.outputs == [] or all(o.differing == 0 for o in found.outputs)
+    assert not same or [s.verdict for s in found.sides] == ["rounding", "rounding"]
