@@ -13,7 +13,7 @@ import numpy as np
 from samebits.engines.probes.session import ProbeSession
 from samebits.engines.probes.summation_order import find_summation_orders
 from samebits.engines.probes.tree_shape import join_parts
-from samebits.engines.registry import open_runner
+from samebits.engines.registry.runners import open_runner
 from samebits.problems import parse_problem_text
 from samebits.sums.recipes.tree import Item, canonical_tree
 

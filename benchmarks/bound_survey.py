@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from samebits.engines.registry import open_runner
+from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Runner
 from samebits.errors import EngineUnsupported
 from samebits.judging.measuring import measure_absolute

@@ -18,7 +18,8 @@ from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
 from samebits.questions.guard.guard_schema import Breach, GuardedResult, GuardReport
-from samebits.questions.list import compare_tables, run_list
+from samebits.questions.list.list_running import run_list
+from samebits.questions.list.table_changes import compare_tables
 from samebits.questions.runs.diff_schema import FirstDifference, RunDiff, SettingDifference
 from samebits.sums.truth import compute_truth
 

@@ -21,7 +21,7 @@ import numpy as np
 from pages import write_page
 
 import samebits
-from samebits.engines.registry import open_runner
+from samebits.engines.registry.runners import open_runner
 from samebits.errors import EngineFailure
 from samebits.findings.fix_table import SETTINGS
 from samebits.numbers.same_bits import mark_differing_bits

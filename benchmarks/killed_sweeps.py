@@ -19,7 +19,7 @@ import msgspec
 import pyarrow.parquet
 from survey_tables import ENGINES, TABLES
 
-from samebits.engines.registry import open_runner
+from samebits.engines.registry.runners import open_runner
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
 from samebits.questions.list.row import Row

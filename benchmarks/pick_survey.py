@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pages import write_page
 
-from samebits.engines.registry import open_runner
+from samebits.engines.registry.runners import open_runner
 from samebits.problems import Problem, format_problem, parse_problem_text
 from samebits.problems.catalog import catalog
 from samebits.problems.operands import make_normal

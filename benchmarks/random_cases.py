@@ -32,7 +32,7 @@ from samebits.problems import Problem, format_problem, parse_problem_text
 from samebits.problems.case_file import save_case
 from samebits.problems.operands import make_exact, make_normal, make_uniform
 from samebits.problems.problem import CONVOLUTIONS, DIRECTIONS, PRODUCTS, Kind
-from samebits.questions.explain import explain
+from samebits.questions.explain.explaining import explain
 from samebits.questions.explain.explanation_report import show_explanation
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import parse_recipe

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pyarrow.parquet
 
-from samebits.questions.list import run_list
+from samebits.questions.list.list_running import run_list
 from samebits.questions.list.list_schema import ListFinding
 from samebits.questions.list.row import Row
 from samebits.questions.list.subject_running import Doing

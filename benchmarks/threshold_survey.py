@@ -21,11 +21,11 @@ import numpy as np
 import samebits
 from samebits import thresholds
 from samebits.engines.probes.session import ProbeSession
-from samebits.engines.registry import Emulator
+from samebits.engines.recipe_search.recipe_search import search_recipe
+from samebits.engines.registry.own_runners import Emulator
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
-from samebits.questions.profile import search_recipe
 from samebits.sums.recipes import format_recipe, parse_recipe
 from samebits.thresholds import TABLE, Threshold
 

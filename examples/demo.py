@@ -11,7 +11,7 @@ from pathlib import Path
 
 from samebits.cli import main as run_samebits
 from samebits.engines.registry.known_engines import ENGINES
-from samebits.questions.compare import compare
+from samebits.questions.compare.comparing import compare
 
 HERE = Path(__file__).parent
 LENGTHS = (7, 8, 9)

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from samebits.engines.registry.known_engines import ENGINES
-from samebits.questions.compare import compare
+from samebits.questions.compare.comparing import compare
 from samebits.questions.compare.comparison_report import show_comparison
 
 ROOT = Path(__file__).parent.parent

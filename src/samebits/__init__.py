@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
     from samebits.problems import Problem, parse_problem_text
     from samebits.questions.compare.front_door import compare
-    from samebits.questions.explain import explain
+    from samebits.questions.explain.explaining import explain
     from samebits.questions.pick.picking import pick
-    from samebits.questions.profile import profile
-    from samebits.questions.reduce import reduce
+    from samebits.questions.profile.profiling import profile
+    from samebits.questions.reduce.reducing import reduce
     from samebits.questions.runs.reproducing import reproducible
     from samebits.questions.runs.run_diff import diff
     from samebits.questions.runs.tracing import trace
-    from samebits.questions.sweep import sweep
+    from samebits.questions.sweep.sweeping import sweep
     from samebits.sums.truth import Truth, compute_truth
     from samebits.sums.truth.functional import (
         conv1d,
@@ -70,9 +70,9 @@ _HOMES = _FUNCTIONAL | {
     "Truth": "samebits.sums.truth",
     "compute_truth": "samebits.sums.truth",
     "compare": "samebits.questions.compare.front_door",
-    "explain": "samebits.questions.explain",
+    "explain": "samebits.questions.explain.explaining",
     "pick": "samebits.questions.pick.picking",
-    "profile": "samebits.questions.profile",
+    "profile": "samebits.questions.profile.profiling",
     "diff": "samebits.questions.runs.run_diff",
     "reduce": "samebits.questions.reduce.reducing",
     "sweep": "samebits.questions.sweep.sweeping",

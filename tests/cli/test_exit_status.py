@@ -57,8 +57,12 @@ def answer(monkeypatch, capsys):
                 raise found
             return found
 
-        where = {"compare": "comparison.compare", "explain": "explanation.explain", "profile": "profiles.profile"}
-        where["doctor"] = "engines.inventory.take_inventory"
+        where = {
+            "compare": "questions.compare.comparing.compare",
+            "explain": "questions.explain.explaining.explain",
+            "profile": "questions.profile.profiling.profile",
+        }
+        where["doctor"] = "questions.doctor.inventory.take_inventory"
         monkeypatch.setattr(f"samebits.{where[command]}", library)
         status = main([command, *arguments])
         captured = capsys.readouterr()

@@ -12,8 +12,8 @@ import pytest
 import samebits
 from engines_elsewhere import MarkedPython, check_that_findings_are_the_same, check_that_nothing_stays
 from samebits.cli import main
-from samebits.engines.registry import open_runner, parse_runner_text
-from samebits.engines.registry.runner_text import format_runner_text
+from samebits.engines.registry.runner_text import format_runner_text, parse_runner_text
+from samebits.engines.registry.runners import open_runner
 from samebits.errors import EngineCrashed, EngineMissingError, EngineUnsupported, RunnerTextError
 from samebits.problems import parse_problem_text
 

@@ -7,11 +7,11 @@ import pytest
 
 from injected_recipes import list_injected
 from samebits.engines.probes.session import ProbeSession
-from samebits.engines.registry import Emulator
+from samebits.engines.recipe_search.recipe_search import search_recipe
+from samebits.engines.registry.own_runners import Emulator
 from samebits.numbers.same_bits import has_same_bits
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
-from samebits.questions.profile import search_recipe
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import format_recipe, parse_recipe
 

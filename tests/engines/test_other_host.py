@@ -13,8 +13,8 @@ import samebits
 from engines_elsewhere import check_that_findings_are_the_same, check_that_nothing_stays
 from loopback_host import SSHD, LoopbackHost
 from samebits.cli import main
-from samebits.engines.registry import open_runner, parse_runner_text
-from samebits.engines.registry.runner_text import format_runner_text
+from samebits.engines.registry.runner_text import format_runner_text, parse_runner_text
+from samebits.engines.registry.runners import open_runner
 from samebits.errors import (
     ArgumentError,
     EngineCrashed,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from needed_engines import each_engine, skip_without_engines
-from samebits.engines.registry import open_runner
 from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.registry.runners import open_runner
 from samebits.errors import EngineUnsupported
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_exact

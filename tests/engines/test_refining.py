@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from samebits.engines.probes.session import ProbeSession
-from samebits.engines.registry import Emulator
+from samebits.engines.recipe_search.recipe_search import search_recipe
+from samebits.engines.registry.own_runners import Emulator
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
-from samebits.questions.profile import search_recipe
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import parse_recipe
 

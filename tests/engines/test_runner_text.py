@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samebits.engines.registry import RunnerText, format_runner_text, open_runner, parse_runner_text
+from samebits.engines.registry.runner_text import RunnerText, format_runner_text, parse_runner_text
+from samebits.engines.registry.runners import open_runner
 from samebits.errors import EngineMissingError, RunnerTextError
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import samebits
-from samebits.engines.registry import Emulator, parse_runner_text
 from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.registry.own_runners import Emulator
+from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.engines.runner import Identity
 from samebits.errors import EngineCrashed, EngineMissingError
 from samebits.findings.fix_table import SETTINGS

@@ -17,9 +17,9 @@ from samebits.networks.onnx_reading import list_external_files
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import save_case
 from samebits.problems.operands import make_normal
-from samebits.questions.list import run_list
 from samebits.questions.list.cluster_worker import put_files
 from samebits.questions.list.list_reading import Subject
+from samebits.questions.list.list_running import run_list
 
 pytest.importorskip("ray")
 NARROW = "emulate:direct acc=float16"

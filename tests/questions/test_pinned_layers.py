@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import samebits
-from samebits.engines.registry import open_runner
+from samebits.engines.registry.runners import open_runner
 from samebits.errors import LockError
 from samebits.findings import json_from_finding
 from samebits.problems import format_problem

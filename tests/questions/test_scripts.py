@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from samebits.engines.registry import parse_runner_text
+from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.engines.runner import Identity
 from samebits.errors import ProblemTextError
 from samebits.problems import parse_problem_text

@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from samebits.engines.registry import open_runner
 from samebits.engines.registry.runner_text import format_runner_text, parse_runner_text
+from samebits.engines.registry.runners import open_runner
 from samebits.errors import RecipeError
 from samebits.problems import parse_problem_text
 from samebits.sums.recipes import parse_recipe

@@ -189,9 +189,9 @@ def profile_command(
     The recipe found is executed on random data and compared with the engine bit for bit.
     """
     from samebits.display.narrator import Narrator
-    from samebits.questions.profile import USUAL_PROBLEM, profile
     from samebits.questions.profile.profile_picture import write_picture
     from samebits.questions.profile.profile_report import show_profile
+    from samebits.questions.profile.profiling import USUAL_PROBLEM, profile
 
     with Narrator() as narrator:
         text = " ".join(subject or [USUAL_PROBLEM])

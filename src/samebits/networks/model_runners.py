@@ -9,8 +9,9 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from samebits.engines.registry import open_runner, parse_runner_text
 from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.registry.runner_text import parse_runner_text
+from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Identity, Runner
 from samebits.engines.workers.process import WorkerRunner
 from samebits.errors import ArgumentError, EngineRaised, EngineUnsupported

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from samebits.engines.registry import open_runner
+from samebits.engines.registry.runners import open_runner
 from samebits.engines.workers.process import WorkerRunner
 from samebits.errors import EngineFailure, EngineMissingError, ModelError
 from samebits.networks.network import Network, Program

@@ -16,8 +16,9 @@ import numpy as np
 from samebits.engines.adapters.engine import Setting
 from samebits.engines.probes.session import ProbeSession
 from samebits.engines.recipe_search.recipe_search import search_recipe
-from samebits.engines.registry import open_runner, parse_runner_text
 from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.registry.runner_text import parse_runner_text
+from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Runner
 from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import EngineUnsupported, SamebitsError

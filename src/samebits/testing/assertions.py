@@ -21,7 +21,7 @@ from samebits.problems import Problem, format_problem
 from samebits.problems.case_file import Case, save_case
 from samebits.problems.languages.any_language import read_problem
 from samebits.problems.operands import check_operands
-from samebits.questions.explain import explain
+from samebits.questions.explain.explaining import explain
 from samebits.sums.bounds import bound_errors
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import parse_recipe

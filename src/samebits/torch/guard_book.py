@@ -12,7 +12,7 @@ from samebits.errors import SamebitsError
 from samebits.findings import Evidence
 from samebits.findings.verdicts import AGREEING, worst_verdict
 from samebits.problems.case_file import Case, save_case
-from samebits.questions.explain import explain
+from samebits.questions.explain.explaining import explain
 from samebits.questions.guard.guard_schema import Breach, Direction, GuardedResult, GuardReport
 from samebits.questions.guard.guard_sentences import (
     name_result,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from samebits.engines.adapters.torch import compute_plain
-from samebits.engines.registry import parse_runner_text
+from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.engines.registry.texts_of_files import list_reaching_parts
 from samebits.errors import LockError
 from samebits.problems import format_problem

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from samebits.engines.registry import open_runner
+from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Runner, check_result
 from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import EngineFailure, SamebitsError

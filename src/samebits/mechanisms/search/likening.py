@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from samebits.engines.registry import open_runner
+from samebits.engines.registry.runners import open_runner
 from samebits.errors import EngineFailure
 from samebits.findings import Evidence
 from samebits.judging.attribution import attribute_recipe, find_recipe

@@ -11,8 +11,8 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from samebits.engines.registry import TRUTH, open_runner
-from samebits.engines.registry.runner_text import EMULATE
+from samebits.engines.registry.runner_text import EMULATE, TRUTH
+from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Runner
 from samebits.engines.runner.guarded_runner import guard_runner
 from samebits.engines.runner.lowered_runner import lower_runner

@@ -21,7 +21,7 @@ from samebits.networks.network import Network
 from samebits.problems import Problem
 from samebits.problems.case_file import Case
 from samebits.progress import Progress, ignore_progress
-from samebits.questions import compare as comparison
+from samebits.questions.compare import comparing
 from samebits.questions.compare.comparing import Data
 
 
@@ -63,7 +63,7 @@ def compare(
 ) -> Comparison | ModelComparison:
     """Runs a problem, a case, or a network on every runner in `on`, and judges each result against the truth.
 
-    `subject` is a problem, its text (ours, XLA HLO, benchdnn ...) or a case (file): see `comparison.compare`, which
+    `subject` is a problem, its text (ours, XLA HLO, benchdnn ...) or a case (file): see `comparing.compare`, which
     takes `data`. Or a network: an .onnx file, a .pt2 exported program, `file.py:function`: see `models.compare_model`,
     which takes `inputs`, `ranges`, `replay`, `save_cases` and `against` and returns a ModelComparison. Raises
     SamebitsError for a subject, a runner's text or an option that cannot be dealt with.
@@ -79,4 +79,4 @@ def compare(
         )
     if inputs is not None or ranges or replay or save_cases is not None or against is not None:
         raise ArgumentError("inputs, ranges, replay, save_cases and against are for networks")
-    return comparison.compare(subject, on, data=data, **common)  # type: ignore[arg-type]  (no network is left)
+    return comparing.compare(subject, on, data=data, **common)  # type: ignore[arg-type]  (no network is left)

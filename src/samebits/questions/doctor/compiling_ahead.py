@@ -9,7 +9,7 @@ from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
 from samebits.progress import Progress
-from samebits.questions.explain import explain
+from samebits.questions.explain.explaining import explain
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import parse_recipe
 from samebits.sums.truth import compute_truth

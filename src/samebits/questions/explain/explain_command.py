@@ -26,7 +26,7 @@ def explain_subject(subject: str, *, like: list[str] | None, verbose: bool, as_j
     """Explains, prints, and returns the exit status."""
     from samebits.display.narrator import Narrator
     from samebits.findings import is_agreement
-    from samebits.questions.explain import explain
+    from samebits.questions.explain.explaining import explain
     from samebits.questions.explain.explanation_report import show_explanation
 
     with Narrator() as narrator:

@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
-from samebits.engines.registry import parse_runner_text
 from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.errors import ArgumentError, FindingError
 from samebits.networks.onnx_reading import list_external_files
 from samebits.questions.list.cluster_worker import EngineHost, SubjectWorker

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from samebits.engines.registry import parse_runner_text
 from samebits.engines.registry.known_engines import list_installed
+from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.errors import ArgumentError
 from samebits.progress import Announcement, Progress, ignore_progress
 from samebits.questions.list.cluster_running import ask_on_cluster, open_cluster

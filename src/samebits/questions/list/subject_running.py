@@ -8,16 +8,17 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from samebits.engines.registry import open_runner, parse_runner_text
+from samebits.engines.registry.runner_text import parse_runner_text
+from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Identity, Runner
 from samebits.errors import ArgumentError, EngineCrashed, EngineFailure, EngineTimedOut, SamebitsError
 from samebits.problems import Problem
 from samebits.problems.case_file import load_case
 from samebits.questions.compare.front_door import compare, list_engines_for
-from samebits.questions.explain import explain
+from samebits.questions.explain.explaining import explain
 from samebits.questions.list.list_reading import Subject, make_plain
 from samebits.questions.list.row import UNREADABLE, Row, list_comparison_rows, list_model_rows, make_profile_row
-from samebits.questions.profile import profile
+from samebits.questions.profile.profiling import profile
 
 Doing = Literal["compare", "profile", "recipe", "explain"]
 DOINGS: tuple[Doing, ...] = ("compare", "profile", "recipe", "explain")

@@ -24,7 +24,7 @@ from samebits.problems.case_file import Case
 from samebits.problems.lowering import Lowering, lower_problem
 from samebits.problems.operands import make_exact, make_normal
 from samebits.progress import Progress, rename_progress
-from samebits.questions.explain import explain
+from samebits.questions.explain.explaining import explain
 from samebits.questions.pick.pick_schema import Contract, Rejection
 from samebits.questions.pick.pick_sentences import (
     say_batch_dependent,

@@ -9,9 +9,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from samebits.engines.registry import parse_runner_text
 from samebits.engines.registry.known_engines import ENGINES
-from samebits.engines.registry.runner_text import RunnerText, format_runner_text
+from samebits.engines.registry.runner_text import RunnerText, format_runner_text, parse_runner_text
 from samebits.errors import ArgumentError
 from samebits.problems import Problem
 from samebits.sums.tiles.running import count_cores

@@ -12,7 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from samebits.engines.registry import parse_runner_text, refuse_text_of_file
+from samebits.engines.registry.runner_text import parse_runner_text
+from samebits.engines.registry.texts_of_files import refuse_text_of_file
 from samebits.engines.runner import Runner
 from samebits.engines.runner.guarded_runner import GuardedRunner, guard_runner
 from samebits.errors import ArgumentError, SamebitsError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from samebits.engines.registry import parse_runner_text
 from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.engines.runner import Identity
 from samebits.questions.doctor.inventory import describe_processor
 from samebits.questions.pick.pick_schema import Place

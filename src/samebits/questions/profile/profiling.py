@@ -12,9 +12,9 @@ from samebits.engines.probes.session import ProbeSession
 from samebits.engines.recipe_search.recipe_search import search_recipe
 from samebits.engines.recipe_search.replaying import Replayer
 from samebits.engines.recipe_search.stages import SearchResult
-from samebits.engines.registry import open_runner, parse_runner_text
 from samebits.engines.registry.known_engines import ENGINES
-from samebits.engines.registry.runner_text import format_runner_text
+from samebits.engines.registry.runner_text import format_runner_text, parse_runner_text
+from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Identity, Runner
 from samebits.engines.runner.guarded_runner import guard_runner
 from samebits.engines.runner.lowered_runner import lower_runner

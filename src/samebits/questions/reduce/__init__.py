@@ -1,5 +1,1 @@
 """A fault made small: the smallest problem that shows it, when it is there, and a script without samebits."""
-
-from samebits.questions.reduce.reducing import reduce
-
-__all__ = ["reduce"]

@@ -37,7 +37,7 @@ def reduce_fault(
 ) -> int:
     """Reduces, prints, and returns the exit status: 1 where there is a fault."""
     from samebits.display.narrator import Narrator
-    from samebits.questions.reduce import reduce
+    from samebits.questions.reduce.reducing import reduce
     from samebits.questions.reduce.reduction_report import show_reduction
     from samebits.questions.reduce.upstream_report import write_upstream_report
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from samebits.engines.registry import open_runner, parse_runner_text
+from samebits.engines.registry.runner_text import parse_runner_text
+from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Identity, Runner
 from samebits.engines.runner.guarded_runner import guard_runner
 from samebits.errors import ArgumentError, SamebitsError

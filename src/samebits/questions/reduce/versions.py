@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from samebits.engines.registry import parse_runner_text
+from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.questions.reduce.reduction_schema import FaultyVersions, OtherEngine
 
 _NUMBERS = re.compile(r"\d{1,9}")

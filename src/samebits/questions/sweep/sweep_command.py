@@ -42,8 +42,8 @@ def sweep_sizes(
 ) -> int:
     """Sweeps, prints, and returns the exit status."""
     from samebits.display.narrator import Narrator
-    from samebits.questions.sweep import sweep
     from samebits.questions.sweep.sweep_report import show_sweep
+    from samebits.questions.sweep.sweeping import sweep
 
     text = " ".join(subject)
     if batch_invariant:

@@ -10,7 +10,8 @@ import msgspec
 import numpy as np
 
 from samebits.engines.probes.session import ProbeSession
-from samebits.engines.registry import open_runner
+from samebits.engines.recipe_search.recipe_search import search_recipe
+from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Identity, Runner
 from samebits.engines.runner.sliced_runs import Part, SlicedRun, run_slices, slice_operands
 from samebits.engines.workers.process import DEFAULT_TIME_LIMIT_S
@@ -20,7 +21,6 @@ from samebits.findings.comparison_schema import Failure
 from samebits.numbers.float_environment import default_float_environment
 from samebits.problems import Problem, format_problem
 from samebits.progress import Progress, ignore_progress
-from samebits.questions.profile import search_recipe
 from samebits.questions.sweep.cells import list_cells
 from samebits.questions.sweep.shared_outputs import Shared, share_outputs
 from samebits.questions.sweep.sweep_schema import Sweep, SweepAxis, SweepClass, SweepFailure
