@@ -23,8 +23,8 @@ from pages import write_page
 import samebits
 from samebits.engines.registry.runners import open_runner
 from samebits.errors import EngineFailure
-from samebits.findings.fix_table import SETTINGS
-from samebits.numbers.same_bits import mark_differing_bits
+from samebits.findings.settings_advice import SETTINGS
+from samebits.numbers.ulps import mark_differing_bits
 from samebits.problems import Problem, parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal

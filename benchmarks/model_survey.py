@@ -25,13 +25,12 @@ from samebits.engines.runner import Identity
 from samebits.findings import is_agreement
 from samebits.findings.model_schema import ModelComparison
 from samebits.networks.model_comparing import judge_network
-from samebits.networks.model_conclusion import conclude
+from samebits.networks.model_conclusion import Asked, conclude
 from samebits.networks.model_inputs import make_inputs
 from samebits.networks.model_runners import ModelRunner, open_model_runner
 from samebits.networks.network import Network
 from samebits.networks.onnx_reading import make_network, read_onnx
-from samebits.networks.outcome import Asked
-from samebits.numbers.same_bits import has_same_bits
+from samebits.numbers.ulps import has_same_bits
 from samebits.progress import ignore_progress
 
 ABOUT = """Networks built in code (`benchmarks/built_networks.py`), exported by torch; one fault each, put into the ONNX

@@ -26,7 +26,7 @@ from samebits.networks.model_comparing import compare_model
 from samebits.networks.model_inputs import make_inputs
 from samebits.networks.network import Network
 from samebits.networks.onnx_reading import make_network, read_onnx
-from samebits.questions.list.known import KnownDeviation, load_known
+from samebits.questions.list.table_changes import KnownDeviation, load_known
 
 ABOUT = """The networks of `benchmarks/built_networks.py` as ONNX files and as torch modules, those of
 `benchmarks/keras_networks.py`, and networks of one or two operators on which an engine was found to deviate

@@ -18,7 +18,7 @@ from faulty_kernels import FaultyKernel, make_kernels
 from samebits.problems import Problem, format_problem
 from samebits.progress import ignore_progress
 from samebits.questions.reduce.condition_search import ConditionSearch
-from samebits.questions.reduce.condition_words import say_condition
+from samebits.questions.reduce.conditions import say_condition
 from samebits.questions.reduce.fault_asking import FaultAsker, find_data
 from samebits.questions.reduce.features import list_features
 from samebits.questions.reduce.parameters import can_keep_large, find_floor, put_together, set_number, take_apart

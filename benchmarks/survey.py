@@ -16,8 +16,8 @@ from product_problems import list_network_products
 from survey_tables import ENGINES, KNOWN, sweep_survey, write_lines
 
 from samebits.problems import parse_problem_text
-from samebits.questions.list.known import find_known, load_known
 from samebits.questions.list.row import Row
+from samebits.questions.list.table_changes import find_known, load_known
 
 COLUMNS = ("identical", "rounding", "undecided", "wrong", "unsupported", "failed")
 

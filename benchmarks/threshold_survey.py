@@ -22,7 +22,7 @@ import samebits
 from samebits import thresholds
 from samebits.engines.probes.session import ProbeSession
 from samebits.engines.recipe_search.recipe_search import search_recipe
-from samebits.engines.registry.own_runners import Emulator
+from samebits.engines.registry.runners import Emulator
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal

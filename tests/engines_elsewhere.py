@@ -8,7 +8,7 @@ import numpy as np
 
 import samebits
 from samebits.engines.registry.runners import open_runner
-from samebits.numbers.same_bits import has_same_bits
+from samebits.numbers.ulps import has_same_bits
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
 

@@ -13,7 +13,7 @@ import numpy as np
 import injected_faults as faults
 import injected_values as values
 from injected_faults import Maker
-from samebits.numbers.same_bits import has_same_bits
+from samebits.numbers.ulps import has_same_bits
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.problem import Epilogue

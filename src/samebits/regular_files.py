@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
+import shutil
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 _NO_FILE = "it is no regular file"
@@ -68,3 +72,24 @@ def write_text(path: str | Path, text: str) -> None:
     """Writes a text file; raises OSError where `check_target` does."""
     check_target(path)
     Path(path).write_text(text, encoding="utf-8")
+
+
+_OPEN: list[str] = []
+
+
+@contextlib.contextmanager
+def open_folder() -> Iterator[Path]:
+    """An empty folder; it and what lies in it are removed at the end."""
+    name = tempfile.mkdtemp(prefix="samebits-")
+    _OPEN.append(name)
+    try:
+        yield Path(name)
+    finally:
+        shutil.rmtree(name, ignore_errors=True)
+        _OPEN.remove(name)
+
+
+def remove_folders() -> None:
+    """Removes those that are open: the program ends without leaving their blocks."""
+    for name in list(_OPEN):
+        shutil.rmtree(name, ignore_errors=True)

@@ -195,7 +195,7 @@ def test_without_engines_all_installed_ones_run_unless_results_are_recorded(answ
     assert answer("compare", found, TEXT, "--json")[3][0][0][1] == ["torch", "jax"]
     for results, expected in (({"a": np.ones((1, 1, 4), np.float32)}, []), ({}, ["torch", "jax"])):
         case = Case(parse_problem_text(TEXT), {}, results)
-        monkeypatch.setattr("samebits.problems.languages.subject.read_subject", lambda text, c=case: c)
+        monkeypatch.setattr("samebits.problems.languages.any_language.read_subject", lambda text, c=case: c)
         assert answer("compare", found, "c.npz", "--json")[3][0][0][1] == expected
 
 

@@ -28,10 +28,10 @@ from samebits.findings import Comparison, Evidence, json_from_finding
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
+from samebits.questions.list.journal import write_table
 from samebits.questions.list.list_running import run_list
 from samebits.questions.list.row import Row
 from samebits.questions.list.table_changes import compare_tables
-from samebits.questions.list.table_file import write_table
 from samebits.questions.report.any_finding import read_finding
 from samebits.questions.report.rendering import render_markdown, render_page
 from samebits.questions.runs.diff_schema import FirstDifference, RunDiff, SettingDifference

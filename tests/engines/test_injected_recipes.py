@@ -8,8 +8,8 @@ import pytest
 from injected_recipes import list_injected
 from samebits.engines.probes.session import ProbeSession
 from samebits.engines.recipe_search.recipe_search import search_recipe
-from samebits.engines.registry.own_runners import Emulator
-from samebits.numbers.same_bits import has_same_bits
+from samebits.engines.registry.runners import Emulator
+from samebits.numbers.ulps import has_same_bits
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
 from samebits.sums.emulators import emulate

@@ -10,7 +10,7 @@ import pytest
 import samebits
 from samebits.engines.registry.runner_text import format_runner_text, parse_runner_text
 from samebits.engines.registry.runners import open_runner
-from samebits.engines.workers import other_python
+from samebits.engines.workers import place as other_python
 from samebits.errors import ArgumentError, EngineMissingError, EngineUnsupported, RunnerTextError
 from samebits.numbers import count_ulps
 from samebits.numbers.format import FLOAT32

@@ -5,7 +5,7 @@ import pytest
 
 from samebits.engines.probes.session import ProbeSession
 from samebits.engines.recipe_search.recipe_search import search_recipe
-from samebits.engines.registry.own_runners import Emulator
+from samebits.engines.registry.runners import Emulator
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
 from samebits.sums.emulators import emulate

@@ -8,7 +8,7 @@ import pytest
 from numpy_runners import FailingRunner, NanRunner, PlainRunner, keep_bits, to_float16
 from samebits.engines.probes.session import ProbeSession
 from samebits.engines.probes.summation_order import find_summation_orders
-from samebits.engines.registry.own_runners import Emulator
+from samebits.engines.registry.runners import Emulator
 from samebits.engines.runner import Identity
 from samebits.errors import EngineFailure, ProbeStopped
 from samebits.problems import parse_problem_text

@@ -4,7 +4,7 @@ import pytest
 
 from samebits.findings import Replay
 from samebits.findings.causes import CauseCode
-from samebits.findings.words.recipe_words import say_operands, say_what_it_does
+from samebits.findings.words.order_words import say_operands, say_what_it_does
 from samebits.questions.profile import profile_sentences as say
 from samebits.sums.recipes import parse_recipe
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from hand_made import make_side
-from samebits.findings.words.side_names import shorten_names
+from samebits.findings.words.place_words import shorten_names
 
 
 def names(*texts):

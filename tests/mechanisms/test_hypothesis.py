@@ -14,7 +14,7 @@ from samebits.mechanisms.arithmetic.arithmetic import (
     list_transform_hypotheses,
 )
 from samebits.mechanisms.epilogue.epilogue import list_epilogue_hypotheses, list_fitted_hypotheses
-from samebits.mechanisms.facts.hypothesis import Hypothesis
+from samebits.mechanisms.facts.observation import Hypothesis
 from samebits.mechanisms.positions.geometry import list_geometry_hypotheses
 from samebits.mechanisms.positions.layout import list_layout_hypotheses
 from samebits.problems import parse_problem_text

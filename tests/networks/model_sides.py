@@ -4,7 +4,7 @@ import numpy as np
 from onnx.reference import ReferenceEvaluator
 
 from samebits.engines.runner import Identity
-from samebits.networks.rewiring import rewire
+from samebits.networks.model_runners import rewire
 
 
 class ReferenceSide:

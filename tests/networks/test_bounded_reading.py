@@ -17,8 +17,7 @@ from samebits.errors import ModelError, ResourceLimitError
 from samebits.networks.model_comparing import _take_model
 from samebits.networks.network import Node
 from samebits.networks.onnx_reading import make_network, read_onnx
-from samebits.networks.onnx_reference import evaluate_plainly
-from samebits.networks.pooling import view_windows
+from samebits.networks.pooling import evaluate_plainly, view_windows
 from samebits.networks.value_types import infer_types
 
 BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"

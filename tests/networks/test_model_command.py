@@ -8,7 +8,7 @@ from models.network_building import conv_clip, make_model, node, random, save
 
 from samebits.cli.app import main
 from samebits.errors import ModelError
-from samebits.networks.case_saving import save_cases
+from samebits.networks.model_fixes import save_cases
 
 FAULT = "emulate:direct x=bfloat16 w=bfloat16"
 

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from samebits.numbers.same_bits import has_same_bits, mark_differing_bits
+from samebits.numbers.ulps import has_same_bits, mark_differing_bits
 
 DTYPES = [np.float64, np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2]
 

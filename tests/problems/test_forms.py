@@ -4,7 +4,7 @@ import pytest
 
 from exact_terms import list_terms
 from samebits.problems import parse_problem_text
-from samebits.problems.forms import Parts, find_parts
+from samebits.problems.terms import Parts, find_parts
 
 SMALL = {"conv": "x=2x4x6{0} w=6x2x3{0} stride=2 groups=2", "conv_transpose": "x=2x4x3{0} w=4x3x3{0} stride=2 groups=2"}
 EXPECTED = {

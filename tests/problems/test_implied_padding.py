@@ -6,7 +6,7 @@ import pytest
 
 from samebits.errors import ProblemShapeError
 from samebits.problems import Problem
-from samebits.problems.languages.implied_padding import find_padding_end, split_transposed_end
+from samebits.problems.languages.command_line import find_padding_end, split_transposed_end
 
 
 def count_outputs(large, begin, end, reach, stride):

@@ -8,7 +8,7 @@ import pytest
 from samebits.errors import ArgumentError, CaseFileError, ProblemShapeError, ProblemTextError
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
-from samebits.problems.languages.subject import load_any_case, read_subject
+from samebits.problems.languages.any_language import load_any_case, read_subject
 
 TEXT = "conv1d x=1x2x5 w=3x2x3 dtype=float32"
 PROBLEM = parse_problem_text(TEXT)

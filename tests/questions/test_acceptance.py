@@ -12,7 +12,7 @@ from samebits.findings.causes import CauseCode
 from samebits.judging.verdict_rules import Mechanism
 from samebits.mechanisms.evidence.acceptance import accept, find_by_bits, is_sampled, prove, replays_all
 from samebits.mechanisms.evidence.explanation_sentences import say_consistent, say_replayed
-from samebits.mechanisms.facts.hypothesis import Hypothesis
+from samebits.mechanisms.facts.observation import Hypothesis
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_normal
 from samebits.sums.emulators import emulate

@@ -171,7 +171,7 @@ def test_files_of_a_network_stay_in_their_folder(tmp_path):
 def test_ray_is_imported_for_clusters_only(tmp_path):
     (tmp_path / "lines").write_text("linear x=1x8 w=3x8\n")
     words = (
-        "import sys, samebits.questions.list as l; l.run_list(sys.argv[1], ['truth'], table=sys.argv[2]);"
+        "import sys, samebits.questions.list.list_running as l; l.run_list(sys.argv[1], ['truth'], table=sys.argv[2]);"
         "print('ray' in sys.modules)"
     )
     given = [sys.executable, "-c", words, str(tmp_path / "lines"), str(tmp_path / "t.parquet")]

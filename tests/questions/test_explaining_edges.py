@@ -9,7 +9,7 @@ import samebits
 from samebits import thresholds
 from samebits.errors import LogError
 from samebits.mechanisms.positions.layout import list_layout_hypotheses
-from samebits.numbers.same_bits import has_same_bits
+from samebits.numbers.ulps import has_same_bits
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal

@@ -13,7 +13,7 @@ from samebits.findings import Evidence, Replay
 from samebits.findings.causes import CauseCode
 from samebits.mechanisms.arithmetic.arithmetic import list_order_hypotheses
 from samebits.mechanisms.arithmetic.recipe_hypotheses import from_recipe
-from samebits.mechanisms.facts.hypothesis import Hypothesis
+from samebits.mechanisms.facts.observation import Hypothesis
 from samebits.mechanisms.search import hypothesis_search
 from samebits.mechanisms.search.hypothesis_search import HypothesisSearch
 from samebits.mechanisms.search.recorded_case import explain_case

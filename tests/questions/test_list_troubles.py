@@ -16,11 +16,11 @@ from samebits.problems import parse_problem_text
 from samebits.problems.case_file import save_case
 from samebits.problems.operands import make_normal
 from samebits.questions.list import list_reading, list_running, subject_running
+from samebits.questions.list.journal import write_table
 from samebits.questions.list.list_reading import read_list
 from samebits.questions.list.list_running import run_list
 from samebits.questions.list.row import COLUMNS, Row
 from samebits.questions.list.table_changes import compare_tables, read_table
-from samebits.questions.list.table_file import write_table
 from samebits.sums.truth import compute_truth
 
 

@@ -22,12 +22,11 @@ from samebits.cli import main
 from samebits.errors import ArgumentError, FindingError, SamebitsError
 from samebits.problems import parse_problem_text
 from samebits.problems.catalog import catalog
-from samebits.questions.list.journal import Heading, Journal
+from samebits.questions.list.journal import Heading, Journal, write_table
 from samebits.questions.list.list_reading import names_list, read_list
 from samebits.questions.list.list_running import run_list
 from samebits.questions.list.row import COLUMNS, Row
 from samebits.questions.list.table_changes import compare_tables, read_table
-from samebits.questions.list.table_file import write_table
 
 ROOT = Path(__file__).parent.parent.parent
 ENGINES = ["truth", "emulate:direct acc=float16"]

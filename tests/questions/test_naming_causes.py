@@ -11,7 +11,7 @@ from samebits.engines.recipe_search.stages import RecipeStage, SearchResult
 from samebits.errors import ProbeStopped
 from samebits.findings import Evidence, Replay
 from samebits.findings.causes import CauseCode
-from samebits.findings.words.recipe_words import say_what_it_does
+from samebits.findings.words.order_words import say_what_it_does
 from samebits.judging import attribution
 from samebits.judging.attribution import attribute
 from samebits.judging.measuring import measure_distances

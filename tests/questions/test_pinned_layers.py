@@ -10,8 +10,8 @@ from samebits.engines.registry.runners import open_runner
 from samebits.errors import LockError
 from samebits.findings import json_from_finding
 from samebits.problems import format_problem
+from samebits.questions.pick.lock_file import find_place
 from samebits.questions.pick.pick_schema import Choice, Contract, Lock, LockedChoice
-from samebits.questions.pick.places import find_place
 
 torch = pytest.importorskip("torch")
 layers = pytest.importorskip("samebits.torch")

@@ -7,7 +7,7 @@ from hand_made import observe
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.judging.verdict_rules import Mechanism
-from samebits.mechanisms.parts.small_numbers import explain_flush, explain_lost_subnormals
+from samebits.mechanisms.parts.odd_values import explain_flush, explain_lost_subnormals
 
 ROW = "conv1d x=1x1x4 w=1x1x1 dtype=float32"
 # float32's smallest normal number, and a bound below all subnormal numbers used here.

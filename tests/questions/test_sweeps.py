@@ -12,8 +12,7 @@ import pytest
 import samebits
 from needed_engines import each_engine
 from samebits.cli import main
-from samebits.engines.registry.own_runners import Emulator
-from samebits.engines.registry.runners import open_runner
+from samebits.engines.registry.runners import Emulator, open_runner
 from samebits.engines.runner import Identity
 from samebits.errors import ArgumentError, EngineCrashed, EngineUnsupported, ProblemShapeError, SamebitsError
 from samebits.findings import json_from_finding
@@ -21,9 +20,8 @@ from samebits.problems import parse_problem_text
 from samebits.questions.report.any_finding import read_finding
 from samebits.questions.report.rendering import render_markdown
 from samebits.questions.sweep import sweeping
-from samebits.questions.sweep.cells import list_cells
 from samebits.questions.sweep.sweep_text import parse_sweep
-from samebits.questions.sweep.sweeping import sweep
+from samebits.questions.sweep.sweeping import list_cells, sweep
 from samebits.sums.recipes import parse_recipe
 
 ROOT = Path(__file__).parent.parent.parent

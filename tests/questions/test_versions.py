@@ -3,9 +3,9 @@
 import pytest
 
 import samebits
+from samebits.questions.reduce.fault_asking import find_faulty_versions, read_version
 from samebits.questions.reduce.reduction_schema import FaultyVersions, OtherEngine
 from samebits.questions.reduce.reduction_sentences import say_versions
-from samebits.questions.reduce.versions import find_faulty_versions, read_version
 
 
 def find(ours, *others, text="torch"):

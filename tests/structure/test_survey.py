@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from samebits.problems.catalog import catalog
-from samebits.questions.list.known import load_known
+from samebits.questions.list.table_changes import load_known
 
 ROOT = Path(__file__).parent.parent.parent
 

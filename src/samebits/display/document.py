@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from samebits.errors import FindingError
 from samebits.findings import Certainty, Fix
 
 # What each evidence level is called.
@@ -101,3 +102,10 @@ def tabulate_fixes(fixes: list[Fix]) -> Table:
             tried += f", {fix.time_after_s / fix.time_before_s:.2g} times as long"
         rows.append((Cell(fix.engine), Cell(fix.setting, code=True), Cell(fix.why), Cell(tried)))
     return Table(("engine", "setting", "why", "tried"), rows)
+
+
+def report_missing(error: ModuleNotFoundError) -> FindingError:
+    """The error that names the missing package and the extra that brings it."""
+    return FindingError(
+        f"pages and Markdown need more packages: pip install 'samebits[report]' ({error.name} is missing)"
+    )

@@ -7,7 +7,7 @@ import importlib.resources
 import json
 from typing import TYPE_CHECKING, Any
 
-from samebits.display.missing_packages import report_missing
+from samebits.display.document import report_missing
 
 if TYPE_CHECKING:
     from samebits.display.document import Block, Document

@@ -45,7 +45,7 @@ def _wait_and_end(read_end: int) -> None:
         # Not through sys.stderr, whose lock the interrupted thread may hold.
         os.write(2, (_CLEARED_LINE if os.isatty(2) else b"") + _INTERRUPTED)
         # Importing may wait for the interrupted thread; what is not imported has left nothing.
-        folders = sys.modules.get("samebits.temporary_folders")
+        folders = sys.modules.get("samebits.regular_files")
         if folders is not None:
             folders.remove_folders()
     finally:

@@ -1,5 +1,6 @@
 """Frozen, versioned values from which everything a person sees is made."""
 
+from samebits.findings.causes import AGREEING, VERDICTS, Verdict, is_agreement, worst_verdict
 from samebits.findings.comparison_schema import (
     Certainty,
     Comparison,
@@ -15,7 +16,6 @@ from samebits.findings.comparison_schema import (
     WorstElement,
 )
 from samebits.findings.json_text import finding_from_json, json_from_finding
-from samebits.findings.verdicts import AGREEING, VERDICTS, Verdict, is_agreement, worst_verdict
 
 __all__ = [
     "AGREEING",

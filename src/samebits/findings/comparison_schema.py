@@ -6,10 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from samebits.findings.bounded_numbers import Count, Share
-from samebits.findings.causes import CauseCode
-from samebits.findings.notebooks import ShownFinding
-from samebits.findings.verdicts import Verdict
+from samebits.findings.causes import CauseCode, Verdict
+from samebits.findings.json_text import Count, Share, ShownFinding
 
 EvidenceKind = Literal["replay", "probe", "structure", "statistic", "setting"]
 Certainty = Literal["bits", "bounds", "statistics", "open"]

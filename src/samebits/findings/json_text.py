@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -34,3 +35,27 @@ def json_from_finding(finding: msgspec.Struct) -> str:
 def finding_from_json(text: str | bytes, kind: type[FindingT]) -> FindingT:
     """The finding of that kind in a JSON text; raises msgspec.ValidationError or DecodeError."""
     return msgspec.json.decode(text, type=kind)
+
+
+# How many of something.
+Count = Annotated[int, msgspec.Meta(ge=0)]
+# A part of a whole.
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+_renderers: list[Callable[[msgspec.Struct], str | None]] = []
+
+
+def show_with(render: Callable[[msgspec.Struct], str | None]) -> None:
+    """From now on notebooks show what `render` makes of a finding, an HTML text, or None where it makes nothing."""
+    _renderers[:] = [render]
+
+
+class ShownFinding:
+    """What findings are besides: shown as HTML by notebooks."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str | None:
+        assert isinstance(self, msgspec.Struct)
+        return _renderers[0](self) if _renderers else None

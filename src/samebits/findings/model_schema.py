@@ -6,10 +6,9 @@ from typing import Literal
 
 import msgspec
 
-from samebits.findings.causes import CauseCode
+from samebits.findings.causes import CauseCode, Verdict
 from samebits.findings.comparison_schema import Certainty, Evidence, Failure, Fix, Replay
-from samebits.findings.notebooks import ShownFinding
-from samebits.findings.verdicts import Verdict
+from samebits.findings.json_text import ShownFinding
 
 
 class OwnError(msgspec.Struct, frozen=True):

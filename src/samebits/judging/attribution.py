@@ -12,7 +12,7 @@ from samebits.engines.recipe_search.replaying import Replayer
 from samebits.engines.runner import Runner
 from samebits.findings import Evidence, Replay
 from samebits.findings.causes import find_cause
-from samebits.findings.words.recipe_words import say_what_it_does
+from samebits.findings.words.order_words import say_what_it_does
 from samebits.judging.measuring import measure_distances
 from samebits.judging.recipe_causes import name_cause
 from samebits.judging.references import Reference

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from samebits import thresholds
 from samebits.findings import Difference, Error, WorstElement
 from samebits.numbers import count_ulps, find_format
-from samebits.numbers.same_bits import mark_differing_bits
+from samebits.numbers.ulps import mark_differing_bits
 from samebits.problems import Problem
 from samebits.problems.lowering import state_index
 from samebits.problems.problem import Epilogue

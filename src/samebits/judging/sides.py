@@ -22,7 +22,7 @@ from samebits.judging.measuring import (
 )
 from samebits.judging.references import Reference, list_few_values
 from samebits.judging.verdict_rules import Judgement, Measured, Mechanism, judge_side
-from samebits.numbers.same_bits import digest_bits, has_same_bits
+from samebits.numbers.ulps import digest_bits, has_same_bits
 from samebits.problems import Problem
 from samebits.sums.bounds import bound_narrowest_errors
 from samebits.sums.recipes.recipe import Recipe

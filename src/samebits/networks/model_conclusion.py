@@ -3,21 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
-from samebits.findings import Evidence, Verdict, is_agreement, worst_verdict
+from samebits.engines.runner import Identity
+from samebits.findings import Evidence, Failure, Verdict, is_agreement, worst_verdict
 from samebits.findings.causes import CauseCode, gravest_cause
 from samebits.findings.model_schema import ModelComparison, ModelSide, OutputDifference, Taps
 from samebits.judging.measuring import measure_absolute
-from samebits.networks.model_judging import JudgedUnit, measure_relative
+from samebits.networks.model_judging import JudgedUnit, ModelJudge, measure_relative
+from samebits.networks.model_runners import ModelRunner
 from samebits.networks.model_sentences import say_exact_integers, say_network_replayed, summarize_model
-from samebits.networks.outcome import Asked, Outcome
+from samebits.networks.network import Network
+from samebits.networks.observing import Observer
 from samebits.numbers import count_ulps, find_format
 from samebits.numbers.format import FORMATS
-from samebits.numbers.same_bits import mark_differing_bits
+from samebits.numbers.ulps import mark_differing_bits
 from samebits.version import VERSION
+
+
+@dataclass
+class Asked:
+    """One side of a comparison: its runner, and what came of opening it."""
+
+    name: str
+    runner: ModelRunner
+    observer: Observer | None = None
+    identity: Identity | None = None
+    failure: Failure | None = None
+    replayed: int | None = None
+    exact: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything that judging a network found, before it is put into words."""
+
+    network: Network
+    asked: list[Asked]
+    judged: list[JudgedUnit]
+    judge: ModelJudge | None = None
+
+    def list_deviating(self, side: str) -> list[JudgedUnit]:
+        """The units where one side is neither right nor within rounding, in sequence."""
+        return [u for u in self.judged if side in u.sides and not is_agreement(u.sides[side].verdict)]
+
+    def find_first(self) -> JudgedUnit | None:
+        """The first unit that deviates on some side; without any, the first whose bits differ."""
+        deviating = next((u for u in self.judged if u.deviates), None)
+        return deviating or next((u for u in self.judged if u.differing), None)
 
 
 def conclude(outcome: Outcome, data: str) -> ModelComparison:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
 from samebits.engines.registry.known_engines import ENGINES
 from samebits.engines.registry.runner_text import parse_runner_text
-from samebits.errors import SamebitsError
+from samebits.errors import ModelError, SamebitsError
 from samebits.findings import Fix, Verdict, is_agreement, worst_verdict
 from samebits.findings.causes import CauseCode
 from samebits.judging.fixes.setting_changes import Change, apply_all, list_changes
 from samebits.judging.fixes.trials import Trial, time_in_turns
+from samebits.networks.model_judging import JudgedUnit
 from samebits.networks.model_runners import ModelRunner, open_model_runner
 from samebits.networks.network import Network
 from samebits.networks.observing import Observer
-from samebits.numbers.same_bits import digest_bits
+from samebits.numbers.ulps import digest_bits
+from samebits.problems.case_file import save_case
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -89,3 +93,34 @@ def digest_outputs(outputs: Arrays) -> str:
     """A name for the bits of all outputs."""
     parts = [f"{name} {array.dtype} {array.shape} {digest_bits(array)}" for name, array in sorted(outputs.items())]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+_ODD = re.compile(r"[^A-Za-z0-9_.-]+")
+_LONGEST_NAME = 60
+
+
+def save_cases(folder: str | Path, judged: Sequence[JudgedUnit]) -> list[str]:
+    """Writes one case per unit, with what each deviating side returned; the paths written, in the units' sequence.
+
+    The folder is made if it is not there. A network's names make no path: whatever is no letter, digit, dot, dash or
+    underscore becomes an underscore. Raises ModelError where nothing can be written.
+    """
+    if not str(folder):
+        raise ModelError("cases need a folder to be written to, and its name is empty")
+    folder, written = Path(folder), list[str]()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, unit in enumerate(judged):
+            for side, shown in unit.cases.items():
+                name = f"{number:03d}-{_plain(unit.unit.name)}-{_plain(side)}.npz"
+                path = folder / name
+                save_case(path, shown.case.problem, shown.case.operands, shown.case.results)
+                written.append(str(path))
+    except (OSError, ValueError) as error:  # ValueError: a path with a null byte.
+        said = getattr(error, "strerror", None) or error
+        raise ModelError(f"cases cannot be written to {str(folder)!r}: {said}") from None
+    return written
+
+
+def _plain(name: str) -> str:
+    return _ODD.sub("_", name)[:_LONGEST_NAME].strip(".") or "unit"

@@ -20,7 +20,7 @@ from samebits.networks.unit_judging import UnitJudgement, judge_unit
 from samebits.networks.unit_reference import OutputReference, refer_unit
 from samebits.networks.units import Unit
 from samebits.numbers.format import FORMATS
-from samebits.numbers.same_bits import mark_differing_bits
+from samebits.numbers.ulps import mark_differing_bits
 from samebits.problems import format_problem
 from samebits.progress import Progress, ignore_progress, prefix_progress
 

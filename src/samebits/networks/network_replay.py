@@ -25,8 +25,15 @@ from samebits.errors import EngineUnsupported, SamebitsError
 from samebits.findings import Evidence
 from samebits.findings.comparison_schema import Replay
 from samebits.judging.fixes.setting_changes import Change
-from samebits.networks.addend_first import emulate_onto
-from samebits.networks.fused_forms import Candidate, apply_affine, fold_bias, fold_norm, fold_scale, multiply_instead
+from samebits.networks.fused_forms import (
+    Candidate,
+    apply_affine,
+    emulate_onto,
+    fold_bias,
+    fold_norm,
+    fold_scale,
+    multiply_instead,
+)
 from samebits.networks.model_judging import JudgedUnit, ModelJudge
 from samebits.networks.model_runners import find_problem_runner, run_by_reference
 from samebits.networks.model_sentences import say_unit_replayed
@@ -36,7 +43,7 @@ from samebits.networks.product_nodes import find_product
 from samebits.networks.turned_units import TurnedUnit, turn_unit
 from samebits.networks.unit_causes import state_whole
 from samebits.networks.units import Unit
-from samebits.numbers.same_bits import mark_differing_bits
+from samebits.numbers.ulps import mark_differing_bits
 from samebits.problems import format_problem
 from samebits.problems.lowering import lower_problem
 from samebits.progress import Progress

@@ -10,7 +10,7 @@ import numpy as np
 from samebits.networks.model_runners import Arrays, ModelRunner
 from samebits.networks.network import Network
 from samebits.networks.units import Unit, divide_network, list_addends
-from samebits.numbers.same_bits import has_same_bits
+from samebits.numbers.ulps import has_same_bits
 from samebits.progress import Progress
 
 # Searching for the values that must not be outputs takes runs; each finds at least half of one.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from samebits.limits import STEPS
+from samebits.limits import RESULT_BYTES, STEPS
+from samebits.networks.network import Node
 
 
 def view_windows(x: np.ndarray, attributes: Mapping[str, Any], filling: float) -> np.ndarray:
@@ -68,3 +70,72 @@ def _find_pads(sizes: tuple[int, ...], attributes: Mapping[str, Any]) -> list[tu
                 end += s - over
         found.append((begin, end))
     return found
+
+
+# What shapes are given by; all are shorter than NumPy's most axes.
+_LONGEST_SHAPE = 64
+
+
+class NoReferenceError(Exception):
+    """ONNX's reference cannot compute a node, or not so that it could be relied on."""
+
+
+def evaluate_plainly(node: Node, inputs: Sequence[np.ndarray | None], opset: int) -> list[np.ndarray]:
+    """ONNX's own reference on plain arrays; raises NoReferenceError for what it cannot compute."""
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    names = [f"in{i}" if value is not None else "" for i, value in enumerate(inputs)]
+    stored = onnx.NodeProto()
+    stored.CopyFrom(node.stored)
+    del stored.input[:]
+    stored.input.extend(names)
+    infos = [
+        onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+        for n, v in zip(names, inputs, strict=True)
+        if v is not None
+    ]
+    wanted = [onnx.ValueInfoProto(name=n) for n in node.outputs if n]
+    graph = onnx.helper.make_graph([stored], "node", infos, wanted)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    feeds = {n: v for n, v in zip(names, inputs, strict=True) if v is not None}
+    RESULT_BYTES.check(_foresee_bytes(stored, infos, feeds, model), f"node {node.name[:60]} ({node.operator})")
+    try:
+        return [np.asarray(value) for value in ReferenceEvaluator(model).run(None, feeds)]
+    except Exception as error:  # It raises anything.
+        raise NoReferenceError(str(error)) from error
+
+
+def _foresee_bytes(stored: Any, infos: Sequence[Any], feeds: Mapping[str, np.ndarray], model: Any) -> int:
+    """The bytes of a node's results, where the sizes of its operands and the numbers of short ones tell them; else 0.
+
+    A few bytes, as the shape in ConstantOfShape, Expand or Tile, may ask for any size.
+    """
+    import onnx
+
+    short = {n: onnx.numpy_helper.from_array(v, n) for n, v in feeds.items() if v.size <= _LONGEST_SHAPE}
+    try:
+        schema = onnx.defs.get_schema(stored.op_type, model.opset_import[0].version, stored.domain)
+        types = {info.name: info.type for info in infos}
+        found = onnx.shape_inference.infer_node_outputs(
+            schema, stored, types, short, opset_imports=list(model.opset_import), ir_version=model.ir_version
+        )
+    except Exception:  # What cannot be inferred is not known; running it says what is wrong.
+        return 0
+    return sum(_count_bytes(t.tensor_type) for t in found.values() if t.tensor_type.HasField("shape"))
+
+
+def _count_bytes(tensor: Any) -> int:
+    import onnx
+
+    item = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).itemsize if tensor.elem_type else 4
+    return item * math.prod(d.dim_value for d in tensor.shape.dim if d.dim_value > 0)
+
+
+def pool_plainly(node: Node, x: np.ndarray) -> np.ndarray:
+    """MaxPool or AveragePool of an array, in its own dtype; an average is summed in float64 and rounded once."""
+    axes = tuple(range(-len(node.attributes["kernel_shape"]), 0))
+    if node.operator == "MaxPool":
+        return view_windows(x, node.attributes, -np.inf).max(axes)
+    wide = x.astype(np.float64)
+    return (view_windows(wide, node.attributes, 0.0).sum(axes) / count_taps(x, node.attributes)).astype(x.dtype)

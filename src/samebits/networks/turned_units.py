@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from samebits.networks.network import Network, Node
-from samebits.networks.onnx_reference import NoReferenceError, evaluate_plainly
 from samebits.networks.operations import ELEMENTWISE
+from samebits.networks.pooling import NoReferenceError, evaluate_plainly
 from samebits.networks.units import Unit
 
 _MOVES = (

@@ -27,7 +27,7 @@ from samebits.networks.unit_reference import OutputReference, refer_unit
 from samebits.networks.units import Unit
 from samebits.numbers import count_ulps, find_format
 from samebits.numbers.format import FORMATS
-from samebits.numbers.same_bits import mark_differing_bits
+from samebits.numbers.ulps import mark_differing_bits
 
 
 @dataclass(frozen=True)

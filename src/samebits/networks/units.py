@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from samebits.networks.network import Network
-from samebits.networks.onnx_reference import NoReferenceError, evaluate_plainly
 from samebits.networks.operations import ELEMENTWISE, is_random
+from samebits.networks.pooling import NoReferenceError, evaluate_plainly
 from samebits.networks.product_nodes import PRODUCTS
 
 

@@ -17,13 +17,34 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from samebits.problems.forms import Form, find_parts
 from samebits.problems.lowering import lower_problem
 from samebits.problems.problem import SPATIAL_AXES, Axis, Problem
+
+Form = Literal["gather", "scatter", "filter"]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The form of a problem's sums; the operand whose rows hold a sum's factors, and the one that is read at places."""
+
+    form: Form
+    rows_operand: str
+    source_operand: str
+
+
+def find_parts(problem: Problem) -> Parts:
+    """The form of a problem and the parts its operands play in it."""
+    small, large = ("x", "dy") if problem.is_transposed else ("dy", "x")
+    if problem.direction == "grad_weight":
+        return Parts("filter", small, large)
+    source = "x" if problem.direction == "forward" else "dy"
+    gathers = (problem.direction == "forward") != problem.is_transposed
+    return Parts("gather" if gathers else "scatter", "w", source)
 
 
 @dataclass(frozen=True)

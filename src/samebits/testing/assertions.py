@@ -16,7 +16,7 @@ from samebits.findings.words.place_words import describe_places
 from samebits.judging.measuring import Distances, mark_outside, measure_distances
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.format import FORMATS, find_format
-from samebits.numbers.same_bits import mark_differing_bits
+from samebits.numbers.ulps import mark_differing_bits
 from samebits.problems import Problem, format_problem
 from samebits.problems.case_file import Case, save_case
 from samebits.problems.languages.any_language import read_problem

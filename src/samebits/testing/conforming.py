@@ -10,7 +10,7 @@ import numpy as np
 
 from samebits.errors import SamebitsError
 from samebits.numbers.float_environment import default_float_environment
-from samebits.numbers.same_bits import has_same_bits
+from samebits.numbers.ulps import has_same_bits
 from samebits.problems import Problem, format_problem
 from samebits.problems.languages.any_language import read_problem
 from samebits.problems.operands import make_exact, make_normal, make_uniform

@@ -10,7 +10,7 @@ import numpy as np
 
 from samebits.errors import SamebitsError
 from samebits.findings import Evidence
-from samebits.findings.verdicts import AGREEING, worst_verdict
+from samebits.findings.causes import AGREEING, worst_verdict
 from samebits.problems.case_file import Case, save_case
 from samebits.questions.explain.explaining import explain
 from samebits.questions.guard.guard_schema import Breach, Direction, GuardedResult, GuardReport

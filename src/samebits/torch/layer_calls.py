@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from samebits.problems.forms import Form
+from samebits.problems.terms import Form
 from samebits.questions.guard.guard_schema import Direction
 from samebits.torch import layers
 from samebits.torch.sampled_sums import Geometry

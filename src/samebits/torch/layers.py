@@ -21,9 +21,8 @@ from samebits.numbers.float_environment import default_float_environment
 from samebits.problems.problem import Problem
 from samebits.questions.pick.subject_problems import list_gradients
 from samebits.sums.truth import compute_truth
-from samebits.torch.gradients import compute_once
 from samebits.torch.pinned import Pinned, SettingsSource, read_layer_lock
-from samebits.torch.plain_arrays import dtype_name, to_numpy
+from samebits.torch.plain_arrays import compute_once, dtype_name, to_numpy
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 # Where a layer keeps what it is pinned to; no parameter and no buffer, so that its state stays as it is.

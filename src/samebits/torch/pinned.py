@@ -13,15 +13,13 @@ import torch
 from torch import Tensor
 
 from samebits.engines.adapters.torch import compute_plain
-from samebits.engines.registry.runner_text import parse_runner_text
-from samebits.engines.registry.texts_of_files import list_reaching_parts
+from samebits.engines.registry.runner_text import list_reaching_parts, parse_runner_text
 from samebits.errors import LockError
 from samebits.problems import format_problem
 from samebits.problems.problem import Problem
-from samebits.questions.pick.lock_file import read_lock
+from samebits.questions.pick.lock_file import find_place, read_lock
 from samebits.questions.pick.pick_schema import Choice
-from samebits.questions.pick.places import find_place
-from samebits.torch.gradients import compute_once
+from samebits.torch.plain_arrays import compute_once
 
 _ENGINE = "torch"
 # What can be set for one call in a process that runs already.

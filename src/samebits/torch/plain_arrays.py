@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -25,3 +28,21 @@ def dtype_name(tensor: Tensor) -> str:
     if name not in DTYPES:
         raise OperandError(f"layers compute in {', '.join(DTYPES)}, not in {name}")
     return name
+
+
+class _Once(torch.autograd.Function):
+    """A gradient as an operation of its own: it hangs together with what it was made from, so that nothing is lost."""
+
+    @staticmethod
+    def forward(ctx: Any, compute: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+        return compute(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        raise OperandError("layers of samebits are differentiated once; gradients of their gradients are not computed")
+
+
+def compute_once(compute: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+    """What `compute` makes of the tensors; differentiating it raises OperandError."""
+    result: Tensor = _Once.apply(compute, *tensors)  # type: ignore[no-untyped-call]  (torch's)
+    return result

@@ -1,7 +1,7 @@
 """Some outputs of a layer or of its gradients, and the terms of their sums, taken out of tensors of any size.
 
 With S the tensor on the side that the stride divides, L the one on the other side and W the weights, as
-`problems/forms.py` has them:
+`problems/terms.py` has them:
 
     gather   S[n, s, p] = sum over l, k of W[s, l, k] L[n, l, p stride - padding + k dilation]
     scatter  L[n, l, q] = sum over s, k of W[s, l, k] S[n, s, (q + padding - k dilation) / stride]
@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from samebits.problems.forms import Form
+from samebits.problems.terms import Form
 from samebits.torch.plain_arrays import to_numpy
 
 # Numbers that one check takes out of tensors, and rows or columns of a block at most.

@@ -125,3 +125,25 @@ class Engine(ABC):
     ) -> dict[str, np.ndarray]:
         """An exported program's outputs, and values of it that are observed; `given` ones take the place of its own."""
         raise EngineUnsupported(f"{self.name} runs no exported programs")
+
+
+_WAYS = ("contiguous", "transposed", "strided")
+OPERAND_MEMORY = {
+    "x_memory": Setting(
+        "how x of a product lies: its rows, its columns, or every second element", "contiguous", _WAYS, of_problems=True
+    ),
+    "w_memory": Setting(
+        "how w of a product lies: its rows, its columns, or every second element", "contiguous", _WAYS, of_problems=True
+    ),
+}
+
+
+def lay_out(array: np.ndarray, way: str) -> np.ndarray:
+    """The same array with other strides; an array of one axis cannot be transposed and stays as it is."""
+    if way == "transposed" and array.ndim > 1:
+        return np.ascontiguousarray(array.swapaxes(-1, -2)).swapaxes(-1, -2)
+    if way == "strided" and array.ndim:
+        wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
+        wide[..., ::2] = array
+        return wide[..., ::2]
+    return np.ascontiguousarray(array)

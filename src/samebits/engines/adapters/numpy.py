@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from samebits.engines.adapters.engine import THREADS, Engine, InForce, Setting
-from samebits.engines.adapters.operand_memory import OPERAND_MEMORY, lay_out
+from samebits.engines.adapters.engine import OPERAND_MEMORY, THREADS, Engine, InForce, Setting, lay_out
 from samebits.errors import EngineUnsupported
 from samebits.problems import Problem
 

@@ -7,8 +7,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from samebits.engines.adapters.engine import ON_OFF, THREADS, Engine, InForce, Prepared, Setting
-from samebits.engines.adapters.operand_memory import OPERAND_MEMORY, lay_out
+from samebits.engines.adapters.engine import (
+    ON_OFF,
+    OPERAND_MEMORY,
+    THREADS,
+    Engine,
+    InForce,
+    Prepared,
+    Setting,
+    lay_out,
+)
 from samebits.engines.adapters.torch_program import TorchProgram
 from samebits.errors import EngineUnsupported
 from samebits.numbers.format import numpy_dtype

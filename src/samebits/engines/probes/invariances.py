@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.engines.runner import Runner, check_result
-from samebits.numbers.same_bits import has_same_bits
+from samebits.numbers.ulps import has_same_bits
 from samebits.problems import Problem
 from samebits.problems.operands import make_normal
 

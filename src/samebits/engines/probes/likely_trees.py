@@ -16,8 +16,8 @@ import numpy.typing as npt
 from samebits.engines.probes.block_trees import PairAnswers, propose_block_trees
 from samebits.engines.probes.tree_shape import Junctions
 from samebits.problems.terms import Terms
-from samebits.sums.recipes.likely import propose_likely_orders
 from samebits.sums.recipes.order import EVERY_AXIS, Key, KeyedOrder, Level, Rule, expand_order
+from samebits.sums.recipes.seen import propose_likely_orders
 from samebits.sums.recipes.tree import Chain, Item, flatten_chain, list_terms, map_terms, restrict_tree
 
 Pair = tuple[int, int]

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from samebits.errors import RecipeError
 from samebits.problems.terms import Terms
-from samebits.sums.recipes.likely import propose_likely_orders, split_levels
 from samebits.sums.recipes.order import EVERY_AXIS, Key, KeyedOrder, Level, Order, TreeOrder, expand_order
+from samebits.sums.recipes.seen import propose_likely_orders, split_levels
 from samebits.sums.recipes.tree import Chain, Item, canonical_tree, list_terms, restrict_tree
 
 _MOST_TIME_S = 0.5

@@ -13,7 +13,7 @@ from samebits import thresholds
 from samebits.engines.probes.session import ProbeSession
 from samebits.errors import RecipeError
 from samebits.numbers.format import find_format
-from samebits.numbers.same_bits import mark_differing_bits
+from samebits.numbers.ulps import mark_differing_bits
 from samebits.problems import Problem
 from samebits.problems.operands import make_normal
 from samebits.sums.emulators import emulate

@@ -2,12 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
+
 from samebits.engines.registry.known_engines import ENGINES
-from samebits.engines.registry.own_runners import Emulator, TruthRunner
 from samebits.engines.registry.runner_text import TRUTH, parse_runner_text
-from samebits.engines.runner import Runner
+from samebits.engines.runner import Identity, Runner
 from samebits.engines.workers.process import DEFAULT_TIME_LIMIT_S, WorkerRunner
-from samebits.errors import EngineMissingError, RunnerTextError
+from samebits.errors import EngineMissingError, EngineUnsupported, RecipeError, RunnerTextError
+from samebits.problems import Problem
+from samebits.sums.emulators import emulate
+from samebits.sums.recipes import Recipe, format_recipe
+from samebits.sums.truth import compute_truth
+from samebits.version import VERSION
+
+
+class TruthRunner:
+    """The correctly rounded result as a runner."""
+
+    text = TRUTH
+
+    def identify(self) -> Identity:
+        return Identity(self.text, "truth", VERSION, "CPU")
+
+    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        return compute_truth(problem, operands).values
+
+    def close(self) -> None:
+        return
+
+
+class Emulator:
+    """A recipe as a runner; `run` raises EngineUnsupported where the recipe does not fit the problem."""
+
+    def __init__(self, recipe: Recipe, text: str = ""):
+        self.recipe = recipe
+        self.text = text or f"emulate:{format_recipe(recipe)}"
+
+    def identify(self) -> Identity:
+        return Identity(self.text, "emulate", VERSION, "CPU", {"recipe": format_recipe(self.recipe)})
+
+    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        try:
+            return emulate(problem, self.recipe, operands)
+        except RecipeError as error:
+            raise EngineUnsupported(str(error)) from None
+
+    def close(self) -> None:
+        return
 
 
 def open_runner(text: str, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -> Runner:

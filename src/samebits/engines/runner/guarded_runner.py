@@ -13,7 +13,7 @@ from samebits.engines.runner import Identity, Runner, check_result
 from samebits.engines.runner.timed_runs import TimedRuns, time_calls
 from samebits.errors import ArgumentError, EngineFailure, EngineRaised
 from samebits.numbers.float_environment import callers_float_environment
-from samebits.numbers.same_bits import has_same_bits
+from samebits.numbers.ulps import has_same_bits
 from samebits.problems import Problem
 
 AnswerT = TypeVar("AnswerT")

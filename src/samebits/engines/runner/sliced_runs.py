@@ -11,7 +11,7 @@ import numpy as np
 
 from samebits.engines.runner import Runner, check_result
 from samebits.errors import EngineCrashed, EngineFailure, EngineTimedOut
-from samebits.numbers.same_bits import digest_bits, has_same_bits
+from samebits.numbers.ulps import digest_bits, has_same_bits
 from samebits.problems import Problem
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from samebits.engines.runner import Runner, check_result
-from samebits.numbers.same_bits import digest_bits
+from samebits.numbers.ulps import digest_bits
 from samebits.problems import Problem
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
+from samebits.findings import Side
 from samebits.problems import Problem
 from samebits.problems.lowering import lower_problem
 from samebits.problems.windows import mark_border, name_axes
@@ -99,3 +102,21 @@ def list_in_words(numbers: npt.NDArray[np.intp], most: int = 3) -> str:
     if len(values) < 2:
         return "".join(map(str, values))
     return f"{', '.join(map(str, values[:-1]))} and {values[-1]}"
+
+
+EMULATE = "emulate"
+
+
+def shorten_names(sides: Sequence[Side]) -> dict[str, str]:
+    """A name for each side's name: the engine's where no other side has the same; emulators are numbered.
+
+    A recipe is too long for a sentence; it stands in full in the finding. Recorded results keep their names.
+    """
+    bases = [s.name.partition(":")[0] for s in sides]
+    names: dict[str, str] = {}
+    for number, (side, base) in enumerate(zip(sides, bases, strict=True)):
+        if side.engine and bases.count(base) == 1:
+            names[side.name] = base
+        else:
+            names[side.name] = f"{base} {bases[: number + 1].count(base)}" if base == EMULATE else side.name
+    return names

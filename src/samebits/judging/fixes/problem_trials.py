@@ -18,7 +18,7 @@ from samebits.judging.fixes.setting_changes import Change, apply_all, list_chang
 from samebits.judging.fixes.trials import Trial, time_in_turns
 from samebits.judging.references import Reference
 from samebits.judging.side_running import Ran, judge_ran, run_on_both
-from samebits.numbers.same_bits import digest_bits
+from samebits.numbers.ulps import digest_bits
 from samebits.problems import Problem
 from samebits.problems.lowering import Lowering
 

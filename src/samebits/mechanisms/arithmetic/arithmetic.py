@@ -20,8 +20,7 @@ from samebits.mechanisms.arithmetic.recipe_hypotheses import (
     make_recipe,
     parse_for,
 )
-from samebits.mechanisms.facts.hypothesis import Hypothesis
-from samebits.mechanisms.facts.observation import Floats, Observation, Sample
+from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample
 from samebits.mechanisms.facts.stored_result import Stored
 from samebits.numbers.format import find_format
 from samebits.problems import Problem

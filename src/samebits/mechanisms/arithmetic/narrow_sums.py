@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from samebits.findings.causes import CauseCode
 from samebits.mechanisms.arithmetic.recipe_hypotheses import make_channels_fastest, make_recipe, make_turned
 from samebits.mechanisms.arithmetic.stored_sums import list_stored_sums
-from samebits.mechanisms.facts.hypothesis import Hypothesis
+from samebits.mechanisms.facts.observation import Hypothesis
 from samebits.problems import Problem
 from samebits.problems.terms import find_terms
 

@@ -10,8 +10,7 @@ import numpy as np
 from samebits.errors import RecipeError
 from samebits.findings import Verdict
 from samebits.findings.causes import CauseCode
-from samebits.mechanisms.facts.hypothesis import Hypothesis
-from samebits.mechanisms.facts.observation import Floats, Observation, Sample
+from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample
 from samebits.problems import Problem
 from samebits.problems.terms import find_terms
 from samebits.sums.emulators import emulate

@@ -13,8 +13,7 @@ import numpy as np
 
 from samebits.errors import RecipeError
 from samebits.findings.causes import CauseCode
-from samebits.mechanisms.facts.hypothesis import Hypothesis, Predict
-from samebits.mechanisms.facts.observation import Floats, Observation, Sample, gather_terms
+from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Predict, Sample, gather_terms
 from samebits.problems import Problem
 from samebits.problems.terms import find_terms
 from samebits.sums.emulators.result_rounding import round_wide

@@ -12,8 +12,7 @@ from samebits import thresholds
 from samebits.findings.causes import CauseCode
 from samebits.findings.words.place_words import list_in_words
 from samebits.judging.measuring import mark_unclipped
-from samebits.mechanisms.facts.hypothesis import Hypothesis
-from samebits.mechanisms.facts.observation import Floats, Observation, Sample
+from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample
 from samebits.numbers.format import find_format
 from samebits.problems import Problem
 from samebits.problems.problem import Epilogue

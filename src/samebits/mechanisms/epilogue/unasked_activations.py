@@ -12,10 +12,9 @@ import numpy as np
 from samebits import thresholds
 from samebits.findings.causes import CauseCode
 from samebits.judging.measuring import mark_unclipped
-from samebits.mechanisms.facts.hypothesis import Hypothesis
-from samebits.mechanisms.facts.observation import Floats, Observation, Sample
+from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample
 from samebits.numbers.format import find_format
-from samebits.numbers.short_number import as_decimal
+from samebits.numbers.whole_number import as_decimal
 from samebits.problems import Problem
 
 # Exponentials in float32 are off by a few units in the last place; their sums and quotients by some more.

@@ -20,11 +20,10 @@ from samebits.mechanisms.arithmetic.arithmetic import (
     list_stored_hypotheses,
 )
 from samebits.mechanisms.evidence.explanation_sentences import say_consistent, say_replayed
-from samebits.mechanisms.facts.hypothesis import Hypothesis
-from samebits.mechanisms.facts.observation import Floats, Observation, Sample
+from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample
 from samebits.mechanisms.facts.stored_result import Stored
 from samebits.numbers.format import find_format
-from samebits.numbers.same_bits import mark_differing_bits
+from samebits.numbers.ulps import mark_differing_bits
 from samebits.sums.bounds import accumulator_format, bound_likely_errors
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes.recipe import Recipe

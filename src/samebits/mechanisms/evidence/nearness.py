@@ -16,7 +16,7 @@ from samebits.judging.measuring import measure_absolute
 from samebits.mechanisms.arithmetic.arithmetic import list_order_hypotheses
 from samebits.mechanisms.facts.observation import Floats, Observation, Sample, gather_terms
 from samebits.numbers.format import find_format
-from samebits.numbers.same_bits import mark_differing_bits
+from samebits.numbers.ulps import mark_differing_bits
 from samebits.sums.bounds import accumulator_format
 
 # Recipes are compared with the plain sum on so many rows and positions.

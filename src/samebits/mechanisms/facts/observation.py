@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from samebits.findings import Verdict
+from samebits.findings.causes import CauseCode
 from samebits.judging.measuring import (
     Distances,
     estimate_transform_noise,
@@ -291,3 +293,29 @@ def _ends_and_random(size: int, most: int, random: np.random.Generator) -> npt.N
         return np.arange(size)
     inner = random.choice(np.arange(1, size - 1), most - 2, replace=False)
     return np.sort(np.concatenate([[0, size - 1], inner])).astype(np.int64)
+
+
+# Values of a sample, [rows, positions], in float64; None where the hypothesis cannot apply.
+Predict = Callable[[Observation, Sample], Floats | None]
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """What is assumed, the cause it would be, and what the result would be.
+
+    `says` continues a sentence that begins with a side's name ("pads with ..."). `verdict` is what the side
+    deserves if the hypothesis is accepted. Where another problem or other operands compute just what is assumed,
+    `alter` returns them, so that recipes (`recipe`, where that is given too) can be replayed on them. `unit` is the
+    unit roundoff of a rounding that the prediction ends with beside the declared ones. A `fitted` one has numbers taken
+    from the result itself, which `say_fit` puts in words.
+    """
+
+    cause: CauseCode
+    verdict: Verdict
+    says: str
+    predict: Predict
+    alter: Callable[[Observation], tuple[Problem, dict[str, np.ndarray]] | None] | None = None
+    recipe: Recipe | None = None
+    unit: float = 0.0
+    fitted: bool = False
+    say_fit: Callable[[Observation, Sample], str] | None = None

@@ -18,7 +18,7 @@ from samebits.judging.verdict_rules import Mechanism
 from samebits.mechanisms.facts.observation import Floats, Observation
 from samebits.mechanisms.noise.error_structure import exceeds_likely
 from samebits.mechanisms.noise.noise_kinds import Kind, rank_kinds
-from samebits.mechanisms.transforms.narrow_spectra import find_narrow_spectra
+from samebits.mechanisms.transforms.fourier_arrangements import find_narrow_spectra
 from samebits.mechanisms.transforms.tile_transforms import (
     Arrangement,
     Tiles,

@@ -10,8 +10,7 @@ import numpy as np
 
 from samebits.findings.causes import CauseCode
 from samebits.mechanisms.epilogue.unasked_activations import ACTIVATIONS, UNITS
-from samebits.mechanisms.facts.hypothesis import Hypothesis
-from samebits.mechanisms.facts.observation import Floats, Observation, Sample
+from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample
 from samebits.mechanisms.other_weights.refitted import name_axis
 from samebits.numbers.format import find_format
 from samebits.sums.emulators.result_rounding import round_wide

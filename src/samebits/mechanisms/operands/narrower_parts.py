@@ -12,8 +12,7 @@ from samebits.judging.verdict_rules import Mechanism
 from samebits.mechanisms.arithmetic.arithmetic import list_operand_hypotheses
 from samebits.mechanisms.evidence.acceptance import bound_prediction, is_sampled
 from samebits.mechanisms.evidence.nearness import is_as_close_as_a_plain_sum
-from samebits.mechanisms.facts.hypothesis import Hypothesis
-from samebits.mechanisms.facts.observation import Floats, Observation, Sample
+from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample
 
 # Errors of such a part that are left, root mean squares; and of its least part in shares of the usual ones.
 _LEFT, _LEAST = 1 / 4, 1 / 4

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from samebits.findings.causes import CauseCode
 from samebits.judging.measuring import mark_unclipped
-from samebits.mechanisms.facts.hypothesis import Hypothesis
-from samebits.mechanisms.facts.observation import Floats, Observation, gather_source
+from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, gather_source
 from samebits.mechanisms.other_weights.refitted import name_axis, view_own, with_rows
 
 # All runs of sums up to so many products are looked at, in so many outputs; of these at least so many must tell.

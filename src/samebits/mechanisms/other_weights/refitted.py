@@ -16,8 +16,7 @@ from samebits.findings import Verdict
 from samebits.findings.causes import CauseCode
 from samebits.findings.words.place_words import list_in_words
 from samebits.judging.measuring import mark_unclipped
-from samebits.mechanisms.facts.hypothesis import Hypothesis
-from samebits.mechanisms.facts.observation import Floats, Observation, Sample, gather_source, gather_terms
+from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample, gather_source, gather_terms
 from samebits.numbers.format import find_format
 from samebits.problems import Problem
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from samebits.findings.causes import CauseCode
 from samebits.judging.measuring import mark_unclipped
-from samebits.mechanisms.facts.hypothesis import Hypothesis
-from samebits.mechanisms.facts.observation import Floats, Observation, Sample, gather_source
+from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample, gather_source
 from samebits.mechanisms.other_weights.refitted import name_axis, view_own
 
 # Pairs of channels, outputs for each of them, numbers held at once, what a fit leaves of the squares.

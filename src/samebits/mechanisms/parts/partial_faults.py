@@ -20,8 +20,7 @@ from samebits.judging.verdict_rules import Mechanism
 from samebits.mechanisms.epilogue.epilogue import list_fitted_hypotheses, say_scaled_channels
 from samebits.mechanisms.evidence.acceptance import TINY_POSITIONS, TINY_ROWS, accept, bound_prediction, is_sampled
 from samebits.mechanisms.evidence.nearness import is_as_close_as_a_plain_sum
-from samebits.mechanisms.facts.hypothesis import Hypothesis
-from samebits.mechanisms.facts.observation import Floats, Observation, Sample
+from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample
 from samebits.mechanisms.facts.wrong_regions import Region, find_box, find_region, mark_alike_windows
 from samebits.mechanisms.operands.narrower_parts import explain_narrower_part
 from samebits.mechanisms.operands.other_operands import explain_unrelated

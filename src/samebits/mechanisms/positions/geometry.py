@@ -15,10 +15,9 @@ from samebits.errors import ProblemShapeError
 from samebits.findings import Verdict
 from samebits.findings.causes import CauseCode
 from samebits.judging.measuring import mark_unclipped
-from samebits.mechanisms.facts.hypothesis import Hypothesis
-from samebits.mechanisms.facts.observation import Floats, Observation, Sample, sum_terms
+from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample, sum_terms
 from samebits.numbers.format import find_format
-from samebits.numbers.short_number import as_decimal
+from samebits.numbers.whole_number import as_decimal
 from samebits.problems import Problem
 from samebits.problems.problem import SPATIAL_AXES, Axis
 

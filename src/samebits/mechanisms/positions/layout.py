@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from samebits.findings.causes import CauseCode
-from samebits.mechanisms.facts.hypothesis import Hypothesis
-from samebits.mechanisms.facts.observation import Floats, Observation, Sample
+from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample
 from samebits.problems import Problem
 from samebits.problems.problem import SPATIAL_AXES
 

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from samebits.findings.causes import CauseCode
 from samebits.judging.measuring import mark_unclipped
-from samebits.mechanisms.facts.hypothesis import Hypothesis
-from samebits.mechanisms.facts.observation import Floats, Observation, Sample, gather_terms, sum_terms
+from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample, gather_terms, sum_terms
 from samebits.numbers.format import find_format
 from samebits.problems.windows import mark_border
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from samebits.findings.causes import CauseCode
-from samebits.mechanisms.facts.hypothesis import Hypothesis
-from samebits.mechanisms.facts.observation import Floats, Observation, Sample
+from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample
 from samebits.problems import Problem
 from samebits.problems.lowering import Lowering, lower_problem
 from samebits.problems.product_shapes import Labels, ProductShapes

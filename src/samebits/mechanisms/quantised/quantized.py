@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from samebits.findings.causes import CauseCode
-from samebits.mechanisms.facts.hypothesis import Hypothesis
-from samebits.mechanisms.facts.observation import Floats, Observation, Sample, gather_terms
+from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample, gather_terms
 from samebits.mechanisms.quantised.storage_schemes import (
     FLOAT8,
     Divide,

@@ -57,8 +57,7 @@ from samebits.mechanisms.evidence.nearness import (
     measure_telling_steps,
     sum_in_orders,
 )
-from samebits.mechanisms.facts.hypothesis import Hypothesis
-from samebits.mechanisms.facts.observation import Floats, Observation, Sample
+from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample
 from samebits.mechanisms.operands.altered_operands import list_altered_hypotheses
 from samebits.mechanisms.other_weights.lost_products import list_lost_products
 from samebits.mechanisms.other_weights.refitted import list_refitted_hypotheses
@@ -66,17 +65,15 @@ from samebits.mechanisms.other_weights.solved_weights import list_solved_hypothe
 from samebits.mechanisms.positions.geometry import list_geometry_hypotheses, list_padding_hypotheses
 from samebits.mechanisms.positions.layout import list_layout_hypotheses
 from samebits.mechanisms.positions.other_inputs import list_input_hypotheses
-from samebits.mechanisms.positions.overlapping_patches import list_overlap_hypotheses
 from samebits.mechanisms.positions.products import list_product_hypotheses
-from samebits.mechanisms.positions.tile_seams import list_seam_hypotheses
-from samebits.mechanisms.quantised.fixed_point import list_fixed_products
-from samebits.mechanisms.quantised.integer_pairs import list_integer_pairs
+from samebits.mechanisms.positions.tile_seams import list_overlap_hypotheses, list_seam_hypotheses
+from samebits.mechanisms.quantised.integer_pairs import list_fixed_products, list_integer_pairs
 from samebits.mechanisms.quantised.quantized import (
     list_quantized_hypotheses,
     list_searched_hypotheses,
     list_split_hypotheses,
 )
-from samebits.numbers.same_bits import mark_differing_bits
+from samebits.numbers.ulps import mark_differing_bits
 from samebits.progress import Progress
 from samebits.sums.recipes.seen import find_seen
 

@@ -15,12 +15,10 @@ from samebits.mechanisms.noise.operand_noise import explain_operand_noise
 from samebits.mechanisms.noise.sum_noise import explain_sum_noise
 from samebits.mechanisms.noise.transform_noise import explain_arrangement, explain_transform
 from samebits.mechanisms.operands.other_operands import explain_rounded_record, explain_unrelated, explain_wider_weights
-from samebits.mechanisms.parts.odd_values import explain_odd_values
+from samebits.mechanisms.parts.odd_values import explain_flush, explain_lost_subnormals, explain_odd_values
 from samebits.mechanisms.parts.partial_faults import explain_part
-from samebits.mechanisms.parts.small_numbers import explain_flush, explain_lost_subnormals
 from samebits.mechanisms.search.hypothesis_search import HypothesisSearch
-from samebits.mechanisms.stored_results.coarse_results import explain_coarse_result
-from samebits.mechanisms.stored_results.last_rounding import explain_last_rounding
+from samebits.mechanisms.stored_results.last_rounding import explain_coarse_result, explain_last_rounding
 from samebits.progress import Progress
 
 # Infinities and NaN may come of an arithmetic that can be named.

@@ -32,7 +32,7 @@ from samebits.mechanisms.operands.coarse_operands import hold_against_four_bits
 from samebits.mechanisms.search.likening import AskedEngine, ask_engines, liken
 from samebits.mechanisms.search.mechanism_finding import Found, find_mechanism
 from samebits.numbers.format import find_format
-from samebits.numbers.same_bits import has_same_bits
+from samebits.numbers.ulps import has_same_bits
 from samebits.problems.case_file import Case, lower_case
 from samebits.progress import Progress, ignore_progress, prefix_progress
 

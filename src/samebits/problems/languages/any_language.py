@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from pathlib import Path
 
-from samebits.problems.languages.benchdnn import parse_benchdnn
-from samebits.problems.languages.benchdnn_matmul import parse_benchdnn_matmul
+from samebits.errors import ArgumentError
+from samebits.problems.case_file import Case, load_case
+from samebits.problems.languages.benchdnn import parse_benchdnn, parse_benchdnn_matmul
 from samebits.problems.languages.blas import BENCH, LOG, parse_blas
 from samebits.problems.languages.hlo import parse_hlo
 from samebits.problems.languages.hlo_dot import parse_dot
@@ -37,3 +40,31 @@ def read_problem(text: str) -> Problem:
             if sign.search(text):
                 return parse(text)
     return parse_problem_text(text)
+
+
+def read_subject(subject: str | Path | Problem | Case) -> Problem | Case:
+    """What a person asks about: a problem, its text, a case or its path.
+
+    Raises ArgumentError for anything else, and what `read_problem` and `load_case` raise.
+    """
+    if isinstance(subject, (Problem, Case)):
+        return subject
+    if not isinstance(subject, (str, Path)):
+        raise ArgumentError(f"a problem, its text, a case or its path is needed, not {type(subject).__name__}")
+    if isinstance(subject, Path) or _is_case_path(subject):
+        return load_any_case(subject)
+    return read_problem(subject)
+
+
+def load_any_case(path: str | Path) -> Case:
+    """A case file whose problem stands in any language; raises CaseFileError."""
+    return load_case(path, read_problem)
+
+
+def _is_case_path(text: str) -> bool:
+    if text.endswith(".npz"):
+        return True
+    # A text too long or too odd for a path is none.
+    with contextlib.suppress(OSError, ValueError):
+        return Path(text).is_file()
+    return False

@@ -26,7 +26,7 @@ def compare_problem(text: str, data: DataChoice, options: CommonOptions) -> int:
     from samebits.display.narrator import Narrator
     from samebits.engines.registry.known_engines import list_installed_for
     from samebits.problems.case_file import Case
-    from samebits.problems.languages.subject import read_subject
+    from samebits.problems.languages.any_language import read_subject
     from samebits.questions.compare.comparing import compare
     from samebits.questions.compare.comparison_report import show_comparison
 

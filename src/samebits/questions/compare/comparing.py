@@ -30,10 +30,10 @@ from samebits.judging.sides import (
 )
 from samebits.judging.verdict_rules import judge_all
 from samebits.numbers.float_environment import default_float_environment
-from samebits.numbers.same_bits import digest_bits, has_same_bits
+from samebits.numbers.ulps import digest_bits, has_same_bits
 from samebits.problems import Problem
 from samebits.problems.case_file import Case
-from samebits.problems.languages.subject import read_subject
+from samebits.problems.languages.any_language import read_subject
 from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import make_exact, make_normal, make_uniform
 from samebits.progress import Progress, ignore_progress, rename_progress

@@ -19,8 +19,8 @@ from samebits.display.document import (
     Table,
     tabulate_fixes,
 )
-from samebits.display.error_words import format_max_error, format_share, format_value, format_values
 from samebits.display.order_drawing import draw_order
+from samebits.display.visible_text import format_max_error, format_share, format_value, format_values
 from samebits.errors import FindingError
 from samebits.findings import Comparison, ErrorPicture, Side
 from samebits.problems.problem_text import parse_problem_text

@@ -10,7 +10,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from samebits.display.error_words import format_max_error, format_share, format_value, format_values
 from samebits.display.order_drawing import draw_order
 from samebits.display.page_layout import (
     INDENT,
@@ -26,9 +25,9 @@ from samebits.display.page_layout import (
     open_console,
     ranked,
 )
-from samebits.display.visible_text import make_visible
+from samebits.display.visible_text import format_max_error, format_share, format_value, format_values, make_visible
 from samebits.findings import Comparison, Side, is_agreement
-from samebits.findings.words.side_names import EMULATE, shorten_names
+from samebits.findings.words.place_words import EMULATE, shorten_names
 from samebits.problems import Problem
 from samebits.problems.problem import PRODUCTS
 from samebits.problems.problem_text import parse_problem_text

@@ -8,7 +8,7 @@ import msgspec
 
 from samebits.findings import Side, Verdict
 from samebits.findings.causes import CauseCode
-from samebits.findings.words.side_names import shorten_names
+from samebits.findings.words.place_words import shorten_names
 from samebits.judging.judging_sentences import say_beyond_likely
 
 # Beyond this a count of representable numbers says that the sum is small, not that the error is large.

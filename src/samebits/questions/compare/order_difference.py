@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from samebits.findings import Difference, Evidence, Side, is_agreement
-from samebits.findings.words.order_words import describe_order, ordinal
-from samebits.findings.words.recipe_words import say_operands
-from samebits.findings.words.side_names import shorten_names
+from samebits.findings.words.order_words import describe_order, ordinal, say_operands
+from samebits.findings.words.place_words import shorten_names
 from samebits.problems import Problem
 from samebits.problems.terms import find_terms
 from samebits.sums.recipes.order import expand_order

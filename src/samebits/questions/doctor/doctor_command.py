@@ -34,7 +34,7 @@ def examine(on: Sequence[str], *, compiles: bool, time_limit_s: float, as_json: 
             compile_ahead(narrator.hear)
         found = take_inventory()
         if on:
-            from samebits.questions.doctor.asked_engines import ask_engines
+            from samebits.questions.doctor.inventory import ask_engines
 
             found = msgspec.structs.replace(found, asked=ask_engines(on, time_limit_s, narrator.hear))
     print_finding(found, lambda found, verbose: show_inventory(found), verbose=True, as_json=as_json)

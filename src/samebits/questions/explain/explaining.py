@@ -12,7 +12,7 @@ from samebits.findings import Comparison
 from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.numbers.float_environment import default_float_environment
 from samebits.problems.case_file import Case
-from samebits.problems.languages.subject import load_any_case
+from samebits.problems.languages.any_language import load_any_case
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.explain.logged.logged_mismatch import explain_log
 from samebits.questions.explain.logs import STANDARD_INPUT, read_log

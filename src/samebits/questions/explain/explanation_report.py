@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from samebits.display.error_words import format_max_error, format_share, format_value, format_values
 from samebits.display.page_layout import (
     ONLY_VERBOSE,
     VERDICT_STYLES,
@@ -21,7 +20,7 @@ from samebits.display.page_layout import (
     make_table,
     open_console,
 )
-from samebits.display.visible_text import make_visible
+from samebits.display.visible_text import format_max_error, format_share, format_value, format_values, make_visible
 from samebits.findings import Certainty, Comparison, Side, is_agreement
 
 # What is shown of advice unless more is asked for.

@@ -16,15 +16,12 @@ from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.errors import ArgumentError
 from samebits.progress import Announcement, Progress, ignore_progress
 from samebits.questions.list.cluster_running import ask_on_cluster, open_cluster
-from samebits.questions.list.journal import Heading, Journal
-from samebits.questions.list.known import find_known, load_known, mark_known
+from samebits.questions.list.journal import Heading, Journal, import_or_refuse, refuse_bad_target, write_table
 from samebits.questions.list.list_reading import Subject, read_list
 from samebits.questions.list.list_schema import ListFinding
-from samebits.questions.list.list_sentences import say_damaged_lines
-from samebits.questions.list.row import Row
+from samebits.questions.list.row import Row, say_damaged_lines
 from samebits.questions.list.subject_running import DOINGS, Asking, Doing, SubjectRunner
-from samebits.questions.list.table_changes import read_table
-from samebits.questions.list.table_file import import_or_refuse, refuse_bad_target, write_table
+from samebits.questions.list.table_changes import find_known, load_known, mark_known, read_table
 from samebits.regular_files import open_regular
 from samebits.version import VERSION
 

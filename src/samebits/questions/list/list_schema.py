@@ -6,8 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from samebits.findings.bounded_numbers import Count
-from samebits.findings.notebooks import ShownFinding
+from samebits.findings.json_text import Count, ShownFinding
 
 
 class SideCount(msgspec.Struct, frozen=True):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import fnmatch
 import time
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from samebits.errors import ArgumentError, FindingError
+from samebits.questions.list.journal import import_or_refuse, name_type
 from samebits.questions.list.list_schema import ChangedRow, ChangesFinding, ListFinding, ListRow, SideCount
-from samebits.questions.list.list_sentences import summarize_changes, summarize_list
-from samebits.questions.list.row import COLUMNS
-from samebits.questions.list.table_file import import_or_refuse, name_type
+from samebits.questions.list.row import COLUMNS, Row, summarize_changes, summarize_list
 from samebits.regular_files import open_regular
 from samebits.version import VERSION
 
@@ -145,3 +148,50 @@ def _make_changed(row: tuple[Any, ...]) -> ChangedRow:
         before=[pairs[name][0] for name in what],
         after=[pairs[name][1] for name in what],
     )
+
+
+class KnownDeviation(msgspec.Struct, frozen=True):
+    """Which engine (a shell pattern) gives which verdict on which subjects (patterns), why, and where that is said."""
+
+    engine: str
+    problems: list[str]
+    verdict: str
+    reason: str
+    link: str
+
+    def fits(self, side: str, subject: str, verdict: str | None) -> bool:
+        """Whether this verdict (or failure) of a side on a subject is this deviation."""
+        return (
+            verdict == self.verdict
+            and fnmatch.fnmatch(side, self.engine)
+            and any(fnmatch.fnmatch(subject, pattern) for pattern in self.problems)
+        )
+
+
+class _File(msgspec.Struct):
+    deviation: list[KnownDeviation] = []
+
+
+def load_known(path: str | Path) -> list[KnownDeviation]:
+    """The entries of a TOML file (`[[deviation]]`); raises ArgumentError in one line for what is none."""
+    try:
+        with open_regular(path) as file:
+            return msgspec.convert(tomllib.load(file), _File).deviation
+    except OSError as error:
+        raise ArgumentError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise ArgumentError(f"{path}: no file of known deviations: {error}") from None
+
+
+def find_known(row: Row, known: Sequence[KnownDeviation]) -> KnownDeviation | None:
+    """The deviation that a row is; the first where several fit."""
+    side, outcome = row.side, row.verdict or row.failure
+    if side is None:
+        return None
+    return next((one for one in known if one.fits(side, row.subject, outcome)), None)
+
+
+def mark_known(row: Row, known: Sequence[KnownDeviation]) -> Row:
+    """The row, with the link of the deviation that it is."""
+    match = find_known(row, known)
+    return msgspec.structs.replace(row, known=match.link) if match else row

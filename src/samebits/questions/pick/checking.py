@@ -18,7 +18,7 @@ from samebits.findings.causes import CauseCode
 from samebits.judging.attribution import attribute
 from samebits.judging.references import Reference, make_reference
 from samebits.judging.side_running import Ran, judge_ran, run_on_both
-from samebits.numbers.same_bits import digest_bits
+from samebits.numbers.ulps import digest_bits
 from samebits.problems import Problem
 from samebits.problems.case_file import Case
 from samebits.problems.lowering import Lowering, lower_problem

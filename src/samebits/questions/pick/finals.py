@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from samebits.engines.runner import Runner
+from samebits.engines.registry.runners import open_runner
+from samebits.engines.runner import Identity, Runner
 from samebits.engines.runner.timed_runs import time_runs
 from samebits.errors import EngineFailure
 from samebits.problems import Problem
+from samebits.sums.tiles.memory import count_available_bytes
 
 # Who is slower than this at first sight is not timed again, and no more than so many are.
 _WORTH_TIMING, _MOST_FINALISTS = 1.6, 6
@@ -91,3 +93,53 @@ def order_by_time(times: Mapping[str, float]) -> list[str]:
     best = min(times.values())
     tied = [text for text in times if times[text] <= (1 + TIED_WITHIN) * best]
     return [*tied, *(text for text in list_by_time(times) if text not in tied)]
+
+
+_FEWEST, _MOST, _EACH_BYTES = 6, 16, 2**30
+
+
+class OpenRunners:
+    """Closes what it opened; objects that were given stay their owner's."""
+
+    def __init__(self, given: Sequence[Runner], time_limit_s: float):
+        self._given = {runner.text: runner for runner in given}
+        self._time_limit_s = time_limit_s
+        self._open: dict[tuple[str, int], Runner] = {}
+        self._most = int(min(max(count_available_bytes() / 2 // _EACH_BYTES, _FEWEST), _MOST))
+
+    def find(self, text: str) -> Runner:
+        """The runner of a text. Raises SamebitsError where none can be opened."""
+        return self._given.get(text) or self._find(text, 1)
+
+    def find_second(self, text: str) -> Runner | None:
+        """Another process of the same text; None of an object that was given. Raises SamebitsError."""
+        return None if text in self._given else self._find(text, 2)
+
+    def _find(self, text: str, number: int) -> Runner:
+        runner = self._open.pop((text, number), None)
+        if runner is None:
+            while len(self._open) >= self._most:
+                self._open.pop(next(iter(self._open))).close()
+            runner = open_runner(text, time_limit_s=self._time_limit_s)
+        self._open[text, number] = runner
+        return runner
+
+    def is_open(self, text: str) -> bool:
+        """Whether a text's process has begun; an object that was given always has."""
+        return text in self._given or (text, 1) in self._open
+
+    def identify_given(self, text: str) -> Identity | None:
+        """What an object that was given says of itself; None for a text. Raises EngineFailure."""
+        return self._given[text].identify() if text in self._given else None
+
+    def drop(self, text: str) -> None:
+        """Closes the runners of a text that are open."""
+        for number in (1, 2):
+            runner = self._open.pop((text, number), None)
+            if runner is not None:
+                runner.close()
+
+    def close(self) -> None:
+        """Closes all."""
+        for text, _ in list(self._open):
+            self.drop(text)

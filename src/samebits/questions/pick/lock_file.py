@@ -13,12 +13,39 @@ from typing import TextIO
 
 import msgspec
 
-from samebits.errors import LockError
+from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.registry.runner_text import parse_runner_text
+from samebits.engines.runner import Identity
+from samebits.engines.runner.lowered_runner import lower_runner
+from samebits.errors import LockError, SamebitsError
 from samebits.findings import finding_from_json, json_from_finding
+from samebits.judging.side_running import run_on_both
+from samebits.numbers.ulps import digest_bits
+from samebits.problems import Problem
+from samebits.problems.lowering import lower_problem
 from samebits.progress import Progress
-from samebits.questions.pick.pick_schema import Choice, Contract, Lock, LockedChoice
+from samebits.questions.doctor.inventory import describe_processor
+from samebits.questions.pick.checking import make_operands
+from samebits.questions.pick.finals import OpenRunners
+from samebits.questions.pick.pick_schema import Choice, Contract, Lock, LockedChoice, Place
 from samebits.regular_files import read_regular
+from samebits.sums.tiles.running import count_cores
 from samebits.version import VERSION
+
+
+def find_place(text: str, identity: Identity | None = None) -> Place:
+    """This place for a text, without loading an engine; for an object that was given, by what it says of itself."""
+    device = f"{describe_processor()}, {count_cores()} cores"
+    if identity is not None:
+        return Place(identity.version, device)
+    runner = parse_runner_text(text)
+    spec = ENGINES.get(runner.name)
+    if spec is None:
+        return Place(VERSION, device)
+    variables = spec.load_class().variables
+    fixed = [f"{n}={os.environ[n]}" for n in sorted(variables) if n in os.environ and n not in runner.environment]
+    return Place(spec.find_version() or "not installed", ", ".join([device, *fixed]))
+
 
 _LARGEST_BYTES = 2**28
 _LOOK_AGAIN_S = 0.1
@@ -113,3 +140,31 @@ def _take(held: int, path: str | Path) -> bool:
             return False
         raise LockError(f"{path}: its folder cannot be held for one process ({error.strerror or error})") from None
     return True
+
+
+def replay_choice(choice: Choice, problem: Problem, runners: OpenRunners, progress: Progress) -> Choice:
+    """The choice, without timing. Raises LockError where its engine is missing or gives other bits here."""
+    text = choice.engine or ""
+    try:
+        here = find_place(text, runners.identify_given(text))
+    except SamebitsError as error:
+        raise LockError(f"the lock's choice for {choice.problem} cannot be used: {error}") from None
+    if here in choice.places:
+        return msgspec.structs.replace(choice, picked_by="lock")
+    progress(f"checking {text[:60]}, which the lock has from elsewhere", 0.5)
+    lowering = lower_problem(problem)
+    exact, normal = make_operands(lowering)
+    try:
+        ran = run_on_both(lower_runner(runners.find(text), lowering), lowering.convolution, exact, normal)
+    except SamebitsError as error:
+        raise LockError(f"the lock's choice for {choice.problem} cannot be used: {error}") from None
+    if ran.recorded.result is None or ran.on_exact is None:
+        says = ran.recorded.failure.says if ran.recorded.failure else "it returned nothing"
+        raise LockError(f"the lock's choice for {choice.problem} cannot be used: {text}: {says}")
+    if [digest_bits(ran.on_exact), digest_bits(ran.recorded.result)] != choice.digests:
+        known = "; ".join(f"{place.version} on {place.device}" for place in choice.places)
+        raise LockError(
+            f"{text} gives other bits here ({here.version} on {here.device}) than where the lock was"
+            f" made ({known}), for {choice.problem}; --again picks anew"
+        )
+    return msgspec.structs.replace(choice, picked_by="checked lock", places=[*choice.places, here])

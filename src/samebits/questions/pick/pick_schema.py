@@ -8,7 +8,7 @@ import msgspec
 
 from samebits.findings.causes import CauseCode
 from samebits.findings.comparison_schema import Evidence, Replay
-from samebits.findings.notebooks import ShownFinding
+from samebits.findings.json_text import ShownFinding
 
 # How a choice was come by: timed now; taken from the lock as it stands; from a lock made elsewhere, the bits checked.
 PickedBy = Literal["timing", "lock", "checked lock"]

@@ -12,8 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from samebits.engines.registry.runner_text import parse_runner_text
-from samebits.engines.registry.texts_of_files import refuse_text_of_file
+from samebits.engines.registry.runner_text import parse_runner_text, refuse_text_of_file
 from samebits.engines.runner import Runner
 from samebits.engines.runner.guarded_runner import GuardedRunner, guard_runner
 from samebits.errors import ArgumentError, SamebitsError
@@ -27,18 +26,16 @@ from samebits.questions.pick.checking import Checked, ProblemData, Proof, check_
 from samebits.questions.pick.engine_variants import list_candidates
 from samebits.questions.pick.finals import (
     Finals,
+    OpenRunners,
     list_by_time,
     list_contenders,
     list_finalists,
     order_by_time,
     time_finalists,
 )
-from samebits.questions.pick.lock_file import LockStore, open_lock
-from samebits.questions.pick.lock_replay import replay_choice
-from samebits.questions.pick.open_runners import OpenRunners
+from samebits.questions.pick.lock_file import LockStore, find_place, open_lock, replay_choice
 from samebits.questions.pick.pick_schema import Choice, Contract, LockedChoice, Pick, Rejection, Timed
 from samebits.questions.pick.pick_sentences import say_other_bits, say_passed_over, summarize_pick
-from samebits.questions.pick.places import find_place
 from samebits.questions.pick.subject_problems import list_problems
 from samebits.sums.tiles.memory import count_available_bytes
 from samebits.version import VERSION

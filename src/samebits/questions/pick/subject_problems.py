@@ -20,10 +20,10 @@ from samebits.networks.product_nodes import PRODUCTS, find_product
 from samebits.numbers.format import FORMATS, numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.case_file import Case
-from samebits.problems.languages.subject import read_subject
+from samebits.problems.languages.any_language import read_subject
 from samebits.progress import Progress
 from samebits.questions.compare.front_door import is_model
-from samebits.temporary_folders import open_folder
+from samebits.regular_files import open_folder
 
 
 def list_problems(

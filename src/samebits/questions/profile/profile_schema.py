@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from samebits.findings.comparison_schema import Evidence, Replay
-from samebits.findings.notebooks import ShownFinding
+from samebits.findings.json_text import ShownFinding
 
 
 class OrderUse(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ from samebits.judging.comparing_cost import announce_cost
 from samebits.numbers.float_environment import default_float_environment
 from samebits.problems import Problem, format_problem
 from samebits.problems.case_file import Case, lower_case
-from samebits.problems.languages.subject import read_subject
+from samebits.problems.languages.any_language import read_subject
 from samebits.problems.lowering import lower_problem
 from samebits.problems.terms import find_terms
 from samebits.progress import Progress, ignore_progress

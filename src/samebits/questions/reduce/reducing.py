@@ -20,14 +20,14 @@ from samebits.findings import Evidence
 from samebits.judging.comparing_cost import announce_cost, check_memory
 from samebits.judging.fixes.setting_changes import apply_all, list_changes
 from samebits.numbers.float_environment import default_float_environment
-from samebits.numbers.same_bits import has_same_bits
+from samebits.numbers.ulps import has_same_bits
 from samebits.problems import Problem, format_problem
 from samebits.problems.case_file import Case
-from samebits.problems.languages.subject import read_subject
+from samebits.problems.languages.any_language import read_subject
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.reduce.condition_search import ConditionSearch, FoundCondition
-from samebits.questions.reduce.condition_words import say_condition
-from samebits.questions.reduce.fault_asking import Answer, Data, FaultAsker, Operands, find_data
+from samebits.questions.reduce.conditions import say_condition
+from samebits.questions.reduce.fault_asking import Answer, Data, FaultAsker, Operands, find_data, find_faulty_versions
 from samebits.questions.reduce.features import list_features
 from samebits.questions.reduce.reduction_schema import FaultyVersions, OtherEngine, Reduction
 from samebits.questions.reduce.reduction_sentences import (
@@ -43,7 +43,6 @@ from samebits.questions.reduce.reduction_sentences import (
 from samebits.questions.reduce.scripts.benchdnn_line import write_benchdnn
 from samebits.questions.reduce.scripts.engine_script import run_script, write_script
 from samebits.questions.reduce.shrinking import Shrinker, Smaller
-from samebits.questions.reduce.versions import find_faulty_versions
 from samebits.version import VERSION
 
 # The engines that compute with oneDNN, whose maintainers ask for a line of benchdnn.

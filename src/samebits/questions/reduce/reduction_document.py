@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from samebits.display.document import Block, Cell, Code, Document, Prose, Section, Table, Tone
-from samebits.display.error_words import format_value
+from samebits.display.visible_text import format_value
 from samebits.questions.reduce.reduction_report import name_reduction
 from samebits.questions.reduce.reduction_schema import Reduction
 from samebits.questions.reduce.reduction_sentences import say_versions

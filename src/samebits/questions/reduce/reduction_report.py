@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from samebits.display.error_words import format_value
 from samebits.display.page_layout import Page, Remark, make_answer, open_console
-from samebits.display.visible_text import make_visible
+from samebits.display.visible_text import format_value, make_visible
 from samebits.questions.reduce.reduction_schema import OtherEngine, Reduction
 from samebits.questions.reduce.reduction_sentences import say_versions
 

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from samebits.findings.comparison_schema import Evidence
-from samebits.findings.notebooks import ShownFinding
+from samebits.findings.json_text import ShownFinding
 
 
 class OtherEngine(msgspec.Struct, frozen=True):

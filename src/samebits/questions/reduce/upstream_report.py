@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from samebits.display.error_words import format_value
+from samebits.display.visible_text import format_value
 from samebits.questions.reduce.reduction_report import list_engines
 from samebits.questions.reduce.reduction_schema import Reduction
 from samebits.questions.reduce.reduction_sentences import say_versions

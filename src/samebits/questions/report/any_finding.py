@@ -24,7 +24,7 @@ from samebits.questions.profile.profile_document import lay_out_profile
 from samebits.questions.profile.profile_schema import Profile
 from samebits.questions.reduce.reduction_document import lay_out_reduction
 from samebits.questions.reduce.reduction_schema import Reduction
-from samebits.questions.runs.diff_document import lay_out_diff
+from samebits.questions.runs.diff_report import lay_out_diff
 from samebits.questions.runs.diff_schema import RunDiff
 from samebits.questions.sweep.sweep_document import lay_out_sweep
 from samebits.questions.sweep.sweep_schema import Sweep

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
+from samebits.display.document import report_missing
 from samebits.display.html_page import render_html
 from samebits.display.markdown import markdown_from_document
-from samebits.display.missing_packages import report_missing
 from samebits.errors import ArgumentError, FindingError
-from samebits.findings.notebooks import show_with
+from samebits.findings.json_text import show_with
 from samebits.regular_files import write_text
 
 _HEIGHT = 640

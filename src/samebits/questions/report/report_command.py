@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from samebits.display.missing_packages import report_missing
+from samebits.display.document import report_missing
 from samebits.display.streams import say
 from samebits.errors import ArgumentError, FindingError
 from samebits.regular_files import read_regular, write_text

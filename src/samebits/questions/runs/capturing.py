@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from samebits.errors import ArgumentError, TraceError
-from samebits.numbers.same_bits import has_same_bits
+from samebits.numbers.ulps import has_same_bits
 from samebits.problems.case_file import save_case
 from samebits.progress import Announcement, Progress
 from samebits.questions.runs.diff_schema import FirstDifference
@@ -24,7 +24,7 @@ from samebits.questions.runs.run_sentences import say_captured, say_command
 from samebits.questions.runs.saved_products import SavedProduct, check_is_product, read_saved
 from samebits.questions.runs.settings import VARIABLES
 from samebits.questions.runs.tracing import make_environment
-from samebits.temporary_folders import open_folder
+from samebits.regular_files import open_folder
 
 _ENVIRONMENT = "env "
 _NOT_SET = "not set"

@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from samebits.findings.bounded_numbers import Count
 from samebits.findings.comparison_schema import Evidence, Failure
-from samebits.findings.notebooks import ShownFinding
+from samebits.findings.json_text import Count, ShownFinding
 
 SizeOrSetting = int | str
 

@@ -21,14 +21,44 @@ from samebits.findings.comparison_schema import Failure
 from samebits.numbers.float_environment import default_float_environment
 from samebits.problems import Problem, format_problem
 from samebits.progress import Progress, ignore_progress
-from samebits.questions.sweep.cells import list_cells
 from samebits.questions.sweep.shared_outputs import Shared, share_outputs
-from samebits.questions.sweep.sweep_schema import Sweep, SweepAxis, SweepClass, SweepFailure
+from samebits.questions.sweep.sweep_schema import SizeOrSetting, Sweep, SweepAxis, SweepClass, SweepFailure
 from samebits.questions.sweep.sweep_sentences import say_advice, say_axis, say_boundaries, summarize_sweep
-from samebits.questions.sweep.sweep_text import Point, SweepText, parse_sweep
+from samebits.questions.sweep.sweep_text import Point, Range, SweepText, list_intervals, parse_sweep
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import Recipe, format_recipe
 from samebits.version import VERSION
+
+
+def list_cells(ranges: Sequence[Range], points: Sequence[Point]) -> list[dict[str, list[SizeOrSetting]]]:
+    """Cells that hold just these points: per axis the first and the last value, in the range's own sequence."""
+    if not points:
+        return []
+    *before, last = ranges
+    if not before:
+        chosen = {point[last.name] for point in points}
+        return [{last.name: [first, end]} for first, end in list_intervals(last.values, chosen)]
+    first, *rest = ranges
+    by_value: dict[SizeOrSetting, list[Point]] = {}
+    for point in points:
+        by_value.setdefault(point[first.name], []).append(point)
+    cells: list[dict[str, list[SizeOrSetting]]] = []
+    # Cells of the value before, by what they are along the other axes, and their place in the list.
+    open_cells: dict[str, int] = {}
+    for value in first.values:
+        inner = list_cells(rest, by_value.get(value, []))
+        still: dict[str, int] = {}
+        for cell in inner:
+            known = open_cells.get(repr(cell))
+            if known is None:
+                cells.append({first.name: [value, value], **cell})
+                known = len(cells) - 1
+            else:
+                cells[known][first.name] = [cells[known][first.name][0], value]
+            still[repr(cell)] = known
+        open_cells = still
+    return cells
+
 
 _SEED, _OTHER_SEED = 0, 1
 _LARGEST_CHUNK, _QUICK_S = 64, 0.5

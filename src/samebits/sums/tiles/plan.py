@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from samebits.problems import Axis, Problem
-from samebits.problems.forms import find_parts
+from samebits.problems.terms import find_parts
 
 Three = tuple[int, int, int]
 Six = tuple[int, int, int, int, int, int]

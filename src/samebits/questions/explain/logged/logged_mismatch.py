@@ -14,12 +14,16 @@ from samebits.errors import ResourceLimitError
 from samebits.findings import Comparison, Evidence
 from samebits.progress import Progress
 from samebits.questions.explain.log_sentences import say_left_out, say_repeats
-from samebits.questions.explain.logged.logged_integers import explain_exact_values
 from samebits.questions.explain.logged.logged_outputs import explain_outputs
-from samebits.questions.explain.logged.logged_settings import explain_build, explain_settings
-from samebits.questions.explain.logged.logged_sides import RECORD, describe_logged_side, describe_mismatch
+from samebits.questions.explain.logged.logged_sides import (
+    RECORD,
+    describe_logged_side,
+    describe_mismatch,
+    explain_build,
+    explain_settings,
+)
 from samebits.questions.explain.logged.logged_simulation import Simulations
-from samebits.questions.explain.logged.logged_statistics import explain_statistics
+from samebits.questions.explain.logged.logged_statistics import explain_exact_values, explain_statistics
 from samebits.questions.explain.logged.logged_values import explain_values
 from samebits.questions.explain.logs import PROBLEM_LINE, Mismatch
 

@@ -19,8 +19,7 @@ from samebits.findings.words.place_words import list_in_words
 from samebits.mechanisms.arithmetic.arithmetic import list_operand_hypotheses, list_recipe_hypotheses
 from samebits.mechanisms.arithmetic.recipe_hypotheses import from_recipe
 from samebits.mechanisms.arithmetic.stored_sums import list_long_sum_hypotheses
-from samebits.mechanisms.facts.hypothesis import Hypothesis
-from samebits.mechanisms.facts.observation import Floats
+from samebits.mechanisms.facts.observation import Floats, Hypothesis
 from samebits.problems import Problem
 from samebits.progress import Progress
 from samebits.questions.explain.log_sentences import (

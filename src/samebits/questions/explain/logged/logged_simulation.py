@@ -14,11 +14,10 @@ from samebits.mechanisms.arithmetic.arithmetic import (
     list_order_hypotheses,
     list_recipe_hypotheses,
 )
-from samebits.mechanisms.facts.hypothesis import Hypothesis
-from samebits.mechanisms.facts.observation import Floats
+from samebits.mechanisms.facts.observation import Floats, Hypothesis
 from samebits.problems import Problem
 from samebits.progress import Progress
-from samebits.questions.explain.logged.rebuilt_data import Stage, rebuild
+from samebits.questions.explain.logged.autotuner_buffers import Stage, rebuild
 
 _MOST_TIME_S = 30.0
 _NARROW = (CauseCode.LOW_PRECISION_ACCUMULATOR, CauseCode.WINOGRAD, CauseCode.FFT)

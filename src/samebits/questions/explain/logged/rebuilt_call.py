@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from samebits.mechanisms.facts.hypothesis import Hypothesis
-from samebits.mechanisms.facts.observation import Floats, Observation, Sample, gather_terms
+from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample, gather_terms
 from samebits.numbers.format import find_format, numpy_dtype
 from samebits.problems import Problem
-from samebits.problems.languages.hlo_memory import CallMemory
+from samebits.problems.languages.hlo import CallMemory
 from samebits.problems.terms import find_terms
 from samebits.questions.explain.logged.autotuner_buffers import HOST_BUFFER_LENGTH, fill_operands, locate_elements
 from samebits.sums.bounds import bound_errors

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.problems import Problem
-from samebits.problems.languages.hlo_memory import CallMemory
+from samebits.problems.languages.hlo import CallMemory
 
 LONGEST_NAME = 80
 # The fact that says where a problem was found that the mismatch itself does not name.

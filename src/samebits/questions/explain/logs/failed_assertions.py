@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from samebits.questions.explain.logs.entry import Metrics, Mismatch
-from samebits.questions.explain.logs.number_text import NUMBER
+from samebits.questions.explain.logs.metrics import NUMBER
 
 _COUNT = re.compile(r"Mismatched elements: (\d{1,18}) / (\d{1,18})")
 # NumPy until 1.14 and until 1.16.

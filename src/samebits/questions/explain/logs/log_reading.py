@@ -5,8 +5,10 @@ from __future__ import annotations
 import bisect
 import codecs
 import dataclasses
+import itertools
 import re
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import cast
 
@@ -14,7 +16,7 @@ from samebits.errors import LogError, SamebitsError
 from samebits.problems import Problem
 from samebits.problems.case_file import hint_network
 from samebits.problems.languages.any_language import read_problem
-from samebits.problems.languages.hlo_memory import CallMemory, read_memory
+from samebits.problems.languages.hlo import CallMemory, read_memory
 from samebits.problems.problem import KINDS, Direction
 from samebits.questions.explain.logs.entry import DIRECTION, PROBLEM_LINE, Mismatch
 from samebits.questions.explain.logs.failed_assertions import read_assertions
@@ -23,9 +25,57 @@ from samebits.questions.explain.logs.onednn import read_onednn
 from samebits.questions.explain.logs.polygraphy_results import is_results, read_results
 from samebits.questions.explain.logs.tensorrt import BUILD_LINE, is_tensorrt, keep_different, read_tensorrt
 from samebits.questions.explain.logs.verifiers import read_verifiers
-from samebits.questions.explain.logs.web_page import is_page, read_page
 from samebits.questions.explain.logs.xla import ALGORITHMS, INSTRUCTION, read_xla
 from samebits.regular_files import open_regular
+
+_PAGE = re.compile(r"<!doctype html|<html[\s>]", re.IGNORECASE)
+_CLOSED = re.compile(r"</(?:span|div|p|code|pre|td|a|li)>", re.IGNORECASE)
+_FEWEST_CLOSED = 8
+# Elements that begin a line of their own.
+_BLOCKS = frozenset(("p", "div", "br", "li", "tr", "pre", "td", "th", "h1", "h2", "h3", "h4", "blockquote", "article"))
+_SILENT = frozenset(("script", "style"))
+
+
+def is_page(text: str) -> bool:
+    """Whether a text is HTML: it says so at its beginning, or closes many elements."""
+    closed = itertools.islice(_CLOSED.finditer(text), _FEWEST_CLOSED)
+    return bool(_PAGE.search(text[:4096])) or len(list(closed)) == _FEWEST_CLOSED
+
+
+def read_page(text: str) -> str:
+    """What a page shows, without its markup; scripts and styles are left out."""
+    reader = _Reader()
+    reader.feed(text)
+    reader.close()
+    return "".join(reader.parts)
+
+
+class _Reader(HTMLParser):
+    """Collects text; blocks begin on lines of their own."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+        self._silent = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Begins a line where the element does; silences scripts."""
+        if tag in _BLOCKS:
+            self.parts.append("\n")
+        self._silent += tag in _SILENT
+
+    def handle_endtag(self, tag: str) -> None:
+        """Ends a line, or a script."""
+        if tag in _BLOCKS:
+            self.parts.append("\n")
+        if tag in _SILENT:
+            self._silent = max(self._silent - 1, 0)
+
+    def handle_data(self, data: str) -> None:
+        """Keeps what is shown."""
+        if not self._silent:
+            self.parts.append(data)
+
 
 STANDARD_INPUT = "-"
 LARGEST_LOG_BYTES = 64 * 2**20

@@ -9,7 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from samebits.questions.explain.logs.entry import Metrics, Mismatch, name_sides
-from samebits.questions.explain.logs.number_text import NUMBER, read_number_after
+
+# Possessive throughout: what a part has taken it does not give back.
+NUMBER = r"[-+]?+(?:\d++(?:\.\d*+)?+(?:[eE][-+]?+\d++)?+|inf|nan)"
+_NUMBER = re.compile(NUMBER)
+
+
+def read_number_after(word: str, text: str, start: int) -> tuple[float, int] | None:
+    """The number behind the first `word` from `start` on, and where it ends; None if there is none."""
+    at = text.find(word, start)
+    number = _NUMBER.match(text, at + len(word)) if at >= 0 else None
+    return (float(number[0]), number.end()) if number else None
+
 
 _POLYGRAPHY_NAMES = re.compile(r"Accuracy Comparison \| (\S+) vs\. (\S+)")
 # Statistics of a difference, or of one output.

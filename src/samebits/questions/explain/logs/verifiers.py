@@ -14,7 +14,7 @@ from samebits.errors import SamebitsError
 from samebits.problems import Problem
 from samebits.problems.languages.any_language import read_problem
 from samebits.questions.explain.logs.entry import DIRECTION, Metrics, Mismatch, name_sides
-from samebits.questions.explain.logs.number_text import NUMBER
+from samebits.questions.explain.logs.metrics import NUMBER
 
 _MIOPEN = re.compile(
     rf"\b(Forward|Backward) (?:Convolution|Conv)(?: (Data|Weights))? failed: ({NUMBER})(?: > ({NUMBER}))?+",

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 
 from samebits.errors import ProblemTextError, SamebitsError
 from samebits.problems import Epilogue, Problem
-from samebits.problems.languages.hlo import parse_hlo
-from samebits.problems.languages.hlo_memory import CallMemory, read_memory
+from samebits.problems.languages.hlo import CallMemory, parse_hlo, read_memory
 from samebits.problems.languages.hlo_text import split_operands
 from samebits.questions.explain.logs.entry import Mismatch, name_sides
-from samebits.questions.explain.logs.number_text import NUMBER
+from samebits.questions.explain.logs.metrics import NUMBER
 
 _DIFFERENCE = re.compile(rf"Difference at (\d{{1,18}}): ({NUMBER})(?: vs |, expected )({NUMBER})", re.IGNORECASE)
 _VERDICT = re.compile(r"Results (?:mismatch between different|do not match the reference)")

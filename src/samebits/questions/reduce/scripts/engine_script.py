@@ -22,7 +22,7 @@ from samebits.questions.reduce.scripts.script_parts import (
 )
 from samebits.questions.reduce.scripts.tensorflow_script import write_tensorflow
 from samebits.questions.reduce.scripts.torch_script import write_torch
-from samebits.temporary_folders import open_folder
+from samebits.regular_files import open_folder
 
 _Writer = Callable[[Problem, Mapping[str, str]], tuple[list[str], list[str]]]
 
