@@ -12,6 +12,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+# Where samebits lies: what is shown or sent to another Python.
+OWN_FOLDER = Path(__file__).resolve().parent
 _NO_FILE = "it is no regular file"
 
 

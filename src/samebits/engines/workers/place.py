@@ -8,11 +8,10 @@ import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from samebits.engines.workers.travelling_worker import TravellingWorker, write_command
 from samebits.errors import EngineMissingError
-from samebits.regular_files import open_folder
+from samebits.regular_files import OWN_FOLDER, open_folder
 
 _ASKS = "import sys; assert sys.version_info >= (3, 11), sys.version.split()[0]; import numpy"
 _SLOWEST_START_S = 60
@@ -42,7 +41,7 @@ class OtherPython:
         # Our own folder of packages would bring our NumPy along, and whatever else lies there.
         self._stack = contextlib.ExitStack()
         self._folder = self._stack.enter_context(open_folder())
-        (self._folder / "samebits").symlink_to(Path(__file__).resolve().parent.parent, target_is_directory=True)
+        (self._folder / "samebits").symlink_to(OWN_FOLDER, target_is_directory=True)
 
     def adapt(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Variables for the worker there: it finds samebits, and writes nothing beside it."""

@@ -11,10 +11,10 @@ import subprocess
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from samebits.errors import EngineMissingError
+from samebits.regular_files import OWN_FOLDER
 
 # Runs there: it takes variables and samebits from standard input, keeps both in a folder that goes when we are gone
 # (a second process sees to that, as an engine that hangs can see to nothing), and becomes the worker.
@@ -123,9 +123,8 @@ def write_beginning(environment: Mapping[str, str]) -> bytes:
 @functools.cache
 def _pack() -> bytes:
     """The source of samebits, without what Python compiled of it."""
-    home = Path(__file__).resolve().parent.parent
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for path in sorted(home.rglob("*.py")):
-            archive.add(path, f"samebits/{path.relative_to(home)}", recursive=False)
+        for path in sorted(OWN_FOLDER.rglob("*.py")):
+            archive.add(path, f"samebits/{path.relative_to(OWN_FOLDER)}", recursive=False)
     return packed.getvalue()

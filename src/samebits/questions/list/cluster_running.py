@@ -26,6 +26,7 @@ from samebits.questions.list.cluster_worker import EngineHost, SubjectWorker
 from samebits.questions.list.list_reading import Subject
 from samebits.questions.list.row import UNREADABLE, Row
 from samebits.questions.list.subject_running import Asking
+from samebits.regular_files import OWN_FOLDER
 
 # How long a list waits for a node that has what it needs; how often it looks which nodes there are.
 _PATIENCE_S, _LOOK_S, _WAIT_S, _CONNECT_S = 60.0, 2.0, 0.5, 5.0
@@ -74,7 +75,7 @@ def _connect(address: str) -> Any:
         raise ArgumentError(f"no Ray cluster at {address!r}: {error}") from None
     _probe(address)
     # What runs on the nodes is what runs here.
-    package = str(Path(__file__).parent.parent)
+    package = str(OWN_FOLDER)
     try:
         ray.init(
             address=address, runtime_env={"py_modules": [package]}, log_to_driver=False, logging_level=logging.ERROR

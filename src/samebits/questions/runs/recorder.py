@@ -29,7 +29,8 @@ _LONGEST_WAIT_S = 1.0
 # Which operation a run that is had again is to save, as JSON.
 CAPTURE_VARIABLE = "SAMEBITS_CAPTURE"
 # Whose lines are not the script's: the standard library, and what is installed.
-_FOREIGN = (sysconfig.get_path("stdlib"), "site-packages", "dist-packages", "/samebits/runs/", "<frozen")
+_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_FOREIGN = (sysconfig.get_path("stdlib"), "site-packages", "dist-packages", _OWN, "<frozen")
 ResultT = TypeVar("ResultT")
 
 

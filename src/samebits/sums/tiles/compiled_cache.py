@@ -22,7 +22,6 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import llvmlite
@@ -32,6 +31,7 @@ from numba.core import serialize
 from numba.core.caching import FunctionCache
 
 from samebits.errors import CodeNotKeptWarning
+from samebits.regular_files import OWN_FOLDER
 
 _QUIET_S = 1.0
 COMPILING = "compiling for this processor, once for each number format"
@@ -96,8 +96,8 @@ def note_compiled(name: str) -> None:
     _notices.end(name)
 
 
-_PACKAGE = Path(__file__).parent.parent
-_COMPILED_PARTS = ("contraction", "truth", "emulators")
+# All code that is compiled lies below it.
+_COMPILED = OWN_FOLDER / "sums"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _NAME_DIGITS = 16
 _OTHERS = 0o077
@@ -202,9 +202,8 @@ def _digest_code(name: str, code: bytes) -> bytes:
 @functools.cache
 def _digest_sources() -> str:
     digest = hashlib.sha256()
-    for part in _COMPILED_PARTS:
-        for path in sorted((_PACKAGE / part).glob("*.py")):
-            digest.update(path.read_bytes())
+    for path in sorted(_COMPILED.rglob("*.py")):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:_NAME_DIGITS]
 
 
