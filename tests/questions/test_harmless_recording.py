@@ -3,9 +3,11 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from samebits.questions.runs import recorder as recorder_module
 from samebits.questions.runs.recorder import Recorder
 from samebits.questions.runs.run_reading import read_trace
 from samebits.questions.runs.trace_file import read_word, write_word
@@ -123,7 +125,14 @@ def test_an_error_of_the_scripts_own_goes_through_the_recording(tmp_path):
 def test_an_error_of_the_recordings_own_stays_inside(tmp_path):
     recorder = Recorder(str(tmp_path / "a.trace"), "here")
     inside = {}
-    exec(compile("def fail():\n    raise RuntimeError('unforeseen')\n", "/x/samebits/runs/inside.py", "exec"), inside)
+    exec(
+        compile(
+            "def fail():\n    raise RuntimeError('unforeseen')\n",
+            str(Path(recorder_module.__file__).with_name("inside.py")),
+            "exec",
+        ),
+        inside,
+    )
     assert recorder.attempt(inside["fail"]) is None
     assert recorder.trouble == ("here: recording ended after 0 operations (RuntimeError: unforeseen); the run went on")
     # Later calls do nothing, the last one too.

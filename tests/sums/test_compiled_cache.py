@@ -240,8 +240,8 @@ def run_copy(folder: Path) -> str:
 def test_a_change_in_one_file_reaches_the_functions_of_others(tmp_path):
     shutil.copytree(SOURCE, tmp_path / "samebits", ignore=shutil.ignore_patterns("__pycache__"))
     assert run_copy(tmp_path).strip() == "3.0"
-    assert list(tmp_path.glob("samebits/truth/__pycache__/samebits-*/*.code"))
-    rounding = tmp_path / "samebits" / "contraction" / "rows.py"
+    assert list(tmp_path.glob("samebits/sums/truth/__pycache__/samebits-*/*.code"))
+    rounding = tmp_path / "samebits" / "sums" / "tiles" / "rows.py"
     text = rounding.read_text()
     changed = text.replace("np.float64(array[index])", "np.float64(array[index]) * 2.0")
     assert changed != text
