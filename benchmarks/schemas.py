@@ -44,7 +44,7 @@ def describe(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def name_file(kind: type[msgspec.Struct]) -> str:
-    """samebits.comparison/1 is kept as samebits.questions.compare-1.json."""
+    """samebits.comparison/1 is kept as samebits.comparison-1.json."""
     return describe(kind)["$id"].replace("/", "-") + ".json"
 
 
