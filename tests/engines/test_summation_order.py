@@ -64,7 +64,7 @@ def injected_tree(session, recipe_text, number=0):
         ("conv2d x=1x4x6x6 w=8x4x3x3 dtype=float64", "direct acc=float64 order=kw,kh,c"),
     ],
 )
-def test_a_injected_order_is_found_for_all_positions(problem, recipe):
+def test_an_injected_order_is_found_for_all_positions(problem, recipe):
     session, found = find(problem, recipe)
     assert not found.notes
     assert len(found.trees) == 1

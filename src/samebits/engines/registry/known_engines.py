@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -50,6 +51,29 @@ ENGINES: dict[str, EngineSpec] = {
         _spec("numpy", "NumpyEngine", "numpy"),
     )
 }
+
+
+# `./mine.py:MyEngine`: a file of a person's own and what in it computes.
+_FILE = re.compile(r"(?P<file>[^\0]*\.py):(?P<name>[A-Za-z_]\w*)")
+
+
+def match_file_engine(text: str) -> tuple[str, str] | None:
+    """Of an engine's text that begins with a file's class or function: that, and what follows; None for other texts.
+
+    >>> match_file_engine("./mine.py:MyEngine:threads=2")
+    ('./mine.py:MyEngine', 'threads=2')
+    >>> match_file_engine("torch:threads=2")
+    """
+    found = _FILE.match(text)
+    if found is None:
+        return None
+    rest = text[found.end() :]
+    return (found.group(), rest[1:]) if not rest or rest.startswith(":") else None
+
+
+def is_file_engine(name: str) -> bool:
+    """Whether a runner's name is that of a file's class or function."""
+    return _FILE.fullmatch(name) is not None
 
 
 def list_installed() -> list[str]:

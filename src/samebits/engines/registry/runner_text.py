@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.registry.known_engines import ENGINES, is_file_engine, match_file_engine
 from samebits.engines.workers.place import HERE, Place, check_host, check_image
 from samebits.errors import RunnerTextError
 from samebits.sums.recipes import Recipe, format_recipe, parse_recipe
@@ -36,13 +36,17 @@ def parse_runner_text(text: str) -> RunnerText:
 
     `name[:key=value[,key=value...]]`; a comma inside a value is written `\\,`. `env.NAME=value` sets an environment
     variable before the engine is imported, `python=PATH` takes the engine of another Python, `ssh=HOST` that of another
-    machine, `docker=IMAGE` that of a container. After `emulate:` stands a recipe's text, or a matrix unit
-    (`a100/tf32`). Raises RecipeError for one that cannot be read.
+    machine, `docker=IMAGE` that of a container. `FILE.py:NAME` is a class or function of a person's own. After
+    `emulate:` stands a recipe's text, or a matrix unit (`a100/tf32`). Raises RecipeError for one that cannot be read.
     """
     name, colon, rest = text.partition(":")
+    of_file = match_file_engine(text)
+    if of_file is not None:
+        (name, rest), colon = of_file, text[len(of_file[0]) :]
     known = [TRUTH, EMULATE, *ENGINES]
-    if name not in known:
-        raise RunnerTextError(f"unknown engine {name!r}{_suggest(name, known)}; known: {', '.join(known)}")
+    if name not in known and of_file is None:
+        own = f"; {name}:NAME, a class or function in it" if name.endswith(".py") else ""
+        raise RunnerTextError(f"unknown engine {name!r}{_suggest(name, known)}; known: {', '.join(known)}{own}")
     if colon and not rest:
         raise RunnerTextError(f"engine text {text!r} ends after the colon; expected name:key=value,key=value")
     if name == EMULATE:
@@ -56,15 +60,19 @@ def parse_runner_text(text: str) -> RunnerText:
             raise RunnerTextError(f"engine text {text!r}: {part!r} is no key=value")
         if key in {*settings, *places, *(_ENVIRONMENT + variable for variable in environment)}:
             raise RunnerTextError(f"engine text {text!r}: {key} is given twice")
-        if key in _PLACES and name in ENGINES:
+        if key in _PLACES and (name in ENGINES or of_file):
             places[key] = _check_place(text, key, value)
         elif key.startswith(_ENVIRONMENT):
             environment[_check_variable(key.removeprefix(_ENVIRONMENT), value)] = value
         else:
-            _check_setting(name, key, value)
+            # Which settings a file's engine has is known where it is loaded.
+            if of_file is None:
+                _check_setting(name, key, value)
             settings[key] = value
     if _HOST in places and _IMAGE in places:
         raise RunnerTextError(f"engine text {text!r}: an engine is on a host or in a container, not both")
+    if of_file is not None and (_HOST in places or _IMAGE in places):
+        raise RunnerTextError(f"engine text {text!r}: a file's engine runs on this machine; python= may name a Python")
     place = Place(places.get(_PYTHON), places.get(_HOST), places.get(_IMAGE))
     return RunnerText(name, settings, environment, place=place)
 
@@ -123,9 +131,12 @@ def list_reaching_parts(runner: RunnerText) -> list[str]:
     """The parts of an engine's text that decide which program runs, where, or with which variables."""
     place = runner.place
     parts = (("python", place.python), ("ssh", place.host), ("docker", place.image))
-    return [f"{key}={value}" for key, value in parts if value is not None] + [
-        f"env.{key}={value}" for key, value in runner.environment.items()
-    ]
+    file = [runner.name] if is_file_engine(runner.name) else []
+    return (
+        file
+        + [f"{key}={value}" for key, value in parts if value is not None]
+        + [f"env.{key}={value}" for key, value in runner.environment.items()]
+    )
 
 
 def refuse_text_of_file(text: str, named: Collection[str], source: str) -> str | None:

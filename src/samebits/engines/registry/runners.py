@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
-from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.adapters.file_engine import SOURCE, FileEngine
+from samebits.engines.registry.known_engines import ENGINES, is_file_engine
 from samebits.engines.registry.runner_text import TRUTH, parse_runner_text
 from samebits.engines.runner import Identity, Runner
 from samebits.engines.workers.process import DEFAULT_TIME_LIMIT_S, WorkerRunner
@@ -65,6 +67,10 @@ def open_runner(text: str, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -> Run
         if runner.environment:
             raise RunnerTextError("truth runs in this process and takes no settings")
         return TruthRunner()
+    if is_file_engine(runner.name):
+        module, name = FileEngine.__module__, FileEngine.__name__
+        settings = {SOURCE: _resolve(runner.name), **runner.settings}
+        return WorkerRunner(text, runner.name, module, name, settings, runner.environment, time_limit_s, runner.place)
     spec = ENGINES[runner.name]
     if runner.place.is_here and spec.find_version() is None:
         raise EngineMissingError(f"engine {spec.name} is not installed; {spec.install}")
@@ -78,3 +84,12 @@ def open_runner(text: str, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -> Run
         time_limit_s,
         runner.place,
     )
+
+
+def _resolve(name: str) -> str:
+    """A file's engine with the whole path of its file, which has to be there."""
+    file, _, found = name.rpartition(":")
+    path = Path(file).resolve()
+    if not path.is_file():
+        raise EngineMissingError(f"engine {name}: {file} is not there")
+    return f"{path}:{found}"

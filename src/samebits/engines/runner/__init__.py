@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -43,6 +43,10 @@ class Runner(Protocol):
     def close(self) -> None:
         """Frees what the runner holds; it is not used afterwards."""
         ...
+
+
+# What a person may give where a runner is asked for in Python: `kernel(problem, operands) -> array`.
+Kernel = Callable[[Problem, Mapping[str, np.ndarray]], np.ndarray]
 
 
 def check_result(problem: Problem, result: Any) -> npt.NDArray[Any]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from functools import partial
+from types import FunctionType
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -101,14 +103,31 @@ def _copy_all(operands: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return given
 
 
+class FunctionRunner:
+    """A bare function `kernel(problem, operands) -> array` as a runner, named as the function is."""
+
+    def __init__(self, kernel: Callable[..., Any]) -> None:
+        name = getattr(kernel, "__name__", "")
+        self.text = name if name.isidentifier() else "function"
+        self.run = kernel
+
+    def identify(self) -> Identity:
+        return Identity(self.text, self.text, "", "CPU")
+
+    def close(self) -> None:
+        return
+
+
 def guard_runner(runner: Any) -> GuardedRunner:
-    """The guarded form of a caller's runner; raises ArgumentError for what does not have the Runner protocol."""
+    """The guarded form of a caller's runner, or of a bare function; raises ArgumentError for what is neither."""
+    if isinstance(runner, (FunctionType, partial)):
+        return guard_runner(FunctionRunner(cast("Callable[..., Any]", runner)))
     try:
         text, is_runner = getattr(runner, "text", None), isinstance(runner, Runner)
     except Exception as error:
         raise ArgumentError(f"a runner's text cannot be read: {describe_exception(error)}") from None
     if not is_runner:
-        raise ArgumentError(f"{_describe_object(runner)} is neither an engine's text nor a runner")
+        raise ArgumentError(f"{_describe_object(runner)} is neither an engine's text, a runner nor a function")
     if not isinstance(text, str) or not text:
         raise ArgumentError(f"a runner's text must be a string that names it, not {_describe_object(text)}")
     return GuardedRunner(runner, text)

@@ -13,7 +13,7 @@ import numpy as np
 
 from samebits.engines.registry.runner_text import EMULATE, TRUTH
 from samebits.engines.registry.runners import open_runner
-from samebits.engines.runner import Runner
+from samebits.engines.runner import Kernel, Runner
 from samebits.engines.runner.guarded_runner import guard_runner
 from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import ArgumentError
@@ -54,7 +54,7 @@ LONGEST_TIME_LIMIT_S = 1e6
 @default_float_environment()
 def compare(
     subject: str | Path | Problem | Case,
-    on: Sequence[str | Runner] = (),
+    on: Sequence[str | Runner | Kernel] = (),
     *,
     data: Data = "normal",
     seed: int = 0,
@@ -121,7 +121,7 @@ def _list_asked(ran: list[Ran], sides: list[Side], texts: Sequence[str | None]) 
     ]
 
 
-def _open(runner: str | Runner, opened: contextlib.ExitStack, time_limit_s: float) -> Runner:
+def _open(runner: str | Runner | Kernel, opened: contextlib.ExitStack, time_limit_s: float) -> Runner:
     """A caller's runner, guarded; or one opened from its text, which is closed at the end."""
     if not isinstance(runner, str):
         return guard_runner(runner)
@@ -130,7 +130,7 @@ def _open(runner: str | Runner, opened: contextlib.ExitStack, time_limit_s: floa
     return own
 
 
-def _check_arguments(on: Sequence[str | Runner], data: str, seed: int, time_limit_s: float) -> None:
+def _check_arguments(on: Sequence[str | Runner | Kernel], data: str, seed: int, time_limit_s: float) -> None:
     """Raises ArgumentError for what `compare` does not take."""
     if data not in MAKERS:
         raise ArgumentError(f"data must be one of {', '.join(MAKERS)}, not {data!r}")

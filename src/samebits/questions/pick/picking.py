@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from samebits.engines.registry.runner_text import parse_runner_text, refuse_text_of_file
-from samebits.engines.runner import Runner
+from samebits.engines.runner import Kernel, Runner
 from samebits.engines.runner.guarded_runner import GuardedRunner, guard_runner
 from samebits.errors import ArgumentError, SamebitsError
 from samebits.findings import Evidence
@@ -48,7 +48,7 @@ _BYTES_AN_OUTPUT, _BYTES_AN_INPUT = 24, 16
 @default_float_environment()
 def pick(
     subject: str | Path | Problem | Sequence[str | Problem],
-    on: Sequence[str | Runner] = (),
+    on: Sequence[str | Runner | Kernel] = (),
     *,
     max_ulp: float | None = None,
     within: Literal["bound", "any"] = "bound",
