@@ -61,7 +61,7 @@ $(VENV)/.browser: $(VENV)/.dev
 	@touch $@
 
 test: $(VENV)/.dev $(VENV)/.browser
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal --durations 25
 
 # Slower than `make test`: Python code is traced, in all processes.
 coverage: $(VENV)/.dev

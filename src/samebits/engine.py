@@ -45,7 +45,7 @@ class Engine(_Engine):
         self.given = dict(settings)
 
     def report(self) -> InForce:
-        """Version, device and the settings in force, read back where the library lets one."""
+        """Version, device and the effective settings, read back where the library lets one."""
         return InForce(self.version, self.device, dict(self.given))
 
     def explain_unsupported(self, problem: Problem) -> str | None:

@@ -287,7 +287,7 @@ def open_model_runner(
         raise ArgumentError(f"an engine's text or a runner is needed, not {type(on).__name__}")
     runner = open_runner(on, time_limit_s=time_limit_s)
     name = parse_runner_text(on).name
-    if isinstance(runner, WorkerRunner) and ENGINES[name].load_class().runs_onnx:
+    if isinstance(runner, WorkerRunner) and is_onnx_engine(on):
         return OnnxRunner(runner)
     runs = ENGINES[name].load_class().runs_programs if name in ENGINES else ()
     if isinstance(runner, WorkerRunner) and program and program.kind in runs:

@@ -34,6 +34,7 @@ class FileEngine(Engine):
     def load(self, settings: Mapping[str, str]) -> None:
         source, own = settings[SOURCE], {k: v for k, v in settings.items() if k != SOURCE}
         given = load_object(source)
+        self._source = source
         self._kernel: Callable[..., Any] | None = None
         if isinstance(given, type):
             self._engine = _call_there(source, given)
@@ -61,12 +62,7 @@ class FileEngine(Engine):
 
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         compute = self._kernel or self._engine.run  # type: ignore[union-attr]
-        try:
-            return compute(problem, operands)
-        except EngineUnsupported:
-            raise
-        except Exception as error:
-            raise RuntimeError(_say_where(error)) from error
+        return _call_there(self._source, compute, problem, operands)
 
     def load_onnx(self, model: bytes, observed: Any) -> None:
         if not isinstance(self._engine, Engine):
@@ -108,17 +104,17 @@ def _call_there(source: str, call: Callable[..., Any], *given: Any) -> Any:
     except EngineUnsupported:
         raise
     except Exception as error:
-        raise RuntimeError(_say_where(error)) from error
+        raise RuntimeError(_say_where(source, error)) from error
 
 
-def _say_where(error: Exception) -> str:
-    """An error of the file with its innermost line there: "mine.py:7: ZeroDivisionError: division by zero"."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if "samebits" not in Path(f.filename).parts and "importlib" not in f.filename]
-    name, line = (own[-1].filename, own[-1].lineno) if own else ("?", 0)
+def _say_where(source: str, error: Exception) -> str:
+    """An error with the innermost line of the file it came through: "mine.py:7: ZeroDivisionError: division by zero"."""
+    path = Path(source.rpartition(":")[0]).resolve()
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path]
+    name, line = path.name, frames[-1].lineno if frames else None
     if isinstance(error, SyntaxError) and error.filename:
-        name, line = error.filename, error.lineno
-    return f"{Path(name).name}:{line}: {type(error).__name__}: {error}"
+        name, line = Path(error.filename).name, error.lineno
+    return f"{name}{f':{line}' if line else ''}: {type(error).__name__}: {error}"
 
 
 def _check_settings(source: str, given: Mapping[str, str], declared: Mapping[str, Setting]) -> None:

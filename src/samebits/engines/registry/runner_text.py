@@ -39,16 +39,7 @@ def parse_runner_text(text: str) -> RunnerText:
     machine, `docker=IMAGE` that of a container. `FILE.py:NAME` is a class or function of a person's own. After
     `emulate:` stands a recipe's text, or a matrix unit (`a100/tf32`). Raises RecipeError for one that cannot be read.
     """
-    name, colon, rest = text.partition(":")
-    of_file = match_file_engine(text)
-    if of_file is not None:
-        (name, rest), colon = of_file, text[len(of_file[0]) :]
-    known = [TRUTH, EMULATE, *ENGINES]
-    if name not in known and of_file is None:
-        own = f"; {name}:NAME, a class or function in it" if name.endswith(".py") else ""
-        raise RunnerTextError(f"unknown engine {name!r}{_suggest(name, known)}; known: {', '.join(known)}{own}")
-    if colon and not rest:
-        raise RunnerTextError(f"engine text {text!r} ends after the colon; expected name:key=value,key=value")
+    name, rest = _split_name(text)
     if name == EMULATE:
         return RunnerText(name, recipe=find_unit_recipe(rest) or parse_recipe(rest or "direct"))
     settings: dict[str, str] = {}
@@ -60,19 +51,14 @@ def parse_runner_text(text: str) -> RunnerText:
             raise RunnerTextError(f"engine text {text!r}: {part!r} is no key=value")
         if key in {*settings, *places, *(_ENVIRONMENT + variable for variable in environment)}:
             raise RunnerTextError(f"engine text {text!r}: {key} is given twice")
-        if key in _PLACES and (name in ENGINES or of_file):
+        if key in _PLACES and (name in ENGINES or is_file_engine(name)):
             places[key] = _check_place(text, key, value)
         elif key.startswith(_ENVIRONMENT):
             environment[_check_variable(key.removeprefix(_ENVIRONMENT), value)] = value
         else:
-            # Which settings a file's engine has is known where it is loaded.
-            if of_file is None:
-                _check_setting(name, key, value)
+            _check_setting(name, key, value)
             settings[key] = value
-    if _HOST in places and _IMAGE in places:
-        raise RunnerTextError(f"engine text {text!r}: an engine is on a host or in a container, not both")
-    if of_file is not None and (_HOST in places or _IMAGE in places):
-        raise RunnerTextError(f"engine text {text!r}: a file's engine runs on this machine; python= may name a Python")
+    _check_places_together(text, name, places)
     place = Place(places.get(_PYTHON), places.get(_HOST), places.get(_IMAGE))
     return RunnerText(name, settings, environment, place=place)
 
@@ -86,6 +72,29 @@ def format_runner_text(runner: RunnerText) -> str:
     pairs = [*places, *runner.settings.items(), *((_ENVIRONMENT + k, v) for k, v in runner.environment.items())]
     joined = ",".join(f"{key}={value.replace(',', chr(92) + ',')}" for key, value in pairs)
     return f"{runner.name}:{joined}" if joined else runner.name
+
+
+def _split_name(text: str) -> tuple[str, str]:
+    """The runner's name, which is checked, and what follows its colon."""
+    of_file = match_file_engine(text)
+    if of_file is not None:
+        name, rest = of_file
+    else:
+        name, _, rest = text.partition(":")
+        known = [TRUTH, EMULATE, *ENGINES]
+        if name not in known:
+            own = f"; {name}:NAME, a class or function in it" if name.endswith(".py") else ""
+            raise RunnerTextError(f"unknown engine {name!r}{_suggest(name, known)}; known: {', '.join(known)}{own}")
+    if text.removeprefix(name) == ":":
+        raise RunnerTextError(f"engine text {text!r} ends after the colon; expected name:key=value,key=value")
+    return name, rest
+
+
+def _check_places_together(text: str, name: str, places: Mapping[str, str]) -> None:
+    if _HOST in places and _IMAGE in places:
+        raise RunnerTextError(f"engine text {text!r}: an engine is on a host or in a container, not both")
+    if is_file_engine(name) and (_HOST in places or _IMAGE in places):
+        raise RunnerTextError(f"engine text {text!r}: a file's engine runs on this machine; python= may name a Python")
 
 
 def _split_commas(text: str) -> list[str]:
@@ -112,6 +121,9 @@ def _check_variable(name: str, value: str) -> str:
 
 
 def _check_setting(engine: str, key: str, value: str) -> None:
+    # Which settings a file's engine has is known where it is loaded.
+    if is_file_engine(engine):
+        return
     settings = ENGINES[engine].load_class().settings if engine in ENGINES else {}
     if key not in settings:
         known = ", ".join([*settings, "env.NAME", *_PLACES]) if engine in ENGINES else "none"
