@@ -108,7 +108,7 @@ def _call_there(source: str, call: Callable[..., Any], *given: Any) -> Any:
 
 
 def _say_where(source: str, error: Exception) -> str:
-    """An error with the innermost line of the file it came through: "mine.py:7: ZeroDivisionError: division by zero"."""
+    """An error with the innermost line of the file that it came through: "mine.py:7: ZeroDivisionError: ..."."""
     path = Path(source.rpartition(":")[0]).resolve()
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path]
     name, line = path.name, frames[-1].lineno if frames else None
