@@ -15,9 +15,9 @@ import samebits
 SOURCE = Path(samebits.__file__).parent
 # Two functions of ours, small to compile; how many were compiled rather than loaded; warnings show on standard error.
 PROGRAM = (
-    "from samebits.sums.tiles import compiled_cache\n"
+    "from samebits.sums.tiles import compile_notices\n"
     "begun = []\n"
-    "compiled_cache._notices.begin = begun.append\n"
+    "compile_notices._notices.begin = begun.append\n"
     "from samebits.sums.truth.rounding import two_sum, bits_of_float\n"
     "import numpy as np\n"
     "total, error = two_sum(1.0, 2.0**-60)\n"
@@ -207,7 +207,7 @@ def test_many_processes_at_once_on_an_empty_folder(tmp_path):
 def test_compiling_is_announced_once_it_takes_a_second():
     code = (
         "import time\n"
-        "from samebits.sums.tiles.compiled_cache import note_compiling, note_compiled, hear_of_compiling\n"
+        "from samebits.sums.tiles.compile_notices import note_compiling, note_compiled, hear_of_compiling\n"
         "heard = []\n"
         "{listen}"
         "note_compiling('a'); note_compiling('b'); note_compiled('b'); note_compiled('a'); time.sleep(1.2)\n"

@@ -14,7 +14,7 @@ from rich.text import Text
 from samebits.display.streams import say
 from samebits.display.visible_text import show_controls
 from samebits.progress import Announcement
-from samebits.sums.tiles.compiled_cache import hear_of_compiling
+from samebits.sums.tiles.compile_notices import hear_of_compiling
 
 QUIET_S = 1.0
 _LINE_EVERY_S = 10.0

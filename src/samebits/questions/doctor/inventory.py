@@ -10,7 +10,6 @@ from importlib import metadata
 from pathlib import Path
 
 from samebits.engines.registry.known_engines import ENGINES, EngineSpec
-from samebits.engines.registry.runners import open_runner
 from samebits.errors import RunnerTextError, SamebitsError
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.doctor.inventory_schema import AskedEngine, EngineState, Inventory, Variable
@@ -124,6 +123,9 @@ def _version(distribution: str) -> str:
 
 def ask_engines(texts: Sequence[str], time_limit_s: float, progress: Progress = ignore_progress) -> list[AskedEngine]:
     """What each engine says of itself, or why it does not. Raises RunnerTextError for a text that names none."""
+    # It brings what computes along, which takes longer than all the rest.
+    from samebits.engines.registry.runners import open_runner
+
     found: list[AskedEngine] = []
     for i, text in enumerate(texts):
         progress(f"asking {text}", i / len(texts))
