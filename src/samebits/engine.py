@@ -14,6 +14,7 @@ A bare function `kernel(problem, operands) -> array` is enough where there is no
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 from samebits.engines.adapters.engine import Engine as _Engine
@@ -39,6 +40,8 @@ class Engine(_Engine):
     variables: ClassVar[dict[str, str]] = {}
     # What `report` says unless it is overridden.
     version: ClassVar[str] = ""
+    # The settings it was given; `load` keeps them.
+    given: Mapping[str, str] = MappingProxyType({})
 
     def load(self, settings: Mapping[str, str]) -> None:
         """Keeps the settings; import your framework here and apply them."""

@@ -26,6 +26,31 @@ class Mine(Engine):
         return x @ operands["w"]
 
 
+class Bare:
+    settings = {"source": Setting("a name of mine")}
+
+    def load(self, settings):
+        self.source = settings["source"]
+
+    def run(self, problem, operands):
+        return operands["x"] @ operands["w"] + np.float32(self.source == "off")
+
+
+class Idle:
+    pass
+
+
+class Unsure(Engine):
+    def load(self, settings):
+        pass
+
+    def explain_unsupported(self, problem):
+        return problem.no_such_thing
+
+    def run(self, problem, operands):
+        return operands["x"] @ operands["w"]
+
+
 def kernel(problem, operands):
     return np.einsum("mk,kn->mn", operands["x"], operands["w"])
 
@@ -56,6 +81,13 @@ def test_the_text_is_read_and_printed_back():
             parse_runner_text(text)
 
 
+def test_a_setting_that_looks_like_a_file_is_a_setting():
+    known = parse_runner_text("torch:env.A=x.py:y")
+    assert (known.name, known.environment) == ("torch", {"A": "x.py:y"})
+    own = parse_runner_text("./a.py:f:env.A=b.py:c")
+    assert (own.name, own.environment) == ("./a.py:f", {"A": "b.py:c"})
+
+
 def test_a_class_and_a_function_are_judged_as_any_engine_is(folder):
     sides = samebits.compare(PROBLEM, ["./mine.py:Mine", "./mine.py:Mine:skip=1", "./mine.py:kernel"]).sides
     assert [side.verdict in ("identical", "rounding") for side in sides] == [True, False, True]
@@ -63,6 +95,11 @@ def test_a_class_and_a_function_are_judged_as_any_engine_is(folder):
     # All outputs lose the first of eight integer terms, but where that term is zero.
     assert sides[1].exact_data.differing > 0
     assert (sides[0].version, sides[0].exact_data.differing) == ("0.1", 0)
+
+
+def test_a_class_of_no_kind_has_settings_of_any_name(folder):
+    sides = samebits.compare(PROBLEM, ["./mine.py:Bare:source=on", "./mine.py:Bare:source=off"]).sides
+    assert [side.verdict == "wrong" for side in sides] == [False, True]
 
 
 def test_a_function_in_python_is_a_runner():
@@ -82,8 +119,10 @@ def test_a_function_in_python_is_a_runner():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("./mine.py:broken", "mine.py:21: ZeroDivisionError: division by zero"),
+        ("./mine.py:broken", "mine.py:46: ZeroDivisionError: division by zero"),
         ("./mine.py:missing", "mine.py defines no missing"),
+        ("./mine.py:Idle", "a class that computes has a method run(problem, operands)"),
+        ("./mine.py:Unsure", "mine.py:35: AttributeError"),
         ("./mine.py:number", "number is neither a class nor a function"),
         ("./mine.py:Mine:speed=1", "has no setting 'speed'; it has: skip"),
         ("./mine.py:Mine:skip=x", "setting skip takes a whole number"),

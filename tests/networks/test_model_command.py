@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from models.network_building import conv_clip, make_model, node, random, save
 
+from networks.network_building import conv_clip, make_model, node, random, save
 from samebits.cli.app import main
 from samebits.errors import ModelError
 from samebits.networks.model_fixes import save_cases

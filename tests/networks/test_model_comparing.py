@@ -3,9 +3,9 @@
 import numpy as np
 import onnx
 import pytest
-from models.model_sides import ReferenceSide
-from models.network_building import conv_clip, make_model, node, random, residual, save
 
+from networks.model_sides import ReferenceSide
+from networks.network_building import conv_clip, make_model, node, random, residual, save
 from samebits.errors import ArgumentError, ModelError
 from samebits.findings import json_from_finding
 from samebits.networks.model_comparing import compare_model

@@ -5,9 +5,9 @@ import zipfile
 
 import numpy as np
 import pytest
-from models.network_building import conv_clip, node
 from onnx import TensorProto, helper
 
+from networks.network_building import conv_clip, node
 from samebits.errors import ModelError, ResourceLimitError, SamebitsError
 from samebits.networks.model_inputs import load_inputs, make_inputs
 from samebits.networks.onnx_reading import make_network

@@ -3,9 +3,9 @@
 import numpy as np
 import onnx
 import pytest
-from models.network_building import conv_clip, make_model, node, random, residual, save
 from onnx import TensorProto, helper
 
+from networks.network_building import conv_clip, make_model, node, random, residual, save
 from samebits.errors import ModelError, ResourceLimitError, SamebitsError
 from samebits.networks.onnx_reading import make_network, read_onnx
 

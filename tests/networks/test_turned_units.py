@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from models.model_sides import ReferenceSide
-from models.network_building import make_model, node, random, refer
 
+from networks.model_sides import ReferenceSide
+from networks.network_building import make_model, node, random, refer
 from samebits.networks.model_comparing import compare_model
 from samebits.networks.onnx_reading import make_network
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from models.network_building import node, random, refer
 
+from networks.network_building import node, random, refer
 from samebits.judging.measuring import measure_absolute
 from samebits.networks.bounded import Arithmetic, Bounded, exactly, raise_power
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import onnx
 import pytest
-from models.network_building import conv_clip, make_model, node, random, refer
 
+from networks.network_building import conv_clip, make_model, node, random, refer
 from samebits.errors import SamebitsError
 from samebits.networks.bounded import arithmetic_in, exactly
 from samebits.networks.onnx_reading import make_network

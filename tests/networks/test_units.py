@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from models.network_building import make_model, node, random, residual
 
+from networks.network_building import make_model, node, random, residual
 from samebits.networks.onnx_reading import make_network
 from samebits.networks.units import divide_network, fold_constants, list_addends
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from samebits.display.document import report_missing
-
-if TYPE_CHECKING:
-    from samebits.display.document import Block, Document
+from samebits.display.document import Block, Chart, Document, report_missing
 
 # Tables longer than this can be filtered.
 _FEWEST_FILTERED = 8
@@ -40,8 +37,6 @@ def render_html(document: Document) -> str:
 
 
 def _list_specs(document: Document) -> list[dict[str, Any]]:
-    from samebits.display.document import Chart
-
     blocks: list[Block] = [block for section in document.sections for block in section.blocks]
     return [block.spec for block in blocks if isinstance(block, Chart)]
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-import traceback
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from samebits.engines.adapters.engine import Engine, InForce, Prepared, Setting
-from samebits.errors import EngineUnsupported
+from samebits.engines.adapters.given_file import call_there, load_object
 from samebits.problems import Problem
 
-# How `FileEngine` is told what to load, beside the settings of the engine there: `/a/mine.py:MyEngine`.
-SOURCE = "source"
-_MODULE = "samebits_given_engine"
+# How `FileEngine` is told what to load, beside the settings of the engine there. No text names a setting so.
+SOURCE = "=source"
 
 
 class FileEngine(Engine):
@@ -32,89 +27,38 @@ class FileEngine(Engine):
     variables: ClassVar[dict[str, str]] = {}
 
     def load(self, settings: Mapping[str, str]) -> None:
-        source, own = settings[SOURCE], {k: v for k, v in settings.items() if k != SOURCE}
-        given = load_object(source)
-        self._source = source
-        self._kernel: Callable[..., Any] | None = None
-        if isinstance(given, type):
-            self._engine = _call_there(source, given)
-            declared = getattr(self._engine, "settings", {})
-            _check_settings(source, own, declared)
-            if hasattr(self._engine, "load"):
-                _call_there(source, self._engine.load, own)
-        else:
-            _check_settings(source, own, {})
-            self._engine, self._kernel = None, given
+        self._source, own = settings[SOURCE], {k: v for k, v in settings.items() if k != SOURCE}
+        given = load_object(self._source)
+        # What the class made; of a function, nothing.
+        self._engine: Any = self._call(given) if isinstance(given, type) else None
+        compute = getattr(self._engine, "run", None) if isinstance(given, type) else given
+        if not callable(compute):
+            raise ValueError(f"{self._source}: a class that computes has a method run(problem, operands)")
+        self._compute: Callable[..., Any] = compute
+        _check_settings(self._source, own, getattr(self._engine, "settings", {}))
+        load = getattr(self._engine, "load", None)
+        if load is not None:
+            self._call(load, own)
 
     def report(self) -> InForce:
-        if self._engine is not None and hasattr(self._engine, "report"):
-            return self._engine.report()
-        return InForce("", "CPU", {})
+        report = getattr(self._engine, "report", None)
+        return self._call(report) if report is not None else InForce("", "CPU", {})
 
     def explain_unsupported(self, problem: Problem) -> str | None:
         explain = getattr(self._engine, "explain_unsupported", None)
-        return explain(problem) if explain is not None else None
+        return self._call(explain, problem) if explain is not None else None
 
     def prepare(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> Prepared:
-        if isinstance(self._engine, Engine):
-            return self._engine.prepare(problem, operands)
-        return super().prepare(problem, operands)
+        if not isinstance(self._engine, Engine):
+            return super().prepare(problem, operands)
+        prepared = self._call(self._engine.prepare, problem, operands)
+        return Prepared(lambda: self._call(prepared.call), lambda found: self._call(prepared.read, found))
 
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
-        compute = self._kernel or self._engine.run  # type: ignore[union-attr]
-        return _call_there(self._source, compute, problem, operands)
+        return self._call(self._compute, problem, operands)
 
-    def load_onnx(self, model: bytes, observed: Any) -> None:
-        if not isinstance(self._engine, Engine):
-            return super().load_onnx(model, observed)
-        return self._engine.load_onnx(model, observed)
-
-    def run_onnx(self, inputs: Mapping[str, np.ndarray], wanted: Any) -> dict[str, np.ndarray]:
-        if not isinstance(self._engine, Engine):
-            return super().run_onnx(inputs, wanted)
-        return self._engine.run_onnx(inputs, wanted)
-
-
-def load_object(source: str) -> Any:
-    """The class or function that `path.py:name` names; raises ValueError, which says what is missing, or RuntimeError
-    with the line where the file raised."""
-    file, _, name = source.rpartition(":")
-    path = Path(file).resolve()
-    if not path.is_file():
-        raise ValueError(f"{file} is not there")
-    sys.path.append(str(path.parent))
-    # A name of its own: a file may be called as a library is.
-    spec = importlib.util.spec_from_file_location(_MODULE, path)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    sys.modules[_MODULE] = loaded
-    _call_there(source, spec.loader.exec_module, loaded)
-    found = getattr(loaded, name, None)
-    if found is None:
-        raise ValueError(f"{file} defines no {name}")
-    if not callable(found):
-        raise ValueError(f"{file}: {name} is neither a class nor a function")
-    return found
-
-
-def _call_there(source: str, call: Callable[..., Any], *given: Any) -> Any:
-    try:
-        return call(*given)
-    except EngineUnsupported:
-        raise
-    except Exception as error:
-        raise RuntimeError(_say_where(source, error)) from error
-
-
-def _say_where(source: str, error: Exception) -> str:
-    """An error with the innermost line of the file that it came through: "mine.py:7: ZeroDivisionError: ..."."""
-    path = Path(source.rpartition(":")[0]).resolve()
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path]
-    name, line = path.name, frames[-1].lineno if frames else None
-    if isinstance(error, SyntaxError) and error.filename:
-        name, line = Path(error.filename).name, error.lineno
-    return f"{name}{f':{line}' if line else ''}: {type(error).__name__}: {error}"
+    def _call(self, call: Callable[..., Any], *given: Any) -> Any:
+        return call_there(self._source, call, *given)
 
 
 def _check_settings(source: str, given: Mapping[str, str], declared: Mapping[str, Setting]) -> None:

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-_MODULE = "samebits_given_model"
+from samebits.engines.adapters.given_file import find_file, load_object
+
 _NOT_A_PAIR = "a function of a model returns the model and its inputs: `return model, x` or `return model, (x, y)`"
 
 
@@ -18,26 +19,12 @@ def load_function(text: str, keras_backend: str) -> tuple[Any, Any]:
 
     Raises ValueError where file, function or what it returns is not as it should be, and whatever the file raises.
     """
-    file, _, name = text.rpartition(":")
-    path = Path(file).resolve()
-    if not path.is_file():
-        raise ValueError(f"{file} is not there")
+    path, name = find_file(text)
     # Keras heeds this once, when it is loaded; a backend that the file sets is another side's.
     os.environ["KERAS_BACKEND"] = keras_backend
     if mentions_keras(path) and importlib.util.find_spec("keras") is not None:
         importlib.import_module("keras")
-    sys.path.append(str(path.parent))
-    # A name of its own: a file may be called as a library is.
-    spec = importlib.util.spec_from_file_location(_MODULE, path)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    sys.modules[_MODULE] = loaded
-    spec.loader.exec_module(loaded)
-    function = getattr(loaded, name, None)
-    if not callable(function):
-        raise ValueError(f"{file} has no function {name}")
-    returned = function()
+    returned = load_object(text)()
     if not (isinstance(returned, tuple) and len(returned) == 2 and callable(returned[0])):
         raise ValueError(_NOT_A_PAIR)
     keras = sys.modules.get("keras")

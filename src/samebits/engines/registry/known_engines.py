@@ -54,7 +54,7 @@ ENGINES: dict[str, EngineSpec] = {
 
 
 # `./mine.py:MyEngine`: a file of a person's own and what in it computes.
-_FILE = re.compile(r"(?P<file>[^\0]*\.py):(?P<name>[A-Za-z_]\w*)")
+_FILE = re.compile(r"[^\0]*?\.py:[A-Za-z_]\w*")
 
 
 def match_file_engine(text: str) -> tuple[str, str] | None:

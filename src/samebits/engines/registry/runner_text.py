@@ -76,15 +76,14 @@ def format_runner_text(runner: RunnerText) -> str:
 
 def _split_name(text: str) -> tuple[str, str]:
     """The runner's name, which is checked, and what follows its colon."""
-    of_file = match_file_engine(text)
-    if of_file is not None:
-        name, rest = of_file
-    else:
-        name, _, rest = text.partition(":")
-        known = [TRUTH, EMULATE, *ENGINES]
-        if name not in known:
+    name, _, rest = text.partition(":")
+    known = [TRUTH, EMULATE, *ENGINES]
+    if name not in known:
+        of_file = match_file_engine(text)
+        if of_file is None:
             own = f"; {name}:NAME, a class or function in it" if name.endswith(".py") else ""
             raise RunnerTextError(f"unknown engine {name!r}{_suggest(name, known)}; known: {', '.join(known)}{own}")
+        name, rest = of_file
     if text.removeprefix(name) == ":":
         raise RunnerTextError(f"engine text {text!r} ends after the colon; expected name:key=value,key=value")
     return name, rest

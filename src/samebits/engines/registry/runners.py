@@ -69,7 +69,7 @@ def open_runner(text: str, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -> Run
         return TruthRunner()
     if is_file_engine(runner.name):
         module, name = FileEngine.__module__, FileEngine.__name__
-        settings = {SOURCE: _resolve(runner.name), **runner.settings}
+        settings = {**runner.settings, SOURCE: _resolve(runner.name)}
         return WorkerRunner(text, runner.name, module, name, settings, runner.environment, time_limit_s, runner.place)
     spec = ENGINES[runner.name]
     if runner.place.is_here and spec.find_version() is None:

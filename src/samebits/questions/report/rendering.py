@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from samebits.display.document import report_missing
+from samebits.display.document import Document, report_missing
 from samebits.display.html_page import render_html
 from samebits.display.markdown import markdown_from_document
 from samebits.errors import ArgumentError, FindingError
@@ -28,20 +28,20 @@ def write_page(found: msgspec.Struct, path: str | Path) -> None:
 
 def render_page(found: msgspec.Struct) -> str:
     """The page's HTML. Raises FindingError for a finding without a page, or where packages are missing."""
-    try:
-        from samebits.questions.report.any_finding import document_from_finding
-    except ModuleNotFoundError as error:
-        raise report_missing(error) from None
-    return render_html(document_from_finding(found))
+    return render_html(_lay_out(found))
 
 
 def render_markdown(found: msgspec.Struct) -> str:
     """The finding's Markdown (GitHub's), charts as the sentences that say the same. Raises FindingError."""
+    return markdown_from_document(_lay_out(found))
+
+
+def _lay_out(found: msgspec.Struct) -> Document:
     try:
         from samebits.questions.report.any_finding import document_from_finding
     except ModuleNotFoundError as error:
         raise report_missing(error) from None
-    return markdown_from_document(document_from_finding(found))
+    return document_from_finding(found)
 
 
 def render_frame(found: msgspec.Struct) -> str | None:
