@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test coverage mutants check bench sweep survey replay injected variants bounds reports fixes models runs kills layers guard picks thresholds attack causes schemas pages docs examples dist format clean
+.PHONY: help demo test coverage mutants check bench sweep survey replay injected variants bounds reports fixes models runs kills layers guard picks thresholds attack causes commands schemas pages docs examples dist format clean
 
 help:
 	@echo "make demo     what samebits says of one convolution on the light engines"
@@ -31,6 +31,7 @@ help:
 	@echo "make thresholds  every threshold halved and doubled: whose answer changes"
 	@echo "make attack   hostile inputs, interrupts at random times, random cases: what ends otherwise than it may"
 	@echo "make causes   docs/causes.md from the table of causes"
+	@echo "make commands docs/commands.md from the commands"
 	@echo "make schemas  docs/schemas from the findings"
 	@echo "make pages    the runs that README and docs show, run anew"
 	@echo "make docs     the site: build/site/index.html"
@@ -153,6 +154,9 @@ attack: $(VENV)/.dev
 
 causes: $(VENV)/.light
 	$(BIN)/python benchmarks/causes_page.py
+
+commands: $(VENV)/.light
+	$(BIN)/python benchmarks/commands_page.py
 
 schemas: $(VENV)/.light
 	$(BIN)/python benchmarks/schemas.py

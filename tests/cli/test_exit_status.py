@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 import typer
+import typer.main
 
 from hand_made import make_side
 from samebits.cli import app as cli
@@ -271,10 +272,16 @@ def test_arguments_are_those_of_the_program_unless_given(monkeypatch, capsys):
         ("--seed 3", False),
         ("conv2d x=1 w=1", False),
         ("--dir=FWD_D g1mb1", True),
+        # The options of each command are known as they are declared.
+        ("--where verdict = 'wrong'", False),
+        ("--like torch:threads=1", False),
+        ("--capture a b.npz", False),
+        ("-o out.parquet", False),
     ],
 )
 def test_only_quoted_lines_of_other_tools_are_kept_from_being_options(argument, protected):
-    assert cli._protect_problem(argument) == (f" {argument}" if protected else argument)
+    options = cli._list_options(typer.main.get_command(cli.app))
+    assert cli._protect_problem(argument, options) == (f" {argument}" if protected else argument)
 
 
 def run_in(environment, *arguments, limit=None):

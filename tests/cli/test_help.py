@@ -1,6 +1,7 @@
 """The help of every command: two examples that can be typed as they stand."""
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -9,14 +10,33 @@ from pathlib import Path
 import pytest
 import typer.main
 
+from samebits.cli.app import COMMANDS as DECLARED
 from samebits.cli.app import app, main
-from samebits.cli.examples import EXAMPLES
+from samebits.questions.all_questions import FINDINGS
 
+ROOT = Path(__file__).parent.parent.parent
 COMMANDS = typer.main.get_command(app).commands
+EXAMPLES = {name: command.examples for name, command in DECLARED.items()}
 
 
-def test_every_command_has_its_examples():
-    assert set(EXAMPLES) == set(COMMANDS)
+def test_the_reference_lists_every_command_and_option():
+    page = (ROOT / "docs" / "commands.md").read_text()
+    assert re.findall(r"^## (.*)$", page, re.MULTILINE) == [*COMMANDS]
+    for name, command in COMMANDS.items():
+        section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+        cells = " ".join(re.findall(r"^\| `(-.*?)` \|", section, re.MULTILINE))
+        listed = set(re.findall(r"--?[a-z][a-z-]*\b", cells))
+        assert listed == {o for p in command.params for o in (*p.opts, *p.secondary_opts) if o.startswith("-")}, name
+        assert DECLARED[name].exits in section
+
+
+def test_declared_findings_bring_their_class_and_layout():
+    for schema, kind in FINDINGS.items():
+        found, lay_out = kind.load()
+        assert (
+            found.__struct_defaults__[found.__struct_fields__.index("schema") - len(found.__struct_fields__)] == schema
+        )
+        assert callable(lay_out)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -33,7 +33,8 @@ from samebits.networks.model_runners import (
     open_model_runner,
 )
 from samebits.networks.model_sentences import say_share
-from samebits.networks.module_export import export_module, is_module
+from samebits.networks.model_subject import is_module
+from samebits.networks.module_export import export_module
 from samebits.networks.network import Network, Program
 from samebits.networks.network_replay import replay_side
 from samebits.networks.observing import Observer, divide_observably

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,8 +14,6 @@ from samebits.errors import EngineFailure, EngineMissingError, ModelError
 from samebits.networks.network import Network, Program
 from samebits.networks.onnx_reading import read_onnx
 
-# file.py:function
-_FUNCTION = re.compile(r".+\.py:[A-Za-z_]\w*")
 _EXPORTER = "torch"
 
 
@@ -27,11 +24,6 @@ class Exported:
     network: Network
     inputs: Mapping[str, np.ndarray]
     notes: tuple[str, ...]
-
-
-def is_module(text: str) -> bool:
-    """Whether a text names a module: a .pt2 exported program, or `file.py:function`."""
-    return text.endswith(".pt2") or bool(_FUNCTION.fullmatch(text))
 
 
 def export_module(text: str, folder: Path, *, time_limit_s: float) -> Exported:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,15 @@ from samebits.problems.windows import mark_border
 _NEVER_WRITTEN = "returns values that no sum of these products can have, as of memory that was never written"
 
 
+class Values(StrEnum):
+    """What most of the wrong outputs are, in the words of a sentence "returns ..."."""
+
+    ZEROS = "zeros"
+    BIAS = "nothing but the bias"
+    TWICE = "twice the sums"
+    OTHER = "other values"
+
+
 def explain_part(observation: Observation) -> Mechanism | None:
     """A part of the outputs that is beyond its bound while all others are about as good as a plain sum's."""
     given = observation.result.astype(np.float64)
@@ -53,7 +63,7 @@ def explain_part(observation: Observation) -> Mechanism | None:
         lost = _find_lost(observation, wrong)
         found = _found(lost.cause, f"{lost.says}, {where}", evidence) if lost else None
         return found or explain_narrower_part(observation, wrong)
-    what = _say_values(observation, given, wrong)
+    what = _find_values(observation, given, wrong)
     lost = _explain_lost_clip(observation, given, wrong, evidence)
     if lost is not None:
         return lost
@@ -84,21 +94,21 @@ def _explain_tail(
     return _found(CauseCode.INDEX_OVERFLOW, f"{does} from output {first:,} of {wrong.size:,} on", evidence)
 
 
-def _say_values(observation: Observation, given: Floats, wrong: npt.NDArray[np.bool_]) -> str:
-    """Zeros, biases, or other values: what most of the wrong outputs are."""
+def _find_values(observation: Observation, given: Floats, wrong: npt.NDArray[np.bool_]) -> Values:
+    """What most of the wrong outputs are."""
     if (given[wrong] == 0).mean() > thresholds.LEAST_FILLED:
-        return "zeros"
+        return Values.ZEROS
     if observation.problem.bias:
         bias = observation.operands["bias"].astype(np.float64).reshape(observation.problem.bias_shape)
         finished = observation.apply_epilogue(np.broadcast_to(bias, given.shape))
         if (given[wrong] == finished[wrong]).mean() > thresholds.LEAST_FILLED:
-            return "nothing but the bias"
+            return Values.BIAS
     whole = observation.whole()
     twice = observation.finish(2 * whole.pick(observation.bare_sums()), whole)
     room = bound_prediction(observation, whole, twice, 0.0)
     if (measure_absolute(whole.pick(given), twice) <= room)[whole.pick(wrong)].mean() > thresholds.LEAST_FILLED:
-        return "twice the sums"
-    return "other values"
+        return Values.TWICE
+    return Values.OTHER
 
 
 def _mark_mute(observation: Observation, given: Floats) -> npt.NDArray[np.bool_]:
@@ -152,27 +162,27 @@ def _explain_scaled(observation: Observation, wrong: npt.NDArray[np.bool_]) -> M
 
 
 def _explain_scattered(
-    observation: Observation, wrong: npt.NDArray[np.bool_], what: str, evidence: str
+    observation: Observation, wrong: npt.NDArray[np.bool_], what: Values, evidence: str
 ) -> Mechanism | None:
     """Some outputs far off, in no known region, and the others as good as a plain sum's."""
     if not _is_fine_outside(observation, wrong):
         return None
     if _are_impossible(observation, observation.result.astype(np.float64), wrong):
         return _found(CauseCode.UNINITIALIZED_MEMORY, _NEVER_WRITTEN, evidence)
-    if what == "other values" and (function := _explain_function(observation, wrong, evidence)):
+    if what is Values.OTHER and (function := _explain_function(observation, wrong, evidence)):
         return function
     in_borders = not (wrong & ~mark_border(observation.problem)).any()
-    cause = CauseCode.SHAPE_SPECIFIC_KERNEL if what == "twice the sums" or in_borders else None
+    cause = CauseCode.SHAPE_SPECIFIC_KERNEL if what is Values.TWICE or in_borders else None
     return _found(cause, f"returns {what} {describe_places(observation.problem, wrong)}", evidence)
 
 
 def _explain_region(
-    observation: Observation, given: Floats, wrong: npt.NDArray[np.bool_], region: Region, what: str, evidence: str
+    observation: Observation, given: Floats, wrong: npt.NDArray[np.bool_], region: Region, what: Values, evidence: str
 ) -> Mechanism | None:
     """A fault that fills a region: channels, rows, columns, items, a group, the border, a phase."""
     box = region.mask
     # Zeros are no noise, whatever the others have.
-    if what != "zeros" and not _is_fine_outside(observation, box):
+    if what is not Values.ZEROS and not _is_fine_outside(observation, box):
         return None
     if _are_impossible(observation, given, wrong):
         return _found(CauseCode.UNINITIALIZED_MEMORY, _NEVER_WRITTEN, evidence)
@@ -182,7 +192,7 @@ def _explain_region(
     if whole_items and others and len(batch) > 1:
         says = f"computes batch item 0 right and returns {what} for all others"
         return _found(CauseCode.STRIDED_VIEW, says, evidence)
-    if what == "other values" and (function := _explain_function(observation, wrong, evidence)):
+    if what is Values.OTHER and (function := _explain_function(observation, wrong, evidence)):
         return function
     says = f"returns {what} {region.where or 'for a part of the result'}"
     return _found(CauseCode.SHAPE_SPECIFIC_KERNEL, says, evidence)

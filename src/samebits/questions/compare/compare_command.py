@@ -1,13 +1,27 @@
-"""`samebits compare` of one problem or case: what it does, and its exit status."""
+"""`samebits compare`: its options, and its exit status."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from samebits.display.printing import AGREE, DIFFER, TROUBLE, print_finding
+import typer
+
+from samebits.display.printing import AGREE, DIFFER, TROUBLE, AsJson, TimeLimit, Verbose, print_finding
 from samebits.display.streams import say
-from samebits.questions.compare.network_command import CommonOptions
+from samebits.errors import ArgumentError
+from samebits.questions.network.network_command import (
+    CommonOptions,
+    NetworkAgainst,
+    NetworkCases,
+    NetworkInputs,
+    NetworkOptions,
+    NetworkRanges,
+    NetworkReplay,
+    compare_network,
+    read_ranges,
+)
+from samebits.questions.question import Command, FindingKind, Question
 
 if TYPE_CHECKING:
     from samebits.findings import Comparison
@@ -21,7 +35,56 @@ class DataChoice(StrEnum):
     EXACT = "exact"
 
 
-def compare_problem(text: str, data: DataChoice, options: CommonOptions) -> int:
+def compare_command(
+    subject: Annotated[
+        list[str],
+        typer.Argument(
+            help="a problem's text, a case file (.npz), or a network: .onnx, .pt2, file.py:function",
+            metavar="PROBLEM|CASE|MODEL",
+        ),
+    ],
+    on: Annotated[
+        list[str] | None,
+        typer.Option("--on", help="an engine, e.g. torch or torch:threads=1; repeat it. Default: all installed ones"),
+    ] = None,
+    data: Annotated[DataChoice, typer.Option(help="operands of a problem: random ones, or exact integers")] = (
+        DataChoice.NORMAL
+    ),
+    seed: Annotated[int, typer.Option(help="seed of the random operands", min=0)] = 0,
+    time_limit: TimeLimit = 300,
+    attribute: Annotated[
+        bool, typer.Option(help="where results differ, find out how each engine adds and replay it")
+    ] = True,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="try settings until the sides agree; each in a process of its own (minutes)")
+    ] = False,
+    inputs: NetworkInputs = None,
+    ranges: NetworkRanges = None,
+    replay: NetworkReplay = False,
+    save_cases: NetworkCases = None,
+    against: NetworkAgainst = None,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
+) -> int:
+    """Run one convolution or product, or a whole network, on every engine and say which results are right.
+
+    Each result is judged on exact integers, where any difference is a fault, and against the correctly rounded result;
+    of a network each unit, on what it was really fed.
+    """
+    from samebits.networks.model_subject import is_model
+
+    text, common = " ".join(subject), CommonOptions(list(on or []), seed, time_limit, attribute, fix, verbose, as_json)
+    options = NetworkOptions(inputs, read_ranges(ranges or []), replay, save_cases, against)
+    if len(subject) > 1 and all(is_model(part) for part in subject):
+        raise ArgumentError("one network at a time; another file of the same network goes behind --against")
+    if is_model(text):
+        return compare_network(text, common, options)
+    if options.are_given:
+        raise ArgumentError("--inputs, --range, --replay, --save-cases and --against are for networks")
+    return _compare_problem(text, data, common)
+
+
+def _compare_problem(text: str, data: DataChoice, options: CommonOptions) -> int:
     """Compares one problem or case, prints, and returns the exit status."""
     from samebits.display.narrator import Narrator
     from samebits.engines.registry.known_engines import list_installed_for
@@ -64,3 +127,26 @@ def _judge_comparison(found: Comparison) -> int:
     if not is_agreement(found.verdict):
         return DIFFER
     return TROUBLE if broken else AGREE
+
+
+def _load_comparison():
+    from samebits.findings import Comparison
+    from samebits.questions.compare.comparison_document import lay_out_comparison
+
+    return Comparison, lay_out_comparison
+
+
+COMPARE = Question(
+    commands=(
+        Command(
+            "compare",
+            compare_command,
+            (
+                'samebits compare "conv1d x=1x1x7 w=1x1x5 bias" --on torch --on onnxruntime',
+                "samebits compare net.onnx --on onnxruntime --on openvino --fix",
+            ),
+            "0: every side is identical to the truth or within rounding; 1: a side deviates",
+        ),
+    ),
+    findings=(FindingKind("samebits.comparison/1", _load_comparison),),
+)

@@ -8,41 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from samebits.engines.adapters.model_function import mentions_keras
-from samebits.engines.registry.known_engines import ENGINES, list_installed
 from samebits.engines.runner import Runner
 from samebits.errors import ArgumentError
 from samebits.findings import Comparison
 from samebits.findings.model_schema import ModelComparison
 from samebits.networks.model_comparing import compare_model
 from samebits.networks.model_runners import ModelRunner
-from samebits.networks.module_export import is_module
+from samebits.networks.model_subject import is_model
 from samebits.networks.network import Network
 from samebits.problems import Problem
 from samebits.problems.case_file import Case
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.compare import comparing
 from samebits.questions.compare.comparing import Data
-
-
-def is_model(subject: Any) -> bool:
-    """Whether a subject names a whole network: an .onnx or .pt2 file, or `file.py:function`."""
-    if isinstance(subject, Network):
-        return True
-    if not isinstance(subject, (str, Path)):
-        return False
-    text = str(subject)
-    return text.endswith(".onnx") or is_module(text)
-
-
-def list_engines_for(subject: str | Path) -> list[str]:
-    """The installed engines that run a whole network of this kind by themselves, in the table's sequence."""
-    file = Path(str(subject).rpartition(":")[0])
-    kinds = set[str]() if str(subject).endswith(".onnx") else {"torch"}
-    if kinds and file.is_file() and mentions_keras(file):
-        kinds.add("keras")
-    classes = {name: ENGINES[name].load_class() for name in list_installed()}
-    return [name for name, own in classes.items() if own.runs_onnx or kinds & {*own.runs_programs}]
 
 
 def compare(

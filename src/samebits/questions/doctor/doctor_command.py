@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from samebits.display.printing import AGREE, TROUBLE, print_finding
+from samebits.display.printing import AGREE, TROUBLE, AsJson, TimeLimit, print_finding
+from samebits.questions.question import Command, Question
 
 DoctorOn = Annotated[
     list[str] | None,
@@ -19,8 +19,10 @@ DoctorCompiles = Annotated[
 ]
 
 
-def examine(on: Sequence[str], *, compiles: bool, time_limit_s: float, as_json: bool) -> int:
-    """Takes the inventory, prints it, and returns the exit status: 2 where an engine that was named is not there."""
+def doctor_command(
+    on: DoctorOn = None, compiles: DoctorCompiles = False, time_limit: TimeLimit = 60, as_json: AsJson = False
+) -> int:
+    """Say which engines are here, which settings decide their bits, and how to get what is missing."""
     import msgspec
 
     from samebits.display.narrator import Narrator
@@ -36,6 +38,18 @@ def examine(on: Sequence[str], *, compiles: bool, time_limit_s: float, as_json: 
         if on:
             from samebits.questions.doctor.inventory import ask_engines
 
-            found = msgspec.structs.replace(found, asked=ask_engines(on, time_limit_s, narrator.hear))
+            found = msgspec.structs.replace(found, asked=ask_engines(on, time_limit, narrator.hear))
     print_finding(found, lambda found, verbose: show_inventory(found), verbose=True, as_json=as_json)
     return TROUBLE if any(one.failure for one in found.asked) else AGREE
+
+
+DOCTOR = Question(
+    commands=(
+        Command(
+            "doctor",
+            doctor_command,
+            ("samebits doctor", "samebits doctor --on torch:ssh=gpu-box"),
+            "0: all engines that were named are there",
+        ),
+    )
+)

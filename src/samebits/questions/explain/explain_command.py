@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from samebits.display.printing import print_finding
+from samebits.display.printing import AGREE, DIFFER, AsJson, Verbose, print_finding
+from samebits.questions.question import Command, Question
 
 ExplainSubject = Annotated[
     str,
@@ -22,8 +23,17 @@ ExplainLike = Annotated[
 ]
 
 
-def explain_subject(subject: str, *, like: list[str] | None, verbose: bool, as_json: bool) -> int:
-    """Explains, prints, and returns the exit status."""
+def explain_command(
+    subject: ExplainSubject,
+    like: ExplainLike = None,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
+) -> int:
+    """Say from recorded results, or a log, which side is right and what made the other. No engine is needed.
+
+    Logs: XLA's autotuner, assert_close, Polygraphy, MIOpenDriver, benchdnn, Optimum, googletest, assertAllClose,
+    NumPy's ulp asserts, oneDNN verbose lines; also as a saved web page.
+    """
     from samebits.display.narrator import Narrator
     from samebits.findings import is_agreement
     from samebits.questions.explain.explaining import explain
@@ -32,4 +42,17 @@ def explain_subject(subject: str, *, like: list[str] | None, verbose: bool, as_j
     with Narrator() as narrator:
         found = explain(subject, like=like or (), progress=narrator.hear)
     print_finding(found, show_explanation, verbose=verbose, as_json=as_json)
-    return 0 if all(is_agreement(f.verdict) for f in (found, *found.more)) else 1
+    return AGREE if all(is_agreement(f.verdict) for f in (found, *found.more)) else DIFFER
+
+
+# Its finding is compare's.
+EXPLAIN = Question(
+    commands=(
+        Command(
+            "explain",
+            explain_command,
+            ("samebits explain case.npz --like torch", "samebits explain xla.log --json"),
+            "0: every side is identical to the truth or within rounding; 1: a side deviates",
+        ),
+    )
+)

@@ -11,6 +11,7 @@ import typer
 
 from samebits.display.printing import AGREE, DIFFER, print_finding
 from samebits.errors import ArgumentError
+from samebits.questions.question import FindingKind, Question
 
 TABLE = ".parquet"
 ListTable = Annotated[str | None, typer.Option("--output", "-o", help="of a list: the table to write (.parquet)")]
@@ -117,3 +118,21 @@ def compare_table_files(a: str, b: str, *, verbose: bool, as_json: bool) -> int:
     found = compare_tables(a, b)
     print_finding(found, show_changes, verbose=verbose, as_json=as_json)
     return AGREE if found.same else DIFFER
+
+
+def _load_list():
+    from samebits.questions.list.list_document import lay_out_list
+    from samebits.questions.list.list_schema import ListFinding
+
+    return ListFinding, lay_out_list
+
+
+def _load_changes():
+    from samebits.questions.list.list_document import lay_out_changes
+    from samebits.questions.list.list_schema import ChangesFinding
+
+    return ChangesFinding, lay_out_changes
+
+
+# Its commands are sweep's and diff's.
+LIST = Question(findings=(FindingKind("samebits.list/1", _load_list), FindingKind("samebits.changes/1", _load_changes)))

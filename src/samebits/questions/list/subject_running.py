@@ -12,9 +12,10 @@ from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Identity, Runner
 from samebits.errors import ArgumentError, EngineCrashed, EngineFailure, EngineTimedOut, SamebitsError
+from samebits.networks.model_subject import list_engines_for
 from samebits.problems import Problem
 from samebits.problems.case_file import load_case
-from samebits.questions.compare.front_door import compare, list_engines_for
+from samebits.questions.compare.front_door import compare
 from samebits.questions.explain.explaining import explain
 from samebits.questions.list.list_reading import Subject, make_plain
 from samebits.questions.list.row import UNREADABLE, Row, list_comparison_rows, list_model_rows, make_profile_row

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from samebits.display.printing import print_finding
+from samebits.display.printing import AGREE, DIFFER, AsJson, TimeLimit, Verbose, print_finding
 from samebits.errors import ArgumentError
+from samebits.questions.question import Command, FindingKind, Question
 
 _UNITS = {"": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*([A-Za-z]*)")
@@ -62,23 +62,25 @@ def read_size(text: str | None) -> int | None:
     return int(Decimal(read[1]) * _UNITS[read[2].upper()])
 
 
-def pick_choices(
-    subject: Sequence[str],
-    on: Sequence[str],
-    *,
-    lock: str | None,
-    max_ulp: float | None,
-    within: WithinChoice,
-    deterministic: bool,
-    batch_invariant: bool,
-    workspace: str | None,
-    gradients: bool,
-    again: bool,
-    time_limit_s: float,
-    verbose: bool,
-    as_json: bool,
+def pick_command(
+    subject: PickSubject,
+    on: PickOn = None,
+    output: PickLock = None,
+    max_ulp: PickUlp = None,
+    within: PickWithin = WithinChoice.BOUND,
+    deterministic: PickDeterministic = True,
+    batch_invariant: PickBatch = False,
+    workspace: PickWorkspace = None,
+    gradients: PickGradients = False,
+    again: PickAgain = False,
+    time_limit: TimeLimit = 300,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
 ) -> int:
-    """Picks, prints, and returns the exit status."""
+    """Choose the fastest engine and settings that keep a contract, and keep the choice in a lock file.
+
+    Candidates are checked against the correctly rounded result, run again and again, and timed in turns.
+    """
     from samebits.display.narrator import Narrator
     from samebits.questions.pick.pick_report import show_pick
     from samebits.questions.pick.picking import pick
@@ -87,17 +89,40 @@ def pick_choices(
     with Narrator() as narrator:
         found = pick(
             " ".join(subject),
-            on,
+            on or [],
             max_ulp=max_ulp,
             within=within.value,
             deterministic=deterministic,
             batch_invariant=batch_invariant,
             workspace=size,
             gradients=gradients,
-            lock=lock,
+            lock=output,
             again=again,
-            time_limit_s=time_limit_s,
+            time_limit_s=time_limit,
             progress=narrator.hear,
         )
     print_finding(found, show_pick, verbose=verbose, as_json=as_json)
-    return 0 if all(choice.engine is not None for choice in found.choices) else 1
+    return AGREE if all(choice.engine is not None for choice in found.choices) else DIFFER
+
+
+def _load_pick():
+    from samebits.questions.pick.pick_document import lay_out_pick
+    from samebits.questions.pick.pick_schema import Pick
+
+    return Pick, lay_out_pick
+
+
+PICK = Question(
+    commands=(
+        Command(
+            "pick",
+            pick_command,
+            (
+                'samebits pick "conv2d x=1x64x56x56 w=64x64x3x3 padding=1" -o samebits.lock',
+                "samebits pick net.onnx --on onnxruntime --on openvino --max-ulp 4",
+            ),
+            "0: an engine was chosen for every problem; 1: for one of them none keeps the contract",
+        ),
+    ),
+    findings=(FindingKind("samebits.pick/1", _load_pick),),
+)

@@ -13,7 +13,8 @@ import numpy as np
 
 from samebits.errors import ModelError, ProblemShapeError, SamebitsError
 from samebits.networks.model_inputs import make_inputs
-from samebits.networks.module_export import export_module, is_module
+from samebits.networks.model_subject import is_model, is_module
+from samebits.networks.module_export import export_module
 from samebits.networks.network import Network, ValueType
 from samebits.networks.onnx_reading import make_network, read_onnx
 from samebits.networks.product_nodes import PRODUCTS, find_product
@@ -22,7 +23,6 @@ from samebits.problems import Problem
 from samebits.problems.case_file import Case
 from samebits.problems.languages.any_language import read_subject
 from samebits.progress import Progress
-from samebits.questions.compare.front_door import is_model
 from samebits.regular_files import open_folder
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from samebits.display.printing import AGREE, DIFFER, print_finding
+from samebits.display.printing import AGREE, DIFFER, AsJson, TimeLimit, Verbose, print_finding
 from samebits.display.streams import say
 from samebits.errors import ArgumentError
+from samebits.questions.question import Command, FindingKind, Question
 from samebits.regular_files import write_text
 
 ReduceSubject = Annotated[
@@ -24,18 +24,17 @@ ReduceMarkdown = Annotated[bool, typer.Option("--markdown", help="print a report
 ReduceTime = Annotated[float, typer.Option(help="seconds that looking may take", min=1, max=1e6)]
 
 
-def reduce_fault(
-    subject: Sequence[str],
-    on: Sequence[str],
-    *,
-    output: str | None,
-    markdown: bool,
-    most_time_s: float,
-    time_limit_s: float,
-    verbose: bool,
-    as_json: bool,
+def reduce_command(
+    subject: ReduceSubject,
+    on: ReduceOn = None,
+    output: ReduceScript = None,
+    markdown: ReduceMarkdown = False,
+    most_time: ReduceTime = 60,
+    time_limit: TimeLimit = 30,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
 ) -> int:
-    """Reduces, prints, and returns the exit status: 1 where there is a fault."""
+    """Make a fault small: the smallest problem that shows it, when it is there, a script of it for upstream."""
     from samebits.display.narrator import Narrator
     from samebits.questions.reduce.reducing import reduce
     from samebits.questions.reduce.reduction_report import show_reduction
@@ -45,7 +44,7 @@ def reduce_fault(
         raise ArgumentError("--markdown and --json are two forms of one finding; take one of them")
     with Narrator() as narrator:
         found = reduce(
-            " ".join(subject), list(on), most_time_s=most_time_s, time_limit_s=time_limit_s, progress=narrator.hear
+            " ".join(subject), on or [], most_time_s=most_time, time_limit_s=time_limit, progress=narrator.hear
         )
     if output and found.reproducer:
         try:
@@ -61,3 +60,26 @@ def reduce_fault(
     else:
         print_finding(found, show_reduction, verbose=verbose, as_json=as_json)
     return AGREE if found.fault is None else DIFFER
+
+
+def _load_reduction():
+    from samebits.questions.reduce.reduction_document import lay_out_reduction
+    from samebits.questions.reduce.reduction_schema import Reduction
+
+    return Reduction, lay_out_reduction
+
+
+REDUCE = Question(
+    commands=(
+        Command(
+            "reduce",
+            reduce_command,
+            (
+                'samebits reduce "conv2d x=3x1x7x3 w=16x1x2x2 stride=1x3" --on tensorflow -o fault.py',
+                "samebits reduce case.npz --on onnxruntime --on onnxruntime:python=/venvs/old/bin/python --markdown",
+            ),
+            "0: there is no fault; 1: there is one",
+        ),
+    ),
+    findings=(FindingKind("samebits.reduction/1", _load_reduction),),
+)

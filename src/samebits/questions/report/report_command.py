@@ -9,8 +9,10 @@ from typing import Annotated
 import typer
 
 from samebits.display.document import report_missing
+from samebits.display.printing import AGREE
 from samebits.display.streams import say
 from samebits.errors import ArgumentError, FindingError
+from samebits.questions.question import Command, Question
 from samebits.regular_files import read_regular, write_text
 
 FindingFile = Annotated[
@@ -26,8 +28,11 @@ ReportMarkdown = Annotated[
 _LARGEST = 256 * 2**20
 
 
-def report_finding(subject: str, *, output: str | None, markdown: bool) -> int:
-    """Reads findings, writes the page or the Markdown, and returns the exit status."""
+def report_command(subject: FindingFile, output: ReportFile = None, markdown: ReportMarkdown = False) -> int:
+    """Make one HTML page (or Markdown) of findings: the answer, the evidence, charts, what to change and to run.
+
+    Findings are what compare, explain, profile, diff and pick print with --json.
+    """
     from samebits.questions.report.rendering import render_markdown, write_page
 
     found = _read(subject)
@@ -35,7 +40,7 @@ def report_finding(subject: str, *, output: str | None, markdown: bool) -> int:
         text = render_markdown(found)
         if output is None:
             print(text, end="")
-            return 0
+            return AGREE
         try:
             write_text(output, text)
         except OSError as error:
@@ -44,7 +49,7 @@ def report_finding(subject: str, *, output: str | None, markdown: bool) -> int:
         output = output or str(Path("samebits.html") if subject == "-" else Path(subject).with_suffix(".html"))
         write_page(found, output)
     say(f"wrote {output}")
-    return 0
+    return AGREE
 
 
 def _read(subject: str):
@@ -60,3 +65,15 @@ def _read(subject: str):
         hint = "samebits compare ... --json > finding.json makes one"
         raise FindingError(f"{subject} could not be read: {error.strerror}; {hint}") from None
     return read_finding(text)
+
+
+REPORT = Question(
+    commands=(
+        Command(
+            "report",
+            report_command,
+            ("samebits report found.json -o found.html", "samebits report found.json --markdown"),
+            "0: the page was written",
+        ),
+    )
+)

@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from samebits.display.printing import print_finding
+from samebits.display.printing import AGREE, DIFFER, AsJson, Verbose, print_finding
 from samebits.display.streams import say
 from samebits.questions.list.list_command import TABLE, compare_table_files
+from samebits.questions.question import Command, FindingKind, Question
 
 TraceFile = Annotated[str, typer.Option("-o", "--output", help="the file to record in", metavar="FILE")]
 # What follows the options of trace is the command that it runs.
-PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+_PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 TracedCommand = Annotated[
     list[str] | None, typer.Argument(help="what to run, behind --, as it is typed otherwise", metavar="-- COMMAND")
 ]
@@ -20,8 +21,11 @@ FirstTrace = Annotated[str, typer.Argument(help="the trace of a run, or the tabl
 SecondTrace = Annotated[str, typer.Argument(help="that of another one", metavar="FILE")]
 
 
-def trace_run(output: str, command: list[str] | None) -> int:
-    """Runs and records; the command's own exit status."""
+def trace_command(output: TraceFile, command: TracedCommand = None) -> int:
+    """Run a command and record every torch operation of it: shapes, settings, line, fingerprints of its bits.
+
+    The script is not changed; streams, signals and exit status are the command's own. Child processes are recorded too.
+    """
     from samebits.questions.runs.tracing import end_as, is_empty, run_traced
 
     troubles: list[str] = []
@@ -41,16 +45,21 @@ CaptureFile = Annotated[
         metavar="FILE",
     ),
 ]
-
-
 CaptureRun = Annotated[
     bool,
     typer.Option("--run", help="of --capture: run the commands that stand in the traces (both are printed before)"),
 ]
 
 
-def diff_runs(a: str, b: str, *, capture: str | None, run: bool, verbose: bool, as_json: bool) -> int:
-    """Compares two traces, or two tables, prints, and returns the exit status."""
+def diff_command(
+    a: FirstTrace,
+    b: SecondTrace,
+    capture: CaptureFile = None,
+    run: CaptureRun = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
+) -> int:
+    """Name the first operation whose bits differ between two recorded runs, and why: inputs, operation, settings."""
     if a.endswith(TABLE) and b.endswith(TABLE) and not capture:
         return compare_table_files(a, b, verbose=verbose, as_json=as_json)
     from samebits.display.narrator import Narrator
@@ -60,4 +69,31 @@ def diff_runs(a: str, b: str, *, capture: str | None, run: bool, verbose: bool, 
     with Narrator() as narrator:
         found = diff(a, b, capture=capture, run=run or narrator.ask_to_run, progress=narrator.hear)
     print_finding(found, show_diff, verbose=verbose, as_json=as_json)
-    return 0 if found.same else 1
+    return AGREE if found.same else DIFFER
+
+
+def _load_diff():
+    from samebits.questions.runs.diff_report import lay_out_diff
+    from samebits.questions.runs.diff_schema import RunDiff
+
+    return RunDiff, lay_out_diff
+
+
+RUNS = Question(
+    commands=(
+        Command(
+            "trace",
+            trace_command,
+            ("samebits trace -o a.trace python train.py", "samebits trace -o b.trace python train.py --seed 1"),
+            "the command's own",
+            _PASS_ON,
+        ),
+        Command(
+            "diff",
+            diff_command,
+            ("samebits diff a.trace b.trace", "samebits diff a.trace b.trace --capture case.npz"),
+            "0: the runs, or the tables, are the same; 1: they differ",
+        ),
+    ),
+    findings=(FindingKind("samebits.diff/1", _load_diff),),
+)

@@ -7,8 +7,21 @@ from typing import Annotated
 
 import typer
 
-from samebits.display.printing import AGREE, DIFFER, TROUBLE, print_finding
+from samebits.display.printing import AGREE, DIFFER, TROUBLE, AsJson, TimeLimit, Verbose, print_finding
 from samebits.errors import ArgumentError
+from samebits.questions.list.list_command import (
+    Doing,
+    ListDo,
+    ListKnown,
+    ListOptions,
+    ListRay,
+    ListResume,
+    ListTable,
+    ListWhere,
+    is_list,
+    run_list_command,
+)
+from samebits.questions.question import Command, FindingKind, Question
 
 SweepSubject = Annotated[
     list[str],
@@ -30,7 +43,44 @@ SweepBatch = Annotated[
 _USUAL_BATCH = 64
 
 
-def sweep_sizes(
+def sweep_command(
+    subject: SweepSubject,
+    on: SweepOn = None,
+    recipes: SweepRecipes = None,
+    batch_invariant: SweepBatch = False,
+    output: ListTable = None,
+    resume: ListResume = False,
+    do: ListDo = Doing.COMPARE,
+    known: ListKnown = None,
+    where: ListWhere = None,
+    ray: ListRay = None,
+    time_limit: TimeLimit = 300,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
+) -> int:
+    """Say over which sizes and settings the bits of the same outputs change; or ask whole lists, into a table.
+
+    Of a problem with ranges: classes of points with the same bits, and how each is computed. Of lists (the catalog, a
+    file of problems, a folder of cases and networks): a row per subject and engine. Of a table: what it comes to.
+    """
+    options = ListOptions(output, resume, known, where, do, ray)
+    if is_list(subject):
+        shown = {"time_limit_s": time_limit, "verbose": verbose, "as_json": as_json}
+        return run_list_command(subject, on or [], options, recipes=bool(recipes), **shown)
+    if options.are_given:
+        raise ArgumentError("--output, --resume, --do, --known, --where and --ray are for lists and tables")
+    return _sweep_sizes(
+        subject,
+        on or [],
+        recipes=recipes is not False,
+        batch_invariant=batch_invariant,
+        time_limit_s=time_limit,
+        verbose=verbose,
+        as_json=as_json,
+    )
+
+
+def _sweep_sizes(
     subject: Sequence[str],
     on: Sequence[str],
     *,
@@ -71,3 +121,26 @@ def put_batch_range(text: str) -> str:
     sizes[axis] = f"{{1..{problem.x[axis] if problem.x[axis] > 1 else _USUAL_BATCH}}}"
     plain = f"x={'x'.join(map(str, problem.x))}"
     return format_problem(problem).replace(plain, f"x={'x'.join(sizes)}", 1)
+
+
+def _load_sweep():
+    from samebits.questions.sweep.sweep_document import lay_out_sweep
+    from samebits.questions.sweep.sweep_schema import Sweep
+
+    return Sweep, lay_out_sweep
+
+
+SWEEP = Question(
+    commands=(
+        Command(
+            "sweep",
+            sweep_command,
+            (
+                'samebits sweep "linear x={1..256}x768 w=768x768" --on torch --on onnxruntime',
+                "samebits sweep catalog --on onnxruntime --on jax -o tonight.parquet --resume",
+            ),
+            "0: the bits stay the same, or nothing in the list deviates; 1: they change, or something deviates",
+        ),
+    ),
+    findings=(FindingKind("samebits.sweep/1", _load_sweep),),
+)

@@ -12,6 +12,7 @@ import typer
 from samebits.display.printing import AGREE, DIFFER, TROUBLE, print_finding
 from samebits.display.streams import say
 from samebits.errors import ArgumentError
+from samebits.questions.question import FindingKind, Question
 
 if TYPE_CHECKING:
     from samebits.findings.model_schema import ModelComparison
@@ -48,7 +49,7 @@ class CommonOptions:
 
 
 @dataclass(frozen=True)
-class ModelOptions:
+class NetworkOptions:
     """What a person may say of a network besides."""
 
     inputs: str | None
@@ -84,11 +85,11 @@ def read_ranges(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
     return found
 
 
-def compare_network(text: str, common: CommonOptions, options: ModelOptions) -> int:
+def compare_network(text: str, common: CommonOptions, options: NetworkOptions) -> int:
     """Compares, prints, and returns the exit status."""
     from samebits.display.narrator import Narrator
     from samebits.networks.model_comparing import compare_model
-    from samebits.questions.compare.front_door import list_engines_for
+    from samebits.networks.model_subject import list_engines_for
     from samebits.questions.network.model_report import show_model
 
     with Narrator() as narrator:
@@ -122,3 +123,14 @@ def _judge_model(found: ModelComparison) -> int:
     if not is_agreement(found.verdict):
         return DIFFER
     return TROUBLE if any(failure.kind != "unsupported" for _, failure in failed) else AGREE
+
+
+def _load_model():
+    from samebits.findings.model_schema import ModelComparison
+    from samebits.questions.network.model_document import lay_out_model
+
+    return ModelComparison, lay_out_model
+
+
+# Its command is compare's.
+NETWORK = Question(findings=(FindingKind("samebits.model/1", _load_model),))
