@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.registry.known_engines import find_class
 from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.errors import ModelError, SamebitsError
 from samebits.findings import Fix, Verdict, is_agreement, worst_verdict
@@ -40,7 +40,8 @@ class ModelTrials:
     known: dict[tuple[str, str, str], Verdict] = field(default_factory=dict[tuple[str, str, str], Verdict])
 
     def list_changes(self, text: str, cause: CauseCode | None, in_force: Mapping[str, str]) -> list[Change]:
-        declared = ENGINES[parse_runner_text(text).name].load_class().settings if text else {}
+        known = find_class(parse_runner_text(text).name) if text else None
+        declared = known.settings if known else {}
         changes = list_changes(text, None, cause, in_force)
         # How our own engines build the model of one problem has no meaning for a network.
         return [c for c in changes if c.key not in declared or not declared[c.key].of_problems]

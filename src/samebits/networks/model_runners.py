@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.registry.known_engines import ENGINES, find_class
 from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Identity, Runner
@@ -263,7 +263,8 @@ def _run_reference(node: Node, inputs: list[np.ndarray | None], opset: int) -> l
 def is_onnx_engine(text: str) -> bool:
     """Whether an engine's text names one that runs ONNX models whole."""
     name = parse_runner_text(text).name
-    return name in ENGINES and ENGINES[name].load_class().runs_onnx
+    known = find_class(name)
+    return known is not None and known.runs_onnx
 
 
 def find_problem_runner(runner: ModelRunner) -> Runner | None:

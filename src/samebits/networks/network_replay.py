@@ -16,7 +16,7 @@ import numpy as np
 from samebits.engines.adapters.engine import Setting
 from samebits.engines.probes.session import ProbeSession
 from samebits.engines.recipe_search.recipe_search import search_recipe
-from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.registry.known_engines import find_class
 from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Runner
@@ -150,7 +150,8 @@ class NetworkReplay:
 
     def _list_settings(self) -> dict[str, Setting]:
         name = parse_runner_text(self.asked.text).name
-        return ENGINES[name].load_class().settings if name in ENGINES else {}
+        known = find_class(name)
+        return known.settings if known else {}
 
     def _find_runner(self, setting: tuple[str, str] | None) -> Runner:
         """The engine as it computes in the network."""

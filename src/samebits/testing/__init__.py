@@ -8,5 +8,6 @@ test_my_kernel = conformance(my_kernel, ["conv2d x=2x16x14x14 w=8x16x3x3 padding
 
 from samebits.testing.assertions import assert_conv_close
 from samebits.testing.conforming import PROPERTIES, check_property, conformance
+from samebits.testing.engine_checking import engine_conformance
 
-__all__ = ["PROPERTIES", "assert_conv_close", "check_property", "conformance"]
+__all__ = ["PROPERTIES", "assert_conv_close", "check_property", "conformance", "engine_conformance"]

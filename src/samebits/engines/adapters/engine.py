@@ -20,7 +20,8 @@ LARGEST_NUMBER = 1024
 class Setting:
     """One setting of an engine. `choices` empty means any whole number where `is_number`, else any text.
 
-    `of_problems`: it says how the engine is asked for one problem, and means nothing for a network.
+    `of_problems`: it says how the engine is asked for one problem, and means nothing for a network. `loads_code`: it
+    names a program, which only a person may choose.
     """
 
     says: str
@@ -28,6 +29,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     is_number: bool = False
     of_problems: bool = False
+    loads_code: bool = False
 
     def check(self, name: str, value: str) -> None:
         """Raises RunnerTextError if `value` is none that this setting takes."""

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from samebits.engines.adapters.given_file import find_file, load_object
+from samebits.engines.adapters.given_code import find_file, load_object
 
 _NOT_A_PAIR = "a function of a model returns the model and its inputs: `return model, x` or `return model, (x, y)`"
 

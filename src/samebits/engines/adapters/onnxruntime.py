@@ -10,9 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from samebits.engines.adapters.engine import ON_OFF, THREADS, Engine, InForce, Prepared, Setting
+from samebits.engines.adapters.onnx_problem import build_model, explain_no_model
 from samebits.errors import EngineUnsupported
 from samebits.problems import Problem
 
+_CPU = "CPUExecutionProvider"
 _LEVELS = {
     "disable": "ORT_DISABLE_ALL",
     "basic": "ORT_ENABLE_BASIC",
@@ -20,7 +22,6 @@ _LEVELS = {
     "layout": "ORT_ENABLE_LAYOUT",
     "all": "ORT_ENABLE_ALL",
 }
-_OPSET = 17
 
 
 class OnnxruntimeEngine(Engine):
@@ -45,6 +46,8 @@ class OnnxruntimeEngine(Engine):
             of_problems=True,
         ),
         "linear_as": Setting("the operator that computes linear", "", ("gemm", "matmul"), of_problems=True),
+        "provider": Setting("the execution provider, by its name", _CPU),
+        "library": Setting("a file that brings that provider, which is registered first", loads_code=True),
     }
     variables: ClassVar[dict[str, str]] = {
         "OMP_NUM_THREADS": "threads, in builds with OpenMP",
@@ -66,6 +69,31 @@ class OnnxruntimeEngine(Engine):
         self.given = dict(settings)
         self.session: Any = None
         onnxruntime.set_default_logger_severity(3)
+        self.provider = self.given.get("provider", _CPU)
+        self.devices = self._find_devices() if "library" in self.given else None
+        if self.devices is None and self.provider not in onnxruntime.get_available_providers():
+            known = ", ".join(onnxruntime.get_available_providers())
+            raise EngineUnsupported(f"onnxruntime has no {self.provider} here; it has: {known}")
+
+    def _find_devices(self) -> Any:
+        """The devices that the library's provider computes on."""
+        register = getattr(self.runtime, "register_execution_provider_library", None)
+        if register is None:
+            raise EngineUnsupported(f"onnxruntime {self.runtime.__version__} takes no library of a provider")
+        register(self.provider, os.path.abspath(self.given["library"]))
+        found = [one for one in self.runtime.get_ep_devices() if one.ep_name == self.provider]
+        if not found:
+            known = ", ".join(sorted({one.ep_name for one in self.runtime.get_ep_devices()}))
+            raise EngineUnsupported(f"{self.given['library']} brings no {self.provider}; there are now: {known}")
+        return found
+
+    def _open(self, model: bytes) -> Any:
+        """A session on the provider that was asked for; what it does not compute the CPU's computes."""
+        options = self._options()
+        if self.devices is not None:
+            options.add_provider_for_devices(self.devices, {})
+            return self.runtime.InferenceSession(model, options)
+        return self.runtime.InferenceSession(model, options, providers=[self.provider])
 
     def report(self) -> InForce:
         options = self._options()
@@ -76,15 +104,15 @@ class OnnxruntimeEngine(Engine):
             "flush_denormal": self.given.get("flush_denormal", "off"),
             "conv1d_as": self.given.get("conv1d_as", "conv1d"),
             "linear_as": self.given.get("linear_as", "gemm where x has two axes, else matmul"),
-            "provider": "CPUExecutionProvider",
+            "provider": self.provider,
         }
         return InForce(self.runtime.__version__, self.device, in_force)
 
     def explain_unsupported(self, problem: Problem) -> str | None:
         if problem.direction != "forward":
             return "onnxruntime's inference package has no gradients"
-        if problem.out != problem.dtype:
-            return "ONNX's Conv, Gemm and MatMul return their operands' dtype"
+        if reason := explain_no_model(problem):
+            return reason
         if problem.product:
             known = problem.dtype in ("float32", "float64", "float16")
             return None if known else f"onnxruntime's CPU MatMul takes no {problem.dtype}"
@@ -101,16 +129,14 @@ class OnnxruntimeEngine(Engine):
     def _prepare_model(self, problem: Problem, operands: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> Prepared:
         runtime_weights = self.given.get("weights") == "runtime"
         constants = {} if runtime_weights else {n: a for n, a in operands.items() if n != "x"}
-        model = self._build_model(problem, constants)
-        session = self.runtime.InferenceSession(
-            model.SerializeToString(), self._options(), providers=["CPUExecutionProvider"]
-        )
+        model = build_model(self.onnx, problem, constants, linear_as=self.given.get("linear_as", ""))
+        session = self._open(model.SerializeToString())
         feeds = {name: array for name, array in operands.items() if name not in constants}
         return Prepared(lambda: session.run(["y"], feeds), lambda results: results[0].reshape(shape))
 
     def load_onnx(self, model: bytes, observed: Sequence[str]) -> None:
         self.session = None
-        self.session = self.runtime.InferenceSession(model, self._options(), providers=["CPUExecutionProvider"])
+        self.session = self._open(model)
 
     def run_onnx(self, inputs: Mapping[str, np.ndarray], wanted: Sequence[str]) -> dict[str, np.ndarray]:
         # Asking for fewer outputs leaves the session's graph as it is.
@@ -125,84 +151,6 @@ class OnnxruntimeEngine(Engine):
         if self.given.get("flush_denormal") == "on":
             options.add_session_config_entry("session.set_denormal_as_zero", "1")
         return options
-
-    def _build_model(self, problem: Problem, constants: Mapping[str, np.ndarray]) -> Any:
-        helper, numpy_helper = self.onnx.helper, self.onnx.numpy_helper
-        element = helper.np_dtype_to_tensor_dtype(np.dtype(problem.dtype))
-        inputs = [
-            helper.make_tensor_value_info(name, element, shape)
-            for name, shape in problem.operand_shapes.items()
-            if name not in constants
-        ]
-        tensors = [numpy_helper.from_array(array, name) for name, array in constants.items()]
-        nodes = [self._convolution(problem)] if problem.product is None else self._product(problem, tensors)
-        if problem.then:
-            nodes.append(self._epilogue(problem, tensors))
-        graph = helper.make_graph(
-            nodes, "samebits", inputs, [helper.make_tensor_value_info("y", element, problem.y_shape)], tensors
-        )
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=8)
-
-    def _convolution(self, problem: Problem) -> Any:
-        pads = [a.pad_begin for a in problem.axes] + [a.pad_end for a in problem.axes]
-        attributes: dict[str, Any] = {
-            "pads": pads, "strides": problem.stride, "dilations": problem.dilation, "group": problem.groups,
-            "kernel_shape": problem.w[2:],
-        }  # fmt: skip
-        if problem.is_transposed:
-            attributes["output_padding"] = [
-                a.size_large
-                - ((a.size_small - 1) * a.stride + (a.kernel - 1) * a.dilation + 1 - a.pad_begin - a.pad_end)
-                for a in problem.axes
-            ]
-        operator = "ConvTranspose" if problem.is_transposed else "Conv"
-        output = "sum" if problem.then else "y"
-        return self.onnx.helper.make_node(operator, list(problem.operand_shapes), [output], **attributes)
-
-    def _product(self, problem: Problem, tensors: list[Any]) -> list[Any]:
-        helper, output = self.onnx.helper, "sum" if problem.then else "y"
-        if problem.kind == "matmul":
-            return [helper.make_node("MatMul", ["x", "w"], [output])]
-        flat = len(problem.x) == 2
-        if (self.given.get("linear_as") or ("gemm" if flat else "matmul")) == "gemm":
-            return self._gemm(problem, tensors, output, flat=flat)
-        nodes: list[Any] = []
-        for i, tensor in enumerate(tensors):
-            if tensor.name == "w":
-                array = np.ascontiguousarray(self.onnx.numpy_helper.to_array(tensor).T)
-                tensors[i] = self.onnx.numpy_helper.from_array(array, "w_turned")
-                break
-        else:
-            nodes.append(helper.make_node("Transpose", ["w"], ["w_turned"], perm=[1, 0]))
-        product = "product" if problem.bias else output
-        nodes.append(helper.make_node("MatMul", ["x", "w_turned"], [product]))
-        if problem.bias:
-            nodes.append(helper.make_node("Add", ["product", "bias"], [output]))
-        return nodes
-
-    def _gemm(self, problem: Problem, tensors: list[Any], output: str, *, flat: bool) -> list[Any]:
-        """Gemm takes two axes; more are put together before it and taken apart after it."""
-        helper = self.onnx.helper
-        names = ["x" if flat else "x_flat", *list(problem.operand_shapes)[1:]]
-        gemm = helper.make_node("Gemm", names, [output if flat else "y_flat"], transB=1)
-        if flat:
-            return [gemm]
-        for name, shape in (("shape_flat", (-1, problem.x[-1])), ("shape", problem.y_shape)):
-            tensors.append(self.onnx.numpy_helper.from_array(np.array(shape, np.int64), name))
-        return [
-            helper.make_node("Reshape", ["x", "shape_flat"], ["x_flat"]),
-            gemm,
-            helper.make_node("Reshape", ["y_flat", "shape"], [output]),
-        ]
-
-    def _epilogue(self, problem: Problem, tensors: list[Any]) -> Any:
-        assert problem.then is not None
-        helper = self.onnx.helper
-        if problem.then.name == "relu":
-            return helper.make_node("Relu", ["sum"], ["y"])
-        for name, bound in (("low", problem.then.low), ("high", problem.then.high)):
-            tensors.append(self.onnx.numpy_helper.from_array(np.array(bound, np.dtype(problem.dtype)), name))
-        return helper.make_node("Clip", ["sum", "low", "high"], ["y"])
 
 
 def _in_two_dimensions(problem: Problem) -> Problem:

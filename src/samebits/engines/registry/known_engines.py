@@ -1,13 +1,19 @@
-"""Which engines there are, where their files lie and which distributions bring them; nothing is imported to know it."""
+"""Which engines there are, where their files lie and which distributions bring them; nothing is imported to know it.
+
+Besides the table's: those that installed packages bring (entry points of the group `samebits.engines`), a class or a
+function of a file, and whatever speaks ONNX's backend interface.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 from dataclasses import dataclass
 from importlib import metadata
 
 from samebits.engines.adapters.engine import Engine
+from samebits.errors import RunnerTextError
 from samebits.problems import Problem
 
 
@@ -53,18 +59,58 @@ ENGINES: dict[str, EngineSpec] = {
 }
 
 
+# `onnx-backend:package.module`: a module that has ONNX's `prepare`.
+_BACKEND = "onnx-backend"
+ONNX_BACKEND = EngineSpec(
+    _BACKEND, "samebits.engines.adapters.onnx_backend", "OnnxBackendEngine", ("onnx",), "pip install onnx"
+)
+_MODULE_TEXT = re.compile(rf"{_BACKEND}:[A-Za-z_][\w.]*")
+# The group of entry points in which packages bring engines.
+PLUGINS = "samebits.engines"
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """An engine that an installed package brings: `module:class` or `module:function`, and the distribution's name."""
+
+    name: str
+    source: str
+    distribution: str
+
+
+@functools.cache
+def list_plugins() -> tuple[Plugin, ...]:
+    """The engines that installed packages bring, by name; none of them is imported."""
+    found = metadata.entry_points(group=PLUGINS)
+    brought = {Plugin(e.name, e.value, f"{e.dist.name} {e.dist.version}" if e.dist else "?") for e in found}
+    return tuple(sorted(brought, key=lambda one: (one.name, one.distribution)))
+
+
+def find_plugin(name: str) -> Plugin:
+    """The engine of this name that a package brings; raises RunnerTextError where none or more than one does."""
+    brought = [one for one in list_plugins() if one.name == name]
+    if not brought:
+        raise RunnerTextError(f"unknown engine {name!r}")
+    if len(brought) > 1:
+        raise RunnerTextError(f"engine {name} is brought by {' and by '.join(one.distribution for one in brought)}")
+    return brought[0]
+
+
 # `./mine.py:MyEngine`: a file of a person's own and what in it computes.
 _FILE = re.compile(r"[^\0]*?\.py:[A-Za-z_]\w*")
 
 
-def match_file_engine(text: str) -> tuple[str, str] | None:
-    """Of an engine's text that begins with a file's class or function: that, and what follows; None for other texts.
+def match_given_engine(text: str) -> tuple[str, str] | None:
+    """Of an engine's text that begins with a file's class or function, or with a backend of ONNX: that, and what
+    follows; None for other texts.
 
-    >>> match_file_engine("./mine.py:MyEngine:threads=2")
+    >>> match_given_engine("./mine.py:MyEngine:threads=2")
     ('./mine.py:MyEngine', 'threads=2')
-    >>> match_file_engine("torch:threads=2")
+    >>> match_given_engine("onnx-backend:onnxruntime.backend")
+    ('onnx-backend:onnxruntime.backend', '')
+    >>> match_given_engine("torch:threads=2")
     """
-    found = _FILE.match(text)
+    found = _MODULE_TEXT.match(text) or _FILE.match(text)
     if found is None:
         return None
     rest = text[found.end() :]
@@ -74,6 +120,17 @@ def match_file_engine(text: str) -> tuple[str, str] | None:
 def is_file_engine(name: str) -> bool:
     """Whether a runner's name is that of a file's class or function."""
     return _FILE.fullmatch(name) is not None
+
+
+def is_backend(name: str) -> bool:
+    """Whether a runner's name is that of a module that speaks ONNX's backend interface."""
+    return _MODULE_TEXT.fullmatch(name) is not None
+
+
+def find_class(name: str) -> type[Engine] | None:
+    """The class of an engine whose class is ours; None for one of a file or of another package."""
+    spec = ONNX_BACKEND if is_backend(name) else ENGINES.get(name)
+    return spec.load_class() if spec else None
 
 
 def list_installed() -> list[str]:

@@ -7,7 +7,14 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from samebits.engines.registry.known_engines import ENGINES, is_file_engine, match_file_engine
+from samebits.engines.registry.known_engines import (
+    ENGINES,
+    find_class,
+    find_plugin,
+    is_file_engine,
+    list_plugins,
+    match_given_engine,
+)
 from samebits.engines.workers.place import HERE, Place, check_host, check_image
 from samebits.errors import RunnerTextError
 from samebits.sums.recipes import Recipe, format_recipe, parse_recipe
@@ -36,8 +43,9 @@ def parse_runner_text(text: str) -> RunnerText:
 
     `name[:key=value[,key=value...]]`; a comma inside a value is written `\\,`. `env.NAME=value` sets an environment
     variable before the engine is imported, `python=PATH` takes the engine of another Python, `ssh=HOST` that of another
-    machine, `docker=IMAGE` that of a container. `FILE.py:NAME` is a class or function of a person's own. After
-    `emulate:` stands a recipe's text, or a matrix unit (`a100/tf32`). Raises RecipeError for one that cannot be read.
+    machine, `docker=IMAGE` that of a container. `FILE.py:NAME` is a class or function of a person's own,
+    `onnx-backend:MODULE` whatever speaks ONNX's backend interface. After `emulate:` stands a recipe's text, or a matrix
+    unit (`a100/tf32`). Raises RecipeError for one that cannot be read.
     """
     name, rest = _split_name(text)
     if name == EMULATE:
@@ -51,7 +59,7 @@ def parse_runner_text(text: str) -> RunnerText:
             raise RunnerTextError(f"engine text {text!r}: {part!r} is no key=value")
         if key in {*settings, *places, *(_ENVIRONMENT + variable for variable in environment)}:
             raise RunnerTextError(f"engine text {text!r}: {key} is given twice")
-        if key in _PLACES and (name in ENGINES or is_file_engine(name)):
+        if key in _PLACES and name not in (TRUTH, EMULATE):
             places[key] = _check_place(text, key, value)
         elif key.startswith(_ENVIRONMENT):
             environment[_check_variable(key.removeprefix(_ENVIRONMENT), value)] = value
@@ -79,14 +87,24 @@ def _split_name(text: str) -> tuple[str, str]:
     name, _, rest = text.partition(":")
     known = [TRUTH, EMULATE, *ENGINES]
     if name not in known:
-        of_file = match_file_engine(text)
-        if of_file is None:
+        given = match_given_engine(text)
+        plugins = _list_names()
+        if given is not None:
+            name, rest = given
+        elif name in plugins:
+            find_plugin(name)
+        else:
+            known = [*known, *sorted(plugins)]
             own = f"; {name}:NAME, a class or function in it" if name.endswith(".py") else ""
             raise RunnerTextError(f"unknown engine {name!r}{_suggest(name, known)}; known: {', '.join(known)}{own}")
-        name, rest = of_file
     if text.removeprefix(name) == ":":
         raise RunnerTextError(f"engine text {text!r} ends after the colon; expected name:key=value,key=value")
     return name, rest
+
+
+def _list_names() -> set[str]:
+    """The names of engines that installed packages bring."""
+    return {one.name for one in list_plugins()}
 
 
 def _check_places_together(text: str, name: str, places: Mapping[str, str]) -> None:
@@ -120,12 +138,13 @@ def _check_variable(name: str, value: str) -> str:
 
 
 def _check_setting(engine: str, key: str, value: str) -> None:
-    # Which settings a file's engine has is known where it is loaded.
-    if is_file_engine(engine):
+    own = find_class(engine)
+    # Which settings an engine of other people's code has is known where it is loaded.
+    if own is None and engine != TRUTH:
         return
-    settings = ENGINES[engine].load_class().settings if engine in ENGINES else {}
+    settings = own.settings if own else {}
     if key not in settings:
-        known = ", ".join([*settings, "env.NAME", *_PLACES]) if engine in ENGINES else "none"
+        known = ", ".join([*settings, "env.NAME", *_PLACES]) if own else "none"
         raise RunnerTextError(f"{engine} has no setting {key!r}{_suggest(key, list(settings))}; it has: {known}")
     try:
         settings[key].check(key, value)
@@ -142,12 +161,27 @@ def list_reaching_parts(runner: RunnerText) -> list[str]:
     """The parts of an engine's text that decide which program runs, where, or with which variables."""
     place = runner.place
     parts = (("python", place.python), ("ssh", place.host), ("docker", place.image))
-    file = [runner.name] if is_file_engine(runner.name) else []
     return (
-        file
+        _list_code(runner)
         + [f"{key}={value}" for key, value in parts if value is not None]
         + [f"env.{key}={value}" for key, value in runner.environment.items()]
     )
+
+
+def _list_code(runner: RunnerText) -> list[str]:
+    """The code that a text has loaded besides an engine's own: a file, a module, a library.
+
+    What a setting of other people's engines reaches is not known: all of them count.
+    """
+    if runner.name in (TRUTH, EMULATE):
+        return []
+    own = find_class(runner.name)
+    loads = [
+        f"{k}={v}"
+        for k, v in runner.settings.items()
+        if own is None or k not in own.settings or own.settings[k].loads_code
+    ]
+    return loads if runner.name in ENGINES or runner.name in _list_names() else [runner.name, *loads]
 
 
 def refuse_text_of_file(text: str, named: Collection[str], source: str) -> str | None:

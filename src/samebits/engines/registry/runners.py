@@ -7,8 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from samebits.engines.adapters.file_engine import SOURCE, FileEngine
-from samebits.engines.registry.known_engines import ENGINES, is_file_engine
+from samebits.engines.adapters.given_engine import SOURCE, GivenEngine
+from samebits.engines.registry.known_engines import (
+    ENGINES,
+    ONNX_BACKEND,
+    EngineSpec,
+    find_plugin,
+    is_backend,
+    is_file_engine,
+)
 from samebits.engines.registry.runner_text import TRUTH, parse_runner_text
 from samebits.engines.runner import Identity, Runner
 from samebits.engines.workers.process import DEFAULT_TIME_LIMIT_S, WorkerRunner
@@ -18,6 +25,8 @@ from samebits.sums.emulators import emulate
 from samebits.sums.recipes import Recipe, format_recipe
 from samebits.sums.truth import compute_truth
 from samebits.version import VERSION
+
+_GIVEN = EngineSpec("given", GivenEngine.__module__, GivenEngine.__name__, (), "")
 
 
 class TruthRunner:
@@ -67,27 +76,24 @@ def open_runner(text: str, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -> Run
         if runner.environment:
             raise RunnerTextError("truth runs in this process and takes no settings")
         return TruthRunner()
-    if is_file_engine(runner.name):
-        module, name = FileEngine.__module__, FileEngine.__name__
-        settings = {**runner.settings, SOURCE: _resolve(runner.name)}
-        return WorkerRunner(text, runner.name, module, name, settings, runner.environment, time_limit_s, runner.place)
-    spec = ENGINES[runner.name]
-    if runner.place.is_here and spec.find_version() is None:
-        raise EngineMissingError(f"engine {spec.name} is not installed; {spec.install}")
+    settings = runner.settings
+    if is_backend(runner.name):
+        spec, settings = ONNX_BACKEND, {**settings, SOURCE: runner.name.partition(":")[2]}
+    elif runner.name in ENGINES:
+        spec = ENGINES[runner.name]
+    else:
+        spec, settings = _GIVEN, {**settings, SOURCE: _find_source(runner.name)}
+    if runner.place.is_here and spec.distributions and spec.find_version() is None:
+        raise EngineMissingError(f"engine {runner.name} is not installed; {spec.install}")
     return WorkerRunner(
-        text,
-        spec.name,
-        spec.module,
-        spec.class_name,
-        runner.settings,
-        runner.environment,
-        time_limit_s,
-        runner.place,
+        text, runner.name, spec.module, spec.class_name, settings, runner.environment, time_limit_s, runner.place
     )
 
 
-def _resolve(name: str) -> str:
-    """A file's engine with the whole path of its file, which has to be there."""
+def _find_source(name: str) -> str:
+    """What a worker loads: of a file by its whole path, which has to be there; of a package by its module."""
+    if not is_file_engine(name):
+        return find_plugin(name).source
     file, _, found = name.rpartition(":")
     path = Path(file).resolve()
     if not path.is_file():

@@ -26,7 +26,8 @@ def doctor_command(
     import msgspec
 
     from samebits.display.narrator import Narrator
-    from samebits.questions.doctor.inventory import take_inventory
+    from samebits.engines.registry.known_engines import list_plugins
+    from samebits.questions.doctor.inventory import ask_plugins, take_inventory
     from samebits.questions.doctor.inventory_report import show_inventory
 
     with Narrator() as narrator:
@@ -35,6 +36,8 @@ def doctor_command(
 
             compile_ahead(narrator.hear)
         found = take_inventory()
+        if list_plugins():
+            found = msgspec.structs.replace(found, plugins=ask_plugins(time_limit, narrator.hear))
         if on:
             from samebits.questions.doctor.inventory import ask_engines
 

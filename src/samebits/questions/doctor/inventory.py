@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
-from samebits.engines.registry.known_engines import ENGINES, EngineSpec
+import msgspec
+
+from samebits.engines.registry.known_engines import ENGINES, EngineSpec, list_plugins
+from samebits.engines.registry.runner_text import EMULATE, TRUTH
 from samebits.errors import RunnerTextError, SamebitsError
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.doctor.inventory_schema import AskedEngine, EngineState, Inventory, Variable
@@ -119,6 +122,24 @@ def _version(distribution: str) -> str:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return f"missing from {sys.prefix}"
+
+
+def ask_plugins(time_limit_s: float, progress: Progress = ignore_progress) -> list[AskedEngine]:
+    """What each engine that an installed package brings says of itself, or why it cannot be had."""
+    found: list[AskedEngine] = []
+    for plugin in list_plugins():
+        name, of = plugin.name, plugin.distribution
+        others = [one.distribution for one in list_plugins() if one.name == name and one != plugin]
+        if name in ENGINES or name in (TRUTH, EMULATE):
+            clash = "samebits has an engine of that name, which is the one that is used"
+            found.append(AskedEngine(text=name, failure=clash, brought_by=of))
+        elif others:
+            clash = f"{' and '.join(others)} brings an engine of that name, too: none of them is used"
+            found.append(AskedEngine(text=name, failure=clash, brought_by=of))
+        else:
+            (asked,) = ask_engines([name], time_limit_s, progress)
+            found.append(msgspec.structs.replace(asked, brought_by=of))
+    return found
 
 
 def ask_engines(texts: Sequence[str], time_limit_s: float, progress: Progress = ignore_progress) -> list[AskedEngine]:

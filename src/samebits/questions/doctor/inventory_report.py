@@ -26,6 +26,8 @@ def show_inventory(found: Inventory, console: Console | None = None) -> None:
     if variables is not None:
         page.add(indent(variables))
     missing = [e for e in found.engines if e.version is None]
+    if found.plugins:
+        page.add([Remark(one.text, f"of {one.brought_by}: {say_asked(one)}") for one in found.plugins])
     if found.asked:
         page.add([Remark(one.text, say_asked(one)) for one in found.asked])
     remarks = [Remark("missing", f"{e.name}: {e.install}", verbatim=True) for e in missing]
@@ -41,7 +43,7 @@ def say_asked(one: AskedEngine) -> str:
     if one.failure:
         return f"not there: {one.failure}"
     settings = ", ".join(f"{name}={value}" for name, value in one.settings.items())
-    return f"{one.version} on {one.device}; {settings}"
+    return f"{one.version or 'no version'} on {one.device}" + (f"; {settings}" if settings else "")
 
 
 def _make_engines_table(found: Inventory) -> Table:

@@ -27,17 +27,21 @@ class EngineState(msgspec.Struct, frozen=True):
 
 
 class AskedEngine(msgspec.Struct, frozen=True, kw_only=True):
-    """An engine that was named and opened, here or elsewhere; `failure` says why it could not be."""
+    """An engine that was named, or that a package brings, and was opened; `failure` says why it could not be."""
 
     text: str
     version: str | None = None
     device: str | None = None
     settings: dict[str, str] = {}
     failure: str | None = None
+    brought_by: str | None = None
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):
-    """Engines, versions, processor features and threads; `asked` are engines that were named, of any place."""
+    """Engines, versions, processor features and threads.
+
+    `asked` are engines that were named, of any place, `plugins` those that installed packages bring.
+    """
 
     schema: Literal["samebits.inventory/1"] = "samebits.inventory/1"
     samebits_version: str
@@ -51,3 +55,4 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     engines: list[EngineState]
     variables: list[Variable]
     asked: list[AskedEngine] = []
+    plugins: list[AskedEngine] = []

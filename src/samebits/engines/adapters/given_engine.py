@@ -1,4 +1,4 @@
-"""An engine of a person's own: a class or a function in a Python file, loaded in its worker by the file's path."""
+"""An engine of somebody else's: a class or a function of a file or a package, loaded in its worker."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any, ClassVar
 import numpy as np
 
 from samebits.engines.adapters.engine import Engine, InForce, Prepared, Setting
-from samebits.engines.adapters.given_file import call_there, load_object
+from samebits.engines.adapters.given_code import call_there, load_object
 from samebits.problems import Problem
 
-# How `FileEngine` is told what to load, beside the settings of the engine there. No text names a setting so.
+# How `GivenEngine` is told what to load, beside the settings of the engine there. No text names a setting so.
 SOURCE = "=source"
 
 
-class FileEngine(Engine):
-    """What stands behind `./mine.py:MyEngine` and `./mine.py:function`.
+class GivenEngine(Engine):
+    """What stands behind `./mine.py:MyEngine`, `./mine.py:function` and the engines that packages bring.
 
     A class is made without arguments and used as the engines of samebits are; a function `kernel(problem, operands)`
-    computes by itself. An error in the file names its line there.
+    computes by itself. An error in their code names its line there.
     """
 
-    name: ClassVar[str] = "file"
+    name: ClassVar[str] = "given"
     settings: ClassVar[dict[str, Setting]] = {}
     variables: ClassVar[dict[str, str]] = {}
 
