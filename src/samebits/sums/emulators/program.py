@@ -18,6 +18,28 @@ from samebits.sums.recipes.tree import Chain, Fused, Item, count_depth, list_ter
 PUSH, ADD_TERMS, ADD_SUMS, PUSH_FUSED, ADD_FUSED, ADD_BIAS, ROUND = range(7)
 
 
+class Plan(NamedTuple):
+    """What programs are run by besides their steps: products fused or rounded, what a sum starts from, where a bias is
+    added to it."""
+
+    fused: bool
+    flushes: bool
+    from_zero: bool
+    bias_first: bool
+    bias_last: bool
+
+
+def plan_sums(recipe: Recipe, has_bias: bool) -> Plan:
+    """The plan of a recipe."""
+    return Plan(
+        recipe.product == "fused",
+        recipe.flush.results,
+        recipe.start == "zero",
+        has_bias and recipe.bias == "first",
+        has_bias and recipe.bias == "last",
+    )
+
+
 class Program(NamedTuple):
     """Steps over a stack of sums; the result is what lies at its bottom in the end."""
 
@@ -25,16 +47,16 @@ class Program(NamedTuple):
     terms: npt.NDArray[np.int64]
     depth: int
     formats: tuple[str, ...]
-    plan: tuple[bool, bool, bool, bool, bool]  # fused, flushes, starts from zero, bias first, bias last
+    plan: Plan
 
 
-def compile_tree(tree: Item, recipe: Recipe, has_bias: bool, bias_after: int = -1) -> Program:
-    """The program of a tree; with `bias_after`, the bias is added once so many terms are in the running sum.
+def compile_tree(tree: Item, accumulator: str, plan: Plan, bias_after: int = -1) -> Program:
+    """The program of a tree whose sums are in the format `accumulator`.
 
-    Those terms must be the first items of the outermost chain, as whatever the running sum of the first term has
-    taken in always is.
+    With `bias_after`, the bias is added once so many terms are in the running sum. Those terms must be the first items
+    of the outermost chain, as whatever the running sum of the first term has taken in always is.
     """
-    writer = _Writer(formats=[recipe.accumulator.format])
+    writer = _Writer(formats=[accumulator])
     if bias_after >= 0 and isinstance(tree, Chain):
         head, tail = _split_chain(tree, bias_after)
         writer.visit(head)
@@ -47,11 +69,8 @@ def compile_tree(tree: Item, recipe: Recipe, has_bias: bool, bias_after: int = -
         if bias_after >= 0:
             writer.steps.append((ADD_BIAS, 0, 0, 0))
     depth = count_depth(tree) if isinstance(tree, Chain) else 1
-    return Program(
-        np.array(writer.steps, np.int64).reshape(-1, 4), np.array(writer.terms, np.int64), depth, tuple(writer.formats),
-        (recipe.product == "fused", recipe.flush.results, recipe.start == "zero",
-         has_bias and recipe.bias == "first", has_bias and recipe.bias == "last"),
-    )  # fmt: skip
+    steps = np.array(writer.steps, np.int64).reshape(-1, 4)
+    return Program(steps, np.array(writer.terms, np.int64), depth, tuple(writer.formats), plan)
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -15,10 +16,10 @@ from samebits.numbers.format import FLOAT32, find_format
 from samebits.problems import Problem, format_problem
 from samebits.problems.terms import Terms, find_terms
 from samebits.problems.windows import name_axes
-from samebits.sums.emulators.program import Program, compile_tree
+from samebits.sums.emulators.program import Plan, Program, compile_tree, plan_sums
 from samebits.sums.emulators.rounding_kernel import Target, make_target
 from samebits.sums.emulators.sums_kernel import gather_columns, run_rows32, run_rows64, run_rows_any
-from samebits.sums.recipes.order import KeyedOrder, Order, expand_orders, list_stored_formats
+from samebits.sums.recipes.order import KeyedOrder, Order, expand_order, expand_orders, list_stored_formats
 from samebits.sums.recipes.order_map import array_from_places
 from samebits.sums.recipes.recipe import Recipe
 from samebits.sums.recipes.tree import Item, has_fused, list_terms, restrict_tree
@@ -34,6 +35,10 @@ _MOST_FORMATS = 4
 # An index of 8 bytes, and what is made of it on the way.
 _BYTES_PER_REACH = 32
 _SEED = 5
+# Tables of reaches below this fill no memory; reading how much is free takes as long as a small layer.
+_SMALL_BYTES = 2**24
+# Programs of sums of at most so many terms are kept: recipes that are tried in turn often share their order.
+_MOST_KEPT_TERMS, _MOST_KEPT = 2048, 512
 
 
 class Batch(NamedTuple):
@@ -90,6 +95,8 @@ def sum_products(
 def _check_tables(terms: Terms) -> None:
     """Raises ResourceLimitError where the tables of which output reads what along an axis would fill the memory."""
     needed = _BYTES_PER_REACH * sum(o * s for o, s in zip(terms.outputs, terms.spans, strict=True))
+    if needed <= _SMALL_BYTES:
+        return
     available = count_available_bytes()
     if needed > 0.5 * available:
         raise ResourceLimitError(
@@ -114,6 +121,9 @@ class _Executor:
     def run(self, skips: bool, wanted: npt.NDArray[np.bool_] | None) -> None:
         batches = list(_plan_batches(self.problem, self.recipe, self.terms, skips, wanted))
         jobs = [job for b in batches for job in _divide(b, self.terms.count, self.machine.dtype.itemsize)]
+        if len(jobs) == 1 and _is_small(jobs[0], self.terms.count):
+            self._run_batch(jobs[0])
+            return
         pool = find_pool(count_cores())
         futures = [pool.submit(self._run_batch, job) for job in jobs]
         try:
@@ -257,7 +267,8 @@ def _plan_batches(
                     continue
                 key = (int(n), f)
                 if key not in programs:
-                    programs[key] = _restrict_program(trees[n], terms, masks[f], recipe.for_order(int(n)))
+                    own_recipe = recipe.for_order(int(n))
+                    programs[key] = _find_program(recipe.orders[n], trees[n], terms, masks[f], own_recipe)
                 yield Batch(groups, rows, places, programs[key])
 
 
@@ -294,16 +305,45 @@ def _number_rows(table: np.ndarray) -> npt.NDArray[np.int64]:
     return inverse.reshape(-1)
 
 
-def _restrict_program(tree: Item, terms: Terms, mask: npt.NDArray[np.bool_], recipe: Recipe) -> Program | None:
+def _find_program(
+    order: Order, tree: Item, terms: Terms, mask: npt.NDArray[np.bool_], recipe: Recipe
+) -> Program | None:
     """The program over the terms of a pattern; None where it has no term."""
-    exists = np.tile(mask, terms.depth)
-    kept = tree if mask.all() else restrict_tree(tree, exists)
+    accumulator, plan = recipe.accumulator.format, plan_sums(recipe, terms.problem.bias)
+    bias_terms = recipe.bias_terms if recipe.bias == "after" and terms.problem.bias else -1
+    if terms.count > _MOST_KEPT_TERMS:
+        return _restrict_program(tree, np.tile(mask, terms.depth), accumulator, plan, bias_terms)
+    axes = (tuple(terms.axis_names), tuple(terms.axis_sizes))
+    return _keep_program(order, axes, mask.tobytes(), terms.depth, accumulator, plan, bias_terms)
+
+
+@functools.lru_cache(maxsize=_MOST_KEPT)
+def _keep_program(
+    order: Order,
+    axes: tuple[tuple[str, ...], tuple[int, ...]],
+    mask: bytes,
+    depth: int,
+    accumulator: str,
+    plan: Plan,
+    bias_terms: int,
+) -> Program | None:
+    exists = np.tile(np.frombuffer(mask, bool), depth)
+    return _restrict_program(expand_order(order, *axes), exists, accumulator, plan, bias_terms)
+
+
+def _restrict_program(
+    tree: Item, exists: npt.NDArray[np.bool_], accumulator: str, plan: Plan, bias_terms: int
+) -> Program | None:
+    kept = tree if exists.all() else restrict_tree(tree, exists)
     if kept is None:
         return None
-    after = -1
-    if recipe.bias == "after" and terms.problem.bias:
-        after = int(exists[list_terms(tree)[: recipe.bias_terms]].sum())
-    return compile_tree(kept, recipe, terms.problem.bias, after)
+    after = int(exists[list_terms(tree)[:bias_terms]].sum()) if bias_terms >= 0 else -1
+    return compile_tree(kept, accumulator, plan, after)
+
+
+def _is_small(batch: Batch, count: int) -> bool:
+    """Whether handing it out would take longer than computing it."""
+    return len(batch.groups) * len(batch.rows) * len(batch.places) * count <= _LEAST_PRODUCTS
 
 
 def _divide(batch: Batch, count: int, itemsize: int) -> Iterator[Batch]:
@@ -319,7 +359,7 @@ def _execute(
     machine: Machine, program: Program, weights: np.ndarray, columns: np.ndarray, bias: np.ndarray, out: np.ndarray
 ) -> None:
     stack = np.empty((program.depth, columns.shape[1]), machine.dtype)
-    common = (program.steps, program.terms, weights, columns, bias, program.plan, stack, out)
+    common = (program.steps, program.terms, weights, columns, bias, tuple(program.plan), stack, out)
     if machine.dtype == np.float32:
         run_rows32(*common)
     elif machine.product is None:

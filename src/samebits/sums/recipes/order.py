@@ -125,9 +125,12 @@ def expand_orders(orders: Sequence[Order], axis_names: Sequence[str], axis_sizes
     return [expand_order(order, axis_names, axis_sizes) for order in orders]
 
 
-# Recipes that are tried one after the other often share their order; trees of long sums are large.
-@functools.lru_cache(maxsize=4)
 def _expand_keys(levels: tuple[Level, ...], axis_names: tuple[str, ...], axis_sizes: tuple[int, ...]) -> Item:
+    keep = _keep_small if math.prod(axis_sizes) <= _SMALL_TREE else _keep_large
+    return keep(levels, axis_names, axis_sizes)
+
+
+def _expand_anew(levels: tuple[Level, ...], axis_names: tuple[str, ...], axis_sizes: tuple[int, ...]) -> Item:
     count = int(np.prod(axis_sizes, dtype=np.int64))
     index = dict(zip(axis_names, np.unravel_index(np.arange(count), axis_sizes), strict=True))
     index[EVERY_AXIS] = np.arange(count)
@@ -135,6 +138,12 @@ def _expand_keys(levels: tuple[Level, ...], axis_names: tuple[str, ...], axis_si
     every = [c for level in columns for c in level]
     sequence = np.lexsort([np.arange(count), *every[::-1]])
     return _build(levels, columns, sequence)
+
+
+# Recipes that are tried one after the other often share their order; trees of long sums are large.
+_SMALL_TREE = 2048
+_keep_small = functools.lru_cache(maxsize=256)(_expand_anew)
+_keep_large = functools.lru_cache(maxsize=4)(_expand_anew)
 
 
 def list_stored_formats(order: Order) -> set[str]:
