@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test coverage mutants check bench sweep survey replay injected variants bounds reports fixes models runs kills layers guard picks thresholds attack causes commands schemas pages docs examples dist format clean
+.PHONY: help demo test quick coverage mutants check bench sweep survey replay injected variants bounds reports fixes models runs kills layers guard picks thresholds attack causes commands schemas pages docs examples dist format clean
 
 help:
 	@echo "make demo     what samebits says of one convolution on the light engines"
 	@echo "make test     every test"
+	@echo "make quick    the tests that compute little and start no process"
 	@echo "make coverage every test, and which lines of samebits none of them reaches (also in coverage.xml)"
 	@echo "make mutants  small changes to the parts that decide: which of them no test notices"
 	@echo "make check    ruff, pyright, import contracts"
@@ -63,6 +64,10 @@ $(VENV)/.browser: $(VENV)/.dev
 
 test: $(VENV)/.dev $(VENV)/.browser
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal --durations 25
+
+# Two minutes: what computes little and starts no process.
+quick: $(VENV)/.dev
+	$(BIN)/python -m pytest --quick --numprocesses $(JOBS) --dist worksteal
 
 # Slower than `make test`: Python code is traced, in all processes.
 coverage: $(VENV)/.dev

@@ -13,7 +13,7 @@ html_theme = "furo"
 # Summaries are fetched, which a page opened from a disk may not.
 html_show_search_summary = False
 html_title = f"samebits {VERSION}"
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 # Docstrings are plain English with names between backticks.
 default_role = "code"

@@ -1,4 +1,7 @@
-"""What all tests share: hypothesis without deadlines (compiled code's first call is slow); tests of missing engines."""
+"""What all tests share: hypothesis without deadlines (compiled code's first call is slow); tests of missing engines.
+
+With `--quick` a test that would start a process (an engine, a browser, a cluster, a command) is skipped where it does.
+"""
 
 import contextlib
 import os
@@ -18,6 +21,33 @@ settings.register_profile("samebits", deadline=None, derandomize=True)
 settings.load_profile("samebits")
 # An error that nobody foresaw is seen whole.
 os.environ.setdefault(TRACEBACK_VARIABLE, "1")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="skip what starts a process, and what is marked `slow`")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_process_where_quick(request: pytest.FixtureRequest):
+    """Under `--quick`, whatever starts a process ends its test there."""
+    if not request.config.getoption("--quick"):
+        yield
+        return
+
+    def skip(*given: object, **named: object) -> None:
+        pytest.skip("starts a process")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess.Popen, "__init__", skip)
+        yield
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        for item in items:
+            # What drives a browser does not take its start for an end.
+            if item.get_closest_marker("slow") or "browser" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.skip(reason="slow"))
 
 
 @pytest.hookimpl(tryfirst=True)

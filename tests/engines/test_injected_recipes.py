@@ -15,6 +15,9 @@ from samebits.problems.operands import make_normal
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import format_recipe, parse_recipe
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 INJECTED = list_injected()
 CHUNK = 12
 OUTPUTS = 100_000

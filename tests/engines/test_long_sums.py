@@ -14,6 +14,9 @@ from samebits.problems.terms import find_terms
 from samebits.sums.emulators import emulate
 from samebits.sums.truth import compute_truth
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 
 class Vectors:
     """Float32 products of vectors, added as `add` does along the last axis; rows above `odd` as `add_odd` does."""

@@ -112,6 +112,7 @@ def find_tests():
     return {**os.environ, "PYTHONPATH": path}
 
 
+@pytest.mark.slow
 def test_a_worker_outlives_the_thread_that_opened_it():
     opened = []
     thread = threading.Thread(target=lambda: opened.append(start("HealthyEngine")))

@@ -6,6 +6,9 @@ import pytest
 
 from cases_by_hand import convolve, explain, make
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 
 def brain(values):
     return values.astype(ml_dtypes.bfloat16).astype(np.float32)

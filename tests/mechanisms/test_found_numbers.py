@@ -14,6 +14,9 @@ from samebits.problems import parse_problem_text
 from samebits.problems.terms import find_terms
 from variants import make_variant
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("first", "end", "sign", "says"),

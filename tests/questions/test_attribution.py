@@ -8,6 +8,9 @@ from samebits import compare
 from samebits.cli import main
 from samebits.findings import json_from_finding
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 LAYER = "conv2d x=1x16x12x12 w=16x16x3x3 padding=1 bias"
 FAULT_FREE = "emulate:direct order=c,kh,kw"
 

@@ -7,6 +7,9 @@ import scipy.fft
 
 from cases_by_hand import convolve, explain, make
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 
 def test_four_bits_per_sixteen_channels_are_seen_in_weights_that_are_solved_for():
     text = "conv2d x=1x64x14x14 w=24x64x1x1"

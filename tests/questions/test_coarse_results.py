@@ -5,6 +5,9 @@ import pytest
 
 from cases_by_hand import convolve, explain, make
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 TEXT = "conv2d x=1x16x12x12 w=64x16x3x3"
 
 

@@ -18,6 +18,9 @@ from samebits.progress import ignore_progress
 from variant_making import Making, NotHere
 from variants import make_variant
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 CONV, DEEP, ROW, LINEAR, GRAD = (
     "conv2d x=2x16x14x14 w=16x16x3x3 padding=1 bias",
     "conv2d x=1x64x12x12 w=32x64x3x3 padding=1 bias then=relu",

@@ -18,6 +18,9 @@ from samebits.sums.emulators import emulate
 from samebits.sums.recipes import parse_recipe
 from samebits.sums.truth import compute_truth
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 SEED = 77
 # Mechanisms that leave a trace in the data of one problem only.
 ONLY_ONE = ("overflow", "channels shuffled", "dilation ignored", "strides exchanged")

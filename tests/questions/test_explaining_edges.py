@@ -17,6 +17,9 @@ from samebits.sums.emulators import emulate
 from samebits.sums.recipes import parse_recipe
 from samebits.sums.truth import compute_truth
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 LAYER = "conv2d x=2x16x14x14 w=12x16x3x3 padding=1 bias dtype=float32"
 
 

@@ -7,6 +7,9 @@ from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 
 def explain(text, operands, result):
     (side,) = explain_case(Case(parse_problem_text(text), operands, {"a": result.astype(np.float32)})).sides

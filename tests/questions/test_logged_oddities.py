@@ -12,6 +12,9 @@ from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
 from samebits.questions.explain.logged import logged_mismatch, logged_simulation
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 SMALL = "conv2d x=1x4x6x6 w=4x4x3x3 dtype=float32"
 XLA_END = "E gpu_conv_algorithm_picker.cc:545] Results mismatch between different convolution algorithms"
 VALUES = (

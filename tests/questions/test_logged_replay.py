@@ -17,6 +17,9 @@ from samebits.questions.explain.logged.logged_mismatch import explain_log
 from samebits.questions.explain.logged.logged_replay import replay_values
 from samebits.questions.explain.logs import parse_log
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 HLO_TYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
 # The published report of a 3090 (danijar/dreamerv3, issue 19): 1,310,720 products for each output.
 DREAMER = """\

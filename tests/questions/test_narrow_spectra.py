@@ -9,6 +9,9 @@ from cases_by_hand import explain, make
 from samebits.mechanisms.search.recorded_case import explain_case
 from variants import make_variant
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 TEXT = "conv2d x=1x12x20x20 w=16x12x5x5 padding=2"
 
 

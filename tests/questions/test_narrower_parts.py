@@ -10,6 +10,9 @@ from cases_by_hand import convolve, explain, make
 from samebits.problems import parse_problem_text
 from variant_making import Making
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 TEXT = "conv2d x=5x16x12x12 w=37x16x3x3"
 
 

@@ -7,6 +7,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from cases_by_hand import convolve, explain, make
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 # F(4,3) as Lavin and Gray print it, and F(2,5) for the points 0, 1, -1, 2, -2.
 FOUR = (
     [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]],

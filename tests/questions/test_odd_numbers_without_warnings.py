@@ -11,6 +11,9 @@ from samebits.numbers.format import numpy_dtype
 from samebits.problems.case_file import Case
 from samebits.problems.problem import DTYPES
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 SIGNALLING = {"float64": 0x7FF0000000000001, "float32": 0x7F800001, "float16": 0x7C01, "bfloat16": 0x7F81}
 PROBLEM = "conv2d x=1x2x5x5 w=2x2x3x3 bias padding=1 then=relu dtype={0} out={0}"
 

@@ -9,6 +9,9 @@ from cases_by_hand import convolve, explain, make
 from samebits.problems import parse_problem_text
 from variant_making import Making
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 TEXT = "conv2d x=1x32x12x12 w=48x32x3x3"
 
 

@@ -21,6 +21,9 @@ from samebits.problems.languages.onnx_node import problem_from_onnx_node
 from samebits.questions.explain.logs import parse_log
 from samebits.sums.recipes import parse_recipe
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 SHORT, LONG = 4096, 16384
 # One character costs at most a microsecond or two here; a quadratic reader spends seconds on LONG characters.
 QUICK_S, MOST_S = 0.03, 1.0

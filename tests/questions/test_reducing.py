@@ -18,6 +18,9 @@ from samebits.questions.reduce.fault_asking import FaultAsker, find_data
 from samebits.questions.reduce.parameters import can_keep_large, find_floor, put_together, set_number, take_apart
 from samebits.questions.reduce.shrinking import Shrinker, Smaller
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 KERNELS = make_kernels(27, seed=5)
 
 

@@ -13,6 +13,9 @@ from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_exact, make_normal
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 TEXT = "conv2d x=1x8x32x32 w=8x8x3x3 padding=1 dtype=float32"
 
 

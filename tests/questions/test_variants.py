@@ -11,6 +11,9 @@ from samebits.problems.case_file import Case
 from variant_making import EITHER, FAULT_FREE, NotHere
 from variants import PROBLEMS, VARIANTS, make_variant
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 # No seed of `make variants`. Of two cases one may tell too little: clips that hide most of it, pictures all alike.
 SEED, CASES = 100, 2
 AGREE = ("identical", "rounding")

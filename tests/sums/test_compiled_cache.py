@@ -12,6 +12,9 @@ import pytest
 
 import samebits
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 SOURCE = Path(samebits.__file__).parent
 # Two functions of ours, small to compile; how many were compiled rather than loaded; warnings show on standard error.
 PROGRAM = (

@@ -18,6 +18,9 @@ from samebits.testing import assert_conv_close, check_property
 from samebits.testing.conforming import Promise
 from testing.kernels import CORRECT, FAULTY, by_blas, correct
 
+# Left out of `make quick`.
+pytestmark = pytest.mark.slow
+
 LAYER = "conv2d x=3x16x13x11 w=10x16x3x3 padding=1 bias"
 EVERY = ("exact", "bounds", "special", "repeat")
 

@@ -104,7 +104,8 @@ def count_depth(item: Item) -> int:
     """How many running sums exist at once while the tree is executed."""
     if not isinstance(item, Chain):
         return 1
-    return max(count_depth(p) + (i > 0) for i, p in enumerate(item.items))
+    inner = [count_depth(p) + (i > 0) for i, p in enumerate(item.items) if not isinstance(p, int)]
+    return max([*inner, min(len(item.items), 2)])
 
 
 def chain_pairs(items: Sequence[Item]) -> Item:
