@@ -19,7 +19,7 @@ from samebits.problems import format_problem, parse_problem_text
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text()
 # Written by benchmarks, or without anything to run.
-MEASURED = ("survey.md", "replay.md", "injected.md", "reports.md", "releasing.md")
+MEASURED = ("commands.md", "survey.md", "replay.md", "injected.md", "reports.md", "releasing.md")
 PAGES = [README, *(p.read_text() for p in sorted((ROOT / "docs").rglob("*.md")) if p.name not in MEASURED)]
 BLOCKS = [block for page in PAGES for block in re.findall(r"^```([\w{}-]*)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)]
 PYTHON = [text for language, text in BLOCKS if language == "python"]

@@ -45,33 +45,41 @@ def engine_conformance(engine: type | Callable[..., Any]) -> list[str]:
         made: Any = engine()
     except Exception as error:
         return [f"cannot be made without arguments: {_describe(error)}"]
-    missing = list(_check_face(made))
+    missing = [*_check_settings(made), *_check_loading(made), *_check_report(made)]
     if not callable(getattr(made, "run", None)):
         return [*missing, "has no run(problem, operands)"]
     explain = getattr(made, "explain_unsupported", None) or (lambda _: None)
     return [*missing, *_check_problems(made.run, explain)]
 
 
-def _check_face(made: Any) -> Iterator[str]:
-    """Settings, loading and the report."""
+def _check_settings(made: Any) -> Iterator[str]:
     declared = getattr(made, "settings", {})
     if not isinstance(declared, Mapping):
         yield f"settings must be a dict of samebits.engine.Setting, not {type(declared).__name__}"
-        declared = {}
+        return
     for name, setting in declared.items():
         if not isinstance(setting, Setting):
             yield f"settings[{name!r}] must be a samebits.engine.Setting, not {type(setting).__name__}"
         if name in _TAKEN or name.startswith("env.") or any(sign in name for sign in ",=:"):
             yield f"settings[{name!r}]: a text cannot name it; {', '.join(_TAKEN)} and env.NAME are samebits' own"
+
+
+def _check_loading(made: Any) -> Iterator[str]:
+    """Loading with each choice of each setting, and in the end with none."""
+    declared = getattr(made, "settings", {})
     load = getattr(made, "load", None)
     if load is None:
         return
-    choices = {n: s.choices for n, s in declared.items() if isinstance(s, Setting)}
+    known = declared.items() if isinstance(declared, Mapping) else ()
+    choices = {n: s.choices for n, s in known if isinstance(s, Setting)}
     for given in (*({n: value} for n, values in choices.items() for value in values), {}):
         try:
             load(given)
         except Exception as error:
             yield f"load({given}) raises {_describe(error)}"
+
+
+def _check_report(made: Any) -> Iterator[str]:
     report = getattr(made, "report", None)
     if report is None:
         return
