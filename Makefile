@@ -65,7 +65,7 @@ $(VENV)/.browser: $(VENV)/.dev
 test: $(VENV)/.dev $(VENV)/.browser
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal --durations 25
 
-# Two minutes: what computes little and starts no process.
+# Some six minutes on two cores: what computes little and starts no process.
 quick: $(VENV)/.dev
 	$(BIN)/python -m pytest --quick --numprocesses $(JOBS) --dist worksteal
 

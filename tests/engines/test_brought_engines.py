@@ -66,6 +66,7 @@ mine_broken = mine_package:broken
 mine_missing = mine_package:missing
 mine_unread = mine_package.unread:Engine
 torch = mine_package:Mine
+mine:colon = mine_package:Mine
 """
 PROBLEM = "matmul x=3x8 w=8x4"
 
@@ -122,6 +123,7 @@ def test_doctor_lists_what_packages_bring_and_what_is_wrong_with_it(installed):
     assert "samebits has an engine of that name" in found["torch", own]["failure"]
     assert f"{other} brings an engine of that name, too" in found["shared", own]["failure"]
     assert f"{own} brings an engine of that name, too" in found["shared", other]["failure"]
+    assert "'colon' is no key=value" in found["mine:colon", own]["failure"]
     printed = run(installed, "doctor").stdout
     assert "of mine_package 0.3: 7.5 on CPU" in printed
 
@@ -201,12 +203,14 @@ def test_providers_of_onnxruntime(tmp_path):
         "onnxruntime:provider=CPUExecutionProvider",
         "onnxruntime:provider=NoSuchProvider",
         f"onnxruntime:provider=Mine,library={tmp_path / 'none.so'}",
+        f"onnxruntime:library={tmp_path / 'none.so'}",
     ]
     sides = samebits.compare("linear x=4x64 w=8x64", texts, attributes=False).sides
     assert sides[0].bits == sides[1].bits
     assert sides[1].settings["provider"] == "CPUExecutionProvider"
     assert "onnxruntime has no NoSuchProvider here; it has:" in sides[2].failure.says
     assert "none.so" in sides[3].failure.says
+    assert "name it with provider=" in sides[4].failure.says
 
 
 def test_a_file_that_somebody_sends_chooses_no_code():
@@ -271,7 +275,7 @@ class Nothing(Engine):
         return "not this one"
 
     def run(self, problem, operands):
-        raise NotImplementedError
+        raise AssertionError("it refused all of them")
 
 
 @pytest.mark.parametrize(

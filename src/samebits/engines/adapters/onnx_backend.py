@@ -29,7 +29,7 @@ class OnnxBackendEngine(Engine):
         import onnx
 
         self.onnx: Any = onnx
-        # call_there takes an object's place: the module's own.
+        # An error is said with the module's line that it came through.
         self._module, self._where = settings[SOURCE], f"{settings[SOURCE]}:prepare"
         self._device = settings.get("device", "CPU")
         self._backend: Any = call_there(self._where, importlib.import_module, self._module)

@@ -77,6 +77,8 @@ class OnnxruntimeEngine(Engine):
 
     def _find_devices(self) -> Any:
         """The devices that the library's provider computes on."""
+        if "provider" not in self.given:
+            raise ValueError("library= brings a provider: name it with provider=")
         register = getattr(self.runtime, "register_execution_provider_library", None)
         if register is None:
             raise EngineUnsupported(f"onnxruntime {self.runtime.__version__} takes no library of a provider")

@@ -176,11 +176,8 @@ def _list_code(runner: RunnerText) -> list[str]:
     if runner.name in (TRUTH, EMULATE):
         return []
     own = find_class(runner.name)
-    loads = [
-        f"{k}={v}"
-        for k, v in runner.settings.items()
-        if own is None or k not in own.settings or own.settings[k].loads_code
-    ]
+    harmless = {key for key, setting in own.settings.items() if not setting.loads_code} if own else set[str]()
+    loads = [f"{key}={value}" for key, value in runner.settings.items() if key not in harmless]
     return loads if runner.name in ENGINES or runner.name in _list_names() else [runner.name, *loads]
 
 

@@ -137,9 +137,16 @@ def ask_plugins(time_limit_s: float, progress: Progress = ignore_progress) -> li
             clash = f"{' and '.join(others)} brings an engine of that name, too: none of them is used"
             found.append(AskedEngine(text=name, failure=clash, brought_by=of))
         else:
-            (asked,) = ask_engines([name], time_limit_s, progress)
-            found.append(msgspec.structs.replace(asked, brought_by=of))
+            found.append(msgspec.structs.replace(_ask_plugin(name, time_limit_s, progress), brought_by=of))
     return found
+
+
+def _ask_plugin(name: str, time_limit_s: float, progress: Progress) -> AskedEngine:
+    try:
+        (asked,) = ask_engines([name], time_limit_s, progress)
+    except RunnerTextError as error:  # A name that no text can give costs its own line.
+        return AskedEngine(text=name, failure=str(error))
+    return asked
 
 
 def ask_engines(texts: Sequence[str], time_limit_s: float, progress: Progress = ignore_progress) -> list[AskedEngine]:
