@@ -142,6 +142,24 @@ def test_code_of_other_sources_is_not_loaded_and_is_removed(folder):
     assert find_files(folder) == before
 
 
+def test_sources_in_another_place_find_the_code_in_a_shared_folder(tmp_path):
+    """As on a cluster, which unpacks samebits in a new place each time; code of other sources may still be needed."""
+    shared = tmp_path / "shared"
+    for place, compiled in (("one", 2), ("two", 0)):
+        shutil.copytree(SOURCE, tmp_path / place / "samebits", ignore=shutil.ignore_patterns("__pycache__"))
+        environment = {"SAMEBITS_CODE_DIR": str(shared), "PYTHONPATH": str(tmp_path / place)}
+        assert run(tmp_path / "numba", environment=environment) == (compiled, "")
+    first, second = find_files(shared)
+    function, sources, key, ending = first.name.rsplit(".", 3)
+    other = first.rename(first.with_name(f"{function}.{'0' * len(sources)}.{key}.{ending}"))
+    assert run(tmp_path / "numba", environment=environment) == (1, "")
+    assert find_files(shared) == sorted([other, first, second])
+    os.utime(other, (0, 0))
+    first.unlink()
+    assert run(tmp_path / "numba", environment=environment) == (1, "")
+    assert find_files(shared) == sorted([first, second])
+
+
 def find_own_folder(folder):
     (own,) = {path.parent for path in folder.rglob("*.code")}
     return own

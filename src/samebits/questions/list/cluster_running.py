@@ -37,6 +37,8 @@ _START_S, _PROBE_S, _HEAD_S = 300.0, 30.0, 20.0
 _MOST_TRIES, _MOST_TRIES_ELSEWHERE = 3, 60
 # Ray's own number of threads would change what engines compute.
 _THREADS = "OMP_NUM_THREADS"
+# samebits lies in a new place on each cluster; compiled code is found again where it lies in the same one.
+_CODE, _CODE_THERE = "SAMEBITS_CODE_DIR", "~/.cache/samebits"
 
 
 @contextmanager
@@ -75,11 +77,9 @@ def _connect(address: str) -> Any:
         raise ArgumentError(f"no Ray cluster at {address!r}: {error}") from None
     _probe(address)
     # What runs on the nodes is what runs here.
-    package = str(OWN_FOLDER)
+    sent = {"py_modules": [str(OWN_FOLDER)], "env_vars": {_CODE: os.environ.get(_CODE, _CODE_THERE)}}
     try:
-        ray.init(
-            address=address, runtime_env={"py_modules": [package]}, log_to_driver=False, logging_level=logging.ERROR
-        )
+        ray.init(address=address, runtime_env=sent, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise ArgumentError(f"no Ray cluster at {address!r}: {' '.join(str(error).split())[:200]}") from None
     return ray

@@ -7,6 +7,8 @@ that is damaged in any way does not have its digest, and its function is compile
 
 The code is unpickled, so whoever can write these files can run programs as whoever reads them. They lie in a folder
 of their own that belongs to the user and that nobody else may enter (mode 0700); one that is otherwise is not used.
+That folder lies beside the sources, or below SAMEBITS_CODE_DIR: sources that travel to another machine come to lie in a
+new place each time, and would be compiled there each time.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ import hashlib
 import os
 import pickle
 import secrets
+import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import llvmlite
@@ -37,6 +41,8 @@ _COMPILED = OWN_FOLDER / "sums"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _NAME_DIGITS = 16
 _OTHERS = 0o077
+# Code of other sources, which another samebits of this user may still need, is removed at this age.
+_MOST_AGE_S = 30 * 24 * 3600.0
 
 
 def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -55,6 +61,14 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 class _KeptCode(FunctionCache):
     """Compiled forms of one function on disk, as Numba asks for them."""
+
+    def __init__(self, source: Callable[..., Any]) -> None:
+        super().__init__(source)
+        self._is_shared = False
+        place, path = os.environ.get("SAMEBITS_CODE_DIR"), Path(source.__code__.co_filename)
+        if place and path.is_relative_to(_COMPILED):
+            self._is_shared = True
+            self._cache_path = str(Path(place).expanduser() / path.parent.relative_to(_COMPILED))
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled form for a signature, or None where there is none that is intact."""
@@ -78,7 +92,7 @@ class _KeptCode(FunctionCache):
         if not self._impl.check_cachable(data):
             return
         try:
-            self._impl.locator.ensure_cache_path()
+            os.makedirs(self._cache_path, exist_ok=True)
             self._write(self._name_file(sig, data.codegen), serialize.dumps(self._impl.reduce(data)))
         except OSError as error:
             says = str(error.strerror or error)
@@ -109,7 +123,8 @@ class _KeptCode(FunctionCache):
             parts = old.rsplit(".", 3)
             if parts[0] == self._stem() and parts[-1] == "code" and parts[1] != _digest_sources():
                 with contextlib.suppress(OSError):
-                    os.unlink(old, dir_fd=folder)
+                    if not self._is_shared or time.time() - os.stat(old, dir_fd=folder).st_mtime > _MOST_AGE_S:
+                        os.unlink(old, dir_fd=folder)
 
 
 @functools.cache
@@ -147,7 +162,7 @@ def _digest_sources() -> str:
 def _warn_once(why: str) -> None:
     warnings.warn(
         f"compiled code cannot be kept ({why}), so that every start compiles anew; "
-        "NUMBA_CACHE_DIR can name a folder for it",
+        "SAMEBITS_CODE_DIR can name a folder for it",
         CodeNotKeptWarning,
         stacklevel=2,
     )

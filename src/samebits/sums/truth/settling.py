@@ -18,41 +18,59 @@ _SMALLEST_SPLIT = 2.0**-968
 
 
 @compiled
+def _find_line(c, where, d, n):
+    """Where line `n` of plane `d` of an output's terms lies: (rows offset, source offset, first, last).
+
+    The terms of an output are a box of depth x terms[0] x terms[1] x terms[2]; a line of it runs along the last axis:
+
+        plane d    . . . . .   line 0: r0 = 0, r1 = 0
+                   . x x x x   line 1: r0 = 0, r1 = 1
+                   . x x x x   line 2: r0 = 1, r1 = 0
+
+    Of line 1 here first..last-1 = 1..4 lie in the source; `.` is padding and no term. Term r2 is the product of the
+    values at rows offset + r2 * rows_strides[5] and at source offset + r2 * source_term_step[2] * source_strides[5].
+    A line that lies outside has no terms: first = last = 0.
+    """
+    group, row, item, i0, i1, i2, rows_offset = where
+    r0, r1 = (n, 0) if c.terms[1] == 1 else (n // c.terms[1], n % c.terms[1])
+    at0 = c.source_start[0] + i0 * c.source_output_step[0] + r0 * c.source_term_step[0]
+    at1 = c.source_start[1] + i1 * c.source_output_step[1] + r1 * c.source_term_step[1]
+    at2 = c.source_start[2] + i2 * c.source_output_step[2]
+    if at0 < 0 or at0 >= c.source_size[0] or at1 < 0 or at1 >= c.source_size[1]:
+        return 0, 0, 0, 0
+    first, last, step = 0, c.terms[2], c.source_term_step[2]
+    while first < last and not 0 <= at2 + first * step < c.source_size[2]:
+        first += 1
+    while first < last and not 0 <= at2 + (last - 1) * step < c.source_size[2]:
+        last -= 1
+    r_at = rows_offset + group * c.rows_strides[0] + row * c.rows_strides[1] + d * c.rows_strides[2]
+    r_at += r0 * c.rows_strides[3] + r1 * c.rows_strides[4]
+    s_at = group * c.source_strides[0] + item * c.source_strides[1] + d * c.source_strides[2]
+    s_at += at0 * c.source_strides[3] + at1 * c.source_strides[4] + at2 * c.source_strides[5]
+    return r_at, s_at, first, last
+
+
+@compiled
 def _sum_plainly(c, where, rows, rows_table, source, source_table, start):
     """Sum2 of products that are exact in float64: high, low, sum of magnitudes, number of terms, whether low is exact.
 
     Non-finite terms make the sum of magnitudes non-finite; the other numbers then mean nothing.
     """
-    group, row, item, i0, i1, i2, rows_offset = where
     high, low, magnitude, spilled = start, 0.0, abs(start), 0.0
     terms = 1
-    rows_base = rows_offset + group * c.rows_strides[0] + row * c.rows_strides[1]
-    source_base = group * c.source_strides[0] + item * c.source_strides[1]
-    first0 = c.source_start[0] + i0 * c.source_output_step[0]
-    first1 = c.source_start[1] + i1 * c.source_output_step[1]
-    first2 = c.source_start[2] + i2 * c.source_output_step[2]
+    row_step, source_step = c.rows_strides[5], c.source_term_step[2] * c.source_strides[5]
     for d in range(c.depth):
-        for r0 in range(c.terms[0]):
-            at0 = first0 + r0 * c.source_term_step[0]
-            if at0 < 0 or at0 >= c.source_size[0]:
-                continue
-            for r1 in range(c.terms[1]):
-                at1 = first1 + r1 * c.source_term_step[1]
-                if at1 < 0 or at1 >= c.source_size[1]:
-                    continue
-                r_at = rows_base + d * c.rows_strides[2] + r0 * c.rows_strides[3] + r1 * c.rows_strides[4]
-                s_at = source_base + d * c.source_strides[2] + at0 * c.source_strides[3] + at1 * c.source_strides[4]
-                for r2 in range(c.terms[2]):
-                    at2 = first2 + r2 * c.source_term_step[2]
-                    if at2 < 0 or at2 >= c.source_size[2]:
-                        continue
-                    a = load(rows, r_at + r2 * c.rows_strides[5], rows_table)
-                    product = a * load(source, s_at + at2 * c.source_strides[5], source_table)
-                    terms += 1
-                    magnitude += abs(product)
-                    high, error = two_sum(high, product)
-                    low += error
-                    spilled += abs(error)
+        for n in range(c.terms[0] * c.terms[1]):
+            r_at, s_at, first, last = _find_line(c, where, d, n)
+            for r2 in range(first, last):
+                product = load(rows, r_at + r2 * row_step, rows_table) * load(
+                    source, s_at + r2 * source_step, source_table
+                )
+                terms += 1
+                magnitude += abs(product)
+                high, error = two_sum(high, product)
+                low += error
+                spilled += abs(error)
     return high, low, magnitude, terms, spilled == 0.0
 
 
@@ -63,87 +81,59 @@ def _sum_twice(c, where, rows, rows_table, source, source_table, start):
     Errors of products (by fused multiply-add; zero for float32 operands) and of additions go to `low` (Ogita, Rump and
     Oishi, Accurate sum and dot product, SIAM J. Sci. Comput. 26(6), 2005, algorithm 5.3).
     """
-    group, row, item, i0, i1, i2, rows_offset = where
     high, low, magnitude = start, 0.0, abs(start)
     terms = 1
     exact, extreme = True, False
     not_a_number = np.isnan(start)
     up, down = start == np.inf, start == -np.inf
-    rows_base = rows_offset + group * c.rows_strides[0] + row * c.rows_strides[1]
-    source_base = group * c.source_strides[0] + item * c.source_strides[1]
-    first0 = c.source_start[0] + i0 * c.source_output_step[0]
-    first1 = c.source_start[1] + i1 * c.source_output_step[1]
-    first2 = c.source_start[2] + i2 * c.source_output_step[2]
+    row_step, source_step = c.rows_strides[5], c.source_term_step[2] * c.source_strides[5]
     for d in range(c.depth):
-        for r0 in range(c.terms[0]):
-            at0 = first0 + r0 * c.source_term_step[0]
-            if at0 < 0 or at0 >= c.source_size[0]:
-                continue
-            for r1 in range(c.terms[1]):
-                at1 = first1 + r1 * c.source_term_step[1]
-                if at1 < 0 or at1 >= c.source_size[1]:
-                    continue
-                r_at = rows_base + d * c.rows_strides[2] + r0 * c.rows_strides[3] + r1 * c.rows_strides[4]
-                s_at = source_base + d * c.source_strides[2] + at0 * c.source_strides[3] + at1 * c.source_strides[4]
-                for r2 in range(c.terms[2]):
-                    at2 = first2 + r2 * c.source_term_step[2]
-                    if at2 < 0 or at2 >= c.source_size[2]:
-                        continue
-                    a = load(rows, r_at + r2 * c.rows_strides[5], rows_table)
-                    b = load(source, s_at + at2 * c.source_strides[5], source_table)
-                    product = a * b
-                    terms += 1
-                    if not abs(product) < np.inf:
-                        if abs(a) < np.inf and abs(b) < np.inf:
-                            extreme = True
-                        elif np.isnan(product):
-                            not_a_number = True
-                        elif product > 0:
-                            up = True
-                        else:
-                            down = True
-                        continue
-                    if abs(product) < _SMALLEST_SPLIT and a != 0.0 and b != 0.0:
+        for n in range(c.terms[0] * c.terms[1]):
+            r_at, s_at, first, last = _find_line(c, where, d, n)
+            for r2 in range(first, last):
+                a = load(rows, r_at + r2 * row_step, rows_table)
+                b = load(source, s_at + r2 * source_step, source_table)
+                product = a * b
+                terms += 1
+                if not abs(product) < np.inf:
+                    if abs(a) < np.inf and abs(b) < np.inf:
                         extreme = True
-                    magnitude += abs(product)
-                    high, error = two_sum(high, product)
-                    residue = fused_multiply_add(a, b, -product)
-                    if error != 0.0 or residue != 0.0:
-                        exact = False
-                        low += error
-                        low += residue
+                    elif np.isnan(product):
+                        not_a_number = True
+                    elif product > 0:
+                        up = True
+                    else:
+                        down = True
+                    continue
+                if abs(product) < _SMALLEST_SPLIT and a != 0.0 and b != 0.0:
+                    extreme = True
+                magnitude += abs(product)
+                high, error = two_sum(high, product)
+                residue = fused_multiply_add(a, b, -product)
+                if error != 0.0 or residue != 0.0:
+                    exact = False
+                    low += error
+                    low += residue
     return high, low, magnitude, terms, exact, extreme, not_a_number or (up and down), up, down
 
 
 @compiled
 def _sum_exactly(c, where, rows, rows_table, source, source_table, start, f, limbs, cell):
     """The code nearest to the exact sum of all terms, which are all finite."""
-    group, row, item, i0, i1, i2, rows_offset = where
     limbs[:] = 0
     add_product(limbs, start, 1.0, cell)
     pending = 0
+    row_step, source_step = c.rows_strides[5], c.source_term_step[2] * c.source_strides[5]
     for d in range(c.depth):
-        for r0 in range(c.terms[0]):
-            at0 = c.source_start[0] + i0 * c.source_output_step[0] + r0 * c.source_term_step[0]
-            if at0 < 0 or at0 >= c.source_size[0]:
-                continue
-            for r1 in range(c.terms[1]):
-                at1 = c.source_start[1] + i1 * c.source_output_step[1] + r1 * c.source_term_step[1]
-                if at1 < 0 or at1 >= c.source_size[1]:
-                    continue
-                for r2 in range(c.terms[2]):
-                    at2 = c.source_start[2] + i2 * c.source_output_step[2] + r2 * c.source_term_step[2]
-                    if at2 < 0 or at2 >= c.source_size[2]:
-                        continue
-                    r_at = rows_offset + group * c.rows_strides[0] + row * c.rows_strides[1] + d * c.rows_strides[2]
-                    r_at += r0 * c.rows_strides[3] + r1 * c.rows_strides[4] + r2 * c.rows_strides[5]
-                    s_at = group * c.source_strides[0] + item * c.source_strides[1] + d * c.source_strides[2]
-                    s_at += at0 * c.source_strides[3] + at1 * c.source_strides[4] + at2 * c.source_strides[5]
-                    add_product(limbs, load(rows, r_at, rows_table), load(source, s_at, source_table), cell)
-                    pending += 1
-                    if pending == PRODUCTS_BETWEEN_CARRIES:
-                        carry(limbs)
-                        pending = 0
+        for n in range(c.terms[0] * c.terms[1]):
+            r_at, s_at, first, last = _find_line(c, where, d, n)
+            for r2 in range(first, last):
+                a = load(rows, r_at + r2 * row_step, rows_table)
+                add_product(limbs, a, load(source, s_at + r2 * source_step, source_table), cell)
+                pending += 1
+                if pending == PRODUCTS_BETWEEN_CARRIES:
+                    carry(limbs)
+                    pending = 0
     return encode_sum(limbs, f)
 
 
@@ -151,29 +141,19 @@ def _sum_exactly(c, where, rows, rows_table, source, source_table, start, f, lim
 def list_reached(c, where, source, table, reached):
     """Where in a row the terms stand whose source value is not zero; how many, or -1 for more than `reached` holds."""
     group, _, item, i0, i1, i2, _ = where
-    base = group * c.source_strides[0] + item * c.source_strides[1]
-    first0 = c.source_start[0] + i0 * c.source_output_step[0]
-    first1 = c.source_start[1] + i1 * c.source_output_step[1]
-    first2 = c.source_start[2] + i2 * c.source_output_step[2]
+    first_row = (group, 0, item, i0, i1, i2, 0)
+    base = group * c.rows_strides[0]
+    row_step, source_step = c.rows_strides[5], c.source_term_step[2] * c.source_strides[5]
     count = 0
     for d in range(c.depth):
-        for r0 in range(c.terms[0]):
-            at0 = first0 + r0 * c.source_term_step[0]
-            if at0 < 0 or at0 >= c.source_size[0]:
-                continue
-            for r1 in range(c.terms[1]):
-                at1 = first1 + r1 * c.source_term_step[1]
-                if at1 < 0 or at1 >= c.source_size[1]:
-                    continue
-                line = base + d * c.source_strides[2] + at0 * c.source_strides[3] + at1 * c.source_strides[4]
-                r_at = d * c.rows_strides[2] + r0 * c.rows_strides[3] + r1 * c.rows_strides[4]
-                for r2 in range(c.terms[2]):
-                    at2 = first2 + r2 * c.source_term_step[2]
-                    if 0 <= at2 < c.source_size[2] and load(source, line + at2 * c.source_strides[5], table) != 0.0:
-                        if count == reached.size:
-                            return -1
-                        reached[count] = r_at + r2 * c.rows_strides[5]
-                        count += 1
+        for n in range(c.terms[0] * c.terms[1]):
+            r_at, s_at, first, last = _find_line(c, first_row, d, n)
+            for r2 in range(first, last):
+                if load(source, s_at + r2 * source_step, table) != 0.0:
+                    if count == reached.size:
+                        return -1
+                    reached[count] = r_at - base + r2 * row_step
+                    count += 1
     return count
 
 
