@@ -102,7 +102,7 @@ def run_on(text: str, problem: Problem, seeds: tuple[int, ...]) -> list[np.ndarr
 
 
 def run_all() -> dict[tuple[str, str], list[np.ndarray] | None]:
-    """By side and problem, each side's engine started once; a side that fails begins anew for the next problem."""
+    """By side and problem, each side's engine started once; a side that fails starts again for the next problem."""
     results: dict[tuple[str, str], list[np.ndarray] | None] = {}
     for side in [*CHANGES, *(f"{e}:{change}" for e, changes in CHANGES.items() for change in changes)]:
         runner = open_runner(side, time_limit_s=120)

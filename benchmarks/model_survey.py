@@ -34,7 +34,7 @@ from samebits.numbers.ulps import has_same_bits
 from samebits.progress import ignore_progress
 
 ABOUT = """Networks built in code (`benchmarks/built_networks.py`), exported by torch; one fault each, put into the ONNX
-model by plain surgery at an early, two middle and a late node, run whole by ONNX Runtime beside the right model, in
+model by plain surgery at an early, two middle and a late node, run whole by ONNX Runtime next to the right model, in
 turns with its optimisations and without. A fault that changes no bit at its node is left out. `make models` writes this
 page; networks without a fault are in [networks between engines](network_survey.md)."""
 SIDES = ("onnxruntime", "onnxruntime:optimization=disable")

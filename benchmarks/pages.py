@@ -9,7 +9,7 @@ from samebits.version import VERSION
 
 
 def write_page(path: Path, title: str, about: str, tables: str) -> None:
-    """Writes a page anew. `about` says what was counted and ends with a full stop."""
+    """Replaces a page. `about` says what was counted and ends with a full stop."""
     found = take_inventory()
     place = f"Measured with samebits {VERSION} on {found.cores} cores of an {found.processor}."
     path.write_text(f"# {title}\n\n{about}\n{place}\n\n{tables.rstrip()}\n")

@@ -1,4 +1,4 @@
-"""What `samebits pick` chooses for problems of the catalog, held against another timing of all that keep the contract.
+"""What `samebits pick` chooses for problems of the catalog, compared with another timing of all that keep the contract.
 
 `make picks` (also --count N, --on ENGINE, --write FILE).
 """

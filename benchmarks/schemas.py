@@ -49,7 +49,7 @@ def name_file(kind: type[msgspec.Struct]) -> str:
 
 
 def main() -> None:
-    """Writes all schemas anew."""
+    """Replaces all schemas."""
     FOLDER.mkdir(exist_ok=True)
     for kind in KINDS:
         (FOLDER / name_file(kind)).write_text(json.dumps(describe(kind), indent=1) + "\n")

@@ -57,8 +57,8 @@ WAYS = (
     *(Way(mode, "forked child") for mode in ("rounding up", "subnormal operands flushed")),
     *(Way(mode, "spawned child") for mode in ("usual", "subnormals flushed")),
 )
-# Compiling everything anew takes long: a few jobs each.
-COMPILING = tuple(Way(mode, "compiled anew in this mode") for mode in ("subnormals flushed", "rounding up"))
+# Compiling everything again takes long: a few jobs each.
+COMPILING = tuple(Way(mode, "compiled in this mode") for mode in ("subnormals flushed", "rounding up"))
 
 
 @contextlib.contextmanager

@@ -44,7 +44,7 @@ Mismatched elements: 100 / 2592 (3.9%)
 Greatest absolute difference: {largest} at index (0, 1, 2, 3) (up to 1e-05 allowed)
 Greatest relative difference: 12.0 at index (0, 0, 0, 0) (up to 1.3e-06 allowed)
 """
-ABOUT = """Every number beside exact data, derived bounds and bits that can change a verdict or a cause
+ABOUT = """Every number, other than exact data, derived bounds and bits, that can change a verdict or a cause
 (`thresholds.py`): what it decides, where it comes from, and how many of {count} answers change when just that
 number is halved or doubled (`make thresholds`: {cases} injected and fault-free cases, {rest} transforms, logs and
 profiles). A change is another verdict or another cause; in brackets, fault-free results that become `downgrade` or

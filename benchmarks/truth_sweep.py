@@ -38,9 +38,9 @@ FORMATS = (
 # Compiling takes a minute for all kinds of operands: three of them, each with the most hard cases.
 COMPILED_FORMATS = tuple((name, name) for name in ("float32", "float64", "bfloat16"))
 JOBS_PER_BATCH, JOBS_COMPILING = 6, 24
-# Batches that compile anew are apart, so that the others go on meanwhile.
+# Batches that compile again are apart, so that the others go on meanwhile.
 COMPILING_AT: dict[int, Way] = {0: COMPILING[0], 30: COMPILING[1]}
-# Fewer outputs than these do without the ways that compile everything anew.
+# Fewer outputs than these do without the ways that compile everything again.
 COMPILES_FROM = 10**6
 # Of one batch and of the whole run: one reproduction tells as much as a hundred of its kind.
 MOST_SHOWN, MOST_TERMS = 40, 12
@@ -166,7 +166,7 @@ def list_texts(seed: int, jax_samples: int) -> tuple[list[str], list[str]]:
 
 
 def list_batches(seed: int, texts: list[str]) -> Iterator[Batch]:
-    """Batches without end: every way in turn, every problem in turn, between them those that compile anew."""
+    """Batches without end: every way in turn, every problem in turn, between them those that compile again."""
     at = 0
     order = np.random.default_rng(seed).permutation(len(WAYS))
     for number in itertools.count():

@@ -1,4 +1,4 @@
-"""Convolutions in exact integer arithmetic, by their definition: the oracle that the truth is held against.
+"""Convolutions in exact integer arithmetic, by their definition: the oracle that the truth is compared with.
 
 Every float is an integer multiple of 2^-1100, so arrays become Python integers and sums of products are exact. Nothing
 here is shared with the package but the rounding of one number to a format, which has its own oracles.

@@ -13,7 +13,7 @@ from plain_sums import Laid
 from samebits.problems import Problem
 
 FAULT_FREE, LOST, WRONG = ("rounding", "identical"), ("downgrade",), ("wrong",)
-# No result can be held against operands that were not multiplied; inside the bound it need not be.
+# No result can be judged by operands that were not multiplied; inside the bound it need not be.
 OPEN = ("undecided", "rounding")
 DTYPES = {
     "float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float64": np.float64

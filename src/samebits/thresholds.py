@@ -1,4 +1,4 @@
-"""Every number that can change a verdict or a cause beside exact data, derived bounds and bits: one documented table.
+"""Every number that can change a verdict or a cause, other than exact data, derived bounds and bits: one documented table.
 
 `make thresholds` halves and doubles each of them and counts whose verdict or cause changes; docs/thresholds.md is this
 table with what was counted, and a test holds the two together. Code reads them as attributes of this module, at every
@@ -34,7 +34,7 @@ ALIKE = 1.1
 ALIKE_STORED = 1.3
 # Outputs with hardly any magnitude count as if they had this share of the usual one.
 SMALLEST_SHARE = 2.0**-8
-# So many of the closest hypotheses are held against every output.
+# So many of the closest hypotheses are checked on every output.
 MOST_CHECKED = 8.0
 # Beyond so many products a recipe is replayed on a sample of outputs, and its cause is inferred.
 MOST_REPLAYED_PRODUCTS = 3e9
@@ -75,7 +75,7 @@ CLOSER_ROWS = 0.8
 FARTHER_SHARE = 0.05
 # A weight that is solved for may be off by so many times its own doubt.
 WEIGHT_DOUBTS = 6.0
-# Mechanisms that come about as near to a logged share as the nearest, by this factor, are named beside it.
+# Mechanisms that come about as near to a logged share as the nearest, by this factor, are named with it.
 ABOUT_AS_NEAR = 2.0
 # Errors are called periodic if chance gives such a period less often.
 CHANCE_PERIOD = 1e-9
@@ -88,7 +88,7 @@ SHARED_FACTOR = 4.0
 # A period of tiles explains so many times what periods explain that no transform has.
 PERIOD_TIMES = 1.5
 # Outputs with products of at most this share of the largest in their plane have errors of their own size in direct sums;
-# those that are at least so large beside the others' follow the plane.
+# those that are at least so large compared with the others' follow the plane.
 SMALL_TERMS, FLAT = 2.0**-4, 0.5
 # Errors of which so much is linear in an operand are not those of sums.
 SHARED_ERRORS = 0.3
@@ -195,7 +195,7 @@ TABLE: tuple[Threshold, ...] = (
     Threshold("SHARED_FACTOR", SHARED_FACTOR, "rounding or downgrade", "SciPy's float32 transforms lose 0.9 to 1.2 units of"
               " every output, by constants that are rounded; truncated sums of 72 products and more 8 to 40"),
     Threshold("FEWEST_CHANNELS", FEWEST_CHANNELS, "rounding or downgrade", "of eight signs all are alike once in 256 times,"
-              " beside what single outputs show"),
+              " in addition to what single outputs show"),
     Threshold("LOSING_CHANNELS", LOSING_CHANNELS, "rounding or downgrade", "one of twenty channels may have hardly any error"),
     Threshold("PERIOD_TIMES", PERIOD_TIMES, "winograd or undecided", "what is common to all channels, as bars of one grey, has"
               " some of every period"),

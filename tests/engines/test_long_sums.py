@@ -139,7 +139,7 @@ def after_a_start(p):
 
 
 def in_parts(count, size):
-    """Parts of equal length, each in blocks of one size that begin anew in it, added up by its own thread."""
+    """Parts of equal length, each in blocks of one size that start again in it, added up by its own thread."""
 
     def add(p):
         part = -(-p.shape[-1] // count)

@@ -31,7 +31,7 @@ def schemas():
 
 
 def test_the_files_are_what_the_findings_say(schemas):
-    """`make schemas` writes them anew."""
+    """`make schemas` replaces them."""
     written = {path.name: json.loads(path.read_text()) for path in FOLDER.glob("*.json")}
     assert written == {schemas.name_file(kind): schemas.describe(kind) for kind in schemas.KINDS}
 

@@ -1,4 +1,4 @@
-"""What results are held against, and the document that is begun with it."""
+"""What results are compared with, and the document that is begun with it."""
 
 import numpy as np
 import pytest

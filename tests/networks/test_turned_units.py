@@ -23,7 +23,7 @@ def channels_last():
 
 
 def compare_hidden(model, change, hidden, **options):
-    """The reference, which shows nothing inside of the layer, beside one with a fault."""
+    """The reference, which shows nothing inside the layer, beside one with a fault."""
     sides = [ReferenceSide("plain", alters_when_observed=hidden), ReferenceSide("faulty", change)]
     return compare_model(make_network(model, "test"), sides, **options)
 

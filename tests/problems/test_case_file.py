@@ -197,7 +197,7 @@ def test_entries_that_share_bytes_are_refused(tmp_path):
         second = copy.copy(archive.getinfo("x.npy"))
         second.filename = second.orig_filename = "a.npy"
         archive.filelist.append(second)
-        archive.writestr("b.npy", b"")  # So that the directory is written anew.
+        archive.writestr("b.npy", b"")  # So that the directory is written again.
     with pytest.raises(CaseFileError, match="inside another"):
         load_case(path)
 

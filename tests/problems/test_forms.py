@@ -1,4 +1,4 @@
-"""Three forms of sums: which of them a problem is, held against the products that its definition lists."""
+"""Three forms of sums: which of them a problem is, compared with the products that its definition lists."""
 
 import pytest
 

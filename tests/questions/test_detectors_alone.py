@@ -36,7 +36,7 @@ FAULT_FREE = (
 
 
 def find_stored(observation):
-    return observation.look_at_numbers().stored
+    return observation.detect_output_grid().stored
 
 
 DETECTORS = {
@@ -69,7 +69,7 @@ def observe(case):
     result = case.results["a"]
     return Observation(
         case.problem, case.operands, result, reference.truth, reference.bound, reference.magnitudes
-    ).look_at_numbers()
+    ).detect_output_grid()
 
 
 def list_observations(name):

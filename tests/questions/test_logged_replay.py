@@ -1,4 +1,4 @@
-"""Logs of XLA's autotuner held against its own operands: made anew here by plain Python and NumPy, sums by torch."""
+"""Logs of XLA's autotuner compared with its own operands: made again here by plain Python and NumPy, sums by torch."""
 
 import math
 import re

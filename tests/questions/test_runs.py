@@ -1,4 +1,4 @@
-"""Runs of a small training that differ in one thing: traced, and held against each other."""
+"""Runs of a small training that differ in one thing: traced and compared."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""Sweeps held against brute force, against the truth, which nothing changes, and against injected boundaries."""
+"""Sweeps compared with brute force, against the truth, which nothing changes, and against injected boundaries."""
 
 import itertools
 import json

@@ -25,6 +25,10 @@ REPLACED = (
     r"\bput to (it|every|a runner|the)\b", r"\btold apart\b", r"\btell \w+ apart\b", r"\bno number", r"swallow",
     r"carried in\b", r"\bnot learnt\b", r"\bfused dot", r"\bfrom truth\b", r"\bof bound\b", r"\bkeeps bits\b",
     r"\bhow sure\b", r"culprit",
+    # Patterns that a native editor rewrites.
+    r"\bheld against\b", r"\banew\b", r"\binside of\b", r"as far as to", r"\bbe had again\b", r"\bhold_against",
+    r"\b(large|small|little|nothing|exact data) beside\b", r"\bbeside (other work|each other)\b", r"\bbesides[.:,]",
+    r"\btold (by|from)\b", r"\bis liken", r"goes_either_way",
 )  # fmt: skip
 READ_BY_PEOPLE = [
     *SOURCES,

@@ -1,4 +1,4 @@
-"""Damaged compiled code is never run: it is compiled anew; what cannot be kept is said once and costs only time."""
+"""Damaged compiled code is never run: it is compiled again; what cannot be kept is said once and costs only time."""
 
 import hashlib
 import os

@@ -1,8 +1,8 @@
 """The hardware table against recorded outputs of real matrix units, and against a model of them in exact integers.
 
 The recordings may not be copied, so that they are not at hand everywhere; the model (tests/matrix_unit_model.py) is. It
-makes operands and says what a unit returns for them. Where the recordings are, the model is held against all of them,
-and so are the emulators; everywhere, the emulators are held against the model, on operands that go further than the
+makes operands and says what a unit returns for them. Where the recordings are, the model is compared with all of them,
+and so are the emulators; everywhere, the emulators are compared with the model, on operands that go further than the
 recorded ones. The last tests show that both kinds of data tell a unit from its neighbours.
 """
 

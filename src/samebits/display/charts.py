@@ -1,4 +1,4 @@
-"""Charts of findings, by Altair: where errors are, how large beside their bounds, how they grow along a network."""
+"""Charts of findings, by Altair: where errors are, their size over the bound, how they grow along a network."""
 
 from __future__ import annotations
 

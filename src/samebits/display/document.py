@@ -10,7 +10,7 @@ from samebits.findings import Certainty, Fix
 
 # What each evidence level is called.
 LEVEL_WORDS: dict[Certainty, str] = {"bits": "bits", "bounds": "bounds", "statistics": "inferred", "open": "open"}
-# How a thing is coloured; always beside a word that says the same.
+# How a thing is coloured; always next to a word that says the same.
 Tone = Literal["good", "care", "bad", "open", "plain"]
 TONES: dict[str, Tone] = {
     "identical": "good",

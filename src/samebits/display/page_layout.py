@@ -161,7 +161,7 @@ def _print_parts(parts: list[Part], console: Console) -> None:
 
 
 def _print_remarks(remarks: list[Remark], console: Console) -> None:
-    """Labels in a column of their own, once for equal ones in a row; text beside them, wrapped at spaces."""
+    """Labels in a column of their own, once for equal ones in a row; text next to them, wrapped at spaces."""
     column = max((len(r.label) for r in remarks if len(r.label) <= _LONGEST_LABEL), default=0) + _GAP
     width = max(console.width - INDENT - column, _LEAST_WIDTH)
     before = None

@@ -52,7 +52,7 @@ def show_with(render: Callable[[msgspec.Struct], str | None]) -> None:
 
 
 class ShownFinding:
-    """What findings are besides: shown as HTML by notebooks."""
+    """What else findings are: shown as HTML by notebooks."""
 
     __slots__ = ()
 

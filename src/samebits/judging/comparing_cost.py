@@ -20,13 +20,13 @@ _NARROW_TRUTH_RATE = 3e9
 _BOUND_RATE = 1e10
 _EMULATOR_RATE = 3e9
 _LEAST_SHARE = 1 / 32
-# What an emulator takes besides: for a term in an order, for an entry of its tables, for a position.
+# What else an emulator takes: for a term in an order, for an entry of its tables, for a position.
 _ORDER_S, _REACH_S, _POSITION_S = 1e-5, 1e-7, 1e-6
 _WORTH_SAYING_S = 10.0
 # Sets of operands that a comparison has at one time, most of them while an emulator is probed (11 were measured).
 _COPIES = 12
 _LEAST_WIDTH_BYTES = 4
-# Arrays as large as a result, beside each side's two: truth, bound and magnitudes on both sets of operands, distances.
+# Arrays as large as a result, apart from each side's two: truth, bound, magnitudes on both sets of operands, distances.
 _OF_RESULT = 10
 
 

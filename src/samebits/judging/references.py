@@ -1,4 +1,4 @@
-"""What every result of a problem is held against, and the document that says what came of it."""
+"""What every result of a problem is compared with, and the document that says what came of it."""
 
 from __future__ import annotations
 

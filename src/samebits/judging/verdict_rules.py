@@ -57,8 +57,8 @@ class Mechanism:
     """What was found to have made a side's result.
 
     `verdict` is what the side deserves if this is what it did, `says` the predicate of a sentence about it. `sampled`
-    tells that not all outputs were held against it; `alternatives` are mechanisms that the data do not distinguish from
-    it; `tried` counts the hypotheses that were tried.
+    tells that not all outputs were compared with it; `alternatives` are mechanisms that the data do not distinguish
+    from it; `tried` counts the hypotheses that were tried.
     """
 
     cause: CauseCode | None

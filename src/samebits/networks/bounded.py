@@ -1,4 +1,4 @@
-"""Arrays with the error that arithmetic in a format may have put on them: what a unit's output is held against.
+"""Arrays with the error that arithmetic in a format may have put on them: a unit's output is compared with these.
 
 Every rule gives the exact function of the values in float64 and an upper bound of how far a computation of it, with
 each operation rounded in the declared format, in any order, can be from there. Rules are those of standard error

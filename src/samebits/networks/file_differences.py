@@ -123,7 +123,7 @@ def _compare_inputs(first: Network, second: Network, node: Node, other: Node) ->
 
 
 def _compare_weights(a: np.ndarray, b: np.ndarray) -> tuple[CauseCode, str] | None:
-    """What became of constants, told by trying; None where they are the same."""
+    """What became of constants, found by trying; None where they are the same."""
     if a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes():
         return None
     for format_ in _ROUNDED:

@@ -412,7 +412,7 @@ def _move_each(node: Node, inputs: Sequence[Value | None], opset: int) -> list[V
 
     parts = [run(name) for name in ("value", "error", "magnitude")]
     growth = max(v.growth for v in inputs if isinstance(v, Bounded))
-    # A mask beside what is moved has no error.
+    # A mask next to what is moved has no error.
     return [
         Bounded(value, error, magnitude, growth) if value.dtype == np.float64 else value
         for value, error, magnitude in zip(*parts, strict=True)

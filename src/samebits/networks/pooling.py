@@ -64,7 +64,7 @@ def _find_pads(sizes: tuple[int, ...], attributes: Mapping[str, Any]) -> list[tu
                 begin, end = end, begin
         elif attributes.get("ceil_mode"):
             over = (size + begin + end - reach) % s
-            # A last window must begin inside of the data or of its first padding.
+            # A last window must begin inside the data or of its first padding.
             outputs = (size + begin + end - reach) // s + 1
             if over and outputs * s < size + begin:
                 end += s - over

@@ -87,7 +87,7 @@ def apply_product(
     result, else it is what rounding to float64 leaves of the exact one, which costs more.
     """
     given = [v if v is None or isinstance(v, Bounded) else bounded.exactly(v) for v in inputs]
-    # What was fed fits its format; what was computed inside of the unit keeps its digits.
+    # What was fed fits its format; what was computed inside the unit keeps its digits.
     is_inner = any(v is not None and v.error.any() for v in given)
     kept = np.dtype(np.float64) if is_inner else numpy_dtype(dtype)
     arrays = [None if v is None else v.value.astype(kept) for v in given]

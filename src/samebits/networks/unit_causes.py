@@ -27,7 +27,7 @@ from samebits.progress import Progress
 from samebits.sums.bounds import bound_errors
 from samebits.sums.truth import compute_truth
 
-# Observes values that are inside of units: what the network's runner returns for them.
+# Observes values that are inside units: what the network's runner returns for them.
 Observe = Callable[[list[str]], Mapping[str, np.ndarray]]
 # Formats whose numbers a result has only where it was rounded to them, with the significand bits that they lack; of
 # float16 the range is narrower too.
@@ -162,7 +162,7 @@ class UnitCauses:
         return _wrong(judged, CauseCode.NAN_SEMANTICS, says, "bounds")
 
     def _find_narrow_operands(self, judged: UnitJudgement) -> UnitJudgement | None:
-        """The unit's constants, or everything it is fed, rounded to a narrower format: held against every output."""
+        """The unit's constants, or everything it is fed, rounded to a narrower format: checked on every output."""
         if judged.verdict == "wrong":
             return None
         constants = {
@@ -187,7 +187,7 @@ class UnitCauses:
         return None
 
     def _find_behind(self, judged: UnitJudgement) -> UnitJudgement | None:
-        """A node left out, a clip's bound lost, an attribute changed: predicted, and held against every output."""
+        """A node left out, a clip's bound lost, an attribute changed: predicted, and checked on every output."""
         for cause, says, nodes in self._list_alternatives():
             altered = replace(self.network, nodes=nodes)
             try:

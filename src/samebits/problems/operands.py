@@ -107,7 +107,7 @@ def _make_exact(problem: Problem, rng: np.random.Generator) -> dict[str, np.ndar
 
 
 def _exact_limits(problem: Problem) -> tuple[int, int]:
-    """The largest integer, and how many products of it fit beside a bias."""
+    """The largest integer, and how many products of it fit with a bias."""
     limit = 2 ** min(NARROWEST_PRECISION, find_format(problem.out).precision)
     largest = min(max(math.isqrt((limit - 1) // problem.reduction_length), 2), _LARGEST_INTEGER)
     if largest * largest + largest > limit:

@@ -154,7 +154,7 @@ class Problem:
 
     @property
     def bias_shape(self) -> Shape:
-        """The bias's shape as it stands beside a result, whose other axes it is repeated along."""
+        """The bias's shape as it broadcasts against a result, whose other axes it is repeated along."""
         return (-1,) if self.product else (1, -1, *(1,) * self.rank)
 
     @property

@@ -1,4 +1,4 @@
-"""One result held against the truth: within the bound of its accumulator, or the very bits of a recipe."""
+"""One result compared with the truth: within the bound of its accumulator, or the very bits of a recipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kernel held against everything that it promises: one test per property and problem."""
+"""A kernel checked for everything that it promises: one test per property and problem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An engine of somebody's own held against what samebits asks of one: what is missing, a line each."""
+"""An engine of somebody's own, checked: what samebits asks of one and it lacks, a line each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def engine_conformance(engine: type | Callable[..., Any]) -> list[str]:
 
     A class is made and loaded in this process, with each of its settings' choices, too. What it does not refuse of
     PROBLEMS it must compute: the result's shape and dtype, exact integers, every output within its bound, the same bits
-    again, and operands left as they were. A function `kernel(problem, operands)` is held against the problems alone.
+    again, and operands left as they were. A function `kernel(problem, operands)` is checked on the problems alone.
 
     >>> engine_conformance(lambda problem, operands: operands["x"])[0]
     'matmul x=3x8 w=8x4 dtype=float32: shape (3, 8) in place of (3, 4)'

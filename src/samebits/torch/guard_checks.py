@@ -1,4 +1,4 @@
-"""One result of a layer held against the truth: some outputs one by one, all of them against what is possible."""
+"""One result of a layer compared with the truth: some outputs one by one, all of them against what is possible."""
 
 from __future__ import annotations
 

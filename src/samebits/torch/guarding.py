@@ -1,4 +1,4 @@
-"""A guard over a module: while it runs or trains, its convolutions and Linears are held against the truth."""
+"""A guard over a module: while it runs or trains, its convolutions and Linears are compared with the truth."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def say_unguarded(layer: nn.Module) -> str | None:
     base = next(c for c in GUARDED if isinstance(layer, c))
     standing = type(layer) if type(layer) is not _STANDARD[base] else base
     if nn.utils.parametrize.is_parametrized(layer):
-        return "its weights are computed anew whenever they are read (parametrized)"
+        return "its weights are computed again whenever they are read (parametrized)"
     if any(getattr(standing, m, None) is not getattr(base, m, None) for m in _METHODS):
         return f"{type(layer).__name__} computes otherwise than {base.__name__}"
     return None

@@ -2,7 +2,7 @@
 
 torch's own reader unpickles sample inputs, evaluates symbolic sizes as Python, resolves operators by any attribute of
 torch, and puts names into code that it runs; its documentation says to load no file of a stranger. So the archive is
-read here first, without torch, and written anew: entries that are data, a graph whose every text is of a known form,
+read here first, without torch, and written again: entries that are data, a graph whose every text is of a known form,
 pickles that hold tensors alone. Whatever else a file holds is refused, in one line, or left out.
 
 Sources: torch 2.13, `torch/export/pt2_archive/_package.py`, `torch/_export/serde/{schema,serialize}.py`,
@@ -53,7 +53,7 @@ _REFUSED_OPCODES = ("STACK_GLOBAL", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1"
 
 
 def copy_cleanly(path: str | Path, target: str | Path) -> None:
-    """Writes the program in `path` anew, as `target`, with nothing in it but tensors and a checked graph.
+    """Writes the program in `path` again, as `target`, with nothing in it but tensors and a checked graph.
 
     Raises ProgramRefused for a file that is no exported program, that holds more, or that is damaged; OSError.
     """

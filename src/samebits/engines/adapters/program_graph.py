@@ -226,7 +226,7 @@ def _rewrite_containers(program: Any) -> None:
 
 
 def rewrite_containers(text: str) -> str:
-    """How arguments lie in containers, written anew.
+    """How arguments lie in containers, written again.
 
     Raises ProgramRefused unless these are plain ones: others are looked up by the names of classes.
     """

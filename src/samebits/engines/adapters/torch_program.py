@@ -130,7 +130,7 @@ class TorchProgram:
         if odd is None and any(v.is_complex() for v in made):
             odd = "complex numbers"
         if odd is not None:
-            raise ValueError(f"the module returns {odd} besides, or in place of, tensors of real numbers")
+            raise ValueError(f"the module returns {odd} in addition to, or in place of, tensors of real numbers")
         return self.torch.onnx.export(
             program, taken.inputs, kwargs=taken.named, dynamo=True, verbose=False, optimize=False
         )

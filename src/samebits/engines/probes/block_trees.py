@@ -3,7 +3,7 @@
 A shard is what one call of a matrix product adds: so many images of a batch, as many as fit a cache.
 
 Where two terms of different blocks meet, how many terms lie under their junction follows from the sizes alone, so all
-sizes are tried at once; only for those that fit is the inside of a block asked after, by trees that are written out.
+sizes are tried at once; only for those that fit is the inside a block asked after, by trees that are written out.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _propose(
             main, tail = outer.sequence[slowest < end], outer.sequence[slowest >= end]
             cuts = itertools.islice(_find_blocks(main, answers, len(main) // end), _MOST_CUTS)
             found += [(cut, outer, main, tail) for cut in cuts]
-    # What explains most pairs by blocks assumes least of what is inside of them.
+    # What explains most pairs by blocks assumes least of what is inside them.
     for cut, outer, main, tail in sorted(found, key=lambda f: -f[0].told):
         inner, lanes = (numberings, _LANES) if inside_too else ([outer], (1,))
         yield from _build_trees(terms, cut.apply(main), tail, inner, lanes)

@@ -32,7 +32,7 @@ _MOST_REFINEMENTS = 6
 # Where one pivot would take more calls than this, and the sum is not short, a likely order is tried first.
 MOST_CALLS_PER_PIVOT = 8
 _FEWEST_GUESSED = 128
-# Likely trees that explain all answers are told from each other by what they differ in, seen from a few terms.
+# Likely trees that explain all answers are distinguished by what they differ in, seen from a few terms.
 _MOST_NARROWED = 24
 _PIVOTS_TOLD = 4
 

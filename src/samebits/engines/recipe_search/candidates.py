@@ -91,7 +91,7 @@ def propose_direct(problem: Problem, order: OrderStage, arithmetic: ArithmeticSt
 
 @dataclass(frozen=True)
 class _Stages:
-    """How bias and sums are stored beside the operands: an engine that computes in a half format stores in it too."""
+    """How bias and sums are stored: an engine that computes in a half format stores in it too."""
 
     b: Rounding | None = None
     via: str = ""

@@ -1,8 +1,8 @@
 """Outputs that a recipe misses: tails of a kernel, borders, single rows that are added or rounded otherwise.
 
-They are told by replay on several sets of random data. Then, in this sequence: another way of rounding products or
-placing the bias, tried by replay; products asked about term by term; the order asked again, with questions in the rows
-that are missed and answers from the positions that are.
+They are distinguished by replay on several sets of random data. Then, in this sequence: another way of rounding products
+or placing the bias, tried by replay; products asked about term by term; the order asked again, with questions in the
+rows that are missed and answers from the positions that are.
 """
 
 from __future__ import annotations

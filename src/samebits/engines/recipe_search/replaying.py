@@ -1,4 +1,4 @@
-"""The proof: a recipe executed on random data beside the runner, compared bit for bit."""
+"""The proof: a recipe executed on random data alongside the runner, compared bit for bit."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def list_reaching_parts(runner: RunnerText) -> list[str]:
 
 
 def _list_code(runner: RunnerText) -> list[str]:
-    """The code that a text has loaded besides an engine's own: a file, a module, a library.
+    """The code that a text has loaded in addition to an engine's own: a file, a module, a library.
 
     What a setting of other people's engines reaches is not known: all of them count.
     """

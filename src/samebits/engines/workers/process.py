@@ -123,7 +123,7 @@ class WorkerRunner:
         return check_result(problem, arrays["result"])
 
     def time_runs(self, problem: Problem, operands: Mapping[str, np.ndarray], runs: int) -> TimedRuns:
-        """What calls take inside of the worker. The last problem stays prepared there. Raises EngineFailure."""
+        """What calls take inside the worker. The last problem stays prepared there. Raises EngineFailure."""
         self.identify()
         known = self._timed is not None and self._timed[0] == problem and self._timed[1] is operands
         first: tuple[TimedRuns, ...] = ()

@@ -1,4 +1,4 @@
-"""Timing inside of the worker: one problem prepared once, then run as often as it is asked for."""
+"""Timing inside the worker: one problem prepared once, then run as often as it is asked for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from samebits.engines.adapters.engine import Engine, Prepared
 from samebits.engines.runner.timed_runs import TimedRuns, time_calls
 from samebits.problems import Problem
 
-# The kernel's account of a process, and what sets its highest mark anew (Linux).
+# The kernel's account of a process, and what resets its highest mark (Linux).
 _STATUS, _MARKS, _RESET = "/proc/self/status", "/proc/self/clear_refs", "5"
 
 
@@ -23,7 +23,7 @@ class RunTiming:
         self._prepared: Prepared | None = None
 
     def prepare(self, engine: Engine, problem: Problem, operands: Mapping[str, np.ndarray]) -> TimedRuns:
-        """The first run of a problem, with what memory it took besides operands that were there already."""
+        """The first run of a problem, with what memory it took beyond operands that were there already."""
         self._prepared = None
         before = _reset_peak()
         self._prepared = engine.prepare(problem, operands)

@@ -15,7 +15,7 @@ import numpy as np
 from samebits.numbers.format import FORMATS, name_dtype, numpy_dtype
 
 LARGEST_HEADER = 2**24
-# What networks hold besides the formats that samebits computes with.
+# What networks hold other than the formats that samebits computes with.
 _OTHER_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 _CHUNK = 2**24
 # The array that holds a model's bytes; no input of a model is called so.

@@ -62,7 +62,7 @@ class FixSearch:
     started: float = field(default_factory=time.monotonic)
 
     def run(self) -> tuple[list[Fix], list[Evidence]]:
-        """Fixes, the smallest first, and what is to be said besides."""
+        """Fixes, the smallest first, and what else is to be said."""
         if len(self.sides) < 2:
             return [], [Evidence("setting", "fewer than two sides returned a result: there is nobody to agree with")]
         if self._agree():

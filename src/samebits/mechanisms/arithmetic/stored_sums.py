@@ -1,7 +1,7 @@
 """Sums that are stored on the way: after how many products, along which axes; and what such long sums come to.
 
 A recipe adds product by product. Sums of hundreds of thousands of products that are stored a few thousand times are
-predicted here from the exact sums between two roundings: what float32 rounds inside of them is nothing beside float16.
+predicted here from the exact sums between two roundings: what float32 rounds inside them is negligible next to float16.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Accepting a hypothesis: held against every output of a result, then replayed bit for bit where a recipe can."""
+"""Accepting a hypothesis: checked on every output of a result, then replayed bit for bit where a recipe can."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def accept_storage(observation: Observation) -> Mechanism | None:
         some = (replace(every, rows=rows) for rows in blocks)
         if not all(_is_stored_near(observation, variant, s, s.pick(likely)) for s in some):
             continue
-        if variant.direction == "either" and not _goes_either_way(observation, variant, likely):
+        if variant.direction == "either" and not _is_stochastic(observation, variant, likely):
             continue
         own = replace(observation, stored=variant)
         found = next(filter(None, (accept(own, h, []) for h in list_stored_hypotheses(own))), None)
@@ -126,14 +126,14 @@ def _is_stored_near(observation: Observation, stored: Stored, some: Sample, like
     return bool((fits | ~mark_unclipped(observation.problem, given)).all())
 
 
-def _goes_either_way(observation: Observation, stored: Stored, likely: Floats) -> bool:
+def _is_stochastic(observation: Observation, stored: Stored, likely: Floats) -> bool:
     every = observation.whole()
     truth, given, error = (every.pick(a).astype(np.float64) for a in (observation.truth, observation.result, likely))
     counts = mark_unclipped(observation.problem, given)
-    return goes_either_way(stored, truth, given, error, counts if stored.part is None else counts & stored.part)
+    return is_stochastic(stored, truth, given, error, counts if stored.part is None else counts & stored.part)
 
 
-def goes_either_way(stored: Stored, truth: Floats, given: Floats, error: Floats, counts: npt.NDArray[np.bool_]) -> bool:
+def is_stochastic(stored: Stored, truth: Floats, given: Floats, error: Floats, counts: npt.NDArray[np.bool_]) -> bool:
     """Whether outputs that no likely error takes near the middle of two numbers often go to the farther one.
 
     All arrays are of the whole result, [rows, positions].

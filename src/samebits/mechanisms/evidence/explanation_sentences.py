@@ -110,7 +110,7 @@ def say_not_asked(name: str, why: str) -> str:
 
 
 def say_consistent(compared: int, total: int, beyond: int) -> str:
-    """All outputs that were held against a hypothesis are within the rounding bound of its prediction."""
+    """All outputs that a hypothesis was checked on are within the rounding bound of its prediction."""
     which = f"{compared:,} sampled of {total:,}" if compared < total else f"{compared:,}"
     says = f"all {which} outputs are within the rounding bound of this hypothesis"
     if beyond:

@@ -38,6 +38,8 @@ _RANDOM_POSITIONS = 48
 # Samples in which a clip leaves fewer are added to.
 _LEAST_UNCLIPPED = 1 / 16
 _MOST_GATHERED = 2_000_000
+# A group's source is copied for a gather where it is at most so many times as large as what is gathered.
+_MOST_COPIED = 4
 _SEED = 4
 FEW_CHANNELS = 4
 
@@ -166,7 +168,7 @@ class Observation:
             self.cache["bare"] = compute_truth(bare, operands).values
         return self.cache["bare"]
 
-    def look_at_numbers(self) -> Observation:
+    def detect_output_grid(self) -> Observation:
         """The same with what the values of the result show of how they were stored."""
         stored = find_stored(self.problem, self.terms, self.operands, self.result, self.truth, self.magnitudes)
         return self if stored is None else replace(self, stored=stored)
@@ -242,7 +244,7 @@ def sum_terms(
     """float64 sums of products of a sample, [rows, positions]; a source index -1 contributes nothing.
 
     `terms` may have other axes than the problem, and `mark` tells of some positions which terms count. Error at most
-    K 2^-53 sum |x||w|: nothing beside float32's.
+    K 2^-53 sum |x||w|: negligible next to float32's.
     """
     rows, source = terms.view_rows(rows_array), terms.view_source(source_array)
     sums = np.empty((len(sample.rows), len(sample.positions)))
@@ -266,10 +268,28 @@ def gather_source(
     terms: Terms, source: np.ndarray, group: int, positions: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
     """What the terms of some positions meet in one group, [positions, terms]; `source` is the operand's view."""
-    b, s = np.divmod(positions, math.prod(terms.outputs))
+    own = source[group]
+    if own.size > _MOST_COPIED * terms.count * len(positions):
+        b, s = np.divmod(positions, math.prod(terms.outputs))
+        at = terms.locate_sources(s)
+        met = own[b[:, None, None], np.arange(terms.depth)[None, :, None], at[:, None, :]]
+        return np.where(at[:, None, :] >= 0, met.astype(np.float64), 0.0).reshape(len(positions), -1)
+    flat = np.empty(own.size + 1)
+    flat[:-1].reshape(own.shape)[...] = own
+    flat[-1] = 0.0
+    return flat.take(_locate_met(terms, np.asarray(positions, np.int64).tobytes()))
+
+
+# Hypotheses are compared on one sample: where its terms lie is the same for each of them.
+@functools.lru_cache(maxsize=4)
+def _locate_met(terms: Terms, positions: bytes) -> npt.NDArray[np.int64]:
+    """Where in a group's source, flat, the terms of some positions lie; behind its end where they meet nothing."""
+    b, s = np.divmod(np.frombuffer(positions, np.int64), math.prod(terms.outputs))
     at = terms.locate_sources(s)
-    met = source[group, b[:, None, None], np.arange(terms.depth)[None, :, None], at[:, None, :]]
-    return np.where(at[:, None, :] >= 0, met.astype(np.float64), 0.0).reshape(len(positions), -1)
+    size = math.prod(terms.source_sizes)
+    line = b[:, None, None] * terms.depth + np.arange(terms.depth)[None, :, None]
+    met = np.where(at[:, None, :] >= 0, line * size + at[:, None, :], terms.batch * terms.depth * size)
+    return met.reshape(len(at), -1)
 
 
 def gather_terms(
@@ -306,8 +326,8 @@ class Hypothesis:
     `says` continues a sentence that begins with a side's name ("pads with ..."). `verdict` is what the side
     deserves if the hypothesis is accepted. Where another problem or other operands compute just what is assumed,
     `alter` returns them, so that recipes (`recipe`, where that is given too) can be replayed on them. `unit` is the
-    unit roundoff of a rounding that the prediction ends with beside the declared ones. A `fitted` one has numbers taken
-    from the result itself, which `say_fit` puts in words.
+    unit roundoff of a rounding that the prediction ends with in addition to the declared ones. A `fitted` one has
+    numbers taken from the result itself, which `say_fit` puts in words.
     """
 
     cause: CauseCode

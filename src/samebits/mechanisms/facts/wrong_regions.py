@@ -28,15 +28,15 @@ class Region:
     where: str | None
 
 
-def find_region(problem: Problem, wrong: Mask, mute: Mask) -> Region | None:
+def find_region(problem: Problem, wrong: Mask, clipped: Mask) -> Region | None:
     """The smallest known region that holds all wrong outputs and is filled by them; None where there is none.
 
-    `mute` marks outputs that tell nothing, because a clip makes right and wrong ones equal.
+    `clipped` marks outputs that tell nothing, because a clip makes right and wrong ones equal.
     """
     best: Region | None = None
     for region in _list_regions(problem, wrong):
-        inside, outside = region.mask & ~mute, ~region.mask & ~mute
-        if (wrong & ~region.mask).any() or outside.sum() < thresholds.LEAST_BEFORE * (~mute).sum():
+        inside, outside = region.mask & ~clipped, ~region.mask & ~clipped
+        if (wrong & ~region.mask).any() or outside.sum() < thresholds.LEAST_BEFORE * (~clipped).sum():
             continue
         if wrong.sum() >= thresholds.LEAST_FILLED * inside.sum() and (
             best is None or region.mask.sum() < best.mask.sum()

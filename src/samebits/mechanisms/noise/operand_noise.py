@@ -18,7 +18,7 @@ from samebits.mechanisms.noise.error_structure import (
     measure_errors,
 )
 from samebits.mechanisms.noise.noise_kinds import fit_kind, list_operand_sizes
-from samebits.mechanisms.operands.other_operands import is_short
+from samebits.mechanisms.operands.other_operands import is_low_precision
 
 # Rows that are off by less than this share of what the worst one is off by are right.
 _SPARED = 1 / 64
@@ -54,7 +54,7 @@ def explain_operand_noise(observation: Observation) -> Mechanism | None:
         " size, and not if sums or results were rounded"
     )
     evidence = (Evidence("statistic", says),)
-    if is_short(observation.operands[name], observation.problem.dtype):
+    if is_low_precision(observation.operands[name], observation.problem.dtype):
         return Mechanism(
             CauseCode.OTHER_OPERANDS, "undecided", f"multiplies {name} that is not the one on record", "nearness",
             evidence=evidence,

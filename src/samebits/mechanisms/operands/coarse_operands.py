@@ -27,8 +27,8 @@ class Coarse:
     is_unlikely: bool
 
 
-def hold_against_four_bits(observation: Observation) -> Coarse:
-    """The outputs that are farthest off, in shares of their sum of magnitudes, held against operands of four bits.
+def compare_with_four_bits(observation: Observation) -> Coarse:
+    """Whether the outputs that are farthest off, in shares of their sum of magnitudes, exceed what four bits allow.
 
     Worst case: what a weight may be off times |x|, what x may be off times |w|, and both at once, added up. Likely, for
     one operand is kept so and seldom both: the root of the sum of the squares of either, each error uniform.

@@ -1,4 +1,4 @@
-"""Channels, items, rows or columns that another kernel computed from rounded operands, beside others that are sound."""
+"""Channels, items, rows or columns that another kernel computed from rounded operands, while others are sound."""
 
 from __future__ import annotations
 

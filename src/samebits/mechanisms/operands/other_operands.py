@@ -29,7 +29,7 @@ _NARROWER = ("float8_e5m2", "float8_e4m3fn", "bfloat16", "float16", "tf32")
 def explain_rounded_record(observation: Observation) -> Mechanism | None:
     """Errors of just the size that rounding an operand on record has, where its values show that it was rounded.
 
-    What was multiplied had more digits, so that no result can be held against the recorded operands. An error of one
+    What was multiplied had more digits, so that no result can be judged by the recorded operands. An error of one
     operand's rounding, uniform within half a step, has the variance step^2 / 12, of which sums of squares follow.
     """
     found = _find_rounded(observation)
@@ -111,7 +111,7 @@ def _find_narrower(array: np.ndarray, dtype: str) -> str | None:
     return None
 
 
-def is_short(array: np.ndarray, dtype: str) -> bool:
+def is_low_precision(array: np.ndarray, dtype: str) -> bool:
     """Whether an operand on record holds numbers of a narrower format only, or few different ones."""
     some = array[np.isfinite(array) & (array != 0)]
     few = len(np.unique(some)) < len(some) / 2 and find_format(dtype).precision >= find_format("float32").precision

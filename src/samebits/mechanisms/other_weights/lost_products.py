@@ -86,7 +86,7 @@ def _find_run(sums: Floats, missing: Floats, room: Floats) -> tuple[int, int] | 
 
     Products of zero at either end of a run change nothing: the run that is simplest to say is taken.
     """
-    # Those whose error is largest beside the room that rounding needs tell most.
+    # Those whose error is largest compared with the room that rounding needs tell most.
     order = np.argsort(-np.abs(missing) / room)
     sums, missing, room = sums[order], missing[order], room[order]
     count = sums.shape[1]

@@ -1,7 +1,7 @@
 """What were the weights? Hypotheses with operands fitted to the result: products left out, channels with factors of
 their own, filters or channels in another sequence, other weights altogether.
 
-Fits need more outputs than unknowns; what a fit shows is then held against every output as any hypothesis is.
+Fits need more outputs than unknowns; what a fit shows is then checked on every output, as for any hypothesis.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def _list_small(
 
 
 def _list_reordered_rows(observation: Observation) -> Iterator[Hypothesis]:
-    """Output channels that hold what belongs to others: each given row is put beside the true row nearest to it."""
+    """Output channels that hold what belongs to others: each given row is paired with the true row nearest to it."""
     terms = observation.terms
     count = terms.groups * terms.rows
     if count < 2 or count > _MOST_UNKNOWNS:

@@ -83,7 +83,7 @@ _FEWEST_BLOCKS_ON = 0.9
 # Singular values of this share are noise; weights that are rounded are nearly as recorded, and off by no more than a
 # step, whatever its size in each block: between the fourth moments of one step and of a normal distribution.
 _RANK, _NEARLY, _FLAT_MOMENT = 1e-5, 0.9, 2.7
-# What the other operand may have been rounded to besides.
+# What the other operand may have been rounded to as well.
 _BESIDE = ("float16", "bfloat16", "tf32")
 
 
@@ -165,7 +165,7 @@ def _solve(observation: Observation, beside: str = "") -> _Solved | None:
 
 
 def _name_solved(observation: Observation, found: _Solved) -> Iterator[Hypothesis]:
-    """What the solved weights are, beside the recorded ones; nothing is said where only few rows differ."""
+    """What the solved weights are, compared with the recorded ones; nothing is said where only few rows differ."""
     terms, own, solved = observation.terms, view_own(observation), found.weights
     near = _name_nearly_alike(observation, found)
     if near is not None:

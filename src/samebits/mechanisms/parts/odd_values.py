@@ -1,4 +1,4 @@
-"""Results that are NaN, infinite or saturated where the truth is otherwise, told by these values alone."""
+"""Results that are NaN, infinite or saturated where the truth is otherwise, recognised by these values alone."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def explain_part(observation: Observation) -> Mechanism | None:
     where = describe_places(observation.problem, wrong)
     evidence = f"{count:,} of {wrong.size:,} outputs are beyond their bound, {where}; all others are within theirs"
     if not given[wrong].any():
-        # Where bounds are wide zeros beside them were not computed either.
+        # Where bounds are wide, zeros next to them were not computed either.
         wrong = wrong | ((given == 0) & (observation.truth != 0))
         where = describe_places(observation.problem, wrong)
     if not is_far_off(observation, wrong):
@@ -72,12 +72,12 @@ def explain_part(observation: Observation) -> Mechanism | None:
         return _explain_tail(observation, given, wrong, first, f"returns {what}", evidence)
     if (scaled := _explain_scaled(observation, wrong)) is not None:
         return scaled
-    mute = _mark_mute(observation, given)
-    if _is_all_that_tells(observation, wrong, mute) and (unrelated := explain_unrelated(observation)):
+    clipped = _mark_clipped(observation, given)
+    if _is_all_that_tells(observation, wrong, clipped) and (unrelated := explain_unrelated(observation)):
         return unrelated
-    region = find_region(observation.problem, wrong, mute)
+    region = find_region(observation.problem, wrong, clipped)
     if region is None:
-        few = count <= thresholds.MOST_SCATTERED * (~mute).sum()
+        few = count <= thresholds.MOST_SCATTERED * (~clipped).sum()
         return _explain_scattered(observation, wrong, what, evidence) if few else None
     return _explain_region(observation, given, wrong, region, what, evidence)
 
@@ -111,7 +111,7 @@ def _find_values(observation: Observation, given: Floats, wrong: npt.NDArray[np.
     return Values.OTHER
 
 
-def _mark_mute(observation: Observation, given: Floats) -> npt.NDArray[np.bool_]:
+def _mark_clipped(observation: Observation, given: Floats) -> npt.NDArray[np.bool_]:
     """Outputs that a clip makes right whatever was computed."""
     then, truth = observation.problem.then, observation.truth.astype(np.float64)
     if then is None:
@@ -119,10 +119,10 @@ def _mark_mute(observation: Observation, given: Floats) -> npt.NDArray[np.bool_]
     return (given == truth) & ((truth <= then.low) | (truth >= then.high))
 
 
-def _is_all_that_tells(observation: Observation, wrong: npt.NDArray[np.bool_], mute: npt.NDArray[np.bool_]) -> bool:
+def _is_all_that_tells(observation: Observation, wrong: npt.NDArray[np.bool_], clipped: npt.NDArray[np.bool_]) -> bool:
     """Whether outputs are right on a plain background only, where another sequence of operands is not seen."""
     alike = mark_alike_windows(observation)
-    telling = int((~alike & ~mute).sum())
+    telling = int((~alike & ~clipped).sum())
     return 0 < thresholds.LEAST_FILLED * telling <= wrong.sum() and not (wrong & alike).any()
 
 
@@ -249,7 +249,7 @@ def _goes_on_to_the_end(observation: Observation, wrong: npt.NDArray[np.bool_], 
 
 
 def _is_fine_outside(observation: Observation, part: npt.NDArray[np.bool_]) -> bool:
-    """Whether all outputs but a part are about as good as a plain sum's, or hardly off at all beside what is in it."""
+    """Whether all outputs but a part are about as good as a plain sum's, or hardly off at all next to it."""
     sample = observation.choose_sample()
     if is_as_close_as_a_plain_sum(observation, sample, part, times=thresholds.FAULT_FREE_TIMES):
         return True
@@ -285,7 +285,7 @@ def is_far_off(observation: Observation, wrong: npt.NDArray[np.bool_]) -> bool:
 def _are_impossible(observation: Observation, given: Floats, wrong: npt.NDArray[np.bool_]) -> bool:
     """Whether the values are none that sums of these products can have, were they rounded ever so badly.
 
-    Most of them, or, of random bits, many beside others that are next to nothing.
+    Most of them, or, of random bits, many among others that are next to nothing.
     """
     values = np.abs(given[wrong])
     largest = thresholds.IMPOSSIBLE * observation.magnitudes[wrong] + observation.transform_noise[wrong]

@@ -147,12 +147,12 @@ def _stepped(problem: Problem) -> Iterator[Hypothesis]:
         if altered != axes:
             yield _hypothesis(problem, CauseCode.DROPPED_ATTRIBUTE, says, altered)
             if says.startswith("ignores the dilation"):
-                # Whoever loses a dilation often centres the smaller window anew.
+                # Whoever loses a dilation often centres the smaller window again.
                 centred = tuple(
                     replace(b, pad_begin=b.pad_begin - (a.dilation - b.dilation) * (a.kernel - 1) // 2)
                     for a, b in zip(axes, altered, strict=True)
                 )
-                yield _hypothesis(problem, CauseCode.DROPPED_ATTRIBUTE, f"{says}, the window centred anew", centred)
+                yield _hypothesis(problem, CauseCode.DROPPED_ATTRIBUTE, f"{says}, the window centred again", centred)
 
 
 def _exchange(axes: tuple[Axis, ...], chosen: tuple[str, ...]) -> tuple[Axis, ...]:
@@ -204,7 +204,7 @@ def _padded_result(problem: Problem, says: str, axes: tuple[Axis, ...], *, first
 
 
 def list_padding_hypotheses(observation: Observation, sample: Sample) -> Iterator[Hypothesis]:
-    """The one number beside zero that the result lets stand in the padding, if it reads any."""
+    """The one number other than zero that the result allows in the padding, if it reads any."""
     problem, terms = observation.problem, observation.terms
     if terms.form != "gather" or not any(a.pad_begin or a.pad_end for a in problem.axes):
         return

@@ -135,7 +135,7 @@ def _quantises(terms: Terms, schemes: dict[str, Scheme]) -> Hypothesis:
         declared = find_format(observation.problem.dtype)
         if declared.precision < find_format("float32").precision:
             # What is read back is often kept in the declared format.
-            ways += [{n: round_wide(a, Rounding(declared.name)) for n, a in way.items()} for way in ways]
+            ways += [{n: _round_kept(observation, a, declared.name) for n, a in way.items()} for way in ways]
         sums = (observation.sum_instead({**observation.operands, **way}, sample) for way in ways)
         return min(sums, key=lambda predicted: float(np.nansum((given - predicted) ** 2)))
 
@@ -187,6 +187,16 @@ def _apply(observation: Observation, terms: Terms, name: str, scheme: Scheme, ho
     if array.size <= _MOST_KEPT:
         observation.cache[key] = array
     return array
+
+
+def _round_kept(observation: Observation, array: np.ndarray, name: str) -> np.ndarray:
+    """An operand read back, rounded to a format; a small one is made once. The array is kept, so that its id is its."""
+    if array.size > _MOST_KEPT:
+        return round_wide(array, Rounding(name))
+    key = f"{id(array)} rounded to {name}"
+    if key not in observation.cache:
+        observation.cache[key], observation.cache[f"{key} from"] = round_wide(array, Rounding(name)), array
+    return observation.cache[key]
 
 
 def list_split_hypotheses(problem: Problem) -> Iterator[Hypothesis]:

@@ -110,7 +110,7 @@ def list_schemes(*, blocks: tuple[str, ...], bits: tuple[int, ...]) -> Iterator[
 
 
 def list_tensor_schemes() -> Iterator[Scheme]:
-    """What frameworks choose beside: half a code more on either side."""
+    """What frameworks also choose: half a code more on either side."""
     for blocks, where in (("tensor", "one step"), ("channel", "a step per channel")):
         yield Scheme(f"in 8 bits with {where} of a 127.5th", blocks, functools.partial(_whole_steps, 127.5, -128))
 
@@ -186,7 +186,7 @@ def _keep_scale(step: Floats, name: str) -> Floats:
 
 
 def _find_power(values: Floats, most: float) -> Floats:
-    """The power of two beside each value, the next one from so many times the lower on."""
+    """A power of two next to each value, the next one from so many times the lower on."""
     mantissa, exponent = np.frexp(values)
     return np.sign(values) * np.ldexp(1.0, exponent - (2 * np.abs(mantissa) < most))
 

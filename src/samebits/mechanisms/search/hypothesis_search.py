@@ -2,7 +2,7 @@
 
 A hypothesis explains better than the declared function if its prediction is closer to the result: rounding noise of
 another order is independent of a hypothesis' error, so that for a fault-free result the truth itself is always the
-closest. What comes closest is then held against every output and its bound, or replayed (`acceptance`).
+closest. What comes closest is then checked on every output and its bound, or replayed (`acceptance`).
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class HypothesisSearch:
         """The closest of the hypotheses that explain better than the declared function and all outputs.
 
         Where the closest of a stage leaves more than rounding, and the result is farther from the truth than a plain
-        sum, those of the next are tried beside it.
+        sum, those of the next are tried together with it.
         """
         observation = self.observation
         if observation.distances.within_bound and not self._tells_enough:
@@ -254,7 +254,7 @@ class HypothesisSearch:
                 # What leaves no more than the plainest sum's own rounding explains all that there is to explain.
                 most = max(most, self._noise)
         ranked += self._rank(hypotheses, sample, most)
-        # Of a result that is small beside the truth whatever is small takes nearly all away.
+        # Of a result that is small compared with the truth, whatever is small takes nearly all away.
         size = measure_size(observation, sample, sample.pick(observation.result).astype(np.float64))
         nearly = thresholds.NEARLY_ALL * min(self._declared, size)
         near = [pair for pair in ranked if not pair[0].fitted and pair[1] <= nearly]
@@ -272,7 +272,7 @@ class HypothesisSearch:
     def find_nearest(self) -> Mechanism | None:
         """What takes away nearly all of the error without a number of its own fitted, and fails at some outputs only.
 
-        As where a tie went the other way, or something else is off beside it: inferred, no more.
+        As where a tie went the other way, or something else is off as well: inferred, no more.
         """
         if self.nearest is None or self.observation.distances.within_bound:
             return None
@@ -376,7 +376,7 @@ class HypothesisSearch:
         )  # fmt: skip
 
     def _takes_away_enough(self, distance: float, declared: float) -> bool:
-        """Whether what a recipe leaves is little beside what the truth leaves.
+        """Whether what a recipe leaves is little compared with what the truth leaves.
 
         Of a result inside its bound nearly all; of others half, not counting what rounding leaves of any prediction, if
         that is half of the squared distance at least.

@@ -42,7 +42,7 @@ class Found:
 @np.errstate(all="ignore")  # Squares of extreme numbers are infinite; what is comes close to nothing.
 def find_mechanism(observation: Observation, progress: Progress) -> Found:
     """The mechanism of a result that differs from the truth."""
-    looked = observation.look_at_numbers()
+    looked = observation.detect_output_grid()
     search = HypothesisSearch(looked, progress)
     found = _find(looked, search)
     if found is None and looked.stored is not None:

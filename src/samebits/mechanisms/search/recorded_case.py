@@ -28,8 +28,8 @@ from samebits.mechanisms.evidence.explanation_sentences import (
 )
 from samebits.mechanisms.evidence.nearness import rounds_alike
 from samebits.mechanisms.facts.observation import Observation
-from samebits.mechanisms.operands.coarse_operands import hold_against_four_bits
-from samebits.mechanisms.search.likening import AskedEngine, ask_engines, liken
+from samebits.mechanisms.operands.coarse_operands import compare_with_four_bits
+from samebits.mechanisms.search.engine_matching import AskedEngine, ask_engines, match_engines
 from samebits.mechanisms.search.mechanism_finding import Found, find_mechanism
 from samebits.numbers.format import find_format
 from samebits.numbers.ulps import has_same_bits
@@ -77,8 +77,8 @@ def _explain_side(
 ) -> Side:
     measured = measure_result(reference, observation.result, distances=observation.distances)
     found = Found.nothing()
-    likened = list(liken(asked, reference, observation.operands, observation.result))
-    same = next((a for a in likened if a.mechanism), None)
+    matches = list(match_engines(asked, reference, observation.operands, observation.result))
+    same = next((a for a in matches if a.mechanism), None)
     if same is not None:
         found = Found(same.mechanism, Counter())
     elif measured.differs_in_bits:
@@ -89,7 +89,7 @@ def _explain_side(
         attribution = Attribution(mechanism.recipe, mechanism.replay, mechanism, mechanism.evidence)
     engine = same.engine.text if same else None
     side = describe_side(reference, Recorded(name, observation.result, engine), measured, attribution)
-    side = msgspec.structs.replace(side, evidence=[*side.evidence, *(a.evidence for a in likened)])
+    side = msgspec.structs.replace(side, evidence=[*side.evidence, *(a.evidence for a in matches)])
     return _finish(side, observation, measured, found)
 
 
@@ -122,7 +122,7 @@ def _doubt(side: Side, observation: Observation) -> Side:
     """A result that no hypothesis explains is another function, proved, where no operands of four bits explain it."""
     if (side.verdict, side.certainty) != ("wrong", "bounds") or observation.mark_outside().any():
         return side
-    coarse = hold_against_four_bits(observation)
+    coarse = compare_with_four_bits(observation)
     if coarse.is_beyond:
         return side
     verdict, certainty = ("wrong", "statistics") if coarse.is_unlikely else ("undecided", "open")

@@ -12,7 +12,7 @@ from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.judging.measuring import mark_unclipped
 from samebits.judging.verdict_rules import Mechanism
-from samebits.mechanisms.evidence.acceptance import goes_either_way
+from samebits.mechanisms.evidence.acceptance import is_stochastic
 from samebits.mechanisms.facts.observation import Floats, Observation
 from samebits.mechanisms.facts.stored_result import Stored
 from samebits.numbers.format import find_format
@@ -39,7 +39,7 @@ def explain_last_rounding(observation: Observation) -> Mechanism | None:
     if sums is None or any(sums.fits(once) for once in _list_sound(problem.out, late=problem.bias)):
         return None
     for way in _list_ways(problem.out):
-        if not sums.fits(way) or (way.stored.direction == "either" and not sums.go_either_way(way.stored)):
+        if not sums.fits(way) or (way.stored.direction == "either" and not sums.is_stochastic(way.stored)):
             continue
         says_way = way.stored.says
         if way.first:
@@ -95,11 +95,11 @@ class _Range:
         """Whether every output is what a way makes of some sum in its range."""
         return self.count_missed(way) == 0
 
-    def go_either_way(self, stored: Stored) -> bool:
-        """Whether outputs often are the farther of the two numbers beside a sum."""
+    def is_stochastic(self, stored: Stored) -> bool:
+        """Whether outputs often are the farther of the two numbers around a sum."""
         given = self.observation.whole().pick(self.observation.result).astype(np.float64)
         counts = mark_unclipped(self.observation.problem, given)
-        return goes_either_way(stored, self.sums, given, self.likely, counts)
+        return is_stochastic(stored, self.sums, given, self.likely, counts)
 
     def count_missed(self, way: _Way) -> int:
         """How many outputs are not."""
@@ -142,7 +142,7 @@ _CHANCE_BITS = 60.0
 def explain_coarse_result(observation: Observation) -> Mechanism | None:
     """The grid that all outputs lie on and that is fine enough for all errors; None where there is none.
 
-    Every output must be within a step of the truth, besides what its own bound allows.
+    Every output must be within a step of the truth, beyond what its own bound allows.
     """
     given, true = observation.result.astype(np.float64), observation.truth.astype(np.float64)
     if not (np.isfinite(given).all() and np.isfinite(true).all()) or not given.any():

@@ -59,7 +59,7 @@ mobilenet         linear x=8x1280 w=1000x1280 bias then=clip(0,6)
 vgg16             linear x=1x4096 w=1000x4096 bias
 """
 
-# What products have besides: vectors, one operand for a whole batch, both broadcast, primes, formats.
+# What else products have: vectors, one operand for a whole batch, both broadcast, primes, formats.
 PRODUCTS = """
 dot               matmul x=4097 w=4097
 vector-matrix     matmul x=768 w=768x65

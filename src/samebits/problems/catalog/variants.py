@@ -8,7 +8,7 @@ from typing import cast
 
 from samebits.problems.problem import DIRECTIONS, Direction, Problem
 
-# What training asks of a layer besides the forward result, and in which formats people run it.
+# What training asks of a layer in addition to the forward result, and in which formats people run it.
 VARIANTS = """
 alexnet-owt/features.0              grad_weight
 alexnet-owt/features.3              grad_input

@@ -26,7 +26,7 @@ _TYPES = {
 _SHORT = {"-m": "sizem", "-n": "sizen", "-k": "sizek", "-f": "function", "-r": "precision"}
 _FIELD = re.compile(r"(\w+)=([\w.+-]+)")
 _DEFAULT_TYPES = {"hipblaslt": "f16_r", "rocblas": "f32_r"}
-# What a benchmark computes besides the product, where it is given and not 0.
+# What a benchmark computes in addition to the product, where it is given and not 0.
 _CHANGING = (
     "bias_vector", "scalea", "scaleb", "scalec", "scaled", "scalealpha_vector", "scalee", "amaxscalea", "amaxscaleb",
     "use_e", "gradient", "grouped_gemm",

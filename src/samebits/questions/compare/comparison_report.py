@@ -120,7 +120,7 @@ def _list_values(found: Comparison) -> Iterator[Remark]:
 
 
 def _draw_orders(found: Comparison, width: int) -> Iterator[list[Remark] | Padding]:
-    """The orders in which sides add: beside each other if there is room, else below each other."""
+    """The orders in which sides add: side by side if there is room, else below each other."""
     problem, short = parse_problem_text(found.problem), shorten_names(found.sides)
     names: dict[tuple[str, ...], list[str]] = {}
     for side in found.sides:

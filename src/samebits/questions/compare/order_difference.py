@@ -1,4 +1,4 @@
-"""How two replayed sides come to differ: their recipes put beside each other."""
+"""How two replayed sides come to differ: their recipes compared."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def summarize_guard(breaches: Sequence[Breach], results: Sequence[GuardedResult]
             "nothing was checked: no convolution or Linear of the module was heard while the guard stood (one that was"
             " compiled before does not call it)"
         )
-    said = f"{outputs:,} outputs of {checked:,} results of layers were held against the truth: each is within its"
+    said = f"{outputs:,} outputs of {checked:,} results of layers were compared with the truth: each is within its"
     also = f"; of {odd:,} more nothing can be said, as NaN or infinities are among their terms" if odd else ""
     return f"{said} error bound{also}"
 

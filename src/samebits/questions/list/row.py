@@ -179,7 +179,7 @@ def summarize_list(subjects: int, rows: int, deviating: int, known: int) -> str:
     said = f"{subjects:,} subjects, {rows:,} rows: "
     if not deviating:
         return said + (f"nothing deviates but what is known ({known:,})" if known else "nothing deviates")
-    return said + f"{deviating:,} deviate" + (f", beside {known:,} that are known" if known else "")
+    return said + f"{deviating:,} deviate" + (f", not counting {known:,} that are known" if known else "")
 
 
 def say_damaged_lines(journal: str, lines: Sequence[int]) -> str:

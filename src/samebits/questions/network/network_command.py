@@ -50,7 +50,7 @@ class CommonOptions:
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """What a person may say of a network besides."""
+    """What else a person may say of a network."""
 
     inputs: str | None
     ranges: Mapping[str, tuple[float, float]]

@@ -165,6 +165,6 @@ def replay_choice(choice: Choice, problem: Problem, runners: OpenRunners, progre
         known = "; ".join(f"{place.version} on {place.device}" for place in choice.places)
         raise LockError(
             f"{text} gives other bits here ({here.version} on {here.device}) than where the lock was"
-            f" made ({known}), for {choice.problem}; --again picks anew"
+            f" made ({known}), for {choice.problem}; --again picks once more"
         )
     return msgspec.structs.replace(choice, picked_by="checked lock", places=[*choice.places, here])

@@ -36,11 +36,11 @@ PickWorkspace = Annotated[
     str | None, typer.Option("--workspace", help="memory may grow by so much in the first run, e.g. 64MiB")
 ]
 PickGradients = Annotated[bool, typer.Option("--gradients", help="the gradients of each problem, too")]
-PickAgain = Annotated[bool, typer.Option("--again", help="pick anew what the lock has already")]
+PickAgain = Annotated[bool, typer.Option("--again", help="pick again what the lock has already")]
 
 
 class WithinChoice(StrEnum):
-    """What a result must keep besides exact integers."""
+    """What a result must keep in addition to exact integers."""
 
     BOUND = "bound"
     ANY = "any"

@@ -26,7 +26,7 @@ def say_verdict(side: Side) -> str:
 
 
 def say_loses(says: str) -> str:
-    """A recipe inside of its bounds that loses precision all the same."""
+    """A recipe inside its bounds that loses precision all the same."""
     return f"{says}, replayed bit for bit"
 
 

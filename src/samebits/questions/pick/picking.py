@@ -69,7 +69,7 @@ def pick(
     operands; then again and again. Those that keep the contract are timed in turns; of the fastest the recipe is
     looked for and replayed. With `lock` the choices are kept in that file, and what stands in it is not timed again: it
     is taken as it is where the engine's version and processor are known to it, and elsewhere if it gives the same bits.
-    `again` picks anew. `workspace` is in bytes, `max_ulp` in representable numbers.
+    `again` picks once more. `workspace` is in bytes, `max_ulp` in representable numbers.
 
     Raises LockError where a locked choice does not hold here, SamebitsError for what cannot be dealt with.
     """

@@ -106,7 +106,7 @@ def _fix_sizes(network: Network) -> Mapping[str, ValueType]:
         if value.name in fed:
             for dim, size in zip(value.type.tensor_type.shape.dim, fed[value.name].shape, strict=True):
                 dim.dim_value = size
-    # What was inferred for open sizes is inferred anew.
+    # What was inferred for open sizes is inferred again.
     del model.graph.value_info[:]
     return make_network(model, network.name).types
 

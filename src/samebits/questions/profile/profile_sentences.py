@@ -41,7 +41,7 @@ def say_impulse(wrong: float, leaked: float) -> str:
 
 
 def say_accumulator(terms: tuple[int, int, int], bits: int, mode: str | None, *, all_survive: bool) -> str:
-    """How small a term survives beside a large one."""
+    """How small a term survives next to a large one."""
     a, b, c = terms
     less = ", nothing smaller was asked" if all_survive else ", less does not"
     rounding = f"; rounding {mode}" if mode else ""

@@ -14,7 +14,7 @@ Columns = Mapping[str, npt.NDArray[np.int64]]
 Truths = npt.NDArray[np.bool_]
 _LARGEST_MODULUS = 64
 _BLOCKS = (2, 4, 8, 16, 32, 64)
-# What a comparison costs beside its quantity: a condition is the cheapest one that fits.
+# What a comparison costs in addition to its quantity: a condition is the cheapest one that fits.
 _COSTS = {"==": 1.0, ">=": 1.0, "<=": 1.0, "mod": 1.2, "no multiple": 1.2, "!=": 1.3}
 _UNUSUAL_MODULUS = 0.15
 

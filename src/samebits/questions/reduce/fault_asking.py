@@ -145,7 +145,7 @@ class FaultAsker:
 
 
 def judge_result(problem: Problem, operands: Operands, exact: Operands, ran: Ran) -> tuple[Side, Reference]:
-    """The side that a run is, and what it was held against."""
+    """The side that a run is, and what it was compared with."""
     reference = make_reference(problem, operands, ignore_progress)
     on_exact = make_reference(problem, exact, ignore_progress, rounds=False)
     return judge_ran(reference, on_exact, ran), reference

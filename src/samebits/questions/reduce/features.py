@@ -71,7 +71,7 @@ def list_features(problem: Problem) -> dict[str, Feature]:
 
 
 def _list_axis_features(problem: Problem) -> dict[str, Feature]:
-    """What each spatial axis has, and what the last two are held against each other in."""
+    """What each spatial axis has, and how the last two compare."""
     found: dict[str, Feature] = {}
     axes = SPATIAL_AXES[problem.rank]
     for axis in axes:
@@ -185,7 +185,7 @@ def _find_rest(problem: Problem) -> int:
     )
 
 
-# What the last two axes are held against each other in.
+# How the last two axes are compared.
 _COMPARED = {
     "out": "output {}",
     "in": "input {}",

@@ -66,9 +66,9 @@ def reduce(
     `subject` is a problem, its text, or a case (file), whose operands are tried where exact integers show nothing. The
     fault is a result that is wrong or less precise than its format, or a crash. Neighbours of the smallest problem are
     asked until a simple condition is left; settings of the engine, and the other engines of `on` (other versions, for
-    example), are asked at the smallest problem. `most_time_s` is about what all that may take beside the engine's
-    start; one call of an engine may take `time_limit_s`. Raises SamebitsError, in one line, for a subject or a runner's
-    text that cannot be dealt with.
+    example), are asked at the smallest problem. `most_time_s` is about what all that may take, the engine's start
+    excepted; one call of an engine may take `time_limit_s`. Raises SamebitsError, in one line, for a subject or a
+    runner's text that cannot be dealt with.
     """
     runners = [on] if isinstance(on, (str, Runner)) else list(on)
     if not runners:

@@ -1,1 +1,1 @@
-"""Two runs of a script: recorded operation by operation, and held against each other."""
+"""Two runs of a script: recorded operation by operation and compared."""

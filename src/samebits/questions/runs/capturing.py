@@ -1,4 +1,4 @@
-"""The first operation that differed, as a case: both runs are run again as far as to it, and stopped there."""
+"""The first operation that differed, as a case: both runs are repeated up to it and stopped there."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def capture_operation(
 
     The commands are started again, with the environment variables that were recorded, in the folders where they ran;
     what the scripts write, they write again. `run` says whether they may be: True, or what it returns of the commands,
-    which are announced first. Raises TraceError where a run cannot be had again, where it goes another
+    which are announced first. Raises TraceError where a run cannot be repeated, where it goes another
     way this time, and for operations that are no convolution and no product.
     """
     if first.kind != "operation" or first.index_a is None or first.index_b is None:
@@ -59,7 +59,7 @@ def capture_operation(
     found: list[SavedProduct] = []
     remarks: list[str] = []
     for n, (process, place, which) in enumerate(wanted):
-        progress(f"running the {which} run again, as far as to {first.operation}", n / 2)
+        progress(f"running the {which} run again, up to {first.operation}", n / 2)
         saved, same = _run_again(process, place, which, output)
         found.append(saved)
         remarks.append(say_captured(which, same_as_recorded=same))

@@ -1,4 +1,4 @@
-"""Two runs held against each other, for people: where they part, why, which settings differ, what to do next."""
+"""Two runs compared, for people: where they part, why, which settings differ, what to do next."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class SettingDifference(msgspec.Struct, frozen=True):
 
 
 class RunDiff(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
-    """Two runs held against each other, operation by operation.
+    """Two runs compared, operation by operation.
 
     `compared` counts operations that both runs have, `differing` those of them whose bits differ, `only_a` and `only_b`
     those that one run has alone.

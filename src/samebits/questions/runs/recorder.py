@@ -35,7 +35,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Recorder:
-    """Collects what a process does and appends it. After a fork the child's recorder begins anew, with another name."""
+    """Collects what a process does and appends it. After a fork the child starts its own recorder."""
 
     def __init__(self, path: str, name: str, started: Mapping[str, Any] | None = None):
         self.path = path
@@ -46,7 +46,7 @@ class Recorder:
         self.forks = 0
         # Why recording ended before the process did.
         self.trouble: str | None = None
-        # What else a child begins anew.
+        # What else a child starts again.
         self.on_fork: Callable[[], None] = lambda: None
         # Until its file is open there is nothing to record into.
         self.is_closed = True

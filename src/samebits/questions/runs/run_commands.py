@@ -1,4 +1,4 @@
-"""`samebits trace` and `samebits diff`: runs recorded, and held against each other."""
+"""`samebits trace` and `samebits diff`: runs recorded and compared."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CaptureFile = Annotated[
     str | None,
     typer.Option(
         "--capture",
-        help="run both commands again as far as to the operation and write it as a case file, for explain",
+        help="run both commands again up to the operation and write it as a case file, for explain",
         metavar="FILE",
     ),
 ]

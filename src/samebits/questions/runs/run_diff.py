@@ -45,8 +45,8 @@ _TENSOR = re.compile(r"[a-z]+\d*(?:_[a-z0-9]+)?\[[\d, ]*\]")
 def align(a: Sequence[Operation], b: Sequence[Operation]) -> Iterator[Pair]:
     """The operations of both in sequence, by their places; None beside one that the other run does not have.
 
-    Steps are held against steps. Runs of the same program are the same for long stretches, which are walked; only where
-    they part are they searched. What makes memory that nobody has written yet is no operation here.
+    Steps are compared with steps. Runs of the same program agree over long stretches, which are walked; only where they
+    part are they searched. What makes memory that nobody has written yet is no operation here.
     """
     steps_a, steps_b = _divide(a), _divide(b)
     for step in sorted({*steps_a, *steps_b}):
@@ -103,7 +103,7 @@ _TAKES = (["select"], ["slice"], ["index_select"], ["narrow"])
 
 @dataclass
 class _Compared:
-    """One process of both runs, held against each other."""
+    """One process of both runs, compared."""
 
     a: Process
     b: Process
@@ -130,7 +130,7 @@ def diff(
 
     Traces may be of different lengths and machines, and have operations that the other one lacks; both may be what
     torch's DebugMode printed of its runs under `log_tensor_hashes`. With `capture`, where
-    an operation gave other bits to the same inputs, both commands are run again as far as to it, and it is written as a
+    an operation gave other bits to the same inputs, both commands are run again up to it, and it is written as a
     case file with both results; where that cannot be done the finding says why. The commands stand in the traces, and
     whoever wrote these chose them: they are run only with `run=True`, or where a function given as `run`, which is
     called with the two commands as texts, returns True.

@@ -71,7 +71,7 @@ def read_trace(path: str | Path) -> Trace:
     readers: dict[str, list[_Reader]] = {}
     for block in read_blocks(Path(path)):
         known = readers.setdefault(block.process, [])
-        # Workers are started anew for every pass over the data.
+        # Workers are started again for every pass over the data.
         if block.number == 0 or not known:
             known.append(_Reader(block.process if not known else f"{block.process} #{len(known) + 1}", str(path)))
         known[-1].take(block)

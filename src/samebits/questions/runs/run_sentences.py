@@ -1,4 +1,4 @@
-"""Sentences about two runs that were held against each other."""
+"""Sentences about two runs that were compared."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def say_command(which: str, command: str) -> str:
 
 
 def say_captured(which: str, *, same_as_recorded: bool) -> str:
-    """How the operation came out when a run was run again as far as to it."""
+    """How the operation came out when a run was repeated up to it."""
     if same_as_recorded:
         return f"captured: run again, the {which} run had the recorded bits"
     return f"captured: run again, the {which} run had other bits than recorded: other runs or machines change them"

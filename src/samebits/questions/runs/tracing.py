@@ -177,7 +177,7 @@ class Run:
 
 @contextlib.contextmanager
 def trace(path: str | Path) -> Iterator[Run]:
-    """Records every torch operation inside of the block, and what is noted, in a file for `samebits diff`.
+    """Records every torch operation inside the block, and what is noted, in a file for `samebits diff`.
 
     Raises TraceError where the file cannot be written.
     """

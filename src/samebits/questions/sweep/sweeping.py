@@ -224,7 +224,7 @@ class _Sweeper:
     def _find_recipes(
         self, classes: list[SweepClass], groups: list[list[int]], problems: Sequence[Problem], shared: Shared
     ) -> list[SweepClass]:
-        """Each class with the recipe that probing its cheapest point finds, held against the bits of the sweep."""
+        """Each class with the recipe that probing its cheapest point finds, checked against the bits of the sweep."""
         found: list[SweepClass] = []
         for one, members in zip(classes, groups, strict=True):
             least = min(members, key=lambda i: problems[i].multiply_adds)

@@ -87,7 +87,7 @@ def bound_narrowest_errors(
 
     Operands, products and all partial sums rounded with u = 2^-8: every term passes n + 3 roundings, so the error is at
     most g S with g = (n + 3) u / (1 - (n + 3) u) (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed.,
-    lemma 3.1), n the number of terms; infinite from n + 3 = 256 on, where nothing can be said. Each term may besides be
+    lemma 3.1), n the number of terms; infinite from n + 3 = 256 on, where nothing can be said. Each term may also be
     lost below float16's smallest normal number, 2^-14, and the result is rounded to its own format and to bfloat16:
     4 u (|y| + error of the sum). Where the result is narrower than bfloat16, u is here the result's, of which truth,
     conversion and sum with the bias take one each, and the conversion before the bias takes u |bias| <= u S more.

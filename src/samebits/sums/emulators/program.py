@@ -19,8 +19,7 @@ PUSH, ADD_TERMS, ADD_SUMS, PUSH_FUSED, ADD_FUSED, ADD_BIAS, ROUND = range(7)
 
 
 class Plan(NamedTuple):
-    """What programs are run by besides their steps: products fused or rounded, what a sum starts from, where a bias is
-    added to it."""
+    """What else programs are run by: products fused or rounded, what a sum starts from, where a bias is added to it."""
 
     fused: bool
     flushes: bool

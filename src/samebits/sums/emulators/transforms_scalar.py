@@ -18,7 +18,7 @@ from samebits.problems import Problem
 from samebits.sums.recipes.recipe import Recipe, Winograd
 
 Round = Callable[[Fraction], float]
-# Interpolation points of F(m, 3) besides infinity.
+# Interpolation points of F(m, 3) other than infinity.
 POINTS = {2: (0, 1, -1), 4: (0, 1, -1, 2, -2), 6: (0, 1, -1, 2, -2, Fraction(1, 2), Fraction(-1, 2))}
 
 

@@ -3,7 +3,7 @@
 Numba's own cache notices a change of one source file only, though a function is compiled together with all it calls,
 and it loads whatever lies in its files. Here each compiled function is one file: the digest of what follows, then the
 code. Its name holds digests of all compiled sources and of the processor, so that other code is never found; a file
-that is damaged in any way does not have its digest, and its function is compiled anew.
+that is damaged in any way does not have its digest, and its function is compiled again.
 
 The code is unpickled, so whoever can write these files can run programs as whoever reads them. They lie in a folder
 of their own that belongs to the user and that nobody else may enter (mode 0700); one that is otherwise is not used.
@@ -73,7 +73,7 @@ class _KeptCode(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled form for a signature, or None where there is none that is intact."""
         target_context.refresh()
-        # Whatever is the matter with a file: its function is compiled anew.
+        # Whatever is the matter with a file: its function is compiled again.
         with contextlib.suppress(Exception):
             name = self._name_file(sig, target_context.codegen())
             folder = _open_own_folder(self._cache_path)
@@ -161,7 +161,7 @@ def _digest_sources() -> str:
 @functools.cache
 def _warn_once(why: str) -> None:
     warnings.warn(
-        f"compiled code cannot be kept ({why}), so that every start compiles anew; "
+        f"compiled code cannot be kept ({why}), so that every start compiles again; "
         "SAMEBITS_CODE_DIR can name a folder for it",
         CodeNotKeptWarning,
         stacklevel=2,

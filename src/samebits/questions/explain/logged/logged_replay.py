@@ -1,4 +1,4 @@
-"""Logged values held against the autotuner's own operands, which are known to the last bit: a log proved by replay.
+"""Logged values checked by the autotuner's own operands, which are known to the last bit: a log proved by replay.
 
 Which side is right is seen value by value; how likely that were by chance is said. The other side is then predicted by
 every narrow sum and rounding on these very operands, and the one that comes closest is named, with how many of the
@@ -57,7 +57,7 @@ class _Tried:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A log's values beside those that its call gives; `right` is the side that is near them."""
+    """A log's values and those that its call gives; `right` is the side that is near them."""
 
     mismatch: Mismatch
     problem: Problem
@@ -68,7 +68,7 @@ class Replayed:
 
     @property
     def count(self) -> int:
-        """How many logged values were held against the call."""
+        """How many logged values were compared with the call."""
         return len(self.call.kept)
 
     @property

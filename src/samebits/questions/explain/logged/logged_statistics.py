@@ -104,7 +104,7 @@ def _find_nearest(share: float, table: list[Fingerprint], metrics: Metrics) -> l
 
 
 def _say_missing(mismatch: Mismatch, seen: list[str]) -> str:
-    """What the log would have to hold besides."""
+    """What else the log would have to hold."""
     if mismatch.trouble:
         return f"{mismatch.trouble[0].upper()}{mismatch.trouble[1:]}: cannot tell rounding from a fault."
     if seen:

@@ -119,7 +119,7 @@ def _compare(
         yield _refuse(names, f"output {output} {shapes}")
         return
     a, b = first.ravel(), second.ravel()
-    # Integers of 64 bits are compared as what they are, beside floats too.
+    # Integers of 64 bits are compared as what they are, next to floats too.
     wide = a.dtype if a.dtype == b.dtype else np.dtype(np.longdouble)
     differing = (a.astype(wide) != b.astype(wide)) & ~(np.isnan(a) & np.isnan(b))
     if not differing.any():

@@ -119,7 +119,7 @@ def _read_call(text: str) -> tuple[Problem, CallMemory | None]:
     text = f"{_INTEGERS.sub('f32[', head, count=1)}{call}{operands}){attributes}"
     problem, memory = parse_hlo(text), read_memory(text)
     if problem.bias or memory is None or result is None:
-        raise ProblemTextError("of int8 only calls without a bias and with layouts can be held against values", text)
+        raise ProblemTextError("of int8 only calls without a bias and with layouts can be checked by its values", text)
     if result[1] == "s8":
         # What does not fit is clipped.
         then = problem.then or Epilogue("clip", -math.inf, math.inf)

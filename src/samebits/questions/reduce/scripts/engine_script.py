@@ -108,5 +108,5 @@ def run_script(script: str, fault: str, python: str | None, most_s: float) -> tu
         return False, "the script found nothing wrong"
     if fault in ("crash", "error"):
         return (done.returncode < 0) == (fault == "crash"), last
-    # What is compared was printed before it was held against what is right.
+    # What is compared was printed before it was checked.
     return done.returncode > 0 and RESULT_MARK in done.stdout and last.startswith("AssertionError"), last

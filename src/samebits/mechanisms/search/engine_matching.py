@@ -57,7 +57,7 @@ def _ask(text: str, problem: Problem, progress: Progress) -> AskedEngine:
 
 
 @dataclass(frozen=True)
-class Likeness:
+class EngineMatch:
     """What an engine's recipe makes of a result; the mechanism only where it reproduces every output."""
 
     engine: AskedEngine
@@ -65,16 +65,16 @@ class Likeness:
     mechanism: Mechanism | None = None
 
 
-def liken(
+def match_engines(
     asked: Sequence[AskedEngine], reference: Reference, operands: Mapping[str, np.ndarray], result: np.ndarray
-) -> Iterator[Likeness]:
-    """Every engine's recipe held against a result."""
+) -> Iterator[EngineMatch]:
+    """Every engine's recipe compared with a result."""
     for engine in asked:
         if engine.recipe is None:
-            yield Likeness(engine, Evidence("probe", say_not_asked(engine.name, engine.why)))
+            yield EngineMatch(engine, Evidence("probe", say_not_asked(engine.name, engine.why)))
             continue
         found = attribute_recipe(engine.recipe, reference, operands, result)
         if found is None or found.replay is None or found.mechanism is None:
-            yield Likeness(engine, Evidence("replay", say_unlike(engine.name, found.replay if found else None)))
+            yield EngineMatch(engine, Evidence("replay", say_unlike(engine.name, found.replay if found else None)))
             continue
-        yield Likeness(engine, Evidence("replay", say_like(engine.name, found.replay)), found.mechanism)
+        yield EngineMatch(engine, Evidence("replay", say_like(engine.name, found.replay)), found.mechanism)
