@@ -81,7 +81,7 @@ def _without_smallest(w: np.ndarray) -> np.ndarray:
 
 
 def _changes(x: Change | None, w: Change) -> Callable[[Making], np.ndarray]:
-    """Weights of a forward problem that positions enough meet for others to be told from them."""
+    """Weights of a forward problem that positions enough meet to distinguish others from them."""
 
     def make(m: Making) -> np.ndarray:
         needs(m.is_forward and not m.problem.is_transposed and m.problem.kind != "matmul")

@@ -122,5 +122,9 @@ class EngineRaised(EngineFailure):
     kind = "error"
 
 
+class LogReaderWarning(UserWarning):
+    """A reader of logs that an installed package brings failed; the other readers' answers stand."""
+
+
 class CodeNotKeptWarning(UserWarning):
     """Our compiled code cannot be kept on disk: results are the same, and every start takes half a minute longer."""

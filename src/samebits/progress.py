@@ -1,4 +1,4 @@
-"""How long work tells whoever waits what it is doing: one type, used everywhere."""
+"""The progress callback that all long-running functions take: one type, used everywhere."""
 
 from __future__ import annotations
 

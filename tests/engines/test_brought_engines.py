@@ -150,6 +150,55 @@ def test_a_name_that_two_packages_bring_names_both(installed):
     assert "did you mean mine?" in done.stderr
 
 
+LOGS = """
+from samebits.log import Metrics, Mismatch
+
+
+def read(lines):
+    for number, line in enumerate(lines, 1):
+        if line.startswith("MYTOOL max diff "):
+            yield Mismatch(line=number, names=("mine", "theirs"), metrics=Metrics(max_abs=float(line.split()[-1])))
+
+
+def broken(lines):
+    return [1 / 0]
+
+
+def odd(lines):
+    return ["no mismatch"]
+"""
+
+
+def test_a_log_of_another_tool_is_read_by_the_reader_that_a_package_brings(tmp_path):
+    points = "[samebits.logs]\nmytool = my_logs:read\nbroken = my_logs:broken\nodd = my_logs:odd\nnone = my_logs:none\n"
+    wheel = make_wheel(tmp_path, "my_logs", "2.0", {"my_logs.py": LOGS}, points)
+    command = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--target", tmp_path / "at", wheel]
+    assert subprocess.run(command, capture_output=True).returncode == 0
+    log = tmp_path / "run.log"
+    log.write_text("linear x=64x512 w=256x512\nMYTOOL max diff 0.0131\n")
+    done = run(tmp_path / "at", "explain", str(log), "--json")
+    found = json.loads(done.stdout)
+
+    assert (found["line"], [side["name"] for side in found["sides"]]) == (2, ["mine", "theirs"])
+    assert found["problem"].startswith("linear x=64x512 w=256x512")
+    same = tmp_path / "same.log"
+    largest = "Max absolute difference among violations: 0.0131"
+    same.write_text(f"linear x=64x512 w=256x512\nMismatched elements: 1 / 16384 (0.0%)\n{largest}\n")
+    shown = json.loads(run(tmp_path / "at", "explain", str(same), "--json").stdout)
+    assert (found["verdict"], found["cause"]) == (shown["verdict"], shown["cause"])
+    said = done.stderr.splitlines()
+    assert "samebits: the log reader broken of my_logs 2.0 failed: ZeroDivisionError: division by zero" in said
+    assert any("odd of my_logs 2.0 failed: it gave a str, where samebits.log.Mismatch is asked for" in s for s in said)
+    log.write_text("nothing here\n")
+    done = run(tmp_path / "at", "explain", str(log))
+    assert done.returncode == 2
+    assert "what installed packages read (broken, mytool, none, odd)" in done.stderr
+    readers = json.loads(run(tmp_path / "at", "doctor", "--json").stdout)["log_readers"]
+    assert {one["name"]: bool(one["failure"]) for one in readers} == {
+        "broken": False, "mytool": False, "none": True, "odd": False
+    }  # fmt: skip
+
+
 def test_a_backend_of_onnx_computes_problems_and_networks(installed, tmp_path):
     done = run(installed, "compare", "linear x=4x64 w=8x64 bias", "--on", "onnx-backend:mine_backend", "--json")
     assert done.returncode == 0, done.stderr

@@ -347,7 +347,7 @@ def test_damaged_programs_are_refused_in_one_line_or_read(seed, plain, tmp_path)
 
 
 def test_an_entry_that_lies_before_its_file_is_a_damaged_program(plain, tmp_path):
-    """The directory says so; a reader that goes there is told by the system that it cannot."""
+    """The directory says so; the system refuses a reader that goes there."""
     data = bytearray(plain.read_bytes())
     at = data.rindex(b"PK\x01\x02")
     data[at + 42 : at + 46] = b"\xff\xff\xff\x7f"

@@ -30,9 +30,9 @@ FAR_SAYS = (
 )
 LOST = make_side("l", "downgrade", 9.0, says="rounds x to tf32 before it multiplies", replay=Replay(0.5, 4000))
 BEYOND_SAYS = (
-    "u is up to 12.3 times its error bound from the truth, everywhere. Whether that is less precision or another"
-    " function cannot be told from one recorded result: run the engine itself (--on ENGINE), which is then tried on"
-    " exact integers."
+    "u is up to 12.3 times its error bound from the truth, everywhere. One recorded result does not show whether that"
+    " is less precision or another function: run the engine itself (--on ENGINE), which is then tried on exact"
+    " integers."
 )
 INTEGERS_SAYS = (
     "u is right on exact integers but up to 12.3 times its error bound from the truth, everywhere:"

@@ -1,11 +1,13 @@
 """Logs as tools write them: produced by the tools themselves where they are at hand, and by hand where not."""
 
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+import samebits
 from samebits.errors import LogError
 from samebits.problems import format_problem
 from samebits.questions.explain.logs import parse_log, read_log
@@ -211,3 +213,27 @@ def test_a_mismatch_takes_the_nearest_problem_before_it_else_the_first():
     problems = [f"conv2d x=1x{c}x9x9 w=2x{c}x3x3 dtype=float32" for c in (1, 2, 3)]
     lines = ["", NEW[0], NEW[2], problems[0], "conv2d x=no w=problem", NEW[0], NEW[2], problems[1], problems[2], NEW[0]]
     assert [m.problem.x[1] for m in parse_log(lines) if m.problem] == [1, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "einsum", "x", "w"),
+    [
+        ("linear x=64x512 w=256x512", "mk,nk->mn", (64, 512), (256, 512)),
+        ("matmul x=64x512 w=512x256", "mk,kn->mn", (64, 512), (512, 256)),
+        ("matmul x=8x64x128 w=8x128x16", "bmk,bkn->bmn", (8, 64, 128), (8, 128, 16)),
+    ],
+)
+def test_products_have_the_errors_of_mechanisms_too(tmp_path, text, einsum, x, w):
+    """TF32's largest error on normal data, in shares of the largest output, as plain NumPy has it, within twice."""
+    random = np.random.default_rng(3)
+    a, b = (random.standard_normal(shape).astype(np.float32) for shape in (x, w))
+    cut = [((v.view(np.uint32) + 0x1000) & 0xFFFFE000).view(np.float32).astype(np.float64) for v in (a, b)]
+    exact, rounded = np.einsum(einsum, a.astype(np.float64), b), np.einsum(einsum, *cut)
+    share = np.abs(rounded - exact).max() / np.abs(exact).max()
+    log = tmp_path / "log"
+    log.write_text(f"{text}\nMismatched elements: 1 / {exact.size}\nMax absolute difference among violations: 0.01\n")
+    found = samebits.explain(log)
+    said = " ".join(one.says for side in found.sides for one in side.evidence)
+    simulated = float(re.search(r"rounds x and w to tf32 before it multiplies ([\d.e-]+)", said).group(1))
+    assert share / 2 < simulated < share * 2
+    assert found.outputs == exact.size

@@ -1,4 +1,4 @@
-"""Subnormal numbers taken for zero: told by the zeros, or by errors no larger than losing them can cause."""
+"""Subnormal numbers taken for zero: recognised by the zeros, or by errors no larger than losing them can cause."""
 
 import numpy as np
 import pytest

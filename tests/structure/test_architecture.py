@@ -57,6 +57,13 @@ def list_functions(path):
     return list(visit(ast.parse(path.read_text()), ()))
 
 
+def count_lines(function):
+    """Of a function without its docstring, which may show as much as it needs."""
+    first = function.body[0]
+    said = first.end_lineno - first.lineno + 1 if ast.get_docstring(function) else 0
+    return function.end_lineno - function.lineno + 1 - said
+
+
 def is_compiled(function):
     return any("compiled" in ast.dump(d) or "njit" in ast.dump(d) for d in function.decorator_list)
 
@@ -72,7 +79,7 @@ def test_the_picture_is_the_one_that_is_enforced():
 
 
 def test_no_function_is_too_long():
-    sizes = {(p.name, *names): f.end_lineno - f.lineno + 1 for p in SOURCES for names, f in list_functions(p)}
+    sizes = {(p.name, *names): count_lines(f) for p in SOURCES for names, f in list_functions(p)}
     assert len(sizes) > 500
     assert {name: size for name, size in sizes.items() if size > LONGEST_FUNCTION} == {}
 

@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 from typing import TextIO
 
-from samebits.errors import CodeNotKeptWarning
+from samebits.errors import CodeNotKeptWarning, LogReaderWarning
 
 _LONGEST_LINE = 2000
 
@@ -55,7 +55,7 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     """One line for a person; of a library's warning, which may go on for pages, the first."""
-    if issubclass(category, CodeNotKeptWarning):
+    if issubclass(category, (CodeNotKeptWarning, LogReaderWarning)):
         say(str(message))
     else:
         first = next((line for line in str(message).splitlines() if line.strip()), "")

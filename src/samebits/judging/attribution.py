@@ -31,20 +31,20 @@ def attribute(
 
     The mechanism is there only where the recipe reproduces every output that was replayed.
     """
-    # What a failing runner did to the comparison itself is a finding already.
+    # A runner's failure in the comparison itself is a finding already.
     recipe = find_recipe(runner, reference.problem).recipe
     return None if recipe is None else attribute_recipe(recipe, reference, operands, result)
 
 
 def find_recipe(runner: Runner, problem: Problem) -> SearchResult:
-    """What a runner computes a problem by, as far as a few hundred calls show."""
+    """The recipe by which a runner computes a problem, as far as a few hundred calls show."""
     return search_recipe(ProbeSession(runner, problem, most_calls=_MOST_CALLS, most_time_s=_MOST_TIME_S))
 
 
 def attribute_recipe(
     recipe: Recipe, reference: Reference, operands: Mapping[str, np.ndarray], result: np.ndarray
 ) -> Attribution | None:
-    """A recipe replayed on a result, whoever's both are; None where it reproduces no output."""
+    """Any recipe replayed on any result; None where it reproduces no output."""
     matched, compared, _ = Replayer(reference.problem, operands, result).score(recipe)
     if not matched:
         # A recipe that reproduces nothing is none.

@@ -12,15 +12,15 @@ from samebits.progress import Announcement, Progress
 from samebits.sums.tiles.memory import count_available_bytes
 from samebits.sums.tiles.running import count_cores
 
-# Products a core adds a second, as measured on Zen 5 with AVX-512 for 16 channels or more; fewer leave most of
-# a vector empty. Only what is said beforehand depends on these.
+# Products added per core and second, as measured on Zen 5 with AVX-512 for 16 channels or more; fewer leave most of
+# a vector empty. Only the estimate given beforehand depends on these.
 _VECTOR_ROWS = 16
 _TRUTH_RATES = {"float32": 1e10, "float64": 5e7}
 _NARROW_TRUTH_RATE = 3e9
 _BOUND_RATE = 1e10
 _EMULATOR_RATE = 3e9
 _LEAST_SHARE = 1 / 32
-# What else an emulator takes: for a term in an order, for an entry of its tables, for a position.
+# An emulator's further time: per term of an order, per entry of its tables, per position.
 _ORDER_S, _REACH_S, _POSITION_S = 1e-5, 1e-7, 1e-6
 _WORTH_SAYING_S = 10.0
 # Sets of operands that a comparison has at one time, most of them while an emulator is probed (11 were measured).

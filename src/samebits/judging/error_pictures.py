@@ -67,5 +67,5 @@ def _choose_points(reference: Reference, distances: Distances) -> list[list[floa
 
 
 def _shorten(value: float) -> float | None:
-    """Three digits, which is more than a picture shows; None of what is not finite."""
+    """The value to three digits, which is more than a picture shows; None if it is not finite."""
     return float(f"{value:.3g}") if np.isfinite(value) else None

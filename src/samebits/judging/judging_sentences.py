@@ -56,7 +56,7 @@ def say_within(problem: Problem, over_bound: npt.NDArray[np.float64], over_likel
 
 
 def say_beyond_likely(sides: Sequence[Side]) -> str:
-    """What to add to the largest share of a bound where errors are larger than independent roundings make them."""
+    """A clause to add to the largest share of a bound where errors exceed what independent roundings reach."""
     shares = [s.error.max_over_likely or 0.0 for s in sides if s.error]
     largest = max(shares, default=0.0)
     return f", but {largest:.2g} times what independent roundings reach" if largest > 1 else ""

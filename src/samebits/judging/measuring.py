@@ -111,7 +111,7 @@ def mark_left_of_overflow(
 
 
 def _enclose_sums(problem: Problem, truth: np.ndarray, magnitudes: Floats) -> tuple[Floats, Floats]:
-    """The least and the most that the exact sums can be, as the truth tells; a clip, and NaN, tell nothing.
+    """The least and the largest exact sums that the truth allows; a clipped truth, or NaN, limits nothing.
 
     An infinite truth is a sum beyond the largest number; where an infinite operand made it nothing is to be excused.
     """
@@ -204,7 +204,7 @@ def _round_clip(problem: Problem, then: Epilogue) -> tuple[float, float]:
 
 
 def mark_unclipped(problem: Problem, values: np.ndarray) -> npt.NDArray[np.bool_]:
-    """True where a value of a result is a number that no clip can have made: what tells of the sum behind it."""
+    """True where a value of a result is finite and no clip can have made it, so that it shows the sum behind it."""
     wide = values.astype(np.float64)
     if problem.then is None:
         return np.isfinite(wide)

@@ -1,4 +1,4 @@
-"""The cause that a replayed recipe comes to: the gravest of its ways that another correct recipe need not go."""
+"""The cause that a replayed recipe comes to: the gravest of its features that no correct recipe needs to have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from samebits.problems import Problem
 from samebits.sums.recipes.order import list_stored_formats
 from samebits.sums.recipes.recipe import Fft, Recipe, Winograd
 
-# What loses nothing that a flush would not have lost before.
+# Causes that lose nothing in addition to what a flush has lost already.
 _HARMLESS = (CauseCode.WINOGRAD, CauseCode.FFT, CauseCode.SUMMATION_ORDER)
 
 
@@ -48,7 +48,7 @@ def _rounds_operands(problem: Problem, recipe: Recipe) -> bool:
 
 def _keeps_less(problem: Problem, recipe: Recipe) -> bool:
     """Sums or products in fewer bits than the declared accumulator's, or truncated."""
-    # Half formats are summed in float32 by whoever declares nothing.
+    # Half formats are summed in float32 where nothing is declared.
     declared = max(find_format(problem.dtype).precision, find_format("float32").precision)
     narrow = find_format(recipe.accumulator.format).precision < declared
     product = recipe.product not in ("fused", "rounded") and find_format(recipe.product).precision < declared

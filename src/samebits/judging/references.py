@@ -1,4 +1,4 @@
-"""What every result of a problem is compared with, and the document that says what came of it."""
+"""The reference that every result of a problem is compared with, and the document of the comparison."""
 
 from __future__ import annotations
 

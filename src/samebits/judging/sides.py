@@ -119,7 +119,7 @@ def describe_side(
 
 
 def _describe_where(problem: Problem, measured: Measured, judgement: Judgement) -> str | None:
-    """Where a side is beyond its bound; if it is another function by that alone, where that is proved."""
+    """Where a side is beyond its bound; if that alone proves another function, where it is proved."""
     if measured.distances is None:
         return None
     proved = judgement.verdict == "wrong" and judgement.mechanism is None and measured.is_another_function

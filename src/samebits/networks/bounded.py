@@ -83,7 +83,7 @@ def multiply(a: Arithmetic, x: Bounded, y: Bounded) -> Bounded:
 
 
 def _settle(value: Floats, error: Floats, x: Bounded, y: Bounded) -> Floats:
-    """No error where infinities went in (a mask of -inf): whatever finite number meets them is lost."""
+    """The error, or 0 where infinities went in (a mask of -inf): they absorb any finite number."""
     certain = np.isinf(value) & np.isfinite(x.error) & np.isfinite(y.error)
     return np.where(certain, 0.0, error)
 
@@ -126,7 +126,7 @@ def step(function: Callable[[Floats], Floats], x: Bounded) -> Bounded:
 
 
 def take_root(a: Arithmetic, x: Bounded) -> Bounded:
-    """The square root; what lies below zero by no more than its own error may be zero, or above."""
+    """The square root; a value below zero by no more than its own error may be zero or positive."""
     with np.errstate(all="ignore"):
         high = x.value + x.error
         value = np.sqrt(np.where((x.value < 0) & (high >= 0), 0.0, x.value))

@@ -53,7 +53,7 @@ class _Expansion:
 
     @classmethod
     def begin(cls, node: Node, types: Mapping[str, ValueType]) -> _Expansion | None:
-        """What there is to expand; None for what stays."""
+        """The expansion of a node; None for a node that stays as it is."""
         found = _EQUATION.fullmatch(str(node.attributes.get("equation", "")).replace(" ", ""))
         if found is None or len(node.inputs) != 2:
             return None

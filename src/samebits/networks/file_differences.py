@@ -36,7 +36,7 @@ _CAUSES = {
 
 @dataclass(frozen=True)
 class FileDifference:
-    """What the second file has otherwise at a node of the first; the cause that this would be."""
+    """A difference of the second file at a node of the first, and the cause that it would be."""
 
     node: str
     cause: CauseCode
@@ -72,7 +72,7 @@ def _list_all(first: Network, second: Network) -> Iterator[FileDifference]:
 
 
 def _is_folded(first: Network, node: Node, second: Network) -> bool:
-    """Whether a product of the first file is made, in the second, together with the batch norm behind it."""
+    """Whether the second file computes a product of the first together with the batch norm behind it."""
     readers = [first.nodes[r] for r in first.consumers.get(node.outputs[0], ())]
     if node.operator not in PRODUCTS or [r.operator for r in readers] != ["BatchNormalization"]:
         return False
@@ -101,7 +101,7 @@ def _show(value: object) -> str:
 
 
 def _compare_inputs(first: Network, second: Network, node: Node, other: Node) -> Iterator[FileDifference]:
-    """Inputs that are missing, others, or weights with other values."""
+    """The differences of a node's inputs: missing ones, other ones, or weights with other values."""
     count = max(len(node.inputs), len(other.inputs))
     pairs = zip((*node.inputs, *[""] * count)[:count], (*other.inputs, *[""] * count)[:count], strict=True)
     for number, (a, b) in enumerate(pairs, 1):
@@ -123,7 +123,7 @@ def _compare_inputs(first: Network, second: Network, node: Node, other: Node) ->
 
 
 def _compare_weights(a: np.ndarray, b: np.ndarray) -> tuple[CauseCode, str] | None:
-    """What became of constants, found by trying; None where they are the same."""
+    """How constants differ, found by trying; None where they are the same."""
     if a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes():
         return None
     for format_ in _ROUNDED:
@@ -158,7 +158,7 @@ _ROUNDED_OPERATORS = CauseCode.REDUCED_PRECISION_OPERANDS
 
 
 def take_other(network: Network, against: str | Path | Network) -> Network:
-    """Another file of the network; raises ModelError where it does not take and return the same."""
+    """Another file of the network; raises ModelError unless it has the same inputs and outputs."""
     other = against if isinstance(against, Network) else read_onnx(against)
     if set(other.inputs) != set(network.inputs) or set(other.outputs) != set(network.outputs):
         taken = f"{', '.join(other.inputs)} -> {', '.join(other.outputs)}"
@@ -181,7 +181,7 @@ def open_other(
 
 
 def blame_file(outcome: Outcome, differences: Sequence[FileDifference]) -> None:
-    """Where a unit of the other file deviates and its nodes stand otherwise in that file, that is the cause."""
+    """Makes a file difference the cause where a unit of the other file deviates and its nodes differ in that file."""
     side = outcome.asked[-1].name
     for unit in outcome.list_deviating(side):
         names = {outcome.network.nodes[p].name for p in unit.unit.places}
@@ -204,7 +204,7 @@ def blame_file(outcome: Outcome, differences: Sequence[FileDifference]) -> None:
 
 
 def list_sentences(differences: Sequence[FileDifference]) -> list[str]:
-    """What the two files have otherwise, as a person is told."""
+    """The differences of the two files, in sentences."""
     says = [f"{d.node}: {d.says}" if d.node else d.says for d in differences[:_MOST_DIFFERENCES]]
     if len(differences) > len(says):
         says.append(f"and {len(differences) - len(says)} more differences of the two files")

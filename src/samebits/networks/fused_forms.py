@@ -19,9 +19,9 @@ from samebits.sums.recipes.recipe import Recipe
 
 @dataclass(frozen=True)
 class Candidate:
-    """A product with so much of what follows as one problem expresses, and the nodes that remain.
+    """A product with as many of the following nodes as one problem expresses, and the nodes that remain.
 
-    `addend` is what its blocks are added to, where that is not nothing; `makes` the value that comes of it.
+    `addend` is the array that its blocks are added to, if any; `makes` names the value that results.
     """
 
     problem: Problem
@@ -67,7 +67,7 @@ def fold_norm(plain: Candidate, rest: Sequence[Node], folded: Mapping[str, np.nd
 
 
 def fold_bias(plain: Candidate, rest: Sequence[Node], folded: Mapping[str, np.ndarray]) -> Iterator[Candidate]:
-    """A row added to the product as the bias of the product itself."""
+    """Candidates with a row that is added to the product as the bias of the product itself."""
     if not rest or rest[0].operator != "Add" or plain.problem.bias:
         return
     row = find_row(plain.problem, folded.get(_other(rest[0], plain.makes)))
@@ -77,7 +77,7 @@ def fold_bias(plain: Candidate, rest: Sequence[Node], folded: Mapping[str, np.nd
 
 
 def fold_scale(plain: Candidate, rest: Sequence[Node], folded: Mapping[str, np.ndarray]) -> Iterator[Candidate]:
-    """A constant factor behind the product (and its bias) multiplied into an operand beforehand, and into the bias."""
+    """Candidates with a constant factor behind the product (and bias) multiplied into an operand and the bias."""
     problem, operands, left = plain.problem, plain.operands, list(rest)
     output = plain.makes
     if left and left[0].operator == "Add" and not problem.bias:

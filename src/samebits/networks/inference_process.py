@@ -1,7 +1,7 @@
 """A process of its own that infers the sizes of a model's values: `python inference_process.py MOST_BYTES`.
 
 onnx carries the numbers of shapes along as it infers, and an array of 25 million of them, which forty bytes of a file
-make, as one message each: what a file makes of it must not take the memory of whoever asked. The model comes on
+make, as one message each: such a file must not use up its caller's memory. The model comes on
 standard input, what was inferred goes to standard output, without the model's own tensors.
 """
 
@@ -16,7 +16,7 @@ def main() -> int:
     """Infers; the exit status is 1 where shapes do not fit, with the reason on standard error."""
     most_bytes = int(sys.argv[1])
     answer = os.fdopen(os.dup(1), "wb")
-    # What a library prints is no answer.
+    # Keeps what a library prints out of the answer.
     os.dup2(2, 1)
     resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
     import onnx

@@ -92,7 +92,7 @@ def _find_fault(runner: Runner, problem: Problem) -> Evidence | None:
     return Evidence("structure", say_wrong_on_integers(side.exact_data))
 
 
-# What a person is told before it is taken.
+# Networks whose values take more than this are announced beforehand.
 _ANNOUNCED_BYTES = 2**30
 
 
@@ -286,7 +286,7 @@ def _judge_observed(
 
 
 def _find_shares(outcome: Outcome) -> None:
-    """How much of the difference at the outputs goes away when the first deviating unit returns the truth instead."""
+    """Adds to a side's first deviating unit how much of the outputs' difference is gone if it returns the truth."""
     ran = [a for a in outcome.asked if a.observer]
     for side in ran:
         deviating = outcome.list_deviating(side.name)

@@ -43,7 +43,7 @@ class ModelTrials:
         known = find_class(parse_runner_text(text).name) if text else None
         declared = known.settings if known else {}
         changes = list_changes(text, None, cause, in_force)
-        # How our own engines build the model of one problem has no meaning for a network.
+        # Settings that say how the model of one problem is built mean nothing for a network.
         return [c for c in changes if c.key not in declared or not declared[c.key].of_problems]
 
     def try_text(self, text: str, changes: tuple[Change, ...]) -> Trial:
@@ -83,7 +83,7 @@ class ModelTrials:
         return lambda: observer.run_with([], self.network.outputs), runner.close
 
     def still_loses(self, trial: Trial) -> bool:
-        """Every unit was judged on what it was fed, with its cause: nothing is left to ask."""
+        """False: every unit was judged on what it was fed, with its cause, so nothing is left to ask."""
         return False
 
     def name_change_of_code(self) -> Fix | None:

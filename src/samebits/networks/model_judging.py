@@ -49,7 +49,7 @@ class JudgedUnit:
         return any(not is_agreement(j.verdict) for j in self.sides.values())
 
     def as_finding(self) -> UnitFinding:
-        """What a person is shown of it."""
+        """The unit as a finding."""
         sides = [_state_side(name, judged, self.inherited.get(name)) for name, judged in self.sides.items()]
         return UnitFinding(
             name=self.unit.name,
@@ -102,7 +102,7 @@ class ModelJudge:
                 done += 1
 
     def divide_batches(self) -> Iterator[list[Unit]]:
-        """The units in sequence, so many at a time as memory is to hold."""
+        """The units in sequence, as many at a time as memory is to hold."""
         batch: list[Unit] = []
         size = 0
         for unit in self.units:
@@ -120,7 +120,7 @@ class ModelJudge:
         return 4 * math.prod(size or 1 for size in type_.shape) if type_ else 2**20
 
     def observe(self, observer: Observer, units: Sequence[Unit]) -> dict[str, np.ndarray]:
-        """What one side fed these units and what they returned; the run is that of all units."""
+        """The inputs and outputs of these units on one side, from a run in which the ends of all units are observed."""
         wanted = list(dict.fromkeys(v for u in units for v in (*u.inputs, *u.outputs)))
         return observer.observe(list_ends(self.network, self.units), wanted)
 

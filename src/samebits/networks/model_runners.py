@@ -49,7 +49,7 @@ def rewire(network: Network, outputs: Sequence[str], given: Mapping[str, np.ndar
 
 
 def _declare(value: str, declared: Mapping[str, Any], network: Network) -> Any:
-    """What is known of a value's type; engines infer the rest."""
+    """Declares a value with what is known of its type; engines infer the rest."""
     import onnx
 
     if value in declared:
@@ -82,7 +82,7 @@ class ModelRunner(Protocol):
         wanted: Sequence[str],
         given: Mapping[str, np.ndarray],
     ) -> Arrays:
-        """The `wanted` values, of a run in which all in `observed` are outputs and those in `given` are given."""
+        """The `wanted` values of a run with `observed` ones as outputs and `given` ones in place of computed ones."""
         ...
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class OnnxRunner:
     def __init__(self, worker: WorkerRunner):
         self.worker = worker
         self.text = worker.text
-        # The network itself is kept, so that no other comes to have its identity.
+        # The network itself is kept, so that no other object can get its id.
         self._built: tuple[Network, object, bytes] | None = None
 
     def identify(self) -> Identity:

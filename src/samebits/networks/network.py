@@ -35,7 +35,7 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
-    # The node as its file has it, for whoever runs it.
+    # The node as its file has it, for running it.
     stored: Any
 
 

@@ -144,7 +144,7 @@ class NetworkReplay:
         return self.recipes[key]
 
     def _say_runtime(self) -> tuple[str, str] | None:
-        """How an engine is told that weights are computed and do not stand in the model."""
+        """The setting with which an engine gets weights as computed, not stored in the model; None if it has none."""
         declared = self._list_settings()
         return ("weights", "runtime") if "weights" in declared else None
 
@@ -154,7 +154,7 @@ class NetworkReplay:
         return known.settings if known else {}
 
     def _find_runner(self, setting: tuple[str, str] | None) -> Runner:
-        """The engine as it computes in the network."""
+        """The engine, with a setting under which it computes as in the network."""
         if setting is None:
             return self.asked
         if setting not in self.others:

@@ -79,14 +79,14 @@ class Observer:
             self.hidden += [v for v in values if v not in shown and v not in self.network.outputs]
 
     def keeps_bits(self, values: Sequence[str]) -> bool:
-        """Whether the result is the same with these values as outputs; of one that does not repeat nobody knows."""
+        """Whether the result is the same with these values as outputs; True where it does not repeat anyway."""
         if not self.repeats:
             return True
         self.runs += 1
         return _are_same(self.plain, self.run_with(values, self.network.outputs))
 
     def _find_one(self, values: Sequence[str]) -> str | None:
-        """A value whose observation changes bits, by halving: of the first values that do together, the last."""
+        """A value whose observation changes bits, by bisection: the last of the fewest first ones that do together."""
         low, high = 0, len(values)
         # The first `low` values keep the bits, the first `high` do not.
         while high - low > 1:
@@ -103,7 +103,7 @@ class Observer:
 def divide_observably(
     network: Network, folded: Mapping[str, np.ndarray], observers: Sequence[Observer], progress: Progress
 ) -> list[Unit]:
-    """Units at whose ends every observer sees what its runner returns unobserved."""
+    """Units whose ends every observer can observe without changing what its runner returns."""
     units = divide_network(network, folded, network.hidden)
     for observer in observers:
         observer.find_hidden(list_ends(network, units))
@@ -112,7 +112,7 @@ def divide_observably(
     if not all(o.keeps_bits(list_ends(network, units)) for o in observers) and (
         addends := list_addends(network, units)
     ):
-        # Of two products that are added, engines may have fused the sum with the other one.
+        # Where two products are added, engines may have fused the sum with the other one.
         others = divide_network(network, folded, hidden, preferred=addends)
         if all(o.keeps_bits(list_ends(network, others)) for o in observers):
             for observer in observers:

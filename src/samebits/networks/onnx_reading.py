@@ -19,7 +19,7 @@ from samebits.networks.value_types import DEFAULT_TIME_LIMIT_S, first_line, infe
 from samebits.regular_files import read_regular
 from samebits.sums.tiles.memory import count_available_bytes
 
-# A protocol buffer holds no more, and external data has to fit in one with everything else.
+# The most that a protocol buffer holds; external data must fit in one together with everything else.
 LARGEST_BYTES = 2**31 - 1
 _LONGEST_RANK = 16
 # NumPy's arrays have no more axes.

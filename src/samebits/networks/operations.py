@@ -46,7 +46,7 @@ def apply_smooth(a: Arithmetic, node: Node, x: Bounded) -> Bounded:
 def apply_kinked(a: Arithmetic, node: Node, x: Bounded) -> Bounded:
     """Functions with a kink, each piece within a few roundings; slopes of all pieces at most `slope`."""
     given = node.attributes
-    # Attributes are float32, and so are what stands for those that are left out.
+    # Attributes are float32, and so are the defaults of those that are left out.
     usual = {"Elu": 1.0, "HardSigmoid": 0.2, "Swish": 1.0, "Selu": 1.67326319217681884765625}.get(node.operator, 0.01)
     gamma = float(np.float32(given.get("gamma", 1.05070102214813232421875))) if node.operator == "Selu" else 1.0
     alpha, beta = float(np.float32(given.get("alpha", usual))), float(np.float32(given.get("beta", 0.5)))
@@ -313,7 +313,7 @@ def _resize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
     if any(out % own and own % out for out, own in zip(moved.value.shape, x.value.shape, strict=True)) or (
         node.attributes.get("coordinate_transformation_mode") in _UNSURE_MODES
     ):
-        # Where elements lie hangs on roundings and readings of the standard: ONNX's reference is one of several.
+        # Positions depend on roundings and on how the standard is read: ONNX's reference is one of several readings.
         raise NoReferenceError("no bound for this way of resizing")
     if node.attributes.get("mode", "nearest") == "nearest":
         return [moved]
@@ -362,7 +362,7 @@ _RULES: dict[str, Rule] = {
 
 
 def apply_node(a: Arithmetic, node: Node, inputs: Sequence[Value | None], opset: int) -> list[Value] | None:
-    """What a node makes of its inputs; None where no rule bounds its error, or nobody can compute it."""
+    """A node's outputs for these inputs; None where no rule bounds their error, or nothing here can compute them."""
     if is_random(node.operator):
         return None
     rule = find_rule(node, opset)
@@ -375,14 +375,14 @@ def apply_node(a: Arithmetic, node: Node, inputs: Sequence[Value | None], opset:
 
 
 def _apply_reference(node: Node, inputs: Sequence[Value | None], opset: int) -> list[Value] | None:
-    """ONNX's reference, where what it returns has no error or that of its inputs; else None."""
+    """The outputs of ONNX's reference, where they have no error or just that of their inputs; else None."""
     floats = [v for v in inputs if isinstance(v, Bounded)]
     if not floats:
         return [_as_value(v) for v in evaluate_plainly(node, [_plain(v) for v in inputs], opset)]
     if node.operator in ("Shape", "Size"):
         return list(evaluate_plainly(node, [_plain(v) for v in inputs], opset))
     if node.operator in ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "IsNaN", "IsInf", "Not", "And"):
-        # Whether a value is beyond another is not known within the bound; what was fed has none.
+        # A comparison is open where values carry an error; values that were fed carry none.
         exact = not any(v.error.any() for v in floats)
         return list(evaluate_plainly(node, [_plain(v) for v in inputs], opset)) if exact else None
     return _move_each(node, inputs, opset) if node.operator in MOVES and _only_moves(node, inputs) else None

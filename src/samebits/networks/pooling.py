@@ -72,7 +72,7 @@ def _find_pads(sizes: tuple[int, ...], attributes: Mapping[str, Any]) -> list[tu
     return found
 
 
-# What shapes are given by; all are shorter than NumPy's most axes.
+# The longest array that gives a shape: as long as NumPy's most axes.
 _LONGEST_SHAPE = 64
 
 
@@ -107,9 +107,9 @@ def evaluate_plainly(node: Node, inputs: Sequence[np.ndarray | None], opset: int
 
 
 def _foresee_bytes(stored: Any, infos: Sequence[Any], feeds: Mapping[str, np.ndarray], model: Any) -> int:
-    """The bytes of a node's results, where the sizes of its operands and the numbers of short ones tell them; else 0.
+    """The bytes of a node's results, where its operands' sizes and the values of short ones determine them; else 0.
 
-    A few bytes, as the shape in ConstantOfShape, Expand or Tile, may ask for any size.
+    A few bytes may ask for any size, such as the shape in ConstantOfShape, Expand or Tile.
     """
     import onnx
 

@@ -84,23 +84,23 @@ def apply_product(
     """A product with its bound; inputs that carry errors themselves pass them on through the sums.
 
     `dtype` is that of the operands as the network declares them. With `rounds` the value is the correctly rounded
-    result, else it is what rounding to float64 leaves of the exact one, which costs more.
+    result, else the exact one rounded to float64, which costs more.
     """
     given = [v if v is None or isinstance(v, Bounded) else bounded.exactly(v) for v in inputs]
-    # What was fed fits its format; what was computed inside the unit keeps its digits.
+    # Values that were fed fit their format; values computed inside the unit keep all their digits.
     is_inner = any(v is not None and v.error.any() for v in given)
     kept = np.dtype(np.float64) if is_inner else numpy_dtype(dtype)
     arrays = [None if v is None else v.value.astype(kept) for v in given]
     product = find_product(node, arrays)
     operands = product.arrange(arrays)
     declared = replace(product.problem, dtype=dtype, out=dtype)
-    # What is scaled or added to afterwards must not be rounded before.
+    # A product that is scaled or added to afterwards must not be rounded before.
     is_last = rounds and not is_inner and product.alpha == 1.0 and not product.adds_third
     computed = replace(product.problem, dtype=kept.name, out=dtype if is_last else "float64")
     value = compute_truth(computed, operands).values.astype(np.float64)
     magnitudes = sum_magnitudes(computed, operands)
     error, growth = _bound_own(a, declared, operands, value, magnitudes)
-    # What came in wrong is added up like all else, with its own roundings.
+    # The inputs' errors are added up like all else, with roundings of their own.
     carried = _carry_errors(product, given, operands)
     with np.errstate(invalid="ignore"):
         again = np.where(carried > 0, carried * (1.0 + growth), 0.0)

@@ -1,4 +1,4 @@
-"""A unit without the moves around its product: what a framework of channels last wraps a convolution of ONNX in.
+"""A unit without the moves around its product, in which channels-last frameworks wrap an ONNX convolution.
 
 Transpositions, padding and slices before the product are carried out, they round nothing. Transpositions behind it are
 taken through what follows to the unit's end, and undone there. What is left is the product and the arithmetic behind
@@ -41,7 +41,7 @@ class TurnedUnit:
 
 
 def turn_unit(network: Network, folded: Arrays, unit: Unit, seen: Arrays) -> TurnedUnit:
-    """The unit without the moves around its only product; as it is where it has none, or where they do not come off."""
+    """The unit without the moves around its only product; unchanged where it has none, or they cannot be removed."""
     plain = TurnedUnit(network, folded, unit, seen)
     if len(unit.products) != 1 or len(unit.outputs) != 1 or len(unit.places) == 1:
         return plain
@@ -92,7 +92,7 @@ def _list_sources(network: Network, unit: Unit, place: int) -> list[int]:
 
 
 def _carry_out(network: Network, folded: Arrays, nodes: list[Node], seen: Arrays) -> dict[str, np.ndarray] | None:
-    """The values that moves before the product make; None where one of these nodes is more than a move."""
+    """The values computed by the moves before the product; None where one of these nodes is more than a move."""
     made: dict[str, np.ndarray] = {}
     for node in nodes:
         inputs = [folded[v] if v in folded else made.get(v, seen.get(v)) if v else None for v in node.inputs]

@@ -60,7 +60,7 @@ class ProductCase:
 
 @dataclass(frozen=True)
 class UnitCauses:
-    """One unit of one side that deviates, and what finds out why. `observe` may change what engines fuse."""
+    """Finds out why one unit of one side deviates. `observe` may change what engines fuse."""
 
     network: Network
     folded: Mapping[str, np.ndarray]
@@ -143,13 +143,13 @@ class UnitCauses:
             cause_certainty=side.cause_certainty,
             says=side.says,
             recipe=side.recipe,
-            # What reproduces the product alone is no replay of the unit.
+            # A recipe that reproduces the product alone does not replay the unit.
             replay=side.replay if product.whole else None,
             evidence=tuple(evidence),
         )
 
     def _find_lost_nan(self, judged: UnitJudgement) -> UnitJudgement | None:
-        """Only where NaN should be something else stands."""
+        """The judgement where all deviating outputs should be NaN and are not; None elsewhere."""
         lost = False
         for output, beyond in judged.beyond.items():
             value, result = self.references[output].value, self.seen[output]
@@ -208,7 +208,7 @@ class UnitCauses:
         return bool(((away <= predicted.bound) | both_nan).all())
 
     def _list_alternatives(self) -> Iterator[tuple[CauseCode, str, tuple[Node, ...]]]:
-        """What may have happened to a node: its cause, what is said of it, the nodes of a network in which it did."""
+        """What may have gone wrong at a node: its cause, its description, the nodes of a network in which it did."""
         fused, dropped = CauseCode.FUSION, CauseCode.DROPPED_ATTRIBUTE
         nodes = self.network.nodes
         for place in self.unit.places:
@@ -247,7 +247,7 @@ class UnitCauses:
                     yield said, _with(nodes, place, attributes={**node.attributes, name: value})
 
     def _find_format(self, judged: UnitJudgement, shown: ProductCase | None) -> UnitJudgement | None:
-        """Every value of the unit's result, or of its product's, is one of a narrower format: not by chance."""
+        """The judgement where all values of the unit's or its product's result fit a narrower format, not by chance."""
         if judged.verdict == "wrong":
             return None
         outputs = [self.references[v] for v in self.unit.outputs]
@@ -276,8 +276,8 @@ def _find_narrow(
 ) -> tuple[CauseCode, str] | None:
     """The format that all results fit, as a cause; `known` has each result with its true values and their bound.
 
-    One rounding at the end takes a result no farther than that; what is farther was kept in the format before. Of
-    `several` products that cannot be told.
+    One rounding at the end takes a result no farther than the format's error; a result farther off was kept in the
+    format before. With `several` products this cannot be decided.
     """
     values = [result.reshape(-1) for result, _, _ in known if result.dtype == np.float32]
     joined = np.concatenate(values) if values else np.empty(0, np.float32)

@@ -141,7 +141,7 @@ def _is_another_function(result: np.ndarray, reference: OutputReference, narrow:
 
 
 def _is_unknown(result: np.ndarray, reference: OutputReference) -> bool:
-    """Whether some element is not the rounded truth where rounding may do anything."""
+    """Whether some element differs from the rounded truth where its error has no finite bound."""
     if reference.bound is None or result.dtype.name not in FORMATS or not np.isinf(reference.bound).any():
         return False
     absolute = _measure(result, reference.truth.astype(result.dtype), reference.value)

@@ -15,7 +15,7 @@ from samebits.networks.product_nodes import PRODUCTS, apply_product
 from samebits.networks.units import Unit
 from samebits.numbers.format import BFLOAT16, FLOAT16, FORMATS, Format, find_format, numpy_dtype
 
-# What may follow a product without a rounding of its own: then the product's correctly rounded truth is the unit's.
+# Operators that round nothing: where only these follow a product, its correctly rounded truth gives the unit's.
 _KEEPS_ROUNDING = ("Relu", "Clip")
 _LOST = 2.0**FLOAT16.smallest_normal_exponent
 
@@ -44,7 +44,7 @@ def refer_unit(
 ) -> dict[str, OutputReference]:
     """What each output of a unit should be for these inputs; outputs of whole numbers and truth values included.
 
-    With `narrow` the bounds are those of the same function in bfloat16 throughout. What nobody can compute has none.
+    With `narrow` the bounds are those of the same function in bfloat16 throughout. What cannot be computed has none.
     """
     values: dict[str, Value | None] = {
         v: _as_value(folded[v] if v in folded else fed[v])
@@ -83,7 +83,7 @@ def refer_unit(
 
 
 def _is_multiplied_out(network: Network, folded: Mapping[str, np.ndarray], place: int) -> bool:
-    """Whether a node adds a constant to what a constant multiplies or divides next: compilers take it in."""
+    """Whether a node adds a constant and the next one scales by a constant: compilers may multiply that out."""
     node = network.nodes[place]
     if node.operator not in ("Add", "Sub") or not any(v in folded for v in node.inputs):
         return False
@@ -110,14 +110,14 @@ def _narrow(a: Arithmetic, value: Value | None) -> Value | None:
 
 
 def _conclude(value: Value | None, format_: Format, usual: float) -> OutputReference:
-    """The reference of one output; of one that is not known, nothing."""
+    """The reference of one output; an empty one, without a bound, if its value is not known."""
     if value is None:
         return OutputReference(np.empty(0), np.empty(0), None)
     if not isinstance(value, Bounded):
         return OutputReference(value, value.astype(np.float64), np.zeros(value.shape))
     with np.errstate(over="ignore", invalid="ignore"):
         truth = value.value.astype(numpy_dtype(format_.name))
-        # What only moves and chooses is exact; anything else was rounded to its format at last.
+        # Moves and choices are exact; anything else was rounded to its format at the end.
         last = np.where(value.error > 0, float(format_.unit_roundoff) * np.abs(value.value), 0.0)
         bound = value.error + last
         # Of an unlimited error times 0 nothing is known either.

@@ -76,7 +76,7 @@ def fold_constants(network: Network) -> dict[str, np.ndarray]:
             continue
         try:
             results = evaluate_plainly(node, [folded[v] if v else None for v in node.inputs], network.opset)
-        except NoReferenceError:  # What is not folded is computed.
+        except NoReferenceError:  # It is not folded, but computed when the network runs.
             continue
         folded |= dict(zip((v for v in node.outputs if v), results, strict=True))
     return folded
@@ -134,7 +134,7 @@ def _depends(network: Network, value: str, place: int) -> bool:
 
 
 def _join_rest(network: Network, folded: Mapping[str, np.ndarray], owners: dict[int, int], live: list[int]) -> None:
-    """What lies between products: nodes that hang together and have the same number of products before them."""
+    """Groups what lies between products: connected nodes with the same number of products before them."""
     level: dict[str, int] = {}
     for place in live:
         node = network.nodes[place]
@@ -154,7 +154,7 @@ def _join_rest(network: Network, folded: Mapping[str, np.ndarray], owners: dict[
 
 
 def _join(owners: dict[int, int], places: list[int]) -> None:
-    """All units that these nodes belong to become one; a product names it, if there is one."""
+    """Joins all units that these nodes belong to; the joint unit is named by its product, if there is one."""
     joined = {owners[p] for p in places if p in owners}
     if len(joined) < 2:
         return
@@ -165,7 +165,7 @@ def _join(owners: dict[int, int], places: list[int]) -> None:
 
 
 def _break_cycles(network: Network, owners: dict[int, int]) -> None:
-    """Units that wait for each other become one."""
+    """Joins units that wait for each other."""
     while True:
         after: dict[int, set[int]] = {owner: set() for owner in owners.values()}
         for place, owner in owners.items():
@@ -180,7 +180,7 @@ def _break_cycles(network: Network, owners: dict[int, int]) -> None:
 
 
 def _find_cycle(after: Mapping[int, set[int]]) -> list[int]:
-    """What is left when everything whose predecessors are all done is taken away, and lies on a cycle."""
+    """The units on cycles: those left when units without predecessors, then without successors, are taken away."""
     left = {owner: set(before) for owner, before in after.items()}
     while free := [owner for owner, before in left.items() if not before]:
         for owner in free:

@@ -12,7 +12,7 @@ from samebits.errors import ModelError, ResourceLimitError
 from samebits.networks.network import ValueType
 
 _PROGRAM = Path(__file__).with_name("inference_process.py")
-# What Python and onnx take by themselves, twice over; a model is there as text, as messages, and inferred.
+# Twice what Python and onnx take by themselves; copies of a model: as text, as messages, and inferred.
 _BYTES_OF_ITS_OWN, _COPIES = 2**31, 6
 # Sizes are computed from short arrays; of longer constants the process is given the type alone.
 _LONGEST_SHAPE = 1024

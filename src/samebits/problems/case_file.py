@@ -27,7 +27,7 @@ _MOST_PADDING = 16
 
 
 def explain_shape(problem: Problem, shape: Shape) -> str:
-    """Words to add to "has another shape": what gives just this one; empty where nothing that is known does."""
+    """Words to add to "has another shape": the change that gives just this shape; empty where no known one does."""
     if shape == problem.out_shape:
         return ""
     if problem.product:
@@ -188,7 +188,7 @@ def hint_network(path: str | Path) -> str:
 
 
 def _read_entries(path: Path, read: Read) -> dict[str, np.ndarray]:
-    """The entries a case may have; none is read that is larger than the problem, which is read first, lets it be."""
+    """The entries a case may have; the problem is read first, and no entry that is larger than it allows."""
     _check_is_file(path)
     try:
         with open_regular(path) as file:

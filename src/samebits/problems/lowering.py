@@ -1,6 +1,6 @@
 """A product as the convolution with kernels of size 1 that has the same sums, operands and results rearranged.
 
-What judges, replays and probes sums of products knows convolutions only. A problem that is one already stays as it is;
+Judging, replaying and probing sums of products know convolutions only. A problem that is one already stays as it is;
 `linear` and `matmul` become `conv1d` (or one of its gradients): rows of x are items of the batch, columns of w are
 output channels, batches that both operands have are groups. All ways there and back are permutations of elements, so
 no bit changes.
@@ -124,7 +124,7 @@ def lower_problem(problem: Problem) -> Lowering:
 
 
 def state_index(problem: Problem, index: tuple[int, ...]) -> tuple[int, ...]:
-    """An output of a convolution as a person knows it: in the result of the product that was stated, if one was."""
+    """The index of a convolution's output as a person knows it: in the stated product's result, if there is one."""
     return lower_problem(problem.stated).restore_index(index) if problem.stated else index
 
 

@@ -35,7 +35,7 @@ def check_operands(problem: Problem, operands: Mapping[str, np.ndarray]) -> dict
 
 
 def check_results(problem: Problem, results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Results of this problem, as they are or in this machine's byte order; raises OperandError where one is none."""
+    """The results, in this machine's byte order; raises OperandError for one that is not a result of this problem."""
     expected = numpy_dtype(problem.out)
     checked = {name: _check_array(array, f"result {name!r}", expected) for name, array in results.items()}
     for name, array in checked.items():
@@ -46,7 +46,7 @@ def check_results(problem: Problem, results: Mapping[str, np.ndarray]) -> dict[s
 
 
 def _check_array(array: object, name: str, expected: np.dtype) -> np.ndarray:
-    """The NumPy array without a mask that it must be, in this machine's byte order."""
+    """The array in this machine's byte order; it must be a NumPy array without a mask, as expected."""
     refuse_mask(array, name)
     if not isinstance(array, np.ndarray):
         raise OperandError(f"{name} must be a NumPy array, not {type(array).__name__}; convert it first")
@@ -56,7 +56,7 @@ def _check_array(array: object, name: str, expected: np.dtype) -> np.ndarray:
 
 
 def refuse_mask(array: object, name: str) -> None:
-    """Raises OperandError for a masked array: what is masked would be computed with as if it were not."""
+    """Raises OperandError for a masked array: its masked values would be used as if they were not masked."""
     if isinstance(array, np.ma.MaskedArray):
         raise OperandError(f"{name} is a masked array, and its mask would be lost; fill it first, as in x.filled(0)")
 

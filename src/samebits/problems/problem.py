@@ -82,6 +82,10 @@ class Problem:
     `x` is (..., K) and `w` (N, K), as in torch; for `matmul` (..., M, K) and (..., K, N), as in NumPy; `product` names
     their axes. A convolution that is computed in place of a product names that as `stated`. Raises ProblemShapeError
     where they do not fit.
+
+    >>> problem = Problem("conv1d", x=(1, 2, 9), w=(4, 2, 3))
+    >>> problem.out_shape, problem.reduction_length
+    ((1, 4, 7), 6)
     """
 
     kind: Kind
@@ -192,7 +196,7 @@ class Problem:
         return self.x[0] * self.w[0] * self.w[1] * taps
 
     def _check_product(self) -> None:
-        """Takes the place of what a convolution checks and resolves."""
+        """Checks a product and resolves its shapes, in place of the checks of a convolution."""
         if not self.out:
             object.__setattr__(self, "out", self.dtype)
         for name, none in (("stride", ()), ("padding", ()), ("dilation", ()), ("output_padding", ()), ("groups", 1)):

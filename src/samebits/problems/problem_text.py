@@ -35,7 +35,11 @@ class _Token:
 
 
 def format_problem(problem: Problem) -> str:
-    """The canonical text: keys in a fixed order, what equals its default left out, the dtype always named."""
+    """The canonical text: keys in a fixed order, what equals its default left out, the dtype always named.
+
+    >>> format_problem(parse_problem_text("linear w=2x8 x=3x8"))
+    'linear x=3x8 w=2x8 dtype=float32'
+    """
     kind = problem.kind if problem.direction == "forward" else f"{problem.kind}.{problem.direction}"
     parts = [kind, f"x={_join(problem.x)}", f"w={_join(problem.w)}"]
     if problem.bias:
@@ -60,7 +64,12 @@ def format_problem(problem: Problem) -> str:
 
 
 def parse_problem_text(text: str) -> Problem:
-    """The problem that a samebits text names; raises ProblemTextError with the position of what cannot be read."""
+    """The problem that a samebits text names; raises ProblemTextError with the position of what cannot be read.
+
+    >>> import samebits
+    >>> samebits.parse_problem_text("conv2d x=1x3x8x8 w=4x3x3x3 padding=1").out_shape
+    (1, 4, 8, 8)
+    """
     tokens = list(_split_tokens(text))
     if not tokens:
         raise ProblemTextError("nothing there; expected e.g. conv2d x=1x3x8x8 w=4x3x3x3", text, 0)

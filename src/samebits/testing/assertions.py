@@ -53,6 +53,10 @@ def assert_conv_close(
     cause, found as `samebits explain` finds it, and names a case file with operands and result (in `samebits-cases`, or
     the folder that SAMEBITS_CASES names; none where that is empty). Raises SamebitsError for arguments that are no
     problem, format, recipe or fitting operands.
+
+    >>> import numpy as np
+    >>> x, w = np.ones((2, 3), np.float32), np.ones((3, 2), np.float32)
+    >>> assert_conv_close(x @ w, "matmul x=2x3 w=3x2", {"x": x, "w": w})
     """
     stated = read_problem(problem) if isinstance(problem, str) else problem
     arrays = check_operands(stated, {key: read_array(array, key) for key, array in operands.items()})

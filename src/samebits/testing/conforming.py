@@ -53,6 +53,10 @@ def conformance(
     of sums in `accumulator` (default: the declared format), to a `recipe` bit for bit if one is given, to the same bits
     for an item alone with `batch_invariant`, and to exact integers unless `exact` is False, as for transforms, which
     round there. Raises SamebitsError for a text that is no problem or recipe.
+
+    >>> def kernel(problem, operands):
+    ...     return operands["x"] @ operands["w"]
+    >>> test_kernel = conformance(kernel, ["matmul x=3x8 w=8x4"])
     """
     import pytest
 
@@ -75,7 +79,10 @@ def conformance(
 
 @default_float_environment()
 def check_property(kernel: Kernel | Any, problem: Problem | str, promised: str, promise: Promise | None = None) -> None:
-    """Asserts one of PROPERTIES of a kernel on a problem; the message of a failure is a verdict with its cause."""
+    """Asserts one of PROPERTIES of a kernel on a problem; the message of a failure is a verdict with its cause.
+
+    >>> check_property(lambda problem, operands: operands["x"] @ operands["w"], "matmul x=3x8 w=8x4", "exact")
+    """
     promise = promise or Promise()
     stated = read_problem(problem) if isinstance(problem, str) else problem
     call: Kernel = getattr(kernel, "run", kernel)

@@ -1,4 +1,4 @@
-"""An engine of somebody's own, checked: what samebits asks of one and it lacks, a line each."""
+"""Checks of a third-party engine: one line for each requirement of samebits that it does not meet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from samebits.errors import EngineUnsupported
 from samebits.problems import Problem, format_problem, parse_problem_text
 from samebits.testing.conforming import check_property
 
-# Of every kind, and in three formats; what an engine does not take it may refuse.
+# Problems of every kind, in three formats; an engine may refuse those that it does not support.
 PROBLEMS = (
     "matmul x=3x8 w=8x4",
     "linear x=2x3x40 w=5x40 bias",
@@ -30,11 +30,12 @@ _TAKEN = ("python", "ssh", "docker")
 
 
 def engine_conformance(engine: type | Callable[..., Any]) -> list[str]:
-    """What an engine's author has still to see to, a line each; empty where nothing is missing.
+    """Lists what an engine still lacks, one line each; empty where nothing is missing.
 
-    A class is made and loaded in this process, with each of its settings' choices, too. What it does not refuse of
-    PROBLEMS it must compute: the result's shape and dtype, exact integers, every output within its bound, the same bits
-    again, and operands left as they were. A function `kernel(problem, operands)` is checked on the problems alone.
+    A class is made and loaded in this process, also with each choice of its settings. It must compute all of PROBLEMS
+    that it does not refuse: with the right shape and dtype, exactly on integers, every output within its bound, with
+    the same bits again, and without changing operands. A function `kernel(problem, operands)` is checked on the
+    problems alone.
 
     >>> engine_conformance(lambda problem, operands: operands["x"])[0]
     'matmul x=3x8 w=8x4 dtype=float32: shape (3, 8) in place of (3, 4)'
@@ -65,7 +66,7 @@ def _check_settings(made: Any) -> Iterator[str]:
 
 
 def _check_loading(made: Any) -> Iterator[str]:
-    """Loading with each choice of each setting, and in the end with none."""
+    """Loads the engine with each choice of each setting, and at last with none; yields what fails."""
     declared = getattr(made, "settings", {})
     load = getattr(made, "load", None)
     if load is None:
@@ -120,7 +121,7 @@ def _check_problems(run: Callable[..., Any], explain: Callable[[Problem], Any]) 
 
 
 def _find_fault(run: Callable[..., Any], problem: Problem) -> str | None:
-    """What is wrong with what it makes of one problem; raises EngineUnsupported where it does not take it."""
+    """What is wrong with a result on one problem, or None; raises EngineUnsupported where the engine refuses it."""
     for promised in _CHECKED:
         try:
             check_property(lambda given, operands: _run(run, given, operands), problem, promised)

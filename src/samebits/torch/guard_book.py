@@ -29,9 +29,9 @@ from samebits.torch.guard_checks import BlockCheck, Impossible, check_block, che
 from samebits.torch.layer_calls import LayerResult
 from samebits.version import VERSION
 
-# Explaining takes seconds, of sums of up to so many terms: so many breaches are explained, so many of one result.
+# Explaining takes seconds: the most breaches explained, in all and of one result, and the longest sums, in terms.
 _MOST_EXPLAINED, _MOST_OF_ONE, _LONGEST_EXPLAINED = 16, 2, 10_000
-# So many breaches are listed; further ones are counted.
+# At most so many breaches are listed; further ones are only counted.
 _MOST_KEPT = 256
 
 
@@ -48,7 +48,7 @@ class _Tally:
 
 
 class GuardBook:
-    """Counts and findings of one guard; whoever uses it keeps others out meanwhile."""
+    """Counts and findings of one guard. It has no lock of its own: its caller holds one while using it."""
 
     def __init__(self, module: str, share: float, seed: int, cases: Path | None) -> None:
         self.module, self.share, self.cases = module, share, cases
@@ -57,11 +57,11 @@ class GuardBook:
         self.left_out: dict[str, str] = {}
         self._tallies: dict[tuple[str, Direction], _Tally] = {}
         self._explained = self._dismissed = 0
-        # Outputs of which nothing can be said, as their terms are not finite, and where they were first.
+        # The number of outputs that cannot be judged, as their terms are not finite, and where the first ones were.
         self._odd, self._first_odd = 0, ""
 
     def draw(self, name: str, direction: Direction) -> bool:
-        """Counts a result, and whether it is one of those that are checked."""
+        """Counts a result; returns whether it is drawn to be checked."""
         self._tallies.setdefault((name, direction), _Tally()).seen += 1
         return self.rng.random() < self.share
 
@@ -70,14 +70,14 @@ class GuardBook:
         self.left_out.setdefault(what, why)
 
     def check(self, name: str, found: LayerResult) -> Breach | None:
-        """Holds a result against the truth; returns the breach, which is listed and counted then."""
+        """Compares a result with the truth; counts, lists and returns a breach, if there is one."""
         tally = self._tallies[name, found.direction]
         impossible, check = check_extremes(found), check_block(found, self.rng)
         if check is not None:
             odd = check.block.result.size - check.finite
             tally.checks += 1
             tally.outputs += check.finite
-            # Places with terms that are not finite may be any of those that were drawn.
+            # Outputs with terms that are not finite may be any of those drawn: then none counts as drawn.
             tally.draws += 0 if odd else check.block.draws
             tally.over_bound = max(tally.over_bound, check.over_bound)
             tally.over_likely = max(tally.over_likely, check.over_likely or 0.0)

@@ -59,7 +59,7 @@ class BlockCheck:
 
 @default_float_environment()
 def check_block(found: LayerResult, rng: np.random.Generator) -> BlockCheck | None:
-    """Random outputs of a result, each against its own truth and bounds; None where there is nothing to check.
+    """Checks random outputs of a result, each against its own truth and bounds; None where there is nothing to check.
 
     Outputs whose terms hold NaN or an infinity are in the block, and beyond no bound where the truth has none either.
     """
@@ -82,7 +82,7 @@ def check_block(found: LayerResult, rng: np.random.Generator) -> BlockCheck | No
         x, w = np.abs(x), np.abs(w)
         magnitudes, squares = (x @ w) * _SUMMED_WITHIN, ((x * x) @ (w * w)) * _SUMMED_WITHIN
     check = _measure(block, problem, operands, near, magnitudes, squares)
-    # A product in float64 is the truth but for its last bit; where that could matter the truth itself is asked.
+    # A product in float64 is the truth except for its last bit; where that could matter the truth itself is computed.
     if problem.dtype == "float64" or check.beyond_bound or check.beyond_likely or not np.isfinite(near).all():
         truth = compute_truth(problem, operands).values
         return _measure(block, problem, operands, truth, magnitudes, squares)
@@ -100,7 +100,7 @@ def _measure(
     bound = bound_errors(problem, operands, truth, magnitudes=magnitudes)
     likely = bound_likely_errors(problem, operands, truth, squares=squares, magnitudes=magnitudes)
     distances = measure_distances(problem, block.result, truth, bound, magnitudes)
-    # Of terms that are not finite nothing is said.
+    # Outputs with terms that are not finite are not judged.
     finite = np.isfinite(magnitudes)
     over = np.where(finite, distances.over_bound, 0.0)
     near = Distances(np.where(finite, distances.absolute, 0.0), distances.ulp, over)
@@ -117,7 +117,7 @@ def _measure(
 
 
 def _bound_transforms(problem: Problem, magnitudes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """What a transform may round: a share of the largest sum of magnitudes that was drawn (`thresholds`)."""
+    """The error that a transform may make: a share of the largest sum of magnitudes drawn (`thresholds`)."""
     share = thresholds.TRANSFORM_NOISE * float(accumulator_format(problem).unit_roundoff)
     return np.broadcast_to(share * magnitudes.max(axis=(1, 2), keepdims=True), magnitudes.shape)
 

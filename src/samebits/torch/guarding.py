@@ -115,7 +115,7 @@ class Guard:
         if node is None:
             self._book.leave_out(f"gradients of {_name(name)}", "they are not computed by a kernel of torch's")
             return
-        # Held by the hook alone, which the node holds, and let go as soon as the gradients are there.
+        # Only the hook refers to it, and only the node to the hook; it is released as soon as the gradients are there.
         kept: list[LayerResult] = [replace(call, result=call.factors.new_empty(0), bias=None)]
 
         def hook(made: Any, given: Any) -> None:
@@ -135,7 +135,7 @@ class Guard:
         node.register_hook(hook)
 
     def _check(self, name: str, found: LayerResult) -> None:
-        """Checks a result, and tells of a breach when the next one may be checked already."""
+        """Checks a result; reports a breach after releasing the lock, so that the next check may begin."""
         with self._lock, torch.no_grad():
             start = time.perf_counter()
             breach = self._try(name, lambda: self._book.check(name, found))
@@ -144,7 +144,7 @@ class Guard:
             self._tell(breach)
 
     def _try(self, name: str, act: Callable[[], Any]) -> Any:
-        """What an act of the guard's own returns: a run does not end because it could not be checked."""
+        """Calls `act` and returns its result; an exception is noted and gives None, so that it does not end the run."""
         try:
             return act()
         except Exception as error:
@@ -161,7 +161,7 @@ class Guard:
 
 
 class _Hook:
-    """A forward hook; copies of a module, and what is kept of it in a file, have none."""
+    """A forward hook; where its module is copied or pickled, a hook that does nothing takes its place."""
 
     def __init__(self, hear: Callable[..., None], name: str) -> None:
         # torch.compile leaves it to Python, with the layer's own kernel around it as it is.
@@ -180,7 +180,7 @@ def _find_no_hook() -> Any:
 
 
 def _ignore_call(layer: Any, given: Any, named: Any, result: Any) -> None:
-    """The hook of a copy."""
+    """The hook of a copied or pickled module: does nothing."""
 
 
 def _name(name: str) -> str:
@@ -208,6 +208,13 @@ def guard(
     autocast and gradient checkpointing; what is drawn keeps the layer's input until its gradients are there. Layers of
     other classes than torch's own, and parametrized ones, are left out and named in the report. Raises ArgumentError
     for arguments that are none of these.
+
+    >>> import torch
+    >>> layer = torch.nn.Linear(3, 2)
+    >>> with guard(layer, share=1) as watch:
+    ...     _ = layer(torch.randn(4, 3))
+    >>> watch.report().checks
+    1
     """
     if not isinstance(module, nn.Module):
         raise ArgumentError(f"a guard stands over a torch module, not over {type(module).__name__}")

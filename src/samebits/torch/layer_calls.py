@@ -108,7 +108,7 @@ def find_node(result: Tensor) -> Any | None:
 def read_backward(call: LayerResult, wanted: Direction, made: Sequence[Any], dy: Tensor) -> LayerResult | str | None:
     """A gradient that autograd's node of a call has just made, with what it was made from.
 
-    None where it was not made this time, and in words why it cannot be checked.
+    None where it was not computed this time; where it cannot be checked, a text that says why.
     `made` is what the node returns: for a convolution the gradients of input, weights and bias, for a product those of
     both matrices, behind that of a bias.
     """
@@ -120,7 +120,7 @@ def read_backward(call: LayerResult, wanted: Direction, made: Sequence[Any], dy:
     gradient, dy = gradient.detach(), dy.detach()
     x, w, transposed = call.source, call.factors, call.form == "scatter"
     if wanted == "grad_weight":
-        # The node has it of the weights as it multiplies by them: for Linear the other way around.
+        # The node's gradient is that of the weights as multiplied: for Linear they are transposed.
         gradient = gradient.transpose(0, 1) if products else gradient
         large, small = (dy, x) if transposed else (x, dy)
         return LayerResult(wanted, "filter", large, small, gradient, call.kernel, call.geometry)

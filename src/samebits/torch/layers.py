@@ -1,7 +1,7 @@
 """torch.nn's convolutions and Linear with the truth in place of the kernel, forward and for all gradients.
 
 They keep parameters, state and signature of the layers that they stand for. Each result is the number nearest to the
-exact sum, ties to even, in the layer's dtype; of a bias's gradient, too.
+exact sum, ties to even, in the layer's dtype; so is the gradient of a bias.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from samebits.torch.pinned import Pinned, SettingsSource, read_layer_lock
 from samebits.torch.plain_arrays import compute_once, dtype_name, to_numpy
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
-# Where a layer keeps what it is pinned to; no parameter and no buffer, so that its state stays as it is.
+# The attribute that holds what a layer is pinned to: no parameter and no buffer, so that its state does not change.
 _SOURCE = "_samebits_source"
 
 
@@ -90,7 +90,7 @@ def _compute(problem: Problem, operands: dict[str, Tensor], like: Tensor) -> Ten
 def _convolve(
     kind: str, x: Tensor, w: Tensor, bias: Tensor | None, layer: Any, padding: Any, output_padding: Sequence[int] = ()
 ) -> Tensor:
-    """A layer's convolution; x may have no axis for the batch. `padding` is one number an axis, or pairs of them."""
+    """A layer's convolution; x may lack the batch axis. `padding` has one number, or a pair, per axis."""
     rank = w.dim() - 2
     unbatched = x.dim() == rank + 1
     given = x.unsqueeze(0) if unbatched else x
@@ -204,6 +204,12 @@ def convert(module: ModuleT, *, lock: str | Path | None = None) -> ModuleT:
     under the settings that were picked for it; LockError is raised for a problem that the lock has no choice for.
     Parameters, state_dict, hooks and names stay as they are; layers of other classes, those derived from torch's among
     them, are left alone. Other operations (norms, pools, activations) remain torch's.
+
+    >>> import samebits.torch, torch
+    >>> layer = samebits.torch.convert(torch.nn.Linear(3, 2, bias=False))
+    >>> x = torch.randn(4, 3)
+    >>> torch.equal(layer(x)[:1], layer(x[:1]))
+    True
     """
     _replace_layers(module, None if lock is None else read_layer_lock(lock))
     return module
@@ -214,6 +220,11 @@ def list_problems(module: nn.Module, *inputs: Any, gradients: bool = False) -> l
 
     A copy of the module is run on copies of the inputs; random states stay as they are. With
     `gradients` also those of its training.
+
+    >>> import torch
+    >>> from samebits.problems import format_problem
+    >>> [format_problem(problem) for problem in list_problems(torch.nn.Linear(3, 2), torch.zeros(4, 3))]
+    ['linear x=4x3 w=2x3 bias dtype=float32']
     """
     if not isinstance(module, nn.Module):
         raise ArgumentError(f"problems are listed of a torch module, not of {type(module).__name__}")
@@ -227,7 +238,7 @@ def list_problems(module: nn.Module, *inputs: Any, gradients: bool = False) -> l
 
 
 class _Listing:
-    """Hears of problems, and computes them as torch does."""
+    """Records every problem it is asked about; its empty settings let torch compute them as usual."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []

@@ -22,12 +22,12 @@ from samebits.questions.pick.pick_schema import Choice
 from samebits.torch.plain_arrays import compute_once
 
 _ENGINE = "torch"
-# What can be set for one call in a process that runs already.
+# The settings that can be changed for one call in a running process.
 _SETTABLE = ("threads", "mkldnn", "layout", "linear_as")
 
 
 class SettingsSource(Protocol):
-    """Who knows the settings of torch under which a problem is to be computed."""
+    """Gives the settings of torch under which a problem is to be computed."""
 
     def find(self, problem: Problem) -> Mapping[str, str]:
         """The settings of a problem; raises LockError where there are none."""
@@ -107,7 +107,7 @@ class Pinned(torch.autograd.Function):
 
 
 def _differentiate(problem: Problem, settings: Mapping[str, str], x: Tensor, w: Tensor, dy: Tensor) -> Tensor:
-    """One gradient, by what torch does for it: its own backward of the convolution, or of the product."""
+    """One gradient as torch computes it: by its own backward of the convolution, or of the product."""
     by_input = problem.direction == "grad_input"
     with _under(settings):
         x, w, dy = (_lay_out(settings, t.detach()) for t in (x, w, dy))
@@ -143,7 +143,7 @@ def _lay_out(settings: Mapping[str, str], tensor: Tensor) -> Tensor:
 
 @contextlib.contextmanager
 def _under(settings: Mapping[str, str]) -> Iterator[None]:
-    """Threads, kernels and precision for one call, then what was there before: the process's, so one at a time."""
+    """Sets threads, kernels and precision for one call, then restores them; they are global, so one call at a time."""
     threads, mkldnn = torch.get_num_threads(), torch.backends.mkldnn.enabled
     # Older versions have none.
     kinds: list[Any] = [k for n in ("conv", "matmul") if (k := getattr(torch.backends.mkldnn, n, None)) is not None]

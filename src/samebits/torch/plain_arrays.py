@@ -31,7 +31,7 @@ def dtype_name(tensor: Tensor) -> str:
 
 
 class _Once(torch.autograd.Function):
-    """A gradient as an operation of its own: it hangs together with what it was made from, so that nothing is lost."""
+    """A gradient as its own autograd operation, connected to its inputs, so that no derivative is dropped silently."""
 
     @staticmethod
     def forward(ctx: Any, compute: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
@@ -43,6 +43,6 @@ class _Once(torch.autograd.Function):
 
 
 def compute_once(compute: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """What `compute` makes of the tensors; differentiating it raises OperandError."""
+    """The result of `compute` on the tensors; differentiating it raises OperandError."""
     result: Tensor = _Once.apply(compute, *tensors)  # type: ignore[no-untyped-call]  (torch's)
     return result

@@ -70,7 +70,7 @@ class Engine(ABC):
     variables: ClassVar[dict[str, str]]
     # What it computes on, as its own calls name it.
     device: ClassVar[str] = "CPU"
-    # Whether it computes products only; who asks all engines about a convolution leaves it out.
+    # Whether it computes products only; such an engine is left out when all are asked about a convolution.
     only_products: ClassVar[bool] = False
 
     @abstractmethod
@@ -90,7 +90,7 @@ class Engine(ABC):
     # Which exported programs it runs whole, by what they were made from: "torch", "keras".
     runs_programs: ClassVar[tuple[str, ...]] = ()
 
-    # An engine has one of these two of its own: `prepare` where there is something to make ready, else `run`.
+    # Each engine overrides one of these two: `prepare` where there is something to make ready, else `run`.
 
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         """The engine's result, of `problem.out_shape` and dtype `problem.out`; may raise anything."""
@@ -98,11 +98,11 @@ class Engine(ABC):
         return prepared.read(prepared.call())
 
     def prepare(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> Prepared:
-        """All that is done before it computes, done once: a model built, operands where the engine wants them."""
+        """Prepares a problem once: builds the model and puts the operands where the engine wants them."""
         return Prepared(lambda: self.run(problem, operands), np.asarray)
 
     def load_onnx(self, model: bytes, observed: Sequence[str]) -> None:
-        """Makes an ONNX model ready; it replaces the one before. `observed` are outputs that it has only to be seen."""
+        """Loads an ONNX model in place of the one before. `observed` are outputs added only to be observed."""
         raise EngineUnsupported(f"{self.name} runs no ONNX models")
 
     def run_onnx(self, inputs: Mapping[str, np.ndarray], wanted: Sequence[str]) -> dict[str, np.ndarray]:

@@ -60,7 +60,7 @@ def _load_file(source: str) -> ModuleType:
 
 
 def call_there(source: str, call: Callable[..., Any], *given: Any) -> Any:
-    """What a call into the code returns; an error of its own becomes a RuntimeError that names the line there."""
+    """Calls into the code and returns its result; an error raised there becomes a RuntimeError that names its line."""
     try:
         return call(*given)
     except EngineUnsupported:

@@ -11,7 +11,7 @@ from samebits.engines.adapters.engine import Engine, InForce, Prepared, Setting
 from samebits.engines.adapters.given_code import call_there, load_object
 from samebits.problems import Problem
 
-# How `GivenEngine` is told what to load, beside the settings of the engine there. No text names a setting so.
+# The key that tells `GivenEngine` what to load, passed with the engine's own settings. No text can name it.
 SOURCE = "=source"
 
 

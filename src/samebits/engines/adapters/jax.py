@@ -85,7 +85,7 @@ class JaxEngine(Engine):
             return self.keras.run(path, inputs, outputs, observed, given)
 
     def _in_32_bits(self) -> Any:
-        """As JAX is unless it is asked: Keras does not ask."""
+        """A context without 64-bit types, as is JAX's default: Keras does not enable them."""
         return self.jax.enable_x64(False) if hasattr(self.jax, "enable_x64") else self.jax.experimental.disable_x64()
 
     def _find_program(self, problem: Problem) -> Program:

@@ -22,7 +22,7 @@ _RECORD = "keras.json"
 _WEIGHTS = "weights.npz"
 # Their inner layers are called in a loop, which one backend unrolls and another does not.
 _LOOPS = ("RNN", "Bidirectional", "TimeDistributed")
-# Activations that cannot be told from what they are fed, or that do nothing which rounds.
+# Activations that return their input unchanged, or that round nothing.
 _PLAIN_ACTIVATIONS = ("linear", "relu", "relu6")
 
 Calls = dict[str, Any]
@@ -32,9 +32,9 @@ Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @contextlib.contextmanager
 def watch_layers(model: Any, given: Mapping[str, Any]) -> Iterator[Calls]:
-    """The results of all layers that are called meanwhile, by "layer.call"; those given take the place of their own.
+    """Yields the results of all layers called meanwhile, by "layer.call"; `given` results replace the layers' own.
 
-    What a layer feeds its own activation stands beside, as "layer.call.before".
+    The input of a layer's own activation is recorded too, as "layer.call.before".
     """
     keras = importlib.import_module("keras")
     layers = list(model._flatten_layers(include_self=False))
@@ -80,13 +80,13 @@ def watch_layers(model: Any, given: Mapping[str, Any]) -> Iterator[Calls]:
 
 
 def _find_itself(layer: Any) -> Any:
-    """The layer behind the proxy that torch's exporter puts in its place where layers have several owners."""
+    """The layer behind the proxy that torch's exporter substitutes for a layer with several owners."""
     find = getattr(layer, "get_base", None)
     return layer if find is None else find()
 
 
 def _has_activation(layer: Any, loops: tuple[Any, ...]) -> bool:
-    """Whether a layer calls a function on its result that may be told from it; a layer is watched as one."""
+    """Whether a layer applies an activation not in `_PLAIN_ACTIVATIONS`; one that is a layer is watched as a layer."""
     activation = getattr(layer, "activation", None)
     keras = importlib.import_module("keras")
     if not callable(activation) or isinstance(layer, loops) or isinstance(activation, keras.layers.Layer):
@@ -95,7 +95,7 @@ def _has_activation(layer: Any, loops: tuple[Any, ...]) -> bool:
 
 
 def call_model(model: Any, inputs: Any, call: Callable[..., Any]) -> list[Any]:
-    """All outputs, one after the other, of a model that is called by `call`; a tuple of inputs is what Keras makes."""
+    """A model's outputs as a flat list; `call` calls it, with a tuple of inputs passed as its kind of model expects."""
     keras = importlib.import_module("keras")
     if isinstance(inputs, tuple) and not isinstance(model, (keras.Sequential, keras.src.models.functional.Functional)):
         return keras.tree.flatten(call(*inputs, training=False))
@@ -103,9 +103,9 @@ def call_model(model: Any, inputs: Any, call: Callable[..., Any]) -> list[Any]:
 
 
 def make_exportable(torch: Any, model: Any, inputs: Any) -> tuple[Any, tuple[Any, ...]]:
-    """A torch module of a Keras model, which returns the results of its layers behind its outputs; its inputs, in turn.
+    """A torch module that returns a Keras model's outputs, then its layers' results; and the inputs as tensors.
 
-    After a call `module.count` is how many outputs the model has, `module.keys` are the layers' calls behind them.
+    After a call `module.count` is the number of the model's outputs, `module.keys` are the layer calls that follow.
     """
     keras = importlib.import_module("keras")
     flat = [keras.ops.convert_to_tensor(leaf) for leaf in keras.tree.flatten(inputs)]
@@ -138,14 +138,14 @@ def make_exportable(torch: Any, model: Any, inputs: Any) -> tuple[Any, tuple[Any
 
 
 def write_record(folder: Path, text: str, model: Any, names: Sequence[str], keys: Sequence[str]) -> None:
-    """Keeps beside an exported program what the other backends need: the function, the weights, names of values."""
+    """Writes into the program's folder what the other backends need: the function, the weights, names of values."""
     np.savez(folder / _WEIGHTS, *model.get_weights())
     values = dict(zip(names, keys, strict=True))
     (folder / _RECORD).write_text(json.dumps({"text": text, "values": values, "layers": list_layers(model)}))
 
 
 def list_layers(model: Any) -> list[str]:
-    """All layers in their sequence, by kind and shapes of weights: those of the same model on another backend."""
+    """All layers in sequence, by kind and weight shapes: the same on every backend of one model."""
     layers = model._flatten_layers(include_self=False)
     return [f"{type(layer).__name__} {[list(w.shape) for w in layer.weights]}" for layer in layers]
 

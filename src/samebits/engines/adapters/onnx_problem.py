@@ -22,7 +22,7 @@ def explain_no_model(problem: Problem) -> str | None:
 
 
 def build_model(onnx: Any, problem: Problem, constants: Mapping[str, np.ndarray], *, linear_as: str = "") -> Any:
-    """The model that computes `y` from the operands but for the constants, which stand in it.
+    """The model that computes `y` from the operands; those in `constants` are stored in the model.
 
     `linear_as` is "gemm", "matmul" or "": what torch's exporter makes of it. `onnx` is the package.
     """

@@ -60,7 +60,7 @@ class OnnxruntimeEngine(Engine):
             import onnx
         except ModuleNotFoundError:
             raise EngineUnsupported("onnxruntime is asked by models that onnx makes: it is needed there, too") from None
-        # It would keep a file of its own in the home folder and report to its maker.
+        # Without this it keeps a file in the home folder and sends telemetry to its vendor.
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         import onnxruntime
 
@@ -90,7 +90,7 @@ class OnnxruntimeEngine(Engine):
         return found
 
     def _open(self, model: bytes) -> Any:
-        """A session on the provider that was asked for; what it does not compute the CPU's computes."""
+        """A session on the requested provider; what that one does not compute runs on the CPU's."""
         options = self._options()
         if self.devices is not None:
             options.add_provider_for_devices(self.devices, {})

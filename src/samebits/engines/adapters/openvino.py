@@ -41,7 +41,7 @@ class OpenvinoEngine(Engine):
     }
 
     def load(self, settings: Mapping[str, str]) -> None:
-        # Its telemetry keeps files in the home folder; openvino goes on without where it cannot be imported.
+        # Its telemetry keeps files in the home folder; openvino works without it where it cannot be imported.
         sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  (None: cannot be imported)
         import openvino
 
@@ -116,8 +116,8 @@ class OpenvinoEngine(Engine):
         read = self.core.read_model(model)
         precision = self._property("INFERENCE_PRECISION_HINT")
         if precision in ("bf16", "f16") and observed:
-            # As float32 a value would go on unrounded to whoever reads it next: not what happens unobserved. What is
-            # computed in float32 all the same (some operators have no narrow kernel) must not be rounded here.
+            # Observed in float32, a value would be passed on unrounded, which does not happen unobserved. Values that
+            # are computed in float32 anyway (some operators have no narrow kernel) must not be rounded here.
             wide = self._list_wide(read, observed)
             prepared = self.openvino.preprocess.PrePostProcessor(read)
             for port in read.outputs:
@@ -130,7 +130,7 @@ class OpenvinoEngine(Engine):
         self.compiled = self.core.compile_model(read, self.device)
 
     def _list_wide(self, read: Any, observed: Sequence[str]) -> set[str]:
-        """The layers whose results the plugin keeps in float32 where nothing is observed, as it says itself."""
+        """The layers whose results the plugin keeps in float32 when nothing is observed, as its own model reports."""
         plain = read.clone()
         for result in plain.get_results():
             if result.input_value(0).get_names() & set(observed):
@@ -150,7 +150,7 @@ class OpenvinoEngine(Engine):
         return {name: self._widen(request.get_tensor(name)) for name in wanted}
 
     def _widen(self, tensor: Any) -> np.ndarray:
-        """A tensor as an array; what is observed in a narrow format as float32, which the network declares."""
+        """A tensor as an array; one observed in a narrow format becomes float32, which the network declares."""
         element = tensor.get_element_type()
         if element == self.openvino.Type.bf16:
             codes = np.array(tensor.data).view(np.uint16).astype(np.uint32) << 16

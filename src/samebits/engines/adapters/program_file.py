@@ -24,10 +24,10 @@ from samebits.engines.adapters.program_graph import ProgramRefused, check_texts,
 from samebits.limits import VALUE_BYTES
 from samebits.regular_files import open_regular
 
-# What a graph is called by whom: torch.export.save has one, by this name.
+# The name that torch.export.save gives the only graph of an archive.
 _MODEL = "model"
 _LONGEST_JSON = 256 * 2**20
-# Entries of the archive, behind the folder they all stand in; `pickle` ones are torch.save's own archives.
+# Entries of the archive, relative to the folder that holds them all; `pickle` ones are torch.save's own archives.
 _DATA = re.compile(r"data/(weights/weight_\d+|constants/tensor_\d+)")
 _CONFIG = re.compile(r"data/(weights|constants)/model_(weights|constants)_config\.json")
 _PICKLES = ("data/sample_inputs/model.pt", "data/weights/model.pt", "data/constants/model.pt")
@@ -35,11 +35,11 @@ _PROGRAM = "models/model.json"
 _MARKS = ("archive_format", "archive_version", "byteorder", ".data/version", ".data/serialization_id", "version")
 _OLD_PROGRAM = "serialized_exported_program.json"
 _OLD_PICKLES = ("serialized_state_dict.pt", "serialized_constants.pt", "serialized_example_inputs.pt")
-# Left out: torch gives it back as text to whoever asks for it, and nobody does.
+# Left out: torch returns these as text on request, and nothing requests them.
 _EXTRA = re.compile(r"(data/extra|extra|extra_files)/.*", re.DOTALL)
 _LARGEST_MARK = 1000
 
-# What a pickle of tensors names (torch.save), and nothing that computes or opens anything.
+# All names that a pickle of tensors (torch.save) may use; none of them computes or opens anything.
 _GLOBALS = frozenset(
     {("collections", "OrderedDict"), ("torch._utils", "_rebuild_tensor_v2"), ("torch._utils", "_rebuild_parameter")}
     | {("torch", f"{kind}Storage") for kind in (
@@ -48,12 +48,12 @@ _GLOBALS = frozenset(
     )}
     | {("torch.storage", "UntypedStorage"), ("torch", "Size")}
 )  # fmt: skip
-# Operations of a pickle that name something otherwise than by GLOBAL, or make objects of classes.
+# Opcodes of a pickle that refer to a name other than by GLOBAL, or make objects of classes.
 _REFUSED_OPCODES = ("STACK_GLOBAL", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4", "PERSID", "BUILD")
 
 
 def copy_cleanly(path: str | Path, target: str | Path) -> None:
-    """Writes the program in `path` again, as `target`, with nothing in it but tensors and a checked graph.
+    """Copies the program in `path` to `target`, keeping only tensors and a checked graph.
 
     Raises ProgramRefused for a file that is no exported program, that holds more, or that is damaged; OSError.
     """
@@ -67,14 +67,14 @@ def copy_cleanly(path: str | Path, target: str | Path) -> None:
             try:
                 _copy(archive, members, clean)
             except (zipfile.BadZipFile, EOFError, OSError, ValueError, RuntimeError, OverflowError) as error:
-                # What is refused is a ValueError as well.
+                # ProgramRefused is a ValueError as well.
                 if isinstance(error, ProgramRefused):
                     raise
                 raise ProgramRefused(f"a damaged program ({str(error)[:100]})") from None
 
 
 def _list_members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """The entries by their names behind the folder; none twice, none compressed, so that none is larger than it is."""
+    """The entries by their names in the folder; refuses duplicate and compressed ones, so that none can expand."""
     members: dict[str, zipfile.ZipInfo] = {}
     for member in archive.infolist():
         _, slash, name = member.filename.partition("/")
@@ -133,7 +133,7 @@ def _read_json(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
 
 
 def _list_pickled(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo]) -> Iterator[tuple[str, str]]:
-    """The weights and constants that torch would unpickle, by what they are and their file's name."""
+    """The weights and constants that torch would unpickle: the kind and the file name of each."""
     for name, member in members.items():
         found = _CONFIG.fullmatch(name)
         if found:

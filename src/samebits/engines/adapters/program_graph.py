@@ -34,7 +34,7 @@ _OPERATOR = re.compile(
     r"|_operator\.(?:add|sub|mul|truediv|floordiv|mod|pow|neg|pos|abs|eq|ne|lt|le|gt|ge|and_|or_|xor|invert|not_"
     r"|lshift|rshift|getitem)"
 )
-# ATen's operators that open a file, or speak to whoever looks on.
+# ATen's operators that open a file or print something.
 _NO_ARITHMETIC = re.compile(r"torch\.ops\.aten\.(?:from_file|save|_print|warn|_debug_\w+)\..*")
 # What sizes are written with: symbols, and functions of torch.utils._sympy.functions and sympy.
 _SYMBOL = re.compile(r"[a-z]{1,4}\d{1,9}")
@@ -54,7 +54,7 @@ _CONSTANTS = frozenset(("true", "false", "oo", "int_oo", "True", "False", "nan",
 _DIGITS = re.compile(r"-?\d{1,20}(?:\.\d{0,20})?(?:e[+-]?\d{1,3})?")
 _LONGEST_EXPRESSION, _LARGEST_NUMBER, _LARGEST_POWER = 2_000, 2**63, 64
 _CONTAINERS = ("builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict", "collections.namedtuple")
-# Texts of any kind: torch prints them with repr where it makes code, and they go to operators as they are.
+# Keys of free text: torch writes it into code with repr, and passes it to operators unchanged.
 _TEXTS = ("as_string", "as_strings")
 # Bytes of an element, by the number of its type in torch/_export/serde/schema.py.
 _ITEM_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 2, 7: 4, 8: 8, 9: 4, 10: 8, 11: 16, 12: 1, 13: 2, 28: 2, 34: 4, 35: 8}
@@ -66,7 +66,7 @@ class ProgramRefused(ValueError):
 
 
 def clean_program(program: Any) -> Any:
-    """The graph without what is about its making: notes that torch would look up, and guards that it would run."""
+    """The checked program without its metadata, which torch would look up, and its guards, which torch would run."""
     if not isinstance(program, dict) or not isinstance(program.get("graph_module"), dict):
         raise ProgramRefused("its graph is none")
     program = {**program, "guards_code": []} if "guards_code" in program else dict(program)
@@ -193,7 +193,7 @@ def _is_arithmetic(node: ast.expr) -> bool:
 
 
 def _list_exponents(tree: ast.expr) -> Iterator[int]:
-    """The exponents of an expression; of what is computed, more than any may be."""
+    """The exponents of an expression; for a computed one, a number above the largest allowed."""
     for node in ast.walk(tree):
         match node:
             case ast.BinOp(op=ast.Pow(), right=right):
@@ -216,7 +216,7 @@ def _read_exponent(node: ast.expr) -> int:
 
 
 def _rewrite_containers(program: Any) -> None:
-    """Puts what was checked in place of what was read: of a key that stands twice torch sees both."""
+    """Replaces each container text by its checked form, as torch would see both values of a duplicate key."""
     if isinstance(program, dict):
         for key in _SPECS:
             if isinstance(program.get(key), str):
@@ -226,7 +226,7 @@ def _rewrite_containers(program: Any) -> None:
 
 
 def rewrite_containers(text: str) -> str:
-    """How arguments lie in containers, written again.
+    """The text that says how arguments lie in containers, parsed and written again.
 
     Raises ProgramRefused unless these are plain ones: others are looked up by the names of classes.
     """

@@ -25,7 +25,7 @@ _TENSORS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
 @dataclass
 class _Taken:
-    """A module or program, and its example inputs; of a Keras model also that."""
+    """A module or program with its example inputs; for a Keras model, that model too."""
 
     inputs: tuple[Any, ...]
     module: Any = None
@@ -50,8 +50,8 @@ class TorchProgram:
     def export(self, text: str, folder: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Exports `file.py:function` or a .pt2 into `folder`: program.pt2 and model.onnx, and what Keras needs.
 
-        Returns what is to be known of it (names of inputs, notes, what it was, values that its layers make) and the
-        example inputs by name.
+        Returns the facts about it (names of inputs, notes, kind, values that its layers make) and the example inputs
+        by name.
         """
         export = importlib.import_module("torch.export")
         with warnings.catch_warnings(), self.torch.no_grad():

@@ -118,7 +118,7 @@ def _ask(
     values: list[tuple[Fraction, Fraction]],
     position: int,
 ) -> npt.NDArray[np.float64]:
-    """What is left of large + small - large, for every pair (large, small)."""
+    """The results of large + small - large, for every pair (large, small)."""
     terms = session.terms
     rows = terms.groups * terms.rows
     left: list[float] = []
@@ -140,7 +140,7 @@ def _clip(session: ProbeSession, value: float) -> float:
 
 
 def _largest_exponent(session: ProbeSession) -> int:
-    """Of the large term: as high as float16 allows, to which operands may be rounded, so that small ones have room."""
+    """The exponent of the large term: the highest that float16 allows, as operands may be rounded to it."""
     return min(14, int(np.log2(float(find_format(session.problem.dtype).largest))) - 1)
 
 

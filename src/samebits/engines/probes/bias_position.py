@@ -72,7 +72,7 @@ def _first_group(tree: Item) -> int:
 
 
 def _is_rounded_before(session: ProbeSession, sequence: list[int], position: int) -> bool:
-    """Whether 1 + a little, which the result's format cannot hold, has lost it before the bias -1 is added.
+    """Whether 1 + a little loses the little, which the result's format cannot hold, before the bias -1 is added.
 
     The little is 3/8 of the result's last place: nothing is left of it after rounding to nearest.
     """

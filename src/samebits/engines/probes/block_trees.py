@@ -25,9 +25,9 @@ _LARGEST_BLOCK = 8192
 # Parts end where a vector does, and so does what is added before the tail.
 _VECTORS = (1, 8, 16)
 _LANES = (1, 2, 4, 8, 16)
-# In blocks of which fewer pairs were asked about, sizes would fit by chance.
+# Sizes that separate fewer pairs than this would fit by chance.
 _LEAST_PAIRS = 6
-# Where parts have blocks of sizes of their own: so many parts, and sizes of each, are tried.
+# Where parts have blocks of different sizes: the most parts, and the most sizes of each, that are tried.
 _MOST_OWN_PARTS, _MOST_OWN_SIZES = 2, 8
 # Shards are few: each is a matrix product of its own.
 _MOST_SHARDS = 64
@@ -101,7 +101,7 @@ class _Cuts:
 def propose_block_trees(terms: Terms, members: npt.NDArray[np.int64], answers: Sequence[PairAnswers]) -> Iterator[Item]:
     """Trees over `members` in parts and blocks whose sizes explain how many units lie outside each pair's junction.
 
-    What pairs inside one block, or in what is added last, say is left to the caller to compare.
+    Answers about pairs inside one block, or in the tail, are left to the caller to compare.
     """
     most = min(_MOST_TREES, _MOST_TERMS // len(members))
     if not most:
@@ -114,7 +114,7 @@ def propose_block_trees(terms: Terms, members: npt.NDArray[np.int64], answers: S
 def _propose(
     terms: Terms, numberings: Sequence[_Numbering], answers: Sequence[PairAnswers], *, inside_too: bool
 ) -> Iterator[Item]:
-    """Blocks added up as their terms are numbered; `inside_too`: or in another sequence, or in lanes."""
+    """Trees of blocks whose terms are added as numbered; with `inside_too` also in another sequence, or in lanes."""
     found: list[tuple[_Cuts, _Numbering, npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
     for outer in numberings:
         slowest = np.unravel_index(outer.sequence, terms.axis_sizes)[outer.axes[0]]
@@ -168,7 +168,7 @@ def _place_answers(sequence: npt.NDArray[np.int64], answers: Sequence[PairAnswer
 
 
 def _find_shard_sizes(count: int, step: int, asked: _Asked) -> list[int]:
-    """How many terms a shard may have: all of them, or a size that explains every pair in different shards."""
+    """The numbers of terms that a shard may have: all, and the sizes that explain every pair in different shards."""
     smallest = max(-(-count // _MOST_SHARDS), step)
     sizes = np.arange(-(-smallest // step) * step, count, step)[:, None]
     if not sizes.size:
@@ -187,7 +187,7 @@ def _divide(start: int, end: int, number: int, vector: int) -> list[tuple[int, i
 
 
 def _find_parts(parts: list[list[tuple[int, int]]], asked: _Asked, apart: int) -> Iterator[_Cuts]:
-    """The blocks of parts that explain all pairs of one shard, `apart` being in different ones."""
+    """The blocks of parts that explain all pairs within shards; `apart` counts the pairs in different shards."""
     flat = [part for shard in parts for part in shard]
     for shard in parts:
         starts, ends = np.array(shard, np.int64).T
@@ -211,7 +211,7 @@ def _cut(sequence: npt.NDArray[np.int64], start: int, end: int, size: int) -> li
 
 
 def _find_sizes(start: int, end: int, asked: _Asked) -> list[int]:
-    """Sizes of one part's blocks that its pairs leave possible: those that explain most first, then whole vectors."""
+    """The block sizes that one part's pairs allow: those that explain most pairs first, whole vectors before others."""
     own = asked.within(start, end)
     sizes = np.arange(min(end - start, _LARGEST_BLOCK), 1, -1)[:, None]
     one, other = (own.first - start) // sizes, (own.last - start) // sizes

@@ -89,8 +89,8 @@ def _draw_rows(random: np.random.Generator, session: ProbeSession) -> np.ndarray
     """The rows, [groups * rows, terms]."""
     formats = [find_format(n) for n in (session.problem.dtype, session.problem.out)]
     steps = 2 ** (min(_SIGNIFICANT, *(f.precision for f in formats)) - 1)
-    # Eight bits hold neither so many bits nor so many exponents; of what they hold without subnormals float32 has
-    # exact transforms, so that those may pass for direct.
+    # Eight-bit formats hold neither so many bits nor so many exponents; float32 transforms what they hold (without
+    # subnormals) exactly, so that transforms may pass for direct.
     narrow = [f for f in formats if f.width_bits <= 8]
     least = max([_EXPONENTS[0], *(f.smallest_normal_exponent for f in narrow)])
     most = min([_EXPONENTS[1], *(f.exponent_bias for f in narrow)])

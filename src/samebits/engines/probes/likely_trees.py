@@ -30,20 +30,20 @@ _LONG = 4096
 
 
 def choose_pairs(members: npt.NDArray[np.int64], random: np.random.Generator) -> list[Pair]:
-    """Which pairs of some terms tell likely trees from one another: with the first term, near both ends, at random."""
+    """Pairs of terms that distinguish likely trees: with the first term, near both ends, and at random."""
     last = len(members) - 1
     doubling = 2 ** np.arange(last.bit_length())
     with_first = {*range(1, min(_NEAR, last) + 1), *doubling.tolist(), *(last + 1 - doubling).tolist()}
     with_first |= set(np.geomspace(_NEAR, max(last, _NEAR), _NEAR // 2).astype(int).tolist())
     places = {(0, j) for j in with_first if 0 < j <= last} | {(2, 3), (last - 2, last - 1)}
-    # What is added last, as what a batch leaves of whole shards, begins where the last term's junctions end.
+    # A tail that is added last (the part of a batch behind whole shards) begins where the last term's junctions end.
     places |= {(int(last - step), last) for step in doubling if step > 1}
     places |= {tuple(sorted(random.choice(len(members), 2, replace=False).tolist())) for _ in range(_NEAR)}
     return [(int(members[a]), int(members[b])) for a, b in sorted(places) if 0 <= a < b <= last]
 
 
 def choose_end_pairs(members: npt.NDArray[np.int64], length: int) -> tuple[list[Pair], list[Pair]]:
-    """Which pairs to ask with units in the first, and in the last, so many members: they tell blocks there exactly."""
+    """Pairs to ask with units in the first, and in the last, `length` members: they show the blocks there exactly."""
     last = len(members) - 1
     steps = 2 ** np.arange(length.bit_length())
     early = {(0, int(j)) for j in steps if j < length}
@@ -53,7 +53,7 @@ def choose_end_pairs(members: npt.NDArray[np.int64], length: int) -> tuple[list[
 
 
 def choose_more_pairs(members: npt.NDArray[np.int64], outside: Mapping[Pair, int]) -> list[Pair]:
-    """What else to ask where the first terms are added one by one before lanes begin; see `propose_digit_trees`."""
+    """Further pairs, for sums whose first terms are added one by one before lanes begin; see `propose_digit_trees`."""
     start = _find_start(_read_inside(members, outside))
     steps = 2 ** np.arange(len(members).bit_length())
     return [(int(members[0]), int(members[start + s])) for s in steps if start and start + s < len(members)]
@@ -111,7 +111,7 @@ def _propose(
     exists: npt.NDArray[np.bool_],
     outside: Mapping[Pair, int] | None,
 ) -> Iterator[Item]:
-    """Trees by what units in all terms say, if they could be counted; then those that any sum may have."""
+    """Trees suggested by counts of units in all terms, if these could be counted; then trees that any sum may have."""
     blocks: tuple[int, ...] = ()
     if outside is not None:
         inside = _read_inside(members, outside)
@@ -134,7 +134,7 @@ def _propose(
 
 
 def propose_lane_trees(count: int) -> Iterator[Item]:
-    """Lanes of an unrolled loop, the first of which goes on with what whole steps leave, then joined in order."""
+    """Trees of an unrolled loop's lanes: the first lane also takes the remaining terms; lanes are joined in order."""
     for lanes in _LANES:
         whole = count // lanes * lanes
         if whole < 2 * lanes:
@@ -200,7 +200,7 @@ def _propose_digits(count: int, inside: Mapping[int, int]) -> Iterator[Item]:
 
 
 def _read_levels(count: int, inside: Mapping[int, int]) -> Iterator[tuple[Level, ...]]:
-    """The digits of `count` terms from the last to be joined to the first, if powers of two tell them all."""
+    """The digits of `count` terms, from the last joined to the first, if the counts for powers of two give them all."""
     bits = [i for i in range((count - 1).bit_length()) if 2**i < count]
     if any(2**i not in inside for i in bits):
         return

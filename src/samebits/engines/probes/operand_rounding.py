@@ -25,7 +25,7 @@ _NARROWER = (FLOAT32, FLOAT16, TF32, BFLOAT16)
 
 @dataclass(frozen=True)
 class OperandRounding:
-    """What an operand's values become: None of both where they stay as they are; `known` False where neither fits."""
+    """How an operand's values are rounded: both None where they are not, `known` False where no rounding fits."""
 
     format: str | None
     mode: str | None
@@ -34,7 +34,7 @@ class OperandRounding:
 
 
 def find_operand_roundings(session: ProbeSession, term: int, positions: np.ndarray) -> dict[str, OperandRounding]:
-    """By operand name (x, w or dy), from two calls, of which a problem of few outputs takes several.
+    """The rounding of each operand, by name (x, w or dy), from two calls; from more where a problem has few outputs.
 
     `positions`: output positions that have the term.
     """

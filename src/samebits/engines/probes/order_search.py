@@ -2,7 +2,7 @@
 
 With a pivot and all other terms of a set: equal counts = one part hanging on the pivot's chain, and ascending counts
 under the junction are the chain. The same is done inside each part. Of parts of one size only the first is taken apart;
-the others are checked against it by a few pairs, and by whoever replays the order on random data. Where all that would
+the others are checked against it by a few pairs, and by a later replay on random data. Where all that would
 take too many calls, a likely tree that explains a hundred pairs is taken first.
 """
 
@@ -87,7 +87,7 @@ class OrderSearch(QueryBatch):
         self.members: list[npt.NDArray[np.bool_]] = []
         self.notes: list[str] = []
         self.failed: dict[int, str] = {}
-        # Answers only ever add up: what they refuted once they refute for good, and those that agreed still agree.
+        # Answers are only ever added: a refuted tree stays refuted, and answers that agreed still agree.
         self.refuted: set[tuple[int, int]] = set()
         self.agreed: dict[tuple[int, int], int] = {}
         self.kept: dict[tuple[int, int], Junctions | None] = {}
@@ -247,7 +247,7 @@ class OrderSearch(QueryBatch):
     def _ask_pairs(
         self, pairs: list[tuple[int, int]], units: npt.NDArray[np.int64], group: _Group
     ) -> dict[tuple[int, int], int]:
-        """By pair the units outside of its junction; if all terms can be counted all of them carry one."""
+        """The number of units outside each pair's junction; all terms carry a unit if a result can count them all."""
         number = self._choose_units(units, -1, group)
         self.ask([(a, b, number) for a, b in pairs])
         return {(a, b): self._read(a, b, number, group) for a, b in pairs}
@@ -277,7 +277,7 @@ class OrderSearch(QueryBatch):
         return left[0][0] if left else None
 
     def _scatter_loose(self, subtrees: list[Subtree], group: _Group) -> list[Subtree]:
-        """Asks terms that stand beside a subtree whether their neighbours do so too; returns what is left to ask."""
+        """Splits loose subtrees into single terms where neighbours confirm it; returns the subtrees left to ask."""
         loose = [(s, self._choose_units(s.members, s.anchor, group)) for s in subtrees if s.loose]
         self.ask([(int(a), int(b), u) for s, u in loose for a, b in itertools.pairwise(s.members)])
         left = [s for s in subtrees if not s.loose]
@@ -291,7 +291,7 @@ class OrderSearch(QueryBatch):
         return left
 
     def _check_copies(self, ready: list[Subtree], group: _Group) -> list[Subtree]:
-        """Puts a few pairs of every supposed copy to the test; returns those that are none."""
+        """Asks a few pairs of every supposed copy; returns the subtrees that are no copies."""
         asked: list[tuple[Subtree, list[Item], list[tuple[int, int, int, int]]]] = []
         questions: list[tuple[int, int, int]] = []
         for subtree in ready:
@@ -317,7 +317,7 @@ class OrderSearch(QueryBatch):
     def _accept(
         self, subtree: Subtree, trees: list[Item], pairs: list[tuple[int, int, int, int]], group: _Group
     ) -> bool:
-        """Takes the copy if all its pairs answered as expected; a negative number asks for more than so many inside."""
+        """Accepts a copy if all its pairs answer as expected; an expected -n requires more than n units inside."""
         for units, a, b, expected in pairs:
             outside = self._read(a, b, units, group)
             present = int((self.units[units] & group.exists).sum())
@@ -328,7 +328,7 @@ class OrderSearch(QueryBatch):
         return True
 
     def _ask_inside(self, subtrees: list[Subtree], group: _Group) -> list[npt.NDArray[np.int64]]:
-        """For every subtree and every member but the pivot: how many members their junction holds (see `settle`)."""
+        """For each subtree, the number of members under the pivot's junction with each other member (see `settle`)."""
         small = [s for s in subtrees if len(s.members) < self.scale.capacity or self._fits_whole(group)]
         units = {id(s): self._choose_units(s.members, s.anchor, group) for s in small}
         self.ask([(s.pivot, int(j), units[id(s)]) for s in small for j in s.members[1:]])
@@ -346,14 +346,14 @@ class OrderSearch(QueryBatch):
         return int(group.exists.sum()) <= self.scale.capacity
 
     def _choose_units(self, members: npt.NDArray[np.int64], anchor: int, group: _Group) -> int:
-        """The number of the unit set to ask these members with: all terms if they can be counted, else members only."""
+        """The number of the unit set to ask with: all terms if a result can count them, else these members only."""
         if self._fits_whole(group):
             return 0
         self.units.append(self._mark(members if anchor < 0 else np.append(members, anchor)))
         return len(self.units) - 1
 
     def _refine(self, subtree: Subtree, group: _Group) -> npt.NDArray[np.int64]:
-        """As `_ask_inside` for more members than a result can count: units in a part of them, again and again finer.
+        """As `_ask_inside`, for more members than a result can count: asks with units in ever finer parts of them.
 
         The junctions with one pivot are nested, so sorting by what they hold of any units puts them in sequence; those
         that tie are asked again with units among themselves only.

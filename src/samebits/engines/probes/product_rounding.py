@@ -157,7 +157,7 @@ def _ask_products(
     roundings: Roundings,
     scale: float,
 ) -> Iterator[tuple[tuple[int, int], set[Product]]]:
-    """One call: of every pair and position that has both its terms, the ways that give the answer."""
+    """Makes one call; yields every pair with the ways that give its answers at all positions with both terms."""
     terms = session.terms
     places = int(np.prod(terms.outputs))
     at = terms.locate_sources(positions % places)

@@ -11,7 +11,7 @@ from samebits.engines.probes.session import ProbeSession
 # Positions whose answers are kept one by one; all others are distinguished by a digest of theirs.
 _MOST_SAMPLED = 1024
 _PAIRS_PER_ROW_CLASS, _PAIRS_PER_CHOSEN_ROW = 3, 12
-# How far the two terms of a pair that tells rows apart stand from each other; 0: anywhere.
+# The distances between the two terms of pairs that distinguish rows; 0: any.
 _DISTANCES = (0, 1, 2, 0, 4, 8, 0, 3, 16, 0, 1, 64)
 _MOST_PATTERNS = 4
 _SEED = 576
@@ -90,10 +90,10 @@ def classify_rows(
     rows: npt.NDArray[np.int64] | None = None,
     positions: npt.NDArray[np.bool_] | None = None,
 ) -> list[npt.NDArray[np.int64]]:
-    """Rows (default: all) parted into sets that answer the same questions alike, the largest set first.
+    """Rows (default: all) grouped by equal answers to the same questions, the largest group first.
 
-    Each question is asked of all rows in one call. The positions that have the most terms answer; of chosen positions
-    also those that lack some.
+    Each question is asked of all rows in one call. Answers are read at the positions with the most terms, and among
+    chosen `positions` also at those that lack some.
     """
     terms = session.terms
     count = terms.groups * terms.rows

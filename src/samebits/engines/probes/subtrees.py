@@ -19,7 +19,7 @@ class Subtree:
     one junction after the other: at each junction one subtree, or several in a multi-term addition. `anchor` is a term
     outside that lies under the junction at which this subtree is joined, -1 for a whole sum; `siblings` is the list of
     that junction, `whole` all its terms. A junction that looks like a copy of an earlier one waits for that one's
-    first subtree, its `model`. What turned out to stand beside others at a junction is `loose`: likely single terms.
+    first subtree, its `model`. Members found to join further up form a `loose` subtree: likely single terms.
     """
 
     members: npt.NDArray[np.int64]
@@ -75,8 +75,8 @@ class Subtree:
     def settle(self, inside: npt.NDArray[np.int64]) -> list[Subtree]:
         """Takes in how many members lie under the junction of the pivot and each other member; returns new subtrees.
 
-        A count beyond the members' number means a junction above: those members are no part of this subtree but stand
-        beside it.
+        A count beyond the members' number means a junction further up: those members are not part of this subtree,
+        they become one of their own at its junction.
         """
         others = self.members[1:]
         beside = others[inside > len(self.members)]
@@ -93,8 +93,8 @@ class Subtree:
         for part in np.split(others[order], changes) if len(others) else []:
             junction: list[Subtree] = []
             part = np.sort(part)
-            # Where all others meet before the lowest joins them, the sum may well begin with the highest; if not with
-            # that either, the next lowest is asked, for what joins last may be anything.
+            # If all others meet before the lowest joins them, the sum may begin with the highest; if it does not, the
+            # next lowest is asked, as any term may join last.
             descends = len(part) == len(others) and self.pivot < part[0]
             members = np.roll(part, 1) if descends else part
             subtree = Subtree(members, self.pivot, junction, part)

@@ -21,7 +21,7 @@ from samebits.engines.probes.swapped_roles import SwappedSession, can_swap
 from samebits.errors import ProbeStopped
 from samebits.problems.terms import Terms
 
-# Rows may answer otherwise in the last blocks of a matrix; whoever has more kinds of them than this is asked later.
+# Rows may answer differently in the last blocks of a matrix; of more kinds of rows than this, the rest is asked later.
 _MOST_CLASSES = 8
 
 
@@ -58,7 +58,7 @@ def find_summation_orders(
         alike = classify_rows(session, scale)[0] if rows is None else rows
         found = OrderSearch(session, scale, alike, positions, may_guess=may_guess).run()
         if rows is None and not found.trees:
-            # Rows that seemed alike are not: more questions part them.
+            # Rows that seemed alike are not: more questions separate them.
             closer = classify_rows(session, scale, alike, asked)[0]
             if len(closer) < len(alike):
                 found = OrderSearch(session, scale, closer, positions, may_guess=may_guess).run()

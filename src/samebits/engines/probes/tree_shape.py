@@ -73,9 +73,9 @@ class Junctions:
 def find_telling_units(
     one: Junctions, other: Junctions, pivots: Sequence[int], most: int
 ) -> tuple[int, int, npt.NDArray[np.int64]] | None:
-    """A pair of terms, and terms to carry units, at most so many, that two trees answer differently.
+    """A pair of terms, and at most `most` terms to carry units, for which two trees give different answers.
 
-    Pairs of one of `pivots` and any other term are looked through; None where the trees agree on all of them.
+    Only pairs with one of `pivots` are looked through; None where the trees agree on all of them.
     """
     count = len(one.rank)
     every = np.zeros(count, bool)

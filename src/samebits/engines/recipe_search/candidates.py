@@ -131,7 +131,7 @@ def _propose_biases(problem: Problem, arithmetic: ArithmeticStage) -> list[tuple
 def _propose_roundings(
     problem: Problem, arithmetic: ArithmeticStage, accumulator: Rounding
 ) -> Iterator[tuple[Rounding | None, Rounding | None]]:
-    """What was seen of the operands; first without it where the running sum alone could have rounded them so."""
+    """The operand roundings seen; first none, where the running sum alone could have rounded operands so."""
     x, w = (arithmetic.find_rounding(n) for n in ("x", "w"))
     names = [accumulator.format, *(a.format for a in arithmetic.accumulators if a.format)]
     narrow = min(find_format(n).precision for n in names)
@@ -148,7 +148,7 @@ def _propose_roundings(
 
 
 def _propose_swaps(arithmetic: ArithmeticStage) -> tuple[bool, bool]:
-    """Masks do not tell which of the first two terms comes first: the lower, unless the products say otherwise."""
+    """Whether to swap the first two terms, likelier first: the lower comes first unless the products say otherwise."""
     possible = arithmetic.product.possible if arithmetic.product else ()
     return (True, False) if "fused_reversed" in possible and "fused" not in possible else (False, True)
 

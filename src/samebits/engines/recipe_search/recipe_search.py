@@ -42,7 +42,7 @@ def search_recipe(session: ProbeSession) -> SearchResult:
     try:
         for stage in _search(session):
             found = stage
-    except Exception as error:  # A runner is anybody's code; whoever asked decides what its failure means.
+    except Exception as error:  # A runner may be anybody's code; the caller decides what its failure means.
         return replace(found, stopped=error)
     return found
 

@@ -1,6 +1,6 @@
 """Outputs that a recipe misses: tails of a kernel, borders, single rows that are added or rounded otherwise.
 
-They are distinguished by replay on several sets of random data. Then, in this sequence: another way of rounding products
+They are distinguished by replay on several sets of random data. Then, in sequence: another way of rounding products
 or placing the bias, tried by replay; products asked about term by term; the order asked again, with questions in the
 rows that are missed and answers from the positions that are.
 """
@@ -47,7 +47,7 @@ _MOST_ROUNDS = 8
 _MOST_PRODUCT_CALLS = 160
 _MOST_PRODUCTS = 1e9
 _MOST_TIME_S = 60.0
-# Of which so much for seeing what is missed; two sets of data at least.
+# The share of that time for finding the missed outputs; at least two sets of data are used.
 _MOST_COLLECTING, _FEWEST_DATA_SETS = 0.1, 2
 _SEED = 12
 
@@ -90,7 +90,7 @@ class Refiner:
             return best
 
     def _unify_rows(self, recipe: Recipe) -> Recipe:
-        """One order for a whole row wherever one of the row's own misses no more: the others fitted by chance."""
+        """Replaces a row's several orders by one of them wherever that misses no more: the others fitted by chance."""
         if len(recipe.orders) == 1:
             return recipe
         terms = find_terms(self.session.problem)
@@ -130,7 +130,7 @@ class Refiner:
         return array_from_places(self.recipe.where, self._axes, self.session.problem.out_shape)
 
     def _collect_missed(self) -> npt.NDArray[np.bool_]:
-        """Outputs that any data set shows to be missed, on as many sets as the problem's size and the time allow."""
+        """The outputs missed on any data set; as many sets are tried as the problem's size and the time allow."""
         until = time.perf_counter() + _MOST_TIME_S * _MOST_COLLECTING
         missed = self._mark_missed(self.recipe)
         affordable = int(_MOST_REPLAYED_PRODUCTS / self.session.problem.multiply_adds)
@@ -160,7 +160,7 @@ class Refiner:
         return missed
 
     def _misses_less(self, recipe: Recipe, missed: npt.NDArray[np.bool_], cells: npt.NDArray[np.bool_]) -> bool:
-        """Whether a recipe that differs in some outputs only misses fewer of them than are missed now."""
+        """Whether a recipe that differs only in `cells` misses fewer of these than are missed now."""
         return bool(self._mark_missed(recipe, cells).sum() < (missed & cells).sum())
 
     def _box(self, missed: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
@@ -253,7 +253,7 @@ class Refiner:
             rows, positions = carriers, np.unique(rows % terms.rows)
         most = _MOST_PRODUCT_CALLS * len(rows)
         if len(pairs) > most:
-            # Products that are rounded otherwise stand at the ends of a sum: in its tail, or before its lanes begin.
+            # Differently rounded products are at the ends of a sum: in its tail, or before its lanes begin.
             in_sequence = sorted(pairs, key=lambda pair: pair[1])
             pairs = in_sequence[: most // 2] + in_sequence[-(most // 2) :]
             starting = starting & set(pairs)
@@ -261,7 +261,7 @@ class Refiner:
         return find_term_products(session, pairs, rows, read, self.recipe.accumulator.format, roundings, starting)
 
     def _ask_orders(self, missed: npt.NDArray[np.bool_]) -> Recipe | None:
-        """The order asked again of what is missed."""
+        """The recipe with orders found by asking the missed outputs again; None where it stays the same."""
         terms = find_terms(self.session.problem)
         view = terms.view_result(missed)
         rows = np.flatnonzero(view.any(axis=(2, 3)).reshape(-1))
@@ -278,7 +278,7 @@ class Refiner:
             at = (alike // terms.rows, alike % terms.rows)
             flat[at] = own[at]
             changed = self._ask_rows(candidate, cells, alike)
-            # Products may still be rounded otherwise: a right order need not miss less at once.
+            # Products may still be rounded differently: a right order need not miss fewer outputs at once.
             if len(alike) < len(rows) or self._mark_missed(changed).sum() <= self._mark_missed(candidate).sum():
                 candidate = changed
         return candidate if candidate != self.recipe else None
@@ -293,7 +293,7 @@ class Refiner:
             return [rows]
 
     def _ask_rows(self, recipe: Recipe, cells: npt.NDArray[np.bool_], rows: npt.NDArray[np.int64]) -> Recipe:
-        """The recipe with the orders that some rows answer with, on those of the cells whose position has one."""
+        """The recipe with the orders found by asking some rows, in those `cells` whose position has an order."""
         terms = find_terms(self.session.problem)
         positions = np.asarray(terms.view_result(cells).any(axis=(0, 1)))
         found = find_summation_orders(self.session, rows=rows, positions=positions)
@@ -307,7 +307,7 @@ class Refiner:
         return recipe
 
     def _accept(self, missed: npt.NDArray[np.bool_], orders: dict[Order, Order]) -> Recipe | None:
-        """The first spread on which other orders in place of the present ones miss less than before."""
+        """The recipe with orders replaced on the first set of outputs where that misses fewer; None without one."""
         for cells in self._spread(missed):
             candidate = change_orders(self.session.problem, self.recipe, cells, lambda o: orders.get(o, o))
             if self._misses_less(candidate, missed, cells):

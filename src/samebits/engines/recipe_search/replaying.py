@@ -39,7 +39,7 @@ class Replayer:
     def score(
         self, recipe: Recipe, *, sampled: bool = False, among: npt.NDArray[np.bool_] | None = None
     ) -> tuple[float, int, npt.NDArray[np.bool_]]:
-        """The share of outputs reproduced, how many were compared, and which of all were not. 0 if it cannot run.
+        """The share of outputs reproduced (0 if it cannot run), the number compared, a mask of those not reproduced.
 
         `sampled` compares fewer positions where the problem is large, for choosing among candidates; `among`, a mask
         over the result, names the only outputs to compare.

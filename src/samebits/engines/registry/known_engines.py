@@ -1,7 +1,7 @@
 """Which engines there are, where their files lie and which distributions bring them; nothing is imported to know it.
 
-Besides the table's: those that installed packages bring (entry points of the group `samebits.engines`), a class or a
-function of a file, and whatever speaks ONNX's backend interface.
+Engines not in the table: those that installed packages bring (entry points of the group `samebits.engines`), a class
+or a function of a file, and modules with ONNX's backend interface.
 """
 
 from __future__ import annotations
@@ -101,8 +101,7 @@ _FILE = re.compile(r"[^\0]*?\.py:[A-Za-z_]\w*")
 
 
 def match_given_engine(text: str) -> tuple[str, str] | None:
-    """Of an engine's text that begins with a file's class or function, or with a backend of ONNX: that, and what
-    follows; None for other texts.
+    """Splits an engine's text after a file's class or function, or after a backend of ONNX; None for other texts.
 
     >>> match_given_engine("./mine.py:MyEngine:threads=2")
     ('./mine.py:MyEngine', 'threads=2')
@@ -128,7 +127,7 @@ def is_backend(name: str) -> bool:
 
 
 def find_class(name: str) -> type[Engine] | None:
-    """The class of an engine whose class is ours; None for one of a file or of another package."""
+    """The class of one of our own engines; None for an engine of a file or of another package."""
     spec = ONNX_BACKEND if is_backend(name) else ENGINES.get(name)
     return spec.load_class() if spec else None
 

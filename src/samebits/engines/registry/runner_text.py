@@ -169,9 +169,9 @@ def list_reaching_parts(runner: RunnerText) -> list[str]:
 
 
 def _list_code(runner: RunnerText) -> list[str]:
-    """The code that a text has loaded in addition to an engine's own: a file, a module, a library.
+    """The code that a text loads in addition to an engine's own: a file, a module, a library.
 
-    What a setting of other people's engines reaches is not known: all of them count.
+    All settings of other people's engines count, as it is not known what they reach.
     """
     if runner.name in (TRUTH, EMULATE):
         return []

@@ -1,4 +1,4 @@
-"""A caller's runner, kept from harming others: whatever it raises or does to arrays stays with it and is said."""
+"""A caller's runner, isolated: whatever it raises or does to arrays is contained and reported."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class GuardedRunner:
         return np.array(result, subok=False)
 
     def time_runs(self, problem: Problem, operands: Mapping[str, np.ndarray], runs: int) -> TimedRuns:
-        """What the runner's own calls take, each on a copy of the operands of its own. Raises EngineFailure."""
+        """Times the runner's own calls, each on its own copy of the operands. Raises EngineFailure."""
         taken: list[TimedRuns] = []
         for _ in range(runs):
             taken.append(self._time_run(problem, _copy_all(operands), operands))
@@ -83,7 +83,7 @@ class GuardedRunner:
                 self._remarks[f"changed {name} while it ran; every run was given its own copy"] = None
 
     def close(self) -> None:
-        """Nothing: whoever opened the runner closes it."""
+        """Does nothing: the caller that opened the runner closes it."""
 
     def _call(self, function: Callable[[], AnswerT]) -> AnswerT:
         try:

@@ -33,7 +33,7 @@ class LoweredRunner:
         return lowering.lower_result(check_result(lowering.stated, result))
 
     def close(self) -> None:
-        """Nothing: whoever opened the runner closes it."""
+        """Does nothing: the caller that opened the runner closes it."""
 
 
 def lower_runner(runner: Runner, lowering: Lowering) -> Runner:

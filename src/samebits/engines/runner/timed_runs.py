@@ -29,7 +29,7 @@ class TimedRuns:
 
 @runtime_checkable
 class TimedRunner(Protocol):
-    """A runner that can say what its own call takes, without the operands' way to it."""
+    """A runner that can time its own calls, without the transfer of operands."""
 
     def time_runs(self, problem: Problem, operands: Mapping[str, np.ndarray], runs: int) -> TimedRuns:
         """Runs the problem so many times. Raises an EngineFailure where it cannot."""
@@ -37,7 +37,7 @@ class TimedRunner(Protocol):
 
 
 def time_runs(runner: Runner, problem: Problem, operands: Mapping[str, np.ndarray], runs: int) -> TimedRuns:
-    """Times so many runs; of a runner that cannot say, as seen from here. Raises an EngineFailure."""
+    """Times so many runs: in the runner if it can time itself, else from here. Raises an EngineFailure."""
     if isinstance(runner, TimedRunner):
         return runner.time_runs(problem, operands, runs)
     return time_calls(lambda: runner.run(problem, operands), lambda result: check_result(problem, result), runs)

@@ -44,7 +44,7 @@ class OtherPython:
         (self._folder / "samebits").symlink_to(OWN_FOLDER, target_is_directory=True)
 
     def adapt(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Variables for the worker there: it finds samebits, and writes nothing beside it."""
+        """Environment variables with which the worker there finds samebits and writes no files next to it."""
         kept = {name: value for name, value in environment.items() if name not in ("PYTHONHOME", "VIRTUAL_ENV")}
         return {**kept, "PYTHONPATH": str(self._folder), "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -68,7 +68,7 @@ def reach_host(host: str, python: str | None = None) -> TravellingWorker:
 
 
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:@-]*")
-# Images of gigabytes are fetched by who wants them, not by the way.
+# Images can be gigabytes: the person fetches them, samebits does not.
 _OPTIONS = ("--rm", "--interactive", "--pull=never", "--network=none", "--entrypoint=sh")
 
 

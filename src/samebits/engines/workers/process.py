@@ -56,7 +56,7 @@ DEFAULT_TIME_LIMIT_S = 300.0
 
 
 def find_largest_result() -> int:
-    """The bytes that all values of a network may have together: its own, and as much again for those it leaves open."""
+    """The most bytes that all values of a network may have: those of known size, and as much again for open sizes."""
     return 2 * VALUE_BYTES.read()
 
 
@@ -162,7 +162,7 @@ class WorkerRunner:
     ) -> dict[str, np.ndarray]:
         """The wanted outputs of an ONNX model; it is sent and made ready once for runs that follow each other.
 
-        `observed` are outputs that the model has only to be seen; they come in the dtype that the model declares.
+        `observed` are outputs added only to be observed; they come in the dtype that the model declares.
 
         Raises EngineFailure.
         """
@@ -315,7 +315,7 @@ class WorkerRunner:
         self._process.kill()
 
     def _explain_end(self, error: Exception, expired: bool) -> EngineFailure:
-        """The process ended, or spoke nonsense and is ended here."""
+        """The failure of a process that timed out, ended, or answered nonsense (it is then ended here)."""
         if expired:
             self._process.wait()
             return EngineTimedOut(f"gave no answer in {self.time_limit_s:g} s and was stopped")
@@ -329,7 +329,7 @@ class WorkerRunner:
         return EngineCrashed(_describe_exit(code) + self._last_words())
 
     def _last_words(self) -> str:
-        """The last line the process wrote before it ended, but for one that names what prints more."""
+        """The last line that the process wrote before it ended; hints to `--help` are passed over."""
         self._log.seek(max(self._log.seek(0, os.SEEK_END) - 4096, 0))
         lines = [line.strip() for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
         said = [line for line in lines if "--help" not in line] or lines
@@ -356,7 +356,7 @@ def say_overruled(asked: Mapping[str, str], effective: Mapping[str, str]) -> lis
 
 
 def _spell(value: str) -> str:
-    """A value as libraries write it in different ways: YES, True and on are one."""
+    """A value in one spelling, as libraries write it in several: YES, True and on become on."""
     return {"yes": "on", "true": "on", "1": "on", "no": "off", "false": "off"}.get(value.lower(), value.lower())
 
 

@@ -23,7 +23,7 @@ class RunTiming:
         self._prepared: Prepared | None = None
 
     def prepare(self, engine: Engine, problem: Problem, operands: Mapping[str, np.ndarray]) -> TimedRuns:
-        """The first run of a problem, with what memory it took beyond operands that were there already."""
+        """Prepares a problem and times its first run, with the memory taken beyond operands already there."""
         self._prepared = None
         before = _reset_peak()
         self._prepared = engine.prepare(problem, operands)
@@ -40,7 +40,7 @@ class RunTiming:
 
 
 def _reset_peak() -> int | None:
-    """Memory in use, from where on the peak is counted; None where the system does not say."""
+    """Resets the peak and returns the memory in use, its starting point; None where the system does not say."""
     with contextlib.suppress(OSError), open(_MARKS, "w") as marks:
         marks.write(_RESET)
         marks.flush()

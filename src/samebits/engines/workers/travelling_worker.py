@@ -16,8 +16,8 @@ from typing import IO, BinaryIO, cast
 from samebits.errors import EngineMissingError
 from samebits.regular_files import OWN_FOLDER
 
-# Runs there: it takes variables and samebits from standard input, keeps both in a folder that goes when we are gone
-# (a second process sees to that, as an engine that hangs can see to nothing), and becomes the worker.
+# Runs there: it reads variables and samebits from standard input, keeps both in a folder that is removed when we are
+# gone (by a second process, as an engine that hangs cannot do it), and becomes the worker.
 _BEGINS = """
 import atexit, io, json, os, select, shutil, signal, sys, tarfile, tempfile
 if sys.version_info < (3, 11):
@@ -66,7 +66,7 @@ main()
 
 @dataclass(frozen=True)
 class TravellingWorker:
-    """Our worker where a program with these words brings it; nothing of it stays there.
+    """Our worker, started elsewhere by a program with these words; nothing of it stays there.
 
     As git has it, the environment variable `variable` names another program than the `usual` one, or the same with
     options. `place` says in messages where that is.

@@ -27,7 +27,7 @@ from samebits.errors import EngineUnsupported
 from samebits.problems import Problem, parse_problem_text
 
 _PR_SET_PDEATHSIG = 1
-# How the five frameworks word it, read off their messages.
+# How the five frameworks say that memory ran out, taken from their messages.
 _SIGNS_OF_MEMORY = (
     "bad_alloc", "out of memory", "not enough memory", "can't allocate memory", "resource_exhausted",
     "resourceexhausted", "failed to allocate", "could not allocate", "oom when allocating",
@@ -46,7 +46,7 @@ def main() -> int:
     """Loads an engine and answers messages until standard input ends."""
     requests, replies = _take_streams(int(sys.argv[1]))
     _die_with_parent()
-    # What the file of a model forks ends with this process, as this one does with the command.
+    # Processes that a model's file forks end with this process, as this one ends with the command.
     os.register_at_fork(after_in_child=_die_with_parent)
     engine: Engine | None = None
     timing = RunTiming()
@@ -86,7 +86,7 @@ def _take_streams(reply_descriptor: int) -> tuple[BinaryIO, BinaryIO]:
 
 
 def _die_with_parent() -> None:
-    """No orphans, and if memory runs out this process goes first (both Linux only; elsewhere nothing happens)."""
+    """Ends this process with its parent, and lets it go first if memory runs out (both on Linux only)."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
@@ -133,14 +133,14 @@ def _take_problem(engine: Engine, header: dict[str, Any]) -> Problem:
 
 
 def _time(engine: Engine, timing: RunTiming, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> TimedRuns:
-    """The first run of a problem, which comes along; or more of the last one."""
+    """Times the first run of the problem in the message, or further runs of the last one."""
     if "problem" not in header:
         return timing.run(header["timed"])
     return timing.prepare(engine, _take_problem(engine, header), arrays)
 
 
 def _run_model(engine: Engine, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The model comes along where it is another than the last one."""
+    """Runs a model; the message brings it only where it differs from the last one."""
     if header["brings_model"]:
         model = arrays.pop(MODEL)
         engine.load_onnx(model.tobytes(), header["observed"])

@@ -62,7 +62,7 @@ class FixSearch:
     started: float = field(default_factory=time.monotonic)
 
     def run(self) -> tuple[list[Fix], list[Evidence]]:
-        """Fixes, the smallest first, and what else is to be said."""
+        """The fixes, the smallest first, and further evidence."""
         if len(self.sides) < 2:
             return [], [Evidence("setting", "fewer than two sides returned a result: there is nobody to agree with")]
         if self._agree():
@@ -128,7 +128,7 @@ class FixSearch:
         return time.monotonic() - self.started > self.most_time_s
 
     def _choose(self, *, same_bits: bool) -> _Choice | None:
-        """The choice with the fewest changes, among equals the one of which the first side's trial came first."""
+        """The choice with the fewest changes; among equals, the one whose trial of the first side came first."""
         chosen = self._choose_same_bits() if same_bits else self._choose_agreeing()
         return min(
             (c for c in chosen if c.changes), key=lambda c: (not is_agreement(c.verdict), c.changes), default=None
@@ -152,7 +152,7 @@ class FixSearch:
             yield _Choice(trials, self._find_obstacle(trials), same_bits=True)
 
     def _find_obstacle(self, trials: Iterable[Trial | None]) -> Verdict:
-        """`identical` where nothing is to be said against any side, for their bits are the same; else what is."""
+        """The first verdict against any side; `identical` where there is none, as their bits are the same."""
         for trial in trials:
             if trial and not is_agreement(trial.verdict):
                 return trial.verdict
@@ -170,7 +170,7 @@ class FixSearch:
         return trial.digests if whole else trial.digests[1]
 
     def _choose_agreeing(self) -> Iterator[_Choice]:
-        """No side deviates: the sides that did are changed, each as little as may be."""
+        """The choice after which no side deviates: each deviating side is changed, as little as possible."""
         if all(is_agreement(s.verdict) for s in self.sides):
             return
         trials: list[Trial | None] = []
@@ -184,7 +184,7 @@ class FixSearch:
         yield _Choice(tuple(trials), "rounding", same_bits=False)
 
     def _holds(self, choice: _Choice) -> bool:
-        """Whether fresh workers of every side give the same bits again; trials that do not are of no more use."""
+        """Whether fresh workers of every side give the same bits again; a trial that does not is marked as useless."""
         if choice.trials in self.verified:
             return True
         for i, (side, trial) in enumerate(zip(self.sides, choice.trials, strict=True)):
@@ -234,7 +234,7 @@ class FixSearch:
         )
 
     def _conclude(self, fixes: list[Fix]) -> tuple[list[Fix], list[Evidence]]:
-        """With the change of code that always helps, where no setting gives the same bits."""
+        """The fixes and evidence; adds the change of code that always helps where no setting gives the same bits."""
         plural = "" if self.tried == 1 else "s"
         evidence = [Evidence("setting", f"{self.tried} setting{plural} tried, each in a process of its own")]
         if any(fix.same_bits and is_agreement(fix.verdict_after or "undecided") for fix in fixes):

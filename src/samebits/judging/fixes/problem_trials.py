@@ -67,7 +67,7 @@ class ProblemTrials:
         return replace(trial, verdict=worst, digests=digests, identity=ran.recorded.identity, result=result)
 
     def time_in_turns(self, texts: tuple[str, str]) -> tuple[float, float] | None:
-        """What a run takes as a caller sees it: the operands' way to the worker, and the model's building, count."""
+        """Median seconds as a caller sees them: sending operands to the worker and building the model count."""
         return time_in_turns(self._open_run, texts)
 
     def _open_run(self, text: str) -> tuple[Callable[[], object], Callable[[], None]]:
@@ -100,7 +100,7 @@ class ProblemTrials:
 
 
 def _name_call(problem: Problem) -> str:
-    """Which of our functions computes a problem: those named as torch's know no gradient, epilogue, uneven padding."""
+    """The samebits call that computes a problem; those named as torch's take no gradient, epilogue, uneven padding."""
     plain = problem.direction == "forward" and problem.then is None
     if isinstance(problem.padding, str):
         plain = plain and not problem.is_transposed and problem.padding == "same_upper" and set(problem.stride) == {1}

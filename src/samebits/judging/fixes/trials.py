@@ -32,7 +32,7 @@ class Trial:
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing is to be said against its results, on any data."""
+        """Whether it ran and nothing is wrong with its results on any data."""
         return self.digests is not None and is_agreement(self.verdict)
 
 
@@ -52,11 +52,11 @@ class Trials(Protocol):
         ...
 
     def still_loses(self, trial: Trial) -> bool:
-        """Whether what is inside its bounds is known to lose precision all the same."""
+        """Whether a result inside its bounds is nevertheless known to lose precision."""
         ...
 
     def name_change_of_code(self) -> Fix | None:
-        """What always helps; None where nothing does."""
+        """The change of code that always helps; None where there is none."""
         ...
 
 

@@ -46,7 +46,7 @@ _CHANNEL_BLOCKS = (16, 8, 64, 32)
 def list_operand_hypotheses(problem: Problem, stored: Stored | None = None) -> Iterator[Hypothesis]:
     """Both operands rounded to a narrower format, one of them, each to its own; and the bias alone.
 
-    The format that results are `stored` in comes first: whoever stores in it has its operands in it, too.
+    The format that results are `stored` in comes first: an engine that stores in it has its operands in it, too.
     """
     # First, because rounding to a narrow exponent range loses subnormal operands too.
     yield from _flush_operands(problem)
@@ -145,9 +145,9 @@ def _rounds_operands(
     def predict(observation: Observation, sample: Sample) -> Floats | None:
         read = observation.read_operands(recipe)
         if observation.result.any() and any(observation.operands[n].any() and not a.any() for n, a in read.items()):
-            return None  # Rounding to zero whatever is multiplied explains no result but zeros.
+            return None  # Rounding a whole operand to zero explains no result but zeros.
         if not recipe.via and not recipe.b and all(_is_equal(a, observation.operands[n]) for n, a in read.items()):
-            return None  # These operands are what they would be rounded to.
+            return None  # Rounding would not change these operands.
         bias = round_array(observation.operands["bias"].astype(np.float64), recipe.b) if recipe.b else None
         if late:
             sums = round_wide(observation.as_bare_sums().sum_instead(read, sample), Rounding(recipe.via))
@@ -208,7 +208,7 @@ def list_order_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
 
 
 def _list_early_biases(problem: Problem) -> Iterator[Hypothesis]:
-    """The bias added once a block of channels is, to which the sums of the others are added."""
+    """The bias added after the first block of channels, then the sums of the other blocks."""
     if not problem.bias or problem.stated:
         return
     terms = find_terms(problem)
@@ -222,7 +222,7 @@ def _list_early_biases(problem: Problem) -> Iterator[Hypothesis]:
 
 
 def _list_thread_splits(problem: Problem) -> Iterator[Hypothesis]:
-    """Weight gradients of which each thread adds up its share of the batch, or of the rows."""
+    """Weight gradients where each thread adds up its share of the batch, or of the rows."""
     if problem.direction != "grad_weight":
         return
     terms = find_terms(problem)
@@ -236,7 +236,7 @@ def _list_thread_splits(problem: Problem) -> Iterator[Hypothesis]:
 
 
 def list_operand_recipes(problem: Problem, rounding: Recipe, stored: Stored | None = None) -> Iterator[Recipe]:
-    """Recipes with some operand rounding in the orders that engines most often use, results stored as told."""
+    """Recipes with some operand rounding in the orders that engines most often use; `stored` is how results are."""
     via = rounding.via
     if stored is not None and stored.rounding is not None and stored.part is None and stored.scale == 1.0:
         via = stored.rounding.format

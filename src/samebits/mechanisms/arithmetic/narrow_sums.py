@@ -22,7 +22,7 @@ _PROMOTED_AFTER = (4, 8, 16, 32, 64, 128, 256)
 
 
 def list_narrow_sums(problem: Problem, *, wide: bool, thorough: bool) -> Iterator[Hypothesis]:
-    """All sums, or those of so many products, kept in a half format; of float64 operands in float32."""
+    """All sums, or those of so many products, kept in a half format; with `wide` (float64 operands), in float32."""
     accumulators = ["float32"] if wide else list(STORED)
     # A bias is often added by another kernel, in the result's format, or the running sum begins with it.
     biases = ("last", "rounded", "first") if problem.bias else ("last",)
@@ -78,7 +78,7 @@ def _list_partial_sums(problem: Problem, bias: str) -> Iterator[Hypothesis]:
 
 
 def _make_both_ways(problem: Problem, says: str, text: str, *, along_products: bool) -> Iterator[Hypothesis]:
-    """A narrow sum as the order says; `along_products`: that of the declared sequence, then with channels fastest."""
+    """A narrow sum in the given order; with `along_products` also the one with channels fastest."""
     yield make_recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, says, text)
     fastest = (
         make_channels_fastest(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, says, text) if along_products else None

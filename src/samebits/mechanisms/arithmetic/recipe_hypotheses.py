@@ -66,7 +66,7 @@ def _emulate(observation: Observation, sample: Sample, recipe: Recipe) -> Floats
 
 
 def _transform(observation: Observation, sample: Sample, recipe: Recipe) -> Floats:
-    """A transform knows no single outputs, but single output channels: those of the sample."""
+    """Emulates a transform for the sample's output channels, as it cannot compute single outputs."""
     problem, operands, rows = observation.problem, dict(observation.operands), sample.rows
     key = format_recipe(recipe)
     if problem.direction == "forward" and not problem.is_transposed and problem.groups == 1:

@@ -73,7 +73,7 @@ def list_stored_sums(problem: Problem, *, thorough: bool) -> Iterator[StoredSum]
 def list_long_sum_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
     """Running sums kept in a half format, for sums too long to be emulated product by product."""
     listed: dict[tuple[int, bool], StoredSum] = {}
-    # What has a name of its own comes first, and is called by it.
+    # Sums with a name of their own come first, and keep that name.
     for stored in (*list_stored_sums(problem, thorough=False), *_list_blocks(problem, _LONG_BLOCKS)):
         listed.setdefault((stored.block, stored.turned), stored)
     for stored in sorted(listed.values(), key=lambda s: (s.words[0].isdigit(), -s.block)):

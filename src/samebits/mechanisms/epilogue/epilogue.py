@@ -18,7 +18,7 @@ from samebits.problems import Problem
 from samebits.problems.problem import Epilogue
 from samebits.problems.windows import name_axes
 
-# Of the largest bias: what rounding it to 5 bits, or a step of 8 bits that a sum's scale gives, may take it away.
+# In shares of the largest bias: the error of rounding it to 5 bits, or to an 8-bit step that a sum's scale gives.
 _COARSEST_BIAS = 2.0**-5
 # Standard deviations of a count of signs; chance exceeds them once in 160 results.
 _SIGMAS_OF_SIGNS = 2.5
@@ -88,7 +88,7 @@ def _list_other_clips(then: Epilogue) -> Iterator[Hypothesis]:
 
 
 def list_saturation_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
-    """Results of a wider format that end where float16 does."""
+    """Results of a wider format clipped at the largest number of float16."""
     if find_format(problem.out).largest > find_format("float16").largest:
         says = "clips its results at the largest number of float16"
         yield Hypothesis(CauseCode.OVERFLOW, "downgrade", says, _saturate_in_float16)
@@ -114,7 +114,7 @@ def _list_bias_places(problem: Problem) -> Iterator[Hypothesis]:
 
 
 def _bias_at(problem: Problem, says: str, at: npt.NDArray[np.intp]) -> Hypothesis:
-    """For every output the bias of a channel `at` which it does not stand."""
+    """Adds to every output the bias of another channel, whose index `at` gives."""
 
     def predict(observation: Observation, sample: Sample) -> Floats:
         bias = observation.operands["bias"].astype(np.float64)
@@ -137,7 +137,7 @@ def list_rounded_bias(problem: Problem) -> Iterator[Hypothesis]:
 
 
 def list_fitted_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
-    """What has free numbers, and so comes last: a factor and a shift for every channel."""
+    """Hypotheses with fitted numbers, which therefore come last: a factor and a shift for every channel."""
     if problem.direction == "forward":
         says = "scales and shifts channels by numbers of their own (a normalisation folded wrongly)"
         unit = float(find_format(problem.out).unit_roundoff)
@@ -173,9 +173,9 @@ def _bias(cause: CauseCode, says: str, change: Callable[[np.ndarray], np.ndarray
 
 
 def _fit_channels(observation: Observation, sample: Sample) -> Floats | None:
-    """a T + b for each channel, fitted to the result; None where too few values leave a fit no surprise.
+    """a T + b for each channel, fitted to the result; None where with so few values a fit would be no surprise.
 
-    Of channels with hardly any value that is not clipped nothing is claimed.
+    Channels with hardly any unclipped value are left as they are.
     """
     sums = observation.sum_with_bias(sample)
     given = sample.pick(observation.result).astype(np.float64)
@@ -202,7 +202,7 @@ def _add_bias_in_steps(observation: Observation, sample: Sample) -> Floats:
 
 
 def _fit_bias(observation: Observation, sample: Sample) -> Floats | None:
-    """The bias that the result has, a little off the one on record; None where it is another, or cannot be told."""
+    """The result with a fitted bias a little off the recorded one; None where it is far off, or cannot be found."""
     off = _find_bias_errors(observation, sample)
     if off is None:
         return None
@@ -215,7 +215,7 @@ def _fit_bias(observation: Observation, sample: Sample) -> Floats | None:
         and _most_lose(off, sums.mean(axis=1))
         and not _most_lose(off, own[sample.rows])
     ):
-        return None  # Sums that were cut off do this.
+        return None  # Truncated sums look like this.
     return observation.apply_epilogue(sums + off[:, None])
 
 
@@ -227,7 +227,7 @@ def _most_lose(off: Floats, of: Floats) -> bool:
 
 
 def _find_bias_errors(observation: Observation, sample: Sample) -> Floats | None:
-    """How far the bias of each row of a sample is off; 0 where too few outputs tell, None where most do not."""
+    """The error of each row's bias in a sample; 0 in rows with too few usable outputs, None where most have too few."""
     sums = observation.sum_with_bias(sample)
     given = sample.pick(observation.result).astype(np.float64)
     usable = mark_unclipped(observation.problem, given) & np.isfinite(sums) & np.isfinite(given)
@@ -244,7 +244,7 @@ def _say_bias(observation: Observation, sample: Sample) -> str:
 
 
 def _solve_channel(sums: Floats, given: Floats) -> tuple[float, float]:
-    """The factor and the shift that bring sums nearest to what is given."""
+    """The factor and the shift that bring sums nearest to the given results."""
     # Columns of one size, or the solver would drop the smaller.
     size = float(np.abs(sums).max()) or 1.0
     factor, shift = np.linalg.lstsq(np.stack([sums, np.full(len(sums), size)], axis=1), given, rcond=None)[0]

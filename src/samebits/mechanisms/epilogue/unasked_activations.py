@@ -151,7 +151,7 @@ def _find_late_offset(observation: Observation, sample: Sample) -> float | None:
 
 
 def _tell(values: Floats) -> bool:
-    """Whether so many sums differ that one number fitted to them says something."""
+    """Whether enough sums are distinct for one number fitted to them to mean something."""
     return len(np.unique(values)) >= thresholds.FEWEST_PER_CHANNEL
 
 

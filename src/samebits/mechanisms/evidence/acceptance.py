@@ -36,7 +36,7 @@ _FARTHER_FROM, _FARTHER_TO, _MIDDLE = 0.1, 0.35, 0.45
 
 
 def is_sampled(observation: Observation) -> bool:
-    """Whether the problem is too large to hold a hypothesis against every output."""
+    """Whether the problem is too large to check a hypothesis on every output."""
     return not observation.is_small(thresholds.MOST_REPLAYED_PRODUCTS)
 
 
@@ -85,11 +85,11 @@ def _choose_checked(observation: Observation) -> Sample:
 
 
 def accept_storage(observation: Observation) -> Mechanism | None:
-    """That the declared sums were stored as the numbers of the result show, where nothing else is needed.
+    """Explains a result by its storage alone: the declared sums, stored as the numbers of the result show.
 
-    Every output is then between what storing makes of the truth less, and of the truth plus, the likely error of such
-    sums. None where some is not: operands or sums were rounded too. Hypotheses that assume more may come closer, by the
-    few values that rounding decides.
+    Every output then lies between the stored values of the truth minus, and of the truth plus, the likely error of
+    such sums. None where one does not: operands or sums were rounded too. Hypotheses that assume more may come closer,
+    by the few values that rounding decides.
     """
     stored = observation.stored
     if stored is None or stored.late:
@@ -116,7 +116,7 @@ def accept_storage(observation: Observation) -> Mechanism | None:
 
 
 def _is_stored_near(observation: Observation, stored: Stored, some: Sample, likely: Floats) -> bool:
-    """Whether every output of some is between what storing makes of the truth less and plus its likely error."""
+    """Whether every output of `some` lies between the stored values of the truth minus and plus its likely error."""
     truth, given = (some.pick(a).astype(np.float64) for a in (observation.truth, observation.result))
     # Multiples of a step are rounded to the result's format once more.
     slack = _SLACK * np.abs(given)
@@ -134,7 +134,7 @@ def _is_stochastic(observation: Observation, stored: Stored, likely: Floats) -> 
 
 
 def is_stochastic(stored: Stored, truth: Floats, given: Floats, error: Floats, counts: npt.NDArray[np.bool_]) -> bool:
-    """Whether outputs that no likely error takes near the middle of two numbers often go to the farther one.
+    """Whether outputs that are clearly away from the middle of two numbers often go to the farther one.
 
     All arrays are of the whole result, [rows, positions].
     """

@@ -52,7 +52,7 @@ def summarize_explained(verdict: Verdict, sides: list[Side]) -> str:
 
 
 def _is_unlikely(side: Side) -> bool:
-    """Whether a result is inside its bound, but with errors that nothing known makes of these data."""
+    """Whether a result is inside its bound, but has errors that no known cause makes of these data."""
     over = side.error.max_over_likely if side.error else None
     return side.verdict == "rounding" and side.cause is None and over is not None and over > 1
 
@@ -94,12 +94,12 @@ def say_seen(seen: SeenRecipe) -> str:
 
 
 def say_like(name: str, replay: Replay) -> str:
-    """A recorded result that has the bits of an engine at hand."""
+    """Says that a recorded result has the bits of an engine at hand."""
     return f"it is what {name} computes here: its recipe reproduces {replay.count:,} of {replay.elements:,} outputs"
 
 
 def say_unlike(name: str, replay: Replay | None) -> str:
-    """One that has not."""
+    """Says that a recorded result does not have the bits of an engine at hand."""
     count = f"{replay.count:,} of {replay.elements:,} outputs" if replay else "no output"
     return f"it is not what {name} computes here: its recipe reproduces {count}"
 

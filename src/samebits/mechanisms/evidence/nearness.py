@@ -54,14 +54,14 @@ def _pick_scale(observation: Observation, sample: Sample) -> Floats:
 
 
 def measure_nearness_of_truth(observation: Observation, sample: Sample) -> float:
-    """The same for the declared function: what a hypothesis has to improve on."""
+    """The nearness of the declared function itself, which a hypothesis has to improve on."""
     return measure_nearness(observation, sample, sample.pick(observation.truth).astype(np.float64))
 
 
 def measure_plain_noise(observation: Observation, sample: Sample) -> float:
-    """The same for the plainest sum in the declared formats: what rounding alone takes a result away from the truth.
+    """The distance from the truth that rounding alone makes: that of the plainest sum in the declared formats.
 
-    Storing the result takes it away by a share of its own size, which may be another than the truth's.
+    Storing the result adds an error in proportion to the result's own size, which may differ from the truth's.
     """
     few = sample.thin(PLAIN_ROWS, PLAIN_POSITIONS)
     plain = next(list_order_hypotheses(observation.problem)).predict(observation, few)
@@ -77,7 +77,7 @@ def measure_plain_noise(observation: Observation, sample: Sample) -> float:
 
 
 def sum_in_orders(observation: Observation, sample: Sample) -> list[Floats]:
-    """float32 sums of float32 products one after the other, forwards, backwards and mixed: none is to blame.
+    """float32 sums of float32 products one after the other, forwards, backwards and mixed: all are sound.
 
     Where data have few distinct values, errors of such sums are not independent of each other: whatever is concluded
     from errors must not hold of these. Each is a finished result, [rows, positions]; an empty list of float64 problems
@@ -103,7 +103,7 @@ def sum_in_orders(observation: Observation, sample: Sample) -> list[Floats]:
 
 
 def rounds_alike(observation: Observation, over_likely: float) -> bool:
-    """Whether plain sums of these very data go as far beyond the likely bound: of few values all round alike."""
+    """Whether plain sums of the same data exceed the likely bound as far: with few values all are rounded alike."""
     if observation.likely is None:
         return False
     sample = observation.choose_sample().thin(PLAIN_ROWS, PLAIN_POSITIONS)
@@ -114,7 +114,7 @@ def rounds_alike(observation: Observation, over_likely: float) -> bool:
 
 
 def measure_telling_steps(observation: Observation) -> Floats:
-    """The distances, in steps, of outputs that differ from the truth; of outputs that are alike, one.
+    """The distances, in steps, of outputs that differ from the truth; equal outputs count once.
 
     Where there are few of them a hypothesis may fit them by chance. A step is what one addition may be off by: the
     accumulator's precision of the sum of magnitudes, or the result's own precision; 1 where either is NaN or infinite.

@@ -25,6 +25,7 @@ from samebits.judging.measuring import (
 )
 from samebits.mechanisms.facts.stored_result import Stored, find_stored
 from samebits.problems import Problem
+from samebits.problems.problem import PRODUCTS
 from samebits.problems.terms import Terms, find_terms
 from samebits.sums.emulators.result_rounding import round_operands, round_wide
 from samebits.sums.recipes.recipe import Recipe
@@ -145,7 +146,7 @@ class Observation:
         return self._add_unclipped(Sample(terms, rows, positions))
 
     def _add_unclipped(self, sample: Sample) -> Sample:
-        """The same with the rows and positions that tell most, where next to nothing that a clip leaves is in it."""
+        """The sample plus the rows and positions with most unclipped outputs, where it has next to none."""
         if self.problem.then is None:
             return sample
         every = self.whole()
@@ -169,7 +170,7 @@ class Observation:
         return self.cache["bare"]
 
     def detect_output_grid(self) -> Observation:
-        """The same with what the values of the result show of how they were stored."""
+        """The observation with `stored`: what the values of the result show of how they were stored."""
         stored = find_stored(self.problem, self.terms, self.operands, self.result, self.truth, self.magnitudes)
         return self if stored is None else replace(self, stored=stored)
 
@@ -178,7 +179,7 @@ class Observation:
         return mark_outside(self.problem, self.result)
 
     def as_bare_sums(self) -> Observation:
-        """The same of sums alone: no bias, no epilogue, not stored otherwise."""
+        """The observation of the sums alone: no bias, no epilogue, not stored in another format."""
         bare = replace(self.problem, bias=False, then=None)
         return replace(self, problem=bare, stored=None, cache={})
 
@@ -225,6 +226,8 @@ class Observation:
 
 def shrink_problem(problem: Problem) -> Problem:
     """The same sums for fewer outputs: few channels, and one item of the batch where the batch is not summed over."""
+    if problem.kind in PRODUCTS:
+        return _shrink_product(problem)
     if problem.groups > 1:
         return problem
     small_in, small_out = (FEW_CHANNELS, problem.w[1]) if problem.is_transposed else (problem.w[1], FEW_CHANNELS)
@@ -236,6 +239,15 @@ def shrink_problem(problem: Problem) -> Problem:
     c_in, c_out = min(problem.x[1], small_in), min(problem.c_out, small_out)
     w = (c_in, c_out) if problem.is_transposed else (c_out, c_in)
     return replace(problem, x=(batch, c_in, *problem.x[2:]), w=(*w, *problem.w[2:]))
+
+
+def _shrink_product(problem: Problem) -> Problem:
+    """A product with few columns; its gradients as they are."""
+    if problem.direction != "forward" or len(problem.w) < 2:
+        return problem
+    (*before, inner, columns) = problem.w if problem.kind == "matmul" else problem.w[::-1]
+    few = min(columns, FEW_CHANNELS)
+    return replace(problem, w=(*before, inner, few) if problem.kind == "matmul" else (few, inner))
 
 
 def sum_terms(
@@ -267,7 +279,7 @@ def sum_terms(
 def gather_source(
     terms: Terms, source: np.ndarray, group: int, positions: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
-    """What the terms of some positions meet in one group, [positions, terms]; `source` is the operand's view."""
+    """The source values that terms of some positions read in one group, [positions, terms]; `source` is a view."""
     own = source[group]
     if own.size > _MOST_COPIED * terms.count * len(positions):
         b, s = np.divmod(positions, math.prod(terms.outputs))
@@ -283,7 +295,7 @@ def gather_source(
 # Hypotheses are compared on one sample: where its terms lie is the same for each of them.
 @functools.lru_cache(maxsize=4)
 def _locate_met(terms: Terms, positions: bytes) -> npt.NDArray[np.int64]:
-    """Where in a group's source, flat, the terms of some positions lie; behind its end where they meet nothing."""
+    """Flat indices into a group's source of what terms of some positions read; past its end where they read nothing."""
     b, s = np.divmod(np.frombuffer(positions, np.int64), math.prod(terms.outputs))
     at = terms.locate_sources(s)
     size = math.prod(terms.source_sizes)

@@ -27,7 +27,7 @@ _LONGER = 8.0
 def find_steps(
     given: Floats, true: Floats, tells: npt.NDArray[np.bool_]
 ) -> tuple[str, Floats, npt.NDArray[np.bool_]] | None:
-    """In words, the step of every row [rows, positions], and which rows have one: one step for all, or one for each."""
+    """In words, the step of every row, and which rows have one, for values [rows, positions]: one for all, or each."""
     step = _find_step(given[tells], true[tells])
     rows = np.ones(len(given), bool)
     if step is not None:
@@ -79,7 +79,7 @@ def _list_common_steps(values: Floats) -> Iterator[float]:
 def find_long_steps(
     given: Floats, true: Floats, tells: npt.NDArray[np.bool_], unit: float, magnitudes: Floats
 ) -> tuple[str, float] | None:
-    """In words and as a number: the step of decimals or binary places that all values are multiples of.
+    """The step of decimals or binary places that all values are multiples of: in words, and as a number.
 
     `unit` is the unit roundoff of the result's format.
     """

@@ -78,7 +78,7 @@ class Stored:
         return self._mix(kept, values, rows, positions)
 
     def keep_between(self, least: Floats, most: Floats, rows: Numbers, positions: Numbers) -> tuple[Floats, Floats]:
-        """What values from `least` to `most` are at least, and at most, when they have been stored."""
+        """The least and the largest stored value of any value from `least` to `most`."""
         if self.direction != "either":
             return self.keep(least, rows, positions), self.keep(most, rows, positions)
         low, high = self.find_neighbours(least, rows)[0], self.find_neighbours(most, rows)[1]
@@ -98,7 +98,7 @@ class Stored:
         return np.minimum(inner, outer) * self.scale, np.maximum(inner, outer) * self.scale
 
     def allow(self, size: Floats, rows: Numbers) -> Floats:
-        """What storing may change, for values of some size; twice that, as predictions may lie on the other side."""
+        """Twice the error of storing values of some size, as predictions may be rounded to the other side."""
         if self.rounding is not None:
             format_ = find_format(self.rounding.format)
             before = float(find_format(self.first.format).unit_roundoff) if self.first is not None else 0.0
@@ -107,7 +107,7 @@ class Stored:
         return np.broadcast_to(self.steps[rows][:, None], size.shape)
 
     def list_directions(self) -> Iterator[Stored]:
-        """The same, then rounded otherwise: twice, steps down, up or toward zero, and anything to either side."""
+        """This storage, then other roundings: twice, steps down, up or toward zero, and anything to either side."""
         yield self
         if self.late or self.direction != "nearest":
             return
@@ -135,7 +135,7 @@ def find_stored(
     truth: np.ndarray,
     magnitudes: Floats,
 ) -> Stored | None:
-    """What the values of a result show of how it was stored; None where it has the numbers of its own format.
+    """How a result was stored, as its values show; None where they are ordinary numbers of its own format.
 
     Nothing is concluded from outputs where the truth itself is on the grid, as on small integers.
     """
@@ -179,7 +179,7 @@ def _store_steps(says: str, given: Floats, steps: Floats, part: Marks | None = N
 
 
 def _count_right(stored: Stored, given: Floats, true: Floats, tells: Marks) -> int:
-    """How many outputs are what storing makes of the truth, whichever way it rounds."""
+    """The number of outputs equal to the stored truth, in the way of rounding with most of them."""
     every = tuple(map(np.arange, true.shape))
     ways = (way.keep(true, *every) for way in stored.list_directions() if way.direction != "either")
     return max(int((np.abs(kept - given) <= 2.0**-22 * np.abs(given))[tells].sum()) for kept in ways)
@@ -223,13 +223,13 @@ def _find_scaled_format(problem: Problem, given: Floats, true: Floats, tells: Ma
 
 
 def _lies_between(given: Floats, true: Floats, off: Marks, name: str) -> bool:
-    """Whether the truth lies anywhere between two numbers of a format, and not beside one: small terms lost do that."""
+    """Whether true values lie anywhere between two numbers of a format: lost small terms leave them next to one."""
     share = np.abs(true - given)[off] / measure_spacing(given[off], find_format(name))
     return bool(np.mean(np.minimum(share, 1.0)) >= _LEAST_SHARE)
 
 
 def _find_part(problem: Problem, terms: Terms, given: Floats, true: Floats, tells: Marks) -> Stored | None:
-    """A part of the outputs that was stored so, the others not: channels, or what has one index along another axis."""
+    """Storage of a part of the outputs in a narrower format: some channels, or some indices along another axis."""
     for name in _list_narrower(problem):
         rounding = Rounding(name)
         off = (round_array(true, rounding) != true) & tells
@@ -252,9 +252,7 @@ def _find_part(problem: Problem, terms: Terms, given: Floats, true: Floats, tell
 
 
 def _mark_telling(problem: Problem, terms: Terms, given: Floats, magnitudes: Floats) -> Marks:
-    """Outputs whose sums do not leave multiples of the coarsest format's spacing by themselves, as large terms do that
-    cancel.
-    """
+    """Outputs whose sums are not on the coarsest format's grid anyway, as sums of large terms that cancel are."""
     size = terms.view_result(magnitudes).reshape(given.shape)
     natural = _LONGER * float(find_format(problem.out).unit_roundoff) * size
     return measure_spacing(given, find_format("float16")) > natural
@@ -263,7 +261,7 @@ def _mark_telling(problem: Problem, terms: Terms, given: Floats, magnitudes: Flo
 def _list_parts(terms: Terms, given: Floats, on: Marks, off: Marks, lacks: int) -> Iterator[Marks]:
     """Masks [rows, positions] of whole rows, batch items, or places along one spatial axis, that are on a grid.
 
-    Each output of a value of its own is on it with a chance of 2 to minus the bits that the format lacks.
+    Each output with a distinct value is on it by chance with probability 2^-b, b the bits that the format lacks.
     """
     shape = (len(given), terms.batch, *terms.outputs)
     for axis in range(len(shape)):
@@ -273,7 +271,7 @@ def _list_parts(terms: Terms, given: Floats, on: Marks, off: Marks, lacks: int) 
         bits = lacks * np.array(
             [len(np.unique(v[o])) if n else 0 for v, o, n in zip(values, flat_off, whole, strict=True)]
         )
-        # Beside places that are beyond doubt, those that hold few values are believed more easily.
+        # Where some places are beyond doubt, others that hold few values need less evidence.
         chosen = whole & (bits >= _FEWEST_BITS_BESIDE + np.log2(len(whole)))
         if (bits[chosen] >= _CHANCE_BITS).any() and not chosen.all():
             mask = chosen.reshape([-1 if i == axis else 1 for i in range(len(shape))])

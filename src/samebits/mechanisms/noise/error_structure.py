@@ -26,7 +26,7 @@ MEAN_SQUARE = 0.16
 
 
 def exceeds_likely(observation: Observation) -> bool:
-    """Whether some error is larger than the likely one of the declared function, where that is known."""
+    """Whether some error exceeds the likely error of the declared function; False where that is not known."""
     if observation.likely is None:
         return False
     with np.errstate(all="ignore"):
@@ -80,7 +80,7 @@ def measure_errors(observation: Observation, sample: Sample, *, any_size: bool =
 def _is_larger_than_plain(
     observation: Observation, sample: Sample, errors: Floats, told: npt.NDArray[np.bool_]
 ) -> bool:
-    """Whether errors are larger than those of plain sums of the same products in any of some orders."""
+    """Whether errors exceed those of plain sums of the same products in each of several orders."""
     truth = sample.pick(observation.truth).astype(np.float64)
     plain = [np.where(told, s - truth, 0.0) for s in sum_in_orders(observation, sample)]
     most = max((float(np.sqrt(np.nanmean(p[told] ** 2))) for p in plain), default=0.0)
@@ -89,16 +89,16 @@ def _is_larger_than_plain(
 
 @dataclass(frozen=True)
 class Followed:
-    """The power with which squared errors grow with something, and how many standard errors that is from none."""
+    """The power of some size with which squared errors grow, and how many standard errors it is from zero."""
 
     slope: float
     sigmas: float
 
 
 def follow_sizes(noise: ErrorNoise, sizes: Floats) -> Followed:
-    """How errors follow sizes, beyond what each row and each position has in common: logarithms, by least squares.
+    """Fits how errors grow with sizes, without the effects of rows and positions: logarithms, by least squares.
 
-    What is linear in operands that are off is as large as the row's times the position's.
+    Errors linear in wrong operands are a factor of the row times one of the position.
     """
     told = noise.told & (sizes > 0) & (noise.errors != 0)
     free = int(told.sum()) - sum(told.shape)
@@ -112,7 +112,7 @@ def follow_sizes(noise: ErrorNoise, sizes: Floats) -> Followed:
 
 
 def _take_apart(values: Floats, told: npt.NDArray[np.bool_]) -> Floats:
-    """Logarithms less the means of their rows and positions, taken off in turns; 0 where nothing is told."""
+    """Logarithms minus the means of their rows and positions, subtracted in turns; 0 outside of `told`."""
     left = np.where(told, np.log(values), 0.0)
     for _ in range(_TURNS):
         for axis in (1, 0):
@@ -145,8 +145,8 @@ def _sum_partly(noise: ErrorNoise) -> Iterator[tuple[Floats, Floats]]:
 def is_linear_in_operand(noise: ErrorNoise, *, of_weights: bool = True) -> bool:
     """Whether so much of the errors is linear in one operand that the other must have been off.
 
-    Without `of_weights` only inputs that are off are looked for: what is cut off of a result is alike, too, where
-    windows are.
+    Without `of_weights` only wrong inputs are looked for: errors of truncated results are also alike where windows
+    are.
     """
     return find_shared_errors(noise, of_weights=of_weights) is not None
 
@@ -183,7 +183,7 @@ def _is_shared(errors: Floats, factors: Floats) -> bool:
 
 
 def _take_off_losses(noise: ErrorNoise, errors: Floats, sizes: Floats) -> Floats:
-    """Errors without what is in proportion to partial sums, or to their magnitudes, in any of some orders."""
+    """Errors minus their parts in proportion to partial sums, or to the magnitudes of these, in several orders."""
     told = noise.told
     total = noise.products.sum(axis=(2, 3))
     columns = [np.ones(int(told.sum())), np.sign(total)[told]]

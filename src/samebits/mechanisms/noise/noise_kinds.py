@@ -73,7 +73,7 @@ def _choose(observation: Observation, plane: Plane) -> tuple[Sample, np.ndarray]
 
 
 def list_operand_sizes(noise: ErrorNoise) -> list[Floats]:
-    """Errors of operands that are off by shares of themselves, by one step, or by one for each row or position."""
+    """Squared error sizes of operands off by shares of themselves, by one step, or by one for each row or position."""
     weights, met = np.abs(noise.weights), noise.met
     shape = noise.errors.shape
     of_met, of_weights = (met**2).sum(axis=-1), (weights**2).sum(axis=1)[:, None]

@@ -48,7 +48,7 @@ def explain_one_signed(observation: Observation) -> Mechanism | None:
 
 
 def _is_of_the_data(observation: Observation) -> bool:
-    """Whether sums rounded to nearest lose some of these very values: of few distinct ones all are rounded alike."""
+    """Whether sums rounded to nearest lose on the same data, too: few distinct values are all rounded alike."""
     sample = observation.choose_sample().thin(PLAIN_ROWS, PLAIN_POSITIONS)
     truth = sample.pick(observation.truth).astype(np.float64)
     errors = ((np.abs(s) - np.abs(truth))[truth != 0] for s in sum_in_orders(observation, sample))
@@ -56,7 +56,7 @@ def _is_of_the_data(observation: Observation) -> bool:
 
 
 def _is_of_an_operand(observation: Observation) -> bool:
-    """Whether the errors are those of another operand, as of one whose largest values were clipped."""
+    """Whether another operand explains the errors, such as one whose largest values were clipped."""
     sample = choose_errors_sample(observation)
     noise = measure_errors(observation, sample) if sample is not None else None
     return noise is not None and is_linear_in_operand(noise, of_weights=False)

@@ -1,4 +1,4 @@
-"""Operands that were off in a way that nobody found: by errors that are linear in the other operand."""
+"""Operands that were off in a way that was not found, inferred from errors linear in the other operand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def explain_operand_noise(observation: Observation) -> Mechanism | None:
     """An operand that was multiplied with errors of its own, inferred; None where anything else may have made them.
 
     Outputs that meet nearly the same inputs have nearly the same errors where the weights were off, and outputs of like
-    filters where the inputs were. How far off says whether few bits may have done so. An operand whose values on record
+    filters where the inputs were. How large they are says if few bits may be why. An operand whose values on record
     are short may have been rounded for the record.
     """
     if observation.distances.within_bound and not exceeds_likely(observation):
@@ -69,14 +69,14 @@ def explain_operand_noise(observation: Observation) -> Mechanism | None:
 
 
 def _are_of_operands(noise: ErrorNoise) -> bool:
-    """Whether errors as large as operands' are likelier than any that sums or results make."""
+    """Whether error sizes of operands fit at least as well as any that sums make."""
     kinds = [fit_kind(noise, None, "", v) for v in list_operand_sizes(noise)]
     sums = [fit_kind(noise, None, "", v) for v in list(list_partial_sums(noise))[1:]]
     return max(k.likelihood for k in kinds) >= max((k.likelihood for k in sums), default=-np.inf)
 
 
 def _spares_rows(noise: ErrorNoise) -> bool:
-    """Whether some output channels have next to no errors: then a part is wrong, of which this says nothing."""
+    """Whether some output channels have next to no errors: then only a part is wrong, which this does not explain."""
     squares = (noise.products**2).sum(axis=(2, 3)) * noise.told
     told = noise.told.any(axis=1)
     shares = np.sqrt((noise.errors**2).sum(axis=1)[told] / squares.sum(axis=1)[told])

@@ -1,4 +1,4 @@
-"""Sums kept in too few bits in an order that nobody found: by errors that are as large as each output's partial sums.
+"""Sums kept in too few bits in an order that was not found, inferred from errors as large as their partial sums.
 
 Operands that are rounded, quantised or others make errors that are linear in the other operand: as large as the row's
 times the position's. Roundings of sums are as large as the output's own partial sums; those of a transform follow the
@@ -30,9 +30,9 @@ from samebits.sums.bounds import accumulator_format
 
 
 def explain_sum_noise(observation: Observation) -> Mechanism | None:
-    """Sums kept in fewer bits than declared, inferred from errors that nothing else makes; None where anything may.
+    """Sums kept in fewer bits than declared, inferred from errors that nothing else makes; None where something may.
 
-    Only of results beyond their bound, or beyond the likely one by more than sums of the same data in other orders.
+    Only for results beyond their bound, or beyond the likely one by more than sums of the same data in other orders.
     """
     if observation.distances.within_bound and not exceeds_likely(observation):
         return None
@@ -66,7 +66,7 @@ def explain_sum_noise(observation: Observation) -> Mechanism | None:
 
 
 def _list_sizes(observation: Observation, sample: Sample, noise: ErrorNoise) -> dict[str, list[Floats]]:
-    """How large errors would be (squares, up to a factor) that are made in sums, in results, in tiles, in planes."""
+    """The squared sizes, up to a factor, of errors made in sums, in results, in tiles and in planes."""
     truth = sample.pick(observation.truth).astype(np.float64)
     squares = sample.pick(observation.magnitudes) ** 2
     sizes = {"sums": list(list_partial_sums(noise)), "result": [truth**2]}

@@ -39,7 +39,7 @@ _MOST_ROWS = 32
 
 
 def explain_arrangement(observation: Observation) -> Mechanism | None:
-    """The transform whose exact sums of rounded numbers come close to the result, inferred; of those the closest."""
+    """The transform whose exact sums of rounded numbers come closest to the result, inferred; None if none is close."""
     # Transforms are predicted tile by tile, not in the places where a part of the result is stored otherwise.
     stored_in_part = observation.stored is not None and observation.stored.part is not None
     if stored_in_part or observation.distances.within_bound or not _may_be_transform(observation):
@@ -68,7 +68,7 @@ def _may_be_transform(observation: Observation) -> bool:
 
 
 def _name_by_sizes(kinds: list[Kind]) -> Mechanism | None:
-    """The transform whose errors would be as large as these are in each output, far more likely than any other kind."""
+    """The transform whose expected error sizes fit these errors far better than any other kind; None without one."""
     best = kinds[0] if kinds else None
     if best is None or best.cause is None or best.cause == CauseCode.LOW_PRECISION_ACCUMULATOR:
         return None
@@ -86,7 +86,7 @@ def _name_by_sizes(kinds: list[Kind]) -> Mechanism | None:
 
 
 def _name_better(found: Mechanism, kinds: list[Kind]) -> Mechanism:
-    """The mechanism with the other transform's name, where that makes such errors far more likely."""
+    """The mechanism, renamed to the other transform where that makes such errors far more likely."""
     other = CauseCode.FFT if found.cause == CauseCode.WINOGRAD else CauseCode.WINOGRAD
     own, others = (
         max((k for k in kinds if k.cause == cause), key=lambda k: k.likelihood, default=None)
@@ -101,7 +101,7 @@ def _name_better(found: Mechanism, kinds: list[Kind]) -> Mechanism:
 
 
 def _try_arrangements(observation: Observation) -> tuple[Mechanism, float] | None:
-    """The arrangement of Winograd's transforms that comes closest to the result, and what it leaves of the distance."""
+    """The arrangement of Winograd's transforms that comes closest to the result, and the share of the distance left."""
     closest, least, tried = None, thresholds.ARRANGEMENT, 0
     chosen: dict[tuple[int, ...], tuple[Tiles, Floats, Floats]] = {}
     for arrangement in list_arrangements(observation.problem):
@@ -132,7 +132,7 @@ def _try_arrangements(observation: Observation) -> tuple[Mechanism, float] | Non
 
 
 def _comes_closer_in_most_rows(observation: Observation, arrangement: Arrangement) -> bool:
-    """Whether it does so in more rows than chance would have it.
+    """Whether an arrangement comes closer than the truth in more rows than chance would have it.
 
     Where data hardly vary, a row's weights alone decide about all its errors, and one arrangement of hundreds comes
     closer in the few rows that were looked at.
@@ -161,7 +161,7 @@ def _norm(values: Floats) -> float:
 
 
 def _find_period(observation: Observation) -> Mechanism | None:
-    """Errors that are larger at some places of every tile."""
+    """Winograd's transforms, inferred from errors that are larger at the same places of every tile; None otherwise."""
     problem = observation.problem
     if problem.rank != 2 or problem.direction == "grad_weight" or any(a.kernel < TAPS for a in problem.axes):
         return None

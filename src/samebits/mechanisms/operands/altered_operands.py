@@ -29,7 +29,7 @@ _IN_PLACE = {
 
 
 def list_altered_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
-    """What has nothing in it that is fitted."""
+    """All altered operands that need no fitted numbers."""
     if observation.problem.direction == "forward":
         for name in _IN_PLACE:
             yield _activated(name)

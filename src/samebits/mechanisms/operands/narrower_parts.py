@@ -21,7 +21,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def explain_narrower_part(observation: Observation, wrong: Mask) -> Mechanism | None:
-    """What rounding of operands gives every output of a part, while all others are as good as plain sums."""
+    """The rounding of operands that gives every output of a part, while all others are as good as plain sums."""
     if is_sampled(observation) or not np.isfinite(observation.result.astype(np.float64)).all():
         return None
     sample = observation.choose_sample()

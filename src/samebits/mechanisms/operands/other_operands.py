@@ -27,7 +27,7 @@ _NARROWER = ("float8_e5m2", "float8_e4m3fn", "bfloat16", "float16", "tf32")
 
 
 def explain_rounded_record(observation: Observation) -> Mechanism | None:
-    """Errors of just the size that rounding an operand on record has, where its values show that it was rounded.
+    """The mechanism where errors have just the size of rounding a recorded operand whose values show that rounding.
 
     What was multiplied had more digits, so that no result can be judged by the recorded operands. An error of one
     operand's rounding, uniform within half a step, has the variance step^2 / 12, of which sums of squares follow.
@@ -37,7 +37,7 @@ def explain_rounded_record(observation: Observation) -> Mechanism | None:
 
 
 def explain_wider_weights(observation: Observation) -> Mechanism | None:
-    """The same of weights, where other weights make up for all of the errors.
+    """As `explain_rounded_record`, for weights, where other weights make up for all of the errors.
 
     Transforms leave errors as large, but those differ from place to place of a tile as no weights do.
     """
@@ -119,7 +119,7 @@ def is_low_precision(array: np.ndarray, dtype: str) -> bool:
 
 
 def _measure_steps(values: Floats, name: str) -> Floats:
-    """The distance to the next number of a format; none of zeros, which were zeros before."""
+    """The distance to the next number of a format; 0 for zeros, which were zeros before rounding."""
     return np.where(values != 0, measure_spacing(values, find_format(name)), 0.0)
 
 

@@ -111,9 +111,9 @@ def _find_run(sums: Floats, missing: Floats, room: Floats) -> tuple[int, int] | 
 
 
 def _count_alike(sums: Floats, missing: Floats, room: Floats, length: int) -> Floats:
-    """Of all runs as long as the one found, in natural logarithms: how many others make up for what each output misses.
+    """The logarithm, per output, of the share of other runs as long that also make up for what it misses.
 
-    Products are mostly small, so that small errors are made up for by many of them.
+    Products are mostly small, so that many runs make up for small errors.
     """
     runs = sums[:, length:] - sums[:, :-length]
     fits = (np.abs(runs - missing[:, None]) <= room[:, None]).sum(axis=1)

@@ -56,7 +56,7 @@ def list_refitted_hypotheses(observation: Observation, sample: Sample) -> Iterat
 
 
 def _find_missing(observation: Observation, sample: Sample) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """What the result has more than the declared sums, flat, and where no clip hides it."""
+    """The result minus the declared sums, flat, and a mask of the outputs that no clip hides."""
     given = sample.pick(observation.result).astype(np.float64)
     told = mark_unclipped(observation.problem, given)
     return (given - observation.sum_with_bias(sample)).reshape(-1), told.reshape(-1)
@@ -136,7 +136,7 @@ def _list_axis_tails(observation: Observation, products: Floats, missing: Floats
 
 
 def _list_factors(observation: Observation, parts: Floats, missing: Floats, axis: int) -> Iterator[Hypothesis]:
-    """Each input channel (axis 0), or each tap (axis 1), times a factor of its own: nought where it is left out."""
+    """Each input channel (axis 0), or each tap (axis 1), times a factor of its own: zero where it is left out."""
     if len(missing) < _LEAST_EQUATIONS * parts.shape[1] or parts.shape[1] < 2:
         return
     met = (parts != 0).any(axis=0)

@@ -27,7 +27,7 @@ def list_shuffled_inputs(observation: Observation) -> Iterator[Hypothesis]:
     if paired is None:
         return
     pairs, sums = paired
-    # The factors need to be told from one and nought only.
+    # The factors need only be exact enough to distinguish one from zero.
     factors = np.linalg.lstsq(pairs.T @ pairs, pairs.T @ sums, rcond=None)[0].reshape(depth, depth)
     order = factors.argmax(axis=1)
     moved = np.flatnonzero(order != np.arange(depth))

@@ -96,9 +96,9 @@ class _Solved:
 
 
 def list_solved_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
-    """What was multiplied: weights off by one number, channels in another sequence, any weights that give the result.
+    """The weights multiplied: off by one number, with channels in another sequence, or any that give the result.
 
-    The last where positions outnumber products.
+    The last only where positions outnumber products.
     """
     yield from list_shifted_weights(observation)
     yield from list_shuffled_inputs(observation)
@@ -165,7 +165,7 @@ def _solve(observation: Observation, beside: str = "") -> _Solved | None:
 
 
 def _name_solved(observation: Observation, found: _Solved) -> Iterator[Hypothesis]:
-    """What the solved weights are, compared with the recorded ones; nothing is said where only few rows differ."""
+    """Names the solved weights by comparison with the recorded ones; yields nothing where only few rows differ."""
     terms, own, solved = observation.terms, view_own(observation), found.weights
     near = _name_nearly_alike(observation, found)
     if near is not None:
@@ -201,7 +201,7 @@ def _name_solved(observation: Observation, found: _Solved) -> Iterator[Hypothesi
 
 
 def _name_nearly_alike(observation: Observation, found: _Solved) -> Hypothesis | None:
-    """Weights that most differ from the recorded, in every digit that tells, but by little: approximated ones."""
+    """Approximated weights: most differ from the recorded ones beyond their doubt, but by little; None otherwise."""
     own, solved, name = view_own(observation), found.weights, observation.terms.rows_operand
     known = np.isfinite(found.doubt)
     differ = np.abs(solved - own) > thresholds.WEIGHT_DOUBTS * found.doubt
@@ -232,7 +232,7 @@ def _find_lower_rank(solved: Floats, own: Floats) -> int | None:
 
 
 def _is_bounded(off: Floats) -> bool:
-    """Whether what weights are off by, in shares of each row's usual, has no tails, as what is rounded away has none.
+    """Whether the errors of weights, in shares of each row's usual one, have no tails, as rounding errors have none.
 
     The fourth moment is 1.8 of what is spread evenly, as rounding to one step leaves it, 3 of a normal distribution.
     """

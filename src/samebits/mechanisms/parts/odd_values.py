@@ -25,7 +25,7 @@ _MOST_SHIFTED = 12
 
 @dataclass(frozen=True)
 class _Odd:
-    """Outputs whose kind of value is not the truth's: `marked`; whether all others are within their bound."""
+    """The outputs (`marked`) whose kind of value is not the truth's, and whether all others are within their bound."""
 
     observation: Observation
     given: Floats
@@ -104,7 +104,7 @@ def _explain_lost_nan(odd: _Odd) -> Mechanism | None:
 
 
 def _skips_nonfinite(odd: _Odd) -> bool:
-    """Whether the numbers in place of NaN are the sums of all other products; infinities are of those left."""
+    """Whether the numbers in place of NaN are the sums of the products that are finite."""
     observation = odd.observation
     finite = {n: np.where(np.isfinite(a), a, np.zeros_like(a)) for n, a in observation.operands.items()}
     whole = observation.whole()
@@ -159,7 +159,7 @@ def _can_all_overflow(odd: _Odd) -> bool:
 
 
 def _can_be_half_overflow(odd: _Odd, right_elsewhere: bool) -> bool:
-    """Whether sums kept in float16 could have overflowed at all marked outputs, and nowhere in a box of their own."""
+    """Whether float16 sums could have overflowed at all marked outputs, and these do not just fill a box."""
     half = float(find_format("float16").largest)
     if right_elsewhere and _are_those_beyond(odd, half):
         return True

@@ -206,7 +206,7 @@ def _explain_function(observation: Observation, wrong: npt.NDArray[np.bool_], ev
 
 
 def _find_function(observation: Observation, wrong: npt.NDArray[np.bool_]) -> Hypothesis | None:
-    """What else was computed in the part that is wrong, if lost products, other indices or another layout give it."""
+    """The hypothesis of lost products, other indices or another layout that gives the wrong part; None without one."""
     problem, whole = observation.problem, observation.whole()
     if is_sampled(observation):
         return None
@@ -249,7 +249,7 @@ def _goes_on_to_the_end(observation: Observation, wrong: npt.NDArray[np.bool_], 
 
 
 def _is_fine_outside(observation: Observation, part: npt.NDArray[np.bool_]) -> bool:
-    """Whether all outputs but a part are about as good as a plain sum's, or hardly off at all next to it."""
+    """Whether all outputs but a part are about as good as a plain sum's, or hardly off compared with the part."""
     sample = observation.choose_sample()
     if is_as_close_as_a_plain_sum(observation, sample, part, times=thresholds.FAULT_FREE_TIMES):
         return True
@@ -268,7 +268,7 @@ def _is_fine_outside(observation: Observation, part: npt.NDArray[np.bool_]) -> b
 
 
 def is_far_off(observation: Observation, wrong: npt.NDArray[np.bool_]) -> bool:
-    """Whether values are off by a good part of the size of their results, as less precision or a transform never is.
+    """Whether errors are a large share of the results' size, larger than less precision or a transform ever makes.
 
     Of an output whose own products are few or zero the size is that of its row's usual sum of magnitudes.
     """
@@ -283,9 +283,9 @@ def is_far_off(observation: Observation, wrong: npt.NDArray[np.bool_]) -> bool:
 
 
 def _are_impossible(observation: Observation, given: Floats, wrong: npt.NDArray[np.bool_]) -> bool:
-    """Whether the values are none that sums of these products can have, were they rounded ever so badly.
+    """Whether sums of these products cannot have such values, however badly they were rounded.
 
-    Most of them, or, of random bits, many among others that are next to nothing.
+    Most values must be impossible or, as with random bits, many among others that are next to nothing.
     """
     values = np.abs(given[wrong])
     largest = thresholds.IMPOSSIBLE * observation.magnitudes[wrong] + observation.transform_noise[wrong]

@@ -147,7 +147,7 @@ def _stepped(problem: Problem) -> Iterator[Hypothesis]:
         if altered != axes:
             yield _hypothesis(problem, CauseCode.DROPPED_ATTRIBUTE, says, altered)
             if says.startswith("ignores the dilation"):
-                # Whoever loses a dilation often centres the smaller window again.
+                # A converter that loses a dilation often centres the smaller window again.
                 centred = tuple(
                     replace(b, pad_begin=b.pad_begin - (a.dilation - b.dilation) * (a.kernel - 1) // 2)
                     for a, b in zip(axes, altered, strict=True)

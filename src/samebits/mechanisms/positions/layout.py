@@ -41,7 +41,7 @@ def list_layout_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
 
 
 def _is_new(seen: set[bytes], name: str, shape: tuple[int, ...], change: Change) -> bool:
-    """Whether it changes an array of this shape as no earlier change does; not asked of large arrays."""
+    """Whether a change differs from all earlier ones on an array of this shape; True for large arrays, unchecked."""
     count = math.prod(shape)
     if count > _MOST_COMPARED:
         return True
@@ -206,7 +206,7 @@ def _list_wraps(shape: tuple[int, ...]) -> Iterator[int]:
 
 
 def _list_first_groups(problem: Problem, name: str) -> Iterator[tuple[str, CauseCode, Change]]:
-    """Channels of the first group in all of them, as where the number of groups is lost."""
+    """The first group's channels read in every group, as where the number of groups is lost."""
     if problem.groups > 1 and name != "w":
         says = f"reads the first group's channels of {name} in every group"
         yield says, CauseCode.DROPPED_ATTRIBUTE, lambda a: _repeat_first_group(a, problem.groups)
@@ -229,14 +229,14 @@ def _list_pitches(problem: Problem, shape: tuple[int, ...]) -> list[int]:
 
 
 def _read_apart(array: np.ndarray, pitch: int) -> np.ndarray:
-    """Planes from where they begin, their rows so far apart, and on from the beginning behind the last element."""
+    """Reads planes from their beginnings with rows `pitch` apart, wrapping around after the array's last element."""
     planes = np.arange(array.size, step=array.shape[-1] * array.shape[-2])
     at = planes[:, None, None] + np.arange(array.shape[-2])[:, None] * pitch + np.arange(array.shape[-1])
     return array.reshape(-1)[at % array.size].reshape(array.shape)
 
 
 def _wrap_writes(array: np.ndarray, size: int) -> np.ndarray:
-    """Each place holds what was written there last, those beyond the index nothing."""
+    """Writes with an index that wraps at `size`: each place keeps its last value, places beyond stay zero."""
     flat, written = array.reshape(-1), np.zeros(array.size, array.dtype)
     last = (len(flat) - 1 - np.arange(size)) // size * size + np.arange(size)
     written[:size] = flat[last]

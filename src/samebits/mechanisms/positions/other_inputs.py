@@ -89,7 +89,7 @@ def _take_parts(observation: Observation, sample: Sample) -> _Parts | None:
 
 
 def _solve(columns: Floats, missing: Floats) -> Floats | None:
-    """The numbers that make up for what is missing; None where they do not, or where anything could be fitted."""
+    """The fitted numbers that explain what is missing; None where none do, or where anything could be fitted."""
     met = (columns != 0).any(axis=0)
     if len(missing) < _LEAST_EQUATIONS * met.sum() or not met.any() or not np.isfinite(columns).all():
         return None

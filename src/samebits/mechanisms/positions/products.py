@@ -62,7 +62,7 @@ def _misplaced(lowering: Lowering, says: str, cause: CauseCode, change: Change) 
 
 
 def _list_changes(name: str, labels: Labels, shape: tuple[int, ...]) -> Iterator[tuple[str, CauseCode, Change]]:
-    """What may become of one array: its memory read transposed, batch axes in another sequence, items mixed up."""
+    """Ways of misreading one array: its memory transposed, batch axes in another sequence, items mixed up."""
     reads = "reads the memory of" if name != "the result" else "returns"
     if len(shape) > 1 and min(shape[-2:]) > 1:
         turned = (*shape[:-2], shape[-1], shape[-2])

@@ -62,7 +62,7 @@ def _mark_inside(terms: Terms, tiles: tuple[int, ...], positions: npt.NDArray[np
 
 
 def list_overlap_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
-    """Of each output's taps the last one that met anything, or the first, by itself."""
+    """Outputs that keep only the last, or only the first, of the taps that met anything."""
     terms = find_terms(problem)
     if terms.form != "scatter" or problem.stated is not None or terms.volume == 1:
         return

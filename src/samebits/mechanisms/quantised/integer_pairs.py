@@ -37,7 +37,7 @@ class _Codes:
 
 
 def list_integer_pairs(observation: Observation) -> Iterator[Hypothesis]:
-    """What 16 bits make of sums of products of 8-bit codes, channels or taps fastest; none of other operands."""
+    """Sums of 8-bit products that saturate or wrap around in 16 bits, channels or taps fastest; none without codes."""
     terms = observation.terms
     if terms.count < 2 or (codes := _find_codes(observation)) is None:
         return

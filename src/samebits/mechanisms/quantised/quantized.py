@@ -146,7 +146,7 @@ def _quantises(terms: Terms, schemes: dict[str, Scheme]) -> Hypothesis:
 def _read_ways(observation: Observation, terms: Terms, name: str, scheme: Scheme, sample: Sample) -> list[np.ndarray]:
     """An operand as it may be read back: one way, unless values lie in the middle between two codes.
 
-    Of large weights the sample's rows only; what the others hold is not looked at.
+    For large weights only the sample's rows are read back; the others are not looked at.
     """
     if name != terms.rows_operand or observation.operands[name].size <= _MOST_KEPT:
         return _choose_ways(lambda how: _apply(observation, terms, name, scheme, how))
@@ -190,7 +190,7 @@ def _apply(observation: Observation, terms: Terms, name: str, scheme: Scheme, ho
 
 
 def _round_kept(observation: Observation, array: np.ndarray, name: str) -> np.ndarray:
-    """An operand read back, rounded to a format; a small one is made once. The array is kept, so that its id is its."""
+    """An operand read back, rounded to a format; small ones are cached by id, and kept so that the id stays theirs."""
     if array.size > _MOST_KEPT:
         return round_wide(array, Rounding(name))
     key = f"{id(array)} rounded to {name}"
@@ -226,7 +226,7 @@ def _list_splits(rounding: Rounding, what: str) -> Iterator[Hypothesis]:
 
 
 def _split(observation: Observation, rounding: Rounding) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """Every operand rounded, and the rest of it rounded so."""
+    """Every operand rounded, and its remainder rounded to the same format."""
     own = {n: a.astype(np.float64) for n, a in observation.operands.items() if n != "bias"}
     high = {n: round_wide(a, rounding) for n, a in own.items()}
     return high, {n: round_wide(a - high[n], rounding) for n, a in own.items()}

@@ -58,7 +58,7 @@ def _ask(text: str, problem: Problem, progress: Progress) -> AskedEngine:
 
 @dataclass(frozen=True)
 class EngineMatch:
-    """What an engine's recipe makes of a result; the mechanism only where it reproduces every output."""
+    """How an engine's recipe compares with a result; the mechanism only where it reproduces every output."""
 
     engine: AskedEngine
     evidence: Evidence

@@ -83,10 +83,10 @@ _EVERY = 8
 
 @dataclass
 class HypothesisSearch:
-    """One result being searched for what made it; `tried` counts hypotheses by kind.
+    """The search for what made one result; `tried` counts hypotheses by kind.
 
-    `unproved` is what another function would do that explains a result inside its bound: nothing shows that it is one.
-    `nearest` is what comes closest of all that nothing is fitted in, and how close, if that is nearly all the way.
+    `unproved` describes another function that would explain a result inside its bound, though nothing proves it.
+    `nearest` is the closest hypothesis without fitted numbers, with its distance, if it explains nearly everything.
     """
 
     observation: Observation
@@ -219,7 +219,7 @@ class HypothesisSearch:
 
     @functools.cached_property
     def _is_finite(self) -> bool:
-        """Whether everything that fits would be made to is a number."""
+        """Whether the result and the operands, which numbers would be fitted to, are all finite."""
         arrays = (self.observation.result, *self.observation.operands.values())
         return all(bool(np.isfinite(a.astype(np.float64)).all()) for a in arrays)
 
@@ -285,7 +285,7 @@ class HypothesisSearch:
         )  # fmt: skip
 
     def _note_unproved(self, hypothesis: Hypothesis, distance: float) -> None:
-        """The bound leaves room for the declared function, too; who reads the finding may know better."""
+        """Notes an explanation that the bound does not prove, as the declared function is within it, too."""
         if self.unproved is None and explains_all(self.observation, hypothesis):
             share = _share_taken(distance, self._declared)
             self.unproved = (
@@ -376,10 +376,10 @@ class HypothesisSearch:
         )  # fmt: skip
 
     def _takes_away_enough(self, distance: float, declared: float) -> bool:
-        """Whether what a recipe leaves is little compared with what the truth leaves.
+        """Whether a recipe leaves little of the distance that the truth leaves.
 
-        Of a result inside its bound nearly all; of others half, not counting what rounding leaves of any prediction, if
-        that is half of the squared distance at least.
+        Inside the bound nearly all of it must be gone; elsewhere half, not counting what rounding leaves of any
+        prediction, and at least half of the squared distance.
         """
         if self.observation.distances.within_bound:
             return self._tells_enough and self._has_telling_bits and distance < thresholds.EXPLAINS_WITHIN * declared

@@ -27,7 +27,7 @@ _OPEN_CAUSES = (CauseCode.OVERFLOW, CauseCode.UNINITIALIZED_MEMORY)
 
 @dataclass(frozen=True)
 class Found:
-    """The mechanism of one result, if one was found, how many hypotheses of each kind were tried, what none proves."""
+    """The mechanism of one result, if found; how many hypotheses of each kind were tried; an unproved explanation."""
 
     mechanism: Mechanism | None
     tried: Counter[str]
@@ -35,7 +35,7 @@ class Found:
 
     @staticmethod
     def nothing() -> Found:
-        """Of a result that was not searched."""
+        """The value for a result that was not searched."""
         return Found(None, Counter())
 
 
@@ -80,7 +80,7 @@ def _find(observation: Observation, search: HypothesisSearch) -> Mechanism | Non
 
 
 def _choose_between(values: Mechanism, found: Mechanism | None) -> Mechanism:
-    """Which arithmetic overflows is known only if its bits were replayed."""
+    """The found mechanism if its bits were replayed (only they show which arithmetic overflows), else `values`."""
     if found is None or found.fit != "bits" or found.sampled:
         return values
     if values.cause == CauseCode.OVERFLOW:

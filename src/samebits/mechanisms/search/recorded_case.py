@@ -94,7 +94,7 @@ def _explain_side(
 
 
 def _finish(side: Side, observation: Observation, measured: Measured, found: Found) -> Side:
-    """The side with what is said of its evidence levels, and of what else was tried."""
+    """Adds evidence levels, and the hypotheses that were excluded, to a side."""
     # Bounds may leave no room for the mechanism that was found.
     mechanism = found.mechanism if side.says is not None else None
     evidence = list(side.evidence)
@@ -119,7 +119,7 @@ def _finish(side: Side, observation: Observation, measured: Measured, found: Fou
 
 
 def _doubt(side: Side, observation: Observation) -> Side:
-    """A result that no hypothesis explains is another function, proved, where no operands of four bits explain it."""
+    """Weakens a proved `wrong` that no hypothesis explains where operands of four bits may explain it."""
     if (side.verdict, side.certainty) != ("wrong", "bounds") or observation.mark_outside().any():
         return side
     coarse = compare_with_four_bits(observation)

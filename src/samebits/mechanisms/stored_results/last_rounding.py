@@ -29,8 +29,8 @@ _SLACK = 2.0**-40
 def explain_last_rounding(observation: Observation) -> Mechanism | None:
     """The last rounding of a result in a half format; None where rounding to the nearest, once or late, explains all.
 
-    Every output must be between what such a rounding makes of the sum less, and of the sum plus, the likely error of
-    sums in the declared format.
+    Every output must lie between the rounded values of the sum minus, and of the sum plus, the likely error of sums in
+    the declared format.
     """
     problem = observation.problem
     if find_format(problem.out).precision >= find_format("float32").precision or observation.stored is not None:
@@ -102,7 +102,7 @@ class _Range:
         return is_stochastic(stored, self.sums, given, self.likely, counts)
 
     def count_missed(self, way: _Way) -> int:
-        """How many outputs are not."""
+        """The number of outputs that a way gives for no sum in its range."""
         observation, every = self.observation, self.observation.whole()
         given = every.pick(observation.result).astype(np.float64)
         low, high = (self._keep(way, self.sums + sign * self.likely, upper=sign > 0) for sign in (-1, 1))
@@ -140,7 +140,7 @@ _CHANCE_BITS = 60.0
 
 
 def explain_coarse_result(observation: Observation) -> Mechanism | None:
-    """The grid that all outputs lie on and that is fine enough for all errors; None where there is none.
+    """The mechanism of the grid that all outputs lie on and that is fine enough for all errors; None without one.
 
     Every output must be within a step of the truth, beyond what its own bound allows.
     """

@@ -125,7 +125,7 @@ def _join(plane: Plane, sums: Floats, sizes: tuple[int, ...]) -> Floats:
 
 
 def _model_fourier(plane: Plane, sizes: tuple[int, ...]) -> Floats:
-    """Errors as large as the inputs of a tile, and the weights, in every output of it."""
+    """Squared error sizes that are the same in every output of a tile: as large as its inputs times the weights."""
     forward, rank = plane.forward, len(sizes)
     patches = _cut(plane, sizes)
     energy = (patches**2).sum(axis=tuple(range(patches.ndim - rank, patches.ndim)))

@@ -64,7 +64,7 @@ def parse_dot(text: str) -> Problem:
 
 
 def _check_scales(words: list[str], text: str) -> None:
-    """Operands beyond the two are what a product of float8 is multiplied by, which a problem has no place for but 1."""
+    """Refuses further operands (the factors of a float8 product) that are not 1, as a problem cannot express them."""
     for word in words:
         name = word.split()[-1].removeprefix("%") if word.split() else ""
         if not re.search(rf"(?<![\w.-]){re.escape(name)} = f32\[\] constant\(1\)", text):

@@ -16,7 +16,7 @@ def problem_from_onnx_node(
 ) -> Problem:
     """The problem that an ONNX node computes (operators Conv-22, ConvTranspose-22, Gemm-13, MatMul-13, all attributes).
 
-    Of Gemm the operands' shapes as they are multiplied, so turned where transA or transB say so: `linear` with the bias
+    A Gemm's operands have their shapes as multiplied, transposed where transA or transB say so: `linear` with the bias
     or where B is turned, else `matmul`; alpha and beta must be 1, and a bias one row. `attributes` are the node's, as
     Python values. Raises ProblemShapeError for another operator or rank, for attributes that are not of the type and
     number ONNX says, for a kernel_shape that is not w's, and for an output_shape that no padding gives.

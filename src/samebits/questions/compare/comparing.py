@@ -41,7 +41,7 @@ from samebits.questions.compare.comparison_sentences import summarize_comparison
 from samebits.questions.compare.order_difference import explain_difference
 
 Data = Literal["normal", "uniform", "exact"]
-# Whole results that an emulator is asked for where its recipe is looked for too.
+# The number of whole results computed by an emulator whose recipe is looked for too.
 _PROBED = 12
 MAKERS: dict[str, Callable[[Problem, int], dict[str, np.ndarray]]] = {
     "normal": make_normal,

@@ -97,8 +97,8 @@ def _summarize_unclear(side: Side) -> str:
             f" another algorithm.{note}"
         )
     return (
-        f"{side.name} is {beyond}. Whether that is less precision or another function cannot be told from one recorded"
-        " result: run the engine itself (--on ENGINE), which is then tried on exact integers."
+        f"{side.name} is {beyond}. One recorded result does not show whether that is less precision or another"
+        " function: run the engine itself (--on ENGINE), which is then tried on exact integers."
     )
 
 

@@ -45,6 +45,11 @@ def compare(
     takes `data`. Or a network: an .onnx file, a .pt2 exported program, `file.py:function`: see `models.compare_model`,
     which takes `inputs`, `ranges`, `replay`, `save_cases` and `against` and returns a ModelComparison. Raises
     SamebitsError for a subject, a runner's text or an option that cannot be dealt with.
+
+    >>> import samebits
+    >>> found = samebits.compare("matmul x=3x8 w=8x4", ["numpy", "emulate:direct acc=float16"])
+    >>> [side.verdict for side in found.sides]
+    ['rounding', 'downgrade']
     """
     common: dict[str, Any] = {
         "seed": seed, "time_limit_s": time_limit_s, "attributes": attributes, "fix": fix, "progress": progress,

@@ -21,7 +21,7 @@ def explain_difference(problem: Problem, sides: list[Side], differences: list[Di
     short = shorten_names(sides)
     recipes = {s.name: parse_recipe(s.recipe) for s in sides if s.recipe and s.replay and s.replay.is_whole}
     agreeing = {s.name: is_agreement(s.verdict) for s in sides}
-    # What deviates from a correct side says more than two correct ones that differ.
+    # A side that deviates from a correct one says more than two correct ones that differ.
     for d in sorted(differences, key=lambda d: agreeing[d.a] == agreeing[d.b]):
         if d.differing and d.a in recipes and d.b in recipes:
             says = _say_difference(problem, recipes[d.a], recipes[d.b])

@@ -1,4 +1,4 @@
-"""Compiling our own arithmetic for every format, so that first answers wait less (`samebits doctor --compile`)."""
+"""Compiles our own arithmetic for every format, to avoid the delay on first use (`samebits doctor --compile`)."""
 
 from __future__ import annotations
 

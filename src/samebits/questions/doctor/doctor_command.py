@@ -27,7 +27,7 @@ def doctor_command(
 
     from samebits.display.narrator import Narrator
     from samebits.engines.registry.known_engines import list_plugins
-    from samebits.questions.doctor.inventory import ask_plugins, take_inventory
+    from samebits.questions.doctor.inventory import ask_plugins, list_readers, take_inventory
     from samebits.questions.doctor.inventory_report import show_inventory
 
     with Narrator() as narrator:
@@ -38,6 +38,8 @@ def doctor_command(
         found = take_inventory()
         if list_plugins():
             found = msgspec.structs.replace(found, plugins=ask_plugins(time_limit, narrator.hear))
+        if brought := list_readers():
+            found = msgspec.structs.replace(found, log_readers=brought)
         if on:
             from samebits.questions.doctor.inventory import ask_engines
 

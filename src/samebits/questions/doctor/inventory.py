@@ -13,9 +13,10 @@ import msgspec
 
 from samebits.engines.registry.known_engines import ENGINES, EngineSpec, list_plugins
 from samebits.engines.registry.runner_text import EMULATE, TRUTH
-from samebits.errors import RunnerTextError, SamebitsError
+from samebits.errors import LogError, RunnerTextError, SamebitsError
 from samebits.progress import Progress, ignore_progress
-from samebits.questions.doctor.inventory_schema import AskedEngine, EngineState, Inventory, Variable
+from samebits.questions.doctor.inventory_schema import AskedEngine, EngineState, Inventory, LogReader, Variable
+from samebits.questions.explain.logs.brought_readers import list_log_readers, load_reader, name_distribution
 from samebits.version import VERSION
 
 # Processor features that decide which kernels engines choose.
@@ -125,7 +126,7 @@ def _version(distribution: str) -> str:
 
 
 def ask_plugins(time_limit_s: float, progress: Progress = ignore_progress) -> list[AskedEngine]:
-    """What each engine that an installed package brings says of itself, or why it cannot be had."""
+    """Opens each engine that an installed package brings: what it reports of itself, or why it cannot be used."""
     found: list[AskedEngine] = []
     for plugin in list_plugins():
         name, of = plugin.name, plugin.distribution
@@ -141,6 +142,22 @@ def ask_plugins(time_limit_s: float, progress: Progress = ignore_progress) -> li
     return found
 
 
+def list_readers() -> list[LogReader]:
+    """Each reader of logs that an installed package brings, and why it cannot be had if so."""
+    return [
+        LogReader(name=point.name, brought_by=name_distribution(point), failure=_try_reader(point))
+        for point in list_log_readers()
+    ]
+
+
+def _try_reader(point: metadata.EntryPoint) -> str | None:
+    try:
+        load_reader(point)
+    except LogError as error:
+        return str(error)
+    return None
+
+
 def _ask_plugin(name: str, time_limit_s: float, progress: Progress) -> AskedEngine:
     try:
         (asked,) = ask_engines([name], time_limit_s, progress)
@@ -150,7 +167,7 @@ def _ask_plugin(name: str, time_limit_s: float, progress: Progress) -> AskedEngi
 
 
 def ask_engines(texts: Sequence[str], time_limit_s: float, progress: Progress = ignore_progress) -> list[AskedEngine]:
-    """What each engine says of itself, or why it does not. Raises RunnerTextError for a text that names none."""
+    """Opens each engine: what it reports of itself, or why it does not. RunnerTextError for a text that names none."""
     # It brings what computes along, which takes longer than all the rest.
     from samebits.engines.registry.runners import open_runner
 

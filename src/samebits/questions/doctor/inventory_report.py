@@ -28,6 +28,9 @@ def show_inventory(found: Inventory, console: Console | None = None) -> None:
     missing = [e for e in found.engines if e.version is None]
     if found.plugins:
         page.add([Remark(one.text, f"of {one.brought_by}: {say_asked(one)}") for one in found.plugins])
+    if found.log_readers:
+        readers = [(f"logs: {one.name}", one.brought_by, one.failure) for one in found.log_readers]
+        page.add([Remark(name, f"of {of}" + (f": {why}" if why else "")) for name, of, why in readers])
     if found.asked:
         page.add([Remark(one.text, say_asked(one)) for one in found.asked])
     remarks = [Remark("missing", f"{e.name}: {e.install}", verbatim=True) for e in missing]
@@ -39,7 +42,7 @@ def show_inventory(found: Inventory, console: Console | None = None) -> None:
 
 
 def say_asked(one: AskedEngine) -> str:
-    """What an engine that was named is, or why it is not there."""
+    """The version, device and settings of a named engine, or why it is not there."""
     if one.failure:
         return f"not there: {one.failure}"
     settings = ", ".join(f"{name}={value}" for name, value in one.settings.items())

@@ -37,10 +37,18 @@ class AskedEngine(msgspec.Struct, frozen=True, kw_only=True):
     brought_by: str | None = None
 
 
+class LogReader(msgspec.Struct, frozen=True, kw_only=True):
+    """A reader of logs that a package brings; `failure` says why it cannot be had."""
+
+    name: str
+    brought_by: str
+    failure: str | None = None
+
+
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     """Engines, versions, processor features and threads.
 
-    `asked` are engines that were named, of any place, `plugins` those that installed packages bring.
+    `asked` are engines that were named, of any place; `plugins` and `log_readers` are what installed packages bring.
     """
 
     schema: Literal["samebits.inventory/1"] = "samebits.inventory/1"
@@ -56,3 +64,4 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     variables: list[Variable]
     asked: list[AskedEngine] = []
     plugins: list[AskedEngine] = []
+    log_readers: list[LogReader] = []

@@ -34,6 +34,15 @@ def explain(
     which the finding says. `like` names engines at hand: each is asked how it computes the problem of a case, and its
     recipe is tried on every result first. Raises CaseFileError or LogError, in one line, for what cannot be read or has
     nothing to explain.
+
+    >>> import numpy as np, samebits
+    >>> rng = np.random.default_rng(0)
+    >>> x, w = rng.standard_normal((16, 64)), rng.standard_normal((8, 64))
+    >>> x, w = x.astype(np.float32), w.astype(np.float32)
+    >>> np.savez("case.npz", problem="linear x=16x64 w=8x64", x=x, w=w, a=x.astype(np.float16).astype(np.float32) @ w.T)
+    >>> found = samebits.explain("case.npz")
+    >>> found.sides[0].verdict, str(found.sides[0].cause)
+    ('downgrade', 'reduced-precision-operands')
     """
     if isinstance(subject, Case):
         return explain_case(subject, like=like, progress=progress)

@@ -41,7 +41,7 @@ def say_metrics(metrics: Metrics) -> str:
 
 
 def say_oddities(mismatch: Mismatch) -> list[str]:
-    """What in a mismatch cannot be, or does not fit the problem that was taken for its own."""
+    """Sentences on what is impossible in a mismatch, or does not fit the problem that it was given."""
     return [*_say_odd_counts(mismatch), *_say_odd_statistics(mismatch.metrics or Metrics())]
 
 

@@ -1,4 +1,4 @@
-"""A list asked on a Ray cluster: a worker on every node, engines where they are, what a lost node had asked again."""
+"""A list asked on a Ray cluster: a worker on every node, engines on their nodes, a lost node's subjects asked again."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from samebits.regular_files import OWN_FOLDER
 _PATIENCE_S, _LOOK_S, _WAIT_S, _CONNECT_S = 60.0, 2.0, 0.5, 5.0
 # A first start on a node brings samebits there. Ray ends a process that misses the head for a minute.
 _START_S, _PROBE_S, _HEAD_S = 300.0, 30.0, 20.0
-# A subject that takes its worker, or an engine elsewhere, along this often is not asked again. Of a node that is lost
-# every engine is, again and again until the cluster knows it.
+# A subject whose worker, or whose engine elsewhere, is lost this often is not asked again. With a node all its engines
+# are lost, again and again until the cluster knows it.
 _MOST_TRIES, _MOST_TRIES_ELSEWHERE = 3, 60
 # Ray's own number of threads would change what engines compute.
 _THREADS = "OMP_NUM_THREADS"
@@ -153,7 +153,7 @@ class _Cluster:
         while waiting or self._running:
             self._look()
             is_late = time.monotonic() - idle_since > (_START_S if self._starting else _PATIENCE_S)
-            # Who has an engine is known when all first nodes have answered, or failed for good.
+            # Which nodes have an engine is known when all first nodes have answered, or failed for good.
             if has_begun := has_begun or is_late or not (self._starting or self._may_start_again):
                 yield from self._refuse_networks(waiting)
                 self._start(waiting)
@@ -246,7 +246,7 @@ class _Cluster:
         """Whether all engines of a subject can be reached from a node; a network is run where they all are."""
         if self._subjects[number].kind == "network":
             return all(self._has(node, text) for text in self._list_network_engines())
-        # What no node ever had fails wherever it is asked, with the words it has there.
+        # An engine that no node ever had fails on any node, with the message that it gives there.
         return all(
             text not in self._known or any(self._has(other, text) for other in self._nodes.values())
             for text in self._asking.engines
@@ -279,7 +279,7 @@ class _Cluster:
             del waiting[number]
 
     def _choose_hosts(self, node: _Node) -> dict[str, Any]:
-        """For every engine that is not at home on a node: an actor that holds it elsewhere."""
+        """An actor that holds it elsewhere, for every engine that is not at home on a node."""
         hosts: dict[str, Any] = {}
         for text in self._asking.engines:
             homes = [other for other in self._nodes.values() if self._has(other, text)]

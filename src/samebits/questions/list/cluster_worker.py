@@ -71,7 +71,7 @@ def _set_threads(threads: str | None) -> None:
 
 
 class HostedEngine:
-    """An engine that an actor of another node holds. `is_lost` once that is gone: what was said since is void."""
+    """An engine that an actor of another node holds. `is_lost` is set once that is gone: later answers are void."""
 
     def __init__(self, text: str, host: Any) -> None:
         self.text = text
@@ -116,7 +116,7 @@ class SubjectWorker:
         return list_installed()
 
     def ask(self, subject: Subject, files: dict[str, bytes], hosts: dict[str, Any]) -> tuple[bytes | None, list[str]]:
-        """The rows as JSON, or nothing and which hosted engines were lost.
+        """The rows as JSON; or None, and the hosted engines that were lost.
 
         `files` are the subject's own, by name: the first is what its text names; `hosts` actors by an engine's text.
         """
@@ -144,7 +144,7 @@ def put_files(subject: Subject, files: dict[str, bytes], folder: Path) -> Subjec
 
 
 def _name_original(row: Row, there: str, original: str) -> Row:
-    """What a row says of a file's copy, said of the file."""
+    """The row with the original file's name in place of its copy's."""
     if there == original:
         return row
     there, original = make_plain(there), make_plain(original)

@@ -1,4 +1,4 @@
-"""What is done so far, beside the table: one line per subject, so that nothing is lost or done twice after an end.
+"""The journal next to a table: one line per finished subject, so that an interruption loses and repeats nothing.
 
 A line is a checksum (xxh3, 16 hex digits), a space, and JSON. A line whose checksum does not fit was damaged: its
 subject is asked again, and the others stay.
@@ -24,7 +24,7 @@ ContentT = TypeVar("ContentT")
 
 
 class Heading(msgspec.Struct, frozen=True):
-    """What a journal is of: it is gone on with for the same subjects, engines and options only."""
+    """What a journal belongs to: it is continued only for the same subjects, engines and options."""
 
     journal: str
     subjects: str
@@ -54,10 +54,10 @@ class Journal:
         except OSError as error:
             raise ArgumentError(f"{self.path} could not be written: {error.strerror}") from None
         try:
-            # Nothing is read, and nothing cut off, that another sweep may be writing.
+            # Locked first: nothing is read or cut off that another sweep may be writing.
             self._lock()
             whole = self._read(heading)
-            # What an end cut off in the middle of a line is done again.
+            # A subject whose line an interruption cut off is done again.
             self._file.truncate(whole)
             if not whole:
                 self._write(heading)
@@ -72,7 +72,7 @@ class Journal:
             raise ArgumentError(f"{self.path}: another sweep is writing it") from None
 
     def _read(self, heading: Heading) -> int:
-        """Takes over the entries that are intact; the length of the file up to its last whole line."""
+        """Takes over the entries that are intact; returns the length of the file up to its last whole line."""
         whole = 0
         for number, (line, end) in enumerate(_list_lines(self.path), start=1):
             whole = end

@@ -48,6 +48,12 @@ def run_list(
     list on the same engines makes the same file, byte for byte, however often it was interrupted. `ray` is the address
     of a Ray cluster that asks in place of this process (docs/lists.md says how). Raises SamebitsError in one line for a
     list, an engine, a cluster or a journal that cannot be dealt with; what a subject or an engine does is a row.
+
+    >>> from pathlib import Path
+    >>> _ = Path("problems.txt").write_text("matmul x=3x8 w=8x4\\nlinear x=2x5 w=3x5\\n")
+    >>> found = run_list("problems.txt", ["numpy"], table="a.parquet")
+    >>> found.subjects, found.deviating
+    (2, 0)
     """
     for package in ("pyarrow", "duckdb"):
         import_or_refuse(package)
@@ -113,7 +119,7 @@ def _ask_here(
 
 
 def _describe_subject(subject: Subject) -> str:
-    """What makes a subject another one: of a file what is in it."""
+    """A text that identifies a subject: its name with the problem's text, or with the digest of its file."""
     if subject.kind == "problem" or subject.trouble:
         return f"{subject.name}\t{subject.text}"
     try:

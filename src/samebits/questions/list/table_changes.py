@@ -18,7 +18,7 @@ from samebits.questions.list.row import COLUMNS, Row, summarize_changes, summari
 from samebits.regular_files import open_regular
 from samebits.version import VERSION
 
-# What a change is looked for in; another version alone is none.
+# The columns in which changes are looked for; another version alone is no change.
 _COMPARED = ("verdict", "failure", "cause", "recipe", "bits")
 _SHOWN = (*_COMPARED, "version")
 _MOST_SHOWN = 20
@@ -100,6 +100,14 @@ def compare_tables(a: str | Path, b: str | Path) -> ChangesFinding:
     """What changed from table `a` to table `b`, row by row: rows belong together by subject, unit and side.
 
     Raises SamebitsError in one line for a file that is no table.
+
+    >>> from pathlib import Path
+    >>> from samebits.questions.list.list_running import run_list
+    >>> _ = Path("problems.txt").write_text("matmul x=3x8 w=8x4\\n")
+    >>> for table in ("a.parquet", "b.parquet"):
+    ...     _ = run_list("problems.txt", ["numpy"], table=table)
+    >>> compare_tables("a.parquet", "b.parquet").same
+    True
     """
     started = time.perf_counter()
     connection, (one, other) = _open(a, b, columns=("subject", "unit", "side", *_SHOWN))

@@ -45,7 +45,7 @@ _SEED = 0
 
 @dataclass(frozen=True)
 class ProblemData:
-    """A problem with two sets of operands and what is right of each."""
+    """A problem with two sets of operands and the reference for each."""
 
     stated: Problem
     lowering: Lowering
@@ -77,7 +77,7 @@ def make_operands(lowering: Lowering) -> tuple[dict[str, np.ndarray], dict[str, 
 
 @dataclass(frozen=True)
 class Checked:
-    """What came of one candidate: why it is rejected, if it is; its first timing, and its bits.
+    """The outcome for one candidate: why it is rejected, if it is; its first timing, and its bits.
 
     `time_s` is a median, `fastest_s` the fastest of its first runs; `digests` name its bits on both sets of operands,
     `seen` those of all runs on the normal ones, as a caller sees them.
@@ -93,7 +93,7 @@ class Checked:
 
 
 def check_candidate(runner: Runner, data: ProblemData, contract: Contract) -> Checked:
-    """Runs a candidate on both sets of operands, and again and again; whatever it does is an answer."""
+    """Runs a candidate on both sets of operands, then repeatedly; a failure rejects it."""
     text, lowered = runner.text, lower_runner(runner, data.lowering)
     operands = dict(data.given)
     try:
@@ -131,7 +131,7 @@ def _reject_result(side: Side, contract: Contract) -> Rejection | None:
 
 
 def _name_cause(rejection: Rejection, runner: Runner, data: ProblemData, ran: Ran) -> Rejection:
-    """The same with its cause: what its recipe shows, else what explains its result as that of a recorded case."""
+    """The rejection with its cause: from the recipe, else from explaining the result as a recorded case."""
     result = ran.recorded.result
     assert result is not None
     try:
@@ -154,9 +154,9 @@ def _check_runs(
     operands: Mapping[str, np.ndarray],
     first_s: float,
 ) -> Checked:
-    """What needs many runs: whether bits stay, the fastest of them; then the memory, and batches of other sizes.
+    """Runs a candidate many times: whether its bits stay, its fastest run; then its memory, and other batch sizes.
 
-    How fast it can be says who is worth timing: what else the machine does only ever adds to it.
+    The fastest run says which candidates are worth timing: other load on the machine only ever adds time.
     """
     runs = int(np.clip(_RUNS_TAKE_S / max(first_s, 1e-9), _FEWEST_RUNS, _MOST_RUNS))
     more = time_runs(runner, data.stated, operands, runs)
@@ -189,7 +189,7 @@ def _reject_batches(runner: Runner, data: ProblemData, text: str) -> Rejection |
 
 @dataclass(frozen=True)
 class Proof:
-    """What was found of the one that is to be chosen: its recipe, or why it must not be."""
+    """The last checks of a candidate that is to be chosen: its recipe, or why it is rejected."""
 
     rejection: Rejection | None
     recipe: str | None = None
@@ -199,7 +199,7 @@ class Proof:
 def prove_choice(
     runner: Runner, second: Runner | None, data: ProblemData, contract: Contract, checked: Checked
 ) -> Proof:
-    """The last questions, which cost most: the recipe, by replay; and the same bits from a process of its own."""
+    """The last checks, which cost most: the recipe, by replay; and the same bits from a second process."""
     lowered = lower_runner(runner, data.lowering)
     try:
         ran = run_on_both(lowered, data.lowering.convolution, data.exact[0], data.normal[0])

@@ -1,4 +1,4 @@
-"""Candidates against each other: run in turns, so that what else the machine does meets all of them."""
+"""Candidates timed against each other: interleaved, so that background load affects all of them equally."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from samebits.errors import EngineFailure
 from samebits.problems import Problem
 from samebits.sums.tiles.memory import count_available_bytes
 
-# Who is slower than this at first sight is not timed again, and no more than so many are.
+# Candidates slower than this at first sight are not timed again, and at most so many are.
 _WORTH_TIMING, _MOST_FINALISTS = 1.6, 6
 _FEWEST_ROUNDS, _MOST_ROUNDS, _TAKES_S = 7, 41, 3.0
 # Threads of the one before still spin when a turn begins; that must be less than half of it.
 _TURN_TAKES_S, _MOST_CALLS = 0.03, 1000
-# Whose memory lies well in one process may be unlucky in another: contenders are timed in a second one, too.
+# Memory may lie well in one process and badly in another: contenders are timed in a second one, too.
 _CONTENDS, _MOST_CONTENDERS = 1.3, 3
 # Medians this near to each other are a tie, which the sequence of candidates breaks.
 TIED_WITHIN = 0.02
 
 
 def list_finalists(times: Mapping[str, float]) -> list[str]:
-    """Who is worth timing in turns, by their fastest first runs in seconds; in the sequence given."""
+    """The candidates worth timing in turns, by the seconds of their fastest first runs; in the sequence given."""
     if not times:
         return []
     best = min(times.values())
@@ -38,7 +38,7 @@ def list_finalists(times: Mapping[str, float]) -> list[str]:
 
 @dataclass(frozen=True)
 class Finals:
-    """Median seconds of a call, the names of all bits that were returned, and what those said who failed on the way."""
+    """Median seconds of a call, the digests of all results, and the messages of the runners that failed meanwhile."""
 
     times: dict[str, float]
     digests: dict[str, set[str]]
@@ -48,14 +48,14 @@ class Finals:
 def time_finalists(
     runners: Sequence[Runner], problem: Problem, operands: Mapping[str, np.ndarray], expected_s: Mapping[str, float]
 ) -> Finals:
-    """Runs all in rounds, each for a turn."""
+    """Times all runners in rounds, in each of which every one has a turn."""
     rounds: dict[str, list[float]] = {runner.text: [] for runner in runners}
     digests: dict[str, set[str]] = {runner.text: set() for runner in runners}
     failures: dict[str, str] = {}
     given, started = dict(operands), time.perf_counter()
     remaining = list(runners)
     for turn in range(_MOST_ROUNDS):
-        # Another one begins each time: nobody always comes after the same neighbour.
+        # Each round begins with another one, so that none always comes after the same neighbour.
         shift = turn % max(len(remaining), 1)
         for runner in remaining[shift:] + remaining[:shift]:
             calls = max(1, int(_TURN_TAKES_S / max(expected_s[runner.text], 1e-9)))
@@ -76,7 +76,7 @@ def time_finalists(
 
 
 def list_contenders(times: Mapping[str, float]) -> list[str]:
-    """Who may be the fastest, by medians in seconds of one process each; in the sequence given."""
+    """The candidates that may be the fastest, by their median seconds in one process; in the sequence given."""
     near = [text for text in list_by_time(times) if times[text] <= _CONTENDS * min(times.values())]
     return [text for text in times if text in near[:_MOST_CONTENDERS]] if len(near) > 1 else []
 
@@ -99,7 +99,7 @@ _FEWEST, _MOST, _EACH_BYTES = 6, 16, 2**30
 
 
 class OpenRunners:
-    """Closes what it opened; objects that were given stay their owner's."""
+    """Opens runners and closes those it opened; runner objects that were given are left to their owner."""
 
     def __init__(self, given: Sequence[Runner], time_limit_s: float):
         self._given = {runner.text: runner for runner in given}

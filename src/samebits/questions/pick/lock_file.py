@@ -34,7 +34,7 @@ from samebits.version import VERSION
 
 
 def find_place(text: str, identity: Identity | None = None) -> Place:
-    """This place for a text, without loading an engine; for an object that was given, by what it says of itself."""
+    """The Place of a text on this machine, without loading an engine; for a given object, by its `identity`."""
     device = f"{describe_processor()}, {count_cores()} cores"
     if identity is not None:
         return Place(identity.version, device)
@@ -88,7 +88,7 @@ class LockStore:
             raise LockError(f"{self._path}: cannot be written ({error.strerror or error})") from None
 
     def try_writing(self) -> None:
-        """Raises LockError where the file could not be written, before anybody works for it."""
+        """Raises LockError where the file could not be written, before any work is done for it."""
         new = self._name_new()
         try:
             self._open_new(new).close()
@@ -100,7 +100,7 @@ class LockStore:
         return self._path.with_name(f".{self._path.name}.new")
 
     def _open_new(self, new: Path) -> TextIO:
-        """A file of our own: whatever has its name, a link too, goes first."""
+        """Opens a new file; whatever has its name, a link too, is removed first."""
         new.unlink(missing_ok=True)
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         return os.fdopen(descriptor, "w", encoding="utf-8")
@@ -117,7 +117,7 @@ def open_lock(path: str | Path, progress: Progress) -> Iterator[LockStore]:
     if file.is_dir():
         raise LockError(f"{path}: is a folder")
     try:
-        # The folder is what is held: the file itself is replaced, and may not be there yet.
+        # The lock is on the folder: the file itself is replaced, and may not be there yet.
         held = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         raise LockError(f"{path}: {error.strerror or error}") from None

@@ -72,6 +72,11 @@ def pick(
     `again` picks once more. `workspace` is in bytes, `max_ulp` in representable numbers.
 
     Raises LockError where a locked choice does not hold here, SamebitsError for what cannot be dealt with.
+
+    >>> import samebits
+    >>> found = samebits.pick("matmul x=3x8 w=8x4", ["numpy"])
+    >>> [choice.engine.partition(":")[0] for choice in found.choices]
+    ['numpy']
     """
     if isinstance(on, (str, bytes)) or not isinstance(on, Sequence):
         raise ArgumentError(f"on must be a list of engine texts or runners, not {on!r}")
@@ -205,7 +210,7 @@ class _Picking:
         return [*list_candidates(problem, named), *self._list_given()]
 
     def _find_locked(self, problem: Problem) -> LockedChoice | None:
-        """What the lock says of a problem, if it was picked by the same contract from what is asked for now."""
+        """The lock's choice for a problem, if it was picked by the same contract and is among what is asked for now."""
         if self.store is None or self.again:
             return None
         known = self.store.choices.get(format_problem(problem))
@@ -225,7 +230,7 @@ class _Picking:
         return [runner.text for runner in self.given]
 
     def _refuse(self, text: str) -> str | None:
-        """Why a text of the lock is not opened. Of one that cannot be read whoever opens it says what is wrong."""
+        """Why a text of the lock is not opened; None if it may be, or is unreadable (opening it then says why)."""
         if self.store is None or text in self._list_given():
             return None
         try:
@@ -234,7 +239,7 @@ class _Picking:
             return None
 
     def _is_asked_for(self, text: str, problem: Problem) -> bool:
-        """Whether a choice is among what may be chosen now; of an engine named alone every text of it is."""
+        """Whether a choice is among what may be chosen now; an engine named alone allows all of its texts."""
         if not (self.named or self.given) or text in self._list_texts(problem):
             return True
         return text.partition(":")[0] in self.named
@@ -273,7 +278,7 @@ class _Picking:
             one.kept[text] = checked
 
     def _choose(self, problem: Problem, one: _Candidates) -> Choice:
-        """The fastest that stands the last questions; the next one where it does not."""
+        """The fastest candidate that passes the last checks; they are tried from the fastest on."""
         rough = {text: one.kept[text].fastest_s for text in one.texts if text in one.kept}
         seen = {text: checked.time_s for text, checked in one.kept.items()}
         rejected = list(one.rejected)
@@ -300,7 +305,7 @@ class _Picking:
         rough: Mapping[str, float],
         rejected: list[Rejection],
     ) -> dict[str, float]:
-        """Medians in turns; of those that may be the fastest the mean over two processes. Adds who is rejected."""
+        """Median times in turns, averaged over two processes for those that may be the fastest. Adds to `rejected`."""
         finals = time_finalists(runners, problem, one.data.given, rough)
         times = self._drop_broken(finals, one, rejected)
         seconds = {text: self.runners.find_second(text) for text in list_contenders(times)}
@@ -366,5 +371,5 @@ def _divide(problems: Sequence[Problem]) -> list[list[Problem]]:
 
 
 def _as_picked(choice: Choice) -> Choice:
-    """As it stands in the lock: that it was looked at again shows in its places."""
+    """The choice as it stands in the lock; only its places show that it was checked again."""
     return msgspec.structs.replace(choice, picked_by="timing", used_by=[])

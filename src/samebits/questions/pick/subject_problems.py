@@ -58,7 +58,7 @@ def list_gradients(problem: Problem) -> list[Problem]:
         return []
     *batch, m, n = problem.y_shape
     k = problem.x[-1]
-    # Weights that all batches share gather what all of them say.
+    # The gradient of weights that all batches share is summed over all of them.
     rows = (m * math.prod(batch),) if len(problem.w) == 2 else (m,)
     kept = () if len(problem.w) == 2 else tuple(batch)
     return [
@@ -94,7 +94,7 @@ def _list_of_model(
 
 
 def _fix_sizes(network: Network) -> Mapping[str, ValueType]:
-    """The types of all values where what is open in the inputs is what random inputs would have."""
+    """The types of all values, with open sizes of the inputs fixed to those of random inputs."""
     if all(size is not None for type_ in network.inputs.values() for size in type_.shape):
         return network.types
     import onnx

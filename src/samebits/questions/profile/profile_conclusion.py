@@ -59,7 +59,7 @@ class InvarianceAnswers:
 
 @dataclass(frozen=True)
 class Profiled:
-    """What is known of a runner, part by part; `failure` is what ended the asking."""
+    """What is known of a runner, part by part; `failure` says why no more was asked."""
 
     identity: Identity | None = None
     search: SearchResult = field(default_factory=SearchResult)

@@ -66,6 +66,11 @@ def profile(
     small problems: each other setting is an engine of its own. `time_limit_s` holds for loading and for each call,
     `most_time_s` for all calls. Raises SamebitsError for a text that cannot be read or a problem too large for this
     machine.
+
+    >>> import samebits
+    >>> found = samebits.profile("emulate:direct order=pairs:k", "matmul x=3x8 w=8x4", recipe_only=True)
+    >>> found.recipe, found.replay.matched
+    ('direct product=fused acc=float32 order=pairs:k', 1.0)
     """
     case = read_subject(subject)
     problem = case.problem if isinstance(case, Case) else case
@@ -93,7 +98,7 @@ def _check_size(problem: Problem) -> None:
 
 
 def _profile_runner(runner: Runner, text: str | None, case: Problem | Case, settings: _Settings) -> Profile:
-    """`text` is that of an engine which is open for this profile only; None where a caller's runner is asked."""
+    """Profiles a runner; `text` is that of an engine opened for this profile only, None for a caller's runner."""
     problem = case.problem if isinstance(case, Case) else case
     session = ProbeSession(runner, problem, most_time_s=settings.most_time_s, progress=settings.progress)
     known = Profiled()

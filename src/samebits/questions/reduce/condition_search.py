@@ -40,7 +40,7 @@ _LARGEST = {
 }
 _RANDOM = (1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 8, 9, 12, 15, 16, 16, 17, 24, 32, 33, 40, 64, 65)
 _MOST_MULTIPLY_ADDS, _MOST_ELEMENTS = 3_000_000, 400_000
-# Around a threshold of this or more, what was not asked yet is made, as no dice would hit it.
+# Around a threshold of this or more, problems not asked yet are constructed, as random draws would not hit it.
 _FROM, _BESIDE, _LARGEST_ASKED = 10, (-2, -1, 0, 1), 4096
 _SIZES = ("n", "c", "size", "kernel", "rows", "columns", "k", "batch")
 _FACTORS = (*_SIZES, "dilation", "stride")
@@ -79,7 +79,7 @@ class ConditionSearch:
         self._ends = time.monotonic() + most_s
         self._progress = progress
         self._features = list_features(problem)
-        # What was asked on the way here belongs to what the condition must be true of.
+        # The condition must also hold for the problems that were asked before.
         self._known = {p: answer == fault for p, answer in asker.list_answers(data) if answer in (None, fault)}
         self._seen = [p for p, wrong in self._known.items() if wrong and _keep_small(p)]
         self._rng = random.Random(0)
@@ -137,7 +137,7 @@ class ConditionSearch:
         return known
 
     def _close_gaps(self, line: tuple[str, bool], answers: dict[int, bool]) -> None:
-        """Between values that are answered differently, by halving."""
+        """Finds, by bisection, where the answer changes between two values."""
         for low, high in list(zip(sorted(answers), sorted(answers)[1:], strict=False)):
             while high - low > 1 and answers[low] != answers[high] and not self._is_over():
                 middle = (low + high) // 2
@@ -151,7 +151,7 @@ class ConditionSearch:
         return _keep_small(put_together(self._base, set_number(self._base, numbers, name, value, keeps_large=keeps)))
 
     def _settle(self) -> tuple[Condition | None, bool]:
-        """Fits, asks where conditions that fit as well disagree, and fits again, until none do."""
+        """Fits a condition, asks where others that fit as well disagree, and fits again, until none do."""
         condition: Condition | None = None
         for _ in range(_MOST_ROUNDS):
             columns, faulty = self._tabulate(list(self._known))
@@ -177,7 +177,7 @@ class ConditionSearch:
         return condition, False
 
     def _ask_more(self, clauses: Clauses) -> None:
-        """No simple condition is exact: more faulty neighbours say what is true of all of them."""
+        """Asks more faulty neighbours, as no simple condition is exact, to find what is true of all of them."""
         for _ in range(_MORE_ROUNDS):
             pool = self.draw_unseen()
             promising = np.flatnonzero(find_necessary(clauses).hold(self.measure(pool)))
@@ -186,7 +186,7 @@ class ConditionSearch:
             clauses = list_clauses(self._features, columns, faulty, pairs=False)
 
     def _ask_where_they_differ(self, condition: Condition, others: list[Condition]) -> bool:
-        """Asks problems at which the condition differs from others, a few for all of them; whether there were any."""
+        """Asks a few problems at which the condition differs from `others`; returns whether any was answered."""
         pool = [*self.draw_unseen(), *self._list_at_thresholds(condition)]
         columns = self.measure(pool)
         own = condition.hold(columns)
@@ -204,7 +204,7 @@ class ConditionSearch:
         return asked > 0
 
     def _check(self, condition: Condition) -> bool:
-        """Problems of both kinds that were not asked yet; whether all are as the condition says."""
+        """Asks new problems of both kinds; returns whether all are as the condition says."""
         pool = self.draw_unseen()
         predicted = condition.hold(self.measure(pool))
         for expected in (True, False):

@@ -38,7 +38,7 @@ class Clauses:
 
 
 def list_clauses(features: Mapping[str, Feature], columns: Columns, faulty: Truths, *, pairs: bool = True) -> Clauses:
-    """Single comparisons; where those that suffice are many, or do not, pairs of them joined by `or` as well."""
+    """Single comparisons; also pairs joined by `or` where no single ones suffice, or only many together."""
     single: list[Clause] = [(atom,) for atom in list_atoms(features, columns, faulty)]
     right = {name: values[~faulty] for name, values in columns.items()}
     found = _collect(single, right)
@@ -57,7 +57,7 @@ def _collect(clauses: list[Clause], right: Columns) -> Clauses:
 
 
 def _list_pairs(features: Mapping[str, Feature], columns: Columns, faulty: Truths) -> list[Clause]:
-    """Two comparisons of which one is true at every faulty point; each once for the points that it is true at."""
+    """Pairs of comparisons of which one is true at every faulty point; of those true at the same points one counts."""
     found: dict[bytes, Atom] = {}
     for atom in sorted(list_usual_atoms(features, columns), key=lambda a: a.cost):
         found.setdefault(atom.hold(columns).tobytes(), atom)
@@ -95,7 +95,7 @@ def find_cheapest(clauses: Clauses) -> Condition | None:
 
 
 def find_necessary(clauses: Clauses) -> Condition:
-    """What is true at all faulty points, though at some right ones too: clauses of which each excludes many."""
+    """A condition that is true at all faulty points, though at some right ones too: clauses that each exclude many."""
     order = np.argsort(clauses.costs, kind="stable")
     excluded, chosen = clauses.excluded[order], list[int]()
     done = np.zeros(excluded.shape[1], bool)

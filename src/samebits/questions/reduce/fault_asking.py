@@ -89,7 +89,7 @@ class FaultAsker:
         return answer
 
     def ask_anew(self, problem: Problem, data: Data, operands: Operands | None = None) -> Answer:
-        """The same, whatever is known."""
+        """As `ask`, whatever answers are kept."""
         self.asked += 1
         return self._ask_integers(problem) if data == "integers" else self._ask_judged(problem, operands)
 
@@ -145,7 +145,7 @@ class FaultAsker:
 
 
 def judge_result(problem: Problem, operands: Operands, exact: Operands, ran: Ran) -> tuple[Side, Reference]:
-    """The side that a run is, and what it was compared with."""
+    """The finding on a run, as a side, and the reference that it was compared with."""
     reference = make_reference(problem, operands, ignore_progress)
     on_exact = make_reference(problem, exact, ignore_progress, rounds=False)
     return judge_ran(reference, on_exact, ran), reference
@@ -170,8 +170,8 @@ _MOST_PARTS = 4
 def find_faulty_versions(text: str, version: str | None, others: Sequence[OtherEngine]) -> FaultyVersions | None:
     """Where in the sequence of versions the fault begins and ends, of the engines asked with the first one's settings.
 
-    None where these are not two versions, one of them right; or where it comes and goes more than once, or one version
-    is both, which its number then does not decide.
+    None where there are not two versions, one of them right; where the fault comes and goes more than once; or where
+    one version is both right and faulty.
     """
     ours = parse_runner_text(text)
     faulty: dict[tuple[int, ...], bool] = {}

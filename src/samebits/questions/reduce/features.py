@@ -173,12 +173,12 @@ def measure_features(problem: Problem) -> dict[str, int]:
 
 
 def _find_dilation(axis: Axis) -> int:
-    """The dilation where there is something to dilate: elsewhere a kernel does not see it."""
+    """The dilation, or 1 for a kernel of one tap, which has nothing to dilate."""
     return axis.dilation if axis.kernel > 1 else 1
 
 
 def _find_rest(problem: Problem) -> int:
-    """The most that is left unread at the end of an axis."""
+    """The largest number of elements left unread at the end of an axis."""
     return max(
         a.size_large - ((a.size_small - 1) * a.stride + (a.kernel - 1) * a.dilation + 1 - a.pad_begin - a.pad_end)
         for a in problem.axes

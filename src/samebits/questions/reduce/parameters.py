@@ -13,7 +13,7 @@ from samebits.problems.problem import SPATIAL_AXES
 Values = Mapping[str, int]
 _PER_AXIS = ("size", "kernel", "stride", "dilation", "begin", "end", "rest")
 _FROM_ZERO = ("begin", "end", "rest", "bias", "then")
-# What is changed so that the larger side of an axis keeps its size, and the smaller one follows.
+# Numbers that can be changed so that the larger side of an axis keeps its size, and the smaller one follows.
 _FOLLOWED = ("kernel", "stride", "dilation", "begin", "end")
 
 

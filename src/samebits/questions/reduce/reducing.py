@@ -69,6 +69,15 @@ def reduce(
     example), are asked at the smallest problem. `most_time_s` is about what all that may take, the engine's start
     excepted; one call of an engine may take `time_limit_s`. Raises SamebitsError, in one line, for a subject or a
     runner's text that cannot be dealt with.
+
+    >>> import samebits
+    >>> def kernel(problem, operands):
+    ...     y = operands["x"] @ operands["w"]
+    ...     y[:, 4:] = 0
+    ...     return y
+    >>> found = samebits.reduce("matmul x=3x8 w=8x9", [kernel])
+    >>> found.problem, found.condition
+    ('matmul x=1x1 w=1x5 dtype=float32', 'columns >= 5')
     """
     runners = [on] if isinstance(on, (str, Runner)) else list(on)
     if not runners:
@@ -96,7 +105,7 @@ def _open(runner: str | Runner, time_limit_s: float) -> Runner:
 
 @dataclass
 class _Found:
-    """What becomes a finding."""
+    """Everything that goes into the finding."""
 
     start: Problem
     identity: Identity
@@ -194,7 +203,7 @@ class _Reducer:
     progress: Progress
 
     def find(self, start: Problem, operands: Operands | None) -> _Found:
-        """Everything there is to find, as far as time allows."""
+        """Finds the fault, its smallest problem, its condition, what helps and a script, as far as time allows."""
         identity = self.asker.runner.identify()
         check_memory(start, 2)
         announce_cost(start, 1, 0, self.progress)

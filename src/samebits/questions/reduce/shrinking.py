@@ -68,7 +68,7 @@ class Shrinker:
         return time.monotonic() > self._ends
 
     def _pass(self) -> bool:
-        """Every number once; whether any became smaller."""
+        """Tries to lower every number once; returns whether any became smaller."""
         before = self.found.problem
         self._try_one_group()
         for names in self._list_moves():
@@ -88,7 +88,7 @@ class Shrinker:
         yield from (together for together in _TOGETHER if set(together) <= set(names))
 
     def _try_one_group(self) -> None:
-        """One group with all channels: a grouped problem is simpler as a plain one, of the same channels or fewer."""
+        """Tries a single group, which is simpler: with the channels of one group, or with those of all."""
         numbers = self.found.numbers
         if (groups := numbers.get("groups", 1)) > 1:
             for factor_in, factor_out in ((1, 1), (groups, groups)):
@@ -97,7 +97,7 @@ class Shrinker:
                     return
 
     def _lower(self, names: Sequence[str], *, keeps_large: bool) -> None:
-        """The smallest value that these numbers can have together; numbers that are equal, or one alone."""
+        """Lowers one number, or several equal ones together, as far as the fault stays."""
         numbers = self.found.numbers
         value, floor = numbers[names[0]], find_floor(names[0])
         if value <= floor or any(numbers[name] != value for name in names):
@@ -128,7 +128,7 @@ class Shrinker:
             right = value
 
     def _try(self, problem: Problem | None) -> bool:
-        """Takes a problem over where it shows the same fault."""
+        """Takes a problem over if it shows the same fault; returns whether it does."""
         if problem is None or problem == self.found.problem:
             return False
         own = self.found.operands

@@ -29,13 +29,13 @@ def read_finding(text: bytes) -> msgspec.Struct:
 
 
 def document_from_finding(found: msgspec.Struct) -> Document:
-    """What a finding is laid out as, whatever kind it is; raises FindingError for one that has no layout."""
+    """The document of a finding of any kind; raises FindingError for one that has no layout."""
     schema = getattr(found, "schema", "")
     if schema not in FINDINGS:
         raise FindingError(f"a finding of schema {schema!r} has no page")
     try:
         return FINDINGS[schema].load()[1](make_visible(found))
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
-        # Whoever wrote it put together what does not belong together: the type of each part is right, and was checked.
+        # Its parts contradict each other, although the type of each is right, which was checked.
         says = f"{type(error).__name__}: {str(error)[:100]}"
         raise FindingError(f"the finding's parts do not fit each other ({show_controls(says)})") from error

@@ -39,7 +39,7 @@ def capture_operation(
     run: bool | Callable[[Sequence[str]], bool],
     progress: Progress,
 ) -> list[str]:
-    """Writes the operation that both runs did on the same inputs, with both results; what is to be said of it.
+    """Writes the operation that both runs did on the same inputs, with both results; returns remarks on it.
 
     The commands are started again, with the environment variables that were recorded, in the folders where they ran;
     what the scripts write, they write again. `run` says whether they may be: True, or what it returns of the commands,
@@ -74,7 +74,7 @@ def capture_operation(
 
 
 def write_command(process: Process) -> str:
-    """What is run to have a process again, as a shell would be told: folder, variables, command."""
+    """The shell command that runs a process again: folder, variables, command."""
     changed = _list_variables(process)
     unset = [f"-u {name}" for name, value in changed.items() if value is None]
     given = [f"{name}={shlex.quote(value)}" for name, value in changed.items() if value is not None]
@@ -115,7 +115,7 @@ def _restore_variables(process: Process) -> dict[str, str]:
 
 
 def _list_variables(process: Process) -> dict[str, str | None]:
-    """The variables that are otherwise now, as they were; None: not set. Others than those we record are ignored."""
+    """The recorded values of variables that differ now; None: not set. Variables that are not recorded are ignored."""
     recorded = process.settings[0] if process.settings else {}
     found: dict[str, str | None] = {}
     for name in VARIABLES:
@@ -126,7 +126,7 @@ def _list_variables(process: Process) -> dict[str, str | None]:
 
 
 def _start(process: Process, environment: dict[str, str], file: Path) -> str:
-    """Runs the command until it has written the file; what it said last, for where it did not come as far."""
+    """Runs the command until it has written the file; returns its last line of output, in case it did not."""
     folder = process.folder if process.folder and Path(process.folder).is_dir() else None
     with tempfile.TemporaryFile() as said:
         try:
@@ -141,7 +141,7 @@ def _start(process: Process, environment: dict[str, str], file: Path) -> str:
             while started.poll() is None and not file.exists():
                 time.sleep(_LOOK_AGAIN_S)
         finally:
-            # What the command would do further is not asked for, nor where whoever waits is interrupted.
+            # Ended here: nothing further is needed of the command, nor if this wait is interrupted.
             with contextlib.suppress(OSError):
                 os.killpg(started.pid, signal.SIGKILL)
             started.wait()

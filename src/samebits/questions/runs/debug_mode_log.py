@@ -1,4 +1,4 @@
-"""What torch's DebugMode printed of a run (`debug_string()` under `log_tensor_hashes`), as a trace's reader has it.
+"""A run as torch's DebugMode printed it (`debug_string()` under `log_tensor_hashes`), read as a trace is.
 
 Its hashes are L1 norms or XORs of elements: equal where bits differ, sometimes; unequal only where they differ.
 """
@@ -41,7 +41,7 @@ def read_debug_mode_log(path: Path) -> Trace:
     if path.stat().st_size > _LARGEST_BYTES:
         raise TraceError(f"{path}: too large for a log of DebugMode")
     process = Process("log", is_whole=True)
-    # Which operation had a hash as its result last: what has it as an input was made there.
+    # The last operation that had each hash as its result: an input with that hash was made there.
     made: dict[bytes, int] = {}
     for call in _list_calls(path.read_text(errors="replace")):
         place = len(process.operations)

@@ -34,12 +34,12 @@ class SavingTracing(Tracing):
         result = super().run(func, args, kwargs)
         is_new = self.recorder.added > before
         if is_new and before == self.place and self.recorder.name == self.process:
-            # The file comes last: who waits for it takes the trace for whole, and ends the run.
+            # The file comes last: the process that waits for it then takes the trace for whole, and ends the run.
             self.recorder.close()
             with self.torch.no_grad():
                 self._save(str(func), args, kwargs, result)
-            # Who waits for the file ends the run with all its processes. Were this one to end by itself, a shell that
-            # started it would go on in between.
+            # The process that waits for it ends the run with all its processes. If this one ended by itself, a shell
+            # that started it would go on in between.
             time.sleep(_WAIT_TO_BE_ENDED_S)
             os._exit(0)
         return result

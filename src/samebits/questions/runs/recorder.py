@@ -1,7 +1,7 @@
 """What one process records: texts, operations, settings; appended to the trace's file in blocks.
 
 Runs in the script's own process and must never harm it: whatever goes wrong in recording ends the recording of this
-process, not the script, and is told once, to whoever started the recording.
+process, not the script, and is reported once, to the process that started the recording.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from samebits.questions.runs.trace_file import append_block, write_word
 
 _MOST_RECORDS = 2000
 _LONGEST_WAIT_S = 1.0
-# Which operation a run that is had again is to save, as JSON.
+# Names the operation that a repeated run is to save, as JSON.
 CAPTURE_VARIABLE = "SAMEBITS_CAPTURE"
-# Whose lines are not the script's: the standard library, and what is installed.
+# Files whose lines are not the script's: the standard library, and installed packages.
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _FOREIGN = (sysconfig.get_path("stdlib"), "site-packages", "dist-packages", _OWN, "<frozen")
 ResultT = TypeVar("ResultT")
@@ -75,7 +75,7 @@ class Recorder:
         self.identity = _identify_file(self.descriptor)
 
     def _has_its_file(self) -> bool:
-        """Whether the descriptor is still ours: a script may close all there are, and open files of its own then."""
+        """Whether the descriptor is still ours: a script may close all descriptors, and then open files of its own."""
         with contextlib.suppress(OSError):
             return _identify_file(self.descriptor) == self.identity
         return False
@@ -210,7 +210,7 @@ def is_raised_by_script(error: BaseException) -> bool:
 
 
 def name_file(path: str) -> str | None:
-    """A file as it is told; None for what is not the script's own."""
+    """The recorded name of a file; None for a file that is not the script's own."""
     if any(part in path for part in _FOREIGN):
         return None
     return path.rpartition("/")[2]

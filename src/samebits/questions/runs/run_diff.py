@@ -43,7 +43,7 @@ _TENSOR = re.compile(r"[a-z]+\d*(?:_[a-z0-9]+)?\[[\d, ]*\]")
 
 
 def align(a: Sequence[Operation], b: Sequence[Operation]) -> Iterator[Pair]:
-    """The operations of both in sequence, by their places; None beside one that the other run does not have.
+    """Pairs of the operations of both runs in sequence, by their places; None where one run lacks the operation.
 
     Steps are compared with steps. Runs of the same program agree over long stretches, which are walked; only where they
     part are they searched. What makes memory that nobody has written yet is no operation here.
@@ -78,7 +78,7 @@ def _align_places(
 
 
 def _find_meeting(a: Sequence[_Key], b: Sequence[_Key]) -> tuple[int, int]:
-    """After how many operations of each run the same ones follow again; all of them, where that never happens."""
+    """The number of operations of each run before the same ones follow again; all where that never happens."""
     blocks = SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks()
     return blocks[0].a, blocks[0].b
 
@@ -134,6 +134,13 @@ def diff(
     case file with both results; where that cannot be done the finding says why. The commands stand in the traces, and
     whoever wrote these chose them: they are run only with `run=True`, or where a function given as `run`, which is
     called with the two commands as texts, returns True.
+
+    >>> import samebits, torch
+    >>> for name, x in (("a", 1.0), ("b", 2.0)):
+    ...     with samebits.trace(f"{name}.trace"):
+    ...         _ = torch.tensor([x]) * 3
+    >>> samebits.diff("a.trace", "b.trace").first.operation
+    'aten.mul.Tensor'
     """
     if capture is not None:
         _check_target(capture, (a, b))
@@ -179,7 +186,7 @@ def _read(path: str | Path) -> Trace:
 
 
 def _choose(found: list[_Compared]) -> _Compared:
-    """The process whose first difference is the run's."""
+    """The process whose first difference counts as the whole run's."""
     main = found[0]
     chosen = main
     is_given = main.first is not None and main.first.kind == "inputs" and main.first.reason != "random state"
@@ -305,7 +312,7 @@ def _classify(found: _Compared, i: int, j: int) -> FirstDifference:
         return found.structure
     outside = [(x, y) for x, y, s, t in changed if s is None and t is None and x is not None and y is not None]
     if outside and not found.a.settings:
-        # A log of another tool: where its tensors come from nobody noted.
+        # A log of another tool: it does not say where its tensors come from.
         return _describe(found, one, "inputs", i=i, j=j)
     if outside:
         return _describe(found, one, "inputs", reason=_find_reason(found, outside), i=i, j=j)
@@ -313,7 +320,7 @@ def _classify(found: _Compared, i: int, j: int) -> FirstDifference:
 
 
 def _find_reason(found: _Compared, outside: list[tuple[bytes, bytes]]) -> InputReason:
-    """What tensors from outside that differ have in common: the same rows, or rows that the other run has elsewhere."""
+    """Why tensors from outside differ: their rows are in another order, elsewhere in the other run, or others."""
     for x, y in outside:
         one, other = found.a.rows.get(x), found.b.rows.get(y)
         if not one or not other:

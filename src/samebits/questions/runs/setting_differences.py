@@ -43,7 +43,7 @@ _SEEDS = ("torch seed", "tensorflow seed")
 def list_differences(
     a: Sequence[Mapping[str, str]], b: Sequence[Mapping[str, str]], first: FirstDifference | None
 ) -> list[SettingDifference]:
-    """What differed at any time of the runs, likely causes of the first difference in front."""
+    """The settings that differed at any time of the runs, likely causes of the first difference first."""
     one, other = _join(a), _join(b)
     found = [
         SettingDifference(name, one.get(name, "not there"), other.get(name, "not there"), _say_how(name, one))
@@ -55,7 +55,7 @@ def list_differences(
 
 
 def list_unseeded(a: Mapping[tuple[int, str], bytes], b: Mapping[tuple[int, str], bytes]) -> list[SettingDifference]:
-    """The libraries that numbers were drawn from, and whose random state differed when it was first seen."""
+    """The libraries that drew random numbers and whose random state differed when it was first seen."""
     found: list[SettingDifference] = []
     for name, how in (("numpy", "numpy.random.seed(N)"), ("python", "random.seed(N)")):
         steps = sorted({step for step, of in a if of == name} & {step for step, of in b if of == name})

@@ -1,4 +1,4 @@
-"""How a recorded process tells whoever started the recording that something went wrong in it.
+"""How a recorded process reports to the process that started the recording that something went wrong.
 
 Its streams are the script's own, and the disk may be full: one datagram to a socket harms nothing and waits for nobody.
 """
@@ -40,7 +40,7 @@ class Ear:
             self.variables = {_VARIABLE: name}
 
     def close(self) -> list[str]:
-        """What was told, each once; nobody is heard any more."""
+        """Closes the socket; returns the messages that were received, each once."""
         heard: dict[str, None] = {}
         if self._socket is not None:
             with contextlib.suppress(OSError):
@@ -53,7 +53,7 @@ class Ear:
 
 
 def tell(says: str) -> None:
-    """Tells whoever started the recording, if somebody did and still listens."""
+    """Sends a message to the process that started the recording, if there is one and it still listens."""
     name = os.environ.get(_VARIABLE)
     if not name:
         return

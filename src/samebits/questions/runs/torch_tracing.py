@@ -17,7 +17,7 @@ from samebits.questions.runs.recorder import Recorder, name_file
 from samebits.questions.runs.tensors import KnownTensors, fingerprint, fingerprint_rows
 from samebits.questions.runs.trace_file import Input
 
-# What has no result that could differ, or none but one that nobody has written yet.
+# Operators without a result that could differ, or only with one that has not been written yet.
 _SKIPPED = (
     "detach",
     "_local_scalar_dense",
@@ -32,7 +32,7 @@ _UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_st
 
 @dataclass(frozen=True)
 class _Operator:
-    """What is to be known of an operator, once."""
+    """The facts about an operator, found once."""
 
     name: str
     is_view: bool
@@ -127,7 +127,7 @@ class Tracing:
         return call
 
     def _attempting(self, note: Callable[..., None]) -> Callable[..., None]:
-        """A hook that never disturbs whom it listens to."""
+        """A hook that never disturbs what it listens to."""
         return lambda *given: self.recorder.attempt(note, *given)
 
     def stop(self) -> None:
@@ -151,7 +151,7 @@ class Tracing:
         return result
 
     def _note_before(self, operator: _Operator, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Before:
-        """What is to be kept of an operation before it runs: it may write into what it reads."""
+        """Keeps what is needed of an operation before it runs, as it may write into what it reads."""
         inputs: list[Any] = []
         key = (func, _describe_all(self.torch.Tensor, (*args, *kwargs.items()), inputs))
         known = self.known
@@ -273,7 +273,7 @@ class Tracing:
 
 
 def _describe_all(tensor_class: Any, values: Sequence[Any], inputs: list[Any]) -> tuple[Any, ...]:
-    """Arguments as what tells two calls apart: tensors by shape and dtype; the tensors are collected in sequence."""
+    """Arguments as a key that distinguishes calls: tensors by shape and dtype; the tensors themselves are collected."""
     found: list[Any] = []
     for value in values:
         if isinstance(value, tensor_class):

@@ -26,10 +26,10 @@ _ACTIVE: list[Any] = []
 
 
 def run_traced(command: Sequence[str], path: str | Path, tell_person: Callable[[str], None] = lambda _: None) -> int:
-    """Runs a command with every torch operation of its Pythons recorded in a file; its exit status.
+    """Runs a command with every torch operation of its Pythons recorded in a file; returns its exit status.
 
     Standard streams, signals and status are the command's own: ended by a signal, this process ends by the same.
-    What went wrong in recording does not touch the command; `tell_person` hears of it once, at the end.
+    What went wrong in recording does not touch the command; `tell_person` is called with it once, at the end.
     Raises ArgumentError for a command that cannot be started, TraceError for a file that cannot be written.
     """
     if not command:
@@ -44,7 +44,7 @@ def run_traced(command: Sequence[str], path: str | Path, tell_person: Callable[[
         raise TraceError(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from None
     ear = Ear()
     environment = {**make_environment(target, command, os.getcwd(), os.environ), **ear.variables}
-    # What both get from the terminal is the command's to answer: a handler of this process is none in the command.
+    # Signals from the terminal, which both get, are the command's to answer; it does not inherit our handlers.
     for number in (signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda _number, _frame: None)
@@ -76,7 +76,7 @@ def make_environment(
 
 
 def end_as(status: int) -> int:
-    """The exit status for the caller; where the command was ended by a signal, this process ends so, too."""
+    """Returns the exit status; where the command was ended by a signal, ends this process by the same one."""
     if status < 0:
         if -status not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(-status, signal.SIG_DFL)
@@ -114,7 +114,7 @@ def _start(torch: Any, path: str, name: str) -> Any:
 
 
 def _name_process() -> str:
-    """Which process of the run this is: the ranks of a launcher have their numbers, others what they run."""
+    """The name of this process in the run: its rank under a launcher, else what it runs."""
     rank = os.environ.get("RANK") or os.environ.get("LOCAL_RANK")
     if rank is not None:
         return f"rank {rank}"
@@ -180,6 +180,12 @@ def trace(path: str | Path) -> Iterator[Run]:
     """Records every torch operation inside the block, and what is noted, in a file for `samebits diff`.
 
     Raises TraceError where the file cannot be written.
+
+    >>> import samebits, torch
+    >>> with samebits.trace("run.trace"):
+    ...     _ = torch.ones(2) * 3
+    >>> samebits.diff("run.trace", "run.trace").same
+    True
     """
     again = os.environ.get(_VARIABLE) if os.environ.get(CAPTURE_VARIABLE) else None
     try:

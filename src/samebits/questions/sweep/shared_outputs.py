@@ -63,7 +63,7 @@ def _find_item_axes(problem: Problem) -> tuple[int | None, int | None]:
 
 
 def _clear_longer_sums(problem: Problem, w: np.ndarray, least: Shape) -> None:
-    """Zero weights where a sum of the smallest size has no term: along all axes of w but those of the result."""
+    """Sets weights to zero where a sum of the smallest size has no term: along all axes of w but the result's."""
     if problem.product:
         labels = problem.product.labels["w"]
         summed = [i for i, label in enumerate(labels) if label == "k"]
@@ -81,7 +81,7 @@ def _find_product_outputs(problems: Sequence[Problem]) -> Shape:
 
 
 def _find_outputs(problems: Sequence[Problem], least_x: Shape) -> Shape:
-    """Outputs of the smallest sizes whose windows end before what larger inputs add begins."""
+    """The shape of the outputs of the smallest sizes whose windows end before the part that larger inputs add."""
     first = problems[0]
     if len({tuple(a.pad_begin for a in p.axes) for p in problems}) > 1:
         raise ProblemShapeError(f"padding={first.padding} begins elsewhere at other sizes; give the numbers")
@@ -98,7 +98,7 @@ def _find_outputs(problems: Sequence[Problem], least_x: Shape) -> Shape:
 
 
 def _count_unaffected(problem: Problem, a: int, length: int) -> int:
-    """Outputs along an axis that read nothing from `length` on, and no padding behind it."""
+    """The number of outputs along an axis that read nothing from `length` on, and no padding behind it."""
     axis = problem.axes[a]
     if problem.is_transposed:
         # Input p reaches outputs from p stride - padding on.

@@ -25,7 +25,7 @@ _TRANSPOSED_AXES = {"x": ("n", "c_in"), "w": ("c_in", "c_per_group")}
 _SPACE = ("d", "h", "w")
 
 Value = int | str
-# What each range is at one point of a sweep.
+# The value of each range at one point of a sweep.
 Point = Mapping[str, Value]
 
 

@@ -84,6 +84,11 @@ def sweep(
     with other operands, and for each class a recipe is searched for (not with `recipes=False`). The finding is that of
     the first engine, with the others in its `more`. Raises ProblemTextError, RunnerTextError or ProblemShapeError, in
     one line, for ranges that cannot be read or share no output; an engine that fails at a point is a finding there.
+
+    >>> import samebits
+    >>> found = samebits.sweep("matmul x={1..3}x8 w=8x4", ["emulate:direct"])
+    >>> len(found.classes)
+    1
     """
     if not on:
         raise ArgumentError("a sweep needs an engine to run: --on ENGINE")
@@ -198,7 +203,7 @@ class _Sweeper:
     def _ask_again(
         self, groups: dict[tuple[str, ...], list[int]], problems: Sequence[Problem], shared: Shared
     ) -> bool | None:
-        """Whether some points give the same bits in other company; None where nothing ran."""
+        """Whether some points give the same bits when asked again among other points; None where nothing ran."""
         chosen = [members[-1] for members in list(groups.values())[:_MOST_ASKED_AGAIN]]
         if not chosen:
             return None

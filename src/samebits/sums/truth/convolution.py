@@ -50,6 +50,12 @@ def compute_truth(
     Exact always: no error bound is needed. Padding contributes nothing (not 0 * w, so infinite weights do no harm
     there); a non-finite sum is what IEEE 754 gives in any order; an exact zero is +0. `then` is applied after rounding,
     with its bounds rounded to the result's format, and keeps NaN. Raises OperandError and ResourceLimitError.
+
+    >>> import numpy as np, samebits
+    >>> problem = samebits.parse_problem_text("matmul x=1x3 w=3x1")
+    >>> operands = {"x": np.float32([[2**24, 1, 1]]), "w": np.ones((3, 1), np.float32)}
+    >>> samebits.compute_truth(problem, operands).values.item() - 2**24
+    2.0
     """
     arrays = dict(check_operands(problem, operands))
     check_result_fits(problem)

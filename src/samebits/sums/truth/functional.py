@@ -43,6 +43,10 @@ def conv1d(
     Exact: each output is the number nearest to the exact sum, ties to even, so it does not depend on batch size,
     padding, position, threads or machine. Raises ProblemShapeError, and OperandError, also where arrays of x's kind
     cannot hold the dtype (float64 in JAX needs x64) and for masked arrays, whose mask would be lost.
+
+    >>> import numpy as np, samebits
+    >>> samebits.conv1d(np.float32([[1, 2, 3, 4]]), np.float32([[[1, 10]]]))
+    array([[21., 32., 43.]], dtype=float32)
     """
     return _convolve("conv1d", x, w, bias, stride, padding, dilation, groups, dtype)
 
@@ -58,7 +62,12 @@ def conv2d(
     *,
     dtype: Any = None,
 ) -> ArrayT:
-    """The correctly rounded 2-D convolution; as `conv1d`, with x (N, C_in, H, W) and w (C_out, C_in/groups, kh, kw)."""
+    """The correctly rounded 2-D convolution; as `conv1d`, with x (N, C_in, H, W) and w (C_out, C_in/groups, kh, kw).
+
+    >>> import numpy as np, samebits
+    >>> samebits.conv2d(np.ones((1, 1, 3, 3), np.float32), np.ones((2, 1, 2, 2), np.float32), stride=2, padding=1).shape
+    (1, 2, 2, 2)
+    """
     return _convolve("conv2d", x, w, bias, stride, padding, dilation, groups, dtype)
 
 
@@ -73,7 +82,12 @@ def conv3d(
     *,
     dtype: Any = None,
 ) -> ArrayT:
-    """The correctly rounded 3-D convolution; as `conv1d`, with three spatial axes."""
+    """The correctly rounded 3-D convolution; as `conv1d`, with three spatial axes.
+
+    >>> import numpy as np, samebits
+    >>> samebits.conv3d(np.ones((1, 2, 2, 2), np.float32), np.full((1, 1, 2, 2, 2), 0.5, np.float32))
+    array([[[[4.]]]], dtype=float32)
+    """
     return _convolve("conv3d", x, w, bias, stride, padding, dilation, groups, dtype)
 
 
@@ -89,7 +103,12 @@ def conv_transpose1d(
     *,
     dtype: Any = None,
 ) -> ArrayT:
-    """The correctly rounded transposed 1-D convolution; as `conv1d`, with w (C_in, C_out/groups, k)."""
+    """The correctly rounded transposed 1-D convolution; as `conv1d`, with w (C_in, C_out/groups, k).
+
+    >>> import numpy as np, samebits
+    >>> samebits.conv_transpose1d(np.float32([[1, 2]]), np.float32([[[1, 10]]]), stride=2)
+    array([[ 1., 10.,  2., 20.]], dtype=float32)
+    """
     return _convolve("conv_transpose1d", x, w, bias, stride, padding, dilation, groups, dtype, output_padding)
 
 
@@ -105,7 +124,13 @@ def conv_transpose2d(
     *,
     dtype: Any = None,
 ) -> ArrayT:
-    """The correctly rounded transposed 2-D convolution; as `conv1d`, with w (C_in, C_out/groups, kh, kw)."""
+    """The correctly rounded transposed 2-D convolution; as `conv1d`, with w (C_in, C_out/groups, kh, kw).
+
+    >>> import numpy as np, samebits
+    >>> samebits.conv_transpose2d(np.ones((1, 1, 1), np.float32), np.float32([[[[1, 2], [3, 4]]]]))
+    array([[[1., 2.],
+            [3., 4.]]], dtype=float32)
+    """
     return _convolve("conv_transpose2d", x, w, bias, stride, padding, dilation, groups, dtype, output_padding)
 
 
@@ -121,7 +146,12 @@ def conv_transpose3d(
     *,
     dtype: Any = None,
 ) -> ArrayT:
-    """The correctly rounded transposed 3-D convolution; as `conv1d`, with three spatial axes."""
+    """The correctly rounded transposed 3-D convolution; as `conv1d`, with three spatial axes.
+
+    >>> import numpy as np, samebits
+    >>> samebits.conv_transpose3d(np.ones((1, 1, 1, 2), np.float32), np.ones((1, 1, 1, 1, 2), np.float32))
+    array([[[[1., 2., 1.]]]], dtype=float32)
+    """
     return _convolve("conv_transpose3d", x, w, bias, stride, padding, dilation, groups, dtype, output_padding)
 
 
@@ -130,6 +160,10 @@ def linear(x: ArrayT, w: Any, bias: Any = None, *, dtype: Any = None) -> ArrayT:
 
     x (..., K), w (N, K), bias (N); the result is (..., N). Formats, kinds of array, exactness and errors as in
     `conv1d`; any size may be 0.
+
+    >>> import numpy as np, samebits
+    >>> samebits.linear(np.float32([[2**25, 1, -(2**25)]]), np.ones((1, 3), np.float32))
+    array([[1.]], dtype=float32)
     """
     return _multiply("linear", x, w, bias, dtype)
 
@@ -139,6 +173,11 @@ def matmul(x: ArrayT, w: Any, *, dtype: Any = None) -> ArrayT:
 
     x (..., M, K) or (K), w (..., K, N) or (K); the result is (..., M, N), without M or N where an operand has one axis.
     Formats, kinds of array, exactness and errors as in `conv1d`.
+
+    >>> import numpy as np, samebits
+    >>> samebits.matmul(np.float32([[1, 2], [3, 4]]), np.float32([[0, 1], [1, 0]]))
+    array([[2., 1.],
+           [4., 3.]], dtype=float32)
     """
     return _multiply("matmul", x, w, None, dtype)
 

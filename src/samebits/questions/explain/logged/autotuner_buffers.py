@@ -21,6 +21,7 @@ from samebits.mechanisms.facts.observation import Floats, Observation, Sample, s
 from samebits.numbers.format import find_format, numpy_dtype
 from samebits.problems import Problem, format_problem
 from samebits.problems.languages.hlo import ArrayOrder, CallMemory
+from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import make_normal, make_uniform
 from samebits.problems.problem import Shape
 
@@ -33,7 +34,7 @@ Picked = tuple[npt.NDArray[np.int64], ...]
 
 
 def find_upper_bound(dtype: str) -> float:
-    """What the numbers of a type stay below: little where its exponents are few."""
+    """The upper bound of a type's numbers; it is low where the type has few exponents."""
     return _LOW_RANGE if find_format(dtype).exponent_bits <= find_format("float16").exponent_bits else _HIGH
 
 
@@ -72,7 +73,7 @@ def fill_operands(problem: Problem, memory: CallMemory, picked: Mapping[str, Pic
 
 
 def _find_buffer(dtype: str, filled_as: str | None) -> np.ndarray:
-    """What is repeated through the operands: where a type is filled as another of its width, the bits of that."""
+    """The numbers repeated through the operands; where a type is filled as another of its width, that type's bits."""
     if filled_as is None:
         return draw_host_buffer(dtype)
     buffer = draw_host_buffer(filled_as)
@@ -124,6 +125,9 @@ def rebuild(problem: Problem, *, uniform: float | None) -> Stage:
             f"{format_problem(problem)} is too large to simulate; store the arrays of a smaller case and explain that"
         )
     operands = make_normal(problem) if uniform is None else make_uniform(problem, 0, 0.0, uniform)
+    # Sums are taken of convolutions; a product is computed as one.
+    lowered = lower_problem(problem)
+    problem, operands = lowered.convolution, lowered.lower_operands(operands)
     # No result was recorded, and of such long sums not all are needed.
     unknown = np.broadcast_to(np.nan, problem.out_shape)
     observation = Observation(problem, operands, unknown, unknown, unknown, unknown)

@@ -34,6 +34,7 @@ _EXPLAINERS = {
     "polygraphy": explain_statistics,
     "verifier": explain_statistics,
     "benchdnn": explain_exact_values,
+    "other": explain_statistics,
 }
 
 

@@ -101,8 +101,8 @@ class Replayed:
 def replay_values(mismatch: Mismatch, first: Floats, second: Floats, indices: list[int]) -> Replayed | None:
     """Finite logged values against the call's own operands; None where the log does not say which these are.
 
-    None too where neither side is near what they give: then the log is of something else; of whole numbers, where
-    neither is all of them.
+    Also None where neither side is near the call's results: then the log is of something else. For whole numbers, where
+    neither side matches all of them.
     """
     problem, found = mismatch.problem, list[Replayed]()
     if problem is None or mismatch.memory is None:
@@ -124,7 +124,7 @@ def replay_values(mismatch: Mismatch, first: Floats, second: Floats, indices: li
 
 
 def explain_replayed(replayed: Replayed, progress: Progress) -> Comparison:
-    """What a log shows whose operands are known: who is right, and what the other side does."""
+    """Explains a log whose operands are known: which side is right, and what the other one does."""
     away = np.abs(replayed.other - replayed.call.truth)
     if replayed.chances[1 - replayed.right] <= thresholds.CHANCE_FOLLOWS and (away <= replayed.call.bounds).all():
         return _describe_rounding(replayed)
@@ -138,7 +138,7 @@ def explain_replayed(replayed: Replayed, progress: Progress) -> Comparison:
 
 
 def _search(replayed: Replayed, progress: Progress) -> list[_Tried]:
-    """What narrow sums and rounded operands give, as many as the time allows; the closest come first, on all values."""
+    """Tries narrow sums and rounded operands as time allows; the closest come first, compared on all values."""
     problem, few = replayed.call.observation.problem, replayed.call.thin(_FEW)
     logged = replayed.other[np.isin(replayed.call.kept, few.kept)]
     stages = [list_long_sum_hypotheses(problem), list_operand_hypotheses(problem)]

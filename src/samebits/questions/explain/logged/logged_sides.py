@@ -53,7 +53,7 @@ def describe_mismatch(
 
 
 def _name_engines(mismatch: Mismatch, sides: list[Side]) -> list[str]:
-    """Who computed what deviates: the tool says it for XLA's algorithms, else the sides' names may."""
+    """The engines of the deviating sides: XLA for its own logs, else what the sides' names say."""
     if mismatch.tool == "xla":
         return ["xla"]
     return [s.name for s in sides if s.cause is not None]
@@ -86,7 +86,7 @@ def describe_logged_side(
 
 
 def explain_build(mismatch: Mismatch) -> Comparison:
-    """What TensorRT may compute in, as its build says; and whether weights were converted."""
+    """Reports the formats that TensorRT may compute in, as its build says, and whether weights were converted."""
     says = say_allowed(mismatch)
     cause = CauseCode.REDUCED_PRECISION_OPERANDS if mismatch.computes_in or WEIGHTS in mismatch.facts else None
     evidence = [Evidence("setting", f"line {mismatch.line}: {says}"), Evidence("statistic", RECORD)]
@@ -96,7 +96,7 @@ def explain_build(mismatch: Mismatch) -> Comparison:
 
 
 def explain_settings(mismatch: Mismatch) -> Comparison:
-    """What a oneDNN verbose line says of the arithmetic that ran."""
+    """Reports what a oneDNN verbose line says of the arithmetic that ran."""
     source, weights, result = mismatch.computes_in
     algorithm = mismatch.facts.get("algorithm", "")
     name = f"oneDNN {mismatch.implementation}"

@@ -60,7 +60,7 @@ def explain_statistics(mismatch: Mismatch, simulations: Simulations, progress: P
     evidence.append(Evidence("statistic", RECORD))
     sides = [describe_logged_side(n, "undecided", evidence) for n in mismatch.names]
     suggestion = f" Statistics suggest {named}." if nearest else ""
-    summary = f"{said}{suggestion} Which side is right cannot be told from statistics."
+    summary = f"{said}{suggestion} Statistics cannot show which side is right."
     causes = {f.cause for f in nearest}
     cause = nearest[0].cause if len(causes) == 1 else None
     return describe_mismatch(mismatch, "undecided", summary, sides, "simulated on normal data", cause)
@@ -104,7 +104,7 @@ def _find_nearest(share: float, table: list[Fingerprint], metrics: Metrics) -> l
 
 
 def _say_missing(mismatch: Mismatch, seen: list[str]) -> str:
-    """What else the log would have to hold."""
+    """A sentence that says what the log lacks."""
     if mismatch.trouble:
         return f"{mismatch.trouble[0].upper()}{mismatch.trouble[1:]}: cannot tell rounding from a fault."
     if seen:

@@ -66,7 +66,7 @@ class _Logged:
 
 
 def explain_values(mismatch: Mismatch, simulations: Simulations, progress: Progress) -> Comparison:
-    """Logged pairs of values of an autotuner."""
+    """Explains an autotuner's logged pairs of values."""
     first, second = (np.array([p[i] for p in mismatch.pairs]) for i in (1, 2))
     problem, stage = mismatch.problem, None
     usable = find_comparable(first, second)
@@ -113,13 +113,13 @@ def _describe_unknown(mismatch: Mismatch, says: str) -> Comparison:
 
 
 def _is_impossible(values: Floats, *, overflows: bool) -> bool:
-    """NaN or infinite anywhere, or mostly zero, where a sum of positive products stands on the other side."""
+    """Whether values that should be sums of positive products are NaN or infinite anywhere, or mostly zero."""
     odd = np.isnan(values) if overflows else ~np.isfinite(values)
     return bool(odd.any() or (values == 0).mean() > thresholds.MAJORITY)
 
 
 def _explain_pairs(logged: _Logged, simulations: Simulations, progress: Progress) -> Comparison:
-    """Which side is near the sum of rebuilt operands, and which narrow sum gives the other's ratio to it."""
+    """Finds the side near the sum of rebuilt operands, and the narrow sum that gives the other side's ratio to it."""
     mismatch, expected = logged.mismatch, logged.expected
     off = abs(logged.means[logged.right] - expected)
     if not off <= thresholds.SIGMAS * max(measure_spread(logged.truth), 1e-30):
@@ -170,7 +170,7 @@ def _describe_open(logged: _Logged, ratio: float) -> Comparison:
 
 
 def _describe_equal(logged: _Logged, ratio: float) -> Comparison:
-    """The ratio of the sides' means is within what single elements vary by, and nothing says why these differ."""
+    """The finding where the means differ by no more than single elements vary, and nothing says why these differ."""
     names = logged.mismatch.names
     sides = [
         describe_logged_side(n, "undecided", [_say_expected(logged), Evidence("statistic", RECORD)]) for n in names
@@ -183,7 +183,7 @@ def _describe_equal(logged: _Logged, ratio: float) -> Comparison:
 
 
 def _describe_accepted(logged: _Logged, ratio: float, tried: int, fitting: list[Simulated]) -> Comparison:
-    """The list of hypotheses runs from likely to far-fetched; of those that fit, the first is named."""
+    """The finding that names the first hypothesis that fits; their list runs from likely to far-fetched."""
     names, right = logged.mismatch.names, logged.right
     best, hypothesis = fitting[0], fitting[0].hypothesis
     others = [t.hypothesis.says for t in fitting[1:] if t.hypothesis.cause != hypothesis.cause][:_MOST_ALTERNATIVES]
@@ -236,7 +236,7 @@ def _explain_impossible(mismatch: Mismatch, side: int, values: Floats) -> Compar
 
 
 def _explain_ratio_only(mismatch: Mismatch, first: Floats, second: Floats) -> Comparison:
-    """No problem in the log: what the ratio alone suggests."""
+    """The finding for a log without a problem: what the ratio alone suggests."""
     ratios = first / second
     mean, spread = average(ratios), measure_spread(ratios)
     steady = len(ratios) > 1 and spread < abs(mean - 1) / 2

@@ -85,20 +85,20 @@ class RebuiltCall:
 
     @functools.cached_property
     def spread_of_levels(self) -> float:
-        """The standard deviation that all sums have together where another buffer of random numbers is repeated."""
+        """The standard deviation of the level that all sums share, from one buffer of random numbers to another."""
         drawn = min(self.observation.problem.reduction_length, HOST_BUFFER_LENGTH)
         # Of uniform numbers from zero the mean is known to 1 / sqrt(3 n) of itself; of two operands, to sqrt(2) that.
         return abs(float(self.sums.mean())) * math.sqrt(2 / (3 * drawn))
 
     def measure_steps(self, values: Floats) -> Floats:
-        """What a printed value leaves open: the step of the result's numbers, or that of its last printed digit."""
+        """The uncertainty of a printed value: the step of the result's numbers or of its last digit, the larger one."""
         size = np.maximum(np.abs(values), np.finfo(np.float64).tiny)
         format_ = find_format(self.observation.problem.out)
         printed = 10.0 ** (np.floor(np.log10(size)) - (_DIGITS - 1))
         return np.maximum(np.ldexp(1.0, np.frexp(size)[1] - format_.precision), printed)
 
     def is_printed_as(self, exact: Floats, logged: Floats) -> npt.NDArray[np.bool_]:
-        """Which results a log prints as these values: in all digits that it prints."""
+        """Which results are equal to the logged values in all digits that a log prints."""
         same = (f"{a:.{_DIGITS}g}" == f"{b:.{_DIGITS}g}" for a, b in zip(exact, logged, strict=True))
         return np.fromiter(same, bool, len(exact))
 
@@ -175,7 +175,7 @@ def rebuild_call(problem: Problem, memory: CallMemory, indices: Sequence[int]) -
 
 
 def _is_small(problem: Problem) -> bool:
-    """Whether places in memory are numbers of 64 bits, and what every axis reads fits into memory."""
+    """Whether places in memory fit in 64 bits, and what every axis reads fits into memory."""
     shapes = [problem.out_shape, *problem.operand_shapes.values()]
     reached = (max(a.size_small, a.size_large) * a.kernel for a in problem.axes)
     return max(map(math.prod, shapes)) < 2**62 and max(*map(max, shapes), *reached) <= _MOST_ELEMENTS
@@ -191,7 +191,7 @@ def _narrow(
     rows: npt.NDArray[np.int64],
     batch: npt.NDArray[np.int64],
 ) -> Problem:
-    """The problem of these rows and batch items (channels of x, for a weight gradient); `picked` is told of them."""
+    """The problem of these rows and batch items (channels of x, for a weight gradient); `picked` is updated."""
     if problem.groups > 1:
         return problem
     wanted = {

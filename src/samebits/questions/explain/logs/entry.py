@@ -17,7 +17,7 @@ PROBLEM_LINE = "problem from line"
 # The fact that says which direction of a problem failed, where one command runs several.
 DIRECTION = "direction"
 
-Tool = Literal["xla", "assert_close", "polygraphy", "onednn", "tensorrt", "verifier", "benchdnn"]
+Tool = Literal["xla", "assert_close", "polygraphy", "onednn", "tensorrt", "verifier", "benchdnn", "other"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """One mismatch of a log, from line `line` on.
+    """One mismatch of a log, from line `line` on; `tool` says how it is explained, "other" by metrics and pairs.
 
     `names` are the two sides; `pairs` hold (flat index, value of the first, value of the second). `implementation` is
     what oneDNN says it ran, `computes_in` the operand formats it ran in; of TensorRT its version, and the formats that
@@ -51,8 +51,8 @@ class Mismatch:
     arrays of XLA's call lie in memory, where the log does.
     """
 
-    tool: Tool
-    line: int
+    tool: Tool = "other"
+    line: int = 1
     problem: Problem | None = None
     names: tuple[str, str] = ("a", "b")
     pairs: tuple[tuple[int, float, float], ...] = ()

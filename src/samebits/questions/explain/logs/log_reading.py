@@ -18,6 +18,7 @@ from samebits.problems.case_file import hint_network
 from samebits.problems.languages.any_language import read_problem
 from samebits.problems.languages.hlo import CallMemory, read_memory
 from samebits.problems.problem import KINDS, Direction
+from samebits.questions.explain.logs.brought_readers import list_log_readers, read_brought
 from samebits.questions.explain.logs.entry import DIRECTION, PROBLEM_LINE, Mismatch
 from samebits.questions.explain.logs.failed_assertions import read_assertions
 from samebits.questions.explain.logs.metrics import read_polygraphy
@@ -125,6 +126,7 @@ def _as_utf8(data: bytes) -> bytes:
 def parse_log(lines: list[str], name: str = "the log") -> list[Mismatch]:
     """As `read_log`, for lines already read."""
     found = [*read_xla(lines), *read_assertions(lines), *read_polygraphy(lines), *read_verifiers(lines)]
+    found += read_brought(lines)
     builds = read_tensorrt(lines)
     found = [_give_build(m, builds) for m in found] or keep_different(builds) or read_onednn(lines)
     if not found:
@@ -132,10 +134,15 @@ def parse_log(lines: list[str], name: str = "the log") -> list[Mismatch]:
             f"{name} tells of no mismatch that samebits knows: XLA's autotuner (Difference at ...), assert_close"
             " (Mismatched elements ...), Polygraphy (Absolute Difference ...), failures of MIOpenDriver, benchdnn,"
             " Optimum, googletest, assertAllClose or NumPy's ulp asserts, TensorRT's builds (trtexec), oneDNN verbose"
-            " lines"
+            f" lines{_say_brought()}"
         )
     problems = _find_problems(lines)
     return sorted((_give_problem(m, problems) for m in found), key=lambda m: m.line)
+
+
+def _say_brought() -> str:
+    names = [point.name for point in list_log_readers()]
+    return f", and what installed packages read ({', '.join(names)})" if names else ""
 
 
 def _give_build(mismatch: Mismatch, builds: list[Mismatch]) -> Mismatch:

@@ -65,7 +65,7 @@ def read_polygraphy(lines: Sequence[str]) -> list[Mismatch]:
 
 
 def _give_late(found: list[Mismatch], last: int, largest: float) -> None:
-    """Newer versions say what outputs are after what their differences are: the mismatch of line `last` takes it."""
+    """Gives the mismatch of line `last` its largest value, which newer versions print after the differences."""
     if found and found[-1].line == last:
         metrics = dataclasses.replace(found[-1].metrics or Metrics(), largest_value=largest)
         found[-1] = dataclasses.replace(found[-1], metrics=metrics)

@@ -89,7 +89,7 @@ def write_script(
 
 
 def run_script(script: str, fault: str, python: str | None, most_s: float) -> tuple[bool | None, str]:
-    """Whether the script fails as the fault has it (None: it could not be told), and its last line."""
+    """Runs the script: whether it fails as the fault does (None: unknown), and its last line."""
     with open_folder() as folder:
         path = Path(folder) / "reproducer.py"
         path.write_text(script, encoding="utf-8")
@@ -108,5 +108,5 @@ def run_script(script: str, fault: str, python: str | None, most_s: float) -> tu
         return False, "the script found nothing wrong"
     if fault in ("crash", "error"):
         return (done.returncode < 0) == (fault == "crash"), last
-    # What is compared was printed before it was checked.
+    # The result's mark is printed before the result is checked.
     return done.returncode > 0 and RESULT_MARK in done.stdout and last.startswith("AssertionError"), last

@@ -129,7 +129,7 @@ def _write_convolution(problem: Problem) -> list[str]:
 
 
 def write_assertion(problem: Problem, fault: str, *, whole: bool) -> list[str]:
-    """Lines that hold `result` against `expected`."""
+    """Lines that compare `result` with `expected`."""
     if fault in ("crash", "timeout", "error"):
         return ['print("no fault here: a result came back")']
     lines = ['print("expected", expected.ravel()[:16])', f'print("{RESULT_MARK}", result.ravel()[:16])']
