@@ -1,4 +1,4 @@
-"""Faults of a part of the result, recognised by its shape: every output of the problem is a sum of two ones, exactly 2."""
+"""Faults of a part of the result, known by its shape: every output of the problem is a sum of two ones, exactly 2."""
 
 from dataclasses import replace
 
