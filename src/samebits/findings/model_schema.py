@@ -29,7 +29,10 @@ class InheritedError(msgspec.Struct, frozen=True):
 
 
 class UnitSide(msgspec.Struct, frozen=True, kw_only=True):
-    """One unit on one side. `says` is the predicate of a sentence; `recipe` and `replay` where they were looked for."""
+    """One unit on one side. `says` is the predicate of a sentence; `recipe` and `replay` where they were looked for.
+
+    `is_judged` is false where nobody knows how far an operator of the unit may round: then it says nothing of the side.
+    """
 
     name: str
     verdict: Verdict
@@ -41,6 +44,7 @@ class UnitSide(msgspec.Struct, frozen=True, kw_only=True):
     inherited: InheritedError | None = None
     recipe: str | None = None
     replay: Replay | None = None
+    is_judged: bool = True
     share: float | None = None
     evidence: list[Evidence] = []
 
@@ -69,7 +73,10 @@ class Taps(msgspec.Struct, frozen=True):
 
 
 class ModelSide(msgspec.Struct, frozen=True, kw_only=True):
-    """One engine on the whole network. `repeats` tells whether a second run gave the same bits."""
+    """One engine on the whole network. `repeats` tells whether a second run gave the same bits.
+
+    `deviating` counts units beyond their bounds, `unjudged` those of which nothing is known.
+    """
 
     name: str
     engine: str | None
@@ -80,6 +87,7 @@ class ModelSide(msgspec.Struct, frozen=True, kw_only=True):
     cause: CauseCode | None = None
     first: str | None = None
     deviating: int = 0
+    unjudged: int = 0
     repeats: bool | None = None
     replayed: int | None = None
     failure: Failure | None = None

@@ -13,11 +13,12 @@ from samebits.findings import Evidence, Failure, Verdict, is_agreement, worst_ve
 from samebits.findings.causes import CauseCode, gravest_cause
 from samebits.findings.model_schema import ModelComparison, ModelSide, OutputDifference, Taps
 from samebits.judging.measuring import measure_absolute
-from samebits.networks.model_judging import JudgedUnit, ModelJudge, measure_relative
+from samebits.networks.model_judging import PROVED, JudgedUnit, ModelJudge, measure_relative
 from samebits.networks.model_runners import ModelRunner
 from samebits.networks.model_sentences import say_exact_integers, say_network_replayed, summarize_model
 from samebits.networks.network import Network
 from samebits.networks.observing import Observer
+from samebits.networks.unit_judging import UnitJudgement
 from samebits.numbers import count_ulps, find_format
 from samebits.numbers.format import FORMATS
 from samebits.numbers.ulps import mark_differing_bits
@@ -47,20 +48,24 @@ class Outcome:
     judge: ModelJudge | None = None
 
     def list_deviating(self, side: str) -> list[JudgedUnit]:
-        """The units where one side is neither right nor within rounding, in sequence."""
-        return [u for u in self.judged if side in u.sides and not is_agreement(u.sides[side].verdict)]
+        """The units where one side was judged and is neither right nor within rounding, in sequence."""
+        own = [(u, u.sides[side]) for u in self.judged if side in u.sides]
+        return [u for u, judged in own if judged.is_judged and not is_agreement(judged.verdict)]
 
     def find_first(self) -> JudgedUnit | None:
-        """The first unit that deviates on some side; without any, the first whose bits differ."""
-        deviating = next((u for u in self.judged if u.deviates), None)
-        return deviating or next((u for u in self.judged if u.differing), None)
+        """The first unit where a side is proved wrong or less precise; else that deviates; else whose bits differ."""
+        kinds = (lambda u: u.is_proved, lambda u: u.deviates, lambda u: u.differing > 0)
+        return next((u for is_one in kinds for u in self.judged if is_one(u)), None)
 
 
 def conclude(outcome: Outcome, data: str) -> ModelComparison:
     """The finding: verdicts of the sides and of all, the first unit, how much the network amplifies."""
-    sides = [_conclude_side(outcome, a) for a in outcome.asked]
     ran = [a for a in outcome.asked if a.observer]
     differences = _list_differences(outcome, ran)
+    sides = [_conclude_side(outcome, a) for a in outcome.asked]
+    if len(ran) > 1 and not any(d.differing for d in differences) and not any(s.verdict in PROVED for s in sides):
+        # Nothing is proved against anybody, and there is nothing that differs.
+        sides = [msgspec.structs.replace(s, verdict="identical", first=None) if s.failure is None else s for s in sides]
     verdicts: list[Verdict] = [s.verdict for s in sides if s.failure is None]
     verdict = worst_verdict(verdicts)
     if is_agreement(verdict):
@@ -75,7 +80,14 @@ def conclude(outcome: Outcome, data: str) -> ModelComparison:
         model=outcome.network.name,
         verdict=verdict,
         cause=cause if verdict != "identical" else None,
-        summary=summarize_model(verdict, sides, first.as_finding() if first else None, differences, amplification),
+        summary=summarize_model(
+            verdict,
+            sides,
+            first.as_finding() if first else None,
+            differences,
+            amplification,
+            [u.as_finding() for u in outcome.judged if not u.is_judged],
+        ),
         first=first.unit.name if first else None,
         units=[u.as_finding() for u in outcome.judged],
         taps=Taps(any(o.changed_bits for o in observers), sorted({v for o in observers for v in o.left_out})),
@@ -102,7 +114,7 @@ def _conclude_side(outcome: Outcome, asked: Asked) -> ModelSide:
     if asked.observer is None:
         return base
     deviating = outcome.list_deviating(name)
-    verdict = worst_verdict([u.sides[name].verdict for u in outcome.judged])
+    verdict = _conclude_units([u.sides[name] for u in outcome.judged])
     evidence = list(base.evidence)
     if asked.exact is not None and asked.exact[1]:
         evidence.append(Evidence("structure", say_exact_integers(*asked.exact)))
@@ -114,12 +126,20 @@ def _conclude_side(outcome: Outcome, asked: Asked) -> ModelSide:
         base,
         verdict=verdict,
         cause=gravest[0].sides[name].cause if gravest else None,
-        first=deviating[0].unit.name if deviating else None,
+        first=(gravest or deviating)[0].unit.name if deviating else None,
         deviating=len(deviating),
+        unjudged=sum(not u.sides[name].is_judged for u in outcome.judged),
         repeats=asked.observer.repeats,
         replayed=asked.replayed,
         evidence=evidence,
     )
+
+
+def _conclude_units(judged: Sequence[UnitJudgement]) -> Verdict:
+    """What the units of a side come to: what is proved leads, and what nobody can judge says nothing."""
+    verdicts: list[Verdict] = [j.verdict for j in judged if j.is_judged]
+    is_proved = any(j.verdict == "downgrade" and j.cause_certainty == "bits" for j in judged)
+    return "downgrade" if is_proved and "wrong" not in verdicts else worst_verdict(verdicts)
 
 
 def _list_differences(outcome: Outcome, ran: Sequence[Asked]) -> list[OutputDifference]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from samebits.findings import is_agreement
+from samebits.findings import Evidence, Verdict, is_agreement
 from samebits.findings.model_schema import InheritedError, UnitFinding, UnitSide
 from samebits.judging.measuring import measure_norm
+from samebits.networks.model_sentences import say_equal
 from samebits.networks.network import Network
 from samebits.networks.observing import Observer, list_ends
 from samebits.networks.product_nodes import find_product
@@ -26,6 +27,8 @@ from samebits.progress import Progress, ignore_progress, prefix_progress
 
 # So many bytes of observed values are held at once, for each side.
 _BATCH_BYTES = 2**28
+# Verdicts that say something against a side.
+PROVED: tuple[Verdict, ...] = ("downgrade", "wrong")
 
 
 @dataclass
@@ -46,7 +49,17 @@ class JudgedUnit:
     @property
     def deviates(self) -> bool:
         """Whether some side is neither right nor within rounding here."""
-        return any(not is_agreement(j.verdict) for j in self.sides.values())
+        return any(j.is_judged and not is_agreement(j.verdict) for j in self.sides.values())
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether some side is wrong or less precise here, which undecided units before it do not hide."""
+        return any(j.verdict in PROVED for j in self.sides.values())
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether any side could be judged here."""
+        return any(j.is_judged for j in self.sides.values())
 
     def as_finding(self) -> UnitFinding:
         """The unit as a finding."""
@@ -74,6 +87,7 @@ def _state_side(name: str, judged: UnitJudgement, inherited: float | None) -> Un
         inherited=None if inherited is None else InheritedError(inherited),
         recipe=judged.recipe,
         replay=judged.replay,
+        is_judged=judged.is_judged,
         share=judged.share,
         evidence=list(judged.evidence),
     )
@@ -145,6 +159,8 @@ class ModelJudge:
             for alike in (self._are_fed_alike(unit, n, first, values),)
         }
         differing, apart = _count_differing(unit, values)
+        if len(values) > 1 and not differing and not any(inherited.values()):
+            judged = {name: _take_equal(own) for name, own in judged.items()}
         found = JudgedUnit(
             unit, self._state_problem(unit, values[first]), sum(values[first][v].size for v in unit.outputs), differing,
             judged, inherited, cases=cases,
@@ -186,6 +202,14 @@ class ModelJudge:
         if any(i is None for i, v in zip(inputs, node.inputs, strict=True) if v):
             return None
         return format_problem(find_product(node, inputs).problem)
+
+
+def _take_equal(judged: UnitJudgement) -> UnitJudgement:
+    """The judgement on operators that nobody can bound, where all sides made the same bits of the same inputs."""
+    if judged.is_judged:
+        return judged
+    said = Evidence("structure", say_equal())
+    return replace(judged, verdict="identical", certainty="bits", evidence=(*judged.evidence, said), is_judged=True)
 
 
 def _count_differing(unit: Unit, values: Mapping[str, Mapping[str, np.ndarray]]) -> tuple[int, float]:

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from samebits.findings import Verdict, is_agreement
 from samebits.findings.model_schema import ModelSide, OutputDifference, UnitFinding
 
+# So many units are named of those that were not judged.
+_MOST_NAMED = 3
+
 
 def say_unit_within(share: float | None) -> str:
     """Every output inside its bound."""
@@ -30,6 +33,21 @@ def say_unit_proved(count: int, total: int) -> str:
 def say_unit_moved(count: int, total: int, operators: Sequence[str]) -> str:
     """Operations that do not round returned something else."""
     return f"{' + '.join(operators)} cannot round, but {count:,} of {total:,} outputs differ"
+
+
+def say_equal() -> str:
+    """Operators that nobody can bound, with one result."""
+    return "every side made the same bits of the same inputs"
+
+
+def say_unjudged(units: Sequence[UnitFinding]) -> str:
+    """The units that were not judged, each alone; nothing where there are none."""
+    if not units:
+        return ""
+    named = [say_unit_name(u.name, u.operators) for u in units[:_MOST_NAMED]]
+    more = f" and {len(units) - _MOST_NAMED:,} more" if len(units) > _MOST_NAMED else ""
+    what = "operation was" if len(units) == 1 else "operations were"
+    return f"{len(units):,} {what} not judged: {', '.join(named)}{more}."
 
 
 def say_no_bound(operators: Sequence[str]) -> str:
@@ -69,8 +87,22 @@ def summarize_model(
     first: UnitFinding | None,
     outputs: Sequence[OutputDifference],
     amplification: float | None,
+    unjudged: Sequence[UnitFinding] = (),
 ) -> str:
-    """The answer in one or two sentences."""
+    """The answer in one or two sentences, and what was not judged."""
+    said = _summarize_judged(verdict, sides, first, outputs, amplification, every="judged " if unjudged else "")
+    return " ".join(filter(None, [said, say_unjudged(unjudged)]))
+
+
+def _summarize_judged(
+    verdict: Verdict,
+    sides: Sequence[ModelSide],
+    first: UnitFinding | None,
+    outputs: Sequence[OutputDifference],
+    amplification: float | None,
+    *,
+    every: str,
+) -> str:
     ran = [s for s in sides if s.failure is None]
     if not ran:
         return (
@@ -82,14 +114,14 @@ def summarize_model(
         right = [shorten_engine(s.name, ran) for s in ran if is_agreement(s.verdict)]
         if right:
             plural = "are" if len(right) > 1 else "is"
-            said.append(f"{' and '.join(right)} {plural} right: every unit is within its bound.")
+            said.append(f"{' and '.join(right)} {plural} right: every {every}unit is within its bound.")
         return " ".join(said)
     if verdict == "identical":
         return "The same bits from every side."
     largest = max((d.rel_l2 or 0.0 for d in outputs), default=0.0)
-    said = "Every unit on every side is within its bound: what differs is rounding."
+    said = f"Every {every}unit on every side is within its bound: what differs is rounding."
     if len(ran) < 2:
-        return "Every unit is within its bound."
+        return f"Every {every}unit is within its bound."
     if first is not None and amplification is not None:
         said += f" It begins in {first.name}; at the outputs it is {largest:.2g} of their L2 norm, {amplification:.2g}"
         said += " times what it was there."

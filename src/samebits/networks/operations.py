@@ -10,8 +10,13 @@ import numpy as np
 
 from samebits.networks import bounded
 from samebits.networks.bounded import Arithmetic, Bounded, Floats
+from samebits.networks.deciding_operations import DECISIONS
+from samebits.networks.deciding_operations import RULES as DECIDING
 from samebits.networks.network import Node
 from samebits.networks.pooling import NoReferenceError, count_taps, evaluate_plainly, view_windows
+from samebits.networks.reducing_operations import RULES as REDUCING
+from samebits.networks.reducing_operations import take_logarithm
+from samebits.networks.values import Rule, Value, as_value, list_floats, make_plain
 from samebits.numbers.format import FORMATS
 
 # The largest slope, units of relative and of absolute error allowed. Relative ones are those that OpenCL's
@@ -32,6 +37,19 @@ SMOOTH: dict[str, tuple[Callable[[Floats], Floats], float | None, float, float]]
     "Ceil": (np.ceil, None, 0.0, 0.0),
     "Round": (np.rint, None, 0.0, 0.0),
 }
+# Functions that only rise, or fall, between what an error may take their argument to: relative units (twice the units
+# in the last place that OpenCL allows), and the ends of where they are defined.
+MONOTONE: dict[str, tuple[Callable[[Floats], Floats], float, float, float]] = {
+    "Acos": (np.arccos, 8.0, -1.0, 1.0),
+    "Acosh": (np.arccosh, 8.0, 1.0, np.inf),
+    "Asin": (np.arcsin, 8.0, -1.0, 1.0),
+    "Asinh": (np.arcsinh, 8.0, -np.inf, np.inf),
+    "Atan": (np.arctan, 10.0, -np.inf, np.inf),
+    "Atanh": (np.arctanh, 10.0, -1.0, 1.0),
+    "Cosh": (np.cosh, 8.0, -np.inf, np.inf),
+    "Sinh": (np.sinh, 8.0, -np.inf, np.inf),
+    "Tan": (np.tan, 10.0, -np.inf, np.inf),
+}
 KINKED = ("Relu", "LeakyRelu", "Elu", "Selu", "HardSigmoid", "HardSwish", "Swish", "Mish", "Gelu")
 
 
@@ -41,6 +59,20 @@ def apply_smooth(a: Arithmetic, node: Node, x: Bounded) -> Bounded:
     if slope is None:
         return bounded.step(function, x)
     return bounded.apply_slope(a, x, function, slope, relative=relative, absolute=absolute)
+
+
+def apply_monotone(a: Arithmetic, node: Node, x: Bounded) -> Bounded:
+    """Functions of `MONOTONE`: what they may return lies between their values at both ends of what was fed."""
+    function, relative, least, most = MONOTONE[node.operator]
+    with np.errstate(all="ignore"):
+        value = function(x.value)
+        ends = [function(np.clip(x.value + sign * x.error, least, most)) for sign in (-1.0, 1.0)]
+        error = np.maximum(*(np.abs(end - value) for end in ends))
+        if node.operator == "Cosh":  # Smallest at 0, which may lie between the ends.
+            error = np.where(x.error >= np.abs(x.value), np.maximum(error, value - 1.0), error)
+        if node.operator == "Tan":  # Beyond a pole it begins again.
+            error = np.where((ends[1] < ends[0]) | (x.error >= np.pi / 2), np.inf, error)
+        return bounded.rounded(a, value, np.where(x.error > 0, error, 0.0), relative)
 
 
 def apply_kinked(a: Arithmetic, node: Node, x: Bounded) -> Bounded:
@@ -85,18 +117,16 @@ def apply_kinked(a: Arithmetic, node: Node, x: Bounded) -> Bounded:
     return found
 
 
-# What flows between nodes: floating values with their bounds; whole numbers and truth values as they are.
-Value = Bounded | np.ndarray
-Rule = Callable[[Arithmetic, Node, Sequence[Value | None]], list[Value] | None]
-
 MOVES = (
     "CastLike", "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "GatherElements", "GatherND",
-    "Identity", "Pad", "Reshape", "ScatterND", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose",
-    "Unsqueeze", "Where",
+    "Identity", "Pad", "Reshape", "Scatter", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth", "Split",
+    "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where", "CenterCropPad", "Compress", "MaxUnpool", "OneHot",
+    "ReverseSequence", "Trilu",
 )  # fmt: skip
-COMPARISONS: dict[str, Callable[[Floats, Floats], np.ndarray]] = {
-    "Greater": np.greater, "GreaterOrEqual": np.greater_equal, "Less": np.less, "LessOrEqual": np.less_equal,
-}  # fmt: skip
+# What they return follows from sizes alone.
+_OF_SIZES = ("ConstantOfShape", "EyeLike", "Shape", "Size")
+# Of truth values and whole numbers, which carry no error.
+_OF_TRUTH = ("And", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Not", "Or", "Xor")
 _OPSET_OF_RESIZE, _OPSET_OF_PLAIN_SOFTMAX = 18, 13
 _UNSURE_MODES = ("align_corners", "half_pixel_symmetric", "tf_crop_and_resize")
 ELEMENTWISE = (
@@ -106,6 +136,18 @@ ELEMENTWISE = (
 
 
 _DRAWS = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+
+
+def begins_unit(node: Node) -> bool:
+    """Whether a node's inputs are to be seen: it decides something by them."""
+    return node.operator in DECISIONS
+
+
+def is_known(node: Node, opset: int) -> bool:
+    """Whether a node can be judged: it has a rule, moves values, or follows from what carries no error."""
+    if is_random(node.operator):
+        return False
+    return find_rule(node, opset) is not None or node.operator in (*MOVES, *_OF_SIZES, *_OF_TRUTH)
 
 
 def is_random(operator: str) -> bool:
@@ -122,19 +164,8 @@ def find_rule(node: Node, opset: int) -> Rule | None:
     return _RULES.get(node.operator)
 
 
-def _whole(value: Value | None) -> tuple[int, ...] | None:
-    if value is None:
-        return None
-    array = value.value if isinstance(value, Bounded) else value
-    return tuple(int(i) for i in np.asarray(array).reshape(-1))
-
-
-def _floats(inputs: Sequence[Value | None]) -> list[Bounded]:
-    return [v if isinstance(v, Bounded) else bounded.exactly(v) for v in inputs if v is not None]
-
-
 def _affine(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    x, y = _floats(inputs)
+    x, y = list_floats(inputs)
     operation = {"Add": bounded.add, "Mul": bounded.multiply, "Div": bounded.divide}
     if node.operator == "Sub":
         return [bounded.add(a, x, y, -1.0)]
@@ -142,7 +173,7 @@ def _affine(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
 
 
 def _sum(a: Arithmetic, _: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    first, *others = _floats(inputs)
+    first, *others = list_floats(inputs)
     for other in others:
         first = bounded.add(a, first, other)
     # In any sequence: each addition may round what all terms come to.
@@ -151,7 +182,7 @@ def _sum(a: Arithmetic, _: Node, inputs: Sequence[Value | None]) -> list[Value]:
 
 
 def _batch_norm(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    x, scale, shift, mean, variance = _floats(inputs)
+    x, scale, shift, mean, variance = list_floats(inputs)
     shape = (1, -1) + (1,) * (x.value.ndim - 2)
     epsilon = float(np.float32(node.attributes.get("epsilon", 1e-5)))
     factor = scale.value / np.sqrt(variance.value + epsilon)
@@ -169,7 +200,7 @@ def _less(a: Arithmetic, x: Bounded, mean: Bounded, shape: tuple[int, ...]) -> B
 
 
 def _clip(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    x = _floats(inputs[:1])[0]
+    x = list_floats(inputs[:1])[0]
     low = _limit(inputs[1] if len(inputs) > 1 else None, float(node.attributes.get("min", -math.inf)))
     high = _limit(inputs[2] if len(inputs) > 2 else None, float(node.attributes.get("max", math.inf)))
     return [bounded.choose(lambda v, least, most: np.minimum(np.maximum(v, least), most), x, low, high)]
@@ -184,14 +215,14 @@ def _limit(value: Value | None, default: float) -> Bounded:
 
 def _extreme(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
     function = np.maximum if node.operator == "Max" else np.minimum
-    first, *others = _floats(inputs)
+    first, *others = list_floats(inputs)
     for other in others:
         first = bounded.choose(function, first, other)
     return [first]
 
 
 def _powers(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    x, *others = _floats(inputs)
+    x, *others = list_floats(inputs)
     if node.operator == "Sqrt":
         return [bounded.take_root(a, x)]
     if node.operator == "Reciprocal":
@@ -204,12 +235,11 @@ def _powers(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
             # A result below the smallest normal number may become 0, as OpenCL allows (section 7.5.3).
             lost = np.where((value > 0) & (value < a.normal), a.normal, 0.0)
             return [bounded.rounded(a, value, value * np.expm1(x.error) + lost, 6.0)]
-        value = np.log(np.where((x.value <= 0) & (x.value + x.error > 0), x.error, x.value))
-        return [bounded.rounded(a, value, -np.log1p(-np.minimum(x.error / np.abs(x.value), 1.0)), 6.0)]
+    return [take_logarithm(a, x)]
 
 
 def _prelu(a: Arithmetic, _: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    x, slope = _floats(inputs)
+    x, slope = list_floats(inputs)
     scaled = bounded.multiply(a, x, slope)
     negative = x.value < 0
     error = np.where(negative, scaled.error, x.error) + np.where(x.error > np.abs(x.value), scaled.error + x.error, 0)
@@ -218,7 +248,7 @@ def _prelu(a: Arithmetic, _: Node, inputs: Sequence[Value | None]) -> list[Value
 
 
 def _pool(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    x, given = _floats(inputs[:1])[0], node.attributes
+    x, given = list_floats(inputs[:1])[0], node.attributes
     axes = tuple(range(-len(given["kernel_shape"]), 0))
     if node.operator == "MaxPool":
         value = view_windows(x.value, given, -np.inf).max(axes)
@@ -231,27 +261,8 @@ def _pool(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Val
     return [Bounded(value, error + growth * (size + error) + a.least, np.abs(value))]
 
 
-def _reduce(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    x = _floats(inputs[:1])[0]
-    rank, name = x.value.ndim, node.operator
-    axes = _whole(inputs[1] if len(inputs) > 1 else None) or tuple(node.attributes.get("axes", ()))
-    if name.startswith("Global"):
-        axes, keeps = tuple(range(2, rank)), True
-    else:
-        keeps = bool(node.attributes.get("keepdims", 1))
-        if not axes and node.attributes.get("noop_with_empty_axes"):
-            return [x]
-    axes = tuple(sorted({i % rank for i in axes})) or tuple(range(rank))
-    if name in ("ReduceMax", "GlobalMaxPool", "ReduceMin"):
-        value = (np.min if name == "ReduceMin" else np.max)(x.value, axis=axes, keepdims=True)
-        found = Bounded(value, x.error.max(axes, keepdims=True), np.abs(value))
-    else:
-        found = bounded.take_mean(a, x, axes, divides=name in ("ReduceMean", "GlobalAveragePool"))
-    return [found if keeps else bounded.move(lambda v: np.squeeze(v, axes), found)]
-
-
 def _normalize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    x, scale, *shift = _floats(inputs)
+    x, scale, *shift = list_floats(inputs)
     rank, epsilon = x.value.ndim, float(np.float32(node.attributes.get("epsilon", 1e-5)))
     if node.operator == "LayerNormalization":
         axis = int(node.attributes.get("axis", -1)) % rank
@@ -273,19 +284,8 @@ def _normalize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> lis
     return [bounded.add(a, found, shift[0]) if shift else found]
 
 
-def _compare(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
-    """Truth values; nothing where an error decides one of them."""
-    function = COMPARISONS[node.operator]
-    x, y = _floats(inputs)
-    value = function(x.value, y.value)
-    for sign in (-1.0, 1.0):
-        if not np.array_equal(function(x.value + sign * x.error, y.value - sign * y.error), value):
-            return None
-    return [value]
-
-
 def _softmax(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    return [_take_softmax(a, node, _floats(inputs)[0], int(node.attributes.get("axis", -1)))]
+    return [_take_softmax(a, node, list_floats(inputs)[0], int(node.attributes.get("axis", -1)))]
 
 
 def _take_softmax(a: Arithmetic, node: Node, x: Bounded, axis: int) -> Bounded:
@@ -294,7 +294,7 @@ def _take_softmax(a: Arithmetic, node: Node, x: Bounded, axis: int) -> Bounded:
 
 def _softmax_of_rows(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
     """Softmax before opset 13: over all axes from one on, the second if none is named."""
-    x = _floats(inputs)[0]
+    x = list_floats(inputs)[0]
     shape = x.value.shape
     axis = int(node.attributes.get("axis", 1))
     rows = math.prod(shape[: axis % len(shape) if axis < 0 else axis])
@@ -303,7 +303,7 @@ def _softmax_of_rows(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) 
 
 
 def _resize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    x = _floats(inputs[:1])[0]
+    x = list_floats(inputs[:1])[0]
     others = [None if v is None else (v.value.astype(np.float32) if isinstance(v, Bounded) else v) for v in inputs[1:]]
 
     def resize(array: np.ndarray) -> np.ndarray:
@@ -335,25 +335,24 @@ def _cast(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Val
         low, high = ((value.value + sign * value.error).astype(target) for sign in (-1.0, 1.0))
         # Which whole number it becomes is not known within the bound.
         return [value.value.astype(target)] if np.array_equal(low, high) else None
-    x = _floats(inputs)[0]
+    x = list_floats(inputs)[0]
     return [bounded.rounded(bounded.arithmetic_in(FORMATS[target.name]), x.value, x.error)]
 
 
 _RULES: dict[str, Rule] = {
-    **dict.fromkeys(SMOOTH, lambda a, node, inputs: [apply_smooth(a, node, _floats(inputs)[0])]),
+    **dict.fromkeys(SMOOTH, lambda a, node, inputs: [apply_smooth(a, node, list_floats(inputs)[0])]),
     **dict.fromkeys(("Add", "Sub", "Mul", "Div"), _affine),
     "Sum": _sum,
     "BatchNormalization": _batch_norm,
     "Clip": _clip,
     **dict.fromkeys(("Max", "Min"), _extreme),
-    **dict.fromkeys(KINKED, lambda a, node, inputs: [apply_kinked(a, node, _floats(inputs[:1])[0])]),
-    **dict.fromkeys(COMPARISONS, _compare),
+    **dict.fromkeys(KINKED, lambda a, node, inputs: [apply_kinked(a, node, list_floats(inputs[:1])[0])]),
+    **dict.fromkeys(MONOTONE, lambda a, node, inputs: [apply_monotone(a, node, list_floats(inputs)[0])]),
+    **DECIDING,
+    **REDUCING,
     **dict.fromkeys(("Exp", "Sqrt", "Reciprocal", "Log", "Pow"), _powers),
     "PRelu": _prelu,
     **dict.fromkeys(("MaxPool", "AveragePool"), _pool),
-    **dict.fromkeys(
-        ("GlobalAveragePool", "GlobalMaxPool", "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"), _reduce
-    ),
     **dict.fromkeys(("LayerNormalization", "InstanceNormalization", "GroupNormalization"), _normalize),
     **dict.fromkeys(("Softmax", "LogSoftmax"), _softmax),
     "Resize": _resize,
@@ -378,29 +377,17 @@ def _apply_reference(node: Node, inputs: Sequence[Value | None], opset: int) -> 
     """The outputs of ONNX's reference, where they have no error or just that of their inputs; else None."""
     floats = [v for v in inputs if isinstance(v, Bounded)]
     if not floats:
-        return [_as_value(v) for v in evaluate_plainly(node, [_plain(v) for v in inputs], opset)]
-    if node.operator in ("Shape", "Size"):
-        return list(evaluate_plainly(node, [_plain(v) for v in inputs], opset))
-    if node.operator in ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "IsNaN", "IsInf", "Not", "And"):
-        # A comparison is open where values carry an error; values that were fed carry none.
-        exact = not any(v.error.any() for v in floats)
-        return list(evaluate_plainly(node, [_plain(v) for v in inputs], opset)) if exact else None
+        return [as_value(v) for v in evaluate_plainly(node, [make_plain(v) for v in inputs], opset)]
+    if node.operator in _OF_SIZES:
+        return [as_value(v) for v in evaluate_plainly(node, [make_plain(v) for v in inputs], opset)]
     return _move_each(node, inputs, opset) if node.operator in MOVES and _only_moves(node, inputs) else None
 
 
 def _only_moves(node: Node, inputs: Sequence[Value | None]) -> bool:
     """Whether a node of MOVES computes nothing here: no sum of what is scattered, nothing dropped at random."""
     if node.operator == "Dropout" and len(inputs) > 2:
-        return inputs[2] is None or not np.any(_plain(inputs[2]))
+        return inputs[2] is None or not np.any(make_plain(inputs[2]))
     return node.attributes.get("reduction", "none") == "none"
-
-
-def _plain(value: Value | None) -> np.ndarray | None:
-    return value.value.astype(np.float32) if isinstance(value, Bounded) else value
-
-
-def _as_value(array: np.ndarray) -> Value:
-    return bounded.exactly(array) if array.dtype.kind == "f" or array.dtype.name == "bfloat16" else array
 
 
 def _move_each(node: Node, inputs: Sequence[Value | None], opset: int) -> list[Value]:

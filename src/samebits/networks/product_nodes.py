@@ -11,7 +11,7 @@ from samebits.errors import ProblemShapeError
 from samebits.networks import bounded
 from samebits.networks.bounded import Arithmetic, Bounded, Floats
 from samebits.networks.network import Node
-from samebits.networks.operations import Value
+from samebits.networks.values import Value
 from samebits.numbers.format import find_format, numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.languages.onnx_node import problem_from_onnx_node

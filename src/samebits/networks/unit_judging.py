@@ -32,7 +32,10 @@ from samebits.numbers.ulps import mark_differing_bits
 
 @dataclass(frozen=True)
 class UnitJudgement:
-    """The verdict on one unit of one side, and what it rests on."""
+    """The verdict on one unit of one side, and what it rests on.
+
+    Where `is_judged` is False nothing is known of how its operators may round: it is `undecided`, and spreads no doubt.
+    """
 
     verdict: Verdict
     certainty: Certainty
@@ -46,6 +49,7 @@ class UnitJudgement:
     evidence: tuple[Evidence, ...] = ()
     # Whether it is farther from the truth than a plain computation, on the whole: worth a search, no verdict.
     is_unusual: bool = False
+    is_judged: bool = True
     # True where the output is beyond its bound, by output.
     beyond: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
 
@@ -65,11 +69,12 @@ def judge_unit(
     own = _join_errors([j[1] for j in judged if j[1] is not None])
     verdict = worst_verdict([j[0] for j in judged])
     beyond = {v: mask for v, (_, _, mask) in zip(unit.outputs, judged, strict=True) if mask is not None and mask.any()}
-    if any(references[v].bound is None for v in unit.outputs):
-        return UnitJudgement("undecided", "open", own, evidence=(Evidence("structure", say_no_bound(unit.operators)),))
+    if unknown := [references[v].unknown for v in unit.outputs if references[v].bound is None]:
+        said = Evidence("structure", say_no_bound(unknown))
+        return UnitJudgement("undecided", "open", own, evidence=(said,), is_judged=False)
     if any(_is_unknown(seen[v], references[v]) for v in unit.outputs) and not beyond:
         said = Evidence("structure", say_unlimited(unit.operators))
-        return UnitJudgement("undecided", "open", own, evidence=(said,))
+        return UnitJudgement("undecided", "open", own, evidence=(said,), is_judged=False)
     if not beyond:
         level: Certainty = "bits" if verdict == "identical" else "bounds"
         share = own.max_over_bound if own else None

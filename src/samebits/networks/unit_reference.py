@@ -9,10 +9,12 @@ import numpy as np
 
 from samebits.networks import bounded
 from samebits.networks.bounded import Arithmetic, Bounded, Floats
+from samebits.networks.function_bodies import apply_body, has_body
 from samebits.networks.network import Network
-from samebits.networks.operations import Value, apply_node
+from samebits.networks.operations import apply_node
 from samebits.networks.product_nodes import PRODUCTS, apply_product
 from samebits.networks.units import Unit
+from samebits.networks.values import Value
 from samebits.numbers.format import BFLOAT16, FLOAT16, FORMATS, Format, find_format, numpy_dtype
 
 # Operators that round nothing: where only these follow a product, its correctly rounded truth gives the unit's.
@@ -24,14 +26,15 @@ _LOST = 2.0**FLOAT16.smallest_normal_exponent
 class OutputReference:
     """One output of a unit: its values in float64, rounded to its dtype, and the largest error that rounding allows.
 
-    `bound` is None where some operator of the unit has no known bound. `usual` is the size of error that a plain
-    computation seldom exceeds on the whole: the unit roundoff times what was added up.
+    `bound` is None where an operator of the unit, `unknown`, has no known bound. `usual` is the size of error that a
+    plain computation seldom exceeds on the whole: the unit roundoff times what was added up.
     """
 
     truth: np.ndarray
     value: Floats
     bound: Floats | None
     usual: float = np.inf
+    unknown: str = ""
 
 
 def refer_unit(
@@ -58,6 +61,8 @@ def refer_unit(
         # As `bound_narrowest_errors` allows: what lies below float16's smallest normal number may be lost.
         a = replace(a, least=_LOST)
     usual: list[float] = []
+    # By value, the first operator on its way whose error nobody can bound.
+    unknown: dict[str, str] = {}
     plain = len(unit.products) == 1 and all(o in _KEEPS_ROUNDING for o in unit.operators[1:])
     for place in unit.places:
         node = network.nodes[place]
@@ -67,6 +72,8 @@ def refer_unit(
             results: list[Value] | None = None
         elif node.operator in PRODUCTS:
             results = apply_product(a, node, inputs, format_.name, rounds=plain)
+        elif has_body(node, network.opset):
+            results = apply_body(a, node, inputs, network.opset, format_.name)
         else:
             outside = [v in folded or v in fed for v in node.inputs]
             given = [_narrow(a, v) if narrow and o else v for v, o in zip(inputs, outside, strict=True)]
@@ -77,9 +84,12 @@ def refer_unit(
             results = [replace(first, growth=max(first.growth, a.unit)), *results[1:]]
         if node.operator in PRODUCTS and results:
             usual.append(_find_usual(results[0], format_))
+        if results is None:
+            before = next((unknown[v] for v in node.inputs if v in unknown), node.operator)
+            unknown |= dict.fromkeys(names, before)
         values |= dict(zip(names, results, strict=False)) if results is not None else dict.fromkeys(names)
     size = usual[0] if len(usual) == 1 else np.inf
-    return {v: _conclude(values.get(v), format_, size) for v in unit.outputs}
+    return {v: _conclude(values.get(v), format_, size, unknown.get(v, "")) for v in unit.outputs}
 
 
 def _is_multiplied_out(network: Network, folded: Mapping[str, np.ndarray], place: int) -> bool:
@@ -109,10 +119,10 @@ def _narrow(a: Arithmetic, value: Value | None) -> Value | None:
     return Bounded(value.value, found.error, value.magnitude, value.growth)
 
 
-def _conclude(value: Value | None, format_: Format, usual: float) -> OutputReference:
+def _conclude(value: Value | None, format_: Format, usual: float, unknown: str) -> OutputReference:
     """The reference of one output; an empty one, without a bound, if its value is not known."""
     if value is None:
-        return OutputReference(np.empty(0), np.empty(0), None)
+        return OutputReference(np.empty(0), np.empty(0), None, unknown=unknown)
     if not isinstance(value, Bounded):
         return OutputReference(value, value.astype(np.float64), np.zeros(value.shape))
     with np.errstate(over="ignore", invalid="ignore"):

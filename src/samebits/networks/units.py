@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from samebits.networks.network import Network
-from samebits.networks.operations import ELEMENTWISE, is_random
+from samebits.networks.function_bodies import has_body
+from samebits.networks.network import Network, Node
+from samebits.networks.operations import ELEMENTWISE, begins_unit, is_known, is_random
 from samebits.networks.pooling import NoReferenceError, evaluate_plainly
 from samebits.networks.product_nodes import PRODUCTS
 
@@ -134,7 +135,10 @@ def _depends(network: Network, value: str, place: int) -> bool:
 
 
 def _join_rest(network: Network, folded: Mapping[str, np.ndarray], owners: dict[int, int], live: list[int]) -> None:
-    """Groups what lies between products: connected nodes with the same number of products before them."""
+    """Groups what lies between products: connected nodes with the same number of products before them.
+
+    An operator that nobody can bound stays alone, so that it spreads no doubt; one that decides begins a unit.
+    """
     level: dict[str, int] = {}
     for place in live:
         node = network.nodes[place]
@@ -145,12 +149,20 @@ def _join_rest(network: Network, folded: Mapping[str, np.ndarray], owners: dict[
         if place in owners:
             continue
         owners[place] = place
+        if begins_unit(node) or not _is_known(node, network.opset):
+            continue
         for value in node.inputs:
             source = network.producers.get(value)
             if source is None or value in folded or source not in owners or value in network.ends:
                 continue
+            if not _is_known(network.nodes[source], network.opset):
+                continue
             if network.nodes[owners[source]].operator not in PRODUCTS and level[value] == depth:
                 _join(owners, [source, place])
+
+
+def _is_known(node: Node, opset: int) -> bool:
+    return is_known(node, opset) or has_body(node, opset)
 
 
 def _join(owners: dict[int, int], places: list[int]) -> None:
