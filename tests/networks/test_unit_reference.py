@@ -164,8 +164,9 @@ def test_two_products_in_one_unit_pass_their_errors_on():
 
 
 def test_an_operator_without_a_rule_has_no_bound():
-    found = refer([node("LRN", ["x"], ["y"], size=3)], {"x": X})
+    found = refer([node("Det", ["x"], ["y"])], {"x": np.ones((1, 3, 3), np.float32)})
     assert found.bound is None
+    assert found.unknown == "Det"
 
 
 def test_a_gemm_with_scales_and_a_matrix_added_is_the_sum_of_its_parts():

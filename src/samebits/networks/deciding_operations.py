@@ -48,7 +48,8 @@ def _take_largest(node: Node, plain: Sequence[np.ndarray | None]) -> list[Value]
     count = int(np.asarray(node.attributes["k"] if k is None else k).reshape(-1)[0])
     order = np.argsort(-x if largest else x, axis=axis, kind="stable")
     chosen = np.take(order, range(count), axis)
-    return [as_value(np.take_along_axis(x, chosen, axis)), chosen.astype(np.int64)]
+    made = (as_value(np.take_along_axis(x, chosen, axis)), chosen.astype(np.int64))
+    return [value for value, name in zip(made, node.outputs, strict=True) if name]
 
 
 def _compare(_: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value] | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from samebits.networks.network import Node
 from samebits.networks.operations import apply_node, find_rule, is_random
 from samebits.networks.pooling import NoReferenceError
 from samebits.networks.product_nodes import PRODUCTS, apply_product
+from samebits.networks.recurrent_operations import RECURRENT, apply_recurrent, is_judged_stepwise
 from samebits.networks.values import Value, as_value
 from samebits.numbers.format import numpy_dtype
 
@@ -24,7 +26,9 @@ _DEEPEST = 4
 
 
 def has_body(node: Node, opset: int) -> bool:
-    """Whether ONNX defines a node by others, and no rule of ours judges it."""
+    """Whether a node is judged by its parts: ONNX defines it by others, or by steps, and no rule of ours judges it."""
+    if node.operator in RECURRENT:
+        return is_judged_stepwise(node)
     if is_random(node.operator) or find_rule(node, opset) is not None or node.operator in PRODUCTS:
         return False
     schema = _find_schema(node.operator, opset)
@@ -35,23 +39,63 @@ def apply_body(
     a: Arithmetic, node: Node, inputs: Sequence[Value | None], opset: int, dtype: str, depth: int = 0
 ) -> list[Value] | None:
     """A node's outputs by its body; None where a part of it cannot be bounded. `dtype` is what the unit computes in."""
+    if node.operator in RECURRENT:
+        return apply_recurrent(a, node, inputs)
     body = _find_body(node, inputs, opset, dtype)
     if body is None or depth > _DEEPEST:
         return None
     inner = next((o.version for o in body.opset_import if o.domain in ("", "ai.onnx")), opset)
     values: dict[str, Value | None] = dict(zip(body.input, inputs, strict=False))
-    for part in body.node:
-        read = _read_part(part, node, opset)
-        given = [values.get(v) if v else None for v in read.inputs]
-        try:
-            found = _apply_part(a, read, given, inner, dtype, depth)
-        except NoReferenceError:
-            return None
-        if found is None:
-            return None
-        values |= dict(zip((v for v in read.outputs), found, strict=False))
+    if not _Body(a, node, opset, inner, dtype, depth).run(body.node, values):
+        return None
     results = [values.get(v) for v in body.output[: len(node.outputs)]]
     return None if any(v is None for v in results) else [v for v in results if v is not None]
+
+
+@dataclass(frozen=True)
+class _Body:
+    """The body of a node of opset `opset`, whose own nodes are of opset `inner`."""
+
+    a: Arithmetic
+    node: Node
+    opset: int
+    inner: int
+    dtype: str
+    depth: int
+
+    def run(self, parts: Sequence[Any], values: dict[str, Value | None]) -> bool:
+        """Adds what the parts make to `values`; False where one of them cannot be bounded."""
+        for part in parts:
+            read = _read_part(part, self.node, self.opset)
+            try:
+                found = self._choose(read, values) if read.operator == "If" else self._apply(read, values)
+            except NoReferenceError:
+                return False
+            if found is None:
+                return False
+            values |= dict(zip(read.outputs, found, strict=False))
+        return True
+
+    def _apply(self, read: Node, values: Mapping[str, Value | None]) -> list[Value] | None:
+        given = [values.get(v) if v else None for v in read.inputs]
+        if any(value is None for value, name in zip(given, read.inputs, strict=True) if name and name in values):
+            # An optional input that was left out; what ONNX makes of it stands in the node itself.
+            read = replace(
+                read, inputs=tuple(n if v is not None else "" for n, v in zip(read.inputs, given, strict=True))
+            )
+        return _apply_part(self.a, read, given, self.inner, self.dtype, self.depth)
+
+    def _choose(self, read: Node, values: Mapping[str, Value | None]) -> list[Value] | None:
+        """The branch that a known condition takes."""
+        condition = values.get(read.inputs[0])
+        if condition is None or isinstance(condition, Bounded):
+            return None
+        branch = read.attributes["then_branch" if np.asarray(condition).reshape(-1)[0] else "else_branch"]
+        inside = dict(values)
+        if not self.run(branch.node, inside):
+            return None
+        results = [inside.get(v.name) for v in branch.output]
+        return None if any(v is None for v in results) else [v for v in results if v is not None]
 
 
 def _apply_part(
@@ -92,8 +136,9 @@ def _find_body(node: Node, inputs: Sequence[Value | None], opset: int, dtype: st
     if schema.has_function:
         return schema.function_body
     types = [_state_type(v, dtype).SerializeToString() for v in inputs]
+    newest = schema.context_dependent_function_opset_versions[-1]
     try:
-        data = schema.get_context_dependent_function(node.stored.SerializeToString(), types)
+        data = schema.get_context_dependent_function_with_opset_version(newest, node.stored.SerializeToString(), types)
     except Exception:  # What its builder does not take has no body here.
         return None
     body = onnx.FunctionProto()

@@ -21,6 +21,7 @@ from samebits.judging.fixes import AskedSide, FixSearch
 from samebits.judging.judging_sentences import say_wrong_on_integers
 from samebits.judging.references import make_reference
 from samebits.judging.side_running import judge_ran, run_on_both
+from samebits.networks.branches import take_branches
 from samebits.networks.file_differences import blame_file, list_file_differences, list_sentences, open_other, take_other
 from samebits.networks.model_conclusion import Asked, Outcome, conclude
 from samebits.networks.model_fixes import ModelTrials, digest_outputs
@@ -38,7 +39,7 @@ from samebits.networks.module_export import export_module
 from samebits.networks.network import Network, Program
 from samebits.networks.network_replay import replay_side
 from samebits.networks.observing import Observer, divide_observably
-from samebits.networks.onnx_reading import count_bytes, read_onnx
+from samebits.networks.onnx_reading import count_bytes, make_network, read_onnx
 from samebits.networks.units import fold_constants
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.format import FORMATS
@@ -103,6 +104,7 @@ def compare_model(
     *,
     inputs: str | Path | Mapping[str, np.ndarray] | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
+    sizes: Mapping[str, tuple[int, ...]] | None = None,
     seed: int = 0,
     time_limit_s: float = 300.0,
     attributes: bool = True,
@@ -116,12 +118,13 @@ def compare_model(
 
     `model` is an ONNX file (or what `read_onnx` made of one), an exported program (.pt2), or `file.py:function`,
     which returns a torch module and its inputs. Inputs are arrays by name, an .npz of them, or random ones (`seed`,
-    `ranges`). Engines that read ONNX run it whole; all others compute its convolutions and products one at a time.
-    Values between units are observed only as far as that leaves every bit of the result as it is. With `fix`
-    settings are tried until the sides agree, with `replay` the recipe of every unit is looked for and executed on
-    what it was fed, with `save_cases` the units that deviate are written to that folder as case files. `against` is
-    another ONNX file of the network, which becomes a side of its own. Raises SamebitsError for a model, inputs or a
-    runner's text that cannot be dealt with.
+    `ranges`; `sizes` gives those that the network leaves open, by its own name for one or as whole shapes by input).
+    An `If` is replaced by the branch that these inputs take. Engines that read ONNX run the network whole; all others
+    compute its convolutions and products one at a time. Values between units are observed only as far as that leaves
+    every bit of the result as it is. With `fix` settings are tried until the sides agree, with `replay` the recipe of
+    every unit is looked for and executed on what it was fed, with `save_cases` the units that deviate are written to
+    that folder as case files. `against` is another ONNX file of the network, which becomes a side of its own. Raises
+    SamebitsError for a model, inputs or a runner's text that cannot be dealt with.
     """
     if isinstance(on, str) or not isinstance(on, Sequence):
         raise ArgumentError(f"on must be a list of engine texts or runners, not {on!r}")
@@ -129,7 +132,8 @@ def compare_model(
         network, examples, notes = _take_model(model, opened, time_limit_s, progress)
         if inputs is None and examples is not None and not ranges:
             inputs = examples
-        fed = _take_inputs(network, inputs, ranges, seed)
+        fed = _take_inputs(network, inputs, ranges, sizes, seed)
+        network = take_branches(network, fed, make_network)
         asked = _open_all(on, opened, time_limit_s, network.program)
         other = None if against is None else take_other(network, against)
         if other is not None:
@@ -149,7 +153,7 @@ def compare_model(
         if save_cases is not None:
             found = msgspec.structs.replace(found, saved=write_cases(save_cases, outcome.judged))
         if fix:
-            others = make_inputs(network, seed + 1, ranges) if inputs is None else _disturb(fed)
+            others = make_inputs(network, seed + 1, ranges, sizes) if inputs is None else _disturb(fed)
             place = ModelTrials(network, fed, others, _judge_alone, time_limit_s)
             found = _add_fixes(found, outcome, on, place, progress)
         return found
@@ -225,10 +229,13 @@ def _take_inputs(
     network: Network,
     inputs: str | Path | Mapping[str, np.ndarray] | None,
     ranges: Mapping[str, tuple[float, float]] | None,
+    sizes: Mapping[str, tuple[int, ...]] | None,
     seed: int,
 ) -> dict[str, np.ndarray]:
     if inputs is None:
-        return make_inputs(network, seed, ranges)
+        return make_inputs(network, seed, ranges, sizes)
+    if sizes:
+        raise ArgumentError("sizes are of random inputs; the given ones have theirs")
     return load_inputs(network, inputs) if isinstance(inputs, (str, Path)) else check_inputs(network, inputs)
 
 

@@ -65,7 +65,7 @@ def conclude(outcome: Outcome, data: str) -> ModelComparison:
     sides = [_conclude_side(outcome, a) for a in outcome.asked]
     if len(ran) > 1 and not any(d.differing for d in differences) and not any(s.verdict in PROVED for s in sides):
         # Nothing is proved against anybody, and there is nothing that differs.
-        sides = [msgspec.structs.replace(s, verdict="identical", first=None) if s.failure is None else s for s in sides]
+        sides = [_call_equal(s) for s in sides]
     verdicts: list[Verdict] = [s.verdict for s in sides if s.failure is None]
     verdict = worst_verdict(verdicts)
     if is_agreement(verdict):
@@ -97,6 +97,13 @@ def conclude(outcome: Outcome, data: str) -> ModelComparison:
         data=data,
         samebits_version=VERSION,
     )
+
+
+def _call_equal(side: ModelSide) -> ModelSide:
+    """A side that is undecided although all sides returned the same bits."""
+    if side.failure is not None or side.verdict != "undecided":
+        return side
+    return msgspec.structs.replace(side, verdict="identical", first=None)
 
 
 def _conclude_side(outcome: Outcome, asked: Asked) -> ModelSide:

@@ -10,6 +10,7 @@ import numpy as np
 from samebits.errors import ModelError, ResourceLimitError
 from samebits.limits import VALUE_BYTES
 from samebits.networks.network import Network, ValueType
+from samebits.networks.open_sizes import settle_shapes
 from samebits.numbers.format import FORMATS, numpy_dtype
 from samebits.regular_files import open_regular
 
@@ -17,22 +18,31 @@ _LARGEST_TOKEN = 10
 
 
 def make_inputs(
-    network: Network, seed: int, ranges: Mapping[str, tuple[float, float]] | None = None
+    network: Network,
+    seed: int,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    sizes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> dict[str, np.ndarray]:
     """Random inputs: normal ones, or uniform in the range given by name; whole numbers from 0 to 9.
 
-    Sizes that the network leaves open are 1. Raises ModelError for a range of an input that there is not, and for
-    dtypes that nobody can draw.
+    Sizes that the network leaves open are those of `sizes`, or what `settle_shapes` finds. Raises ModelError for a
+    range of an input that there is not, for sizes that nothing decides, and for dtypes that nobody can draw.
     """
     ranges = ranges or {}
     if unknown := set(ranges) - set(network.inputs):
         raise ModelError(f"the model has no input {sorted(unknown)[0]!r}; it has: {', '.join(network.inputs)}")
     rng = np.random.default_rng(seed)
-    return {name: _draw(rng, name, type_, ranges.get(name)) for name, type_ in network.inputs.items()}
+    shapes = settle_shapes(network, sizes)
+    return {name: _draw(rng, name, type_, shapes[name], ranges.get(name)) for name, type_ in network.inputs.items()}
 
 
-def _draw(rng: np.random.Generator, name: str, type_: ValueType, limits: tuple[float, float] | None) -> np.ndarray:
-    shape = tuple(1 if size is None else size for size in type_.shape)
+def _draw(
+    rng: np.random.Generator,
+    name: str,
+    type_: ValueType,
+    shape: tuple[int, ...],
+    limits: tuple[float, float] | None,
+) -> np.ndarray:
     if type_.dtype in FORMATS:
         with np.errstate(over="ignore"):
             values = rng.standard_normal(shape) if limits is None else _spread(rng, *limits, shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import graphlib
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -75,6 +76,8 @@ def make_network(model: Any, name: str, deadline: Deadline | None = None) -> Net
             f" {onnx.defs.onnx_opset_version()})"
         )
     _check_nodes(name, model, opset)
+    _open_negative_sizes(model)
+    _sort_nodes(model)
     constants = {tensor.name: _as_array(name, tensor) for tensor in model.graph.initializer}
     nodes = tuple(_read_node(i, node) for i, node in enumerate(model.graph.node))
     inputs = {v.name: read_type(v) for v in model.graph.input if v.name not in constants}
@@ -90,6 +93,30 @@ def make_network(model: Any, name: str, deadline: Deadline | None = None) -> Net
     nodes, shapes = expand_einsums(nodes, {**types, **declared})
     hidden = tuple(v for node in nodes for v in node.outputs if v and v not in own)
     return Network(name, nodes, inputs, outputs, {**constants, **shapes}, types, opset, model, hidden=hidden, ends=ends)
+
+
+def _open_negative_sizes(model: Any) -> None:
+    """Sizes below zero, as converters write for any, are left open."""
+    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.HasField("dim_value") and dim.dim_value < 0:
+                dim.ClearField("dim_value")
+
+
+def _sort_nodes(model: Any) -> None:
+    """Puts nodes behind those they read from, where a file has them in another sequence; loops stay as they are."""
+    nodes = list(model.graph.node)
+    makers = {value: i for i, node in enumerate(nodes) for value in node.output if value}
+    before = {i: {makers[v] for v in node.input if v in makers} - {i} for i, node in enumerate(nodes)}
+    if all(source < i for i, sources in before.items() for source in sources):
+        return
+    try:
+        order = list(graphlib.TopologicalSorter(before).static_order())
+    except graphlib.CycleError:
+        return
+    placed = [type(nodes[i]).FromString(nodes[i].SerializeToString()) for i in order]
+    del model.graph.node[:]
+    model.graph.node.extend(placed)
 
 
 def list_external_files(path: Path) -> list[str]:
@@ -271,7 +298,7 @@ def _check_nodes(name: str, model: Any, opset: int) -> None:
 
     for node in model.graph.node:
         said = f"{name}: node {node.name[:60] or node.output[0][:60] if node.output else '?'}"
-        if any(a.HasField("g") or a.graphs for a in node.attribute):
+        if node.op_type != "If" and any(a.HasField("g") or a.graphs for a in node.attribute):
             raise ModelError(f"{said} ({node.op_type}) holds a graph of its own; control flow is not supported")
         if node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type, opset, ""):
             domain = f"{node.domain}." if node.domain else ""

@@ -118,7 +118,7 @@ def apply_kinked(a: Arithmetic, node: Node, x: Bounded) -> Bounded:
 
 
 MOVES = (
-    "CastLike", "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "GatherElements", "GatherND",
+    "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "GatherElements", "GatherND",
     "Identity", "Pad", "Reshape", "Scatter", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth", "Split",
     "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where", "CenterCropPad", "Compress", "MaxUnpool", "OneHot",
     "ReverseSequence", "Trilu",
@@ -339,6 +339,18 @@ def _cast(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Val
     return [bounded.rounded(bounded.arithmetic_in(FORMATS[target.name]), x.value, x.error)]
 
 
+def _cast_like(_: Arithmetic, __: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
+    """A value as another's kind: floating ones keep their digits, which only a wider format would do."""
+    value, like = inputs
+    assert value is not None
+    if isinstance(like, Bounded):
+        return [value if isinstance(value, Bounded) else bounded.exactly(np.asarray(value))]
+    if isinstance(value, Bounded) and value.error.any():
+        return None
+    array = value.value if isinstance(value, Bounded) else value
+    return None if like is None else [array.astype(like.dtype)]
+
+
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(SMOOTH, lambda a, node, inputs: [apply_smooth(a, node, list_floats(inputs)[0])]),
     **dict.fromkeys(("Add", "Sub", "Mul", "Div"), _affine),
@@ -357,6 +369,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("Softmax", "LogSoftmax"), _softmax),
     "Resize": _resize,
     "Cast": _cast,
+    "CastLike": _cast_like,
 }
 
 

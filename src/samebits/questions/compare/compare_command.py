@@ -18,8 +18,10 @@ from samebits.questions.network.network_command import (
     NetworkOptions,
     NetworkRanges,
     NetworkReplay,
+    NetworkSizes,
     compare_network,
     read_ranges,
+    read_sizes,
 )
 from samebits.questions.question import Command, FindingKind, Question
 
@@ -60,6 +62,7 @@ def compare_command(
     ] = False,
     inputs: NetworkInputs = None,
     ranges: NetworkRanges = None,
+    sizes: NetworkSizes = None,
     replay: NetworkReplay = False,
     save_cases: NetworkCases = None,
     against: NetworkAgainst = None,
@@ -74,13 +77,13 @@ def compare_command(
     from samebits.networks.model_subject import is_model
 
     text, common = " ".join(subject), CommonOptions(list(on or []), seed, time_limit, attribute, fix, verbose, as_json)
-    options = NetworkOptions(inputs, read_ranges(ranges or []), replay, save_cases, against)
+    options = NetworkOptions(inputs, read_ranges(ranges or []), replay, save_cases, against, read_sizes(sizes or []))
     if len(subject) > 1 and all(is_model(part) for part in subject):
         raise ArgumentError("one network at a time; another file of the same network goes behind --against")
     if is_model(text):
         return compare_network(text, common, options)
     if options.are_given:
-        raise ArgumentError("--inputs, --range, --replay, --save-cases and --against are for networks")
+        raise ArgumentError("--inputs, --range, --size, --replay, --save-cases and --against are for networks")
     return _compare_problem(text, data, common)
 
 

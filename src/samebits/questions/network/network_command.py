@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,6 +24,10 @@ NetworkInputs = Annotated[
 NetworkRanges = Annotated[
     list[str] | None,
     typer.Option("--range", help="of a network: NAME=LOW:HIGH, what a random input is drawn from; repeat it"),
+]
+NetworkSizes = Annotated[
+    list[str] | None,
+    typer.Option("--size", help="of a network: NAME=N or INPUT=1x3x224x224, sizes that it leaves open; repeat it"),
 ]
 NetworkReplay = Annotated[
     bool, typer.Option("--replay", help="of a network: find the recipe of every unit and replay it (minutes)")
@@ -57,6 +62,7 @@ class NetworkOptions:
     replay: bool
     save_cases: str | None
     against: str | None = None
+    sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
 
     @property
     def are_given(self) -> bool:
@@ -64,6 +70,7 @@ class NetworkOptions:
         return bool(
             self.inputs is not None
             or self.ranges
+            or self.sizes
             or self.replay
             or self.save_cases is not None
             or self.against is not None
@@ -85,6 +92,17 @@ def read_ranges(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
     return found
 
 
+def read_sizes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Sizes from NAME=1x3x224x224, several of them with commas between; raises ArgumentError."""
+    found: dict[str, tuple[int, ...]] = {}
+    for text in (part for whole in texts for part in whole.split(",")):
+        name, _, sizes = text.rpartition("=")
+        if not name or not re.fullmatch(r"\d{1,12}(x\d{1,12})*", sizes):
+            raise ArgumentError(f"--size takes NAME=N or INPUT=1x3x224x224, not {text[:80]!r}")
+        found[name.strip()] = tuple(map(int, sizes.split("x")))
+    return found
+
+
 def compare_network(text: str, common: CommonOptions, options: NetworkOptions) -> int:
     """Compares, prints, and returns the exit status."""
     from samebits.display.narrator import Narrator
@@ -98,6 +116,7 @@ def compare_network(text: str, common: CommonOptions, options: NetworkOptions) -
             common.on or list_engines_for(text),
             inputs=options.inputs,
             ranges=options.ranges,
+            sizes=options.sizes,
             seed=common.seed,
             time_limit_s=common.time_limit_s,
             attributes=common.attribute,

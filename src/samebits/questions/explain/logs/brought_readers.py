@@ -6,6 +6,7 @@ import functools
 import warnings
 from collections.abc import Callable, Iterable
 from importlib import metadata
+from typing import cast
 
 from samebits.errors import LogError, LogReaderWarning
 from samebits.questions.explain.logs.entry import Mismatch
@@ -34,7 +35,7 @@ def load_reader(point: metadata.EntryPoint) -> Reader:
         raise LogError(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}") from None
     if not callable(reader):
         raise LogError(f"{point.value} is no function of a log's lines")
-    return reader
+    return cast("Reader", reader)
 
 
 def read_brought(lines: list[str]) -> list[Mismatch]:
