@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test quick coverage mutants check bench sweep survey replay injected variants bounds reports fixes models runs kills layers guard picks thresholds attack causes commands schemas pages docs examples dist format clean
+.PHONY: help demo test quick coverage mutants check bench sweep survey replay injected variants bounds reports fixes models runs kills layers guard picks thresholds attack causes commands operators schemas pages docs examples dist format clean
 
 help:
 	@echo "make demo     what samebits says of one convolution on the light engines"
@@ -33,6 +33,7 @@ help:
 	@echo "make attack   hostile inputs, interrupts at random times, random cases: what ends otherwise than it may"
 	@echo "make causes   docs/causes.md from the table of causes"
 	@echo "make commands docs/commands.md from the commands"
+	@echo "make operators docs/operators.md from the tables that judge networks"
 	@echo "make schemas  docs/schemas from the findings"
 	@echo "make pages    the runs that README and docs show, run again"
 	@echo "make docs     the site: build/site/index.html"
@@ -162,6 +163,9 @@ causes: $(VENV)/.light
 
 commands: $(VENV)/.light
 	$(BIN)/python benchmarks/commands_page.py
+
+operators: $(VENV)/.dev
+	$(BIN)/python benchmarks/operators_page.py
 
 schemas: $(VENV)/.light
 	$(BIN)/python benchmarks/schemas.py

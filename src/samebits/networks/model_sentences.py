@@ -131,6 +131,8 @@ def _summarize_judged(
 def _summarize_deviating(side: ModelSide, first: UnitFinding | None) -> str:
     name = side.name.partition(":")[0]
     own = next((s for s in first.sides if s.name == side.name), None) if first else None
+    if not side.deviating:
+        return f"{name} cannot be judged."
     more = f"; {side.deviating} units deviate" if side.deviating > 1 else ""
     if first is None or own is None or own.verdict != side.verdict or side.first != first.name:
         return f"{name} is {side.verdict} from {side.first} on{more}."

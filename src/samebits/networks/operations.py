@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from samebits.limits import STEPS
 from samebits.networks import bounded
 from samebits.networks.bounded import Arithmetic, Bounded, Floats
 from samebits.networks.deciding_operations import DECISIONS
 from samebits.networks.deciding_operations import RULES as DECIDING
 from samebits.networks.network import Node
 from samebits.networks.pooling import NoReferenceError, count_taps, evaluate_plainly, view_windows
+from samebits.networks.quantising_operations import RULES as QUANTISING
 from samebits.networks.reducing_operations import RULES as REDUCING
 from samebits.networks.reducing_operations import take_logarithm
 from samebits.networks.values import Rule, Value, as_value, list_floats, make_plain
@@ -127,6 +129,7 @@ MOVES = (
 _OF_SIZES = ("ConstantOfShape", "EyeLike", "Shape", "Size")
 # Of truth values and whole numbers, which carry no error.
 _OF_TRUTH = ("And", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Not", "Or", "Xor")
+_OPSET_OF_GRIDS = 20
 _OPSET_OF_RESIZE, _OPSET_OF_PLAIN_SOFTMAX = 18, 13
 _UNSURE_MODES = ("align_corners", "half_pixel_symmetric", "tf_crop_and_resize")
 ELEMENTWISE = (
@@ -351,6 +354,35 @@ def _cast_like(_: Arithmetic, __: Node, inputs: Sequence[Value | None]) -> list[
     return None if like is None else [array.astype(like.dtype)]
 
 
+def _range(a: Arithmetic, _: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
+    """Numbers from a start on; whole ones are exact, others a product and a sum away from that."""
+    start, limit, delta = (v.value.reshape(-1)[0] for v in list_floats(inputs))
+    if any(v.error.any() for v in list_floats(inputs)):
+        return None
+    count = max(int(np.ceil((limit - start) / delta)), 0)
+    STEPS.check(count, "numbers of a Range")
+    value = start + np.arange(count) * delta
+    if float(start).is_integer() and float(delta).is_integer():
+        return [bounded.exactly(value)]
+    return [bounded.rounded(a, value, 2 * a.unit * np.abs(value - start), 2.0)]
+
+
+def _sample_grid(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
+    """Values between pixels: positions are computed in the unit's format, slopes are at most two pixels' distance."""
+    x, grid = list_floats(inputs)
+    mode = str(node.attributes.get("mode", "linear"))
+    if mode == "nearest":  # Which pixel it is hangs on the last bit of a position.
+        return None
+    value = evaluate_plainly(node, [x.value, grid.value], _OPSET_OF_GRIDS)[0]
+    size = max(x.value.shape[2:])
+    largest = float(np.abs(x.value).max(initial=0.0) + x.error.max(initial=0.0))
+    slope = 4.0 if mode in ("cubic", "bicubic") else 2.0
+    position = 8 * a.unit * max(1.0, float(np.abs(grid.value).max(initial=0.0)))
+    moved = slope * size * largest * (grid.error.max(initial=0.0) + position)
+    reach = slope * x.error.max(initial=0.0) + moved + 8 * a.unit * largest
+    return [Bounded(value, np.full_like(value, reach), np.abs(value))]
+
+
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(SMOOTH, lambda a, node, inputs: [apply_smooth(a, node, list_floats(inputs)[0])]),
     **dict.fromkeys(("Add", "Sub", "Mul", "Div"), _affine),
@@ -361,7 +393,10 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(KINKED, lambda a, node, inputs: [apply_kinked(a, node, list_floats(inputs[:1])[0])]),
     **dict.fromkeys(MONOTONE, lambda a, node, inputs: [apply_monotone(a, node, list_floats(inputs)[0])]),
     **DECIDING,
+    **QUANTISING,
     **REDUCING,
+    "GridSample": _sample_grid,
+    "Range": _range,
     **dict.fromkeys(("Exp", "Sqrt", "Reciprocal", "Log", "Pow"), _powers),
     "PRelu": _prelu,
     **dict.fromkeys(("MaxPool", "AveragePool"), _pool),

@@ -12,6 +12,7 @@ import numpy as np
 from samebits.networks import bounded
 from samebits.networks.bounded import Arithmetic, Bounded
 from samebits.networks.network import Node
+from samebits.networks.pooling import NoReferenceError
 from samebits.networks.values import Rule, Value, list_floats, read_whole
 
 Axes = tuple[int, ...]
@@ -35,6 +36,8 @@ def _reduce(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
         if found_axes is None:
             return [x]
         axes = found_axes
+    if not x.value.size:
+        raise NoReferenceError("nothing is reduced")
     found = _REDUCTIONS[name](a, x, axes)
     return [found if keeps else bounded.move(lambda v: np.squeeze(v, axes), found)]
 
@@ -138,7 +141,11 @@ def _cumulate(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list
 def _normalize_by_norm(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
     x = list_floats(inputs)[0]
     axis, p = int(node.attributes.get("axis", -1)) % x.value.ndim, int(node.attributes.get("p", 2))
-    return [bounded.divide(a, x, take_norm(a, x, (axis,), p))]
+    found = bounded.divide(a, x, take_norm(a, x, (axis,), p))
+    # Of zeros alone ONNX makes zeros.
+    nought = ((x.value == 0) & (x.error == 0)).all(axis, keepdims=True)
+    value, error = (np.where(nought, 0.0, part) for part in (found.value, found.error))
+    return [Bounded(value, error, np.abs(value))]
 
 
 def _normalize_by_mean_square(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:

@@ -101,8 +101,10 @@ def _judge_output(result: np.ndarray, reference: OutputReference) -> tuple[Verdi
     if result.shape != truth.shape:
         return "wrong", None, np.ones(result.shape, bool)
     if result.dtype.name not in FORMATS:
-        differs = result != truth.astype(result.dtype)
-        return ("wrong" if differs.any() else "identical"), None, differs
+        away = np.abs(result.astype(np.float64) - reference.value)
+        differs = (result != truth.astype(result.dtype)) & ~(away <= reference.bound)
+        same = not (result != truth.astype(result.dtype)).any()
+        return ("wrong" if differs.any() else "identical" if same else "rounding"), None, differs
     truth = truth.astype(result.dtype)
     absolute = _measure(result, truth, reference.value)
     with np.errstate(divide="ignore", invalid="ignore"):

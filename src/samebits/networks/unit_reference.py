@@ -89,7 +89,7 @@ def refer_unit(
             unknown |= dict.fromkeys(names, before)
         values |= dict(zip(names, results, strict=False)) if results is not None else dict.fromkeys(names)
     size = usual[0] if len(usual) == 1 else np.inf
-    return {v: _conclude(values.get(v), format_, size, unknown.get(v, "")) for v in unit.outputs}
+    return {v: _conclude(values.get(v), format_, size, unknown.get(v, ""), fed.get(v)) for v in unit.outputs}
 
 
 def _is_multiplied_out(network: Network, folded: Mapping[str, np.ndarray], place: int) -> bool:
@@ -119,12 +119,16 @@ def _narrow(a: Arithmetic, value: Value | None) -> Value | None:
     return Bounded(value.value, found.error, value.magnitude, value.growth)
 
 
-def _conclude(value: Value | None, format_: Format, usual: float, unknown: str) -> OutputReference:
+def _conclude(
+    value: Value | None, format_: Format, usual: float, unknown: str, returned: np.ndarray | None
+) -> OutputReference:
     """The reference of one output; an empty one, without a bound, if its value is not known."""
     if value is None:
         return OutputReference(np.empty(0), np.empty(0), None, unknown=unknown)
     if not isinstance(value, Bounded):
         return OutputReference(value, value.astype(np.float64), np.zeros(value.shape))
+    if returned is not None and returned.dtype.kind in "iu":  # Codes, of which some may be either of two.
+        return OutputReference(value.value.astype(returned.dtype), value.value, value.error)
     with np.errstate(over="ignore", invalid="ignore"):
         truth = value.value.astype(numpy_dtype(format_.name))
         # Moves and choices are exact; anything else was rounded to its format at the end.

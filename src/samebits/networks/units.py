@@ -41,7 +41,8 @@ def divide_network(
     products are added either may make a unit with the sum: the one whose value is in `preferred`, else the later one.
     """
     owners: dict[int, int] = {}
-    live = [i for i, node in enumerate(network.nodes) if not all(v in folded for v in node.outputs if v)]
+    read = _list_read(network)
+    live = [i for i in read if not all(v in folded for v in network.nodes[i].outputs if v)]
     products = [i for i in live if network.nodes[i].operator in PRODUCTS]
     first = {network.producers[v] for v in preferred if v in network.producers}
     for place in sorted(products, key=lambda i: (i not in first, i)):
@@ -54,6 +55,18 @@ def divide_network(
         )
     _break_cycles(network, owners)
     return _make_units(network, folded, owners)
+
+
+def _list_read(network: Network) -> list[int]:
+    """The nodes that some output depends on; others have nothing that could be seen."""
+    found: set[int] = set()
+    asked = [network.producers[v] for v in network.outputs if v in network.producers]
+    while asked:
+        place = asked.pop()
+        if place not in found:
+            found.add(place)
+            asked += [network.producers[v] for v in network.nodes[place].inputs if v in network.producers]
+    return sorted(found)
 
 
 def list_addends(network: Network, units: Iterable[Unit]) -> list[str]:
