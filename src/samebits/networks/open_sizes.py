@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from samebits.errors import ModelError
-from samebits.networks.network import Network, ValueType
+from samebits.networks.network import Network, Node, ValueType
+from samebits.networks.value_types import read_type
 
 # Sizes that networks are built for. Where the graph takes two of PROBES, which no network is built for, it takes any.
 _CANDIDATES = (2, 3, 4, 7, 8, 14, 16, 28, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 416, 512, 640)
@@ -108,10 +110,20 @@ def _fits(network: Network, known: Mapping[tuple[str, int], int], left: list[Ope
     for value in model.graph.output:
         value.type.tensor_type.ClearField("shape")
     try:
-        onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
     except Exception:  # It raises anything.
         return False
-    return True
+    types = {value.name: read_type(value) for value in (*inferred.graph.value_info, *inferred.graph.input)}
+    return all(_can_reshape(network, node, types) for node in network.nodes if node.operator == "Reshape")
+
+
+def _can_reshape(network: Network, node: Node, types: Mapping[str, ValueType]) -> bool:
+    """Whether a Reshape to constant sizes has as many elements as these; True where that is not known."""
+    wanted, given = network.constants.get(node.inputs[1]), types.get(node.inputs[0])
+    if wanted is None or given is None or None in given.shape or 0 in wanted:
+        return True
+    count, needed = math.prod(size or 0 for size in given.shape), math.prod(int(size) for size in wanted if size > 0)
+    return count % max(needed, 1) == 0 if -1 in wanted else count == needed
 
 
 def _ask_for(network: Network, left: list[OpenSize]) -> str:

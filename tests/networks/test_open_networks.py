@@ -1,0 +1,182 @@
+"""Files as people have them: open sizes, nodes in any sequence, an If that inputs decide, unknown operators."""
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from networks.model_sides import ReferenceSide
+from networks.network_building import make_model, node, random
+from samebits.errors import ModelError
+from samebits.networks.branches import take_branches
+from samebits.networks.model_comparing import compare_model
+from samebits.networks.model_inputs import make_inputs
+from samebits.networks.onnx_reading import make_network
+from samebits.networks.open_sizes import settle_shapes
+from samebits.questions.network.network_command import read_sizes
+
+
+def build(nodes, inputs, output="y", constants=None, opset=17):
+    """A network with open sizes: a text is a size's name, None and -1 are none."""
+    types = [helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in inputs.items()]
+    tensors = [numpy_helper.from_array(a, n) for n, a in (constants or {}).items()]
+    out = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "g", types, [out], tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+def relu(shape):
+    return make_network(build([node("Relu", ["x"], ["y"])], {"x": shape}), "net.onnx")
+
+
+def test_a_batch_is_one_and_what_is_named_alike_too():
+    two = build([node("Add", ["x", "z"], ["y"])], {"x": ["n", 4], "z": [4, "n"]})
+    assert settle_shapes(make_network(two, "two")) == {"x": (1, 4), "z": (4, 1)}
+    assert settle_shapes(relu([None, 3, 5])) == {"x": (1, 3, 5)}
+
+
+@pytest.mark.parametrize("size", [None, -1, "width"])
+def test_another_open_size_is_asked_for_in_one_line(size):
+    with pytest.raises(ModelError) as raised:
+        settle_shapes(relu([1, 3, 8, size]))
+    said = str(raised.value)
+    assert "\n" not in said
+    assert "x axis 3" in said
+    assert "--size x=1x3x8xN" in said
+
+
+def test_sizes_are_given_by_input_or_by_name():
+    network = relu(["n", 3, "height", "width"])
+    assert settle_shapes(network, {"x": (2, 3, 8, 9)}) == {"x": (2, 3, 8, 9)}
+    assert settle_shapes(network, {"height": (8,), "width": (9,)}) == {"x": (1, 3, 8, 9)}
+    assert make_inputs(network, 0, sizes={"x": (2, 3, 8, 9)})["x"].shape == (2, 3, 8, 9)
+    assert read_sizes(["x=1x3x8x9,height=4"]) == {"x": (1, 3, 8, 9), "height": (4,)}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "says"),
+    [
+        ({"x": (2, 4, 8, 9)}, "the model takes ?x3x?x?"),
+        ({"x": (2, 3, 8)}, "the model takes ?x3x?x?"),
+        ({"depth": (2,)}, "the model has x, n, height, width"),
+        ({"height": (2, 3)}, "the model has x, n, height, width"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_one_line(sizes, says):
+    with pytest.raises(ModelError, match=says.replace("?", r"\?")):
+        settle_shapes(relu(["n", 3, "height", "width"]), sizes)
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [node("Reshape", ["x", "shape"], ["r"]), node("MatMul", ["r", "w"], ["y"])],
+        [node("Flatten", ["x"], ["r"]), node("MatMul", ["r", "w"], ["y"])],
+        [node("MatMul", ["x", "v"], ["y"])],
+    ],
+)
+def test_what_the_graph_decides_is_taken(nodes):
+    """Nine rows of `side` values meet 36 rows of weights, or `side` itself meets four."""
+    constants = {"shape": np.array([1, 36], np.int64), "w": random((36, 2), 1), "v": random((4, 2), 1)}
+    open_ = build(nodes, {"x": [1, 9, "side"]}, constants=constants)
+    assert settle_shapes(make_network(open_, "net")) == {"x": (1, 9, 4)}
+
+
+def test_nodes_stand_in_any_sequence():
+    model = build([node("Exp", ["r"], ["y"]), node("Relu", ["x"], ["r"])], {"x": [2, 3]})
+    assert [n.operator for n in make_network(model, "net").nodes] == ["Relu", "Exp"]
+
+
+def branch(name, operator, value="x"):
+    inner = [helper.make_node(operator, [value], ["i"]), helper.make_node("Add", ["i", "one"], [name])]
+    one = numpy_helper.from_array(np.ones((), np.float32), "one")
+    return helper.make_graph(inner, name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)], [one])
+
+
+def make_choice(condition):
+    """y = If(condition): exp(relu(x)) + 1 or tanh(relu(x)) + 1, a second one nested in the first's place."""
+    nodes = [
+        node("Relu", ["x"], ["r"]),
+        *condition,
+        helper.make_node("If", ["c"], ["z"], then_branch=branch("a", "Exp", "r"), else_branch=branch("b", "Tanh", "r")),
+        helper.make_node("If", ["c"], ["y"], then_branch=branch("a", "Neg", "z"), else_branch=branch("b", "Abs", "z")),
+    ]
+    return build(nodes, {"x": [2, 3]}, constants={"limit": np.float32(0.5), "n": np.int64(2)})
+
+
+BY_INPUT = [
+    node("ReduceMax", ["x"], ["m"], keepdims=0), node("Greater", ["m", "limit"], ["c"]),
+]  # fmt: skip
+BY_SHAPE = [
+    node("Shape", ["r"], ["s"]), node("ReduceMin", ["s"], ["k"], keepdims=0), node("Equal", ["k", "n"], ["c"]),
+]  # fmt: skip
+
+
+@pytest.mark.needs("onnxruntime")
+@pytest.mark.parametrize("condition", [BY_INPUT, BY_SHAPE])
+@pytest.mark.parametrize("scale", [0.01, 3.0])
+def test_the_branch_that_inputs_take_stands_in_place(condition, scale):
+    """ONNX Runtime runs the file as it is and with its branches put in place: the same bits."""
+    import onnxruntime
+
+    model = make_choice(condition)
+    x = {"x": random((2, 3), 5, scale)}
+    taken = take_branches(make_network(model, "net"), x, make_network)
+    assert all(n.operator != "If" for n in taken.nodes)
+    results = [
+        onnxruntime.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, x)[0]
+        for m in (model, taken.stored)
+    ]
+    assert results[0].tobytes() == results[1].tobytes()
+    found = compare_model(make_network(model, "net"), ["onnxruntime", "truth"], inputs=x)
+    assert found.verdict in ("identical", "rounding")
+    assert all(side.failure is None for side in found.sides)
+
+
+def test_a_condition_that_is_computed_is_one_line():
+    """Nothing here computes a determinant but ONNX's reference, and the input's sum of 300 nodes is a network."""
+    long = [node("Exp", ["x" if i == 0 else f"v{i - 1}"], [f"v{i}"]) for i in range(300)]
+    condition = [*long, node("ReduceMax", ["v299"], ["m"], keepdims=0), node("Greater", ["m", "limit"], ["c"])]
+    model = make_choice(condition)
+    with pytest.raises(ModelError, match="chooses by a value that the network computes"):
+        take_branches(make_network(model, "net"), {"x": np.zeros((2, 3), np.float32)}, make_network)
+
+
+def make_unknown():
+    """A determinant, which nobody bounds, between two operations that are."""
+    nodes = [
+        node("Relu", ["x"], ["r"]), node("Det", ["r"], ["d"]), node("Exp", ["d"], ["y"]),
+    ]  # fmt: skip
+    return make_network(make_model(nodes, {"x": [4, 3, 3]}, ["y"], {}), "net")
+
+
+def shift(name, result, values):
+    return result + np.float32(1e-3) if name == "d" else result
+
+
+def test_an_operation_that_is_not_judged_is_named_alone():
+    found = compare_model(make_unknown(), [ReferenceSide(), ReferenceSide("other", shift)])
+    assert found.verdict == "rounding"
+    assert "1 operation was not judged: det_d (Det)." in found.summary
+    (unit,) = (u for u in found.units if not all(s.is_judged for s in u.sides))
+    assert unit.operators == ["Det"]
+    assert [side.unjudged for side in found.sides] == [1, 1]
+    assert [side.deviating for side in found.sides] == [0, 0]
+
+
+def test_equal_bits_are_identical_however_little_is_known():
+    found = compare_model(make_unknown(), [ReferenceSide(), ReferenceSide("same")])
+    assert found.verdict == "identical"
+    assert "not judged" not in found.summary
+
+
+def test_what_is_proved_leads_before_what_is_open():
+    """The unit that nobody can judge stands first; the one that is wrong is named."""
+
+    def spoil(name, result, values):
+        return {"d": result * np.float32(1.5), "y": result * 2}.get(name, result)
+
+    found = compare_model(make_unknown(), [ReferenceSide(), ReferenceSide("faulty", spoil)])
+    assert found.verdict == "wrong"
+    assert found.first == "exp_y"
+    assert "faulty" in found.summary.split(".")[0]
+    assert found.sides[0].verdict in ("identical", "rounding")
