@@ -180,3 +180,20 @@ def test_what_is_proved_leads_before_what_is_open():
     assert found.first == "exp_y"
     assert "faulty" in found.summary.split(".")[0]
     assert found.sides[0].verdict in ("identical", "rounding")
+
+
+@pytest.mark.needs("onnxruntime")
+def test_another_file_may_have_other_names():
+    """Inputs and outputs are matched by position, also where a name of the one is a value within the other."""
+    constants = {"w": random((3, 2), 1)}
+    ours = build([node("MatMul", ["x", "w"], ["h"]), node("Relu", ["h"], ["y"])], {"x": [2, 3]}, constants=constants)
+    nodes = [node("MatMul", ["input.1", "w"], ["y"]), node("Relu", ["y"], ["12"])]
+    theirs = build(nodes, {"input.1": [2, 3]}, "12", constants)
+    found = compare_model(
+        make_network(ours, "ours"),
+        ["onnxruntime"],
+        against=make_network(theirs, "theirs"),
+        inputs={"x": random((2, 3), 2)},
+    )
+    assert found.verdict == "identical"
+    assert [side.failure for side in found.sides] == [None, None]

@@ -110,6 +110,20 @@ def _put_in_place(model: Any, place: int, branch: Any, prefix: str) -> None:
     model.graph.node.extend(rebuilt)
 
 
+def rename_values(network: Network, names: Mapping[str, str], make: Any) -> Network:
+    """The network with other names for some of its values; one that has such a name already gets another."""
+    model = type(network.stored)()
+    model.CopyFrom(network.stored)
+    taken = set(names.values()) - set(names)
+    full = {**{v: f"{v}/own" for v in (*network.producers, *network.constants) if v in taken}, **names}
+    nodes = [_rename(node, full) for node in model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info, *model.graph.initializer):
+        value.name = full.get(value.name, value.name)
+    return make(model, network.name)
+
+
 def _rename(node: Any, names: Mapping[str, str]) -> Any:
     """A copy of a node with other names for values, in the graphs that it holds too."""
     copy = type(node)()

@@ -17,10 +17,11 @@ from samebits.engines.runner import Runner
 from samebits.errors import ModelError
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
+from samebits.networks.branches import rename_values
 from samebits.networks.model_conclusion import Asked, Outcome
 from samebits.networks.model_runners import ModelRunner, OtherFileRunner, is_onnx_engine, open_model_runner
 from samebits.networks.network import Network, Node
-from samebits.networks.onnx_reading import read_onnx
+from samebits.networks.onnx_reading import make_network, read_onnx
 from samebits.networks.product_nodes import PRODUCTS
 from samebits.numbers.format import numpy_dtype
 
@@ -158,8 +159,19 @@ _ROUNDED_OPERATORS = CauseCode.REDUCED_PRECISION_OPERANDS
 
 
 def take_other(network: Network, against: str | Path | Network) -> Network:
-    """Another file of the network; raises ModelError unless it has the same inputs and outputs."""
+    """Another file of the network, its inputs and outputs named alike; raises ModelError unless it has as many.
+
+    Other names are matched by position.
+    """
     other = against if isinstance(against, Network) else read_onnx(against)
+    names = {
+        theirs: ours
+        for these, those in ((other.inputs, network.inputs), (other.outputs, network.outputs))
+        if set(these) != set(those) and len(these) == len(those)
+        for theirs, ours in zip(these, those, strict=True)
+        if theirs != ours
+    }
+    other = rename_values(other, names, make_network) if names else other
     if set(other.inputs) != set(network.inputs) or set(other.outputs) != set(network.outputs):
         taken = f"{', '.join(other.inputs)} -> {', '.join(other.outputs)}"
         raise ModelError(

@@ -135,7 +135,7 @@ def compare_model(
         fed = _take_inputs(network, inputs, ranges, sizes, seed)
         network = take_branches(network, fed, make_network)
         asked = _open_all(on, opened, time_limit_s, network.program)
-        other = None if against is None else take_other(network, against)
+        other = None if against is None else take_branches(take_other(network, against), fed, make_network)
         if other is not None:
             asked.append(open_other(other, on, opened, time_limit_s))
         outcome = judge_network(network, fed, asked, progress, searches=attributes, keeps=save_cases is not None)

@@ -32,7 +32,7 @@ _TEXT = "object"
 def read_onnx(path: str | Path, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -> Network:
     """The network in an ONNX file, with external data that lies beside it.
 
-    Raises ModelError for what is no ONNX, is damaged, has control flow, unknown operators or data outside of its
+    Raises ModelError for what is no ONNX, is damaged, has loops, unknown operators or data outside of its
     folder; ResourceLimitError for what does not fit in memory, beyond the limits, or takes longer than `time_limit_s`.
     """
     path, deadline = Path(path), Deadline(time_limit_s, str(path))
@@ -293,7 +293,7 @@ def _as_array(name: str, tensor: Any) -> np.ndarray:
 
 
 def _check_nodes(name: str, model: Any, opset: int) -> None:
-    """Raises ModelError for control flow and for operators that ONNX does not have."""
+    """Raises ModelError for loops and for operators that ONNX does not have."""
     import onnx
 
     for node in model.graph.node:

@@ -11,6 +11,7 @@ import typer
 
 from samebits.display.printing import AGREE, DIFFER, AsJson, TimeLimit, Verbose, print_finding
 from samebits.errors import ArgumentError
+from samebits.questions.network.network_command import NetworkSizes, read_sizes
 from samebits.questions.question import Command, FindingKind, Question
 
 _UNITS = {"": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -72,6 +73,7 @@ def pick_command(
     batch_invariant: PickBatch = False,
     workspace: PickWorkspace = None,
     gradients: PickGradients = False,
+    sizes: NetworkSizes = None,
     again: PickAgain = False,
     time_limit: TimeLimit = 300,
     verbose: Verbose = False,
@@ -96,6 +98,7 @@ def pick_command(
             batch_invariant=batch_invariant,
             workspace=size,
             gradients=gradients,
+            sizes=read_sizes(sizes or []),
             lock=output,
             again=again,
             time_limit_s=time_limit,

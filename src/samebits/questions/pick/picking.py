@@ -56,6 +56,7 @@ def pick(
     batch_invariant: bool = False,
     workspace: int | None = None,
     gradients: bool = False,
+    sizes: Mapping[str, tuple[int, ...]] | None = None,
     lock: str | Path | None = None,
     again: bool = False,
     time_limit_s: float = 300.0,
@@ -69,7 +70,8 @@ def pick(
     operands; then again and again. Those that keep the contract are timed in turns; of the fastest the recipe is
     looked for and replayed. With `lock` the choices are kept in that file, and what stands in it is not timed again: it
     is taken as it is where the engine's version and processor are known to it, and elsewhere if it gives the same bits.
-    `again` picks once more. `workspace` is in bytes, `max_ulp` in representable numbers.
+    `again` picks once more. `workspace` is in bytes, `max_ulp` in representable numbers, and
+    `sizes` are those that a model leaves open, by name, or whole shapes by input.
 
     Raises LockError where a locked choice does not hold here, SamebitsError for what cannot be dealt with.
 
@@ -91,7 +93,7 @@ def pick(
     named = [runner for runner in on if isinstance(runner, str)]
     for text in named:
         parse_runner_text(text)
-    problems, left_out = _list_all(subject, gradients, time_limit_s, progress)
+    problems, left_out = _list_all(subject, gradients, sizes, time_limit_s, progress)
     for problem in problems:
         check_memory(problem, 2)
     with contextlib.ExitStack() as opened:
@@ -150,12 +152,18 @@ def _list_parts(subject: str | Path | Problem | Sequence[str | Problem]) -> list
 
 
 def _list_all(
-    subject: str | Path | Problem | Sequence[str | Problem], gradients: bool, time_limit_s: float, progress: Progress
+    subject: str | Path | Problem | Sequence[str | Problem],
+    gradients: bool,
+    sizes: Mapping[str, tuple[int, ...]] | None,
+    time_limit_s: float,
+    progress: Progress,
 ) -> tuple[dict[Problem, list[str]], list[str]]:
     found: dict[Problem, list[str]] = {}
     left_out: list[str] = []
     for part in _list_parts(subject):
-        problems, without = list_problems(part, gradients=gradients, time_limit_s=time_limit_s, progress=progress)
+        problems, without = list_problems(
+            part, gradients=gradients, time_limit_s=time_limit_s, progress=progress, sizes=sizes
+        )
         for problem, nodes in problems.items():
             found.setdefault(problem, []).extend(nodes)
         left_out += without

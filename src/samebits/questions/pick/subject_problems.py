@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from samebits.errors import ModelError, ProblemShapeError, SamebitsError
+from samebits.networks.branches import take_branches
 from samebits.networks.model_inputs import make_inputs
 from samebits.networks.model_subject import is_model, is_module
 from samebits.networks.module_export import export_module
@@ -27,9 +28,16 @@ from samebits.regular_files import open_folder
 
 
 def list_problems(
-    subject: str | Path | Problem, *, gradients: bool, time_limit_s: float, progress: Progress
+    subject: str | Path | Problem,
+    *,
+    gradients: bool,
+    time_limit_s: float,
+    progress: Progress,
+    sizes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> tuple[dict[Problem, list[str]], list[str]]:
     """Problems with the nodes that have them, and what was left out of a model. With `gradients` their gradients, too.
+
+    `sizes` are those that a model leaves open.
 
     Raises SamebitsError for a subject that cannot be read.
     """
@@ -39,7 +47,7 @@ def list_problems(
         found: dict[Problem, list[str]] = {problem: []}
         left_out: list[str] = []
     else:
-        found, left_out = _list_of_model(subject, time_limit_s, progress)
+        found, left_out = _list_of_model(subject, time_limit_s, progress, sizes)
     if gradients:
         for problem, nodes in list(found.items()):
             for gradient in list_gradients(problem):
@@ -68,7 +76,7 @@ def list_gradients(problem: Problem) -> list[Problem]:
 
 
 def _list_of_model(
-    subject: str | Path, time_limit_s: float, progress: Progress
+    subject: str | Path, time_limit_s: float, progress: Progress, sizes: Mapping[str, tuple[int, ...]] | None
 ) -> tuple[dict[Problem, list[str]], list[str]]:
     with contextlib.ExitStack() as opened:
         if is_module(str(subject)):
@@ -77,15 +85,17 @@ def _list_of_model(
             network = export_module(str(subject), folder, time_limit_s=time_limit_s).network
         else:
             network = read_onnx(subject, time_limit_s=time_limit_s)
-        types = {**_fix_sizes(network), **{n: _type_of(a) for n, a in network.constants.items()}}
+        fed = make_inputs(network, 0, sizes=sizes)
+        network = take_branches(network, fed, make_network)
+        types = {**_fix_sizes(network, fed), **{n: _type_of(a) for n, a in network.constants.items()}}
         found: dict[Problem, list[str]] = {}
         left_out: list[str] = []
         for node in network.nodes:
             if node.operator not in PRODUCTS:
                 continue
             try:
-                fed = [_stand_in(types.get(name)) if name else None for name in node.inputs]
-                found.setdefault(find_product(node, fed).problem, []).append(node.name)
+                given = [_stand_in(types.get(name)) if name else None for name in node.inputs]
+                found.setdefault(find_product(node, given).problem, []).append(node.name)
             except SamebitsError as error:
                 left_out.append(f"{node.name[:60]}: {error}")
     if not found:
@@ -93,7 +103,7 @@ def _list_of_model(
     return found, left_out
 
 
-def _fix_sizes(network: Network) -> Mapping[str, ValueType]:
+def _fix_sizes(network: Network, fed: Mapping[str, np.ndarray]) -> Mapping[str, ValueType]:
     """The types of all values, with open sizes of the inputs fixed to those of random inputs."""
     if all(size is not None for type_ in network.inputs.values() for size in type_.shape):
         return network.types
@@ -101,7 +111,6 @@ def _fix_sizes(network: Network) -> Mapping[str, ValueType]:
 
     model: Any = onnx.ModelProto()
     model.CopyFrom(network.stored)
-    fed = make_inputs(network, 0)
     for value in model.graph.input:
         if value.name in fed:
             for dim, size in zip(value.type.tensor_type.shape.dim, fed[value.name].shape, strict=True):
