@@ -3,6 +3,12 @@
 They are distinguished by replay on several sets of random data. Then, in sequence: another way of rounding products
 or placing the bias, tried by replay; products asked about term by term; the order asked again, with questions in the
 rows that are missed and answers from the positions that are.
+
+        columns (output positions)
+        . . . . . . . x     A recipe that holds for the bulk misses (x) the last column, which a kernel for the rest
+        . . . . . . . x     computes, and one row, whose products another block adds. Each part gets an order of its
+    row x x x x x x x x     own (`Own`), and its lines are found from where outputs are missed: whole columns, rows,
+        . . . . . . . x     or borders, on all sets of data.
 """
 
 from __future__ import annotations

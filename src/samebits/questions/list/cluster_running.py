@@ -124,7 +124,18 @@ class _Node:
 
 
 class _Cluster:
-    """The nodes as they come and go, and what each is busy with."""
+    """The nodes as they come and go, and what each is busy with.
+
+    A node and a subject go through these states; `_look` sees nodes come and go, `_wait` hears of what is done:
+
+        node      not there --_look--> _starting --_admit--> _nodes (idle) --_start--> _running --_finish--> idle
+                                           |                                               |
+                                           fails: _refused, _MOST_TRIES times              lost: gone, its subject waits
+
+        subject   waiting --_start--> running --_finish--> rows
+                     ^                   |
+                     +---- worker lost --+   _MOST_TRIES times, then a row that says so
+    """
 
     def __init__(self, ray: Any, asking: Asking, subjects: Sequence[Subject]) -> None:
         self._ray, self._asking, self._subjects = ray, asking, subjects

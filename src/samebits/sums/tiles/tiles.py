@@ -1,8 +1,13 @@
 """Float64 sums of one tile of a contraction, in buffers that stay in the cache whatever the problem's size.
 
-A tile is a box of outputs (rows x batch x positions). Its terms are taken in chunks: each chunk's window of the source
-is copied once as float64 with explicit zeros around it, each chunk's rows are packed LANES to a term, and the
-microkernel adds all products. A term thus passes through at most `chain` roundings within its chunk, one more if its
+A tile is a box of outputs (rows x batch x positions):
+
+        source window of a chunk        packed rows of a chunk          sums of the tile
+        depth | copied once, with       terms  | LANES rows side        positions | start[row], then each
+              | zeros for padding              | by side, zeros behind            | chunk's products added
+
+Its terms are taken in chunks: each chunk's window of the source is copied once as float64 with explicit zeros around
+it, each chunk's rows are packed LANES to a term, and the microkernel adds all products. A term thus passes through at most `chain` roundings within its chunk, one more if its
 product is rounded on its own, and one per chunk after that; `Blocks.roundings` counts these and one to spare, so the
 sum of a tile, and what is left of it after one more addition, is off by at most roundings * 2^-53 * sum |row| |source|
 (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 4.2; linear terms suffice: Jeannerod and Rump,
