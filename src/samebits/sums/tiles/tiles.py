@@ -7,11 +7,12 @@ A tile is a box of outputs (rows x batch x positions):
               | zeros for padding              | by side, zeros behind            | chunk's products added
 
 Its terms are taken in chunks: each chunk's window of the source is copied once as float64 with explicit zeros around
-it, each chunk's rows are packed LANES to a term, and the microkernel adds all products. A term thus passes through at most `chain` roundings within its chunk, one more if its
-product is rounded on its own, and one per chunk after that; `Blocks.roundings` counts these and one to spare, so the
-sum of a tile, and what is left of it after one more addition, is off by at most roundings * 2^-53 * sum |row| |source|
-(Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 4.2; linear terms suffice: Jeannerod and Rump,
-Improved error bounds for inner products in floating-point arithmetic, SIAM J. Matrix Anal. Appl. 34(2), 2013).
+it, each chunk's rows are packed LANES to a term, and the microkernel adds all products. A term thus passes through at
+most `chain` roundings within its chunk, one more if its product is rounded on its own, and one per chunk after that;
+`Blocks.roundings` counts these and one to spare, so the sum of a tile, and what is left of it after one more
+addition, is off by at most roundings * 2^-53 * sum |row| |source| (Higham, Accuracy and Stability of Numerical
+Algorithms, 2nd ed., section 4.2; linear terms suffice: Jeannerod and Rump, Improved error bounds for inner products
+in floating-point arithmetic, SIAM J. Matrix Anal. Appl. 34(2), 2013).
 """
 
 from __future__ import annotations
