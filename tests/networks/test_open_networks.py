@@ -163,6 +163,17 @@ def test_an_operation_that_is_not_judged_is_named_alone():
     assert [side.deviating for side in found.sides] == [0, 0]
 
 
+def test_a_product_that_nobody_could_judge_leaves_its_side_open():
+    """The product's value cannot be observed, so that it is one unit with what nobody can bound."""
+    nodes = [node("MatMul", ["x", "w"], ["p"]), node("Det", ["p"], ["d"]), node("Relu", ["d"], ["y"])]
+    network = make_network(make_model(nodes, {"x": [4, 3, 3]}, ["y"], {"w": random((3, 3), 1)}), "net")
+    hides = ReferenceSide("hides", alters_when_observed=["p"])
+    found = compare_model(network, [hides, ReferenceSide("other", shift)])
+    assert found.verdict == "undecided"
+    assert "cannot be judged" in found.summary
+    assert "1 operation was not judged: matmul_p (MatMul+Det)." in found.summary
+
+
 def test_equal_bits_are_identical_however_little_is_known():
     found = compare_model(make_unknown(), [ReferenceSide(), ReferenceSide("same")])
     assert found.verdict == "identical"

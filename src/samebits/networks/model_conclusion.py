@@ -122,6 +122,9 @@ def _conclude_side(outcome: Outcome, asked: Asked) -> ModelSide:
         return base
     deviating = outcome.list_deviating(name)
     verdict = _conclude_units([u.sides[name] for u in outcome.judged])
+    if is_agreement(verdict) and any(u.unit.products and not u.sides[name].is_judged for u in outcome.judged):
+        # Its products are what a network computes: of a side whose products nobody saw little is known.
+        verdict = "undecided"
     evidence = list(base.evidence)
     if asked.exact is not None and asked.exact[1]:
         evidence.append(Evidence("structure", say_exact_integers(*asked.exact)))
