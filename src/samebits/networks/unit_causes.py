@@ -279,15 +279,15 @@ def _find_narrow(
     One rounding at the end takes a result no farther than the format's error; a result farther off was kept in the
     format before. With `several` products this cannot be decided.
     """
-    values = [result.reshape(-1) for result, _, _ in known if result.dtype == np.float32]
-    joined = np.concatenate(values) if values else np.empty(0, np.float32)
-    joined = np.ascontiguousarray(joined[np.isfinite(joined) & (joined != 0)])
+    floats = [(result, value) for result, value, _ in known if result.dtype == np.float32]
+    joined = _join_numbers([result for result, _ in floats])
     if joined.size < _FEWEST:
         return None
+    with np.errstate(over="ignore"):
+        right = _join_numbers([value.astype(np.float32) for _, value in floats])
     for name, lacking in _NARROW:
-        with np.errstate(over="ignore"):
-            fits = name != "float16" or bool((joined.astype(np.float16).astype(np.float32) == joined).all())
-        if not fits or (joined.view(np.uint32) & ((1 << lacking) - 1)).any():
+        # Where what is right has numbers of the format only, they say nothing.
+        if not _are_numbers_of(joined, name, lacking) or _are_numbers_of(right, name, lacking):
             continue
         unit = 2.0 ** -(24 - lacking)
         once = several or not any(
@@ -300,6 +300,19 @@ def _find_narrow(
         says = f"returns numbers of {name} only, farther from the truth than one rounding: its sums were kept in it"
         return CauseCode.LOW_PRECISION_ACCUMULATOR, says
     return None
+
+
+def _join_numbers(arrays: list[np.ndarray]) -> np.ndarray:
+    """All finite numbers of float32 arrays that are not zero."""
+    joined = np.concatenate([array.reshape(-1) for array in arrays]) if arrays else np.empty(0, np.float32)
+    return np.ascontiguousarray(joined[np.isfinite(joined) & (joined != 0)])
+
+
+def _are_numbers_of(numbers: np.ndarray, name: str, lacking: int) -> bool:
+    """Whether all numbers of float32 are of a narrower format, which has so many bits less."""
+    with np.errstate(over="ignore"):
+        fits = name != "float16" or bool((numbers.astype(np.float16).astype(np.float32) == numbers).all())
+    return fits and not (numbers.view(np.uint32) & ((1 << lacking) - 1)).any()
 
 
 def state_whole(
