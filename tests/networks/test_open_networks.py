@@ -210,7 +210,7 @@ def test_another_file_may_have_other_names():
     assert [side.failure for side in found.sides] == [None, None]
 
 
-def test_numbers_that_are_narrow_by_right_accuse_nobody():
+def test_numbers_that_are_narrow_by_right_say_nothing():
     """Sums far below their bias: what is right is the bias, whose few digits any format holds; a side is a bit off."""
     constants = {"w": random((64, 16, 1, 1), 1, 1e-12), "b": np.full(64, 0.5, np.float32)}
     nodes = [node("Conv", ["x", "w", "b"], ["y"])]

@@ -1,4 +1,4 @@
-"""Every node test of ONNX's backend suite, as ONNX's reference and as ONNX Runtime compute it: nothing is accused."""
+"""Every node test of ONNX's backend suite, as ONNX's reference and as ONNX Runtime compute it: all are right."""
 
 import functools
 import importlib.util
@@ -81,7 +81,7 @@ AGREE = {"identical", "rounding", "not judged"}
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[c.name for c in CASES])
-def test_sound_results_are_not_accused(number):
+def test_sound_results_are_called_sound(number):
     case = CASES[number]
     feeds, results = read_case(case)
     assert case.name in OTHERWISE or set(judge(case, feeds, results)) <= AGREE

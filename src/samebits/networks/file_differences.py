@@ -20,7 +20,7 @@ from samebits.findings.causes import CauseCode
 from samebits.networks.branches import rename_values
 from samebits.networks.model_conclusion import Asked, Outcome
 from samebits.networks.model_runners import ModelRunner, OtherFileRunner, is_onnx_engine, open_model_runner
-from samebits.networks.network import Network, Node
+from samebits.networks.network import Network, Node, ValueType
 from samebits.networks.onnx_reading import make_network, read_onnx
 from samebits.networks.product_nodes import PRODUCTS
 from samebits.numbers.format import numpy_dtype
@@ -161,7 +161,7 @@ _ROUNDED_OPERATORS = CauseCode.REDUCED_PRECISION_OPERANDS
 def take_other(network: Network, against: str | Path | Network) -> Network:
     """Another file of the network, its inputs and outputs named alike; raises ModelError unless it has as many.
 
-    Other names are matched by position.
+    Other names are matched by position, if all inputs there have the same types.
     """
     other = against if isinstance(against, Network) else read_onnx(against)
     names = {
@@ -171,7 +171,8 @@ def take_other(network: Network, against: str | Path | Network) -> Network:
         for theirs, ours in zip(these, those, strict=True)
         if theirs != ours
     }
-    other = rename_values(other, names, make_network) if names else other
+    if names and all(map(_is_same_type, other.inputs.values(), network.inputs.values())):
+        other = rename_values(other, names, make_network)
     if set(other.inputs) != set(network.inputs) or set(other.outputs) != set(network.outputs):
         taken = f"{', '.join(other.inputs)} -> {', '.join(other.outputs)}"
         raise ModelError(
@@ -179,6 +180,12 @@ def take_other(network: Network, against: str | Path | Network) -> Network:
             f" {', '.join(network.inputs)} -> {', '.join(network.outputs)}"[:300]
         )
     return other
+
+
+def _is_same_type(a: ValueType, b: ValueType) -> bool:
+    """Whether an input of one file may be fed to the other; open sizes fit any."""
+    same = len(a.shape) == len(b.shape) and a.dtype == b.dtype
+    return same and all(x == y or None in (x, y) for x, y in zip(a.shape, b.shape, strict=True))
 
 
 def open_other(
