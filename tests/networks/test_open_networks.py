@@ -225,3 +225,27 @@ def test_numbers_that_are_narrow_by_right_say_nothing():
     assert found.sides[0].verdict in ("identical", "rounding")
     moved = found.units[0].sides[1]
     assert "numbers of" not in (moved.says or "")
+
+
+def test_many_ifs_in_a_row_and_an_einsum_before_them():
+    """Each is replaced where it stands in the file, though the einsum was read as several nodes."""
+    nodes = [helper.make_node("Einsum", ["x", "w"], ["v0"], equation="ij,jk->ik")]
+    for n in range(20):
+        chosen = {"then_branch": branch("a", "Neg", f"v{n}"), "else_branch": branch("b", "Abs", f"v{n}")}
+        nodes.append(helper.make_node("If", ["c"], [f"v{n + 1}"], **chosen))
+    constants = {"c": np.array(True), "w": random((3, 3), 1)}
+    model = build(nodes, {"x": [2, 3]}, "v20", constants)
+    taken = take_branches(make_network(model, "net"), {"x": random((2, 3), 2)}, make_network)
+    assert [n.op_type for n in taken.stored.graph.node] == ["Einsum", *["Neg", "Add"] * 20]
+
+
+def test_whole_numbers_beyond_float64_are_compared_as_they_are():
+    """2^53 and 2^53 + 1 are one number of float64."""
+    nodes = [helper.make_node("Add", ["x", "one"], ["y"])]
+    types = [helper.make_tensor_value_info(n, TensorProto.INT64, [1]) for n in "xy"]
+    one = numpy_helper.from_array(np.array([0], np.int64), "one")
+    graph = helper.make_graph(nodes, "g", types[:1], types[1:], [one])
+    network = make_network(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), "net")
+    x = {"x": np.array([2**53], np.int64)}
+    sides = [ReferenceSide(), ReferenceSide("other", lambda name, result, values: result + 1)]
+    assert [side.verdict for side in compare_model(network, sides, inputs=x).sides] == ["identical", "wrong"]

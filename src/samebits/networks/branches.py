@@ -12,7 +12,7 @@ from samebits.networks.network import Network
 from samebits.networks.pooling import NoReferenceError, evaluate_plainly
 
 BRANCHING = "If"
-# An If in an If in an If, and no deeper; each pass settles what it can.
+# So deep may an If stand in another's branch, or hang on another's result: each pass settles all it can.
 _MOST_PASSES = 16
 # What a condition may hang on: more nodes than this are a network of their own.
 _MOST_ASKED = 200
@@ -33,18 +33,28 @@ def take_branches(network: Network, fed: Mapping[str, np.ndarray], make: Any) ->
             return network
         model = type(network.stored)()
         model.CopyFrom(network.stored)
-        known = _Known(network, fed)
-        place, node = next((i, n) for i, n in enumerate(network.nodes) if n.operator == BRANCHING)
-        condition = known.find(node.inputs[0])
-        if condition is None:
+        known, open_ = _Known(network, fed), []
+        taken = 0
+        # From behind, so that places before stay what they are.
+        for place in reversed(range(len(model.graph.node))):
+            node = model.graph.node[place]
+            if node.op_type != BRANCHING:
+                continue
+            condition = known.find(node.input[0])
+            if condition is None:
+                open_.append(node.name)
+                continue
+            wanted = "then_branch" if condition.reshape(-1)[0] else "else_branch"
+            branch = next(one.g for one in node.attribute if one.name == wanted)
+            _put_in_place(model, place, branch, prefix=f"{node.output[0]}/")
+            taken += 1
+        if not taken:
             raise ModelError(
-                f"{network.name}: node {node.name[:60]} (If) chooses by a value that the network computes; only"
+                f"{network.name}: node {open_[-1][:60]} (If) chooses by a value that the network computes; only"
                 " conditions that follow from shapes, constants and inputs are supported"
             )
-        branch = node.attributes["then_branch" if condition.reshape(-1)[0] else "else_branch"]
-        _put_in_place(model, place, branch, prefix=f"{node.outputs[0]}/")
         network = make(model, network.name)
-    raise ModelError(f"{network.name}: more than {_MOST_PASSES} nodes choose between graphs")
+    raise ModelError(f"{network.name}: its If nodes stand in each other more than {_MOST_PASSES} deep")
 
 
 class _Known:

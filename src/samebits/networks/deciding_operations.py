@@ -17,7 +17,7 @@ from samebits.networks.pooling import evaluate_plainly
 from samebits.networks.values import Rule, Value, as_value, list_floats
 
 # What they return hangs on which of their inputs is larger, and so do they on the last bit of an input.
-DECISIONS = ("ArgMax", "ArgMin", "Hardmax", "Mod", "NonMaxSuppression", "NonZero", "TopK", "Unique")
+DECISIONS = ("ArgMax", "ArgMin", "Hardmax", "Mod", "NonZero", "TopK", "Unique")
 _COMPARISONS = {
     "Greater": np.greater, "GreaterOrEqual": np.greater_equal, "Less": np.less, "LessOrEqual": np.less_equal,
 }  # fmt: skip
@@ -40,10 +40,12 @@ def _decide(_: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
     return [as_value(v) for v in evaluate_plainly(node, plain, _OPSET)]
 
 
-def _take_largest(node: Node, plain: Sequence[np.ndarray | None]) -> list[Value]:
-    """The k largest or smallest of an axis in sequence; of equal ones the lower index first, NaN as the largest."""
+def _take_largest(node: Node, plain: Sequence[np.ndarray | None]) -> list[Value] | None:
+    """The k largest or smallest of an axis in sequence; the lower index of equal ones first; none with NaN."""
     x, k = plain[0], plain[1] if len(plain) > 1 else None
     assert x is not None
+    if np.isnan(x).any():
+        return None
     axis, largest = int(node.attributes.get("axis", -1)), bool(node.attributes.get("largest", 1))
     count = int(np.asarray(node.attributes["k"] if k is None else k).reshape(-1)[0])
     order = np.argsort(-x if largest else x, axis=axis, kind="stable")

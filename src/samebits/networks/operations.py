@@ -162,6 +162,8 @@ def find_rule(node: Node, opset: int) -> Rule | None:
     """The rule of a node's operator; None where there is none, or none for these attributes."""
     if node.operator in ("Softmax", "LogSoftmax") and opset < _OPSET_OF_PLAIN_SOFTMAX:
         return _softmax_of_rows
+    if node.operator == "Hardmax" and opset < _OPSET_OF_PLAIN_SOFTMAX:
+        return None
     if node.operator == "BatchNormalization" and node.attributes.get("training_mode"):
         return None
     return _RULES.get(node.operator)

@@ -28,6 +28,8 @@ def _spread(node: Node, x: np.ndarray, given: np.ndarray) -> np.ndarray | None:
 
 def _quantize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
     x, scales = list_floats(inputs[:2])
+    if node.attributes.get("output_dtype") or node.attributes.get("precision"):
+        return None
     zero = inputs[2] if len(inputs) > 2 else np.zeros((), np.uint8)
     if zero is None or isinstance(zero, Bounded) or zero.dtype.name not in ("int8", "uint8", "int16", "uint16"):
         return None

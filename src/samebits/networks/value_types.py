@@ -47,7 +47,7 @@ def _infer_elsewhere(name: str, model: Any, time_limit_s: float) -> dict[str, Va
     """With the numbers of shapes carried along, in a process whose memory and time are limited."""
     import onnx
 
-    data = _strip_constants(model).SerializeToString()
+    data = strip_constants(model).SerializeToString()
     most = _BYTES_OF_ITS_OWN + _COPIES * len(data)
     try:
         done = subprocess.run(
@@ -66,7 +66,7 @@ def _infer_elsewhere(name: str, model: Any, time_limit_s: float) -> dict[str, Va
     return _read_types(inferred.graph.value_info)
 
 
-def _strip_constants(model: Any) -> Any:
+def strip_constants(model: Any) -> Any:
     """A copy without the values of large constants, whose types stay."""
     import onnx
 
