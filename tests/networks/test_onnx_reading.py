@@ -121,16 +121,10 @@ def test_cycles_and_values_from_nowhere_are_refused():
         make_network(make_model(twice, {"x": [1]}, ["a"], {}), "twice")
 
 
-def test_unknown_operators_control_flow_and_opsets_are_refused():
-    odd = helper.make_node("FusedConv", ["x"], ["y"], name="odd", domain="com.microsoft")
-    with pytest.raises(ModelError, match=r"com\.microsoft\.FusedConv is none of ONNX's opset 17"):
+def test_unknown_operators_and_opsets_are_refused():
+    odd = helper.make_node("FusedConv", ["x"], ["y"], name="odd")
+    with pytest.raises(ModelError, match=r"operator FusedConv is none of ONNX's opset 17"):
         make_network(make_model([odd], {"x": [1]}, ["y"], {}), "odd")
-    inner = helper.make_graph(
-        [node("Relu", ["x"], ["z"])], "inner", [], [helper.make_tensor_value_info("z", TensorProto.FLOAT, [1])]
-    )
-    loop = helper.make_node("Loop", ["c", ""], ["y"], name="loop", body=inner)
-    with pytest.raises(ModelError, match="control flow is not supported"):
-        make_network(make_model([loop], {"x": [1], "c": [1]}, ["y"], {}), "loop")
     with pytest.raises(ModelError, match="opset 999"):
         make_network(make_model([node("Relu", ["x"], ["y"])], {"x": [1]}, ["y"], {}, opset=999), "new")
 

@@ -54,10 +54,14 @@ class Network:
     types: Mapping[str, ValueType]
     opset: int
     stored: Any
+    # The model with the operators that ONNX lacks written out in ONNX's own; `stored` itself where it has none.
+    plain: Any = None
     # The exported program that the model was made from, if it was.
     program: Program | None = None
     # Values that the model itself does not have: an operator was read as several.
     hidden: tuple[str, ...] = ()
+    # What was put in place of the file's own nodes, in sentences.
+    notes: tuple[str, ...] = ()
     # Values at which a layer, or such an operator, ends: what follows is another unit.
     ends: tuple[str, ...] = ()
 

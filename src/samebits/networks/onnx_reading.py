@@ -15,8 +15,10 @@ import numpy as np
 from samebits.errors import ModelError, ResourceLimitError
 from samebits.limits import NODES, RESULT_BYTES, VALUE_BYTES, Deadline
 from samebits.networks.einsum_nodes import expand_einsums
+from samebits.networks.graph_names import list_captured, list_graphs
 from samebits.networks.network import Network, Node, ValueType
 from samebits.networks.value_types import DEFAULT_TIME_LIMIT_S, first_line, infer_types, read_type
+from samebits.networks.written_out import PLAIN_DOMAINS, find_writer, is_newer, stand_in, write_out
 from samebits.regular_files import read_regular
 from samebits.sums.tiles.memory import count_available_bytes
 
@@ -78,21 +80,30 @@ def make_network(model: Any, name: str, deadline: Deadline | None = None) -> Net
     _check_nodes(name, model, opset)
     _open_negative_sizes(model)
     _sort_nodes(model)
-    constants = {tensor.name: _as_array(name, tensor) for tensor in model.graph.initializer}
-    nodes = tuple(_read_node(i, node) for i, node in enumerate(model.graph.node))
+    written = write_out(model, opset)
+    constants = {tensor.name: _as_array(name, tensor) for tensor in written.graph.initializer}
+    nodes = tuple(read_node(i, node) for i, node in enumerate(written.graph.node))
     inputs = {v.name: read_type(v) for v in model.graph.input if v.name not in constants}
     outputs = tuple(v.name for v in model.graph.output)
     if not outputs:
         raise ModelError(f"{name}: the model has no outputs")
     _check_order(name, nodes, {*inputs, *constants}, outputs)
-    types = infer_types(name, model, inputs, deadline.find_left_s())
+    types = infer_types(name, stand_in(written, opset), inputs, deadline.find_left_s())
     _check_size(name, types)
-    own = {v for node in nodes for v in node.outputs}
+    own = {v for node in model.graph.node for v in node.output}
     declared = {n: ValueType(a.dtype.name, a.shape) for n, a in constants.items()}
-    ends = tuple(v for node in nodes if node.operator == "Einsum" for v in node.outputs)
+    ends = tuple(v for node in model.graph.node if _is_several(node, opset) for v in node.output if v)
     nodes, shapes = expand_einsums(nodes, {**types, **declared})
     hidden = tuple(v for node in nodes for v in node.outputs if v and v not in own)
-    return Network(name, nodes, inputs, outputs, {**constants, **shapes}, types, opset, model, hidden=hidden, ends=ends)
+    return Network(
+        name, nodes, inputs, outputs, {**constants, **shapes}, types, opset, model,
+        hidden=hidden, ends=ends, plain=written,
+    )  # fmt: skip
+
+
+def _is_several(node: Any, opset: int) -> bool:
+    """Whether a node is read as several."""
+    return node.op_type == "Einsum" or find_writer(node.domain, node.op_type, opset) is not None
 
 
 def _open_negative_sizes(model: Any) -> None:
@@ -104,10 +115,12 @@ def _open_negative_sizes(model: Any) -> None:
 
 
 def _sort_nodes(model: Any) -> None:
-    """Puts nodes behind those they read from, where a file has them in another sequence; loops stay as they are."""
+    """Puts nodes behind those they read from, where a file has them in another sequence; circles stay as they are."""
     nodes = list(model.graph.node)
     makers = {value: i for i, node in enumerate(nodes) for value in node.output if value}
-    before = {i: {makers[v] for v in node.input if v in makers} - {i} for i, node in enumerate(nodes)}
+    before = {
+        i: {makers[v] for v in (*node.input, *list_captured(node)) if v in makers} - {i} for i, node in enumerate(nodes)
+    }
     if all(source < i for i, sources in before.items() for source in sources):
         return
     try:
@@ -161,9 +174,16 @@ def _list_texts(model: Any) -> Iterator[Any]:
         yield tensor.name
         yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))
     yield from (opset.domain for opset in model.opset_import)
+    yield from _list_node_texts(graph)
+
+
+def _list_node_texts(graph: Any) -> Iterator[Any]:
     for node in graph.node:
         yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
         yield from (attribute.name for attribute in node.attribute)
+        for inner in list_graphs(node):
+            yield from (value.name for value in (*inner.input, *inner.output))
+            yield from _list_node_texts(inner)
 
 
 def list_tensors(message: Any) -> Iterator[Any]:
@@ -293,16 +313,12 @@ def _as_array(name: str, tensor: Any) -> np.ndarray:
 
 
 def _check_nodes(name: str, model: Any, opset: int) -> None:
-    """Raises ModelError for loops and for operators that ONNX does not have."""
-    import onnx
-
+    """Raises ModelError for operators that ONNX does not have."""
     for node in model.graph.node:
         said = f"{name}: node {node.name[:60] or node.output[0][:60] if node.output else '?'}"
-        if node.op_type != "If" and any(a.HasField("g") or a.graphs for a in node.attribute):
-            raise ModelError(f"{said} ({node.op_type}) holds a graph of its own; control flow is not supported")
-        if node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type, opset, ""):
-            domain = f"{node.domain}." if node.domain else ""
-            raise ModelError(f"{said}: operator {domain}{node.op_type[:60]} is none of ONNX's opset {opset}")
+        is_plain = node.domain in PLAIN_DOMAINS
+        if is_plain and is_newer(node.op_type, opset) and find_writer("", node.op_type, opset) is None:
+            raise ModelError(f"{said}: operator {node.op_type[:60]} is none of ONNX's opset {opset}")
         if not node.output:
             raise ModelError(f"{said} ({node.op_type}) has no outputs")
 
@@ -323,7 +339,8 @@ def _check_order(name: str, nodes: tuple[Node, ...], known: set[str], outputs: t
             raise ModelError(f"{name}: nothing makes the output {value[:60]}")
 
 
-def _read_node(i: int, node: Any) -> Node:
+def read_node(i: int, node: Any) -> Node:
+    """A node as data; one without a name is called by its operator and its place."""
     import onnx
 
     attributes: dict[str, Any] = {}
@@ -332,7 +349,11 @@ def _read_node(i: int, node: Any) -> Node:
             value = onnx.helper.get_attribute_value(attribute)
             attributes[attribute.name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
     name = node.name or f"{node.op_type}_{i}"
-    return Node(name, node.op_type, tuple(node.input), tuple(node.output), attributes, node)
+    # An operator of another domain may have the name of one of ONNX's.
+    operator = node.op_type if node.domain in PLAIN_DOMAINS else f"{node.domain}.{node.op_type}"
+    # What the graphs of a node read from outside must be there before it, too.
+    inputs = (*node.input, *(v for v in list_captured(node) if v not in node.input))
+    return Node(name, operator, inputs, tuple(node.output), attributes, node)
 
 
 def _check_size(name: str, types: dict[str, ValueType]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from samebits.errors import ModelError
 from samebits.networks.network import Network, Node, ValueType
 from samebits.networks.value_types import read_type, strip_constants
+from samebits.networks.written_out import stand_in
 
 # Sizes that networks are built for. Where the graph takes two of PROBES, which no network is built for, it takes any.
 _CANDIDATES = (2, 3, 4, 7, 8, 14, 16, 28, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 416, 512, 640)
@@ -99,7 +100,7 @@ def _find_decided(network: Network, known: Mapping[tuple[str, int], int], left: 
 def _fits(network: Network, known: Mapping[tuple[str, int], int], left: list[OpenSize], size: int) -> bool:
     import onnx
 
-    model = strip_constants(network.stored)
+    model = strip_constants(stand_in(network.plain, network.opset))
     del model.graph.value_info[:]
     chosen = {**known, **{(one.input, one.axis): size for one in left}}
     for value in model.graph.input:

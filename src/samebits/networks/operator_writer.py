@@ -1,0 +1,164 @@
+"""One node, written out as the ONNX nodes that compute the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+# From here on ReduceSum takes its axes as an input.
+_OPSET_OF_AXES = 13
+
+
+class UnwritableError(Exception):
+    """A node in a form that nothing here writes out."""
+
+
+class OperatorWriter:
+    """The nodes and the constants that one node becomes.
+
+    `types` are ONNX's types of the values before it, as far as they are known; `constants` the arrays in the file.
+    """
+
+    def __init__(self, node: Any, types: Mapping[str, Any], constants: Mapping[str, np.ndarray], opset: int):
+        import onnx
+
+        self.node, self.types, self.constants, self.opset = node, types, constants, opset
+        self.given: dict[str, Any] = {}
+        for attribute in node.attribute:
+            value = onnx.helper.get_attribute_value(attribute)
+            self.given[attribute.name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        self.nodes: list[Any] = []
+        self.made: dict[str, np.ndarray] = {}
+
+    def take(self, place: int) -> str:
+        """An input's name; "" where it is left out."""
+        return self.node.input[place] if place < len(self.node.input) else ""
+
+    def take_all(self, start: int, end: int) -> list[str]:
+        """The names of the inputs from `start` to before `end`, without those that are left out at the end."""
+        names = [self.take(place) for place in range(start, end)]
+        while names and not names[-1]:
+            names.pop()
+        return names
+
+    def has_output(self, place: int) -> bool:
+        """Whether an output is asked for."""
+        return place < len(self.node.output) and bool(self.node.output[place])
+
+    def refuse_unless(self, is_writable: bool) -> None:
+        """Raises UnwritableError."""
+        if not is_writable:
+            raise UnwritableError
+
+    def keep(self, array: Any, dtype: Any = np.int64) -> str:
+        """A constant of the node's own."""
+        name = self._name()
+        self.made[name] = np.asarray(array, dtype)
+        return name
+
+    def add(self, operator: str, *inputs: str, makes: str = "", **attributes: Any) -> str:
+        """One more node; the name of what it makes."""
+        made = makes or self._name()
+        self._append(operator, inputs, [made], attributes)
+        return made
+
+    def add_several(self, operator: str, inputs: Sequence[str], count: int) -> list[str]:
+        """One more node that makes several values."""
+        made = [f"{self._name()}.{i}" for i in range(count)]
+        self._append(operator, inputs, made, {})
+        return made
+
+    def add_same(self, operator: str, *, drop: Sequence[str] = ()) -> None:
+        """The node itself as another operator, which takes and makes the same."""
+        kept = {name: value for name, value in self.given.items() if name not in drop}
+        self._append(operator, self.node.input, self.node.output, kept)
+
+    def _append(self, operator: str, inputs: Sequence[str], outputs: Sequence[str], attributes: dict[str, Any]) -> None:
+        import onnx
+
+        name = self.node.name or self.node.output[0]
+        self.nodes.append(onnx.helper.make_node(operator, list(inputs), list(outputs), name=name, **attributes))
+
+    def _name(self) -> str:
+        return f"{self.node.output[0]}#{len(self.nodes)}.{len(self.made)}"
+
+    def find_rank(self, value: str) -> int:
+        """How many axes a value has."""
+        return len(self._find_shape(value))
+
+    def find_size(self, value: str, axis: int = -1) -> int:
+        """The size of one of a value's axes."""
+        size = self._find_shape(value)[axis]
+        self.refuse_unless(bool(size))
+        return size
+
+    def _find_shape(self, value: str) -> tuple[int, ...]:
+        if value in self.constants:
+            return self.constants[value].shape
+        type_ = self.types.get(value)
+        if type_ is None or not type_.tensor_type.HasField("shape"):
+            raise UnwritableError
+        return tuple(d.dim_value for d in type_.tensor_type.shape.dim)
+
+    def find_dtype(self, value: str) -> np.dtype[Any]:
+        """The dtype of a value."""
+        import onnx
+
+        if value in self.constants:
+            return self.constants[value].dtype
+        type_ = self.types.get(value)
+        if type_ is None or not type_.tensor_type.elem_type:
+            raise UnwritableError
+        return onnx.helper.tensor_dtype_to_np_dtype(type_.tensor_type.elem_type)
+
+    def find_constant(self, value: str) -> np.ndarray:
+        """The constant that a value is."""
+        self.refuse_unless(value in self.constants)
+        return self.constants[value]
+
+    # Steps that many operators take.
+
+    def number(self, value: float) -> str:
+        """A number in the floating format of the node's first input."""
+        return self.keep(value, self.find_dtype(self.node.input[0]))
+
+    def scale(self, value: str, factor: float) -> str:
+        """A value times a number."""
+        return value if factor == 1.0 else self.add("Mul", value, self.number(factor))
+
+    def cast(self, value: str, dtype: Any) -> str:
+        """A value in another dtype."""
+        import onnx
+
+        made = self._name()
+        target = int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+        self._append("Cast", [value], [made], {"to": target})
+        return made
+
+    def turn(self, value: str, order: Sequence[int]) -> str:
+        """A value with its axes in another sequence."""
+        return value if list(order) == sorted(order) else self.add("Transpose", value, perm=list(order))
+
+    def reshape(self, value: str, shape: Sequence[int], makes: str = "") -> str:
+        """A value in another shape: 0 keeps a size, -1 takes what is left."""
+        return self.add("Reshape", value, self.keep(shape), makes=makes)
+
+    def slice(self, value: str, axis: int, start: int, end: int) -> str:
+        """A part of a value along an axis."""
+        return self.add("Slice", value, self.keep([start]), self.keep([end]), self.keep([axis]))
+
+    def sum_rows(self, value: str) -> str:
+        """The sums of a table's rows."""
+        if self.opset < _OPSET_OF_AXES:
+            return self.add("ReduceSum", value, axes=[1], keepdims=0)
+        return self.add("ReduceSum", value, self.keep([1]), keepdims=0)
+
+    def end(self, value: str, place: int = 0) -> None:
+        """Makes a value one of the node's outputs."""
+        self.add("Identity", value, makes=self.node.output[place])
+
+
+# Writes a node out, or raises UnwritableError for a form of it.
+Write = Callable[[OperatorWriter], None]

@@ -1,0 +1,238 @@
+"""The operators that onnxruntime's optimizer puts in place of several: written out as those again.
+
+Source: onnxruntime's docs/ContribOperators.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from samebits.networks.operator_writer import OperatorWriter, Write
+
+# What a mask adds to a score that does not count.
+_MASKED = -10000.0
+_ACTIVATION = "activation"
+_NUMBERS = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta")}
+_ACTIVATIONS = ("Relu", "Tanh", "Sigmoid", "HardSwish", *_NUMBERS)
+
+
+def _activate(w: OperatorWriter, value: str, numbers: Sequence[float]) -> None:
+    """The activation that a fused operator names, and the end of it."""
+    name = str(w.given.get(_ACTIVATION, ""))
+    if name == "Clip":
+        value = w.add(name, value, *(w.number(float(number)) for number in numbers))
+    elif name:
+        w.refuse_unless(name in _ACTIVATIONS)
+        given: dict[str, Any] = dict(zip(_NUMBERS.get(name, ()), map(float, numbers), strict=False))
+        value = w.add(name, value, **given)
+    w.end(value)
+
+
+def _fused_product(w: OperatorWriter, *, operator: str) -> None:
+    kept = {name: value for name, value in w.given.items() if not name.startswith(_ACTIVATION)}
+    value = w.add(operator, *w.take_all(0, 3), **kept)
+    if w.take(3):
+        value = w.add("Add", value, w.take(3))
+    alone = [w.given[f"{_ACTIVATION}_{n}"] for n in ("alpha", "beta") if f"{_ACTIVATION}_{n}" in w.given]
+    _activate(w, value, w.given.get("activation_params", alone))
+
+
+def _fused_matmul(w: OperatorWriter) -> None:
+    sides: list[str] = []
+    for side, place in (("A", 0), ("B", 1)):
+        value = w.take(place)
+        turns, moves_batch = w.given.get(f"trans{side}", 0), w.given.get(f"transBatch{side}", 0)
+        if turns or moves_batch:
+            order = list(range(w.find_rank(value)))
+            w.refuse_unless(len(order) > 1)
+            if moves_batch:
+                order = [*order[1:-1], order[0], order[-1]]
+            if turns:
+                order[-2:] = order[-1], order[-2]
+            value = w.turn(value, order)
+        sides.append(value)
+    w.end(w.scale(w.add("MatMul", *sides), float(w.given.get("alpha", 1.0))))
+
+
+def _gelu(w: OperatorWriter, *, approximate: str) -> None:
+    value = w.add("Add", w.take(0), w.take(1)) if w.take(1) else w.take(0)
+    w.add("Gelu", value, makes=w.node.output[0], approximate=approximate)
+
+
+def _quick_gelu(w: OperatorWriter) -> None:
+    weights = w.add("Sigmoid", w.scale(w.take(0), float(w.given.get("alpha", 1.702))))
+    w.add("Mul", w.take(0), weights, makes=w.node.output[0])
+
+
+def _normalize(w: OperatorWriter, value: str, scale: str, shift: str, operator: str = "LayerNormalization") -> None:
+    epsilon = float(w.given.get("epsilon", 1e-12))
+    w.add(operator, value, scale, *([shift] if shift else []), makes=w.node.output[0], epsilon=epsilon, axis=-1)
+
+
+def _skip_normalization(w: OperatorWriter, *, simplified: bool) -> None:
+    w.refuse_unless(not w.has_output(1) and not w.has_output(2))
+    x, skip, scale, fourth, fifth = (w.take(i) for i in range(5))
+    shift, bias = ("", fourth) if simplified else (fourth, fifth)
+    added = w.add("Add", x, skip)
+    added = w.add("Add", added, bias) if bias else added
+    _normalize(w, added, scale, shift, "RMSNormalization" if simplified else "LayerNormalization")
+    if w.has_output(3):
+        w.end(added, 3)
+
+
+def _plain_normalization(w: OperatorWriter, *, operator: str) -> None:
+    """LayerNormalization in opsets that do not have it yet, and SimplifiedLayerNormalization."""
+    w.refuse_unless(len([v for v in w.node.output if v]) == 1)
+    w.add_same(operator, drop=("stash_type",))
+
+
+def _embed(w: OperatorWriter) -> None:
+    ids, segments, words, positions, kinds, scale, shift, mask, places = (w.take(i) for i in range(9))
+    value = w.add("Gather", words, ids)
+    if places:
+        place = w.add("Gather", positions, places)
+    else:
+        length = w.add("Slice", w.add("Shape", ids), w.keep([1]), w.keep([2]))
+        place = w.add("Slice", positions, w.keep([0]), length, w.keep([0]))
+    value = w.add("Add", value, place)
+    if segments:
+        value = w.add("Add", value, w.add("Gather", kinds, segments))
+    _normalize(w, value, scale, shift)
+    if w.has_output(1):
+        # How many places of each item count.
+        w.refuse_unless(bool(mask))
+        w.end(w.sum_rows(mask), 1)
+    if w.has_output(2):
+        w.end(value, 2)
+
+
+def _split_heads(w: OperatorWriter, value: str, heads: int) -> str:
+    """(batch, length, heads x size) as (batch, heads, length, size)."""
+    return w.turn(w.reshape(value, (0, 0, heads, -1)), (0, 2, 1, 3))
+
+
+def _attend(w: OperatorWriter, query: str, key: str, value: str, masks: Sequence[str], scale: float) -> None:
+    """Softmax of scaled scores times values, the heads put together again."""
+    scores = w.scale(w.add("MatMul", query, w.turn(key, (0, 1, 3, 2))), scale)
+    for mask in masks:
+        scores = w.add("Add", scores, mask)
+    if w.given.get("unidirectional"):
+        scores = _hide_future(w, scores)
+    together = w.turn(w.add("MatMul", w.add("Softmax", scores, axis=-1), value), (0, 2, 1, 3))
+    w.reshape(together, (0, 0, -1), makes=w.node.output[0])
+
+
+def _hide_future(w: OperatorWriter, scores: str) -> str:
+    """Scores of which each place sees itself and what is before it."""
+    import onnx
+
+    lengths = w.add("Slice", w.add("Shape", scores), w.keep([2]), w.keep([4]))
+    one = onnx.numpy_helper.from_array(np.ones(1, np.int64))
+    seen = w.cast(w.add("Trilu", w.add("ConstantOfShape", lengths, value=one), upper=0), np.bool_)
+    least = float(np.finfo(w.find_dtype(w.node.input[0])).min)
+    return w.add("Where", seen, scores, w.number(least))
+
+
+def _list_masks(w: OperatorWriter, mask: str, added: str, keys: str) -> list[str]:
+    """What is added to the scores: `mask` has how many keys count by item, or a number for each, 0 where it does not.
+
+    Such numbers are (batch, keys) or (batch, queries, keys); `keys` is a value that has as many places as there are.
+    """
+    masks: list[str] = []
+    if mask:
+        rank = w.find_rank(mask)
+        w.refuse_unless(rank in (1, 2, 3))
+        if rank == 1:
+            w.refuse_unless(w.find_size(mask) == w.find_size(keys, 0))
+            places = w.keep(np.arange(w.find_size(keys, 1)).reshape(1, 1, 1, -1), np.float32)
+            lengths = w.reshape(w.cast(mask, np.float32), (-1, 1, 1, 1))
+            counts = w.cast(w.add("Less", places, lengths), np.float32)
+        else:
+            counts = w.reshape(mask, (0, 1, 1 if rank == 2 else w.find_size(mask, 1), -1))
+        away = w.add("Sub", w.number(1.0), w.cast(counts, w.find_dtype(w.node.input[0])))
+        masks.append(w.scale(away, float(w.given.get("mask_filter_value", _MASKED))))
+    return [*masks, added] if added else masks
+
+
+def _attention(w: OperatorWriter) -> None:
+    w.refuse_unless(not w.take(4) and not w.take(6) and not w.has_output(1) and not w.given.get("do_rotary"))
+    heads = int(w.given["num_heads"])
+    width = w.find_size(w.take(1))
+    sizes = [int(size) for size in w.given.get("qkv_hidden_sizes", [width // 3] * 3)]
+    product = w.add("MatMul", w.take(0), w.take(1))
+    product = w.add("Add", product, w.take(2)) if w.take(2) else product
+    ends = [0, sizes[0], sizes[0] + sizes[1], sum(sizes)]
+    parts = [_split_heads(w, w.slice(product, 2, ends[i], ends[i + 1]), heads) for i in range(3)]
+    scale = float(w.given.get("scale", 0.0)) or 1.0 / math.sqrt(sizes[0] / heads)
+    _attend(w, *parts, masks=_list_masks(w, w.take(3), w.take(5), w.take(0)), scale=scale)
+
+
+def _multi_head(w: OperatorWriter) -> None:
+    w.refuse_unless(not any(w.take(i) for i in range(6, 10)) and not w.has_output(3))
+    heads = int(w.given["num_heads"])
+    parts = [w.take(i) for i in range(3)]
+    w.refuse_unless(all(part and w.find_rank(part) == 3 for part in parts))
+    size = w.find_size(parts[0])
+    if w.take(3):
+        ends = [0, size, 2 * size, w.find_size(w.take(3))]
+        parts = [w.add("Add", part, w.slice(w.take(3), 0, ends[i], ends[i + 1])) for i, part in enumerate(parts)]
+    query, key, value = (_split_heads(w, part, heads) for part in parts)
+    scale = float(w.given.get("scale", 0.0)) or 1.0 / math.sqrt(size / heads)
+    _attend(w, query, key, value, masks=_list_masks(w, w.take(4), w.take(5), w.take(1)), scale=scale)
+    for place, kept in ((1, key), (2, value)):
+        if w.has_output(place):
+            w.end(kept, place)
+
+
+def _rotate(w: OperatorWriter) -> None:
+    """RotaryEmbedding over whole heads of (batch, heads, length, size), halves in place of neighbours."""
+    x, places, cosines, sines = (w.take(i) for i in range(4))
+    given = w.given
+    plain = (
+        not given.get("interleaved") and not given.get("rotary_embedding_dim") and not given.get("is_packed_batching")
+    )
+    w.refuse_unless(plain and float(given.get("scale", 1.0)) == 1.0 and w.find_rank(places) == 2)
+    rank, half = w.find_rank(x), w.find_size(cosines)
+    if rank == 3:
+        heads = int(given.get("num_heads", 0)) or w.find_size(x) // (2 * half)
+        x = _split_heads(w, x, heads)
+    cosine, sine = (w.reshape(w.add("Gather", table, places), (0, 1, -1, half)) for table in (cosines, sines))
+    first, second = w.slice(x, 3, 0, half), w.slice(x, 3, half, 2 * half)
+    turned = [
+        w.add("Sub", w.add("Mul", first, cosine), w.add("Mul", second, sine)),
+        w.add("Add", w.add("Mul", first, sine), w.add("Mul", second, cosine)),
+    ]
+    found = w.add("Concat", *turned, axis=3)
+    if rank == 3:
+        w.reshape(w.turn(found, (0, 2, 1, 3)), (0, 0, -1), makes=w.node.output[0])
+    else:
+        w.end(found)
+
+
+OPTIMISED: dict[str, Write] = {
+    "FusedConv": functools.partial(_fused_product, operator="Conv"),
+    "FusedGemm": functools.partial(_fused_product, operator="Gemm"),
+    "FusedMatMul": _fused_matmul,
+    "TransposeMatMul": _fused_matmul,
+    "Gelu": functools.partial(_gelu, approximate="none"),
+    "BiasGelu": functools.partial(_gelu, approximate="none"),
+    "FastGelu": functools.partial(_gelu, approximate="tanh"),
+    "QuickGelu": _quick_gelu,
+    "SkipLayerNormalization": functools.partial(_skip_normalization, simplified=False),
+    "SkipSimplifiedLayerNormalization": functools.partial(_skip_normalization, simplified=True),
+    "EmbedLayerNormalization": _embed,
+    "Attention": _attention,
+    "MultiHeadAttention": _multi_head,
+    "RotaryEmbedding": _rotate,
+    "Trilu": lambda w: w.add_same("Trilu"),
+}
+# onnxruntime writes these as ONNX's own, whatever the file's opset.
+NORMALIZATIONS: dict[str, Write] = {
+    "LayerNormalization": functools.partial(_plain_normalization, operator="LayerNormalization"),
+    "SimplifiedLayerNormalization": functools.partial(_plain_normalization, operator="RMSNormalization"),
+}
