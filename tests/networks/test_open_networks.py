@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 from networks.model_sides import ReferenceSide
 from networks.network_building import make_model, node, random
 from samebits.errors import ModelError
-from samebits.networks.branches import take_branches
+from samebits.networks.control_flow import settle_control_flow
 from samebits.networks.model_comparing import compare_model
 from samebits.networks.model_inputs import make_inputs
 from samebits.networks.onnx_reading import make_network
@@ -120,7 +120,7 @@ def test_the_branch_that_inputs_take_stands_in_place(condition, scale):
 
     model = make_choice(condition)
     x = {"x": random((2, 3), 5, scale)}
-    taken = take_branches(make_network(model, "net"), x, make_network)
+    taken = settle_control_flow(make_network(model, "net"), x, make_network)
     assert all(n.operator != "If" for n in taken.nodes)
     results = [
         onnxruntime.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, x)[0]
@@ -132,13 +132,128 @@ def test_the_branch_that_inputs_take_stands_in_place(condition, scale):
     assert all(side.failure is None for side in found.sides)
 
 
-def test_a_condition_that_is_computed_is_one_line():
-    """Nothing here computes a determinant but ONNX's reference, and the input's sum of 300 nodes is a network."""
-    long = [node("Exp", ["x" if i == 0 else f"v{i - 1}"], [f"v{i}"]) for i in range(300)]
+def test_a_condition_that_much_of_the_network_computes_is_found_by_the_reference():
+    long = [node("Exp", ["x" if i == 0 else f"v{i - 1}"], [f"v{i}"]) for i in range(3)]
+    long += [node("Abs", [f"v{i - 1}"], [f"v{i}"]) for i in range(3, 300)]
     condition = [*long, node("ReduceMax", ["v299"], ["m"], keepdims=0), node("Greater", ["m", "limit"], ["c"])]
     model = make_choice(condition)
-    with pytest.raises(ModelError, match="chooses by a value that the network computes"):
-        take_branches(make_network(model, "net"), {"x": np.zeros((2, 3), np.float32)}, make_network)
+    taken = settle_control_flow(make_network(model, "net"), {"x": np.zeros((2, 3), np.float32)}, make_network)
+    assert all(n.operator != "If" for n in taken.nodes)
+    assert any("(If) is compared as the branch that these inputs take: then" in note for note in taken.notes)
+
+
+def test_a_condition_that_nothing_here_computes_leaves_one_operation_that_is_not_judged():
+    strange = helper.make_node("Mystery", ["x"], ["c"], name="strange", domain="my.own")
+    model = make_choice([strange])
+    model.opset_import.append(helper.make_opsetid("my.own", 1))
+    kept = settle_control_flow(make_network(model, "net"), {"x": np.zeros((2, 3), np.float32)}, make_network)
+    assert [n.operator for n in kept.nodes if n.operator == "If"] == ["If", "If"]
+
+
+def loop_of(rounds, *, ends_itself):
+    """x is halved in each round, so long as its sum is large, or so many times; each round's x is collected."""
+    body = [
+        helper.make_node("Mul", ["state", "half"], ["next"]),
+        helper.make_node("ReduceSum", ["next"], ["sum"], keepdims=0),
+        helper.make_node("Greater", ["sum", "limit"], ["on"])
+        if ends_itself
+        else helper.make_node("Identity", ["go"], ["on"]),
+        helper.make_node("Identity", ["next"], ["each"]),
+    ]
+    inner = helper.make_graph(
+        body,
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("state", TensorProto.FLOAT, [2, 3]),
+        ],
+        [
+            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("next", TensorProto.FLOAT, [2, 3]),
+            helper.make_tensor_value_info("each", TensorProto.FLOAT, [2, 3]),
+        ],
+    )
+    nodes = [
+        node("Abs", ["x"], ["a"]),
+        helper.make_node("Loop", ["n", "yes", "a"], ["last", "all"], name="loop", body=inner),
+        node("Exp", ["last"], ["y"]),
+        node("ReduceSum", ["all"], ["z"], keepdims=0),
+    ]
+    constants = {"half": np.float32(0.5), "limit": np.float32(1.0), "n": np.int64(rounds), "yes": np.bool_(True)}
+    constants = {name: np.asarray(value) for name, value in constants.items()}
+    return make_model(nodes, {"x": [2, 3]}, ["y", "z"], constants)
+
+
+def scan_backwards():
+    """Running sums along the second axis, from its end."""
+    body = [helper.make_node("Add", ["sum", "part"], ["next"]), helper.make_node("Identity", ["next"], ["each"])]
+    inner = helper.make_graph(
+        body,
+        "body",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in ("sum", "part")],
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in ("next", "each")],
+    )
+    scan = helper.make_node(
+        "Scan", ["zero", "x"], ["last", "all"], name="scan", body=inner, num_scan_inputs=1, scan_input_axes=[1],
+        scan_input_directions=[1], scan_output_axes=[1], scan_output_directions=[1],
+    )  # fmt: skip
+    nodes = [scan, node("Exp", ["all"], ["y"]), node("Neg", ["last"], ["z"])]
+    return make_model(nodes, {"x": [2, 3]}, ["y", "z"], {"zero": np.zeros(2, np.float32)})
+
+
+LOOPS = {
+    "counted": (loop_of(4, ends_itself=False), 4),
+    # 6 numbers below 8 in sum are below 1 after three rounds or fewer; the last round still counts.
+    "ends itself": (loop_of(50, ends_itself=True), None),
+    "scan": (scan_backwards(), 3),
+}
+
+
+@pytest.mark.needs("onnxruntime")
+@pytest.mark.parametrize("kind", LOOPS)
+def test_a_loop_is_its_rounds_one_after_the_other(kind):
+    """ONNX Runtime runs the loop as it is, and its rounds: the same bits; each round is judged."""
+    import onnxruntime
+
+    model, rounds = LOOPS[kind]
+    x = {"x": random((2, 3), 5)}
+    settled = settle_control_flow(make_network(model, "net"), x, make_network)
+    assert all(n.operator not in ("Loop", "Scan") for n in settled.nodes)
+    if rounds is None:
+        rounds = int(np.ceil(np.log2(np.abs(x["x"]).sum())))
+    assert any(f"compared as its {rounds} rounds" in note for note in settled.notes)
+    results = [
+        onnxruntime.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, x)
+        for m in (model, settled.stored)
+    ]
+    assert [r.tobytes() for r in results[0]] == [r.tobytes() for r in results[1]]
+    found = compare_model(make_network(model, "net"), ["onnxruntime", "truth"], inputs=x)
+    assert found.verdict in ("identical", "rounding")
+    assert all(side.failure is None and not side.unjudged for side in found.sides)
+    assert any("rounds" in e.says for e in found.evidence)
+
+
+def test_a_loop_that_lacks_its_body_stays_as_it_is():
+    model = loop_of(4, ends_itself=False)
+    loop = next(n for n in model.graph.node if n.op_type == "Loop")
+    body = next(a.g for a in loop.attribute if a.name == "body")
+    network = make_network(model, "net")
+    broken = next(n for n in network.stored.graph.node if n.op_type == "Loop")
+    for spoil in (lambda: body.input.pop(), lambda: loop.attribute.pop()):
+        spoil()
+        broken.CopyFrom(loop)
+        kept = settle_control_flow(network, {"x": random((2, 3), 5)}, make_network)
+        assert any(n.op_type == "Loop" for n in kept.stored.graph.node)
+
+
+@pytest.mark.needs("onnxruntime")
+def test_a_loop_of_many_rounds_stays_one_operation_that_is_not_judged():
+    x = {"x": random((2, 3), 5)}
+    found = compare_model(make_network(loop_of(500, ends_itself=False), "net"), ["onnxruntime"], inputs=x)
+    assert found.sides[0].failure is None
+    assert found.sides[0].unjudged == 1
+    assert "1 operation was not judged: loop (Loop)" in found.summary
 
 
 def make_unknown():
@@ -235,7 +350,7 @@ def test_many_ifs_in_a_row_and_an_einsum_before_them():
         nodes.append(helper.make_node("If", ["c"], [f"v{n + 1}"], **chosen))
     constants = {"c": np.array(True), "w": random((3, 3), 1)}
     model = build(nodes, {"x": [2, 3]}, "v20", constants)
-    taken = take_branches(make_network(model, "net"), {"x": random((2, 3), 2)}, make_network)
+    taken = settle_control_flow(make_network(model, "net"), {"x": random((2, 3), 2)}, make_network)
     assert [n.op_type for n in taken.stored.graph.node] == ["Einsum", *["Neg", "Add"] * 20]
 
 

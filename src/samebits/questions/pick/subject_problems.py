@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from samebits.errors import ModelError, ProblemShapeError, SamebitsError
-from samebits.networks.branches import take_branches
+from samebits.networks.control_flow import settle_control_flow
 from samebits.networks.model_inputs import make_inputs
 from samebits.networks.model_subject import is_model, is_module
 from samebits.networks.module_export import export_module
@@ -86,7 +86,7 @@ def _list_of_model(
         else:
             network = read_onnx(subject, time_limit_s=time_limit_s)
         fed = make_inputs(network, 0, sizes=sizes)
-        network = take_branches(network, fed, make_network)
+        network = settle_control_flow(network, fed, make_network)
         types = {**_fix_sizes(network, fed), **{n: _type_of(a) for n, a in network.constants.items()}}
         found: dict[Problem, list[str]] = {}
         left_out: list[str] = []
