@@ -40,7 +40,7 @@ def judge(case, feeds, results):
     network = make_network(case.model, case.name)
     folded = fold_constants(network)
     found = []
-    for unit in divide_network(network, folded):
+    for unit in divide_network(network, folded, network.hidden):
         seen = {**feeds, **results}
         references = refer_unit(network, folded, unit, seen)
         judged = judge_unit(network, folded, unit, seen, references)
@@ -96,6 +96,9 @@ MOVED = (
     "test_reduce_l2_keep_dims_example", "test_reduce_log_sum_exp_default_axes_keepdims_example", "test_top_k",
     "test_argmax_default_axis_example", "test_gridsample", "test_rotary_embedding", "test_rms_normalization_2d_axis0",
     "test_lrn", "test_cumsum_1d", "test_quantizelinear", "test_triu", "test_thresholdedrelu_example",
+    "test_resize_upsample_scales_nearest", "test_resize_downsample_scales_cubic", "test_resize_upsample_sizes_nearest",
+    "test_resize_downsample_sizes_linear_antialias", "test_resize_upsample_scales_linear_align_corners", "test_dft",
+    "test_dft_inverse", "test_stft_with_window", "test_lppool_2d_pads", "test_einsum_sum", "test_cumprod_1d",
 )  # fmt: skip
 
 
@@ -117,7 +120,8 @@ def test_the_page_is_what_the_tables_say():
     operators_page = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(operators_page)
     page = (ROOT / "docs" / "operators.md").read_text()
-    assert page.endswith(operators_page.write_table())
+    assert operators_page.write_table() in page
+    assert page.endswith(operators_page.write_others())
     judged, total = (int(n) for n in page.split(" operators of opset")[0].rsplit("\n", 1)[1].split(" of "))
     assert judged >= 0.8 * total
 

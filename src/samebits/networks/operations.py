@@ -13,11 +13,14 @@ from samebits.networks import bounded
 from samebits.networks.bounded import Arithmetic, Bounded, Floats
 from samebits.networks.deciding_operations import DECISIONS
 from samebits.networks.deciding_operations import RULES as DECIDING
+from samebits.networks.fourier_operations import RULES as FOURIER
 from samebits.networks.network import Node
 from samebits.networks.pooling import NoReferenceError, count_taps, evaluate_plainly, view_windows
 from samebits.networks.quantising_operations import RULES as QUANTISING
+from samebits.networks.quantising_operations import SATURATES, WHOLE_PRODUCTS
 from samebits.networks.reducing_operations import RULES as REDUCING
-from samebits.networks.reducing_operations import take_logarithm
+from samebits.networks.reducing_operations import take_logarithm, take_norm
+from samebits.networks.resampling import RULES as RESAMPLING
 from samebits.networks.values import Rule, Value, as_value, list_floats, make_plain
 from samebits.numbers.format import FORMATS
 
@@ -123,15 +126,14 @@ MOVES = (
     "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "GatherElements", "GatherND",
     "Identity", "Pad", "Reshape", "Scatter", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth", "Split",
     "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where", "CenterCropPad", "Compress", "MaxUnpool", "OneHot",
-    "ReverseSequence", "Trilu",
+    "ReverseSequence", "TensorScatter", "Trilu",
 )  # fmt: skip
 # What they return follows from sizes alone.
 _OF_SIZES = ("ConstantOfShape", "EyeLike", "Shape", "Size")
 # Of truth values and whole numbers, which carry no error.
 _OF_TRUTH = ("And", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Not", "Or", "Xor")
 _OPSET_OF_GRIDS = 20
-_OPSET_OF_RESIZE, _OPSET_OF_PLAIN_SOFTMAX = 18, 13
-_UNSURE_MODES = ("align_corners", "half_pixel_symmetric", "tf_crop_and_resize")
+_OPSET_OF_PLAIN_SOFTMAX = 13
 ELEMENTWISE = (
     *SMOOTH, *KINKED, "Add", "BatchNormalization", "Clip", "Div", "Exp", "Max", "Min", "Mul", "PRelu", "Pow",
     "Reciprocal", "Sqrt", "Sub", "Sum",
@@ -142,8 +144,13 @@ _DRAWS = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "Rando
 
 
 def begins_unit(node: Node) -> bool:
-    """Whether a node's inputs are to be seen: it decides something by them."""
-    return node.operator in DECISIONS
+    """Whether a node's inputs are to be seen: it decides something by them, or makes or multiplies codes."""
+    return node.operator in (*DECISIONS, *WHOLE_PRODUCTS, "DynamicQuantizeLinear")
+
+
+def is_whole_product(node: Node) -> bool:
+    """Whether a node multiplies whole numbers."""
+    return node.operator in WHOLE_PRODUCTS
 
 
 def is_known(node: Node, opset: int) -> bool:
@@ -266,6 +273,32 @@ def _pool(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Val
     return [Bounded(value, error + growth * (size + error) + a.least, np.abs(value))]
 
 
+def _pool_norms(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    """The norm of each window: what lies outside is 0."""
+    x = list_floats(inputs[:1])[0]
+    axes = tuple(range(-len(node.attributes["kernel_shape"]), 0))
+    windows = bounded.move(lambda v: np.ascontiguousarray(view_windows(v, node.attributes, 0.0)), x)
+    axes = tuple(i % windows.value.ndim for i in axes)
+    found = take_norm(a, windows, axes, float(node.attributes.get("p", 2)))
+    return [bounded.move(lambda v: np.squeeze(v, axes), found)]
+
+
+def _sum_letters(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    """Einsum of any operands: products of all of them, added up in any order."""
+    given = list_floats(inputs)
+    equation = str(node.attributes["equation"]).replace(" ", "")
+
+    def run(arrays: Sequence[Floats]) -> Floats:
+        # Without a plan, as a product of many operands may take more memory than they do.
+        return np.asarray(np.einsum(equation, *arrays), np.float64)
+
+    value, sizes = run([v.value for v in given]), run([np.abs(v.value) for v in given])
+    most = run([np.abs(v.value) + v.error for v in given])
+    terms = run([np.ones_like(v.value) for v in given])
+    growth = (float(terms.max(initial=1.0)) + len(given) + 1) * a.unit
+    return [Bounded(value, most - sizes + growth * most, most, growth)]
+
+
 def _normalize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
     x, scale, *shift = list_floats(inputs)
     rank, epsilon = x.value.ndim, float(np.float32(node.attributes.get("epsilon", 1e-5)))
@@ -307,28 +340,6 @@ def _softmax_of_rows(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) 
     return [bounded.move(lambda v: v.reshape(shape), found)]
 
 
-def _resize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    x = list_floats(inputs[:1])[0]
-    others = [None if v is None else (v.value.astype(np.float32) if isinstance(v, Bounded) else v) for v in inputs[1:]]
-
-    def resize(array: np.ndarray) -> np.ndarray:
-        return evaluate_plainly(node, [array, *others], _OPSET_OF_RESIZE)[0]
-
-    moved = bounded.move(resize, x)
-    if any(out % own and own % out for out, own in zip(moved.value.shape, x.value.shape, strict=True)) or (
-        node.attributes.get("coordinate_transformation_mode") in _UNSURE_MODES
-    ):
-        # Positions depend on roundings and on how the standard is read: ONNX's reference is one of several readings.
-        raise NoReferenceError("no bound for this way of resizing")
-    if node.attributes.get("mode", "nearest") == "nearest":
-        return [moved]
-    # Where a weight lies is computed in float32: a share of the size along the axis; cubic weights reach below zero.
-    size = max(max(moved.value.shape[2:]), max(x.value.shape[2:]))
-    largest = np.abs(x.value).max(initial=0.0) + x.error.max(initial=0.0)
-    reach = 2.0 * x.error.max(initial=0.0)
-    return [Bounded(moved.value, np.full_like(moved.value, reach + 8 * size * a.unit * largest), np.abs(moved.value))]
-
-
 def _cast(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
     import onnx
 
@@ -341,6 +352,8 @@ def _cast(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Val
         # Which whole number it becomes is not known within the bound.
         return [value.value.astype(target)] if np.array_equal(low, high) else None
     x = list_floats(inputs)[0]
+    if not x.error.any() and np.array_equal(x.value, x.value.astype(target).astype(np.float64), equal_nan=True):
+        return [x]
     return [bounded.rounded(bounded.arithmetic_in(FORMATS[target.name]), x.value, x.error)]
 
 
@@ -397,6 +410,8 @@ _RULES: dict[str, Rule] = {
     **DECIDING,
     **QUANTISING,
     **REDUCING,
+    **RESAMPLING,
+    **FOURIER,
     "GridSample": _sample_grid,
     "Range": _range,
     **dict.fromkeys(("Exp", "Sqrt", "Reciprocal", "Log", "Pow"), _powers),
@@ -404,7 +419,8 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("MaxPool", "AveragePool"), _pool),
     **dict.fromkeys(("LayerNormalization", "InstanceNormalization", "GroupNormalization"), _normalize),
     **dict.fromkeys(("Softmax", "LogSoftmax"), _softmax),
-    "Resize": _resize,
+    "LpPool": _pool_norms,
+    "Einsum": _sum_letters,
     "Cast": _cast,
     "CastLike": _cast_like,
 }
@@ -416,7 +432,7 @@ def apply_node(a: Arithmetic, node: Node, inputs: Sequence[Value | None], opset:
         return None
     rule = find_rule(node, opset)
     try:
-        if rule is not None and any(isinstance(v, Bounded) for v in inputs):
+        if rule is not None and (node.attributes.get(SATURATES) or any(isinstance(v, Bounded) for v in inputs)):
             return rule(a, node, inputs)
         return _apply_reference(node, inputs, opset)
     except NoReferenceError:

@@ -38,6 +38,8 @@ def _reduce(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
         axes = found_axes
     if not x.value.size:
         raise NoReferenceError("nothing is reduced")
+    if name == "GlobalLpPool":
+        return [take_norm(a, x, axes, float(node.attributes.get("p", 2)))]
     found = _REDUCTIONS[name](a, x, axes)
     return [found if keeps else bounded.move(lambda v: np.squeeze(v, axes), found)]
 
@@ -138,6 +140,25 @@ def _cumulate(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list
         return [Bounded(value, error + growth * (sizes + error), sizes)]
 
 
+def _multiply_up(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    """Running products: each may be made in any order of what it holds."""
+    x = list_floats(inputs[:1])[0]
+    axis = (read_whole(inputs[1]) or (0,))[0]
+    turned, leaves_out = bool(node.attributes.get("reverse")), bool(node.attributes.get("exclusive"))
+
+    def run(array: np.ndarray) -> np.ndarray:
+        array = np.flip(array, axis) if turned else array
+        found = np.cumprod(array, axis)
+        if leaves_out:
+            found = np.roll(found, 1, axis)
+            found[tuple(slice(0, 1) if i == axis % found.ndim else slice(None) for i in range(found.ndim))] = 1.0
+        return np.flip(found, axis) if turned else found
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        value, most, sizes = run(x.value), run(np.abs(x.value) + x.error), run(np.abs(x.value))
+        return [bounded.rounded(a, value, most - sizes, x.value.shape[axis])]
+
+
 def _normalize_by_norm(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
     x = list_floats(inputs)[0]
     axis, p = int(node.attributes.get("axis", -1)) % x.value.ndim, int(node.attributes.get("p", 2))
@@ -180,9 +201,10 @@ def _normalize_locally(a: Arithmetic, node: Node, inputs: Sequence[Value | None]
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(_REDUCTIONS, _reduce),
+    **dict.fromkeys((*_REDUCTIONS, "GlobalLpPool"), _reduce),
     "Mean": _mean_of_all,
     "CumSum": _cumulate,
+    "CumProd": _multiply_up,
     "LpNormalization": _normalize_by_norm,
     "RMSNormalization": _normalize_by_mean_square,
     "MeanVarianceNormalization": _normalize_by_variance,

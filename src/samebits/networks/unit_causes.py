@@ -15,6 +15,7 @@ from samebits.networks.bounded import Floats
 from samebits.networks.model_sentences import say_observed_inside
 from samebits.networks.network import Network, Node
 from samebits.networks.product_nodes import PRODUCTS, find_product
+from samebits.networks.quantising_operations import SATURATES
 from samebits.networks.turned_units import turn_unit
 from samebits.networks.unit_judging import UnitJudgement
 from samebits.networks.unit_reference import OutputReference, refer_unit
@@ -175,7 +176,7 @@ class UnitCauses:
                 ("operands", {v: _round_to(a, name) for v, a in self.seen.items()}),
             ):
                 predicted = refer_unit(self.network, folded, self.unit, seen)
-                if all(self._fits(v, predicted[v]) for v in self.unit.outputs):
+                if all(self._fits(v, predicted[v], judged) for v in self.unit.outputs):
                     return replace(
                         judged,
                         verdict="downgrade",
@@ -194,18 +195,24 @@ class UnitCauses:
                 predicted = refer_unit(altered, self.folded, self.unit, self.seen)
             except Exception:  # What cannot be computed explains nothing.
                 continue
-            if all(self._fits(v, predicted[v]) for v in self.unit.outputs):
+            if all(self._fits(v, predicted[v], judged) for v in self.unit.outputs):
                 return _wrong(judged, cause, says, "statistics")
         return None
 
-    def _fits(self, output: str, predicted: OutputReference) -> bool:
-        result = self.seen[output]
+    def _fits(self, output: str, predicted: OutputReference, judged: UnitJudgement) -> bool:
+        """Whether a result is within the bound of what is predicted, which leaves less room than what is explained."""
+        result, reference = self.seen[output], self.references[output]
         if predicted.bound is None or predicted.truth.shape != result.shape:
             return False
         with np.errstate(invalid="ignore"):
             away = np.abs(result.astype(np.float64) - predicted.value)
+            deviation = np.abs(result.astype(np.float64) - reference.value)
         both_nan = np.isnan(predicted.value) & np.isnan(result.astype(np.float64))
-        return bool(((away <= predicted.bound) | both_nan).all())
+        if not ((away <= predicted.bound) | both_nan).all():
+            return False
+        # A bound as wide as the deviation, such as that of a variance which is all error, explains anything.
+        beyond = judged.beyond.get(output, np.zeros(result.shape, bool)) & np.isfinite(deviation)
+        return bool((predicted.bound[beyond] < deviation[beyond]).all())
 
     def _list_alternatives(self) -> Iterator[tuple[CauseCode, str, tuple[Node, ...]]]:
         """What may have gone wrong at a node: its cause, its description, the nodes of a network in which it did."""
@@ -213,6 +220,10 @@ class UnitCauses:
         nodes = self.network.nodes
         for place in self.unit.places:
             node = nodes[place]
+            if node.operator == "MatMulInteger":
+                says = "adds pairs of products of codes in 16 bits, which overflow"
+                altered = _with(nodes, place, attributes={**node.attributes, SATURATES: 1})
+                yield CauseCode.INT8_SATURATION, says, altered
             if node.operator in PRODUCTS:
                 if len(node.inputs) > 2 and node.inputs[2]:
                     says = f"leaves out the bias of {node.operator}"

@@ -14,7 +14,7 @@ import numpy as np
 
 from samebits.networks.function_bodies import has_body
 from samebits.networks.network import Network, Node
-from samebits.networks.operations import ELEMENTWISE, begins_unit, is_known, is_random
+from samebits.networks.operations import ELEMENTWISE, begins_unit, is_known, is_random, is_whole_product
 from samebits.networks.pooling import NoReferenceError, evaluate_plainly
 from samebits.networks.product_nodes import PRODUCTS
 
@@ -156,7 +156,7 @@ def _join_rest(network: Network, folded: Mapping[str, np.ndarray], owners: dict[
     for place in live:
         node = network.nodes[place]
         depth = max((level.get(v, 0) for v in node.inputs if v), default=0)
-        own = network.nodes[owners[place]].operator in PRODUCTS if place in owners else False
+        own = network.nodes[owners[place]].operator in PRODUCTS if place in owners else is_whole_product(node)
         for value in node.outputs:
             level[value] = depth + (1 if own else 0)
         if place in owners:
