@@ -12,6 +12,7 @@ EXPECTED = {
     "summation-order": (ROUNDS, "rounding"),
     "ill-conditioned": (ROUNDS, "rounding"),
     "nondeterminism": (ROUNDS, "rounding"),
+    "excess-precision": (ROUNDS, "rounding"),
     "requantization": (("rounding", "wrong"), "rounding"),
     "harness": (("identical", "rounding"), "rounding"),
     "subnormals": (LOSES, "downgrade"),

@@ -68,7 +68,6 @@ def test_some_causes_have_no_setting():
     assert {c for c in CauseCode if not any(a.cause == c for a in ADVICE)} == {
         CauseCode.REQUANTIZATION,
         CauseCode.HARNESS,
-        CauseCode.INT8_SATURATION,
         CauseCode.RESULT_ROUNDING,
         CauseCode.QUANTIZED_OPERANDS,
         CauseCode.OTHER_OPERANDS,

@@ -40,6 +40,7 @@ class CauseCode(StrEnum):
     SUMMATION_ORDER = "summation-order"
     ILL_CONDITIONED = "ill-conditioned"
     NONDETERMINISM = "nondeterminism"
+    EXCESS_PRECISION = "excess-precision"
     REQUANTIZATION = "requantization"
     HARNESS = "harness"
     SUBNORMALS = "subnormals"
@@ -112,6 +113,11 @@ CAUSES: tuple[Cause, ...] = (
         CauseCode.NONDETERMINISM,
         "the same engine gives other bits from run to run",
         "ask the framework for deterministic algorithms and switch its autotuner off",
+    ),
+    _rounds(
+        CauseCode.EXCESS_PRECISION,
+        "values kept in more digits between operations than declared",
+        "nothing is broken: the result is the more exact one; compare in float32 if the bits must be the same",
     ),
     Cause(
         CauseCode.REQUANTIZATION, ("rounding", "wrong"), "rounding",

@@ -66,10 +66,14 @@ class UnitFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Taps(msgspec.Struct, frozen=True):
-    """Whether observing values in between changed the result, and which were therefore left unobserved."""
+    """Whether observing values in between changed the result, and which were therefore left unobserved.
+
+    Where `settled` is false the search for these was given up: units are judged in a run that returns other bits.
+    """
 
     changed_bits: bool
     left_out: list[str]
+    settled: bool = True
 
 
 class ModelSide(msgspec.Struct, frozen=True, kw_only=True):

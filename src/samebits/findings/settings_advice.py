@@ -134,6 +134,11 @@ ADVICE = (
         "outputs near zero are small differences of large terms", "docs/truth.md",
     ),
     Advice(
+        CauseCode.EXCESS_PRECISION, "torch", "TORCHINDUCTOR_EMULATE_PRECISION_CASTS=1 in the environment",
+        "inductor computes half formats in float32 and rounds at the end of a fused kernel only",
+        "pytorch/pytorch: torch/_inductor/config.py, emulate_precision_casts",
+    ),
+    Advice(
         CauseCode.NONDETERMINISM, "torch", "torch.use_deterministic_algorithms(True); torch.backends.cudnn.benchmark = False",
         "algorithms picked by timing, or with atomics, differ from run to run", _TORCH_RANDOM,
     ),
@@ -158,6 +163,10 @@ ADVICE = (
     Advice(
         CauseCode.AXIS_ORDER, "any", "transpose what lies transposed: torch's linear keeps w as N x K, matmul as K x N",
         "weights change hands with their axes exchanged", "pytorch.org/docs: torch.nn.Linear", "product",
+    ),
+    Advice(
+        CauseCode.INT8_SATURATION, "onnxruntime", "session.x64quantprecision = 1 in the session's options",
+        "processors without VNNI add pairs of products in 16 bits", "onnxruntime.ai/docs/performance/model-optimizations/quantization.html",
     ),
     Advice(
         CauseCode.STRIDED_VIEW, "torch", ".contiguous() (or .clone()) on input, weight and bias before the call",
@@ -268,6 +277,8 @@ _SUMS = CauseCode.LOW_PRECISION_ACCUMULATOR
 _KERNEL = CauseCode.SHAPE_SPECIFIC_KERNEL
 _SUBNORMALS = CauseCode.SUBNORMALS
 _RUNS = CauseCode.NONDETERMINISM
+_EXCESS = CauseCode.EXCESS_PRECISION
+_SATURATION = CauseCode.INT8_SATURATION
 _FUSION = CauseCode.FUSION
 _VIEW = CauseCode.STRIDED_VIEW
 _WINOGRAD = CauseCode.WINOGRAD
@@ -277,7 +288,7 @@ _WINOGRAD = CauseCode.WINOGRAD
 class SettingRow:
     """One change of one engine's settings.
 
-    `also` says what else it does; `takes` which problems it can have an effect on: all, convolutions or products.
+    `also` says what else it does; `takes` what it can have an effect on: all, convolutions, products, or networks only.
     """
 
     engine: str
@@ -305,6 +316,7 @@ _TORCH_THREADS = "docs.pytorch.org/docs/stable/generated/torch.set_num_threads.h
 _ISA = "uxlfoundation.github.io/oneDNN/dev_guide_cpu_dispatcher_control.html"
 _FPMATH = "uxlfoundation.github.io/oneDNN/dev_guide_attributes_fpmath_mode.html"
 _ORT_LEVELS = "onnxruntime.ai/docs/performance/model-optimizations/graph-optimizations.html"
+_ORT_QUANTIZATION = "onnxruntime.ai/docs/performance/model-optimizations/quantization.html"
 _ORT_THREADS = "onnxruntime.ai/docs/performance/tune-performance/threading.html"
 _OV_PRECISION = "docs.openvino.ai: Precision Control"
 _OV_CPU = "docs.openvino.ai: CPU Device"
@@ -388,6 +400,9 @@ SETTINGS = (
     SettingRow("openvino", "weights=runtime", (_FUSION, _ORDER, _WINOGRAD), "weights are not packed beforehand",
                "slower: packed on every run", _OV_CPU),
     SettingRow("openvino", "weights=constant", (_FUSION, _ORDER), "weights are packed beforehand", "faster", _OV_CPU),
+    SettingRow("torch", "env.TORCHINDUCTOR_EMULATE_PRECISION_CASTS=1", (_EXCESS,),
+               "inductor rounds between operations as torch without it does", "slower where operations are fused",
+               "pytorch/pytorch: torch/_inductor/config.py, emulate_precision_casts"),
     SettingRow("torch", "compile=off", (_FUSION, _ORDER), "torch's own operators", "slower",
                "docs.pytorch.org: torch.compile"),
     SettingRow("torch", "compile=on", (_FUSION, _ORDER), "inductor's kernels", "faster, after compiling for seconds",
@@ -419,6 +434,9 @@ SETTINGS = (
     SettingRow("openvino", "CPU_DENORMALS_OPTIMIZATION=YES", (_SUBNORMALS,),
                "flushes subnormal numbers, as the other side does",
                "numbers below 2^-126 become 0", _OV_CPU),
+    SettingRow("onnxruntime", "x64quantprecision=on", (_SATURATION,),
+               "products of codes are not added in pairs of 16 bits", "slower on processors without VNNI", _ORT_QUANTIZATION,
+               takes="networks"),
     # Threads and determinism.
     SettingRow("torch", "threads=1", (_ORDER, _RUNS), "one thread, one way to divide the work", _SLOWER,
                _TORCH_THREADS),

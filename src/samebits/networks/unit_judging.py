@@ -15,15 +15,17 @@ from samebits.findings.model_schema import OwnError
 from samebits.judging.measuring import measure_absolute
 from samebits.networks.bounded import Floats
 from samebits.networks.model_sentences import (
+    say_digits_kept,
     say_no_bound,
     say_unit_beyond,
     say_unit_moved,
     say_unit_proved,
+    say_unit_unrounded,
     say_unit_within,
     say_unlimited,
 )
 from samebits.networks.network import Network
-from samebits.networks.unit_reference import OutputReference, refer_unit
+from samebits.networks.unit_reference import HALVES, OutputReference, refer_unit
 from samebits.networks.units import Unit
 from samebits.numbers import count_ulps, find_format
 from samebits.numbers.format import FORMATS
@@ -81,6 +83,8 @@ def judge_unit(
         unusual = any(_is_unusual(seen[v], references[v]) for v in unit.outputs)
         said = Evidence("statistic", say_unit_within(share))
         return UnitJudgement(verdict, level, own, evidence=(said,), is_unusual=unusual)
+    if (kept := _judge_unrounded(network, folded, unit, seen, beyond)) is not None:
+        return kept
     narrow = refer_unit(network, folded, unit, seen, narrow=True)
     proved = [v for v in beyond if _is_another_function(seen[v], references[v], narrow[v])]
     count, total = sum(int(m.sum()) for m in beyond.values()), sum(m.size for m in beyond.values())
@@ -91,6 +95,31 @@ def judge_unit(
     moved = not any(o.any() for o in (references[v].bound for v in proved) if o is not None)
     said = say_unit_moved(count, total, unit.operators) if moved else say_unit_proved(count, total)
     return UnitJudgement("wrong", "bounds", own, evidence=(Evidence("structure", said),), beyond=beyond)
+
+
+def _judge_unrounded(
+    network: Network,
+    folded: Mapping[str, np.ndarray],
+    unit: Unit,
+    seen: Mapping[str, np.ndarray],
+    beyond: Mapping[str, np.ndarray],
+) -> UnitJudgement | None:
+    """The verdict on a unit that is within its bound if what it was fed had more digits than its format holds.
+
+    Compilers compute float16 and bfloat16 in float32, and round between operations only where somebody looks.
+    """
+    if not any(seen[v].dtype.name in HALVES and v not in network.inputs for v in unit.inputs):
+        return None
+    references = refer_unit(network, folded, unit, seen, unrounded=True)
+    judged = [_judge_output(seen[v], references[v]) for v in unit.outputs]
+    if any(mask is None or mask.any() for _, _, mask in judged):
+        return None
+    own = _join_errors([error for _, error, _ in judged if error is not None])
+    count, total = sum(int(m.sum()) for m in beyond.values()), sum(m.size for m in beyond.values())
+    return UnitJudgement(
+        "rounding", "bounds", own, CauseCode.EXCESS_PRECISION, "statistics", say_digits_kept(),
+        evidence=(Evidence("statistic", say_unit_unrounded(count, total)),),
+    )  # fmt: skip
 
 
 def _judge_output(result: np.ndarray, reference: OutputReference) -> tuple[Verdict, OwnError | None, np.ndarray | None]:

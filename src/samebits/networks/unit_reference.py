@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +19,8 @@ from samebits.numbers.format import BFLOAT16, FLOAT16, FORMATS, Format, find_for
 
 # Operators that round nothing: where only these follow a product, its correctly rounded truth gives the unit's.
 _KEEPS_ROUNDING = ("Relu", "Clip")
+# Formats that engines compute in wider ones, where they may leave out the rounding between two operations.
+HALVES = ("float16", "bfloat16")
 _LOST = 2.0**FLOAT16.smallest_normal_exponent
 
 
@@ -44,13 +46,16 @@ def refer_unit(
     fed: Mapping[str, np.ndarray],
     *,
     narrow: bool = False,
+    unrounded: bool = False,
 ) -> dict[str, OutputReference]:
     """What each output of a unit should be for these inputs; outputs of whole numbers and truth values included.
 
-    With `narrow` the bounds are those of the same function in bfloat16 throughout. What cannot be computed has none.
+    With `narrow` the bounds are those of the same function in bfloat16 throughout; with `unrounded` what other units
+    made may have had more digits than its format holds. What cannot be computed has none.
     """
+    passed = {v for v in fed if unrounded and v not in network.inputs}
     values: dict[str, Value | None] = {
-        v: _as_value(folded[v] if v in folded else fed[v])
+        v: _as_value(folded[v] if v in folded else fed[v], unrounded=v in passed and v not in folded)
         for place in unit.places
         for v in network.nodes[place].inputs
         if v in folded or v in fed
@@ -78,7 +83,10 @@ def refer_unit(
             outside = [v in folded or v in fed for v in node.inputs]
             given = [_narrow(a, v) if narrow and o else v for v, o in zip(inputs, outside, strict=True)]
             results = apply_node(a, node, given, network.opset)
-        if results and isinstance(results[0], Bounded) and _is_multiplied_out(network, folded, place):
+        if results and node.operator in ("Add", "Sub") and _are_whole(a, inputs, results):
+            # Such as one less a mask: no way to compute it rounds.
+            results = [bounded.exactly(v.value) for v in results if isinstance(v, Bounded)]
+        elif results and isinstance(results[0], Bounded) and _is_multiplied_out(network, folded, place):
             # (x - m) k may be computed as x k - m k: both parts are rounded.
             first = results[0]
             results = [replace(first, growth=max(first.growth, a.unit)), *results[1:]]
@@ -90,6 +98,16 @@ def refer_unit(
         values |= dict(zip(names, results, strict=False)) if results is not None else dict.fromkeys(names)
     size = usual[0] if len(usual) == 1 else np.inf
     return {v: _conclude(values.get(v), format_, size, unknown.get(v, ""), fed.get(v)) for v in unit.outputs}
+
+
+def _are_whole(a: Arithmetic, inputs: Sequence[Value | None], results: Sequence[Value]) -> bool:
+    """Whether known whole numbers become whole numbers, all so small that the format holds them."""
+    for value in (*inputs, *results):
+        if not isinstance(value, Bounded) or float(np.abs(value.value).max(initial=0.0)) * a.unit >= 0.5:
+            return False
+        if value.growth or not (value.value == np.rint(value.value)).all():
+            return False
+    return not any(isinstance(v, Bounded) and v.error.any() for v in inputs)
 
 
 def _is_multiplied_out(network: Network, folded: Mapping[str, np.ndarray], place: int) -> bool:
@@ -107,8 +125,15 @@ def find_unit_format(network: Network, unit: Unit, fed: Mapping[str, np.ndarray]
     return min(formats, key=lambda f: f.precision, default=find_format("float32"))
 
 
-def _as_value(array: np.ndarray) -> Value:
-    return bounded.exactly(array) if array.dtype.name in FORMATS else array
+def _as_value(array: np.ndarray, *, unrounded: bool = False) -> Value:
+    if array.dtype.name not in FORMATS:
+        return array
+    value = bounded.exactly(array)
+    if not unrounded or array.dtype.name not in HALVES:
+        return value
+    format_ = find_format(array.dtype.name)
+    half_step = float(format_.unit_roundoff) * np.abs(value.value) + float(format_.smallest_subnormal) / 2
+    return Bounded(value.value, np.where(np.isfinite(value.value), half_step, 0.0), value.magnitude)
 
 
 def _narrow(a: Arithmetic, value: Value | None) -> Value | None:

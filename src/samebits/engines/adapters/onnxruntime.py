@@ -39,6 +39,9 @@ class OnnxruntimeEngine(Engine):
             "weights stand in the model or arrive with each run", "constant", ("constant", "runtime"), of_problems=True
         ),
         "flush_denormal": Setting("session.set_denormal_as_zero", "off", ON_OFF),
+        "x64quantprecision": Setting(
+            "session.x64quantprecision: products of codes without pairs in 16 bits", "off", ON_OFF
+        ),
         "conv1d_as": Setting(
             "run 1-D problems as they are, or as tf2onnx exports them: in 2-D with a first axis of size 1",
             "conv1d",
@@ -104,10 +107,13 @@ class OnnxruntimeEngine(Engine):
             "optimization": self.given.get("optimization", "all"),
             "weights": self.given.get("weights", "constant"),
             "flush_denormal": self.given.get("flush_denormal", "off"),
+            "x64quantprecision": self.given.get("x64quantprecision", "off"),
             "conv1d_as": self.given.get("conv1d_as", "conv1d"),
             "linear_as": self.given.get("linear_as", "gemm where x has two axes, else matmul"),
             "provider": self.provider,
         }
+        if "x64quantprecision" in self.given:
+            in_force["x64quantprecision"] = self.given["x64quantprecision"]
         return InForce(self.runtime.__version__, self.device, in_force)
 
     def explain_unsupported(self, problem: Problem) -> str | None:
@@ -152,6 +158,8 @@ class OnnxruntimeEngine(Engine):
             options.intra_op_num_threads = int(self.given["threads"])
         if self.given.get("flush_denormal") == "on":
             options.add_session_config_entry("session.set_denormal_as_zero", "1")
+        if self.given.get("x64quantprecision") == "on":
+            options.add_session_config_entry("session.x64quantprecision", "1")
         return options
 
 

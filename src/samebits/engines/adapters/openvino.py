@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from samebits.engines.adapters.engine import Engine, InForce, Prepared, Setting
+from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem
 
 _YES_NO = ("YES", "NO")
@@ -114,6 +115,8 @@ class OpenvinoEngine(Engine):
     def load_onnx(self, model: bytes, observed: Sequence[str]) -> None:
         self.compiled = None
         read = self.core.read_model(model)
+        ports = [port for port in read.outputs if port.get_element_type() == self.openvino.Type.bf16]
+        self.narrow = {name for port in ports for name in port.get_names()}
         precision = self._property("INFERENCE_PRECISION_HINT")
         if precision in ("bf16", "f16") and observed:
             # Observed in float32, a value would be passed on unrounded, which does not happen unobserved. Values that
@@ -146,12 +149,22 @@ class OpenvinoEngine(Engine):
         request = self.compiled.create_infer_request()
         # Inputs that nothing reads are gone from the compiled model.
         taken = {name for port in self.compiled.inputs for name in port.get_names()}
-        request.infer({name: array for name, array in inputs.items() if name in taken})
-        return {name: self._widen(request.get_tensor(name)) for name in wanted}
+        request.infer({name: self._feed(array) for name, array in inputs.items() if name in taken})
+        return {name: self._read(request.get_tensor(name), name in self.narrow) for name in wanted}
 
-    def _widen(self, tensor: Any) -> np.ndarray:
-        """A tensor as an array; one observed in a narrow format becomes float32, which the network declares."""
+    def _feed(self, array: np.ndarray) -> Any:
+        """An array as what a request takes; bfloat16 is none of NumPy's own dtypes."""
+        if array.dtype.name != "bfloat16":
+            return array
+        tensor = self.openvino.Tensor(self.openvino.Type.bf16, self.openvino.Shape(array.shape))
+        tensor.data.view(np.uint8)[...] = np.ascontiguousarray(array).view(np.uint8)
+        return tensor
+
+    def _read(self, tensor: Any, is_narrow: bool) -> np.ndarray:
+        """A tensor as an array: observed in a narrow format it becomes float32, if the network declares that."""
         element = tensor.get_element_type()
+        if element == self.openvino.Type.bf16 and is_narrow:
+            return np.array(tensor.data).view(numpy_dtype("bfloat16")).reshape(tensor.shape)
         if element == self.openvino.Type.bf16:
             codes = np.array(tensor.data).view(np.uint16).astype(np.uint32) << 16
             return codes.view(np.float32).reshape(tensor.shape)

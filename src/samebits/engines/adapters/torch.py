@@ -17,9 +17,8 @@ from samebits.engines.adapters.engine import (
     Setting,
     lay_out,
 )
-from samebits.engines.adapters.torch_program import TorchProgram
+from samebits.engines.adapters.torch_program import TorchProgram, as_array, as_tensor
 from samebits.errors import EngineUnsupported
-from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem
 
 _MOST_PROGRAMS = 32
@@ -171,20 +170,14 @@ class TorchEngine(Engine):
     def _tensor(self, problem: Problem, name: str, array: np.ndarray) -> Any:
         torch = self.torch
         array = lay_out(array, self.memory.get(name, "contiguous") if problem.product else "contiguous")
-        if array.dtype == numpy_dtype("bfloat16"):
-            tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-        else:
-            tensor = torch.from_numpy(array)
+        tensor = as_tensor(torch, array)
         if self.channels_last and problem.product is None and tensor.dim() in (4, 5):
             formats = {4: torch.channels_last, 5: torch.channels_last_3d}
             tensor = tensor.contiguous(memory_format=formats[tensor.dim()])
         return tensor
 
     def _array(self, tensor: Any) -> np.ndarray:
-        tensor = tensor.detach().contiguous()
-        if tensor.dtype == self.torch.bfloat16:
-            return tensor.view(self.torch.int16).numpy().view(numpy_dtype("bfloat16"))
-        return tensor.numpy()
+        return as_array(self.torch, tensor)
 
 
 def _find_capability(torch: Any) -> str:

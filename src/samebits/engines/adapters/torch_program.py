@@ -18,6 +18,7 @@ import numpy as np
 from samebits.engines.adapters.keras_program import is_recorded, make_exportable, write_record
 from samebits.engines.adapters.model_function import is_keras_model, load_function
 from samebits.engines.adapters.program_file import copy_cleanly
+from samebits.numbers.format import numpy_dtype
 
 # torch.load then reads with its own reader of tensors, whatever its caller asks for (torch/serialization.py).
 _TENSORS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
@@ -67,6 +68,7 @@ class TorchProgram:
             optimizer.fold_constants(written.model)
             optimizer.remove_unused_nodes(written.model)
         decomposed = written.exported_program
+        _return_plainly(decomposed)
         path = Path(folder) / "model.onnx"
         written.save(str(path), external_data=False)
         _drop_made_biases(path)
@@ -77,7 +79,7 @@ class TorchProgram:
             write_record(Path(folder), text, taken.keras_model, layers, taken.module.keys)
         names = [value.name for value in written.model.graph.inputs]
         tensors = [t for t in _list_leaves((taken.inputs, taken.named)) if isinstance(t, self.torch.Tensor)]
-        arrays = {n: _as_array(self.torch, t) for n, t in zip(names, tensors, strict=True)}
+        arrays = {n: as_array(self.torch, t) for n, t in zip(names, tensors, strict=True)}
         kind = "torch" if taken.keras_model is None else "keras"
         return {"inputs": names, "notes": taken.notes, "kind": kind, "layers": layers}, arrays
 
@@ -121,11 +123,11 @@ class TorchProgram:
                 os.environ[_TENSORS_ONLY] = before
 
     def _as_tensor(self, given: Any) -> Any:
-        return self.torch.from_numpy(given) if isinstance(given, np.ndarray) else given
+        return as_tensor(self.torch, given) if isinstance(given, np.ndarray) else given
 
     def _write(self, program: Any, taken: _Taken) -> Any:
         """The program as an ONNX model. Raises ValueError for results that ONNX does not have."""
-        made = _list_leaves(program.module()(*taken.inputs, **taken.named))
+        made = _list_results(program.module()(*taken.inputs, **taken.named))
         odd = next((type(v).__name__ for v in made if not isinstance(v, self.torch.Tensor)), None)
         if odd is None and any(v.is_complex() for v in made):
             odd = "complex numbers"
@@ -153,7 +155,7 @@ class TorchProgram:
         """The program's outputs by the names given for them, and the observed values."""
         self._load(path)
         torch = self.torch
-        tensors = iter([torch.from_numpy(np.array(a)) for a in inputs.values()])
+        tensors = iter([as_tensor(torch, np.array(a)) for a in inputs.values()])
         pytree = importlib.import_module("torch.utils._pytree")
         leaves, shape = pytree.tree_flatten(self.examples)
         leaves = [next(tensors) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
@@ -164,8 +166,8 @@ class TorchProgram:
             else:
                 positional, named = pytree.tree_unflatten(leaves, shape)
                 results = (self._compiled(()) if self.compiles else self.module)(*positional, **named)
-                found = dict(zip(outputs, _list_leaves(results), strict=True))
-        return {name: _as_array(torch, value) for name, value in found.items()}
+                found = dict(zip(outputs, _list_results(results), strict=True))
+        return {name: as_array(torch, value) for name, value in found.items()}
 
     def _load(self, path: str) -> None:
         if path != self.path:
@@ -190,7 +192,7 @@ class TorchProgram:
 
         class Observing(fx.Interpreter):
             def run_node(self, n: Any) -> Any:
-                value = torch.from_numpy(np.array(given[n.name])) if n.name in given else super().run_node(n)
+                value = as_tensor(torch, np.array(given[n.name])) if n.name in given else super().run_node(n)
                 if n.name in wanted:
                     kept[n.name] = value
                 return value
@@ -219,6 +221,19 @@ def _list_leaves(results: Any) -> list[Any]:
     return importlib.import_module("torch.utils._pytree").tree_leaves(results)
 
 
+def _list_results(results: Any) -> list[Any]:
+    """What a module returns, one after the other, without the places where it returns nothing."""
+    return [value for value in _list_leaves(results) if value is not None]
+
+
+def _return_plainly(program: Any) -> None:
+    """Makes a program return a tuple: classes of results are another library's, which whoever loads it may not have."""
+    pytree = importlib.import_module("torch.utils._pytree")
+    signature = program.module_call_graph[0].signature
+    count = signature.out_spec.num_leaves
+    signature.out_spec = pytree.tree_flatten((0,) * count)[1]
+
+
 def _drop_made_biases(path: Path) -> None:
     """Takes out biases of zeros that the exporter made; those of conv3d have two axes, which no engine takes."""
     onnx = importlib.import_module("onnx")
@@ -231,10 +246,16 @@ def _drop_made_biases(path: Path) -> None:
     onnx.save(model, path)
 
 
-def _as_array(torch: Any, tensor: Any) -> np.ndarray:
+def as_tensor(torch: Any, array: np.ndarray) -> Any:
+    """An array as a tensor; bfloat16 is none of NumPy's own dtypes."""
+    if array.dtype == numpy_dtype("bfloat16"):
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def as_array(torch: Any, tensor: Any) -> np.ndarray:
+    """A tensor as an array."""
     tensor = tensor.detach().contiguous()
     if tensor.dtype == torch.bfloat16:
-        from samebits.numbers.format import numpy_dtype
-
         return tensor.view(torch.int16).numpy().view(numpy_dtype("bfloat16"))
     return tensor.numpy()

@@ -88,12 +88,15 @@ class FixSearch:
         return len(bits) == 1 and all(is_agreement(s.verdict) for s in self.sides)
 
     def _try_in_sequence(self) -> Iterator[None]:
-        """What was set left out; single changes, of sides that deviate first; pairs of those that changed bits."""
+        """What is meant for the cause; what was set left out; other changes, of sides that deviate first; pairs."""
         order = sorted(range(len(self.sides)), key=lambda i: is_agreement(self.sides[i].verdict))
         singles = {i: self._list_changes(i) for i in order}
         total = sum(map(len, singles.values())) or 1
         # Two sides of one engine differ by what was set on one of them.
-        every = sorted(((i, c) for i in order for c in singles[i]), key=lambda both: both[1].value is not None)
+        every = sorted(
+            ((i, c) for i in order for c in singles[i]),
+            key=lambda both: (not both[1].is_meant, both[1].value is not None),
+        )
         for i, change in every:
             if self._is_over():
                 return

@@ -24,6 +24,8 @@ class Change:
     why: str
     also: str
     source: str | None
+    # Whether it is there for the cause alone: it leaves the rest as it was asked for.
+    is_meant: bool = False
 
     @property
     def says(self) -> str:
@@ -63,16 +65,19 @@ def list_changes(
     ]
     rows = [row for row in SETTINGS if row.engine == runner.name and _takes(row, problem)]
     rows.sort(key=lambda row: cause not in row.causes)
-    changes += [_make_change(row) for row in rows if not _is_so(row, given, in_force)]
+    changes += [_make_change(row, cause, given) for row in rows if not _is_so(row, given, in_force)]
     return changes
 
 
-def _make_change(row: SettingRow) -> Change:
-    return Change(row.engine, row.key, row.value, row.why, row.also, row.source)
+def _make_change(row: SettingRow, cause: CauseCode | None, given: Mapping[str, str]) -> Change:
+    is_meant = row.causes == (cause,) and row.key not in given
+    return Change(row.engine, row.key, row.value, row.why, row.also, row.source, is_meant)
 
 
 def _takes(row: SettingRow, problem: Problem | None) -> bool:
-    return problem is None or row.takes == "all" or (row.takes == "products") == (problem.product is not None)
+    if problem is None or row.takes in ("all", "networks"):
+        return problem is None or row.takes == "all"
+    return (row.takes == "products") == (problem.product is not None)
 
 
 def _is_so(row: SettingRow, given: Mapping[str, str], in_force: Mapping[str, str]) -> bool:
