@@ -8,6 +8,7 @@ from networks.model_sides import ReferenceSide
 from networks.network_building import conv_clip, make_model, node, random, residual, save
 from samebits.errors import ArgumentError, ModelError
 from samebits.findings import json_from_finding
+from samebits.networks import observing
 from samebits.networks.model_comparing import compare_model
 from samebits.networks.onnx_reading import make_network
 from samebits.problems.case_file import load_case
@@ -45,7 +46,7 @@ def test_the_finding_has_the_form_that_others_rely_on():
     assert unit["problem"] == "conv2d x=2x4x8x8 w=4x4x3x3 bias padding=1 dtype=float32"
     assert {"name", "verdict", "cause", "own", "inherited", "recipe"} <= set(unit["sides"][0])
     assert {"max_over_bound", "max_ulp"} <= set(unit["sides"][0]["own"])
-    assert document["taps"] == {"changed_bits": False, "left_out": []}
+    assert document["taps"] == {"changed_bits": False, "left_out": [], "settled": True}
 
 
 def faulty(change):
@@ -191,6 +192,23 @@ def test_a_value_whose_observation_changes_bits_is_left_out_and_said():
     assert found.taps.left_out == ["l", "r1"]
     assert found.verdict in ("rounding", "identical")
     assert not any("r1" in u.outputs for u in found.units)
+
+
+def test_where_the_search_is_given_up_nothing_seen_is_held_against_a_side(monkeypatch):
+    """A fault that shows in a run that is looked at may be the looking's; what is within its bound is judged."""
+    monkeypatch.setattr(observing, "_LONGEST_SEARCH_S", 0.0)
+
+    def spoil(name, result, values):
+        return result * 1.01 if name == "c2" else result
+
+    side = ReferenceSide("faulty", spoil, alters_when_observed=("r1",))
+    found = compare(residual(), [ORT, side])
+    assert not found.taps.settled
+    assert found.sides[0].verdict == "rounding"
+    assert (found.sides[1].deviating, found.sides[1].unjudged) == (0, 1)
+    unit = next(u for u in found.units if u.name == "conv_c2")
+    assert (unit.sides[1].verdict, unit.sides[1].is_judged) == ("undecided", False)
+    assert found.verdict == "undecided"
 
 
 def test_an_engine_that_does_not_repeat_itself_is_said_to():

@@ -9,20 +9,19 @@ import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
 from samebits.engines.runner import Runner
-from samebits.errors import ModelError
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
-from samebits.networks.branches import rename_values
+from samebits.networks.conversions import Conversion
 from samebits.networks.model_conclusion import Asked, Outcome
 from samebits.networks.model_runners import ModelRunner, OtherFileRunner, is_onnx_engine, open_model_runner
-from samebits.networks.network import Network, Node, ValueType
-from samebits.networks.onnx_reading import make_network, read_onnx
+from samebits.networks.model_sentences import say_own_file
+from samebits.networks.network import Network, Node
 from samebits.networks.product_nodes import PRODUCTS
+from samebits.networks.written_out import PLAIN_DOMAINS
 from samebits.numbers.format import numpy_dtype
 
 _ROUNDED = ("float16", "bfloat16")
@@ -55,9 +54,12 @@ def _list_all(first: Network, second: Network) -> Iterator[FileDifference]:
         yield FileDifference("", CauseCode.DROPPED_ATTRIBUTE, says)
     for node in first.nodes:
         place = next((second.producers[v] for v in node.outputs if v in second.producers), None)
+        if place is None and _is_folded(first, node, second):
+            continue
+        if fused := _find_fused(first, node, second):
+            yield FileDifference(node.name, CauseCode.FUSION, f"is computed by {fused} in the second file")
+            continue
         if place is None:
-            if _is_folded(first, node, second):
-                continue
             yield FileDifference(node.name, CauseCode.FUSION, f"{node.operator} is not in the second file")
             continue
         other = second.nodes[place]
@@ -79,6 +81,20 @@ def _is_folded(first: Network, node: Node, second: Network) -> bool:
         return False
     place = second.producers.get(readers[0].outputs[0])
     return place is not None and second.nodes[place].operator in PRODUCTS
+
+
+def _find_fused(first: Network, node: Node, second: Network) -> str:
+    """The fused operator of the second file that makes what this node leads to; "" where none does."""
+    makers = {v: n.op_type for n in second.stored.graph.node if n.domain not in PLAIN_DOMAINS for v in n.output if v}
+    asked, seen = [v for v in node.outputs if v], set[str]()
+    while asked and len(seen) < _MOST_FUSED:
+        value = asked.pop()
+        seen.add(value)
+        if value in makers:
+            return makers[value]
+        if value not in second.producers:
+            asked += [v for r in first.consumers.get(value, ()) for v in first.nodes[r].outputs if v and v not in seen]
+    return ""
 
 
 def _compare_attributes(node: Node, other: Node) -> Iterator[FileDifference]:
@@ -155,47 +171,23 @@ def _permutations(rank: int) -> list[tuple[int, ...]]:
 
 
 _MOST_DIFFERENCES = 12
+# So many values may lie within what is fused: an attention has about thirty.
+_MOST_FUSED = 60
 _ROUNDED_OPERATORS = CauseCode.REDUCED_PRECISION_OPERANDS
 
 
-def take_other(network: Network, against: str | Path | Network) -> Network:
-    """Another file of the network, its inputs and outputs named alike; raises ModelError unless it has as many.
-
-    Other names are matched by position, if all inputs there have the same types.
-    """
-    other = against if isinstance(against, Network) else read_onnx(against)
-    names = {
-        theirs: ours
-        for these, those in ((other.inputs, network.inputs), (other.outputs, network.outputs))
-        if set(these) != set(those) and len(these) == len(those)
-        for theirs, ours in zip(these, those, strict=True)
-        if theirs != ours
-    }
-    if names and all(map(_is_same_type, other.inputs.values(), network.inputs.values())):
-        other = rename_values(other, names, make_network)
-    if set(other.inputs) != set(network.inputs) or set(other.outputs) != set(network.outputs):
-        taken = f"{', '.join(other.inputs)} -> {', '.join(other.outputs)}"
-        raise ModelError(
-            f"{other.name} is no other file of this network: it has {taken[:120]} in place of"
-            f" {', '.join(network.inputs)} -> {', '.join(network.outputs)}"[:300]
-        )
-    return other
-
-
-def _is_same_type(a: ValueType, b: ValueType) -> bool:
-    """Whether an input of one file may be fed to the other; open sizes fit any."""
-    same = len(a.shape) == len(b.shape) and a.dtype == b.dtype
-    return same and all(x == y or None in (x, y) for x, y in zip(a.shape, b.shape, strict=True))
-
-
 def open_other(
-    other: Network, on: Sequence[str | ModelRunner | Runner], opened: contextlib.ExitStack, time_limit_s: float
+    network: Network,
+    other: Network,
+    on: Sequence[str | ModelRunner | Runner],
+    opened: contextlib.ExitStack,
+    time_limit_s: float,
 ) -> Asked:
     """The other file, run by the first engine that reads ONNX; by onnxruntime where none does."""
     reads = [t for t in on if isinstance(t, str) and is_onnx_engine(t)]
     runner = open_model_runner(reads[0] if reads else "onnxruntime", time_limit_s=time_limit_s)
     opened.callback(runner.close)
-    own = OtherFileRunner(runner, other)
+    own = OtherFileRunner(runner, other, network)
     return Asked(own.text, own)
 
 
@@ -222,9 +214,41 @@ def blame_file(outcome: Outcome, differences: Sequence[FileDifference]) -> None:
         )
 
 
+def blame_conversion(outcome: Outcome, conversion: Conversion, own: Sequence[str] | None, odd: Sequence[str]) -> None:
+    """Makes what the other file was converted to the cause of every unit that deviates on its side.
+
+    `own` are the units of the other file in which the engine does not compute what that file says; None where that
+    could not be judged. `odd` are those whose weights are no converted ones of the first file. Without any of them the
+    conversion is all there is: no side computes another function.
+    """
+    side = outcome.asked[-1].name
+    is_proved = own is not None and not own and not odd
+    for unit in outcome.list_deviating(side):
+        judged = unit.sides[side]
+        unit.sides[side] = replace(
+            judged,
+            verdict="downgrade" if is_proved else judged.verdict,
+            certainty="bounds" if is_proved else judged.certainty,
+            cause=conversion.cause,
+            # The file says so, whatever else an engine does.
+            cause_certainty="bounds",
+            says=conversion.says,
+            evidence=(Evidence("structure", say_own_file(own, odd)), *judged.evidence),
+        )
+
+
 def list_sentences(differences: Sequence[FileDifference]) -> list[str]:
-    """The differences of the two files, in sentences."""
-    says = [f"{d.node}: {d.says}" if d.node else d.says for d in differences[:_MOST_DIFFERENCES]]
-    if len(differences) > len(says):
-        says.append(f"and {len(differences) - len(says)} more differences of the two files")
+    """The differences of the two files, in sentences: one for all nodes that differ alike."""
+    nodes: dict[str, list[str]] = {}
+    for difference in differences:
+        nodes.setdefault(difference.says, []).append(difference.node)
+    says = [_say_difference(text, [n for n in names if n]) for text, names in nodes.items()][:_MOST_DIFFERENCES]
+    if len(nodes) > len(says):
+        says.append(f"and {len(nodes) - len(says)} more kinds of differences of the two files")
     return says or ["the two files do not differ in any node or constant"]
+
+
+def _say_difference(text: str, nodes: Sequence[str]) -> str:
+    if not nodes:
+        return text
+    return f"{nodes[0]}: {text}" if len(nodes) == 1 else f"{text}: {nodes[0]} and {len(nodes) - 1} more"

@@ -15,14 +15,24 @@ from samebits.engines.runner import Runner
 from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import ArgumentError, EngineFailure, ProblemTextError
 from samebits.findings import Evidence, Failure, Verdict
+from samebits.findings.causes import CauseCode
 from samebits.findings.model_schema import ModelComparison
 from samebits.judging.comparing_cost import check_memory
 from samebits.judging.fixes import AskedSide, FixSearch
 from samebits.judging.judging_sentences import say_wrong_on_integers
 from samebits.judging.references import make_reference
 from samebits.judging.side_running import judge_ran, run_on_both
-from samebits.networks.branches import take_branches
-from samebits.networks.file_differences import blame_file, list_file_differences, list_sentences, open_other, take_other
+from samebits.networks.control_flow import settle_control_flow
+from samebits.networks.conversions import Conversion, find_conversion, list_odd_weights
+from samebits.networks.file_differences import (
+    FileDifference,
+    blame_conversion,
+    blame_file,
+    list_file_differences,
+    list_sentences,
+    open_other,
+)
+from samebits.networks.matched_files import take_other
 from samebits.networks.model_conclusion import Asked, Outcome, conclude
 from samebits.networks.model_fixes import ModelTrials, digest_outputs
 from samebits.networks.model_fixes import save_cases as write_cases
@@ -30,6 +40,7 @@ from samebits.networks.model_inputs import check_inputs, load_inputs, make_input
 from samebits.networks.model_judging import JudgedUnit, ModelJudge, measure_relative
 from samebits.networks.model_runners import (
     ModelRunner,
+    OtherFileRunner,
     find_problem_runner,
     open_model_runner,
 )
@@ -46,7 +57,7 @@ from samebits.numbers.format import FORMATS
 from samebits.problems import Problem, parse_problem_text
 from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import make_exact
-from samebits.progress import Announcement, Progress, ignore_progress
+from samebits.progress import Announcement, Progress, ignore_progress, prefix_progress
 from samebits.regular_files import open_folder
 
 
@@ -119,11 +130,12 @@ def compare_model(
     `model` is an ONNX file (or what `read_onnx` made of one), an exported program (.pt2), or `file.py:function`,
     which returns a torch module and its inputs. Inputs are arrays by name, an .npz of them, or random ones (`seed`,
     `ranges`; `sizes` gives those that the network leaves open, by its own name for one or as whole shapes by input).
-    An `If` is replaced by the branch that these inputs take. Engines that read ONNX run the network whole; all others
-    compute its convolutions and products one at a time. Values between units are observed only as far as that leaves
-    every bit of the result as it is. With `fix` settings are tried until the sides agree, with `replay` the recipe of
-    every unit is looked for and executed on what it was fed, with `save_cases` the units that deviate are written to
-    that folder as case files. `against` is another ONNX file of the network, which becomes a side of its own. Raises
+    An `If` is replaced by the branch that these inputs take, a loop by its rounds. Engines that read ONNX run the
+    network whole; all others compute its convolutions and products one at a time. Values between units are observed
+    only as far as that leaves every bit of the result as it is. With `fix` settings are tried until the sides agree,
+    with `replay` the recipe of every unit is looked for and executed on what it was fed, with `save_cases` the units
+    that deviate are written to that folder as case files. `against` is another ONNX file of the network, which becomes
+    a side of its own: what a converter made of the whole file is named in one sentence. Raises
     SamebitsError for a model, inputs or a runner's text that cannot be dealt with.
     """
     if isinstance(on, str) or not isinstance(on, Sequence):
@@ -133,22 +145,24 @@ def compare_model(
         if inputs is None and examples is not None and not ranges:
             inputs = examples
         fed = _take_inputs(network, inputs, ranges, sizes, seed)
-        network = take_branches(network, fed, make_network)
+        network = settle_control_flow(network, fed, make_network)
         asked = _open_all(on, opened, time_limit_s, network.program)
-        other = None if against is None else take_branches(take_other(network, against), fed, make_network)
+        other = None if against is None else settle_control_flow(take_other(network, against), fed, make_network)
         if other is not None:
-            asked.append(open_other(other, on, opened, time_limit_s))
-        outcome = judge_network(network, fed, asked, progress, searches=attributes, keeps=save_cases is not None)
+            asked.append(open_other(network, other, on, opened, time_limit_s))
+        conversion = None if other is None else find_conversion(network, other)
+        known = [asked[-1].name] if conversion and save_cases is None else []
+        outcome = judge_network(
+            network, fed, asked, progress, searches=attributes, keeps=save_cases is not None, known=known
+        )
         if attributes:
             _try_exact(outcome, progress)
         if replay:
             _replay_sides(outcome, progress)
-        differences = None if other is None else list_file_differences(network, other)
-        if differences is not None:
-            blame_file(outcome, differences)
+        differences = None if other is None else _blame_other(outcome, other, conversion, fed, progress)
         drawn = "uniform in ranges" if ranges else "normal"
         found = conclude(outcome, "given" if inputs is not None else f"{drawn}, seed {seed}")
-        said = [*notes, *([] if differences is None else list_sentences(differences))]
+        said = [*notes, *network.notes, *([] if differences is None else list_sentences(differences))]
         found = msgspec.structs.replace(found, evidence=[Evidence("structure", s) for s in said])
         if save_cases is not None:
             found = msgspec.structs.replace(found, saved=write_cases(save_cases, outcome.judged))
@@ -174,6 +188,41 @@ def _take_model(
     progress(f"exporting {str(model)[:60]}", 0.0)
     exported = export_module(str(model), opened.enter_context(open_folder()), time_limit_s=time_limit_s)
     return exported.network, exported.inputs, exported.notes
+
+
+def _blame_other(
+    outcome: Outcome,
+    other: Network,
+    conversion: Conversion | None,
+    fed: Mapping[str, np.ndarray],
+    progress: Progress,
+) -> list[FileDifference]:
+    """Makes what the other file says otherwise the cause where its side deviates; the differences of both files."""
+    differences = list_file_differences(outcome.network, other)
+    if conversion is None:
+        blame_file(outcome, differences)
+        return differences
+    odd = list_odd_weights(outcome.network, other)
+    if outcome.list_deviating(outcome.asked[-1].name):
+        blame_conversion(outcome, conversion, _judge_other(outcome, other, fed, progress), odd)
+    said = [FileDifference("", conversion.cause, f"the other file {conversion.says}")]
+    return said + [
+        FileDifference(name, CauseCode.HARNESS, "has weights that are none of the first file's") for name in odd
+    ]
+
+
+def _judge_other(
+    outcome: Outcome, other: Network, fed: Mapping[str, np.ndarray], progress: Progress
+) -> list[str] | None:
+    """The units of the other file in which the engine does not compute what that file says; None if not known."""
+    runner = outcome.asked[-1].runner
+    assert isinstance(runner, OtherFileRunner)
+    side = Asked(runner.runner.text, runner.runner)
+    heard = prefix_progress(progress, "the other file by itself: ")
+    own = judge_network(other, runner.take_inputs(fed), [side], heard, searches=False)
+    beyond = [unit.unit.name for unit in own.list_deviating(side.name)]
+    is_known = side.observer is not None and all(u.is_judged for u in own.judged)
+    return beyond if beyond or is_known else None
 
 
 def _try_exact(outcome: Outcome, progress: Progress) -> None:
@@ -260,8 +309,12 @@ def judge_network(
     *,
     searches: bool,
     keeps: bool = False,
+    known: Sequence[str] = (),
 ) -> Outcome:
-    """Runs all sides and judges all units; a side that fails keeps its failure. `keeps` holds on to deviating cases."""
+    """Runs all sides and judges all units; a side that fails keeps its failure.
+
+    `keeps` holds on to deviating cases; `known` are sides of which no causes are searched for.
+    """
     for i, side in enumerate(asked):
         progress(f"running {side.name[:60]}", i / len(asked))
         observer = Observer(side.runner, network, inputs)
@@ -273,14 +326,20 @@ def judge_network(
             side.failure = Failure(error.kind, str(error))  # type: ignore[arg-type]  (one of the kinds)
             continue
         side.observer = observer
-    outcome = _judge_observed(network, asked, progress, searches=searches, keeps=keeps)
+    outcome = _judge_observed(network, asked, progress, searches=searches, keeps=keeps, known=known)
     if searches:
         _find_shares(outcome)
     return outcome
 
 
 def _judge_observed(
-    network: Network, asked: list[Asked], progress: Progress, *, searches: bool, keeps: bool
+    network: Network,
+    asked: list[Asked],
+    progress: Progress,
+    *,
+    searches: bool,
+    keeps: bool,
+    known: Sequence[str] = (),
 ) -> Outcome:
     ran = [a for a in asked if a.observer]
     observers = {a.name: a.observer for a in ran if a.observer}
@@ -288,7 +347,7 @@ def _judge_observed(
         return Outcome(network, asked, [])
     folded = fold_constants(network)
     units = divide_observably(network, folded, list(observers.values()), progress)
-    judge = ModelJudge(network, folded, units, observers, progress, searches, keeps)
+    judge = ModelJudge(network, folded, units, observers, progress, searches, keeps, known)
     return Outcome(network, asked, list(judge.judge()), judge)
 
 

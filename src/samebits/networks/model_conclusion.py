@@ -87,16 +87,32 @@ def conclude(outcome: Outcome, data: str) -> ModelComparison:
             differences,
             amplification,
             [u.as_finding() for u in outcome.judged if not u.is_judged],
+            _list_alike(outcome),
         ),
         first=first.unit.name if first else None,
         units=[u.as_finding() for u in outcome.judged],
-        taps=Taps(any(o.changed_bits for o in observers), sorted({v for o in observers for v in o.left_out})),
+        taps=Taps(
+            any(o.changed_bits for o in observers),
+            sorted({v for o in observers for v in o.left_out}),
+            all(o.is_settled for o in observers),
+        ),
         amplification=amplification,
         sides=sides,
         outputs=differences,
         data=data,
         samebits_version=VERSION,
     )
+
+
+def _list_alike(outcome: Outcome) -> dict[str, str]:
+    """By side, what all of its deviating units do, where these are several and do the same."""
+    found: dict[str, str] = {}
+    for side in outcome.asked:
+        own = [u.sides[side.name] for u in outcome.list_deviating(side.name)]
+        said = {(j.says, j.cause_certainty == "statistics") for j in own}
+        if len(own) > 1 and len(said) == 1 and (says := own[0].says):
+            found[side.name] = says + (" (inferred)" if own[0].cause_certainty == "statistics" else "")
+    return found
 
 
 def _call_equal(side: ModelSide) -> ModelSide:
@@ -135,7 +151,7 @@ def _conclude_side(outcome: Outcome, asked: Asked) -> ModelSide:
     return msgspec.structs.replace(
         base,
         verdict=verdict,
-        cause=gravest[0].sides[name].cause if gravest else None,
+        cause=gravest[0].sides[name].cause if gravest else _find_harmless(outcome, name, verdict),
         first=(gravest or deviating)[0].unit.name if deviating else None,
         deviating=len(deviating),
         unjudged=sum(not u.sides[name].is_judged for u in outcome.judged),
@@ -143,6 +159,12 @@ def _conclude_side(outcome: Outcome, asked: Asked) -> ModelSide:
         replayed=asked.replayed,
         evidence=evidence,
     )
+
+
+def _find_harmless(outcome: Outcome, side: str, verdict: Verdict) -> CauseCode | None:
+    """The cause that units have which are within rounding."""
+    own = [u.sides[side].cause for u in outcome.judged if side in u.sides]
+    return gravest_cause(c for c in own if c) if verdict == "rounding" else None
 
 
 def _conclude_units(judged: Sequence[UnitJudgement]) -> Verdict:

@@ -16,9 +16,10 @@ from samebits.engines.runner import Identity, Runner
 from samebits.engines.workers.process import WorkerRunner
 from samebits.errors import ArgumentError, EngineRaised, EngineUnsupported
 from samebits.limits import VALUE_BYTES
-from samebits.networks.network import Network, Node, Program
+from samebits.networks.network import Network, Node, Program, ValueType
 from samebits.networks.pooling import evaluate_plainly, pool_plainly
 from samebits.networks.product_nodes import PRODUCTS, find_product
+from samebits.numbers.format import FORMATS, numpy_dtype
 
 _OVERRULED = "#overruled"
 
@@ -123,19 +124,29 @@ class OnnxRunner:
 
 
 class OtherFileRunner:
-    """A runner that runs another file of the network in place of the one it is asked about, names kept."""
+    """A runner that runs another file of the network in place of the one it is asked about, names kept.
 
-    def __init__(self, runner: ModelRunner, other: Network):
+    Where that file has other floating formats, what goes in is rounded to them, and what comes out is given in those
+    of the network.
+    """
+
+    def __init__(self, runner: ModelRunner, other: Network, network: Network):
         self.runner = runner
         self.other = other
+        self.network = network
         self.text = f"{runner.text} on {Path(other.name).name}"
 
     def identify(self) -> Identity:
         return self.runner.identify()
 
+    def take_inputs(self, inputs: Mapping[str, np.ndarray]) -> Arrays:
+        """Inputs of the network in the formats that the other file takes."""
+        return {name: _take_format(array, self.other.inputs.get(name)) for name, array in inputs.items()}
+
     def list_observable(self, values: Sequence[str]) -> list[str]:
         """Which of these values the other file makes, too."""
-        return [v for v in values if v in self.other.producers]
+        hidden = set(self.other.hidden)
+        return [v for v in values if v in self.other.producers and v not in hidden]
 
     def run_network(
         self,
@@ -148,10 +159,26 @@ class OtherFileRunner:
         missing = [v for v in (*observed, *wanted, *given) if v not in self.other.producers]
         if missing:
             raise EngineUnsupported(f"{self.other.name} has no value {missing[0][:60]}")
-        return self.runner.run_network(self.other, inputs, observed, wanted, given)
+        fed = self.take_inputs(inputs)
+        put = {name: _take_format(array, self.other.types.get(name)) for name, array in given.items()}
+        found = self.runner.run_network(self.other, fed, observed, wanted, put)
+        return {name: _take_format(array, self.network.types.get(name)) for name, array in found.items()}
 
     def close(self) -> None:
         self.runner.close()
+
+
+def _take_format(array: np.ndarray, type_: ValueType | None) -> np.ndarray:
+    """An array in the floating format of a declared type; any other as it is."""
+    if (
+        type_ is None
+        or type_.dtype not in FORMATS
+        or array.dtype.name not in FORMATS
+        or array.dtype.name == type_.dtype
+    ):
+        return array
+    with np.errstate(over="ignore"):
+        return array.astype(numpy_dtype(type_.dtype))
 
 
 class ProgramRunner:

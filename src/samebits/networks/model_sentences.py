@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from samebits.findings import Verdict, is_agreement
+from samebits.findings.causes import CauseCode
 from samebits.findings.model_schema import ModelSide, OutputDifference, UnitFinding
 
 # So many units are named of those that were not judged.
@@ -22,6 +24,19 @@ def say_unit_beyond(count: int, total: int, share: float | None) -> str:
     return f"{count:,} of {total:,} outputs are beyond the bound for what the unit was fed{times}"
 
 
+def say_digits_kept(sides: int = 1) -> str:
+    """What a side, or several, does whose values are not rounded between operations."""
+    return f"keep{'s' if sides == 1 else ''} more digits between operations than declared (more exact, not less)"
+
+
+def say_unit_unrounded(count: int, total: int) -> str:
+    """Outputs that fit inputs with more digits than were seen of them."""
+    return (
+        f"{count:,} of {total:,} outputs are beyond the bound for the inputs as they are rounded when seen; all are"
+        " within it for inputs that were not rounded"
+    )
+
+
 def say_unit_proved(count: int, total: int) -> str:
     """Outputs that no rounding explains."""
     return (
@@ -33,6 +48,27 @@ def say_unit_proved(count: int, total: int) -> str:
 def say_unit_moved(count: int, total: int, operators: Sequence[str]) -> str:
     """Operations that do not round returned something else."""
     return f"{' + '.join(operators)} cannot round, but {count:,} of {total:,} outputs differ"
+
+
+def say_own_file(beyond: Sequence[str] | None, odd: Sequence[str]) -> str:
+    """Whether an engine computes what the other file says, and whether that is the first file's."""
+    if odd:
+        return f"moreover, weights of {_name_some(odd)} are none of the first file's"
+    if beyond is None:
+        return "whether the engine computes what the other file says was not judged"
+    if not beyond:
+        return "the engine computes what the other file says: every unit of it is within its own bound"
+    return f"moreover, {_name_some(beyond)} of the other file deviate from what that file says"
+
+
+def _name_some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
+def say_unsettled() -> str:
+    """A deviation in a run that is not the one which returned the result."""
+    return "looking at values changes what this side computes, and which ones was not found in time: not judged"
 
 
 def say_equal() -> str:
@@ -88,9 +124,13 @@ def summarize_model(
     outputs: Sequence[OutputDifference],
     amplification: float | None,
     unjudged: Sequence[UnitFinding] = (),
+    alike: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """The answer in one or two sentences, and what was not judged."""
-    said = _summarize_judged(verdict, sides, first, outputs, amplification, every="judged " if unjudged else "")
+    """The answer in one or two sentences, and what was not judged.
+
+    `alike` has, by side, what all of its units do that deviate, where that is the same.
+    """
+    said = _summarize_judged(verdict, sides, first, outputs, amplification, alike, every="judged " if unjudged else "")
     return " ".join(filter(None, [said, say_unjudged(unjudged)]))
 
 
@@ -100,6 +140,7 @@ def _summarize_judged(
     first: UnitFinding | None,
     outputs: Sequence[OutputDifference],
     amplification: float | None,
+    alike: Mapping[str, str],
     *,
     every: str,
 ) -> str:
@@ -110,8 +151,9 @@ def _summarize_judged(
         )
     deviating = [s for s in ran if not is_agreement(s.verdict)]
     if deviating:
-        said = [_summarize_deviating(s, first) for s in deviating]
+        said = [_summarize_deviating(s, first, alike) for s in deviating]
         right = [shorten_engine(s.name, ran) for s in ran if is_agreement(s.verdict)]
+        said = list(dict.fromkeys(said))
         if right:
             plural = "are" if len(right) > 1 else "is"
             said.append(f"{' and '.join(right)} {plural} right: every {every}unit is within its bound.")
@@ -125,15 +167,20 @@ def _summarize_judged(
     if first is not None and amplification is not None:
         said += f" It begins in {first.name}; at the outputs it is {largest:.2g} of their L2 norm, {amplification:.2g}"
         said += " times what it was there."
+    keeping = [shorten_engine(s.name, ran) for s in ran if s.cause == CauseCode.EXCESS_PRECISION]
+    if keeping:
+        said += f" {' and '.join(keeping)} {say_digits_kept(len(keeping))} (inferred)."
     return said
 
 
-def _summarize_deviating(side: ModelSide, first: UnitFinding | None) -> str:
+def _summarize_deviating(side: ModelSide, first: UnitFinding | None, alike: Mapping[str, str]) -> str:
     name = side.name.partition(":")[0]
     own = next((s for s in first.sides if s.name == side.name), None) if first else None
     if not side.deviating:
         return f"{name} cannot be judged."
     more = f"; {side.deviating} units deviate" if side.deviating > 1 else ""
+    if side.name in alike:
+        return f"{name} {alike[side.name]}, from {side.first} on{more}."
     if first is None or own is None or own.verdict != side.verdict or side.first != first.name:
         return f"{name} is {side.verdict} from {side.first} on{more}."
     unit = say_unit_name(first.name, first.operators)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,8 +14,10 @@ from samebits.networks.units import Unit, divide_network, list_addends
 from samebits.numbers.ulps import has_same_bits
 from samebits.progress import Progress
 
-# Searching for the values that must not be outputs takes runs; each finds at least half of one.
-_MOST_RUNS = 200
+# Searching for the values that must not be outputs takes runs: so many at most, and so much time. Where a network is
+# compiled for longer than `_SLOW_S` in each of them, so many runs' time.
+_MOST_RUNS = 400
+_LONGEST_SEARCH_S, _SLOW_S, _MOST_TIMES = 60.0, 5.0, 3.0
 
 
 @dataclass
@@ -33,29 +36,46 @@ class Observer:
     left_out: list[str] = field(default_factory=list[str])
     hidden: list[str] = field(default_factory=list[str])
     changed_bits: bool = False
+    is_settled: bool = True
     runs: int = 0
+    # What the first run takes, building the network included.
+    run_s: float = 0.0
+    _ends_at: float | None = None
 
     def begin(self) -> None:
         """Runs the network as it is, twice."""
+        began = time.monotonic()
         self.plain = self.run_with([], self.network.outputs)
+        self.run_s = time.monotonic() - began
         again = self.run_with([], self.network.outputs)
         self.repeats = _are_same(self.plain, again)
 
     def settle(self, values: Sequence[str], progress: Progress) -> None:
-        """Finds out which of these values cannot be outputs without changing the result; adds them to `left_out`."""
+        """Finds out which of these values cannot be outputs without changing the result; adds them to `left_out`.
+
+        A search that takes too long is given up: then `is_settled` is False, what is observed changes the result, and
+        nothing can be held against this side for it.
+        """
         if self.keeps_bits(values):
             return
         self.changed_bits = True
         progress(f"finding which observations change what {self.runner.text[:40]} returns", 0.2)
-        kept = list(values)
-        found: list[str] = []
-        while not self.keeps_bits(kept):
+        longest = _LONGEST_SEARCH_S if self.run_s < _SLOW_S else _MOST_TIMES * self.run_s
+        self._ends_at = self._ends_at or time.monotonic() + longest
+        found = self._find_all(values)
+        kept = [v for v in values if v not in found]
+        # Values that change nothing each by itself may do so together.
+        while self._may_search() and not self.keeps_bits(kept):
             value = self._find_one(kept)
             if value is None:
                 break
             found.append(value)
             kept.remove(value)
-        self.left_out += found
+        self.is_settled = self.is_settled and self._may_search()
+        self.left_out += found if self.is_settled else []
+
+    def _may_search(self) -> bool:
+        return self.runs < _MOST_RUNS and (self._ends_at is None or time.monotonic() < self._ends_at)
 
     def observe(self, observed: Sequence[str], wanted: Sequence[str]) -> Arrays:
         """The wanted values, of a run in which all of `observed` are outputs."""
@@ -85,12 +105,23 @@ class Observer:
         self.runs += 1
         return _are_same(self.plain, self.run_with(values, self.network.outputs))
 
+    def _find_all(self, values: Sequence[str]) -> list[str]:
+        """Values whose observation by itself changes bits: halves that change none are done with at once."""
+        if not self._may_search():
+            return []
+        if len(values) == 1:
+            return list(values)
+        middle = len(values) // 2
+        halves = [values[:middle], values[middle:]]
+        changing = [half for half in halves if not self.keeps_bits(half)]
+        return [v for half in changing for v in self._find_all(half)]
+
     def _find_one(self, values: Sequence[str]) -> str | None:
         """A value whose observation changes bits, by bisection: the last of the fewest first ones that do together."""
         low, high = 0, len(values)
         # The first `low` values keep the bits, the first `high` do not.
         while high - low > 1:
-            if self.runs > _MOST_RUNS:
+            if not self._may_search():
                 return None
             middle = (low + high) // 2
             if self.keeps_bits(values[:middle]):
@@ -120,7 +151,7 @@ def divide_observably(
             return others
     for observer in observers:
         before = -1
-        while before != len(observer.left_out):
+        while before != len(observer.left_out) and observer.is_settled:
             before = len(observer.left_out)
             observer.settle(list_ends(network, units), progress)
             hidden.update(v for o in observers for v in o.left_out)

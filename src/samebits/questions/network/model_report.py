@@ -168,8 +168,12 @@ def _say_observation(found: ModelComparison) -> Iterator[Remark]:
         shown = ", ".join(left[:_MOST_UNITS]) + (
             f" and {len(left) - _MOST_UNITS} more" if len(left) > _MOST_UNITS else ""
         )
-        says = f"looking at {shown} would change the result: left unobserved, the units around joined"
-        yield Remark("observed", says if left else "looking at values in between changes the result")
+        says = "looking at values in between changes the result"
+        if not found.taps.settled:
+            says = f"{says}; units are judged in a run that looks at all of them"
+        elif left:
+            says = f"looking at {shown} would change the result: left unobserved, the units around joined"
+        yield Remark("observed", says)
     for side in found.sides:
         if side.repeats is False:
             yield Remark("observed", f"{side.name} does not return the same bits twice")

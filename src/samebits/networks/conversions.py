@@ -1,0 +1,177 @@
+"""What a converter made of a whole file, a half format or codes: one headline in place of many nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from samebits.findings.causes import CauseCode
+from samebits.networks.network import Network, Node
+from samebits.networks.product_nodes import PRODUCTS
+from samebits.networks.quantising_operations import WHOLE_PRODUCTS
+from samebits.networks.units import fold_constants
+from samebits.numbers.format import FORMATS
+
+_HALVES = ("float16", "bfloat16")
+_PACKED = "MatMulNBits"
+_DYNAMIC = "DynamicQuantizeLinear"
+_STORES, _READS = "QuantizeLinear", "DequantizeLinear"
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What one file does that the other does not, as a sentence without its subject, and the cause that it is."""
+
+    cause: CauseCode
+    says: str
+
+
+def find_conversion(first: Network, second: Network) -> Conversion | None:
+    """How the second file was converted as a whole; None where it was not, or where the first one was as well."""
+    if not _list_quantised(first) and (said := _list_quantised(second)):
+        return Conversion(CauseCode.QUANTIZED_OPERANDS, f"quantises its {' and its '.join(said)}")
+    return _find_halves(first, second)
+
+
+def list_odd_weights(first: Network, second: Network) -> list[str]:
+    """Products of the converted file whose weights are none of the first file's, rounded or quantised: their names.
+
+    Batch normalisations may have been multiplied into weights before.
+    """
+    known: dict[tuple[int, ...], list[np.ndarray]] = {}
+    for weights in _list_own_weights(first):
+        known.setdefault(tuple(sorted(weights.shape)), []).append(weights)
+    odd: list[str] = []
+    for node, weights, step in _list_converted(second):
+        candidates = known.get(tuple(sorted(weights.shape)), [])
+        if not any(_are_close(weights, own, step) for own in candidates):
+            odd.append(node.name)
+    return odd
+
+
+def _list_own_weights(network: Network) -> Iterator[np.ndarray]:
+    """Every constant of the network, and those of products times the scales of a batch normalisation behind them."""
+    for array in network.constants.values():
+        if array.ndim > 1 and array.dtype.kind == "f":
+            yield array.astype(np.float64)
+    for node in network.nodes:
+        weights = network.constants.get(node.inputs[1]) if node.operator in PRODUCTS else None
+        readers = [network.nodes[r] for r in network.consumers.get(node.outputs[0], ())]
+        if weights is None or [r.operator for r in readers] != ["BatchNormalization"]:
+            continue
+        scale, _, _, variance = (network.constants.get(v) for v in readers[0].inputs[1:5])
+        if scale is not None and variance is not None:
+            factor = scale / np.sqrt(variance.astype(np.float64) + float(readers[0].attributes.get("epsilon", 1e-5)))
+            axis = 1 if node.operator == "ConvTranspose" else 0
+            if weights.ndim > 2 and weights.shape[axis] == factor.size:
+                yield weights * factor.reshape([-1 if i == axis else 1 for i in range(weights.ndim)])
+
+
+def _list_converted(network: Network) -> Iterator[tuple[Node, np.ndarray, np.ndarray]]:
+    """Products with constant weights: what these stand for, and how far each may be from what it was made of."""
+    folded = fold_constants(network)
+    makers = network.producers
+    for node in network.nodes:
+        name = node.inputs[1] if node.operator in PRODUCTS and len(node.inputs) > 1 else ""
+        weights = folded.get(name)
+        if weights is None or weights.ndim < 2 or weights.dtype.name not in FORMATS:
+            continue
+        maker = network.nodes[makers[name]] if name in makers else None
+        size = np.abs(weights.astype(np.float64))
+        if maker is not None and maker.operator == _READS:
+            scale = np.abs(folded[maker.inputs[1]].astype(np.float64))
+            axis = int(maker.attributes.get("axis", 1)) % weights.ndim
+            along = [-1 if i == axis else 1 for i in range(weights.ndim)]
+            step = scale.reshape(along) if scale.size > 1 else scale.reshape(())
+            yield node, weights.astype(np.float64), np.broadcast_to(0.51 * step, weights.shape)
+        elif weights.dtype.name in _HALVES or (maker is not None and maker.operator in ("Cast", "CastLike")):
+            yield node, weights.astype(np.float64), size * 2.0**-8 + 2.0**-24
+
+
+def _are_close(weights: np.ndarray, own: np.ndarray, step: np.ndarray) -> bool:
+    """Whether these weights may be the first file's, as they lie or turned; ends of a range may be cut off."""
+    ways = [own] if weights.ndim > 2 else [own, own.T]
+    for way in ways:
+        if way.shape == weights.shape:
+            off = np.abs(weights - way) > step
+            # What lay beyond the largest code was cut off.
+            cut = np.abs(way) > np.abs(weights).max()
+            if not (off & ~cut).any():
+                return True
+    return False
+
+
+def _list_quantised(network: Network) -> list[str]:
+    """What is quantised in a network, weights first: nothing where it has no codes."""
+    weights = sorted(set(_list_weights(network)))
+    activations = sorted(set(_list_activations(network)))
+    said = [f"weights to {' and '.join(weights)}"] if weights else []
+    return [*said, f"activations to {' and '.join(activations)}"] if activations else said
+
+
+def _list_weights(network: Network) -> Iterator[str]:
+    """The forms in which constants are quantised: bits, and what has a scale of its own."""
+    for node in network.stored.graph.node:
+        if node.op_type == _PACKED:
+            given = {a.name: a.i for a in node.attribute}
+            yield f"{given.get('bits', 4)} bits in blocks of {given.get('block_size', 0)}"
+    for node in network.nodes:
+        place = 0 if node.operator == _READS else 1 if node.operator in WHOLE_PRODUCTS else None
+        codes = network.constants.get(node.inputs[place]) if place is not None and len(node.inputs) > place else None
+        # Biases are codes of 32 bits, as exact as they were.
+        if codes is None or codes.ndim == 0 or _count_bits(codes.dtype) > 16:
+            continue
+        yield f"{_count_bits(codes.dtype)} bits {_find_share(network, node)}"
+
+
+def _find_share(network: Network, node: Node) -> str:
+    """What shares a scale: a tensor, a channel, or a block."""
+    if node.attributes.get("block_size"):
+        return f"in blocks of {node.attributes['block_size']}"
+    place = 1 if node.operator == _READS else 3
+    scale = network.constants.get(node.inputs[place]) if len(node.inputs) > place else None
+    return "per channel" if scale is not None and scale.size > 1 else "per tensor"
+
+
+def _list_activations(network: Network) -> Iterator[str]:
+    for node in network.nodes:
+        if node.operator == _DYNAMIC:
+            yield "8 bits by their range in each run"
+        if node.operator == _STORES and node.inputs[0] not in network.constants:
+            zero = network.constants.get(node.inputs[2]) if len(node.inputs) > 2 else None
+            yield f"{_count_bits(zero.dtype) if zero is not None else 8} bits"
+
+
+def _count_bits(dtype: np.dtype) -> int:
+    """The bits of a number: int4 and the like name theirs, whatever they are stored in."""
+    found = re.search(r"int(\d+)", dtype.name)
+    return int(found[1]) if found else dtype.itemsize * 8
+
+
+def _find_halves(first: Network, second: Network) -> Conversion | None:
+    """A file whose products are of a half format where the first one's are not, or whose weights alone are."""
+    if any(_find_format(first, node) in _HALVES for node in first.nodes if node.operator in PRODUCTS):
+        return None
+    made = [_find_format(second, node) for node in second.nodes if node.operator in PRODUCTS]
+    for name in _HALVES:
+        if count := made.count(name):
+            share = "" if count == len(made) else f" in {count:,} of {len(made):,} products"
+            return Conversion(CauseCode.REDUCED_PRECISION_OPERANDS, f"computes in {name}{share}")
+    held = {second.constants[v].dtype.name for node in second.nodes for v in _list_cast(second, node)}
+    for name in _HALVES:
+        if name in held:
+            return Conversion(CauseCode.REDUCED_PRECISION_OPERANDS, f"holds its weights in {name}")
+    return None
+
+
+def _list_cast(network: Network, node: Node) -> list[str]:
+    """The constants that a node casts to another dtype."""
+    return [v for v in node.inputs if v in network.constants] if node.operator in ("Cast", "CastLike") else []
+
+
+def _find_format(network: Network, node: Node) -> str:
+    type_ = network.types.get(node.outputs[0])
+    return type_.dtype if type_ is not None else ""

@@ -1,0 +1,104 @@
+"""Two files of one network, named alike: inputs and outputs by position, values in between by how they are made."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from samebits.errors import ModelError
+from samebits.networks.graph_names import rename_values
+from samebits.networks.network import Network, Node, ValueType
+from samebits.networks.onnx_reading import make_network, read_onnx
+from samebits.numbers.format import FORMATS
+
+
+def take_other(network: Network, against: str | Path | Network) -> Network:
+    """Another file of the network, its values named alike; raises ModelError unless it has as many inputs and outputs.
+
+    Other names of inputs and outputs are matched by position, if all inputs there have the same types; floating types
+    may be of another format. Values in between that no file shares get the name of what is made in the same way.
+    """
+    other = against if isinstance(against, Network) else read_onnx(against)
+    names = {
+        theirs: ours
+        for these, those in ((other.inputs, network.inputs), (other.outputs, network.outputs))
+        if set(these) != set(those) and len(these) == len(those)
+        for theirs, ours in zip(these, those, strict=True)
+        if theirs != ours
+    }
+    if names and all(map(_is_same_type, other.inputs.values(), network.inputs.values())):
+        other = rename_values(other, names, make_network)
+    if set(other.inputs) != set(network.inputs) or set(other.outputs) != set(network.outputs):
+        taken = f"{', '.join(other.inputs)} -> {', '.join(other.outputs)}"
+        raise ModelError(
+            f"{other.name} is no other file of this network: it has {taken[:120]} in place of"
+            f" {', '.join(network.inputs)} -> {', '.join(network.outputs)}"[:300]
+        )
+    alike = match_values(network, other)
+    return rename_values(other, alike, make_network) if alike else other
+
+
+def _is_same_type(a: ValueType, b: ValueType) -> bool:
+    """Whether an input of one file may be fed to the other, cast if need be; open sizes fit any."""
+    same = len(a.shape) == len(b.shape) and (a.dtype == b.dtype or {a.dtype, b.dtype} <= set(FORMATS))
+    return same and all(x == y or None in (x, y) for x, y in zip(a.shape, b.shape, strict=True))
+
+
+def match_values(first: Network, second: Network) -> dict[str, str]:
+    """New names for values of the second file that the first has not: those of what is made in the same way.
+
+    A node corresponds to the first one left with its operator and the same inputs; constants are the same by what they
+    hold, else by their shape.
+    """
+    own = [node for node in second.stored.graph.node if any(v and v not in first.producers for v in node.output)]
+    if not own:
+        return {}
+    makers: dict[tuple[object, ...], list[Node]] = {}
+    for node in first.nodes:
+        for key in _list_keys(node.operator, node.inputs, {}, first.constants):
+            makers.setdefault(key, []).append(node)
+    names: dict[str, str] = {}
+    taken = {v for node in second.nodes for v in node.outputs}
+    for node in second.nodes:
+        if all(v in first.producers for v in node.outputs if v) or any(v in second.hidden for v in node.outputs):
+            continue
+        found = _find_maker(node, names, second.constants, makers)
+        if found is None or len(found.outputs) != len(node.outputs):
+            continue
+        pairs = [(a, b) for a, b in zip(node.outputs, found.outputs, strict=True) if a and b and a not in names]
+        names |= {a: b for a, b in pairs if b not in taken}
+        taken.update(b for _, b in pairs)
+    outputs = set(second.outputs)
+    return {a: b for a, b in names.items() if a not in outputs and a != b}
+
+
+def _find_maker(
+    node: Node,
+    names: Mapping[str, str],
+    constants: Mapping[str, np.ndarray],
+    makers: Mapping[tuple[object, ...], list[Node]],
+) -> Node | None:
+    for key in _list_keys(node.operator, node.inputs, names, constants):
+        for maker in makers.get(key, ()):
+            if not any(v in names.values() for v in maker.outputs):
+                return maker
+    return None
+
+
+def _list_keys(
+    operator: str, inputs: Sequence[str], names: Mapping[str, str], constants: Mapping[str, np.ndarray]
+) -> list[tuple[object, ...]]:
+    """What a node is known by: its constants by what they hold; then by their shapes."""
+
+    def key(describe: Any) -> tuple[object, ...]:
+        return (operator, *(describe(constants[v]) if v in constants else names.get(v, v) for v in inputs))
+
+    return [key(_digest), key(lambda array: array.shape)]
+
+
+def _digest(array: np.ndarray) -> tuple[object, ...]:
+    return (array.shape, array.dtype.name, hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest())
