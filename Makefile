@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test quick coverage mutants check bench sweep survey replay injected variants bounds reports fixes models runs kills layers guard picks thresholds attack causes commands operators schemas pages docs examples dist format clean
+.PHONY: help demo test quick coverage mutants check bench sweep survey replay injected variants bounds reports fixes models runs kills layers guard picks thresholds attack causes commands operators networks schemas pages docs examples dist format clean
 
 help:
 	@echo "make demo     what samebits says of one convolution on the light engines"
@@ -34,6 +34,7 @@ help:
 	@echo "make causes   docs/causes.md from the table of causes"
 	@echo "make commands docs/commands.md from the commands"
 	@echo "make operators docs/operators.md from the tables that judge networks"
+	@echo "make networks docs/published.md: trained networks out of published packages, fetched by name"
 	@echo "make schemas  docs/schemas from the findings"
 	@echo "make pages    the runs that README and docs show, run again"
 	@echo "make docs     the site: build/site/index.html"
@@ -166,6 +167,10 @@ commands: $(VENV)/.light
 
 operators: $(VENV)/.dev
 	$(BIN)/python benchmarks/operators_page.py
+
+# Fetches packages by name; a quarter of an hour.
+networks: $(VENV)/.dev
+	$(BIN)/python benchmarks/published_networks.py --write docs/published.md
 
 schemas: $(VENV)/.light
 	$(BIN)/python benchmarks/schemas.py

@@ -10,8 +10,11 @@ from samebits.networks.deciding_operations import DECISIONS
 from samebits.networks.function_bodies import has_body
 from samebits.networks.network import Node
 from samebits.networks.operations import KINKED, MONOTONE, MOVES, SMOOTH, find_rule, is_known, is_random
+from samebits.networks.optimised_operators import NORMALIZATIONS, OPTIMISED
 from samebits.networks.product_nodes import PRODUCTS
+from samebits.networks.quantised_operators import OF_WORDS, QUANTISED
 from samebits.networks.recurrent_operations import RECURRENT
+from samebits.networks.unrolled_loops import LOOPS
 
 ABOUT = """How a network's operators are judged: `make operators` writes this page from the tables in
 `src/samebits/networks`. An operator that is not judged stays a unit of its own."""
@@ -23,6 +26,14 @@ def describe(name: str, opset: int) -> tuple[str, str]:
     """How an operator is judged, and the source of its bound."""
     stored = onnx.helper.make_node(name, [], [])
     node = Node(name, name, (), (), {}, stored)
+    if name in OF_WORDS:
+        return "as the plain product between DequantizeLinear and QuantizeLinear", "theirs"
+    if name == "Constant":
+        return "exact: it stands in the file", "exact"
+    if name in LOOPS:
+        return "as its rounds one after the other, up to 64", "theirs"
+    if name == "If":
+        return "as the branch that is taken", "theirs"
     if name in PRODUCTS:
         return "correctly rounded truth; sums in any order", "bounds of sums (truth.md)"
     if name in RECURRENT:
@@ -65,9 +76,23 @@ def write_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def write_others() -> str:
+    """The operators that onnxruntime's optimizer and quantizer write, by what they are written out in."""
+    names = sorted({*OPTIMISED, *QUANTISED})
+    lines = [
+        "## ONNX Runtime's own",
+        "",
+        "These stand in files that ONNX Runtime's optimizer or quantizer wrote. Each is read as the ONNX operators",
+        "that compute the same, if it has no past, no rotation and no layout of its own; else it is not judged.",
+        "",
+        f"{', '.join(names)}; also {' and '.join(sorted(NORMALIZATIONS))} in opsets that do not have them.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     page = Path(__file__).parent.parent / "docs" / "operators.md"
-    page.write_text(f"# Operators of networks\n\n{ABOUT}\n\n{write_table()}")
+    page.write_text(f"# Operators of networks\n\n{ABOUT}\n\n{write_table()}\n{write_others()}")
 
 
 if __name__ == "__main__":

