@@ -7,6 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from needed_engines import skip_without_engines
 from networks.network_building import random
+from samebits.errors import ModelError
 from samebits.networks.onnx_reading import make_network
 from samebits.networks.unit_judging import judge_unit
 from samebits.networks.unit_reference import refer_unit
@@ -332,6 +333,39 @@ def test_a_value_that_is_off_is_seen(name):
     middle = flat.size // 2
     flat[middle] += np.float32(0.01) if y.dtype == np.float32 else 2 if flat[middle] < 250 else -2
     assert any(j.verdict in ("wrong", "undecided") for j in judge(model, {**fed, **results, "y": y}))
+
+
+BROKEN = {
+    "Attention without heads": ("Attention", ["x", "w"], {}),
+    "Attention of no heads": ("Attention", ["x", "w"], {"num_heads": 0}),
+    "MatMulNBits of other sizes": ("MatMulNBits", ["x", "w", "w"], {"K": 2**40, "N": 3, "bits": 4, "block_size": 16}),
+    "MatMulNBits in blocks of 0": ("MatMulNBits", ["x", "w", "w"], {"K": 8, "N": 3, "bits": 4, "block_size": 0}),
+    "FusedConv of nothing": ("FusedConv", [], {}),
+    "QLinearConcat without an axis": ("QLinearConcat", ["x", "x", "x"], {}),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_operator_is_left_as_it_is_or_refused_in_one_line(kind):
+    operator, inputs, attributes = BROKEN[kind]
+    made = helper.make_node(operator, inputs, ["y"], name="it", domain=MS, **attributes)
+    graph = helper.make_graph(
+        [made],
+        "test",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 5, 8])],
+        [onnx.ValueInfoProto(name="y")],
+        [numpy_helper.from_array(HEADS["w"], "w")],
+    )
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(MS, 1)], ir_version=9
+    )
+    said, left = "", [f"{MS}.{operator}"]
+    try:
+        left = [n.operator for n in make_network(model, "broken").nodes]
+    except ModelError as error:
+        said = str(error)
+    assert "\n" not in said
+    assert left == [f"{MS}.{operator}"]
 
 
 def test_an_operator_that_nobody_knows_stands_alone():

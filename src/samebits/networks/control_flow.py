@@ -105,7 +105,6 @@ class _Known:
 
     def __init__(self, network: Network, fed: Mapping[str, np.ndarray]) -> None:
         self.network = network
-        self._fed = fed
         self._values: dict[str, np.ndarray | None] = {**network.constants, **fed}
         self._asked = 0
 

@@ -12,10 +12,10 @@ from samebits.findings.causes import CauseCode
 from samebits.networks.network import Network, Node
 from samebits.networks.product_nodes import PRODUCTS
 from samebits.networks.quantising_operations import WHOLE_PRODUCTS
+from samebits.networks.unit_reference import HALVES
 from samebits.networks.units import fold_constants
-from samebits.numbers.format import FORMATS
+from samebits.numbers.format import FORMATS, find_format
 
-_HALVES = ("float16", "bfloat16")
 _PACKED = "MatMulNBits"
 _DYNAMIC = "DynamicQuantizeLinear"
 _STORES, _READS = "QuantizeLinear", "DequantizeLinear"
@@ -82,13 +82,26 @@ def _list_converted(network: Network) -> Iterator[tuple[Node, np.ndarray, np.nda
         maker = network.nodes[makers[name]] if name in makers else None
         size = np.abs(weights.astype(np.float64))
         if maker is not None and maker.operator == _READS:
-            scale = np.abs(folded[maker.inputs[1]].astype(np.float64))
-            axis = int(maker.attributes.get("axis", 1)) % weights.ndim
-            along = [-1 if i == axis else 1 for i in range(weights.ndim)]
-            step = scale.reshape(along) if scale.size > 1 else scale.reshape(())
-            yield node, weights.astype(np.float64), np.broadcast_to(0.51 * step, weights.shape)
-        elif weights.dtype.name in _HALVES or (maker is not None and maker.operator in ("Cast", "CastLike")):
-            yield node, weights.astype(np.float64), size * 2.0**-8 + 2.0**-24
+            # Half a step, and three roundings of a quotient that is rounded to a code.
+            half = _spread_scale(maker, folded[maker.inputs[1]], weights.shape) / 2
+            yield node, weights.astype(np.float64), half + 3 * 2.0**-24 * size
+            continue
+        held = folded[maker.inputs[0]] if maker is not None and _list_cast(network, maker) else weights
+        if held.dtype.name in HALVES:
+            # Rounded once; converters may raise the smallest numbers to the smallest that there is.
+            format_ = find_format(held.dtype.name)
+            unit = float(format_.unit_roundoff)
+            yield node, weights.astype(np.float64), size * unit / (1 - unit) + float(format_.smallest_subnormal)
+
+
+def _spread_scale(node: Node, scale: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The scale of each element: of a tensor, along an axis, or of blocks along it."""
+    sizes = np.abs(scale.astype(np.float64))
+    axis = int(node.attributes.get("axis", 1)) % len(shape)
+    if sizes.ndim == len(shape) and node.attributes.get("block_size"):
+        return np.repeat(sizes, int(node.attributes["block_size"]), axis).take(range(shape[axis]), axis)
+    along = [-1 if i == axis else 1 for i in range(len(shape))]
+    return np.broadcast_to(sizes.reshape(along if sizes.size > 1 else ()), shape)
 
 
 def _are_close(weights: np.ndarray, own: np.ndarray, step: np.ndarray) -> bool:
@@ -153,15 +166,15 @@ def _count_bits(dtype: np.dtype) -> int:
 
 def _find_halves(first: Network, second: Network) -> Conversion | None:
     """A file whose products are of a half format where the first one's are not, or whose weights alone are."""
-    if any(_find_format(first, node) in _HALVES for node in first.nodes if node.operator in PRODUCTS):
+    if any(_find_format(first, node) in HALVES for node in first.nodes if node.operator in PRODUCTS):
         return None
     made = [_find_format(second, node) for node in second.nodes if node.operator in PRODUCTS]
-    for name in _HALVES:
+    for name in HALVES:
         if count := made.count(name):
             share = "" if count == len(made) else f" in {count:,} of {len(made):,} products"
             return Conversion(CauseCode.REDUCED_PRECISION_OPERANDS, f"computes in {name}{share}")
     held = {second.constants[v].dtype.name for node in second.nodes for v in _list_cast(second, node)}
-    for name in _HALVES:
+    for name in HALVES:
         if name in held:
             return Conversion(CauseCode.REDUCED_PRECISION_OPERANDS, f"holds its weights in {name}")
     return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,10 +21,10 @@ from samebits.networks.model_runners import ModelRunner, OtherFileRunner, is_onn
 from samebits.networks.model_sentences import say_own_file
 from samebits.networks.network import Network, Node
 from samebits.networks.product_nodes import PRODUCTS
+from samebits.networks.unit_reference import HALVES
 from samebits.networks.written_out import PLAIN_DOMAINS
 from samebits.numbers.format import numpy_dtype
 
-_ROUNDED = ("float16", "bfloat16")
 _CAUSES = {
     "pads": CauseCode.PADDING,
     "auto_pad": CauseCode.PADDING,
@@ -52,11 +52,12 @@ def _list_all(first: Network, second: Network) -> Iterator[FileDifference]:
     if first.opset != second.opset:
         says = f"opset {second.opset} in place of {first.opset}: operators may mean something else"
         yield FileDifference("", CauseCode.DROPPED_ATTRIBUTE, says)
+    fusing = {v: n.op_type for n in second.stored.graph.node if n.domain not in PLAIN_DOMAINS for v in n.output if v}
     for node in first.nodes:
         place = next((second.producers[v] for v in node.outputs if v in second.producers), None)
         if place is None and _is_folded(first, node, second):
             continue
-        if fused := _find_fused(first, node, second):
+        if fused := _find_fused(first, node, second, fusing):
             yield FileDifference(node.name, CauseCode.FUSION, f"is computed by {fused} in the second file")
             continue
         if place is None:
@@ -83,9 +84,11 @@ def _is_folded(first: Network, node: Node, second: Network) -> bool:
     return place is not None and second.nodes[place].operator in PRODUCTS
 
 
-def _find_fused(first: Network, node: Node, second: Network) -> str:
-    """The fused operator of the second file that makes what this node leads to; "" where none does."""
-    makers = {v: n.op_type for n in second.stored.graph.node if n.domain not in PLAIN_DOMAINS for v in n.output if v}
+def _find_fused(first: Network, node: Node, second: Network, makers: Mapping[str, str]) -> str:
+    """The fused operator of the second file that makes what this node leads to; "" where none does.
+
+    `makers` has these operators by what they make.
+    """
     asked, seen = [v for v in node.outputs if v], set[str]()
     while asked and len(seen) < _MOST_FUSED:
         value = asked.pop()
@@ -143,7 +146,7 @@ def _compare_weights(a: np.ndarray, b: np.ndarray) -> tuple[CauseCode, str] | No
     """How constants differ, found by trying; None where they are the same."""
     if a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes():
         return None
-    for format_ in _ROUNDED:
+    for format_ in HALVES:
         if a.shape == b.shape and a.dtype == np.float32 and _rounds_to(a, b, format_):
             return CauseCode.REDUCED_PRECISION_OPERANDS, f"holds the first file's values rounded to {format_}"
     if b.dtype.kind == "f" and b.size and not b.any() and a.any():

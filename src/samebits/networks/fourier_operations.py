@@ -28,8 +28,10 @@ def _transform(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> lis
     x = list_floats(inputs[:1])[0]
     length = read_whole(inputs[1] if len(inputs) > 1 else None)
     given = read_whole(inputs[2] if len(inputs) > 2 else None)
-    # To opset 19 the axis was an attribute, the second axis by default.
-    axis = given[0] if given else int(node.attributes.get("axis", 1 if "axis" in node.attributes else -2))
+    # To opset 19 the axis was an attribute, by default the second; now it is an input, by default the last but one.
+    if not given and "axis" not in node.attributes and x.value.ndim != 3:
+        return None
+    axis = given[0] if given else int(node.attributes.get("axis", 1))
     axis %= x.value.ndim
     is_inverse, is_half = bool(node.attributes.get("inverse")), bool(node.attributes.get("onesided"))
     if is_inverse and is_half:

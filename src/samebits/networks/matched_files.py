@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +62,18 @@ def match_values(first: Network, second: Network) -> dict[str, str]:
         for key in _list_keys(node.operator, node.inputs, {}, first.constants):
             makers.setdefault(key, []).append(node)
     names: dict[str, str] = {}
+    used: set[str] = set()
     taken = {v for node in second.nodes for v in node.outputs}
     for node in second.nodes:
         if all(v in first.producers for v in node.outputs if v) or any(v in second.hidden for v in node.outputs):
             continue
-        found = _find_maker(node, names, second.constants, makers)
+        found = _find_maker(node, names, used, second.constants, makers)
         if found is None or len(found.outputs) != len(node.outputs):
             continue
         pairs = [(a, b) for a, b in zip(node.outputs, found.outputs, strict=True) if a and b and a not in names]
-        names |= {a: b for a, b in pairs if b not in taken}
+        new = {a: b for a, b in pairs if b not in taken}
+        names |= new
+        used.update(new.values())
         taken.update(b for _, b in pairs)
     outputs = set(second.outputs)
     return {a: b for a, b in names.items() if a not in outputs and a != b}
@@ -79,12 +82,13 @@ def match_values(first: Network, second: Network) -> dict[str, str]:
 def _find_maker(
     node: Node,
     names: Mapping[str, str],
+    used: Collection[str],
     constants: Mapping[str, np.ndarray],
     makers: Mapping[tuple[object, ...], list[Node]],
 ) -> Node | None:
     for key in _list_keys(node.operator, node.inputs, names, constants):
         for maker in makers.get(key, ()):
-            if not any(v in names.values() for v in maker.outputs):
+            if not any(v in used for v in maker.outputs):
                 return maker
     return None
 

@@ -198,8 +198,8 @@ def _blame_other(
     progress: Progress,
 ) -> list[FileDifference]:
     """Makes what the other file says otherwise the cause where its side deviates; the differences of both files."""
-    differences = list_file_differences(outcome.network, other)
     if conversion is None:
+        differences = list_file_differences(outcome.network, other)
         blame_file(outcome, differences)
         return differences
     odd = list_odd_weights(outcome.network, other)

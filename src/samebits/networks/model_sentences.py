@@ -80,10 +80,8 @@ def say_unjudged(units: Sequence[UnitFinding]) -> str:
     """The units that were not judged, each alone; nothing where there are none."""
     if not units:
         return ""
-    named = [say_unit_name(u.name, u.operators) for u in units[:_MOST_NAMED]]
-    more = f" and {len(units) - _MOST_NAMED:,} more" if len(units) > _MOST_NAMED else ""
     what = "operation was" if len(units) == 1 else "operations were"
-    return f"{len(units):,} {what} not judged: {', '.join(named)}{more}."
+    return f"{len(units):,} {what} not judged: {_name_some([say_unit_name(u.name, u.operators) for u in units])}."
 
 
 def say_no_bound(operators: Sequence[str]) -> str:

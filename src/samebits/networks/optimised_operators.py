@@ -16,6 +16,8 @@ from samebits.networks.operator_writer import OperatorWriter, Write
 
 # What a mask adds to a score that does not count.
 _MASKED = -10000.0
+# Longer sequences get no mask written out: a few bytes may declare any length.
+_LONGEST = 2**20
 _ACTIVATION = "activation"
 _NUMBERS = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta")}
 _ACTIVATIONS = ("Relu", "Tanh", "Sigmoid", "HardSwish", *_NUMBERS)
@@ -149,6 +151,7 @@ def _list_masks(w: OperatorWriter, mask: str, added: str, keys: str) -> list[str
         w.refuse_unless(rank in (1, 2, 3))
         if rank == 1:
             w.refuse_unless(w.find_size(mask) == w.find_size(keys, 0))
+            w.refuse_unless(w.find_size(keys, 1) <= _LONGEST)
             places = w.keep(np.arange(w.find_size(keys, 1)).reshape(1, 1, 1, -1), np.float32)
             lengths = w.reshape(w.cast(mask, np.float32), (-1, 1, 1, 1))
             counts = w.cast(w.add("Less", places, lengths), np.float32)

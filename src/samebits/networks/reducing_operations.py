@@ -5,12 +5,12 @@ Bounds are those of sums in any order (Higham, chapter 4): n terms lose at most 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from samebits.networks import bounded
-from samebits.networks.bounded import Arithmetic, Bounded
+from samebits.networks.bounded import Arithmetic, Bounded, Floats
 from samebits.networks.network import Node
 from samebits.networks.pooling import NoReferenceError
 from samebits.networks.values import Rule, Value, list_floats, read_whole
@@ -38,8 +38,6 @@ def _reduce(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
         axes = found_axes
     if not x.value.size:
         raise NoReferenceError("nothing is reduced")
-    if name == "GlobalLpPool":
-        return [take_norm(a, x, axes, float(node.attributes.get("p", 2)))]
     found = _REDUCTIONS[name](a, x, axes)
     return [found if keeps else bounded.move(lambda v: np.squeeze(v, axes), found)]
 
@@ -121,42 +119,44 @@ def _mean_of_all(a: Arithmetic, _: Node, inputs: Sequence[Value | None]) -> list
     return [bounded.move(lambda v: v[0], bounded.take_mean(a, Bounded(value, error, sizes), (0,)))]
 
 
-def _cumulate(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
-    """Running sums: each may be made in any order of what it holds."""
+def _read_running(
+    node: Node, inputs: Sequence[Value | None], function: Callable[[Floats, int], Floats], nothing: float
+) -> tuple[Bounded, int, Callable[[Floats], Floats]]:
+    """What a running sum or product runs over, its axis, and how it runs; `nothing` is what it begins with."""
     x = list_floats(inputs[:1])[0]
-    axis = (read_whole(inputs[1]) or (0,))[0]
+    axis = (read_whole(inputs[1]) or (0,))[0] % x.value.ndim
     turned, leaves_out = bool(node.attributes.get("reverse")), bool(node.attributes.get("exclusive"))
 
-    def run(array: np.ndarray) -> np.ndarray:
-        array = np.flip(array, axis) if turned else array
-        found = np.cumsum(array, axis)
+    def run(array: Floats) -> Floats:
+        found = function(np.flip(array, axis) if turned else array, axis)
         if leaves_out:
-            found = found - array
+            found = np.roll(found, 1, axis)
+            found[tuple(slice(0, 1) if i == axis else slice(None) for i in range(found.ndim))] = nothing
         return np.flip(found, axis) if turned else found
 
+    return x, x.value.shape[axis], run
+
+
+def _cumulate(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    """Running sums: each may be made in any order of what it holds."""
+    x, count, run = _read_running(node, inputs, np.cumsum, 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
         value, error, sizes = run(x.value), run(x.error), run(np.abs(x.value))
-        growth = (x.value.shape[axis] + 2) * a.unit
-        return [Bounded(value, error + growth * (sizes + error), sizes)]
+        return [Bounded(value, error + (count + 2) * a.unit * (sizes + error), sizes)]
 
 
 def _multiply_up(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
     """Running products: each may be made in any order of what it holds."""
-    x = list_floats(inputs[:1])[0]
-    axis = (read_whole(inputs[1]) or (0,))[0]
-    turned, leaves_out = bool(node.attributes.get("reverse")), bool(node.attributes.get("exclusive"))
-
-    def run(array: np.ndarray) -> np.ndarray:
-        array = np.flip(array, axis) if turned else array
-        found = np.cumprod(array, axis)
-        if leaves_out:
-            found = np.roll(found, 1, axis)
-            found[tuple(slice(0, 1) if i == axis % found.ndim else slice(None) for i in range(found.ndim))] = 1.0
-        return np.flip(found, axis) if turned else found
-
+    x, count, run = _read_running(node, inputs, np.cumprod, 1.0)
     with np.errstate(over="ignore", invalid="ignore"):
         value, most, sizes = run(x.value), run(np.abs(x.value) + x.error), run(np.abs(x.value))
-        return [bounded.rounded(a, value, most - sizes, x.value.shape[axis])]
+        return [bounded.rounded(a, value, most - sizes, count)]
+
+
+def _take_norm_of_all(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    """GlobalLpPool: the norm over all places."""
+    x = list_floats(inputs)[0]
+    return [take_norm(a, x, tuple(range(2, x.value.ndim)), float(node.attributes.get("p", 2)))]
 
 
 def _normalize_by_norm(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
@@ -201,7 +201,8 @@ def _normalize_locally(a: Arithmetic, node: Node, inputs: Sequence[Value | None]
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys((*_REDUCTIONS, "GlobalLpPool"), _reduce),
+    **dict.fromkeys(_REDUCTIONS, _reduce),
+    "GlobalLpPool": _take_norm_of_all,
     "Mean": _mean_of_all,
     "CumSum": _cumulate,
     "CumProd": _multiply_up,

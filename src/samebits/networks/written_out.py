@@ -58,7 +58,8 @@ def _write_node(node: Any, known: _Known) -> tuple[Sequence[Any], Mapping[str, n
     writer = OperatorWriter(node, known.types, known.constants, known.opset)
     try:
         write(writer)
-    except UnwritableError:
+    except (UnwritableError, KeyError, ValueError, IndexError, TypeError, ArithmeticError):
+        # Also one that lacks what it must have: engines say what is wrong with it.
         return [node], {}
     return writer.nodes, writer.made
 
@@ -104,7 +105,7 @@ class _Known:
         if node.domain not in PLAIN_DOMAINS:
             return {}
         if is_newer(node.op_type, self.opset):
-            kept = self.types.get(node.input[0])
+            kept = self.types.get(node.input[0]) if node.input else None
             return {} if kept is None else {node.output[0]: kept}
         given = {v: self.types[v] for v in node.input if v in self.types}
         short = {v: self._short[v] for v in node.input if v in self._short}
@@ -131,5 +132,5 @@ def stand_in(model: Any, opset: int) -> Any:
     plain.CopyFrom(model)
     for node in plain.graph.node:
         if node.domain in PLAIN_DOMAINS and is_newer(node.op_type, opset):
-            node.CopyFrom(onnx.helper.make_node("Identity", [node.input[0]], [node.output[0]], name=node.name))
+            node.CopyFrom(onnx.helper.make_node("Identity", node.input[:1], [node.output[0]], name=node.name))
     return plain
