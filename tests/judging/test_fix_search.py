@@ -92,7 +92,9 @@ def by_row(deviating, row):
 
 
 @pytest.mark.parametrize("deviating", [NARROW, OTHER])
-@pytest.mark.parametrize("row", SETTINGS, ids=lambda row: f"{row.engine}:{row.change}")
+@pytest.mark.parametrize(
+    "row", [row for row in SETTINGS if row.takes != "networks"], ids=lambda row: f"{row.engine}:{row.change}"
+)
 def test_the_one_setting_that_helps_is_found_whichever_it_is(row, deviating, pretend):
     pretend(by_row(deviating, row))
     start = f"{row.engine}:{row.key}={other_value(row)}" if is_default(row) else row.engine
@@ -312,6 +314,15 @@ def test_rows_for_the_cause_come_first():
     assert "w_memory=contiguous" in {c.says for c in products}
 
 
+def test_rows_about_networks_are_for_networks_alone():
+    def list_keys(problem):
+        return [change.key for change in setting_changes.list_changes("onnxruntime", problem, "int8-saturation", {})]
+
+    assert list_keys(None)[0] == "x64quantprecision"
+    for text in (PRODUCT, CONVOLUTION):
+        assert "x64quantprecision" not in list_keys(parse_problem_text(text))
+
+
 def test_nothing_of_the_truth_or_an_emulator_can_be_set():
     problem = parse_problem_text(CONVOLUTION)
     assert setting_changes.list_changes("truth", problem, None, {}) == []
@@ -322,5 +333,5 @@ def test_the_table_names_settings_that_exist_and_says_where_they_are_described()
     for row in SETTINGS:
         parse_runner_text(f"{row.engine}:{row.change}")
         assert all((row.why, row.also, row.source, row.causes)), row
-        assert row.takes in ("all", "convolutions", "products")
+        assert row.takes in ("all", "convolutions", "products", "networks")
     assert len({(row.engine, row.change) for row in SETTINGS}) == len(SETTINGS)

@@ -75,9 +75,10 @@ def _make_change(row: SettingRow, cause: CauseCode | None, given: Mapping[str, s
 
 
 def _takes(row: SettingRow, problem: Problem | None) -> bool:
-    if problem is None or row.takes in ("all", "networks"):
-        return problem is None or row.takes == "all"
-    return (row.takes == "products") == (problem.product is not None)
+    """Whether a problem, or a whole network where there is none, is something that a row is about."""
+    if problem is None or row.takes == "all":
+        return True
+    return row.takes == ("convolutions" if problem.product is None else "products")
 
 
 def _is_so(row: SettingRow, given: Mapping[str, str], in_force: Mapping[str, str]) -> bool:
