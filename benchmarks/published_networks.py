@@ -180,10 +180,11 @@ def describe(row: Row) -> str:
         return f"{name}| - | - | {row.seconds:.0f} | {row.said[:120]} |"
     units = row.finding["units"]
     assert isinstance(units, list)
-    operations = sum(len(unit["operators"]) for unit in units)
-    unjudged = sum(len(u["operators"]) for u in units if not any(s["is_judged"] for s in u["sides"]))
     sides = row.finding["sides"]
     assert isinstance(sides, list)
+    # What counts is the side of which least is known.
+    operations = row.finding["operations"]
+    unjudged = max(side["unjudged_operations"] for side in sides)
     failed = [f"{s['name']}: {s['failure']['kind']}" for s in sides if s["failure"]]
     verdicts = ", ".join(dict.fromkeys([str(row.finding["verdict"]), *failed]))
     cause = f" ({row.finding['cause']})" if row.finding["cause"] else ""

@@ -191,7 +191,26 @@ def test_a_value_whose_observation_changes_bits_is_left_out_and_said():
     assert found.taps.changed_bits
     assert found.taps.left_out == ["l", "r1"]
     assert found.verdict in ("rounding", "identical")
-    assert not any("r1" in u.outputs for u in found.units)
+    shown = [u for u in found.units if any(s.name == found.sides[0].name for s in u.sides)]
+    assert not any("r1" in u.outputs for u in shown)
+
+
+def test_what_one_side_must_not_show_joins_units_on_that_side_alone():
+    """The fault of the other side lies behind a value that the first one cannot show, and is located nonetheless."""
+
+    def spoil(name, result, values):
+        return result * np.float32(1.01) if name == "c2" else result
+
+    shy = ReferenceSide("shy", alters_when_observed=["r1", "l"])
+    found = compare(residual(), [shy, ReferenceSide("faulty", spoil)])
+    assert [s.verdict for s in found.sides] == ["rounding", "wrong"]
+    assert (found.first, found.sides[1].deviating) == ("conv_c2", 1)
+    by_side = [{u.name for u in found.units for s in u.sides if s.name == side.name} for side in found.sides]
+    assert by_side[0] == {"conv_c1 to relu_r2", "globalaveragepool_g", "matmul_m to softmax_p"}
+    # Every operation is judged once on each side.
+    for side in found.sides:
+        own = [u for u in found.units if any(s.name == side.name for s in u.sides)]
+        assert sum(len(u.operators) for u in own) == 10
 
 
 def test_where_the_search_is_given_up_nothing_seen_is_held_against_a_side(monkeypatch):

@@ -286,7 +286,7 @@ def test_a_product_that_nobody_could_judge_leaves_its_side_open():
     found = compare_model(network, [hides, ReferenceSide("other", shift)])
     assert found.verdict == "undecided"
     assert "cannot be judged" in found.summary
-    assert "1 operation was not judged: matmul_p (MatMul+Det)." in found.summary
+    assert "2 operations were not judged: matmul_p to det_d (MatMul+Det), det_d (Det)." in found.summary
 
 
 def test_equal_bits_are_identical_however_little_is_known():

@@ -1,11 +1,14 @@
 """How networks are divided: what engines fuse together, and what hangs together in between."""
 
+from collections import Counter
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from networks.network_building import make_model, node, random, residual
 from samebits.networks.onnx_reading import make_network
-from samebits.networks.units import divide_network, fold_constants, list_addends
+from samebits.networks.units import divide_network, fold_constants, list_addends, merge_divisions
 
 
 def divide(model, **options):
@@ -51,6 +54,39 @@ def test_a_scale_from_elsewhere_is_no_part_of_a_product():
     assert sorted(u.operators for u in units) == [("Conv",), ("GlobalAveragePool",), ("Mul",)]
 
 
+def test_divisions_of_several_sides_come_in_one_sequence_with_names_of_their_own():
+    network, units = divide(residual())
+    _, joined = divide(residual(), unobserved=["r1", "l"])
+    merged = merge_divisions(network, {"a": units, "b": joined})
+    for side, own in (("a", units), ("b", joined)):
+        assert [s.unit.places for s in merged if side in s.sides] == [u.places for u in own]
+    assert [s.sides for s in merged if s.unit.operators == ("GlobalAveragePool", "Flatten")] == [("a", "b")]
+    assert len({s.unit.name for s in merged}) == len(merged)
+    first, longer = (s.unit for s in merged if s.unit.name.startswith(units[0].name))
+    assert (first.name, first.places) == (units[0].name, units[0].places)
+    assert longer.name == f"{units[0].name} to {network.nodes[longer.places[-1]].name}"
+
+
+def test_sides_whose_units_cross_are_merged_nonetheless():
+    """a joins 1 with 2 and b joins 3 with 4, so that each of these waits for the other."""
+    nodes = [
+        node("Exp", ["x"], ["s"]),
+        *(node("MatMul", [i, "w"], [o]) for i, o in (("s", "p"), ("p", "t"), ("t", "q"), ("x", "r"))),
+        node("Add", ["r", "s"], ["u"]),
+        node("Add", ["u", "q"], ["y"]),
+    ]
+    constants = {"w": random((2, 2), 1)}
+    network, apart = divide(make_model(nodes, {"x": [2, 2]}, ["y", "t"], constants))
+    a = [u for u in apart if 1 not in u.places and 4 not in u.places]
+    b = [u for u in apart if 3 not in u.places and 0 not in u.places]
+    crossed = {
+        "a": [*a, replace(apart[0], places=(1, 4), inputs=("s", "x"), outputs=("p", "r"))],
+        "b": [*b, replace(apart[0], places=(0, 3), inputs=("x", "t"), outputs=("s", "q"))],
+    }
+    merged = merge_divisions(network, crossed)
+    assert {s.unit.places for s in merged} == {u.places for units in crossed.values() for u in units}
+
+
 def two_added():
     nodes = [
         node("Conv", ["x", "w1"], ["a"]),
@@ -79,7 +115,7 @@ def test_what_must_not_be_observed_joins_the_units_around_it():
     ]
 
 
-def test_units_that_would_wait_for_each_other_become_one():
+def test_what_makes_an_unobserved_value_is_in_every_unit_that_reads_it():
     nodes = [
         node("Exp", ["x"], ["e"]),
         node("MatMul", ["e", "w"], ["m"]),
@@ -87,11 +123,25 @@ def test_units_that_would_wait_for_each_other_become_one():
         node("Mul", ["p", "e"], ["y"]),
     ]
     network, units = divide(make_model(nodes, {"x": [2, 3]}, ["y"], {"w": random((3, 3), 1)}), unobserved=["p", "e"])
-    made = {}
-    for number, unit in enumerate(units):
-        assert all(made.get(v, -1) < number for v in unit.inputs)
-        made |= dict.fromkeys(unit.outputs, number)
-    assert sum(len(u.places) for u in units) == len(network.nodes)
+    assert [(u.operators, u.inputs, u.outputs) for u in units] == [
+        (("Exp", "MatMul"), ("x",), ("m",)),
+        (("Exp", "Softmax", "Mul"), ("x", "m"), ("y",)),
+    ]
+
+
+def test_units_that_have_most_of_their_nodes_in_common_become_one_unless_something_lies_between():
+    """Nothing of a chain can be observed but its two ends: these differ by a node each."""
+    chain = [node("Exp", ["x"], ["a"]), node("Softmax", ["a"], ["b"]), node("Relu", ["b"], ["c"])]
+    split = [*chain, node("Softmax", ["c"], ["y"]), node("Exp", ["c"], ["z"])]
+    _, units = divide(make_model(split, {"x": [2, 3]}, ["y", "z"], {}), unobserved=["a", "b", "c"])
+    assert [u.outputs for u in units] == [("y", "z")]
+    # A product that lies between the ends is seen by itself, so that they cannot be one.
+    behind = [node("MatMul", ["y", "w"], ["m"]), node("Softmax", ["m"], ["s"]), node("Add", ["c", "s"], ["z"])]
+    constants = {"w": random((3, 3), 1)}
+    between = make_model([*split[:4], *behind], {"x": [2, 3]}, ["z"], constants)
+    _, units = divide(between, unobserved=["a", "b", "c"])
+    assert [u.outputs for u in units] == [("y",), ("m",), ("z",)]
+    assert units[2].operators == ("Exp", "Softmax", "Relu", "Softmax", "Add")
 
 
 def test_weights_that_are_computed_of_weights_are_no_part_of_any_unit():
@@ -119,8 +169,11 @@ def test_every_node_is_in_one_unit_and_units_stand_behind_what_they_read(seed):
     # Nothing is made in vain: what no node reads is an output.
     ends = [v for v in values[1:] if not any(v in n.input for n in nodes)]
     network, units = divide(make_model(nodes, {"x": [2, 3]}, ends, constants), unobserved=hidden)
-    places = sorted(p for u in units for p in u.places)
-    assert places == list(range(len(network.nodes)))
+    assert {p for u in units for p in u.places} == set(range(len(network.nodes)))
+    # What is in several units makes nothing that could be observed.
+    makers = Counter(p for u in units for p in u.places)
+    several = {v for p, count in makers.items() if count > 1 for v in network.nodes[p].outputs}
+    assert not several & {v for u in units for v in (*u.inputs, *u.outputs)}
     made = {"x"}
     for unit in units:
         assert set(unit.inputs) <= made

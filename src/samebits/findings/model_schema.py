@@ -79,7 +79,8 @@ class Taps(msgspec.Struct, frozen=True):
 class ModelSide(msgspec.Struct, frozen=True, kw_only=True):
     """One engine on the whole network. `repeats` tells whether a second run gave the same bits.
 
-    `deviating` counts units beyond their bounds, `unjudged` those of which nothing is known.
+    `deviating` counts units beyond their bounds, `unjudged` those of which nothing is known, `unjudged_operations` the
+    operations that are in none but these.
     """
 
     name: str
@@ -92,6 +93,7 @@ class ModelSide(msgspec.Struct, frozen=True, kw_only=True):
     first: str | None = None
     deviating: int = 0
     unjudged: int = 0
+    unjudged_operations: int = 0
     repeats: bool | None = None
     replayed: int | None = None
     failure: Failure | None = None
@@ -115,11 +117,13 @@ class ModelComparison(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     """A network, its units, the sides, and what is to be thought of them.
 
     `first` is the first unit where a side deviates; where none does, the first whose bits differ. `amplification` is
-    by how much the relative difference grows from there to the outputs.
+    by how much the relative difference grows from there to the outputs. Of the `operations` one that makes a value which
+    cannot be observed may be in several units; sides may have units of their own.
     """
 
     schema: Literal["samebits.model/1"] = "samebits.model/1"
     model: str
+    operations: int = 0
     verdict: Verdict
     cause: CauseCode | None = None
     summary: str

@@ -69,7 +69,7 @@ def try_exact_integers(side: str, runner: Runner, judged: Iterable[JudgedUnit], 
     """
     by_problem: dict[str, list[JudgedUnit]] = {}
     for unit in judged:
-        if unit.problem is not None:
+        if unit.problem is not None and side in unit.sides:
             by_problem.setdefault(unit.problem, []).append(unit)
     right = tried = 0
     for number, (text, units) in enumerate(by_problem.items()):
@@ -346,7 +346,7 @@ def _judge_observed(
     if not observers:
         return Outcome(network, asked, [])
     folded = fold_constants(network)
-    units = divide_observably(network, folded, list(observers.values()), progress)
+    units = divide_observably(network, folded, observers, progress)
     judge = ModelJudge(network, folded, units, observers, progress, searches, keeps, known)
     return Outcome(network, asked, list(judge.judge()), judge)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -78,6 +78,7 @@ def conclude(outcome: Outcome, data: str) -> ModelComparison:
     amplification = _amplify(first, differences)
     return ModelComparison(
         model=outcome.network.name,
+        operations=len(_list_places(outcome.judged)),
         verdict=verdict,
         cause=cause if verdict != "identical" else None,
         summary=summarize_model(
@@ -137,15 +138,16 @@ def _conclude_side(outcome: Outcome, asked: Asked) -> ModelSide:
     if asked.observer is None:
         return base
     deviating = outcome.list_deviating(name)
-    verdict = _conclude_units([u.sides[name] for u in outcome.judged])
-    if is_agreement(verdict) and any(u.unit.products and not u.sides[name].is_judged for u in outcome.judged):
+    own = [u for u in outcome.judged if name in u.sides]
+    verdict = _conclude_units([u.sides[name] for u in own])
+    if is_agreement(verdict) and any(u.unit.products and not u.sides[name].is_judged for u in own):
         # Its products are what a network computes: of a side whose products nobody saw little is known.
         verdict = "undecided"
     evidence = list(base.evidence)
     if asked.exact is not None and asked.exact[1]:
         evidence.append(Evidence("structure", say_exact_integers(*asked.exact)))
     if asked.replayed is not None:
-        total = sum(1 for u in outcome.judged if u.unit.products)
+        total = sum(1 for u in own if u.unit.products)
         evidence.append(Evidence("replay", say_network_replayed(asked.replayed, total)))
     gravest = [u for u in deviating if u.sides[name].verdict == verdict]
     return msgspec.structs.replace(
@@ -154,11 +156,16 @@ def _conclude_side(outcome: Outcome, asked: Asked) -> ModelSide:
         cause=gravest[0].sides[name].cause if gravest else _find_harmless(outcome, name, verdict),
         first=(gravest or deviating)[0].unit.name if deviating else None,
         deviating=len(deviating),
-        unjudged=sum(not u.sides[name].is_judged for u in outcome.judged),
+        unjudged=sum(not u.sides[name].is_judged for u in own),
+        unjudged_operations=len(_list_places(own) - _list_places(u for u in own if u.sides[name].is_judged)),
         repeats=asked.observer.repeats,
         replayed=asked.replayed,
         evidence=evidence,
     )
+
+
+def _list_places(units: Iterable[JudgedUnit]) -> set[int]:
+    return {place for u in units for place in u.unit.places}
 
 
 def _find_harmless(outcome: Outcome, side: str, verdict: Verdict) -> CauseCode | None:

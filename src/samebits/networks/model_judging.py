@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from samebits.networks.turned_units import turn_unit
 from samebits.networks.unit_causes import ProductCase, UnitCauses
 from samebits.networks.unit_judging import UnitJudgement, judge_unit
 from samebits.networks.unit_reference import OutputReference, refer_unit
-from samebits.networks.units import Unit
+from samebits.networks.units import SharedUnit, Unit, merge_divisions
 from samebits.numbers.format import FORMATS
 from samebits.numbers.ulps import mark_differing_bits
 from samebits.problems import format_problem
@@ -99,7 +100,8 @@ class ModelJudge:
 
     network: Network
     folded: Mapping[str, np.ndarray]
-    units: Sequence[Unit]
+    # By side, as are the observers: what is one unit on one side may be several on another.
+    divisions: Mapping[str, Sequence[Unit]]
     observers: Mapping[str, Observer]
     progress: Progress = ignore_progress
     searches: bool = True
@@ -111,22 +113,31 @@ class ModelJudge:
         """Every unit, judged on every side, in sequence."""
         done = 0
         for batch in self.divide_batches():
-            values = {name: self.observe(o, batch) for name, o in self.observers.items()}
-            for unit in batch:
-                self.progress(f"judging unit {done + 1} of {len(self.units)}", done / len(self.units))
-                yield self._judge_unit(unit, values)
+            values = {name: self.observe(name, batch) for name in self.observers}
+            for shared in batch:
+                self.progress(f"judging unit {done + 1} of {len(self.shared)}", done / len(self.shared))
+                yield self._judge_unit(shared, values)
                 done += 1
 
-    def divide_batches(self) -> Iterator[list[Unit]]:
+    @cached_property
+    def shared(self) -> list[SharedUnit]:
+        """The units of all sides in one sequence."""
+        return merge_divisions(self.network, self.divisions)
+
+    @cached_property
+    def _ends(self) -> dict[str, list[str]]:
+        return {name: list_ends(self.network, units) for name, units in self.divisions.items()}
+
+    def divide_batches(self) -> Iterator[list[SharedUnit]]:
         """The units in sequence, as many at a time as memory is to hold."""
-        batch: list[Unit] = []
+        batch: list[SharedUnit] = []
         size = 0
-        for unit in self.units:
-            needed = sum(self._count_bytes(v) for v in (*unit.inputs, *unit.outputs))
+        for shared in self.shared:
+            needed = sum(self._count_bytes(v) for v in (*shared.unit.inputs, *shared.unit.outputs))
             if batch and size + needed > _BATCH_BYTES:
                 yield batch
                 batch, size = [], 0
-            batch.append(unit)
+            batch.append(shared)
             size += needed
         if batch:
             yield batch
@@ -135,12 +146,20 @@ class ModelJudge:
         type_ = self.network.types.get(value)
         return 4 * math.prod(size or 1 for size in type_.shape) if type_ else 2**20
 
-    def observe(self, observer: Observer, units: Sequence[Unit]) -> dict[str, np.ndarray]:
-        """The inputs and outputs of these units on one side, from a run in which the ends of all units are observed."""
-        wanted = list(dict.fromkeys(v for u in units for v in (*u.inputs, *u.outputs)))
-        return observer.observe(list_ends(self.network, self.units), wanted)
+    def observe(self, side: str, batch: Sequence[SharedUnit]) -> dict[str, np.ndarray]:
+        """The inputs and outputs of one side's units, from a run in which the ends of all its units are observed.
 
-    def _judge_unit(self, unit: Unit, values: Mapping[str, Mapping[str, np.ndarray]]) -> JudgedUnit:
+        Outputs of others' units are among them where this side shows them too.
+        """
+        ends = self._ends[side]
+        wanted = dict.fromkeys(v for s in batch if side in s.sides for v in (*s.unit.inputs, *s.unit.outputs))
+        shown = set(ends)
+        wanted |= dict.fromkeys(v for s in batch for v in s.unit.outputs if v in shown)
+        return self.observers[side].observe(ends, list(wanted))
+
+    def _judge_unit(self, shared: SharedUnit, seen_by_all: Mapping[str, Mapping[str, np.ndarray]]) -> JudgedUnit:
+        unit = shared.unit
+        values = {name: seen_by_all[name] for name in shared.sides}
         references: dict[str, dict[str, OutputReference]] = {}
         for name, seen in values.items():
             # Sides that were fed the same have the same truth.
@@ -157,17 +176,20 @@ class ModelJudge:
                 own, shown = self._find_cause(unit, name, seen, references[name], own)
                 cases |= {name: shown} if shown and self.keeps else {}
             judged[name] = own
-        first = next(iter(values))
+        # What a side inherited is measured against the first one, if that has this unit.
+        first = next(iter(seen_by_all))
         inherited = {
-            n: 0.0 if alike else _measure_inherited(r, references[first])
+            n: 0.0 if self._are_fed_alike(unit, n, first, values) else _measure_inherited(r, references[first])
             for n, r in references.items()
-            for alike in (self._are_fed_alike(unit, n, first, values),)
+            if first in values
         }
-        differing, apart = _count_differing(unit, values)
+        showing = {n: seen for n, seen in seen_by_all.items() if all(v in seen for v in unit.outputs)}
+        differing, apart = _count_differing(unit, showing)
         if len(values) > 1 and not differing and not any(inherited.values()):
             judged = {name: _take_equal(own) for name, own in judged.items()}
+        any_seen = next(iter(values.values()))
         found = JudgedUnit(
-            unit, self._state_problem(unit, values[first]), sum(values[first][v].size for v in unit.outputs), differing,
+            unit, self._state_problem(unit, any_seen), sum(any_seen[v].size for v in unit.outputs), differing,
             judged, inherited, cases=cases,
             relative_difference=apart,
         )  # fmt: skip
@@ -191,7 +213,7 @@ class ModelJudge:
         observer = self.observers[name]
 
         def observe(wanted: list[str]) -> Mapping[str, np.ndarray]:
-            return observer.observe([*list_ends(self.network, self.units), *wanted], wanted)
+            return observer.observe([*self._ends[name], *wanted], wanted)
 
         heard = prefix_progress(self.progress, f"{name[:40]}, {unit.name[:40]}: ")
         causes = UnitCauses(self.network, self.folded, unit, name, seen, references, observe, heard)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from samebits.findings import Verdict, is_agreement
 from samebits.findings.causes import CauseCode
-from samebits.findings.model_schema import ModelSide, OutputDifference, UnitFinding
+from samebits.findings.model_schema import ModelComparison, ModelSide, OutputDifference, UnitFinding
 
 # So many units are named of those that were not judged.
 _MOST_NAMED = 3
@@ -76,12 +77,15 @@ def say_equal() -> str:
     return "every side made the same bits of the same inputs"
 
 
-def say_unjudged(units: Sequence[UnitFinding]) -> str:
-    """The units that were not judged, each alone; nothing where there are none."""
-    if not units:
+def say_unjudged(units: Sequence[UnitFinding], sides: Sequence[ModelSide]) -> str:
+    """The units that were not judged, each alone; nothing where there are none. `sides` are those that ran."""
+    count = max((side.unjudged_operations for side in sides), default=0)
+    if not units or not count:
         return ""
-    what = "operation was" if len(units) == 1 else "operations were"
-    return f"{len(units):,} {what} not judged: {_name_some([say_unit_name(u.name, u.operators) for u in units])}."
+    where = [shorten_engine(side.name, sides) for side in sides if side.unjudged_operations]
+    on = "" if len(where) == len(sides) else f" on {' and '.join(where)}"
+    what = "operation was" if count == 1 else "operations were"
+    return f"{count:,} {what} not judged{on}: {_name_some([say_unit_name(u.name, u.operators) for u in units])}."
 
 
 def say_no_bound(operators: Sequence[str]) -> str:
@@ -129,7 +133,7 @@ def summarize_model(
     `alike` has, by side, what all of its units do that deviate, where that is the same.
     """
     said = _summarize_judged(verdict, sides, first, outputs, amplification, alike, every="judged " if unjudged else "")
-    return " ".join(filter(None, [said, say_unjudged(unjudged)]))
+    return " ".join(filter(None, [said, say_unjudged(unjudged, [s for s in sides if s.failure is None])]))
 
 
 def _summarize_judged(
@@ -189,6 +193,17 @@ def _summarize_deviating(side: ModelSide, first: UnitFinding | None, alike: Mapp
     open_ = "is beyond its bound" if over is not None and over > 1 else "cannot be judged"
     verdicts = {"wrong": "is wrong", "downgrade": "loses precision", "undecided": open_}
     return f"{name} {verdicts[own.verdict]} in {unit}{more}."
+
+
+def say_size(found: ModelComparison) -> str:
+    """How many operations a network has, and in how many units it was judged, by side where these are not the same."""
+    said = f"{found.operations:,} operation{'' if found.operations == 1 else 's'}"
+    counts = Counter(side.name for unit in found.units for side in unit.sides)
+    if len(set(counts.values())) > 1:
+        named = [f"{count:,} on {shorten_engine(name, found.sides)}" for name, count in counts.items()]
+        return f"{said}, in units: {', '.join(named)}"
+    count = max(counts.values(), default=0)
+    return f"{said} in {count:,} unit{'' if count == 1 else 's'}"
 
 
 def shorten_engine(name: str, sides: Sequence[ModelSide]) -> str:

@@ -206,10 +206,10 @@ def replay_side(
         by_unit = {id(j.unit): j for j in judged}
         count = 0
         for batch in judge.divide_batches():
-            seen = judge.observe(observer, batch)
-            for unit in batch:
-                own = by_unit[id(unit)]
-                if unit.products:
+            seen = judge.observe(side, batch)
+            for shared in batch:
+                own = by_unit[id(shared.unit)]
+                if shared.unit.products and side in shared.sides:
                     replay.replay(own, seen)
                     found = own.sides[side].replay
                     count += bool(found and found.is_whole)

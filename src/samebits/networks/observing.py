@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -132,30 +132,50 @@ class Observer:
 
 
 def divide_observably(
-    network: Network, folded: Mapping[str, np.ndarray], observers: Sequence[Observer], progress: Progress
-) -> list[Unit]:
-    """Units whose ends every observer can observe without changing what its runner returns."""
-    units = divide_network(network, folded, network.hidden)
-    for observer in observers:
+    network: Network, folded: Mapping[str, np.ndarray], observers: Mapping[str, Observer], progress: Progress
+) -> dict[str, list[Unit]]:
+    """By side, units whose ends can be observed there without changing what its runner returns.
+
+    All sides have the same units where that is possible. A value that one of them must not show joins units on this
+    side alone; one that a side has no name for joins them on all.
+    """
+    units = divide_network(network, folded)
+    for observer in observers.values():
         observer.find_hidden(list_ends(network, units))
-    hidden = {*network.hidden, *(v for o in observers for v in o.hidden)}
+    hidden = {v for o in observers.values() for v in o.hidden}
     units = divide_network(network, folded, hidden)
-    if not all(o.keeps_bits(list_ends(network, units)) for o in observers) and (
-        addends := list_addends(network, units)
-    ):
-        # Where two products are added, engines may have fused the sum with the other one.
-        others = divide_network(network, folded, hidden, preferred=addends)
-        if all(o.keeps_bits(list_ends(network, others)) for o in observers):
-            for observer in observers:
-                observer.changed_bits = False
-            return others
-    for observer in observers:
-        before = -1
-        while before != len(observer.left_out) and observer.is_settled:
-            before = len(observer.left_out)
-            observer.settle(list_ends(network, units), progress)
-            hidden.update(v for o in observers for v in o.left_out)
-            units = divide_network(network, folded, hidden)
+    changing = {name for name, o in observers.items() if not o.keeps_bits(list_ends(network, units))}
+    addends = list_addends(network, units) if changing else []
+    if not addends:
+        return {
+            name: _settle(observer, folded, units, hidden, progress) if name in changing else units
+            for name, observer in observers.items()
+        }
+    # Where two products are added, engines may have fused the sum with the other one.
+    others = divide_network(network, folded, hidden, preferred=addends)
+    ends = list_ends(network, others)
+    fused_so = {name for name in changing if observers[name].keeps_bits(ends)}
+    if fused_so == changing and all(o.keeps_bits(ends) for name, o in observers.items() if name not in changing):
+        return dict.fromkeys(observers, others)
+    return {
+        name: units
+        if name not in changing
+        else others
+        if name in fused_so
+        else _settle(observer, folded, units, hidden, progress)
+        for name, observer in observers.items()
+    }
+
+
+def _settle(
+    observer: Observer, folded: Mapping[str, np.ndarray], units: list[Unit], hidden: Iterable[str], progress: Progress
+) -> list[Unit]:
+    """Units of one side, joined at values that change its result when they are observed."""
+    before = -1
+    while before != len(observer.left_out) and observer.is_settled:
+        before = len(observer.left_out)
+        observer.settle(list_ends(observer.network, units), progress)
+        units = divide_network(observer.network, folded, {*hidden, *observer.left_out})
     return units
 
 

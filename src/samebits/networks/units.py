@@ -1,14 +1,17 @@
 """The network in units: what engines compute as one, so that its inputs and its output can be observed.
 
 A product (convolution, Gemm, MatMul) and the elementwise operations that follow it make one unit, as engines fuse
-these. What remains between products makes units of what hangs together. Values that cannot be observed without
-changing what is observed join the units on both of their sides.
+these. What remains between products makes units of what hangs together. What makes a value that cannot be observed
+without changing what is observed is part of every unit that reads the value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import heapq
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,8 +40,9 @@ def divide_network(
 ) -> list[Unit]:
     """The units of a network in the sequence they run in.
 
-    `folded` are values that are the same whatever comes in, `unobserved` those that must stay inside a unit. Where two
-    products are added either may make a unit with the sum: the one whose value is in `preferred`, else the later one.
+    `folded` are values that are the same whatever comes in, `unobserved` those that must stay inside of units: what
+    makes one of them may be in several. Where two products are added either may make a unit with the sum: the one whose
+    value is in `preferred`, else the later one.
     """
     owners: dict[int, int] = {}
     read = _list_read(network)
@@ -49,12 +53,15 @@ def divide_network(
         for member in _grow_unit(network, folded, owners, place, place in first):
             owners[member] = place
     _join_rest(network, folded, owners, live)
-    for value in unobserved:
-        _join(
-            owners, [network.producers[value], *network.consumers.get(value, ())] if value in network.producers else []
-        )
+    for value in network.hidden:
+        if value in network.producers:
+            _join(owners, [network.producers[value], *network.consumers.get(value, ())])
     _break_cycles(network, owners)
-    return _make_units(network, folded, owners)
+    groups = _list_groups(network, owners)
+    hidden = {v for v in unobserved if v not in network.outputs}
+    if any(v in hidden for group in groups for v in group.outputs):
+        groups = _join_alike(network, _reach_back(network, groups, hidden))
+    return _sort([_make_unit(network, folded, group) for group in groups])
 
 
 def _list_read(network: Network) -> list[int]:
@@ -218,34 +225,186 @@ def _find_cycle(after: Mapping[int, set[int]]) -> list[int]:
     return sorted(left)
 
 
-def _make_units(network: Network, folded: Mapping[str, np.ndarray], owners: Mapping[int, int]) -> list[Unit]:
-    members: dict[int, list[int]] = {}
-    for place in sorted(owners):
-        members.setdefault(owners[place], []).append(place)
-    units: list[Unit] = []
-    for places in members.values():
-        nodes = [network.nodes[p] for p in places]
-        made = {v for node in nodes for v in node.outputs if v}
-        inputs = dict.fromkeys(v for node in nodes for v in node.inputs if v and v not in made and v not in folded)
-        outputs = [
-            v for v in made if v in network.outputs or any(r not in places for r in network.consumers.get(v, ()))
-        ]
-        products = tuple(p for p in places if network.nodes[p].operator in PRODUCTS)
-        named = network.nodes[products[0]] if products else nodes[0]
-        operators = tuple(node.operator for node in nodes)
-        units.append(Unit(named.name, tuple(places), tuple(inputs), tuple(sorted(outputs)), operators, products))
-    return _sort(units)
+@dataclass(frozen=True)
+class _Group:
+    """Nodes by their places, and what of what they make is read outside."""
+
+    places: frozenset[int]
+    outputs: frozenset[str]
+
+
+def _list_groups(network: Network, owners: Mapping[int, int]) -> list[_Group]:
+    members: dict[int, set[int]] = {}
+    for place, owner in owners.items():
+        members.setdefault(owner, set()).add(place)
+    return [
+        _Group(
+            frozenset(places),
+            frozenset(
+                v
+                for p in places
+                for v in network.nodes[p].outputs
+                if v
+                and (v in network.outputs or any(r in owners and r not in places for r in network.consumers.get(v, ())))
+            ),
+        )
+        for places in members.values()
+    ]
+
+
+def _reach_back(network: Network, groups: Iterable[_Group], hidden: set[str]) -> list[_Group]:
+    """The groups without hidden outputs, each with all that it takes to make the others from what can be observed."""
+    groups = list(groups)
+    live = {p for group in groups for p in group.places}
+    shown = {v for group in groups for v in group.outputs} - hidden
+    found: list[_Group] = []
+    for group in groups:
+        if not (outputs := group.outputs - hidden):
+            continue
+        asked, places = [network.producers[v] for v in outputs], set[int]()
+        while asked:
+            place = asked.pop()
+            if place in places:
+                continue
+            places.add(place)
+            makers = {v: network.producers[v] for v in network.nodes[place].inputs if v in network.producers}
+            asked += [p for v, p in makers.items() if p in live and (p in group.places or v not in shown)]
+        found.append(_Group(frozenset(places), outputs))
+    return found
+
+
+def _join_alike(network: Network, groups: list[_Group]) -> list[_Group]:
+    """Joins groups that have most of their nodes in common, where nothing between them stands in the way."""
+    while True:
+        common = Counter(pair for shared in _list_sharing(groups) for pair in itertools.combinations(shared, 2))
+        alike = [(i, j) for (i, j), n in common.items() if 2 * n > max(len(groups[i].places), len(groups[j].places))]
+        after = _list_after(network, groups) if alike else []
+        pair = next((p for p in alike if not _is_between(after, *p) and not _is_between(after, *p[::-1])), None)
+        if pair is None:
+            return groups
+        i, j = pair
+        joined = _Group(groups[i].places | groups[j].places, groups[i].outputs | groups[j].outputs)
+        groups = [joined, *(g for k, g in enumerate(groups) if k not in pair)]
+
+
+def _list_sharing(groups: Sequence[_Group]) -> Iterable[list[int]]:
+    """The groups that every node is in."""
+    found: dict[int, list[int]] = {}
+    for i, group in enumerate(groups):
+        for place in group.places:
+            found.setdefault(place, []).append(i)
+    return found.values()
+
+
+def _list_after(network: Network, groups: Sequence[_Group]) -> list[tuple[set[int], int]]:
+    """Of each group, those that read what it makes, and as bits those that depend on it."""
+    makers = {v: i for i, group in enumerate(groups) for v in group.outputs}
+    readers: list[set[int]] = [set() for _ in groups]
+    for i, group in enumerate(groups):
+        made = {v for p in group.places for v in network.nodes[p].outputs}
+        for value in {v for p in group.places for v in network.nodes[p].inputs} - made:
+            if value in makers:
+                readers[makers[value]].add(i)
+    reached: dict[int, int] = {}
+    for start in range(len(groups)):
+        stack = [start]
+        while stack:
+            i = stack[-1]
+            waiting = [r for r in readers[i] if r not in reached]
+            if waiting:
+                stack += waiting
+                continue
+            stack.pop()
+            bits = 0
+            for r in readers[i]:
+                bits |= reached[r] | 1 << r
+            reached[i] = bits
+    return [(readers[i], reached[i]) for i in range(len(groups))]
+
+
+def _is_between(after: Sequence[tuple[set[int], int]], first: int, last: int) -> bool:
+    """Whether some other group depends on the first one and is needed by the last one."""
+    return any(after[r][1] >> last & 1 for r in after[first][0] if r != last)
+
+
+def _make_unit(network: Network, folded: Mapping[str, np.ndarray], group: _Group) -> Unit:
+    places = tuple(sorted(group.places))
+    nodes = [network.nodes[p] for p in places]
+    made = {v for node in nodes for v in node.outputs if v}
+    inputs = dict.fromkeys(v for node in nodes for v in node.inputs if v and v not in made and v not in folded)
+    products = tuple(p for p in places if network.nodes[p].operator in PRODUCTS)
+    named = network.nodes[products[0]] if products else nodes[0]
+    operators = tuple(node.operator for node in nodes)
+    return Unit(named.name, places, tuple(inputs), tuple(sorted(group.outputs)), operators, products)
 
 
 def _sort(units: list[Unit]) -> list[Unit]:
     """In a sequence in which every unit stands behind those it reads from, else as their last nodes stand."""
     made = {value: i for i, unit in enumerate(units) for value in unit.outputs}
     waits = {i: {made[v] for v in unit.inputs if v in made} for i, unit in enumerate(units)}
-    sequence: list[Unit] = []
-    while waits:
-        ready = min((i for i, before in waits.items() if not before), key=lambda i: units[i].places[-1])
-        sequence.append(units[ready])
-        del waits[ready]
-        for before in waits.values():
-            before.discard(ready)
-    return sequence
+    return [units[i] for i in _sequence(units, waits)]
+
+
+def _sequence(units: Sequence[Unit], waits: dict[int, set[int]]) -> Iterator[int]:
+    """Places of units, each behind those it waits for; those that wait for each other as their last nodes stand."""
+    waiting = {i: len(before) for i, before in waits.items()}
+    after: dict[int, list[int]] = {}
+    for i, before in waits.items():
+        for other in before:
+            after.setdefault(other, []).append(i)
+    # Of two units that end with the same node, the longer one begins earlier.
+    keys = [(unit.places[-1], -len(unit.places)) for unit in units]
+    ready = [(keys[i], i) for i, count in waiting.items() if not count]
+    heapq.heapify(ready)
+    while waiting:
+        if not ready:
+            ready = [min((keys[i], i) for i in waiting)]
+        _, i = heapq.heappop(ready)
+        if waiting.pop(i, None) is None:
+            continue
+        yield i
+        for other in after.get(i, ()):
+            if other in waiting:
+                waiting[other] -= 1
+                if not waiting[other]:
+                    heapq.heappush(ready, (keys[other], other))
+
+
+@dataclass(frozen=True)
+class SharedUnit:
+    """A unit, and the sides of which it is one."""
+
+    unit: Unit
+    sides: tuple[str, ...]
+
+
+def merge_divisions(network: Network, divisions: Mapping[str, Sequence[Unit]]) -> list[SharedUnit]:
+    """The units of all sides in one sequence, which follows each side's own; equal ones are one.
+
+    Every unit has a name of its own: one that begins where another does says how far it goes.
+    """
+    sides: dict[tuple[int, ...], list[str]] = {}
+    for side, division in divisions.items():
+        for unit in division:
+            sides.setdefault(unit.places, []).append(side)
+    by_places = {unit.places: unit for division in divisions.values() for unit in division}
+    units = [by_places[places] for places in sides]
+    number = {places: i for i, places in enumerate(sides)}
+    waits: dict[int, set[int]] = {i: set() for i in range(len(units))}
+    for division in divisions.values():
+        made = {value: number[unit.places] for unit in division for value in unit.outputs}
+        for unit in division:
+            waits[number[unit.places]] |= {made[v] for v in unit.inputs if v in made}
+    shortest: dict[str, int] = {}
+    for unit in units:
+        shortest[unit.name] = min(len(unit.places), shortest.get(unit.name, len(unit.places)))
+    found: list[SharedUnit] = []
+    names: Counter[str] = Counter()
+    for unit in (units[i] for i in _sequence(units, waits)):
+        name = unit.name
+        if len(unit.places) > shortest[name]:
+            name = f"{name} to {network.nodes[unit.places[-1]].name}"
+        names[name] += 1
+        name = name if names[name] == 1 else f"{name} #{names[name]}"
+        found.append(SharedUnit(replace(unit, name=name), tuple(sides[unit.places])))
+    return found

@@ -20,6 +20,7 @@ from samebits.display.document import (
     tabulate_fixes,
 )
 from samebits.findings.model_schema import ModelComparison, UnitSide
+from samebits.networks.model_sentences import say_size
 
 
 def lay_out_model(found: ModelComparison) -> Document:
@@ -37,7 +38,7 @@ def lay_out_model(found: ModelComparison) -> Document:
         Section("How this is known", list(_list_evidence(found))),
         Section("Do it again", [Code("", _say_command(found))]),
     ]
-    count = f"{sum(len(u.operators) for u in found.units)} operations in {len(found.units)} units; {found.data}"
+    count = f"{say_size(found)}; {found.data}"
     return Document(
         found.model, found.verdict, TONES[found.verdict], found.summary, count, sections, found.samebits_version
     ).without_empty()

@@ -25,7 +25,7 @@ from samebits.display.page_layout import (
 from samebits.display.visible_text import make_visible
 from samebits.findings import is_agreement
 from samebits.findings.model_schema import ModelComparison, ModelSide, UnitFinding, UnitSide
-from samebits.networks.model_sentences import say_share, say_unit_name, shorten_engine
+from samebits.networks.model_sentences import say_share, say_size, say_unit_name, shorten_engine
 
 _MOST_UNITS = 8
 
@@ -34,9 +34,7 @@ def show_model(found: ModelComparison, console: Console | None = None, *, verbos
     """Prints what was found of a network to the console (standard output by default), whole or what fits a screen."""
     found, console = make_visible(found), console or open_console()
     page = Page()
-    operations = sum(len(u.operators) for u in found.units)
-    units = f"{len(found.units):,} unit{'' if len(found.units) == 1 else 's'}"
-    says = f"{operations:,} operation{'' if operations == 1 else 's'} in {units}; inputs: {found.data}"
+    says = f"{say_size(found)}; inputs: {found.data}"
     page.add(Text(found.model, style="bold"), Text(says, style="dim"))
     page.add(make_answer(found.verdict, VERDICT_STYLES[found.verdict], found.summary))
     page.add(_show_sides(found, console.width))
@@ -66,7 +64,7 @@ def _show_sides(found: ModelComparison, width: int) -> Padding | list[Remark]:
             share = _short(largest) if any(s.own for s in judged) else ""
             cells = [side.verdict, f"{side.deviating} of {len(judged)}", share, side.cause or ""]
         if replayed:
-            cells.append("" if side.replayed is None else f"{side.replayed} of {_count_products(found)}")
+            cells.append("" if side.replayed is None else f"{side.replayed} of {_count_products(found, side.name)}")
         style = VERDICT_STYLES[side.verdict] if not side.failure else ""
         add_row(table, Text(name), Text(cells[0], style=style), *cells[1:])
         lines.append(Remark(name.partition("\n")[0], ", ".join(c for c in cells if c)))
@@ -78,8 +76,8 @@ def _short(value: float) -> str:
     return "NaN/Inf" if value == float("inf") else f"{value:.3g}"
 
 
-def _count_products(found: ModelComparison) -> int:
-    return sum(1 for u in found.units if u.problem)
+def _count_products(found: ModelComparison, side: str) -> int:
+    return sum(1 for u in found.units if u.problem and any(s.name == side for s in u.sides))
 
 
 def _format_name(side: ModelSide) -> str:
