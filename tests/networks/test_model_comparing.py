@@ -213,8 +213,8 @@ def test_what_one_side_must_not_show_joins_units_on_that_side_alone():
         assert sum(len(u.operators) for u in own) == 10
 
 
-def test_where_the_search_is_given_up_nothing_seen_is_held_against_a_side(monkeypatch):
-    """A fault that shows in a run that is looked at may be the looking's; what is within its bound is judged."""
+def test_where_the_search_is_given_up_nothing_is_observed_and_the_side_is_one_unit(monkeypatch):
+    """A fault that shows in a run that is looked at may be the looking's: what is judged is what was returned."""
     monkeypatch.setattr(observing, "_LONGEST_SEARCH_S", 0.0)
 
     def spoil(name, result, values):
@@ -224,10 +224,28 @@ def test_where_the_search_is_given_up_nothing_seen_is_held_against_a_side(monkey
     found = compare(residual(), [ORT, side])
     assert not found.taps.settled
     assert found.sides[0].verdict == "rounding"
-    assert (found.sides[1].deviating, found.sides[1].unjudged) == (0, 1)
-    unit = next(u for u in found.units if u.name == "conv_c2")
-    assert (unit.sides[1].verdict, unit.sides[1].is_judged) == ("undecided", False)
-    assert found.verdict == "undecided"
+    assert len([u for u in found.units if any(s.name == found.sides[0].name for s in u.sides)]) == 5
+    (unit,) = (u for u in found.units if any(s.name == found.sides[1].name for s in u.sides))
+    assert (unit.outputs, len(unit.operators)) == (["p"], found.operations)
+    assert (found.sides[1].deviating, found.sides[1].unjudged) == (1, 0)
+    assert found.verdict in ("undecided", "wrong")
+
+
+def test_what_products_read_is_shown_first():
+    """Seven of fifteen values are read by products: they are shown in one run; the others each change the result."""
+    names = [f"v{i}" for i in range(15)]
+    nodes = [
+        node("Softmax", [b], [a]) if a in (*names[1::2], "y") else node("MatMul", [b, "w"], [a])
+        for b, a in zip(["x", *names], [*names, "y"], strict=True)
+    ]
+    model = make_model(nodes, {"x": [2, 3]}, ["y"], {"w": random((3, 3), 1)})
+    side = ReferenceSide("fusing", alters_when_observed=names[::2])
+    found = compare(model, [side])
+    assert found.taps.left_out == sorted(names[::2])
+    assert found.taps.settled
+    searched = [shown for shown in side.observed_sets if shown and not {"y"} & set(shown)]
+    assert searched[0] == tuple(names[1::2])
+    assert all(set(names[1::2]) <= set(shown) for shown in searched)
 
 
 def test_an_engine_that_does_not_repeat_itself_is_said_to():

@@ -1,5 +1,7 @@
 """Bounds of units hold for float32 computed as engines do it: masks, steps, powers, old operators, narrow formats."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -57,6 +59,30 @@ def test_a_sigmoid_by_tanh_is_within_the_bound():
     off = np.tanh(x / F(2)) * F(1 - 10 * 2.0**-24)
     made = F(0.5) * (F(1) + off)
     assert (np.abs(made - found.value) <= found.bound).all()
+
+
+def test_a_gelu_whose_erf_is_exact_beside_one_is_within_the_bound_and_erf_alone_is_not():
+    """By the formula 7.1.26 of Abramowitz and Stegun, in float32, one rounding at a time."""
+    x = np.linspace(-4, 4, 20_001, dtype=F)
+    d = x / F(math.sqrt(2))
+    t = F(1) / (F(1) + F(0.3275911) * np.abs(d))
+    series = np.zeros_like(t)
+    for factor in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592):
+        series = (series + F(factor)) * t
+    erf = np.copysign(F(1) - series * np.exp(-d * d), d)
+    gelu = x * (F(1) + erf) * F(0.5)
+    assert gelu.dtype == F
+    constants = {"root": F(math.sqrt(2)), "one": F(1), "half": F(0.5)}
+    parts = [node("Div", ["x", "root"], ["d"]), node("Erf", ["d"], ["e"]), node("Add", ["e", "one"], ["a"])]
+    written = [*parts, node("Mul", ["x", "a"], ["m"]), node("Mul", ["m", "half"], ["y"])]
+    found = refer(written, {"x": x}, constants)
+    exact = np.array([0.5 * v * math.erfc(-v / float(F(math.sqrt(2)))) for v in x.astype(float)])
+    assert np.abs(exact - found.value).max() < 1e-15
+    assert (np.abs(gelu - found.value) <= found.bound).all()
+    # What bends the curve by more than such a formula is seen nonetheless.
+    assert (np.abs(gelu + F(2e-6) * x - found.value) > found.bound).any()
+    alone = refer([node("Erf", ["d"], ["y"])], {"d": d}, {})
+    assert (np.abs(erf - alone.value) > alone.bound).any()
 
 
 @pytest.mark.parametrize("base_is_fed", [True, False])

@@ -122,7 +122,7 @@ def test_what_makes_an_unobserved_value_is_in_every_unit_that_reads_it():
         node("Softmax", ["m"], ["p"]),
         node("Mul", ["p", "e"], ["y"]),
     ]
-    network, units = divide(make_model(nodes, {"x": [2, 3]}, ["y"], {"w": random((3, 3), 1)}), unobserved=["p", "e"])
+    _, units = divide(make_model(nodes, {"x": [2, 3]}, ["y"], {"w": random((3, 3), 1)}), unobserved=["p", "e"])
     assert [(u.operators, u.inputs, u.outputs) for u in units] == [
         (("Exp", "MatMul"), ("x",), ("m",)),
         (("Exp", "Softmax", "Mul"), ("x", "m"), ("y",)),

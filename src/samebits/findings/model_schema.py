@@ -68,7 +68,7 @@ class UnitFinding(msgspec.Struct, frozen=True, kw_only=True):
 class Taps(msgspec.Struct, frozen=True):
     """Whether observing values in between changed the result, and which were therefore left unobserved.
 
-    Where `settled` is false the search for these was given up: units are judged in a run that returns other bits.
+    Where `settled` is false the search for these was given up: some of them may be observed after all.
     """
 
     changed_bits: bool
@@ -117,8 +117,8 @@ class ModelComparison(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     """A network, its units, the sides, and what is to be thought of them.
 
     `first` is the first unit where a side deviates; where none does, the first whose bits differ. `amplification` is
-    by how much the relative difference grows from there to the outputs. Of the `operations` one that makes a value which
-    cannot be observed may be in several units; sides may have units of their own.
+    by how much the relative difference grows from there to the outputs. What makes a value that cannot be observed may
+    be in several units; sides may have units of their own. `operations` counts every operation once.
     """
 
     schema: Literal["samebits.model/1"] = "samebits.model/1"

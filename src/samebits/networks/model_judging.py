@@ -12,7 +12,7 @@ import numpy as np
 from samebits.findings import Evidence, Verdict, is_agreement
 from samebits.findings.model_schema import InheritedError, UnitFinding, UnitSide
 from samebits.judging.measuring import measure_norm
-from samebits.networks.model_sentences import say_equal, say_unsettled
+from samebits.networks.model_sentences import say_equal
 from samebits.networks.network import Network
 from samebits.networks.observing import Observer, list_ends
 from samebits.networks.product_nodes import find_product
@@ -169,10 +169,7 @@ class ModelJudge:
         cases: dict[str, ProductCase] = {}
         for name, seen in values.items():
             own = judge_unit(self.network, self.folded, unit, seen, references[name])
-            if not self.observers[name].is_settled and not is_agreement(own.verdict):
-                # A run that is looked at is another one than that which returned the result.
-                own = _withhold(own)
-            elif self.searches and name not in self.known and (own.beyond or own.is_unusual):
+            if self.searches and name not in self.known and (own.beyond or own.is_unusual):
                 own, shown = self._find_cause(unit, name, seen, references[name], own)
                 cases |= {name: shown} if shown and self.keeps else {}
             judged[name] = own
@@ -229,14 +226,6 @@ class ModelJudge:
         if any(i is None for i, v in zip(inputs, node.inputs, strict=True) if v):
             return None
         return format_problem(find_product(node, inputs).problem)
-
-
-def _withhold(judged: UnitJudgement) -> UnitJudgement:
-    """The judgement on what deviates in a run that computes something else because it is looked at."""
-    said = Evidence("structure", say_unsettled())
-    return replace(
-        judged, verdict="undecided", certainty="open", evidence=(*judged.evidence, said), is_judged=False, beyond={}
-    )
 
 
 def _take_equal(judged: UnitJudgement) -> UnitJudgement:

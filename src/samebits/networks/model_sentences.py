@@ -67,11 +67,6 @@ def _name_some(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + more
 
 
-def say_unsettled() -> str:
-    """A deviation in a run that is not the one which returned the result."""
-    return "looking at values changes what this side computes, and which ones was not found in time: not judged"
-
-
 def say_equal() -> str:
     """Operators that nobody can bound, with one result."""
     return "every side made the same bits of the same inputs"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +11,12 @@ import numpy as np
 
 from samebits.networks.model_runners import Arrays, ModelRunner
 from samebits.networks.network import Network
+from samebits.networks.product_nodes import PRODUCTS
 from samebits.networks.units import Unit, divide_network, list_addends
 from samebits.numbers.ulps import has_same_bits
 from samebits.progress import Progress
 
-# Searching for the values that must not be outputs takes runs: so many at most, and so much time. Where a network is
+# Searching for the values that may be outputs takes runs: so many at most, and so much time. Where a network is
 # compiled for longer than `_SLOW_S` in each of them, so many runs' time.
 _MOST_RUNS = 400
 _LONGEST_SEARCH_S, _SLOW_S, _MOST_TIMES = 60.0, 5.0, 3.0
@@ -24,8 +26,9 @@ _LONGEST_SEARCH_S, _SLOW_S, _MOST_TIMES = 60.0, 5.0, 3.0
 class Observer:
     """One runner and one network, observed on some inputs.
 
-    `left_out` are values whose observation changes bits, `hidden` those for which the runner has no name; `plain` are
-    the network's outputs without observation; `repeats` tells whether a second run gives them again.
+    `left_out` are values whose observation changes bits, or was not tried in time: then `is_settled` is False. `hidden`
+    are those for which the runner has no name, `plain` the network's outputs without observation; `repeats` tells
+    whether a second run gives them again.
     """
 
     runner: ModelRunner
@@ -40,7 +43,7 @@ class Observer:
     runs: int = 0
     # What the first run takes, building the network included.
     run_s: float = 0.0
-    _ends_at: float | None = None
+    _ends_at: float = math.inf
 
     def begin(self) -> None:
         """Runs the network as it is, twice."""
@@ -51,31 +54,22 @@ class Observer:
         self.repeats = _are_same(self.plain, again)
 
     def settle(self, values: Sequence[str], progress: Progress) -> None:
-        """Finds out which of these values cannot be outputs without changing the result; adds them to `left_out`.
-
-        A search that takes too long is given up: then `is_settled` is False, what is observed changes the result, and
-        no deviation that is seen counts.
-        """
-        if self.keeps_bits(values):
-            return
+        """Finds values that can be outputs together without changing the result; all others are `left_out`."""
         self.changed_bits = True
         progress(f"finding which observations change what {self.runner.text[:40]} returns", 0.2)
         longest = _LONGEST_SEARCH_S if self.run_s < _SLOW_S else _MOST_TIMES * self.run_s
-        self._ends_at = self._ends_at or time.monotonic() + longest
-        found = self._find_all(values)
-        kept = [v for v in values if v not in found]
-        # Values that change nothing each by itself may do so together.
-        while self._may_search() and not self.keeps_bits(kept):
-            value = self._find_one(kept)
-            if value is None:
-                break
-            found.append(value)
-            kept.remove(value)
-        self.is_settled = self.is_settled and self._may_search()
-        self.left_out += found if self.is_settled else []
+        self._ends_at = time.monotonic() + longest
+        # What products read is whole in any case; what lies between may be gone where nobody looks.
+        read = {v for node in self.network.nodes if node.operator in PRODUCTS for v in node.inputs}
+        inner = [v for v in values if v not in self.network.outputs]
+        shown: list[str] = []
+        for group in ([v for v in inner if v in read], [v for v in inner if v not in read]):
+            self._show(shown, group)
+        self.is_settled = self._may_search()
+        self.left_out = [v for v in inner if v not in shown]
 
     def _may_search(self) -> bool:
-        return self.runs < _MOST_RUNS and (self._ends_at is None or time.monotonic() < self._ends_at)
+        return self.runs < _MOST_RUNS and time.monotonic() < self._ends_at
 
     def observe(self, observed: Sequence[str], wanted: Sequence[str]) -> Arrays:
         """The wanted values, of a run in which all of `observed` are outputs."""
@@ -105,30 +99,16 @@ class Observer:
         self.runs += 1
         return _are_same(self.plain, self.run_with(values, self.network.outputs))
 
-    def _find_all(self, values: Sequence[str]) -> list[str]:
-        """Values whose observation by itself changes bits: halves that change none are done with at once."""
-        if not self._may_search():
-            return []
-        if len(values) == 1:
-            return list(values)
-        middle = len(values) // 2
-        halves = [values[:middle], values[middle:]]
-        changing = [half for half in halves if not self.keeps_bits(half)]
-        return [v for half in changing for v in self._find_all(half)]
-
-    def _find_one(self, values: Sequence[str]) -> str | None:
-        """A value whose observation changes bits, by bisection: the last of the fewest first ones that do together."""
-        low, high = 0, len(values)
-        # The first `low` values keep the bits, the first `high` do not.
-        while high - low > 1:
-            if not self._may_search():
-                return None
-            middle = (low + high) // 2
-            if self.keeps_bits(values[:middle]):
-                low = middle
-            else:
-                high = middle
-        return values[low]
+    def _show(self, shown: list[str], values: Sequence[str]) -> None:
+        """Adds to `shown` those of the values that change nothing beside it: all at once, else by halves."""
+        if not values or not self._may_search():
+            return
+        if self.keeps_bits([*shown, *values]):
+            shown += values
+        elif len(values) > 1:
+            middle = len(values) // 2
+            self._show(shown, values[:middle])
+            self._show(shown, values[middle:])
 
 
 def divide_observably(
@@ -170,13 +150,9 @@ def divide_observably(
 def _settle(
     observer: Observer, folded: Mapping[str, np.ndarray], units: list[Unit], hidden: Iterable[str], progress: Progress
 ) -> list[Unit]:
-    """Units of one side, joined at values that change its result when they are observed."""
-    before = -1
-    while before != len(observer.left_out) and observer.is_settled:
-        before = len(observer.left_out)
-        observer.settle(list_ends(observer.network, units), progress)
-        units = divide_network(observer.network, folded, {*hidden, *observer.left_out})
-    return units
+    """Units of one side, that hold the values which change its result when they are observed."""
+    observer.settle(list_ends(observer.network, units), progress)
+    return divide_network(observer.network, folded, {*hidden, *observer.left_out})
 
 
 def list_ends(network: Network, units: Sequence[Unit]) -> list[str]:

@@ -22,6 +22,11 @@ _KEEPS_ROUNDING = ("Relu", "Clip")
 # Formats that engines compute in wider ones, where they may leave out the rounding between two operations.
 HALVES = ("float16", "bfloat16")
 _LOST = 2.0**FLOAT16.smallest_normal_exponent
+# Engines that compute a Gelu as one take its erf from 1 - t (a1 + t (a2 + ...)) exp(-x^2) with t = 1 / (1 + p x), exact
+# to 1.5e-7 or 2.5 units of float32 (Abramowitz and Stegun, 7.1.26). Near 0, where t is 1, each rounding of the
+# polynomial is one of its partial sums (3.2 units in all), the two of t count 3.4 times, and exp, its argument, two
+# products and the difference take 5 more.
+_ERF_BESIDE_ONE = 18.0
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,8 @@ def refer_unit(
             # (x - m) k may be computed as x k - m k: both parts are rounded.
             first = results[0]
             results = [replace(first, growth=max(first.growth, a.unit)), *results[1:]]
+        elif results and isinstance(results[0], Bounded) and _is_added_to_one(network, folded, place):
+            results = [replace(results[0], error=results[0].error + _ERF_BESIDE_ONE * a.unit)]
         if node.operator in PRODUCTS and results:
             usual.append(_find_usual(results[0], format_))
         if results is None:
@@ -117,6 +124,15 @@ def _is_multiplied_out(network: Network, folded: Mapping[str, np.ndarray], place
         return False
     readers = [network.nodes[r] for r in network.consumers.get(node.outputs[0], ())]
     return any(r.operator in ("Mul", "Div") and any(v in folded for v in r.inputs) for r in readers)
+
+
+def _is_added_to_one(network: Network, folded: Mapping[str, np.ndarray], place: int) -> bool:
+    """Whether a node is the erf of a Gelu: whatever reads it adds 1."""
+    node = network.nodes[place]
+    if node.operator != "Erf" or node.outputs[0] in network.outputs:
+        return False
+    readers = [network.nodes[r] for r in network.consumers.get(node.outputs[0], ())]
+    return all(r.operator == "Add" and any(v in folded and (folded[v] == 1).all() for v in r.inputs) for r in readers)
 
 
 def find_unit_format(network: Network, unit: Unit, fed: Mapping[str, np.ndarray]) -> Format:

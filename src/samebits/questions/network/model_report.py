@@ -167,10 +167,9 @@ def _say_observation(found: ModelComparison) -> Iterator[Remark]:
             f" and {len(left) - _MOST_UNITS} more" if len(left) > _MOST_UNITS else ""
         )
         says = "looking at values in between changes the result"
-        if not found.taps.settled:
-            says = f"{says}; units are judged in a run that looks at all of them"
-        elif left:
-            says = f"looking at {shown} would change the result: left unobserved, the units around joined"
+        if left:
+            may = "would" if found.taps.settled else "may"
+            says = f"looking at {shown} {may} change the result: left unobserved, the units around joined"
         yield Remark("observed", says)
     for side in found.sides:
         if side.repeats is False:
