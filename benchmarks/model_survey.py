@@ -109,7 +109,10 @@ def judge(right: Network, faulty: Network, runners: dict[str, ModelRunner], side
         Asked("right", runners["onnxruntime"]),
         Asked("faulty", Faulty(runners[side], faulty)),
     ]
-    return conclude(judge_network(right, make_inputs(right, 0), asked, ignore_progress, searches=True), "normal")
+    outcome = judge_network(right, make_inputs(right, 0), asked, ignore_progress)
+    assert outcome.judge is not None
+    outcome.judge.find_causes(outcome.judged)
+    return conclude(outcome, "normal")
 
 
 def answer(case: Case, right: Network, found: ModelComparison) -> dict[str, object]:

@@ -1,5 +1,7 @@
 """Engines compared on networks: the unit that deviates, its cause, what is inherited, and what observing does."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import onnx
 import pytest
@@ -8,10 +10,11 @@ from networks.model_sides import ReferenceSide
 from networks.network_building import conv_clip, make_model, node, random, residual, save
 from samebits.errors import ArgumentError, ModelError
 from samebits.findings import json_from_finding
-from samebits.networks import observing
+from samebits.networks import model_judging, observing
 from samebits.networks.model_comparing import compare_model
 from samebits.networks.onnx_reading import make_network
 from samebits.problems.case_file import load_case
+from samebits.progress import Announcement
 
 ORT = "onnxruntime"
 
@@ -229,6 +232,32 @@ def test_where_the_search_is_given_up_nothing_is_observed_and_the_side_is_one_un
     assert (unit.outputs, len(unit.operators)) == (["p"], found.operations)
     assert (found.sides[1].deviating, found.sides[1].unjudged) == (1, 0)
     assert found.verdict in ("undecided", "wrong")
+
+
+def test_what_is_known_without_causes_is_said_before_they_are_looked_for():
+    heard = []
+    found = compare(residual(), [ORT, fault_in("c2")], progress=lambda what, share: heard.append(what))
+    (first,) = (what for what in heard if what.startswith("so far "))
+    assert isinstance(first, Announcement)
+    assert "wrong" in first or "undecided" in first
+    assert "conv_c2" in first
+    assert found.sides[1].cause == "fusion"
+    sound = []
+    compare(residual(), [ORT, ReferenceSide()], progress=lambda what, share: sound.append(what))
+    assert not any(what.startswith("so far ") for what in sound)
+
+
+def test_after_the_time_limit_no_causes_are_looked_for(monkeypatch):
+    """All time is gone when the network has been judged: what deviates is said, and that nobody looked why."""
+    monkeypatch.setattr(model_judging, "time", SimpleNamespace(monotonic=lambda: np.inf))
+    found = compare(residual(), [ORT, fault_in("c2")])
+    assert [s.verdict for s in found.sides] == ["rounding", "undecided"]
+    assert (found.first, found.sides[1].cause) == ("conv_c2", None)
+    assert [e.says for e in found.evidence] == ["the time limit ended the search for causes: 1 unit was not looked at"]
+
+
+def fault_in(value):
+    return ReferenceSide("faulty", lambda name, result, values: result * np.float32(1.01) if name == value else result)
 
 
 def test_what_products_read_is_shown_first():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +45,7 @@ from samebits.networks.model_runners import (
     find_problem_runner,
     open_model_runner,
 )
-from samebits.networks.model_sentences import say_share
+from samebits.networks.model_sentences import say_first_verdict, say_out_of_time, say_share
 from samebits.networks.model_subject import is_module
 from samebits.networks.module_export import export_module
 from samebits.networks.network import Network, Program
@@ -134,12 +135,14 @@ def compare_model(
     network whole; all others compute its convolutions and products one at a time. Values between units are observed
     only as far as that leaves every bit of the result as it is. With `fix` settings are tried until the sides agree,
     with `replay` the recipe of every unit is looked for and executed on what it was fed, with `save_cases` the units
-    that deviate are written to that folder as case files. `against` is another ONNX file of the network, which becomes
+    that deviate are written to that folder as case files. After `time_limit_s`, which an engine has for each of its
+    runs, no further causes are looked for. `against` is another ONNX file of the network, which becomes
     a side of its own: what a converter made of the whole file is named in one sentence. Raises
     SamebitsError for a model, inputs or a runner's text that cannot be dealt with.
     """
     if isinstance(on, str) or not isinstance(on, Sequence):
         raise ArgumentError(f"on must be a list of engine texts or runners, not {on!r}")
+    began = time.monotonic()
     with contextlib.ExitStack() as opened:
         network, examples, notes = _take_model(model, opened, time_limit_s, progress)
         if inputs is None and examples is not None and not ranges:
@@ -152,17 +155,16 @@ def compare_model(
             asked.append(open_other(network, other, on, opened, time_limit_s))
         conversion = None if other is None else find_conversion(network, other)
         known = [asked[-1].name] if conversion and save_cases is None else []
-        outcome = judge_network(
-            network, fed, asked, progress, searches=attributes, keeps=save_cases is not None, known=known
-        )
+        outcome = judge_network(network, fed, asked, progress, keeps=save_cases is not None, known=known)
+        said = [*notes, *network.notes]
         if attributes:
-            _try_exact(outcome, progress)
+            said += _explain(outcome, progress, began + time_limit_s)
         if replay:
             _replay_sides(outcome, progress)
         differences = None if other is None else _blame_other(outcome, other, conversion, fed, progress)
         drawn = "uniform in ranges" if ranges else "normal"
         found = conclude(outcome, "given" if inputs is not None else f"{drawn}, seed {seed}")
-        said = [*notes, *network.notes, *([] if differences is None else list_sentences(differences))]
+        said += [] if differences is None else list_sentences(differences)
         found = msgspec.structs.replace(found, evidence=[Evidence("structure", s) for s in said])
         if save_cases is not None:
             found = msgspec.structs.replace(found, saved=write_cases(save_cases, outcome.judged))
@@ -219,10 +221,24 @@ def _judge_other(
     assert isinstance(runner, OtherFileRunner)
     side = Asked(runner.runner.text, runner.runner)
     heard = prefix_progress(progress, "the other file by itself: ")
-    own = judge_network(other, runner.take_inputs(fed), [side], heard, searches=False)
+    own = judge_network(other, runner.take_inputs(fed), [side], heard)
     beyond = [unit.unit.name for unit in own.list_deviating(side.name)]
     is_known = side.observer is not None and all(u.is_judged for u in own.judged)
     return beyond if beyond or is_known else None
+
+
+def _explain(outcome: Outcome, progress: Progress, ends_at: float) -> list[str]:
+    """Looks for the causes of what deviates, in the time there is; first says what is known without. What was left."""
+    judge = outcome.judge
+    left = 0
+    if judge is not None:
+        if judge.list_due(outcome.judged):
+            first = conclude(outcome, "")
+            progress(Announcement(say_first_verdict(first.verdict, first.summary)), 1.0)
+        left = judge.find_causes(outcome.judged, ends_at)
+    _find_shares(outcome)
+    _try_exact(outcome, progress)
+    return [say_out_of_time(left)] if left else []
 
 
 def _try_exact(outcome: Outcome, progress: Progress) -> None:
@@ -270,7 +286,9 @@ def _disturb(fed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def _judge_alone(observer: Observer) -> Verdict:
     """The verdict on one side by itself, of a run that has begun."""
     side = Asked(observer.runner.text, observer.runner, observer)
-    outcome = _judge_observed(observer.network, [side], ignore_progress, searches=True, keeps=False)
+    outcome = _judge_observed(observer.network, [side], ignore_progress)
+    if outcome.judge is not None:
+        outcome.judge.find_causes(outcome.judged)
     return conclude(outcome, "").verdict
 
 
@@ -307,13 +325,12 @@ def judge_network(
     asked: list[Asked],
     progress: Progress,
     *,
-    searches: bool,
     keeps: bool = False,
     known: Sequence[str] = (),
 ) -> Outcome:
-    """Runs all sides and judges all units; a side that fails keeps its failure.
+    """Runs all sides and judges all units; a side that fails keeps its failure. Causes are not looked for yet.
 
-    `keeps` holds on to deviating cases; `known` are sides of which no causes are searched for.
+    `keeps` holds on to deviating cases; `known` are sides of which no causes are to be looked for.
     """
     for i, side in enumerate(asked):
         progress(f"running {side.name[:60]}", i / len(asked))
@@ -326,20 +343,11 @@ def judge_network(
             side.failure = Failure(error.kind, str(error))  # type: ignore[arg-type]  (one of the kinds)
             continue
         side.observer = observer
-    outcome = _judge_observed(network, asked, progress, searches=searches, keeps=keeps, known=known)
-    if searches:
-        _find_shares(outcome)
-    return outcome
+    return _judge_observed(network, asked, progress, keeps=keeps, known=known)
 
 
 def _judge_observed(
-    network: Network,
-    asked: list[Asked],
-    progress: Progress,
-    *,
-    searches: bool,
-    keeps: bool,
-    known: Sequence[str] = (),
+    network: Network, asked: list[Asked], progress: Progress, *, keeps: bool = False, known: Sequence[str] = ()
 ) -> Outcome:
     ran = [a for a in asked if a.observer]
     observers = {a.name: a.observer for a in ran if a.observer}
@@ -347,7 +355,7 @@ def _judge_observed(
         return Outcome(network, asked, [])
     folded = fold_constants(network)
     units = divide_observably(network, folded, observers, progress)
-    judge = ModelJudge(network, folded, units, observers, progress, searches, keeps, known)
+    judge = ModelJudge(network, folded, units, observers, progress, keeps, known)
     return Outcome(network, asked, list(judge.judge()), judge)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -104,13 +106,12 @@ class ModelJudge:
     divisions: Mapping[str, Sequence[Unit]]
     observers: Mapping[str, Observer]
     progress: Progress = ignore_progress
-    searches: bool = True
     keeps: bool = False
     # Sides of which no cause is searched for: what they do is known.
     known: Collection[str] = ()
 
     def judge(self) -> Iterator[JudgedUnit]:
-        """Every unit, judged on every side, in sequence."""
+        """Every unit, judged on every side, in sequence; no causes yet."""
         done = 0
         for batch in self.divide_batches():
             values = {name: self.observe(name, batch) for name in self.observers}
@@ -118,6 +119,33 @@ class ModelJudge:
                 self.progress(f"judging unit {done + 1} of {len(self.shared)}", done / len(self.shared))
                 yield self._judge_unit(shared, values)
                 done += 1
+
+    def list_due(self, judged: Sequence[JudgedUnit]) -> list[tuple[JudgedUnit, str]]:
+        """Of which units, on which sides, a cause is to be looked for."""
+        asked = [(unit, name, own) for unit in judged for name, own in unit.sides.items() if name not in self.known]
+        return [(unit, name) for unit, name, own in asked if own.beyond or own.is_unusual]
+
+    def find_causes(self, judged: Sequence[JudgedUnit], ends_at: float = math.inf) -> int:
+        """Looks for causes, as long as there is time, of what deviates first; how many units were not looked at."""
+        due = self.list_due(judged)
+        numbers = {shared.unit.places: i for i, batch in enumerate(self.divide_batches()) for shared in batch}
+
+        def find_group(one: tuple[JudgedUnit, str]) -> tuple[bool, int, str]:
+            unit, name = one
+            return not unit.sides[name].beyond, numbers[unit.unit.places], name
+
+        done = 0
+        # What one side shows of a batch is observed once.
+        for (_, _, name), group in itertools.groupby(sorted(due, key=find_group), key=find_group):
+            units = [unit for unit, _ in group]
+            seen: Mapping[str, np.ndarray] | None = None
+            for unit in units:
+                if time.monotonic() > ends_at:
+                    return len(due) - done
+                seen = seen or self.observe(name, [SharedUnit(u.unit, (name,)) for u in units])
+                self._find_cause(unit, name, seen)
+                done += 1
+        return 0
 
     @cached_property
     def shared(self) -> list[SharedUnit]:
@@ -165,14 +193,9 @@ class ModelJudge:
             # Sides that were fed the same have the same truth.
             same = next((r for other, r in references.items() if self._are_fed_alike(unit, name, other, values)), None)
             references[name] = same or refer_unit(self.network, self.folded, unit, seen)
-        judged: dict[str, UnitJudgement] = {}
-        cases: dict[str, ProductCase] = {}
-        for name, seen in values.items():
-            own = judge_unit(self.network, self.folded, unit, seen, references[name])
-            if self.searches and name not in self.known and (own.beyond or own.is_unusual):
-                own, shown = self._find_cause(unit, name, seen, references[name], own)
-                cases |= {name: shown} if shown and self.keeps else {}
-            judged[name] = own
+        judged = {
+            name: judge_unit(self.network, self.folded, unit, seen, references[name]) for name, seen in values.items()
+        }
         # What a side inherited is measured against the first one, if that has this unit.
         first = next(iter(seen_by_all))
         inherited = {
@@ -187,8 +210,7 @@ class ModelJudge:
         any_seen = next(iter(values.values()))
         found = JudgedUnit(
             unit, self._state_problem(unit, any_seen), sum(any_seen[v].size for v in unit.outputs), differing,
-            judged, inherited, cases=cases,
-            relative_difference=apart,
+            judged, inherited, relative_difference=apart,
         )  # fmt: skip
         if found.deviates:
             found.references = {n: {v: o.truth for v, o in r.items()} for n, r in references.items()}
@@ -199,22 +221,21 @@ class ModelJudge:
         pairs = [(values[a][v], values[b][v]) for v in unit.inputs]
         return all(x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in pairs)
 
-    def _find_cause(
-        self,
-        unit: Unit,
-        name: str,
-        seen: Mapping[str, np.ndarray],
-        references: Mapping[str, OutputReference],
-        judged: UnitJudgement,
-    ) -> tuple[UnitJudgement, ProductCase | None]:
-        observer = self.observers[name]
+    def _find_cause(self, judged: JudgedUnit, name: str, seen: Mapping[str, np.ndarray]) -> None:
+        """Puts the cause into a unit's judgement on one side, and keeps the case that shows it."""
+        unit, observer = judged.unit, self.observers[name]
+        references = refer_unit(self.network, self.folded, unit, seen)
 
         def observe(wanted: list[str]) -> Mapping[str, np.ndarray]:
             return observer.observe([*self._ends[name], *wanted], wanted)
 
         heard = prefix_progress(self.progress, f"{name[:40]}, {unit.name[:40]}: ")
         causes = UnitCauses(self.network, self.folded, unit, name, seen, references, observe, heard)
-        return causes.find(judged)
+        judged.sides[name], shown = causes.find(judged.sides[name])
+        if shown and self.keeps:
+            judged.cases[name] = shown
+        if judged.deviates:
+            judged.references[name] = {v: o.truth for v, o in references.items()}
 
     def _state_problem(self, unit: Unit, seen: Mapping[str, np.ndarray]) -> str | None:
         if len(unit.products) != 1:

@@ -14,6 +14,17 @@ from samebits.findings.model_schema import ModelComparison, ModelSide, OutputDif
 _MOST_NAMED = 3
 
 
+def say_first_verdict(verdict: Verdict, summary: str) -> str:
+    """What is known before causes are looked for."""
+    return f"so far {verdict}: {summary} Causes are being looked for."
+
+
+def say_out_of_time(left: int) -> str:
+    """What was not looked at within the time limit."""
+    units = "unit was" if left == 1 else "units were"
+    return f"the time limit ended the search for causes: {left:,} {units} not looked at"
+
+
 def say_unit_within(share: float | None) -> str:
     """Every output inside its bound."""
     return f"every output is within its bound; the largest error is {share or 0.0:.2g} of it"

@@ -55,7 +55,12 @@ def compare_command(
     seed: Annotated[int, typer.Option(help="seed of the random operands", min=0)] = 0,
     time_limit: TimeLimit = 300,
     attribute: Annotated[
-        bool, typer.Option(help="where results differ, find out how each engine adds and replay it")
+        bool,
+        typer.Option(
+            "--attribute/--quick",
+            "--attribute/--no-attribute",
+            help="where results differ, find out how each engine adds and replay it; or say what is known without",
+        ),
     ] = True,
     fix: Annotated[
         bool, typer.Option("--fix", help="try settings until the sides agree; each in a process of its own (minutes)")
