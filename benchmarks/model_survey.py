@@ -137,7 +137,7 @@ def answer(case: Case, right: Network, found: ModelComparison) -> dict[str, obje
 def _list_nodes(right: Network, unit: str, found: ModelComparison) -> set[str]:
     """The nodes of a unit, by name: from what leads to its outputs, as many as it has operators."""
     one = next(u for u in found.units if u.name == unit)
-    start = min(i for i, n in enumerate(right.nodes) if n.name == unit)
+    start = min(i for i, n in enumerate(right.nodes) if n.name == unit.partition(" to ")[0])
     wanted, nodes = Counter(one.operators), set[str]()
     for node in right.nodes[start:]:
         if wanted[node.operator] > 0:

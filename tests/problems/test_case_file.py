@@ -14,6 +14,7 @@ import pytest
 from samebits.errors import CaseFileError, OperandError
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case, load_case, save_case
+from samebits.problems.languages.any_language import read_subject
 from samebits.problems.operands import make_normal
 from samebits.problems.problem import DTYPES
 
@@ -236,6 +237,34 @@ def test_paths_that_are_no_case_are_said(tmp_path):
         load_case(tmp_path / "fifo.npz")
     with pytest.raises(CaseFileError):
         load_case("x" * 5000 + ".npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("net.tflite", r"LiteRT model.*python -m tf2onnx\.convert --tflite \S+net\.tflite --output net\.onnx"),
+        ("net.keras", r"Keras model.*keras\.saving\.load_model\('\S+net\.keras'\)"),
+        ("net.pth", "torch file.*function returns the module"),
+        ("net.xml", "OpenVINO model.*compare the ONNX file or the module"),
+    ],
+)
+def test_a_network_in_another_form_is_told_what_it_needs(tmp_path, name, says):
+    path = tmp_path / name
+    with pytest.raises(CaseFileError, match=says):
+        read_subject(str(path))
+    # A Keras file is a zip archive, as a case file is.
+    np.savez(path.with_suffix(".npz"), x=np.zeros(2))
+    path.write_bytes(path.with_suffix(".npz").read_bytes())
+    with pytest.raises(CaseFileError, match=says) as refused:
+        load_case(path)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_saved_model_is_told_what_it_needs(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "saved_model.pb").write_bytes(b"graph")
+    with pytest.raises(CaseFileError, match=r"SavedModel: python -m tf2onnx\.convert --saved-model \S+model --output"):
+        read_subject(str(tmp_path / "model"))
 
 
 @pytest.mark.parametrize(

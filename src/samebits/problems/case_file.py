@@ -18,6 +18,7 @@ import numpy.lib.format as npy
 from samebits.errors import CaseFileError, OperandError, ProblemShapeError, ProblemTextError, SamebitsError
 from samebits.numbers.format import code_dtype, find_format, numpy_dtype
 from samebits.problems.lowering import lower_problem
+from samebits.problems.network_files import explain_other_network, hint_network, is_other_network
 from samebits.problems.operands import check_operands, check_results
 from samebits.problems.problem import Problem, Shape
 from samebits.problems.problem_text import format_problem, parse_problem_text
@@ -176,19 +177,10 @@ def _distinguish(name: str, key: str, taken: Mapping[str, object]) -> str:
     return next(n for n in itertools.chain([name], numbered) if n not in taken)
 
 
-def hint_network(path: str | Path) -> str:
-    """What else to do with a file that is a network by its name; nothing for all others."""
-    text = str(path)
-    if text.endswith((".onnx", ".pt2")):
-        return f"; of a network tells: samebits compare {text}"
-    if text.endswith(".py") or ".py:" in text:
-        named = text if ".py:" in text else f"{text}:FUNCTION"
-        return f"; of a network tells: samebits compare {named} (the function returns model and inputs)"
-    return ""
-
-
 def _read_entries(path: Path, read: Read) -> dict[str, np.ndarray]:
     """The entries a case may have; the problem is read first, and no entry that is larger than it allows."""
+    if is_other_network(path):
+        raise CaseFileError(f"{path} {explain_other_network(path)}")
     _check_is_file(path)
     try:
         with open_regular(path) as file:

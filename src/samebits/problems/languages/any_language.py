@@ -13,6 +13,7 @@ from samebits.problems.languages.blas import BENCH, LOG, parse_blas
 from samebits.problems.languages.hlo import parse_hlo
 from samebits.problems.languages.hlo_dot import parse_dot
 from samebits.problems.languages.miopen import parse_miopen
+from samebits.problems.network_files import is_other_network
 from samebits.problems.problem import KINDS, Problem
 from samebits.problems.problem_text import parse_problem_text
 
@@ -66,5 +67,5 @@ def _is_case_path(text: str) -> bool:
         return True
     # A text too long or too odd for a path is none.
     with contextlib.suppress(OSError, ValueError):
-        return Path(text).is_file()
+        return Path(text).is_file() or is_other_network(text)
     return False

@@ -14,9 +14,9 @@ from typing import cast
 
 from samebits.errors import LogError, SamebitsError
 from samebits.problems import Problem
-from samebits.problems.case_file import hint_network
 from samebits.problems.languages.any_language import read_problem
 from samebits.problems.languages.hlo import CallMemory, read_memory
+from samebits.problems.network_files import explain_other_network, hint_network, is_other_network
 from samebits.problems.problem import KINDS, Direction
 from samebits.questions.explain.logs.brought_readers import list_log_readers, read_brought
 from samebits.questions.explain.logs.entry import DIRECTION, PROBLEM_LINE, Mismatch
@@ -107,6 +107,8 @@ def read_log(path: str | Path) -> list[Mismatch]:
         raise LogError(f"{path} is larger than {LARGEST_LOG_BYTES // 2**20} MiB; keep the lines about the mismatch")
     data = _as_utf8(data)
     if b"\0" in data[:4096]:
+        if is_other_network(path):
+            raise LogError(f"{path} {explain_other_network(path)}")
         raise LogError(f"{path} is neither a case file (.npz) nor a text log{hint_network(path)}")
     name = "standard input" if str(path) == STANDARD_INPUT else str(path)
     if is_results(data):

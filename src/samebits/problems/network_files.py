@@ -1,0 +1,63 @@
+"""Files that hold a network, by their names: what to ask of them, and what those need that samebits does not read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_FUNCTION = "write a file.py whose function returns {}, and compare file.py:function"
+_TF2ONNX = "python -m tf2onnx.convert {} {{path}} --output net.onnx (package tf2onnx), and compare net.onnx"
+_SOURCE = "compare the ONNX file or the module that it was made from"
+_WEIGHTS = f"it holds weights: {_FUNCTION.format('the module with them, and its inputs')}"
+_KERAS = _FUNCTION.format("keras.saving.load_model({path!r}) and its inputs")
+
+# By how the name ends: what it is, and what to do.
+_OTHERS = {
+    ".tflite": ("a LiteRT model", _TF2ONNX.format("--tflite")),
+    ".pb": ("a TensorFlow graph", _TF2ONNX.format("--inputs NAMES --outputs NAMES --graphdef")),
+    ".keras": ("a Keras model", _KERAS),
+    ".h5": ("a Keras model", _KERAS),
+    ".hdf5": ("a Keras model", _KERAS),
+    ".pt": ("a torch file", _WEIGHTS),
+    ".pth": ("a torch file", _WEIGHTS),
+    ".ckpt": ("a checkpoint", _WEIGHTS),
+    ".safetensors": ("a checkpoint", _WEIGHTS),
+    ".gguf": ("a llama.cpp model", _WEIGHTS),
+    ".xml": ("an OpenVINO model", _SOURCE),
+    ".engine": ("a TensorRT engine", _SOURCE),
+    ".plan": ("a TensorRT engine", _SOURCE),
+    ".trt": ("a TensorRT engine", _SOURCE),
+    ".mlmodel": ("a Core ML model", _SOURCE),
+    ".mlpackage": ("a Core ML model", _SOURCE),
+    ".pte": ("an ExecuTorch program", _SOURCE),
+}
+
+
+def is_other_network(path: str | Path) -> bool:
+    """Whether a path names a network in a form that samebits does not read."""
+    return Path(path).suffix in _OTHERS or _is_saved_model(path)
+
+
+def explain_other_network(path: str | Path) -> str:
+    """What a network in a form that samebits does not read is, and what to do with it."""
+    if _is_saved_model(path):
+        return f"is a TensorFlow SavedModel: {_TF2ONNX.format('--saved-model').format(path=path)}"
+    what, advice = _OTHERS[Path(path).suffix]
+    return f"is {what}, which samebits does not read: {advice.format(path=str(path))}"
+
+
+def hint_network(path: str | Path) -> str:
+    """What else to do with a file that is a network by its name; nothing for all others."""
+    text = str(path)
+    if text.endswith((".onnx", ".pt2")):
+        return f"; of a network tells: samebits compare {text}"
+    if text.endswith(".py") or ".py:" in text:
+        named = text if ".py:" in text else f"{text}:FUNCTION"
+        return f"; of a network tells: samebits compare {named} (the function returns model and inputs)"
+    return ""
+
+
+def _is_saved_model(path: str | Path) -> bool:
+    try:
+        return (Path(path) / "saved_model.pb").is_file()
+    except (OSError, ValueError):
+        return False
