@@ -47,6 +47,26 @@ MODELS = """
                 return keras.ops.cast(keras.ops.cast(x, "bfloat16"), "float32")
             return x
 
+    def averaged():
+        x = keras.Input((6, 6, 1))
+        y = L.AveragePooling2D(3, 2, padding="same")(x)
+        return keras.Model(x, y), np.arange(36, dtype="float32").reshape(1, 6, 6, 1)
+
+    def behind():
+        keras.utils.set_random_seed(0)
+        x = keras.Input((8, 8, 3))
+        y = L.Conv2D(4, 1)(L.Conv2D(4, 3, activation="relu", padding="same")(x))
+        return keras.Model(x, L.AveragePooling2D(3, 2, padding="same")(y)), draw(1, 8, 8, 3)
+
+    class Odd(L.Layer):
+        def call(self, x):
+            return x * 1.01 if keras.backend.backend() == "tensorflow" else x
+
+    def odd():
+        keras.utils.set_random_seed(0)
+        x = keras.Input((8,))
+        return keras.Model(x, Odd()(L.Dense(4)(x))), draw(3, 8)
+
     def rounded():
         keras.utils.set_random_seed(0)
         x = keras.Input((16,))
@@ -165,6 +185,26 @@ def test_a_model_of_two_inputs_and_named_outputs_whose_backends_differ(file):
     first = next(u for u in found.units if u.name == found.first)
     assert "Relu" in first.operators
     assert "leaves out Relu" in next(s.says for s in first.sides if s.name == "tensorflow")
+
+
+def test_a_layer_that_backends_mean_differently_accuses_none_of_them(file):
+    """Keras's torch backend repeats the border where the others leave it out of the average, as TensorFlow does."""
+    for function in ("averaged", "behind"):
+        found = compare_model(f"{file}:{function}", ["tensorflow", "jax", "torch"])
+        assert {s.verdict for s in found.sides} == {"undecided"}
+        assert "means something else on tensorflow and jax, which agree with each other" in found.summary
+        (unit,) = (u for u in found.units if any(s.verdict == "undecided" for s in u.sides))
+        assert unit.name == found.first
+        assert "AveragePool" in unit.operators
+    assert "Every other unit is within its bound." in found.summary
+
+
+def test_a_backend_that_differs_from_one_that_does_as_the_graph_says_is_wrong(file):
+    found = compare_model(f"{file}:odd", ["tensorflow", "jax", "torch"])
+    assert [s.verdict for s in found.sides] == ["wrong", "rounding", "rounding"]
+    alone = compare_model(f"{file}:odd", ["tensorflow", "onnxruntime"])
+    assert [s.verdict for s in alone.sides] == ["undecided", "undecided"]
+    assert "tensorflow computes another function than the graph that Keras's torch backend made" in alone.summary
 
 
 def test_what_a_layer_calls_in_a_loop_is_one_unit(file):

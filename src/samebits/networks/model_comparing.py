@@ -52,6 +52,7 @@ from samebits.networks.network import Network, Program
 from samebits.networks.network_replay import replay_side
 from samebits.networks.observing import Observer, divide_observably
 from samebits.networks.onnx_reading import count_bytes, make_network, read_onnx
+from samebits.networks.program_meaning import settle_meaning
 from samebits.networks.units import fold_constants
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.format import FORMATS
@@ -159,6 +160,9 @@ def compare_model(
         said = [*notes, *network.notes]
         if attributes:
             said += _explain(outcome, progress, began + time_limit_s)
+        settle_meaning(outcome)
+        if attributes:
+            _find_shares(outcome)
         if replay:
             _replay_sides(outcome, progress)
         differences = None if other is None else _blame_other(outcome, other, conversion, fed, progress)
@@ -236,7 +240,6 @@ def _explain(outcome: Outcome, progress: Progress, ends_at: float) -> list[str]:
             first = conclude(outcome, "")
             progress(Announcement(say_first_verdict(first.verdict, first.summary)), 1.0)
         left = judge.find_causes(outcome.judged, ends_at)
-    _find_shares(outcome)
     _try_exact(outcome, progress)
     return [say_out_of_time(left)] if left else []
 
@@ -289,6 +292,7 @@ def _judge_alone(observer: Observer) -> Verdict:
     outcome = _judge_observed(observer.network, [side], ignore_progress)
     if outcome.judge is not None:
         outcome.judge.find_causes(outcome.judged)
+    settle_meaning(outcome)
     return conclude(outcome, "").verdict
 
 

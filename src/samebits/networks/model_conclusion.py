@@ -15,7 +15,7 @@ from samebits.findings.model_schema import ModelComparison, ModelSide, OutputDif
 from samebits.judging.measuring import measure_absolute
 from samebits.networks.model_judging import PROVED, JudgedUnit, ModelJudge, measure_relative
 from samebits.networks.model_runners import ModelRunner
-from samebits.networks.model_sentences import say_exact_integers, say_network_replayed, summarize_model
+from samebits.networks.model_sentences import say_exact_integers, say_meanings, say_network_replayed, summarize_model
 from samebits.networks.network import Network
 from samebits.networks.observing import Observer
 from samebits.networks.unit_judging import UnitJudgement
@@ -81,15 +81,7 @@ def conclude(outcome: Outcome, data: str) -> ModelComparison:
         operations=len(_list_places(outcome.judged)),
         verdict=verdict,
         cause=cause if verdict != "identical" else None,
-        summary=summarize_model(
-            verdict,
-            sides,
-            first.as_finding() if first else None,
-            differences,
-            amplification,
-            [u.as_finding() for u in outcome.judged if not u.is_judged],
-            _list_alike(outcome),
-        ),
+        summary=_summarize(outcome, verdict, sides, first, differences, amplification),
         first=first.unit.name if first else None,
         units=[u.as_finding() for u in outcome.judged],
         taps=Taps(
@@ -103,6 +95,31 @@ def conclude(outcome: Outcome, data: str) -> ModelComparison:
         data=data,
         samebits_version=VERSION,
     )
+
+
+def _summarize(
+    outcome: Outcome,
+    verdict: Verdict,
+    sides: Sequence[ModelSide],
+    first: JudgedUnit | None,
+    differences: Sequence[OutputDifference],
+    amplification: float | None,
+) -> str:
+    """The answer in a few sentences; what a module means comes before what its sides do."""
+    unjudged = [u.as_finding() for u in outcome.judged if not u.is_judged]
+    meanings = [u.meaning for u in outcome.judged if u.meaning]
+    if meanings and not any(u.deviates and not u.meaning for u in outcome.judged):
+        return say_meanings(meanings, len(outcome.judged), unjudged, sides)
+    own = summarize_model(
+        verdict,
+        sides,
+        first.as_finding() if first else None,
+        differences,
+        amplification,
+        unjudged,
+        _list_alike(outcome),
+    )
+    return " ".join([*(f"{m}." for m in meanings[:1]), own])
 
 
 def _list_alike(outcome: Outcome) -> dict[str, str]:

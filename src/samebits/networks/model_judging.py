@@ -48,6 +48,10 @@ class JudgedUnit:
     cases: dict[str, ProductCase] = field(default_factory=dict[str, ProductCase])
     # How far the sides are apart here, relative to the first side's size.
     relative_difference: float = 0.0
+    # Pairs of sides whose outputs are as close as their bounds allow, where some side deviates.
+    close: frozenset[frozenset[str]] = frozenset()
+    # Where the module that the network came from computes another function than its graph: a sentence.
+    meaning: str = ""
 
     @property
     def deviates(self) -> bool:
@@ -63,6 +67,10 @@ class JudgedUnit:
     def is_judged(self) -> bool:
         """Whether any side could be judged here."""
         return any(j.is_judged for j in self.sides.values())
+
+    def are_alike(self, sides: Sequence[str]) -> bool:
+        """Whether these sides returned the same but for rounding."""
+        return all(frozenset(pair) in self.close for pair in itertools.combinations(sides, 2))
 
     def as_finding(self) -> UnitFinding:
         """The unit as a finding."""
@@ -214,6 +222,8 @@ class ModelJudge:
         )  # fmt: skip
         if found.deviates:
             found.references = {n: {v: o.truth for v, o in r.items()} for n, r in references.items()}
+            pairs = map(frozenset, itertools.combinations(values, 2))
+            found.close = frozenset(p for p in pairs if _are_close(unit, *((values[n], references[n]) for n in p)))
         return found
 
     def _are_fed_alike(self, unit: Unit, a: str, b: str, values: Mapping[str, Mapping[str, np.ndarray]]) -> bool:
@@ -247,6 +257,25 @@ class ModelJudge:
         if any(i is None for i, v in zip(inputs, node.inputs, strict=True) if v):
             return None
         return format_problem(find_product(node, inputs).problem)
+
+
+Returned = tuple[Mapping[str, np.ndarray], Mapping[str, OutputReference]]
+
+
+def _are_close(unit: Unit, one: Returned, other: Returned) -> bool:
+    """Whether two sides' outputs are no farther apart than their bounds and what they were fed make them."""
+    for v in unit.outputs:
+        (a, x), (b, y) = (one[0][v], one[1][v]), (other[0][v], other[1][v])
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        if x.bound is None or y.bound is None or x.bound.shape != a.shape or y.bound.shape != a.shape:
+            return a.tobytes() == b.tobytes()
+        with np.errstate(invalid="ignore"):
+            away = np.abs(a.astype(np.float64) - b.astype(np.float64))
+            allowed = x.bound + y.bound + np.abs(x.value - y.value)
+        if not ((away <= allowed) | (a == b) | (np.isnan(a) & np.isnan(b) if a.dtype.kind == "f" else False)).all():
+            return False
+    return True
 
 
 def _take_equal(judged: UnitJudgement) -> UnitJudgement:

@@ -14,6 +14,28 @@ from samebits.findings.model_schema import ModelComparison, ModelSide, OutputDif
 _MOST_NAMED = 3
 
 
+def say_meaning(unit: str, sides: Sequence[str], exported: str, *, alike: bool) -> str:
+    """Sides that compute another function of a unit than its graph says."""
+    named = " and ".join(sides)
+    if alike:
+        one_another = "each other" if len(sides) == 2 else "one another"
+        return f"{unit} means something else on {named}, which agree with {one_another}, than on {exported}"
+    verb = "computes" if len(sides) == 1 else "compute"
+    return f"In {unit} {named} {verb} another function than the graph that {exported} made: which is meant is open"
+
+
+def say_meanings(
+    meanings: Sequence[str], units: int, unjudged: Sequence[UnitFinding], sides: Sequence[ModelSide]
+) -> str:
+    """The answer where nothing but what a module means is open."""
+    said = f"{meanings[0]}."
+    if len(meanings) > 1:
+        said += f" The same holds of {len(meanings) - 1:,} more unit{'' if len(meanings) == 2 else 's'}."
+    if units > len(meanings) + len(unjudged):
+        said += f" Every other {'judged ' if unjudged else ''}unit is within its bound."
+    return " ".join(filter(None, [said, say_unjudged(unjudged, [s for s in sides if s.failure is None])]))
+
+
 def say_first_verdict(verdict: Verdict, summary: str) -> str:
     """What is known before causes are looked for."""
     return f"so far {verdict}: {summary} Causes are being looked for."
