@@ -1,7 +1,9 @@
 """Keras models: exported once from the torch backend, run with the same weights on TensorFlow, JAX and torch."""
 
 import importlib.util
+import sys
 import textwrap
+import venv
 
 import pytest
 
@@ -15,7 +17,7 @@ pytestmark = [
 ]
 
 MODELS = """
-    import os
+    import os, sys
     os.environ["KERAS_BACKEND"] = "numpy"
     import keras, numpy as np
     from keras import layers as L
@@ -61,6 +63,15 @@ MODELS = """
     class Odd(L.Layer):
         def call(self, x):
             return x * 1.01 if keras.backend.backend() == "tensorflow" else x
+
+    class ByEnvironment(L.Layer):
+        def call(self, x):
+            return x * 1.01 if sys.prefix.endswith("other") else x
+
+    def by_environment():
+        keras.utils.set_random_seed(0)
+        x = keras.Input((8,))
+        return keras.Model(x, ByEnvironment()(L.Dense(4)(x))), draw(3, 8)
 
     def odd():
         keras.utils.set_random_seed(0)
@@ -205,6 +216,17 @@ def test_a_backend_that_differs_from_one_that_does_as_the_graph_says_is_wrong(fi
     alone = compare_model(f"{file}:odd", ["tensorflow", "onnxruntime"])
     assert [s.verdict for s in alone.sides] == ["undecided", "undecided"]
     assert "tensorflow computes another function than the graph that Keras's torch backend made" in alone.summary
+
+
+def test_a_torch_of_another_environment_runs_the_layers_of_that_environment(file, tmp_path):
+    """An environment like this one but for its name, by which a layer knows it."""
+    venv.EnvBuilder(symlinks=True).create(tmp_path / "other")
+    (packages,) = (tmp_path / "other" / "lib").glob("python*/site-packages")
+    (packages / "same.pth").write_text("\n".join(p for p in sys.path if p.endswith(("site-packages", "src"))))
+    python = tmp_path / "other" / "bin" / "python"
+    found = compare_model(f"{file}:by_environment", ["torch", f"torch:python={python}", "jax"])
+    assert [s.failure for s in found.sides] == [None] * 3
+    assert [s.verdict for s in found.sides] == ["rounding", "wrong", "rounding"]
 
 
 def test_what_a_layer_calls_in_a_loop_is_one_unit(file):

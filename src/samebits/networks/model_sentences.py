@@ -181,7 +181,7 @@ def _summarize_judged(
         )
     deviating = [s for s in ran if not is_agreement(s.verdict)]
     if deviating:
-        said = [_summarize_deviating(s, first, alike) for s in deviating]
+        said = [_summarize_deviating(s, ran, first, alike) for s in deviating]
         right = [shorten_engine(s.name, ran) for s in ran if is_agreement(s.verdict)]
         said = list(dict.fromkeys(said))
         if right:
@@ -203,8 +203,10 @@ def _summarize_judged(
     return said
 
 
-def _summarize_deviating(side: ModelSide, first: UnitFinding | None, alike: Mapping[str, str]) -> str:
-    name = side.name.partition(":")[0]
+def _summarize_deviating(
+    side: ModelSide, ran: Sequence[ModelSide], first: UnitFinding | None, alike: Mapping[str, str]
+) -> str:
+    name = shorten_engine(side.name, ran)
     own = next((s for s in first.sides if s.name == side.name), None) if first else None
     if not side.deviating:
         return f"{name} cannot be judged."

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from samebits.engines.registry.runner_text import parse_runner_text
+from samebits.engines.workers.place import HERE
 from samebits.findings import Evidence, is_agreement
 from samebits.networks.model_conclusion import Asked, Outcome
 from samebits.networks.model_judging import JudgedUnit
@@ -28,7 +29,7 @@ def settle_meaning(outcome: Outcome) -> None:
         return
     asked = [a for a in outcome.asked if a.observer and isinstance(a.runner, ProgramRunner)]
     is_keras = program.kind == "keras"
-    own = [a for a in asked if not is_keras or _find_engine(a) != _EXPORTING]
+    own = [a for a in asked if not is_keras or not _is_exporting(a)]
     exported = "Keras's torch backend" if is_keras else "torch's exporter"
     for unit in outcome.judged:
         names = _list_differing(unit, [a.name for a in own if a.name in unit.sides], several=is_keras)
@@ -37,6 +38,12 @@ def settle_meaning(outcome: Outcome) -> None:
             named = say_unit_name(unit.unit.name, unit.unit.operators)
             unit.meaning = say_meaning(named, names, exported, alike=others)
             _leave_open(unit, names, exported)
+
+
+def _is_exporting(asked: Asked) -> bool:
+    """Whether a side is the backend that the graph comes from: that of another environment may be other code."""
+    text = parse_runner_text(asked.runner.text)
+    return text.name == _EXPORTING and text.place == HERE
 
 
 def _find_engine(asked: Asked) -> str:

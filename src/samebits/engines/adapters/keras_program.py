@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -141,7 +142,8 @@ def write_record(folder: Path, text: str, model: Any, names: Sequence[str], keys
     """Writes into the program's folder what the other backends need: the function, the weights, names of values."""
     np.savez(folder / _WEIGHTS, *model.get_weights())
     values = dict(zip(names, keys, strict=True))
-    (folder / _RECORD).write_text(json.dumps({"text": text, "values": values, "layers": list_layers(model)}))
+    record = {"text": text, "values": values, "layers": list_layers(model), "python": sys.executable}
+    (folder / _RECORD).write_text(json.dumps(record))
 
 
 def list_layers(model: Any) -> list[str]:
@@ -153,6 +155,15 @@ def list_layers(model: Any) -> list[str]:
 def is_recorded(program: str) -> bool:
     """Whether an exported program was a Keras model."""
     return Path(program).with_name(_RECORD).is_file()
+
+
+def is_of_other_python(program: str) -> bool:
+    """Whether a program is a Keras model that another environment exported: its layers may be other code here."""
+    return is_recorded(program) and _read_record(program)["python"] != sys.executable
+
+
+def _read_record(program: str) -> dict[str, Any]:
+    return json.loads(Path(program).with_name(_RECORD).read_text())
 
 
 class KerasProgram:
@@ -202,8 +213,7 @@ class KerasProgram:
     def _load(self, path: str) -> None:
         if path == self.path:
             return
-        folder = Path(path).parent
-        record = json.loads((folder / _RECORD).read_text())
+        record = _read_record(path)
         self.model, self.inputs = load_function(record["text"], self.backend)
         call_model(self.model, self.inputs, self.model)
         own = list_layers(self.model)
@@ -212,7 +222,7 @@ class KerasProgram:
             raise ValueError(
                 f"its layers are not those that were exported: {len(own)} of {len(record['layers'])}, {first}"
             )
-        with np.load(folder / _WEIGHTS) as stored:
+        with np.load(Path(path).with_name(_WEIGHTS)) as stored:
             self.model.set_weights([stored[name] for name in stored.files])
         self.values, self.path, self.built = record["values"], path, {}
 

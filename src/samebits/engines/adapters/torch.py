@@ -17,6 +17,7 @@ from samebits.engines.adapters.engine import (
     Setting,
     lay_out,
 )
+from samebits.engines.adapters.keras_program import KerasProgram, is_of_other_python
 from samebits.engines.adapters.torch_program import TorchProgram, as_array, as_tensor
 from samebits.errors import EngineUnsupported
 from samebits.problems import Problem
@@ -82,6 +83,7 @@ class TorchEngine(Engine):
         self.compiles = settings.get("compile") == "on"
         self.programs: dict[Problem, Any] = {}
         self.exported = TorchProgram(torch, compiles=self.compiles)
+        self.keras = KerasProgram("torch", self._compile_layers, keeps_state=True)
 
     def report(self) -> InForce:
         torch = self.torch
@@ -140,7 +142,10 @@ class TorchEngine(Engine):
         return self.exported.export(text, folder)
 
     def list_program_values(self, path: str) -> list[str]:
-        return self.exported.list_values(path)
+        return (self.keras if is_of_other_python(path) else self.exported).list_values(path)
+
+    def _compile_layers(self, compute: Callable[..., Any]) -> Callable[..., Any]:
+        return self.torch.no_grad()(self.torch.compile(compute) if self.compiles else compute)
 
     def run_program(
         self,
@@ -150,7 +155,8 @@ class TorchEngine(Engine):
         observed: Sequence[str],
         given: Mapping[str, np.ndarray],
     ) -> dict[str, np.ndarray]:
-        return self.exported.run(path, inputs, outputs, observed, given)
+        program = self.keras if is_of_other_python(path) else self.exported
+        return program.run(path, inputs, outputs, observed, given)
 
     def _find_program(self, problem: Problem) -> Callable[..., Any]:
         """The problem's function of x, w and bias; compiled by the first call where that is asked for."""
