@@ -17,15 +17,13 @@ from samebits.judging.measuring import measure_norm
 from samebits.networks.model_sentences import say_equal
 from samebits.networks.network import Network
 from samebits.networks.observing import Observer, list_ends
-from samebits.networks.product_nodes import find_product
-from samebits.networks.turned_units import turn_unit
+from samebits.networks.turned_units import state_problem
 from samebits.networks.unit_causes import ProductCase, UnitCauses
 from samebits.networks.unit_judging import UnitJudgement, judge_unit
 from samebits.networks.unit_reference import OutputReference, refer_unit
 from samebits.networks.units import SharedUnit, Unit, merge_divisions
 from samebits.numbers.format import FORMATS
 from samebits.numbers.ulps import mark_differing_bits
-from samebits.problems import format_problem
 from samebits.progress import Progress, ignore_progress, prefix_progress
 
 # So many bytes of observed values are held at once, for each side.
@@ -216,10 +214,11 @@ class ModelJudge:
         if len(values) > 1 and not differing and not any(inherited.values()):
             judged = {name: _take_equal(own) for name, own in judged.items()}
         any_seen = next(iter(values.values()))
-        found = JudgedUnit(
-            unit, self._state_problem(unit, any_seen), sum(any_seen[v].size for v in unit.outputs), differing,
-            judged, inherited, relative_difference=apart,
-        )  # fmt: skip
+        problem, elements = (
+            state_problem(self.network, self.folded, unit, any_seen),
+            sum(any_seen[v].size for v in unit.outputs),
+        )
+        found = JudgedUnit(unit, problem, elements, differing, judged, inherited, relative_difference=apart)
         if found.deviates:
             found.references = {n: {v: o.truth for v, o in r.items()} for n, r in references.items()}
             pairs = map(frozenset, itertools.combinations(values, 2))
@@ -246,17 +245,6 @@ class ModelJudge:
             judged.cases[name] = shown
         if judged.deviates:
             judged.references[name] = {v: o.truth for v, o in references.items()}
-
-    def _state_problem(self, unit: Unit, seen: Mapping[str, np.ndarray]) -> str | None:
-        if len(unit.products) != 1:
-            return None
-        turned = turn_unit(self.network, self.folded, unit, seen)
-        node = turned.network.nodes[turned.unit.products[0]]
-        known = {**turned.seen, **turned.folded}
-        inputs = [known.get(v) if v else None for v in node.inputs]
-        if any(i is None for i, v in zip(inputs, node.inputs, strict=True) if v):
-            return None
-        return format_problem(find_product(node, inputs).problem)
 
 
 Returned = tuple[Mapping[str, np.ndarray], Mapping[str, OutputReference]]

@@ -26,8 +26,8 @@ class Exported:
     notes: tuple[str, ...]
 
 
-def export_module(text: str, folder: Path, *, time_limit_s: float) -> Exported:
-    """The network that torch's own exporter makes of a module, and its example inputs.
+def export_module(text: str, folder: Path, *, time_limit_s: float, opens_batch: bool = False) -> Exported:
+    """The network that torch's own exporter makes of a module, and its example inputs; its batch open if asked for.
 
     The folder holds the program and the model; it must last as long as the network is run. Raises ModelError where the
     module cannot be loaded or exported.
@@ -41,7 +41,7 @@ def export_module(text: str, folder: Path, *, time_limit_s: float) -> Exported:
         raise ModelError(f"{text}: exporting a module needs torch: {error}") from None
     try:
         assert isinstance(runner, WorkerRunner)
-        said, inputs = runner.export_program(text, str(folder))
+        said, inputs = runner.export_program(text, str(folder), opens_batch=opens_batch)
     except EngineFailure as error:
         raise ModelError(f"{text} cannot be exported: {error}") from None
     finally:

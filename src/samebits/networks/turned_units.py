@@ -15,7 +15,9 @@ import numpy as np
 from samebits.networks.network import Network, Node
 from samebits.networks.operations import ELEMENTWISE
 from samebits.networks.pooling import NoReferenceError, evaluate_plainly
+from samebits.networks.product_nodes import find_product
 from samebits.networks.units import Unit
+from samebits.problems import format_problem
 
 _MOVES = (
     "Transpose", "Pad", "Slice", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Concat", "Expand",
@@ -78,6 +80,19 @@ def turn_unit(network: Network, folded: Arrays, unit: Unit, seen: Arrays) -> Tur
         {**behind.seen, **results},
         order,
     )
+
+
+def state_problem(network: Network, folded: Arrays, unit: Unit, seen: Arrays) -> str | None:
+    """The text of the problem that a unit's only product computes; None where it has none, or several."""
+    if len(unit.products) != 1:
+        return None
+    turned = turn_unit(network, folded, unit, seen)
+    node = turned.network.nodes[turned.unit.products[0]]
+    known = {**turned.seen, **turned.folded}
+    inputs = [known.get(v) if v else None for v in node.inputs]
+    if any(i is None for i, v in zip(inputs, node.inputs, strict=True) if v):
+        return None
+    return format_problem(find_product(node, inputs).problem)
 
 
 def _list_sources(network: Network, unit: Unit, place: int) -> list[int]:

@@ -109,8 +109,13 @@ class Engine(ABC):
         """The wanted outputs of the model that was made ready last; the others are computed too."""
         raise EngineUnsupported(f"{self.name} runs no ONNX models")
 
-    def export_program(self, text: str, folder: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Exports a module (`file.py:function`, .pt2) into a folder as program.pt2 and model.onnx; example inputs."""
+    def export_program(
+        self, text: str, folder: str, *, opens_batch: bool = False
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Exports a module (`file.py:function`, .pt2) into a folder as program.pt2 and model.onnx; example inputs.
+
+        With `opens_batch` the first axis of its inputs may have any size.
+        """
         raise EngineUnsupported(f"{self.name} exports no modules")
 
     def list_program_values(self, path: str) -> list[str]:

@@ -138,8 +138,10 @@ class TorchEngine(Engine):
 
         return Prepared(differentiate, self._array)
 
-    def export_program(self, text: str, folder: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        return self.exported.export(text, folder)
+    def export_program(
+        self, text: str, folder: str, *, opens_batch: bool = False
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        return self.exported.export(text, folder, opens_batch=opens_batch)
 
     def list_program_values(self, path: str) -> list[str]:
         return (self.keras if is_of_other_python(path) else self.exported).list_values(path)

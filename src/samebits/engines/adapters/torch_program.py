@@ -48,17 +48,21 @@ class TorchProgram:
         self.examples: Any = None
         self.built: dict[tuple[str, ...], Any] = {}
 
-    def export(self, text: str, folder: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def export(
+        self, text: str, folder: str, *, opens_batch: bool = False
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Exports `file.py:function` or a .pt2 into `folder`: program.pt2 and model.onnx, and what Keras needs.
 
-        Returns the facts about it (names of inputs, notes, kind, values that its layers make) and the example inputs
+        With `opens_batch` the first axis of every input, as long as that of the first one, may have any size. Returns
+        the facts about it (names of inputs, notes, kind, values that its layers make) and the example inputs
         by name.
         """
         export = importlib.import_module("torch.export")
         with warnings.catch_warnings(), self.torch.no_grad():
             warnings.simplefilter("ignore")
             taken = self._take(text, folder)
-            program = taken.program or export.export(taken.module, taken.inputs, taken.named)
+            shapes = self._open_batch(taken) if opens_batch and taken.program is None else None
+            program = taken.program or export.export(taken.module, taken.inputs, taken.named, dynamic_shapes=shapes)
             # Batch norms stay: folded into weights they would be other values than the module's own.
             written = self._write(program, taken)
             if taken.keras_model is not None:
@@ -106,6 +110,27 @@ class TorchProgram:
         model.eval()
         said = "the module was in training mode; it runs in evaluation mode here"
         return _Taken(tensors, model, named=named, notes=[said])
+
+    def _open_batch(self, taken: _Taken) -> Any:
+        """What is open, as torch.export takes it; the inputs get two items, as one would be taken for the only size."""
+        if taken.keras_model is not None:
+            raise ValueError("of a Keras model no batch is swept; export it to ONNX with an open batch")
+        pytree = importlib.import_module("torch.utils._pytree")
+        batch = importlib.import_module("torch.export").Dim("batch", min=1)
+        tensors = [t for t in _list_leaves((taken.inputs, taken.named)) if isinstance(t, self.torch.Tensor) and t.dim()]
+        if not tensors:
+            raise ValueError("it takes no tensor with a batch")
+        first = len(tensors[0])
+
+        def is_batched(leaf: Any) -> bool:
+            return isinstance(leaf, self.torch.Tensor) and leaf.dim() > 0 and len(leaf) == first
+
+        def take_two(leaf: Any) -> Any:
+            return self.torch.cat([leaf, leaf]) if is_batched(leaf) and first == 1 else leaf
+
+        shapes = pytree.tree_map(lambda leaf: {0: batch} if is_batched(leaf) else None, (taken.inputs, taken.named))
+        taken.inputs, taken.named = pytree.tree_map(take_two, (taken.inputs, taken.named))
+        return shapes[1] or shapes[0]
 
     def _load_strange(self, path: str, folder: str) -> Any:
         """The program in a stranger's file: torch sees a clean copy of it, and unpickles nothing but tensors."""

@@ -178,11 +178,14 @@ class WorkerRunner:
             raise EngineRaised(f"returned no {missing[0]}")
         return arrays
 
-    def export_program(self, text: str, folder: str) -> tuple[ExportedProgram, dict[str, np.ndarray]]:
+    def export_program(
+        self, text: str, folder: str, *, opens_batch: bool = False
+    ) -> tuple[ExportedProgram, dict[str, np.ndarray]]:
         """Has a module exported into a folder: what the engine says of it, and example inputs. Raises EngineFailure."""
         self._refuse_files()
         self.identify()
-        return self._exchange({"program": text, "folder": folder}, {}, find_largest_result(), ExportedProgram)
+        header = {"program": text, "folder": folder, "opens_batch": opens_batch}
+        return self._exchange(header, {}, find_largest_result(), ExportedProgram)
 
     def list_program_values(self, path: str) -> list[str]:
         """The values that an exported program lets one observe. Raises EngineFailure."""

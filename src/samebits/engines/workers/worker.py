@@ -153,7 +153,7 @@ def _run_program(
     """Exports a module, says which values a program has, or runs it."""
     path = header["program"]
     if "folder" in header:
-        return engine.export_program(path, header["folder"])
+        return engine.export_program(path, header["folder"], opens_batch=header["opens_batch"])
     if "outputs" not in header:
         return {"values": engine.list_program_values(path)}, {}
     given = {name: arrays.pop(name) for name in header["given"]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,7 +21,12 @@ from samebits.questions.list.list_command import (
     is_list,
     run_list_command,
 )
+from samebits.questions.network.network_command import NetworkRanges, read_ranges, read_sizes
 from samebits.questions.question import Command, FindingKind, Question
+
+if TYPE_CHECKING:
+    from samebits.questions.sweep.sweep_schema import Sweep
+    from samebits.questions.sweep.sweep_text import Range
 
 SweepSubject = Annotated[
     list[str],
@@ -40,6 +45,12 @@ SweepBatch = Annotated[
     bool,
     typer.Option("--batch-invariant", help="of a problem: are an item's bits the same at every batch up to its own?"),
 ]
+NetworkSweepSizes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--size", help="of a network: batch={1..8}, the size to sweep by its name; others as compare has them"
+    ),
+]
 _USUAL_BATCH = 64
 
 
@@ -47,6 +58,8 @@ def sweep_command(
     subject: SweepSubject,
     on: SweepOn = None,
     recipes: SweepRecipes = None,
+    sizes: NetworkSweepSizes = None,
+    ranges: NetworkRanges = None,
     batch_invariant: SweepBatch = False,
     output: ListTable = None,
     resume: ListResume = False,
@@ -63,6 +76,10 @@ def sweep_command(
     Of a problem with ranges: classes of points with the same bits, and how each is computed. Of lists (the catalog, a
     file of problems, a folder of cases and networks): a row per subject and engine. Of a table: what it comes to.
     """
+    if sizes or ranges:
+        return _sweep_network(
+            subject, on or [], sizes or [], ranges or [], time_limit_s=time_limit, verbose=verbose, as_json=as_json
+        )
     options = ListOptions(output, resume, known, where, do, ray)
     if is_list(subject):
         shown = {"time_limit_s": time_limit, "verbose": verbose, "as_json": as_json}
@@ -101,10 +118,64 @@ def _sweep_sizes(
     with Narrator() as narrator:
         found = sweep(text, on, recipes=recipes, time_limit_s=time_limit_s, progress=narrator.hear)
     print_finding(found, show_sweep, verbose=verbose, as_json=as_json)
+    return _conclude(found)
+
+
+def _sweep_network(
+    subject: Sequence[str],
+    on: Sequence[str],
+    sizes: Sequence[str],
+    ranges: Sequence[str],
+    *,
+    time_limit_s: float,
+    verbose: bool,
+    as_json: bool,
+) -> int:
+    """Sweeps a network over its batch, prints, and returns the exit status."""
+    from samebits.display.narrator import Narrator
+    from samebits.networks.model_subject import is_model
+    from samebits.questions.sweep.network_sweeping import sweep_network
+    from samebits.questions.sweep.sweep_report import show_sweep
+
+    if len(subject) != 1 or not is_model(subject[0]):
+        raise ArgumentError("--size and --range are of one network: an .onnx file or file.py:function")
+    swept, others = read_swept_size(sizes)
+    with Narrator() as narrator:
+        found = sweep_network(
+            subject[0],
+            on,
+            swept,
+            ranges=read_ranges(ranges),
+            sizes=others,
+            time_limit_s=time_limit_s,
+            progress=narrator.hear,
+        )
+    print_finding(found, show_sweep, verbose=verbose, as_json=as_json)
+    return _conclude(found)
+
+
+def _conclude(found: Sweep) -> int:
     answers = [one.invariant for one in (found, *found.more)]
     if None in answers:
         return TROUBLE
     return AGREE if all(answers) else DIFFER
+
+
+def read_swept_size(texts: Sequence[str]) -> tuple[Range, dict[str, tuple[int, ...]]]:
+    """The one size that has a range, `batch={1..8}`, and the others; raises ArgumentError."""
+    from samebits.questions.sweep.sweep_text import Range, parse_range
+
+    swept: list[Range] = []
+    others: list[str] = []
+    for text in texts:
+        name, _, body = text.rpartition("={")
+        if name and body.endswith("}"):
+            swept.append(Range(name.strip(), parse_range(body[:-1], text)))
+        else:
+            others.append(text)
+    if len(swept) != 1:
+        raise ArgumentError("a sweep of a network has one size with a range: --size batch={1..8}")
+    return swept[0], read_sizes(others)
 
 
 def put_batch_range(text: str) -> str:

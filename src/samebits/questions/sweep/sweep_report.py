@@ -10,6 +10,8 @@ from rich.text import Text
 
 from samebits.display.page_layout import Page, Remark, make_answer, open_console
 from samebits.display.visible_text import make_visible
+from samebits.networks.model_sentences import say_unit_name
+from samebits.problems.problem import KINDS
 from samebits.questions.sweep.sweep_schema import Sweep, SweepClass
 from samebits.questions.sweep.sweep_sentences import say_cell, say_cells
 
@@ -43,7 +45,8 @@ def say_points(found: Sweep) -> str:
 
 def _list_remarks(found: Sweep) -> Iterator[Remark]:
     for number, one in enumerate(found.classes[:_MOST_CLASSES]):
-        yield Remark(f"class {number + 1}", f"{say_cells(one.cells)}   {say_recipe(one)}", rank=0 if number < 4 else 2)
+        recipe = "" if _is_of_network(found) else f"   {say_recipe(one)}"
+        yield Remark(f"class {number + 1}", f"{say_cells(one.cells)}{recipe}", rank=0 if number < 4 else 2)
     if len(found.classes) > _MOST_CLASSES:
         yield Remark("", f"{len(found.classes) - _MOST_CLASSES:,} more: --json lists them")
     if found.uneven:
@@ -53,7 +56,16 @@ def _list_remarks(found: Sweep) -> Iterator[Remark]:
         yield Remark(failed.failure.kind, f"{where}: {failed.failure.says}", rank=1)
     yield from (Remark("what", e.says, rank=0 if e.kind == "setting" else 3) for e in found.evidence)
     yield Remark("took", f"{found.time_s:.1f} s, {found.engine_time_s:.1f} s of it in the engine", rank=5)
-    if len(found.classes) > 1:
+    for unit in found.units[:_MOST_CLASSES]:
+        named = say_unit_name(unit.name, unit.operators)
+        yield Remark("unit", f"{named} fed the same, other bits at {say_cells(unit.cells)}", rank=1)
+    if len(found.units) > _MOST_CLASSES:
+        yield Remark("", f"{len(found.units) - _MOST_CLASSES:,} more units: --json lists them", rank=2)
+    if found.units:
+        problem = next((u.problem for u in found.units if u.problem), None)
+        if problem is not None:
+            yield Remark("next", f'samebits sweep "{problem}" --batch-invariant --on {found.engine}', verbatim=True)
+    elif len(found.classes) > 1 and not _is_of_network(found):
         first = found.classes[0]
         yield Remark("next", f'samebits profile "{name_engine(found, first)}" "{first.example}"', verbatim=True)
 
@@ -65,6 +77,10 @@ def name_engine(found: Sweep, one: SweepClass) -> str:
         value = str(run[0])
         text = re.sub(rf"(?<=[:,]){re.escape(name)}=\{{[^}}]*\}}", lambda _, n=name, v=value: f"{n}={v}", text)
     return text
+
+
+def _is_of_network(found: Sweep) -> bool:
+    return found.sweep.split()[0].partition(".")[0] not in KINDS
 
 
 def say_recipe(one: SweepClass) -> str:

@@ -36,6 +36,18 @@ class SweepClass(msgspec.Struct, frozen=True, kw_only=True):
     replayed: bool | None = None
 
 
+class SweepUnit(msgspec.Struct, frozen=True):
+    """A unit of a network whose shared items have other bits at these points than at the largest, fed the same bits.
+
+    `problem` is that of its only product, at the largest point.
+    """
+
+    name: str
+    operators: list[str]
+    problem: str | None
+    cells: list[dict[str, list[SizeOrSetting]]]
+
+
 class SweepFailure(msgspec.Struct, frozen=True):
     """A point at which the engine gave no result."""
 
@@ -47,7 +59,8 @@ class Sweep(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     """One engine over the points of a sweep. `invariant` is null where too little ran to say.
 
     `outputs` are shared by all points; `uneven` are cells whose items, all equal, did not get equal bits; `repeats`
-    says whether points that were asked again gave the same bits. `more` are the other engines that were asked.
+    says whether points that were asked again gave the same bits. `units` are those of a network that make the classes,
+    in sequence. `more` are the other engines that were asked.
     """
 
     schema: Literal["samebits.sweep/1"] = "samebits.sweep/1"
@@ -63,6 +76,7 @@ class Sweep(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     uneven: list[dict[str, list[SizeOrSetting]]] = []
     repeats: bool | None = None
     failures: list[SweepFailure] = []
+    units: list[SweepUnit] = []
     summary: str
     evidence: list[Evidence] = []
     time_s: float
@@ -72,7 +86,7 @@ class Sweep(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         values = {axis.name: axis.values for axis in self.axes}
-        for cell in (*(cell for one in self.classes for cell in one.cells), *self.uneven):
+        for cell in (*(cell for one in (*self.classes, *self.units) for cell in one.cells), *self.uneven):
             if set(cell) != set(values):
                 raise ValueError("a cell of a sweep does not have the axes that the sweep has")
             if not all(ends and {*ends} <= {*values[name]} for name, ends in cell.items()):

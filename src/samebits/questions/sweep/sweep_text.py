@@ -123,6 +123,11 @@ def _name_axis(kind: str, operand: str, index: int, text: str) -> str:
     return names[index] if index < len(names) else f"{operand}{index}"
 
 
+def parse_range(body: str, text: str) -> tuple[Value, ...]:
+    """The values between the braces of a size, `1..8` or `1,2,8`, of `text`; raises ProblemTextError."""
+    return _parse_values(body, text, of_engine=False)
+
+
 def _parse_values(body: str, text: str, *, of_engine: bool) -> tuple[Value, ...]:
     steps = _STEPS.fullmatch(body.strip())
     if steps:

@@ -1,0 +1,146 @@
+"""A network over its batch: classes as plain torch has them, the unit that makes them, what only inherits them."""
+
+import json
+import textwrap
+
+import numpy as np
+import pytest
+
+from networks.network_building import make_model, node, random, save
+from samebits.cli import main
+from samebits.errors import ArgumentError, ModelError
+from samebits.questions.sweep.network_sweeping import sweep_network
+from samebits.questions.sweep.sweep_text import Range
+
+UP_TO_SIX = Range("batch", (1, 2, 3, 4, 5, 6))
+KERNELS = """
+    import numpy as np
+
+    def halves(problem, operands):
+        "Sums in two halves where there are more than three rows of 64 terms, in one go elsewhere."
+        x, w = operands["x"], operands["w"]
+        if len(x) <= 3 or x.shape[-1] != 64:
+            return add(x, w)
+        return add(x[..., :32], w[:32]) + add(x[..., 32:], w[32:])
+
+    def add(x, w):
+        total = np.zeros((*x.shape[:-1], w.shape[-1]), np.float32)
+        for k in range(x.shape[-1]):
+            total += x[..., k : k + 1] * w[k]
+        return total
+"""
+
+
+def two_products(*, batch="batch"):
+    nodes = [
+        node("MatMul", ["x", "v"], ["a"]),
+        node("Softmax", ["a"], ["s"]),
+        node("MatMul", ["s", "w"], ["b"]),
+        node("Relu", ["b"], ["r"]),
+        node("MatMul", ["r", "u"], ["y"]),
+    ]
+    constants = {"v": random((16, 64), 1), "w": random((64, 16), 2), "u": random((16, 8), 3)}
+    return make_model(nodes, {"x": [batch, 16]}, ["y"], constants)
+
+
+@pytest.fixture
+def kernel(tmp_path):
+    (tmp_path / "kernels.py").write_text(textwrap.dedent(KERNELS))
+    return f"{tmp_path}/kernels.py:halves"
+
+
+@pytest.fixture
+def model(tmp_path):
+    return save(two_products(), tmp_path / "two.onnx")
+
+
+def test_the_unit_whose_sums_change_is_named_and_what_inherits_them_is_not(model, kernel):
+    found = sweep_network(model, [kernel, "emulate:direct"], UP_TO_SIX)
+    assert [one.sizes for one in found.classes] == [[[1, 3]], [[4, 6]]]
+    (unit,) = found.units
+    assert unit.operators == ["MatMul", "Relu"]
+    assert unit.problem == "matmul x=6x64 w=64x16 dtype=float32"
+    assert unit.cells == [{"batch": [1, 3]}]
+    assert found.invariant is False
+    assert "it begins in" in found.summary
+    (sound,) = found.more
+    assert (sound.invariant, len(sound.classes), sound.units) == (True, 1, [])
+
+
+def test_a_batch_without_a_name_is_the_first_axis(tmp_path, kernel):
+    found = sweep_network(save(two_products(batch=None), tmp_path / "net.onnx"), [kernel], UP_TO_SIX)
+    assert [one.sizes for one in found.classes] == [[[1, 3]], [[4, 6]]]
+
+
+def test_a_sum_over_the_batch_is_no_item(tmp_path):
+    """What is added over all items changes with them, as it should: no unit is named, and nothing can be told."""
+    nodes = [node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)]
+    model = make_model(nodes, {"x": ["batch", 16]}, ["y"], {"axes": np.array([0], np.int64)})
+    found = sweep_network(save(model, tmp_path / "net.onnx"), ["onnxruntime"], UP_TO_SIX)
+    assert (found.invariant, found.classes, found.units) == (None, [], [])
+    assert "nothing was compared" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("batch", "says"),
+    [
+        (Range("rows", (1, 2)), "called 'rows'; those that are open have the names batch"),
+        (Range("batch", (0, 2)), "from 1 on"),
+    ],
+)
+def test_what_is_no_batch_is_said_in_a_line(model, batch, says):
+    with pytest.raises((ArgumentError, ModelError), match=says) as refused:
+        sweep_network(model, ["onnxruntime"], batch)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_engine_that_fails_is_a_finding_at_its_size(model, tmp_path):
+    (tmp_path / "odd.py").write_text(
+        "def odd(problem, operands):\n    assert len(operands['x']) != 2\n    return operands['x'] @ operands['w']\n"
+    )
+    found = sweep_network(model, [f"{tmp_path}/odd.py:odd"], Range("batch", (1, 2, 3)))
+    (failed,) = found.failures
+    assert failed.at == {"batch": 2}
+    assert sum(one.points for one in found.classes) == 2
+
+
+def test_the_command_says_it_with_an_exit_status(model, kernel, capsys):
+    def run(*given):
+        status = main(["sweep", str(model), "--size", *given])
+        return status, *capsys.readouterr()
+
+    status, out, _ = run("batch={1..6}", "--on", kernel)
+    assert status == 1
+    assert "1 to 3 | 4 to 6" in " ".join(out.split())
+    assert 'samebits sweep "matmul x=6x64 w=64x16 dtype=float32" --batch-invariant' in out
+    status, out, _ = run("batch={1,4}", "--on", "emulate:direct", "--json")
+    assert status == 0
+    assert json.loads(out)["classes"][0]["cells"] == [{"batch": [1, 4]}]
+    status, _, said = run("batch=4", "--on", "emulate:direct")
+    assert (status, said.count("\n")) == (2, 1)
+    assert "--size batch={1..8}" in said
+
+
+@pytest.mark.needs("torch", "onnxruntime")
+def test_a_module_has_the_classes_that_plain_torch_has(tmp_path):
+    import torch
+
+    (tmp_path / "net.py").write_text(
+        textwrap.dedent("""
+        import torch
+        from torch import nn
+
+        def make():
+            torch.manual_seed(0)
+            layers = [nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 10)]
+            return nn.Sequential(*layers).eval(), torch.randn(1, 512)
+        """)
+    )
+    found = sweep_network(f"{tmp_path}/net.py:make", ["torch"], UP_TO_SIX)
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 10)).eval()
+    items = torch.randn(6, 512)
+    with torch.no_grad():
+        bits = {n: module(items[:n])[0].numpy().tobytes() for n in UP_TO_SIX.values}
+    expected = {tuple(n for n in bits if bits[n] == own) for own in bits.values()}
+    assert {tuple(n for a, b in one.sizes for n in range(a, b + 1)) for one in found.classes} == expected
