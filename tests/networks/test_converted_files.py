@@ -41,7 +41,27 @@ def attention():
     return make_model(nodes, {"x": [1, 6, 16]}, ["y"], constants)
 
 
-NETWORKS = {"residual": residual, "attention": attention}
+def as_constants():
+    """Two convolutions with batch norms, their weights made by nodes of the graph, as Paddle's exporter has them."""
+    constants = {"w1": random((4, 3, 3, 3), 1), "w2": random((4, 4, 1, 1), 2), "w3": random((4, 5), 3)}
+    for i in "12":
+        constants |= {f"s{i}": random((4,), 4) + 2, f"b{i}": random((4,), 5), f"m{i}": random((4,), 6)}
+        constants[f"v{i}"] = np.abs(random((4,), 7)) + np.float32(0.5)
+    nodes = [node("Constant", [], [name], value=numpy_helper.from_array(a)) for name, a in constants.items()]
+    nodes += [
+        node("Conv", ["x", "w1"], ["c1"], pads=[1, 1, 1, 1]),
+        node("BatchNormalization", ["c1", "s1", "b1", "m1", "v1"], ["n1"]),
+        node("Relu", ["n1"], ["r1"]),
+        node("Conv", ["r1", "w2"], ["c2"]),
+        node("BatchNormalization", ["c2", "s2", "b2", "m2", "v2"], ["n2"]),
+        node("GlobalAveragePool", ["n2"], ["g"]),
+        node("Flatten", ["g"], ["f"]),
+        node("MatMul", ["f", "w3"], ["y"]),
+    ]
+    return make_model(nodes, {"x": [1, 3, 8, 8]}, ["y"], {})
+
+
+NETWORKS = {"residual": residual, "attention": attention, "as_constants": as_constants}
 
 
 def halve(model, folder):
@@ -162,6 +182,8 @@ LOSSES = {
 @pytest.mark.parametrize("kind", LOSSES)
 def test_what_was_converted_is_the_headline_and_nobody_is_wrong(name, kind, tmp_path):
     convert, says, cause = LOSSES[kind]
+    if name == "as_constants" and kind == "float16 weights":
+        pytest.skip("that converter of ours rounds initializers, and here are none")
     found = compare(name, convert, tmp_path)
     plain, converted = found.sides
     assert (plain.verdict, plain.cause) in {("rounding", None), ("identical", None)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,10 @@ class Conversion:
 
     cause: CauseCode
     says: str
+
+
+# The values of a network that are the same whatever comes in.
+Folded = Mapping[str, np.ndarray]
 
 
 def find_conversion(first: Network, second: Network) -> Conversion | None:
@@ -54,15 +58,16 @@ def list_odd_weights(first: Network, second: Network) -> list[str]:
 
 def _list_own_weights(network: Network) -> Iterator[np.ndarray]:
     """Every constant of the network, and those of products times the scales of a batch normalisation behind them."""
-    for array in network.constants.values():
+    folded = fold_constants(network)
+    for array in folded.values():
         if array.ndim > 1 and array.dtype.kind == "f":
             yield array.astype(np.float64)
     for node in network.nodes:
-        weights = network.constants.get(node.inputs[1]) if node.operator in PRODUCTS else None
+        weights = folded.get(node.inputs[1]) if node.operator in PRODUCTS else None
         readers = [network.nodes[r] for r in network.consumers.get(node.outputs[0], ())]
         if weights is None or [r.operator for r in readers] != ["BatchNormalization"]:
             continue
-        scale, _, _, variance = (network.constants.get(v) for v in readers[0].inputs[1:5])
+        scale, _, _, variance = (folded.get(v) for v in readers[0].inputs[1:5])
         if scale is not None and variance is not None:
             factor = scale / np.sqrt(variance.astype(np.float64) + float(readers[0].attributes.get("epsilon", 1e-5)))
             axis = 1 if node.operator == "ConvTranspose" else 0
@@ -119,13 +124,14 @@ def _are_close(weights: np.ndarray, own: np.ndarray, step: np.ndarray) -> bool:
 
 def _list_quantised(network: Network) -> list[str]:
     """What is quantised in a network, weights first: nothing where it has no codes."""
-    weights = sorted(set(_list_weights(network)))
-    activations = sorted(set(_list_activations(network)))
+    folded = fold_constants(network)
+    weights = sorted(set(_list_weights(network, folded)))
+    activations = sorted(set(_list_activations(network, folded)))
     said = [f"weights to {' and '.join(weights)}"] if weights else []
     return [*said, f"activations to {' and '.join(activations)}"] if activations else said
 
 
-def _list_weights(network: Network) -> Iterator[str]:
+def _list_weights(network: Network, folded: Folded) -> Iterator[str]:
     """The forms in which constants are quantised: bits, and what has a scale of its own."""
     for node in network.stored.graph.node:
         if node.op_type == _PACKED:
@@ -133,28 +139,28 @@ def _list_weights(network: Network) -> Iterator[str]:
             yield f"{given.get('bits', 4)} bits in blocks of {given.get('block_size', 0)}"
     for node in network.nodes:
         place = 0 if node.operator == _READS else 1 if node.operator in WHOLE_PRODUCTS else None
-        codes = network.constants.get(node.inputs[place]) if place is not None and len(node.inputs) > place else None
+        codes = folded.get(node.inputs[place]) if place is not None and len(node.inputs) > place else None
         # Biases are codes of 32 bits, as exact as they were.
         if codes is None or codes.ndim == 0 or _count_bits(codes.dtype) > 16:
             continue
-        yield f"{_count_bits(codes.dtype)} bits {_find_share(network, node)}"
+        yield f"{_count_bits(codes.dtype)} bits {_find_share(folded, node)}"
 
 
-def _find_share(network: Network, node: Node) -> str:
+def _find_share(folded: Folded, node: Node) -> str:
     """What shares a scale: a tensor, a channel, or a block."""
     if node.attributes.get("block_size"):
         return f"in blocks of {node.attributes['block_size']}"
     place = 1 if node.operator == _READS else 3
-    scale = network.constants.get(node.inputs[place]) if len(node.inputs) > place else None
+    scale = folded.get(node.inputs[place]) if len(node.inputs) > place else None
     return "per channel" if scale is not None and scale.size > 1 else "per tensor"
 
 
-def _list_activations(network: Network) -> Iterator[str]:
+def _list_activations(network: Network, folded: Folded) -> Iterator[str]:
     for node in network.nodes:
         if node.operator == _DYNAMIC:
             yield "8 bits by their range in each run"
-        if node.operator == _STORES and node.inputs[0] not in network.constants:
-            zero = network.constants.get(node.inputs[2]) if len(node.inputs) > 2 else None
+        if node.operator == _STORES and node.inputs[0] not in folded:
+            zero = folded.get(node.inputs[2]) if len(node.inputs) > 2 else None
             yield f"{_count_bits(zero.dtype) if zero is not None else 8} bits"
 
 

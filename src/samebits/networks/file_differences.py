@@ -22,6 +22,7 @@ from samebits.networks.model_sentences import say_own_file
 from samebits.networks.network import Network, Node
 from samebits.networks.product_nodes import PRODUCTS
 from samebits.networks.unit_reference import HALVES
+from samebits.networks.units import fold_constants
 from samebits.networks.written_out import PLAIN_DOMAINS
 from samebits.numbers.format import numpy_dtype
 
@@ -53,7 +54,11 @@ def _list_all(first: Network, second: Network) -> Iterator[FileDifference]:
         says = f"opset {second.opset} in place of {first.opset}: operators may mean something else"
         yield FileDifference("", CauseCode.DROPPED_ATTRIBUTE, says)
     fusing = {v: n.op_type for n in second.stored.graph.node if n.domain not in PLAIN_DOMAINS for v in n.output if v}
+    constant, other_constant = fold_constants(first), fold_constants(second)
     for node in first.nodes:
+        if all(v in constant for v in node.outputs if v):
+            # Whatever makes it, it is compared where it is read.
+            continue
         place = next((second.producers[v] for v in node.outputs if v in second.producers), None)
         if place is None and _is_folded(first, node, second):
             continue
@@ -72,7 +77,7 @@ def _list_all(first: Network, second: Network) -> Iterator[FileDifference]:
             yield FileDifference(node.name, CauseCode.FUSION, says)
             continue
         yield from _compare_attributes(node, other)
-        yield from _compare_inputs(first, second, node, other)
+        yield from _compare_inputs(constant, other_constant, node, other)
 
 
 def _is_folded(first: Network, node: Node, second: Network) -> bool:
@@ -120,12 +125,14 @@ def _show(value: object) -> str:
     return str(list(value))[:60] if isinstance(value, (list, tuple)) else str(value)[:60]
 
 
-def _compare_inputs(first: Network, second: Network, node: Node, other: Node) -> Iterator[FileDifference]:
+def _compare_inputs(
+    constant: Mapping[str, np.ndarray], other_constant: Mapping[str, np.ndarray], node: Node, other: Node
+) -> Iterator[FileDifference]:
     """The differences of a node's inputs: missing ones, other ones, or weights with other values."""
     count = max(len(node.inputs), len(other.inputs))
     pairs = zip((*node.inputs, *[""] * count)[:count], (*other.inputs, *[""] * count)[:count], strict=True)
     for number, (a, b) in enumerate(pairs, 1):
-        held, holds = first.constants.get(a), second.constants.get(b)
+        held, holds = constant.get(a), other_constant.get(b)
         if held is not None and holds is not None:
             found = _compare_weights(held, holds)
             if found is not None:
@@ -221,17 +228,20 @@ def blame_conversion(outcome: Outcome, conversion: Conversion, own: Sequence[str
     """Makes what the other file was converted to the cause of every unit that deviates on its side.
 
     `own` are the units of the other file in which the engine does not compute what that file says; None where that
-    could not be judged. `odd` are those whose weights are no converted ones of the first file. Without any of them the
+    could not be judged. `odd` are those whose weights are no converted ones of the first file. In all other units the
     conversion is all there is: no side computes another function.
     """
     side = outcome.asked[-1].name
-    is_proved = own is not None and not own and not odd
+    open_ = {*(own or ()), *odd}
     for unit in outcome.list_deviating(side):
         judged = unit.sides[side]
+        is_proved = own is not None and not open_ & {outcome.network.nodes[p].name for p in unit.unit.places}
+        # Where an engine computes something else than a converted file says, what it is of the first file is open.
+        is_own = own is not None and not is_proved and not odd
         unit.sides[side] = replace(
             judged,
-            verdict="downgrade" if is_proved else judged.verdict,
-            certainty="bounds" if is_proved else judged.certainty,
+            verdict="downgrade" if is_proved else "undecided" if is_own else judged.verdict,
+            certainty="bounds" if is_proved else "open" if is_own else judged.certainty,
             cause=conversion.cause,
             # The file says so, whatever else an engine does.
             cause_certainty="bounds",

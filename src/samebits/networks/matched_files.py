@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,11 @@ from samebits.errors import ModelError
 from samebits.networks.graph_names import rename_values
 from samebits.networks.network import Network, Node, ValueType
 from samebits.networks.onnx_reading import make_network, read_onnx
+from samebits.networks.units import fold_constants
 from samebits.numbers.format import FORMATS
+
+# Behind the name of a value that is none of the first file's, although that has the name.
+_STRANGE = "#other"
 
 
 def take_other(network: Network, against: str | Path | Network) -> Network:
@@ -38,8 +43,26 @@ def take_other(network: Network, against: str | Path | Network) -> Network:
             f"{other.name} is no other file of this network: it has {taken[:120]} in place of"
             f" {', '.join(network.inputs)} -> {', '.join(network.outputs)}"[:300]
         )
+    if strange := _list_strange(network, other):
+        other = rename_values(other, {name: f"{name}{_STRANGE}" for name in strange}, make_network)
     alike = match_values(network, other)
     return rename_values(other, alike, make_network) if alike else other
+
+
+def _list_strange(first: Network, second: Network) -> list[str]:
+    """Values of the second file with the name of something else in the first: exporters number what they make."""
+    constant, other_constant = fold_constants(first), fold_constants(second)
+    shared = [v for v in second.producers if v in first.producers and v not in second.outputs]
+    return [
+        v
+        for v in shared
+        if (v in constant) != (v in other_constant) or not _may_be_same(first.types.get(v), second.types.get(v))
+    ]
+
+
+def _may_be_same(a: ValueType | None, b: ValueType | None) -> bool:
+    """Whether two declared types may be those of one value; formats are what converters change."""
+    return a is None or b is None or _is_same_type(replace(a, dtype=b.dtype), b)
 
 
 def _is_same_type(a: ValueType, b: ValueType) -> bool:
@@ -57,17 +80,21 @@ def match_values(first: Network, second: Network) -> dict[str, str]:
     own = [node for node in second.stored.graph.node if any(v and v not in first.producers for v in node.output)]
     if not own:
         return {}
+    # What nodes make of constants is constant, too: it is known by what it holds, whatever makes it.
+    known, constants = fold_constants(first), fold_constants(second)
     makers: dict[tuple[object, ...], list[Node]] = {}
     for node in first.nodes:
-        for key in _list_keys(node.operator, node.inputs, {}, first.constants):
-            makers.setdefault(key, []).append(node)
+        if not all(v in known for v in node.outputs if v):
+            for key in _list_keys(node.operator, node.inputs, {}, known):
+                makers.setdefault(key, []).append(node)
     names: dict[str, str] = {}
     used: set[str] = set()
     taken = {v for node in second.nodes for v in node.outputs}
     for node in second.nodes:
-        if all(v in first.producers for v in node.outputs if v) or any(v in second.hidden for v in node.outputs):
+        made = [v for v in node.outputs if v]
+        if all(v in first.producers for v in made) or any(v in second.hidden or v in constants for v in made):
             continue
-        found = _find_maker(node, names, used, second.constants, makers)
+        found = _find_maker(node, names, used, constants, makers)
         if found is None or len(found.outputs) != len(node.outputs):
             continue
         pairs = [(a, b) for a, b in zip(node.outputs, found.outputs, strict=True) if a and b and a not in names]

@@ -403,7 +403,7 @@ def merge_divisions(network: Network, divisions: Mapping[str, Sequence[Unit]]) -
     for unit in (units[i] for i in _sequence(units, waits)):
         name = unit.name
         if len(unit.places) > shortest[name]:
-            name = f"{name} to {network.nodes[unit.places[-1]].name}"
+            name = f"{network.nodes[unit.places[0]].name} to {network.nodes[unit.places[-1]].name}"
         names[name] += 1
         name = name if names[name] == 1 else f"{name} #{names[name]}"
         found.append(SharedUnit(replace(unit, name=name), tuple(sides[unit.places])))
