@@ -198,7 +198,7 @@ def test_a_model_of_two_inputs_and_named_outputs_whose_backends_differ(file):
     assert "leaves out Relu" in next(s.says for s in first.sides if s.name == "tensorflow")
 
 
-def test_a_layer_that_backends_mean_differently_accuses_none_of_them(file):
+def test_of_a_layer_that_backends_mean_differently_none_is_called_wrong(file):
     """Keras's torch backend repeats the border where the others leave it out of the average, as TensorFlow does."""
     for function in ("averaged", "behind"):
         found = compare_model(f"{file}:{function}", ["tensorflow", "jax", "torch"])

@@ -100,7 +100,7 @@ class Observer:
         return _are_same(self.plain, self.run_with(values, self.network.outputs))
 
     def _show(self, shown: list[str], values: Sequence[str]) -> None:
-        """Adds to `shown` those of the values that change nothing beside it: all at once, else by halves."""
+        """Adds to `shown` those of the values that change nothing together with it: all at once, else by halves."""
         if not values or not self._may_search():
             return
         if self.keeps_bits([*shown, *values]):

@@ -88,15 +88,8 @@ def refer_unit(
             outside = [v in folded or v in fed for v in node.inputs]
             given = [_narrow(a, v) if narrow and o else v for v, o in zip(inputs, outside, strict=True)]
             results = apply_node(a, node, given, network.opset)
-        if results and node.operator in ("Add", "Sub") and _are_whole(a, inputs, results):
-            # Such as one less a mask: no way to compute it rounds.
-            results = [bounded.exactly(v.value) for v in results if isinstance(v, Bounded)]
-        elif results and isinstance(results[0], Bounded) and _is_multiplied_out(network, folded, place):
-            # (x - m) k may be computed as x k - m k: both parts are rounded.
-            first = results[0]
-            results = [replace(first, growth=max(first.growth, a.unit)), *results[1:]]
-        elif results and isinstance(results[0], Bounded) and _is_added_to_one(network, folded, place):
-            results = [replace(results[0], error=results[0].error + _ERF_BESIDE_ONE * a.unit)]
+        if results:
+            results = _allow_for_context(a, network, folded, place, inputs, results)
         if node.operator in PRODUCTS and results:
             usual.append(_find_usual(results[0], format_))
         if results is None:
@@ -105,6 +98,27 @@ def refer_unit(
         values |= dict(zip(names, results, strict=False)) if results is not None else dict.fromkeys(names)
     size = usual[0] if len(usual) == 1 else np.inf
     return {v: _conclude(values.get(v), format_, size, unknown.get(v, ""), fed.get(v)) for v in unit.outputs}
+
+
+def _allow_for_context(
+    a: Arithmetic,
+    network: Network,
+    folded: Mapping[str, np.ndarray],
+    place: int,
+    inputs: Sequence[Value | None],
+    results: list[Value],
+) -> list[Value]:
+    """A node's results with what engines may do to it together with its neighbours."""
+    first = results[0]
+    if network.nodes[place].operator in ("Add", "Sub") and _are_whole(a, inputs, results):
+        # Such as one less a mask: no way to compute it rounds.
+        return [bounded.exactly(v.value) for v in results if isinstance(v, Bounded)]
+    if isinstance(first, Bounded) and _is_multiplied_out(network, folded, place):
+        # (x - m) k may be computed as x k - m k: both parts are rounded.
+        return [replace(first, growth=max(first.growth, a.unit)), *results[1:]]
+    if isinstance(first, Bounded) and _is_added_to_one(network, folded, place):
+        return [replace(first, error=first.error + _ERF_BESIDE_ONE * a.unit)]
+    return results
 
 
 def _are_whole(a: Arithmetic, inputs: Sequence[Value | None], results: Sequence[Value]) -> bool:

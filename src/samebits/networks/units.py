@@ -40,7 +40,7 @@ def divide_network(
 ) -> list[Unit]:
     """The units of a network in the sequence they run in.
 
-    `folded` are values that are the same whatever comes in, `unobserved` those that must stay inside of units: what
+    `folded` are values that are the same whatever comes in, `unobserved` those that no unit may end with: what
     makes one of them may be in several. Where two products are added either may make a unit with the sum: the one whose
     value is in `preferred`, else the later one.
     """
