@@ -23,8 +23,8 @@ def channels_last():
 
 
 def compare_hidden(model, change, hidden, **options):
-    """The reference, which shows nothing inside the layer, beside one with a fault."""
-    sides = [ReferenceSide("plain", alters_when_observed=hidden), ReferenceSide("faulty", change)]
+    """The reference, which shows nothing inside the layer, beside one with a fault, which shows nothing either."""
+    sides = [ReferenceSide(n, c, alters_when_observed=hidden) for n, c in (("plain", None), ("faulty", change))]
     return compare_model(make_network(model, "test"), sides, **options)
 
 
