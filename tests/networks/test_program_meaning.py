@@ -7,10 +7,14 @@ import pytest
 
 from networks.model_sides import ReferenceSide
 from networks.network_building import residual
+from samebits.engines.registry.runners import Emulator
+from samebits.findings import Evidence
+from samebits.networks import model_comparing
 from samebits.networks.model_comparing import compare_model
 from samebits.networks.model_runners import ProgramRunner
 from samebits.networks.network import Program
 from samebits.networks.onnx_reading import make_network
+from samebits.sums.recipes import parse_recipe
 
 NETWORK = replace(make_network(residual(), "net"), program=Program("net.pt2", "torch"))
 
@@ -41,6 +45,21 @@ def test_a_graph_that_a_run_of_the_program_confirms_is_the_truth(confirms):
     sides = [ProgramSide("torch:compile=on", other), ProgramSide("torch") if confirms else "onnxruntime"]
     found = compare_model(NETWORK, sides)
     assert [s.verdict for s in found.sides] == (["wrong", "rounding"] if confirms else ["undecided"] * 2)
+
+
+@pytest.mark.parametrize("is_proved", [True, False])
+def test_a_fault_of_the_engine_by_itself_is_no_question_of_meaning(is_proved, monkeypatch):
+    """Its convolution is wrong on exact integers, in no network at all."""
+
+    class Broken(ProgramSide):
+        def __init__(self):
+            super().__init__("torch", other)
+            self.worker = Emulator(parse_recipe("direct"))
+
+    wrong = Evidence("structure", "wrong on exact integers")
+    monkeypatch.setattr(model_comparing, "_find_fault", lambda *_: wrong if is_proved else None)
+    found = compare_model(NETWORK, [Broken(), "onnxruntime:threads=1"])
+    assert found.sides[0].verdict == ("wrong" if is_proved else "undecided")
 
 
 def test_an_engine_that_runs_the_graph_is_wrong_by_it():

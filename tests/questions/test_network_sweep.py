@@ -9,6 +9,7 @@ import pytest
 from networks.network_building import make_model, node, random, save
 from samebits.cli import main
 from samebits.errors import ArgumentError, ModelError
+from samebits.questions.report.rendering import render_markdown
 from samebits.questions.sweep.network_sweeping import sweep_network
 from samebits.questions.sweep.sweep_text import Range
 
@@ -63,6 +64,9 @@ def test_the_unit_whose_sums_change_is_named_and_what_inherits_them_is_not(model
     assert unit.cells == [{"batch": [1, 3]}]
     assert found.invariant is False
     assert "it begins in" in found.summary
+    page = render_markdown(found)
+    assert f"samebits sweep {model} --size 'batch={{1,2,3,4,5,6}}' --on {kernel}" in page
+    assert "matmul x=6x64 w=64x16" in page
     (sound,) = found.more
     assert (sound.invariant, len(sound.classes), sound.units) == (True, 1, [])
 
@@ -119,6 +123,9 @@ def test_the_command_says_it_with_an_exit_status(model, kernel, capsys):
     status, _, said = run("batch=4", "--on", "emulate:direct")
     assert (status, said.count("\n")) == (2, 1)
     assert "--size batch={1..8}" in said
+    for option in ("--batch-invariant", "--no-recipes", "--resume"):
+        status, _, said = run("batch={1,4}", "--on", "emulate:direct", option)
+        assert (status, said.count("\n")) == (2, 1)
 
 
 @pytest.mark.needs("torch", "onnxruntime")

@@ -53,5 +53,5 @@ def _load_library() -> str:
     except ModuleNotFoundError as error:
         raise report_missing(error) from None
     # Its stubs ask for a snippet, which may be left out.
-    library = vl_convert.javascript_bundle(None)  # type: ignore[arg-type]
+    library = vl_convert.javascript_bundle(None)  # type: ignore[arg-type]  (None: the libraries as they are)
     return library.replace("</script", "<\\/script")

@@ -85,7 +85,9 @@ def try_exact_integers(side: str, runner: Runner, judged: Iterable[JudgedUnit], 
         for unit in units if wrong is not None else ():
             own = unit.sides[side]
             assert wrong is not None
-            unit.sides[side] = replace(own, verdict="wrong", certainty="bounds", evidence=(*own.evidence, wrong))
+            unit.sides[side] = replace(
+                own, verdict="wrong", certainty="bounds", is_wrong_alone=True, evidence=(*own.evidence, wrong)
+            )
     return right, tried
 
 
@@ -136,10 +138,10 @@ def compare_model(
     network whole; all others compute its convolutions and products one at a time. Values between units are observed
     only as far as that leaves every bit of the result as it is. With `fix` settings are tried until the sides agree,
     with `replay` the recipe of every unit is looked for and executed on what it was fed, with `save_cases` the units
-    that deviate are written to that folder as case files. After `time_limit_s`, which an engine has for each of its
-    runs, no further causes are looked for. `against` is another ONNX file of the network, which becomes
-    a side of its own: what a converter made of the whole file is named in one sentence. Raises
-    SamebitsError for a model, inputs or a runner's text that cannot be dealt with.
+    that deviate are written to that folder as case files. An engine has `time_limit_s` for each of its runs; that long
+    after the beginning, no further causes are looked for. `against` is another ONNX file of the network, which becomes
+    a side of its own: what a converter made of the whole file is named in one sentence. Raises SamebitsError for a
+    model, inputs or a runner's text that cannot be dealt with.
     """
     if isinstance(on, str) or not isinstance(on, Sequence):
         raise ArgumentError(f"on must be a list of engine texts or runners, not {on!r}")

@@ -214,10 +214,8 @@ class ModelJudge:
         if len(values) > 1 and not differing and not any(inherited.values()):
             judged = {name: _take_equal(own) for name, own in judged.items()}
         any_seen = next(iter(values.values()))
-        problem, elements = (
-            state_problem(self.network, self.folded, unit, any_seen),
-            sum(any_seen[v].size for v in unit.outputs),
-        )
+        problem = state_problem(self.network, self.folded, unit, any_seen)
+        elements = sum(any_seen[v].size for v in unit.outputs)
         found = JudgedUnit(unit, problem, elements, differing, judged, inherited, relative_difference=apart)
         if found.deviates:
             found.references = {n: {v: o.truth for v, o in r.items()} for n, r in references.items()}
@@ -247,6 +245,7 @@ class ModelJudge:
             judged.references[name] = {v: o.truth for v, o in references.items()}
 
 
+# A unit's values on one side, and what its outputs should be.
 Returned = tuple[Mapping[str, np.ndarray], Mapping[str, OutputReference]]
 
 

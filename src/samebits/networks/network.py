@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,9 @@ class Network:
     notes: tuple[str, ...] = ()
     # Values at which a layer, or such an operator, ends: what follows is another unit.
     ends: tuple[str, ...] = ()
+
+    # What is the same whatever comes in, once it has been computed (`units.fold_constants`).
+    folded: dict[str, np.ndarray] = field(default_factory=dict[str, np.ndarray], init=False, repr=False, compare=False)
 
     @functools.cached_property
     def producers(self) -> dict[str, int]:

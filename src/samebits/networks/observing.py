@@ -124,27 +124,20 @@ def divide_observably(
         observer.find_hidden(list_ends(network, units))
     hidden = {v for o in observers.values() for v in o.hidden}
     units = divide_network(network, folded, hidden)
-    changing = {name for name, o in observers.items() if not o.keeps_bits(list_ends(network, units))}
-    addends = list_addends(network, units) if changing else []
-    if not addends:
-        return {
-            name: _settle(observer, folded, units, hidden, progress) if name in changing else units
-            for name, observer in observers.items()
-        }
-    # Where two products are added, engines may have fused the sum with the other one.
-    others = divide_network(network, folded, hidden, preferred=addends)
-    ends = list_ends(network, others)
-    fused_so = {name for name in changing if observers[name].keeps_bits(ends)}
-    if fused_so == changing and all(o.keeps_bits(ends) for name, o in observers.items() if name not in changing):
-        return dict.fromkeys(observers, others)
-    return {
-        name: units
-        if name not in changing
-        else others
-        if name in fused_so
-        else _settle(observer, folded, units, hidden, progress)
-        for name, observer in observers.items()
-    }
+    divisions = dict.fromkeys(observers, units)
+    left = {name for name, o in observers.items() if not o.keeps_bits(list_ends(network, units))}
+    if left and (addends := list_addends(network, units)):
+        # Where two products are added, engines may have fused the sum with the other one.
+        others = divide_network(network, folded, hidden, preferred=addends)
+        ends = list_ends(network, others)
+        fused_so = {name for name in left if observers[name].keeps_bits(ends)}
+        if fused_so == left and all(o.keeps_bits(ends) for name, o in observers.items() if name not in left):
+            return dict.fromkeys(observers, others)
+        divisions |= dict.fromkeys(fused_so, others)
+        left -= fused_so
+    for name in left:
+        divisions[name] = _settle(observers[name], folded, units, hidden, progress)
+    return divisions
 
 
 def _settle(

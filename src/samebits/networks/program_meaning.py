@@ -54,11 +54,12 @@ def _list_differing(unit: JudgedUnit, own: Sequence[str], *, several: bool) -> l
     """The sides that compute another function than the graph's, where none of `own` computes the graph's.
 
     They do so where bounds prove it; with `several` also where two of them return the same, which no recipe explains.
+    What bits or exact integers prove of an engine is its own fault, whatever the module means.
     """
     judged = {name: unit.sides[name] for name in own if unit.sides[name].is_judged}
     if any(is_agreement(j.verdict) for j in judged.values()):
         return []
-    open_ = [name for name, j in judged.items() if j.verdict == "wrong" or j.cause_certainty != "bits"]
+    open_ = [name for name, j in judged.items() if j.cause_certainty != "bits" and not j.is_wrong_alone]
     proved = [name for name in open_ if judged[name].verdict == "wrong"]
     return open_ if several and len(open_) > 1 and unit.are_alike(open_) else proved
 

@@ -52,6 +52,8 @@ class UnitJudgement:
     # Whether it is farther from the truth than a plain computation, on the whole: worth a search, no verdict.
     is_unusual: bool = False
     is_judged: bool = True
+    # Whether the engine computes the unit's product wrongly by itself, on exact integers.
+    is_wrong_alone: bool = False
     # True where the output is beyond its bound, by output.
     beyond: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
 

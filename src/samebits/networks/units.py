@@ -89,8 +89,10 @@ def list_addends(network: Network, units: Iterable[Unit]) -> list[str]:
     ]
 
 
-def fold_constants(network: Network) -> dict[str, np.ndarray]:
-    """Values that depend on nothing fed: the weights, and what is computed of them, by ONNX's reference."""
+def fold_constants(network: Network) -> Mapping[str, np.ndarray]:
+    """Values that depend on nothing fed: the weights, and what is computed of them, by ONNX's reference; once."""
+    if network.folded:
+        return network.folded
     folded = dict(network.constants)
     for node in network.nodes:
         if is_random(node.operator) or not all(v in folded for v in node.inputs if v):
@@ -100,7 +102,8 @@ def fold_constants(network: Network) -> dict[str, np.ndarray]:
         except NoReferenceError:  # It is not folded, but computed when the network runs.
             continue
         folded |= dict(zip((v for v in node.outputs if v), results, strict=True))
-    return folded
+    network.folded.update(folded)
+    return network.folded
 
 
 def _grow_unit(

@@ -169,7 +169,7 @@ def _say_observation(found: ModelComparison) -> Iterator[Remark]:
         says = "looking at values in between changes the result"
         if left:
             may = "would" if found.taps.settled else "may"
-            says = f"looking at {shown} {may} change the result: left unobserved, the units around joined"
+            says = f"looking at {shown} {may} change the result: left unobserved, judged with what reads them"
         yield Remark("observed", says)
     for side in found.sides:
         if side.repeats is False:

@@ -1,4 +1,4 @@
-"""A network over the sizes of its batch: do an item's bits depend on how many others come with it, and from where on.
+"""A network over the sizes of its batch: do an item's bits depend on how many others come with it, and where it begins.
 
 The same items go in at every size, the first ones of the largest. What an item gives is looked at wherever a value has
 an axis of just the batch. A unit whose shared items were fed the same bits and returned others depends on the batch
@@ -130,6 +130,7 @@ class _Run:
     """One size of the batch: the network as it runs there, its units, the values at their ends and its outputs."""
 
     network: Network
+    folded: Arrays
     units: Sequence[Unit]
     values: Arrays
     repeats: bool
@@ -206,8 +207,10 @@ class _NetworkSweep:
             said += f"; it begins in {say_unit_name(units[0].name, units[0].operators)}, at {say_cells(units[0].cells)}"
         elif len(classes) > 1:
             said += "; in which unit it begins cannot be seen"
-        if runs and not told:
-            said = "no output has an axis of the batch alone, unless there are two sizes to tell: nothing was compared"
+        if len(runs) == 1:
+            said = "one size gave a result, so that there is nothing to compare"
+        elif runs and not told:
+            said = "no output has the batch as an axis of its own, so that nothing was compared"
         outputs = [runs[items.count].values[v] for v in told]
         return Sweep(
             sweep=f"{self.network.name} {self.batch.name}={{{','.join(map(str, self.inputs))}}}",
@@ -233,11 +236,12 @@ class _NetworkSweep:
         network = settle_control_flow(self.network, dict(self.inputs[n]), make_network)
         observer = Observer(self.runner, network, self.inputs[n])
         observer.begin()
-        units = divide_observably(network, fold_constants(network), {self.runner.text: observer}, self.progress)
+        folded = fold_constants(network)
+        units = divide_observably(network, folded, {self.runner.text: observer}, self.progress)
         own = units[self.runner.text]
         wanted = list(dict.fromkeys(v for u in own for v in (*u.inputs, *u.outputs)))
         values = observer.observe(list_ends(network, own), wanted)
-        return _Run(network, own, {**values, **observer.plain}, observer.repeats)
+        return _Run(network, folded, own, {**values, **observer.plain}, observer.repeats)
 
     def _make_classes(self, runs: Mapping[int, _Run], items: _Items, told: Sequence[str]) -> list[SweepClass]:
         by_bits: dict[bytes | None, list[int]] = {}
@@ -274,10 +278,6 @@ class _NetworkSweep:
                 and items.take_all(unit.outputs, run.values, needs_batch=True) != made
             ]
             if own:
-                found.append(SweepUnit(unit.name, list(unit.operators), _state(largest, unit), self._list_cells(own)))
+                problem = state_problem(largest.network, largest.folded, unit, largest.values)
+                found.append(SweepUnit(unit.name, list(unit.operators), problem, self._list_cells(own)))
         return found
-
-
-def _state(run: _Run, unit: Unit) -> str | None:
-    """The problem that a unit's only product computes, at this size of the batch."""
-    return state_problem(run.network, fold_constants(run.network), unit, run.values)

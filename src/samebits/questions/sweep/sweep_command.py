@@ -76,11 +76,15 @@ def sweep_command(
     Of a problem with ranges: classes of points with the same bits, and how each is computed. Of lists (the catalog, a
     file of problems, a folder of cases and networks): a row per subject and engine. Of a table: what it comes to.
     """
+    options = ListOptions(output, resume, known, where, do, ray)
     if sizes or ranges:
+        if options.are_given or batch_invariant or recipes is not None:
+            raise ArgumentError(
+                "a network's batch is swept with --on, --size and --range; other options are not its own"
+            )
         return _sweep_network(
             subject, on or [], sizes or [], ranges or [], time_limit_s=time_limit, verbose=verbose, as_json=as_json
         )
-    options = ListOptions(output, resume, known, where, do, ray)
     if is_list(subject):
         shown = {"time_limit_s": time_limit, "verbose": verbose, "as_json": as_json}
         return run_list_command(subject, on or [], options, recipes=bool(recipes), **shown)

@@ -6,7 +6,7 @@ import shlex
 
 from samebits.display.document import Block, Cell, Chart, Code, Document, Prose, Section, Table, Tone
 from samebits.questions.sweep.sweep_chart import chart_classes
-from samebits.questions.sweep.sweep_report import name_answer, say_points
+from samebits.questions.sweep.sweep_report import is_of_network, name_answer, say_points
 from samebits.questions.sweep.sweep_schema import Sweep
 from samebits.questions.sweep.sweep_sentences import say_cell, say_cells
 
@@ -21,12 +21,13 @@ def lay_out_sweep(found: Sweep) -> Document:
         sections += [
             Section(f"Classes{of}", _show_classes(one)),
             Section(f"Recipes{of}", [Code(say_cells(c.cells), c.recipe) for c in one.classes if c.recipe]),
+            Section(f"Units{of}", _show_units(one)),
             Section(f"Positions in a batch{of}", _show_uneven(one)),
             Section(f"Failures{of}", _show_failures(one)),
             Section(f"How this is known{of}", [Prose("", tuple(e.says for e in one.evidence))] if one.evidence else []),
         ]
     engines = " ".join(f"--on {shlex.quote(one.engine)}" for one in (found, *found.more))
-    sections.append(Section("Do it again", [Code("", f"samebits sweep {shlex.quote(found.sweep)} {engines}")]))
+    sections.append(Section("Do it again", [Code("", f"samebits sweep {_say_subject(found)} {engines}")]))
     tones: dict[bool | None, Tone] = {True: "good", False: "care", None: "open"}
     return Document(
         found.sweep,
@@ -56,6 +57,21 @@ def _show_classes(found: Sweep) -> list[Block]:
     if not 0 < cells <= _MOST_CELLS or len(found.axes) > 2:
         return [table] if rows else []
     return [Chart("Which points are alike", says, chart_classes(found)), table]
+
+
+def _say_subject(found: Sweep) -> str:
+    if not is_of_network(found):
+        return shlex.quote(found.sweep)
+    network, _, size = found.sweep.rpartition(" ")
+    return f"{shlex.quote(network)} --size {shlex.quote(size)}"
+
+
+def _show_units(found: Sweep) -> list[Block]:
+    rows = [
+        (Cell(u.name, code=True), Cell(", ".join(u.operators)), Cell(say_cells(u.cells)), Cell(u.problem or "-"))
+        for u in found.units
+    ]
+    return [Table(("unit", "operators", "fed the same, other bits at", "problem"), rows)] if rows else []
 
 
 def _show_uneven(found: Sweep) -> list[Block]:

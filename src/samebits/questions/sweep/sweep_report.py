@@ -45,7 +45,7 @@ def say_points(found: Sweep) -> str:
 
 def _list_remarks(found: Sweep) -> Iterator[Remark]:
     for number, one in enumerate(found.classes[:_MOST_CLASSES]):
-        recipe = "" if _is_of_network(found) else f"   {say_recipe(one)}"
+        recipe = "" if is_of_network(found) else f"   {say_recipe(one)}"
         yield Remark(f"class {number + 1}", f"{say_cells(one.cells)}{recipe}", rank=0 if number < 4 else 2)
     if len(found.classes) > _MOST_CLASSES:
         yield Remark("", f"{len(found.classes) - _MOST_CLASSES:,} more: --json lists them")
@@ -65,7 +65,7 @@ def _list_remarks(found: Sweep) -> Iterator[Remark]:
         problem = next((u.problem for u in found.units if u.problem), None)
         if problem is not None:
             yield Remark("next", f'samebits sweep "{problem}" --batch-invariant --on {found.engine}', verbatim=True)
-    elif len(found.classes) > 1 and not _is_of_network(found):
+    elif len(found.classes) > 1 and not is_of_network(found):
         first = found.classes[0]
         yield Remark("next", f'samebits profile "{name_engine(found, first)}" "{first.example}"', verbatim=True)
 
@@ -79,7 +79,8 @@ def name_engine(found: Sweep, one: SweepClass) -> str:
     return text
 
 
-def _is_of_network(found: Sweep) -> bool:
+def is_of_network(found: Sweep) -> bool:
+    """Whether a network was swept, and no problem."""
     return found.sweep.split()[0].partition(".")[0] not in KINDS
 
 
