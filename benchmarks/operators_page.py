@@ -14,6 +14,7 @@ from samebits.networks.optimised_operators import NORMALIZATIONS, OPTIMISED
 from samebits.networks.product_nodes import PRODUCTS
 from samebits.networks.quantised_operators import OF_WORDS, QUANTISED
 from samebits.networks.recurrent_operations import RECURRENT
+from samebits.networks.sequence_operators import SEQUENCES
 from samebits.networks.unrolled_loops import LOOPS
 
 ABOUT = """How a network's operators are judged: `make operators` writes this page from the tables in
@@ -28,6 +29,8 @@ def describe(name: str, opset: int) -> tuple[str, str]:
     node = Node(name, name, (), (), {}, stored)
     if name in OF_WORDS:
         return "as the plain product between DequantizeLinear and QuantizeLinear", "theirs"
+    if name in SEQUENCES:
+        return "exact: as slices and joins, where the file says which part is taken", "exact"
     if name == "Constant":
         return "exact: it stands in the file", "exact"
     if name in LOOPS:
@@ -83,7 +86,7 @@ def write_others() -> str:
         "## ONNX Runtime's own",
         "",
         "These stand in files that ONNX Runtime's optimizer or quantizer wrote. Each is read as the ONNX operators",
-        "that compute the same, if it has no past, no rotation and no layout of its own; else it is not judged.",
+        "that compute the same; one with a past or a rotation of its own is not judged, GroupQueryAttention aside.",
         "",
         f"{', '.join(names)}; also {' and '.join(sorted(NORMALIZATIONS))} in opsets that do not have them.",
     ]

@@ -5,6 +5,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from samebits.networks.onnx_reading import make_network
+from samebits.networks.unit_judging import judge_unit
 from samebits.networks.unit_reference import refer_unit
 from samebits.networks.units import divide_network, fold_constants
 
@@ -73,6 +74,27 @@ def residual():
 def save(model, path):
     onnx.save(model, str(path))
     return path
+
+
+def run(model, fed):
+    """What ONNX Runtime makes of a model, by output."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(None, fed), strict=True))
+
+
+def judge(model, seen):
+    """Every unit of a model judged by what was seen of its values."""
+    network = make_network(model, "test")
+    folded = fold_constants(network)
+    units = divide_network(network, folded, network.hidden)
+    assert [v for unit in units for v in unit.outputs] == sorted(network.outputs)
+    references = [refer_unit(network, folded, unit, seen) for unit in units]
+    return [judge_unit(network, folded, u, seen, r) for u, r in zip(units, references, strict=True)]
 
 
 def refer(nodes, fed, constants=None, opset=18, *, narrow=False):

@@ -99,6 +99,8 @@ MOVED = (
     "test_resize_upsample_scales_nearest", "test_resize_downsample_scales_cubic", "test_resize_upsample_sizes_nearest",
     "test_resize_downsample_sizes_linear_antialias", "test_resize_upsample_scales_linear_align_corners", "test_dft",
     "test_dft_inverse", "test_stft_with_window", "test_lppool_2d_pads", "test_einsum_sum", "test_cumprod_1d",
+    "test_col2im_pads", "test_deform_conv_with_mask_bias", "test_nonmaxsuppression_two_classes",
+    "test_bitcast_bool_to_uint8", "test_roialign_aligned_true",
 )  # fmt: skip
 
 
@@ -123,16 +125,17 @@ def test_the_page_is_what_the_tables_say():
     assert operators_page.write_table() in page
     assert page.endswith(operators_page.write_others())
     judged, total = (int(n) for n in page.split(" operators of opset")[0].rsplit("\n", 1)[1].split(" of "))
-    assert judged >= 0.8 * total
+    assert total - judged == 6, "those that draw their values"
 
 
 def test_an_operator_that_nobody_can_bound_stays_alone():
     nodes = [
-        node("Relu", ["x"], ["r"]), node("Det", ["r"], ["d"]), node("Exp", ["d"], ["e"]), node("Neg", ["e"], ["y"]),
+        node("Relu", ["x"], ["r"]), node("RandomNormalLike", ["r"], ["d"]),
+        node("Exp", ["d"], ["e"]), node("Neg", ["e"], ["y"]),
     ]  # fmt: skip
     network = make_network(make_model(nodes, {"x": [2, 3, 3]}, ["y"], {}), "test")
     units = divide_network(network, fold_constants(network))
-    assert [unit.operators for unit in units] == [("Relu",), ("Det",), ("Exp", "Neg")]
+    assert [unit.operators for unit in units] == [("Relu",), ("RandomNormalLike",), ("Exp", "Neg")]
 
 
 def test_what_decides_sees_what_it_was_fed():

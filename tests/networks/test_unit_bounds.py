@@ -5,9 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from networks.network_building import node, random, refer
+from networks.network_building import judge, make_model, node, random, refer
 from samebits.judging.measuring import measure_absolute
 from samebits.networks.bounded import Arithmetic, Bounded, exactly, raise_power
+from samebits.networks.onnx_reading import make_network
+from samebits.networks.units import divide_network, fold_constants
 
 F = np.float32
 X = random((2, 4, 9, 9), 1)
@@ -259,3 +261,43 @@ def test_a_comparison_is_known_unless_an_error_decides_it(limit, is_known):
     assert (found.bound is not None) == is_known
     if is_known:
         assert np.abs(found.value - [[1.0, 3.0, 44.0]]).max() < 1e-5
+
+
+def run_lstm(x, w, r, b, skipped=-1):
+    """A plain LSTM in float32 [steps, 1, batch, hidden]; one step may be left out of the state."""
+    hidden = r.shape[-1]
+    h, c, states = np.zeros((x.shape[1], hidden), F), np.zeros((x.shape[1], hidden), F), []
+    for n, fed in enumerate(x):
+        i, o, f, g = np.split(fed @ w[0].T + h @ r[0].T + b[0, : 4 * hidden] + b[0, 4 * hidden :], 4, axis=-1)
+        i, o, f = (F(1) / (F(1) + np.exp(-v)) for v in (i, o, f))
+        c = f * c + i * np.tanh(g)
+        states.append(o * np.tanh(c))
+        h = h if n == skipped else states[-1]
+    return np.stack(states)[:, None]
+
+
+@pytest.mark.parametrize("skipped", [-1, 3])
+def test_each_step_is_judged_by_the_state_that_was_returned_before_it(skipped):
+    """Through 24 steps of 96 cells an error may grow without limit; from one step to the next it does not."""
+    x, constants = random((24, 2, 16), 1), {"w": random((1, 384, 16), 2, 0.3), "r": random((1, 384, 96), 3, 0.3)}
+    constants["b"] = random((1, 768), 4, 0.1)
+    made = [node("LSTM", ["x", "w", "r", "b"], ["y"], hidden_size=96)]
+    y = run_lstm(x, constants["w"], constants["r"], constants["b"], skipped)
+    assert y.dtype == F
+    (judged,) = judge(make_model(made, {"x": [24, 2, 16]}, ["y"], constants), {"x": x, "y": y})
+    assert judged.is_judged
+    assert judged.verdict == ("rounding" if skipped < 0 else "undecided")
+    without = refer(made, {"x": x}, constants, opset=17)
+    assert without.bound.max() > 1
+
+
+def test_a_recurrent_layer_ends_a_unit_as_its_states_are_to_be_seen():
+    constants = {"w": random((1, 32, 4), 2), "r": random((1, 32, 8), 3)}
+    nodes = [
+        node("LSTM", ["x", "w", "r"], ["s"], hidden_size=8),
+        node("Exp", ["s"], ["e"]),
+        node("Neg", ["e"], ["y"]),
+    ]
+    network = make_network(make_model(nodes, {"x": [3, 1, 4]}, ["y"], constants), "test")
+    units = divide_network(network, fold_constants(network))
+    assert [unit.operators for unit in units] == [("LSTM",), ("Exp", "Neg")]

@@ -11,16 +11,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from samebits.networks import bounded
-from samebits.networks.bounded import Arithmetic, Bounded
+from samebits.networks.bounded import Arithmetic, Bounded, Floats
 from samebits.networks.network import Node
 from samebits.networks.pooling import evaluate_plainly
 from samebits.networks.values import Rule, Value, as_value, list_floats
 
 # What they return hangs on which of their inputs is larger, and so do they on the last bit of an input.
-DECISIONS = ("ArgMax", "ArgMin", "Hardmax", "Mod", "NonZero", "TopK", "Unique")
+DECISIONS = ("ArgMax", "ArgMin", "Hardmax", "Mod", "NonMaxSuppression", "NonZero", "TopK", "Unique")
 _COMPARISONS = {
     "Greater": np.greater, "GreaterOrEqual": np.greater_equal, "Less": np.less, "LessOrEqual": np.less_equal,
 }  # fmt: skip
+# An overlap of boxes is made of differences, products, a sum and a quotient.
+_OVERLAP_ROUNDINGS = 16
 # Any opset that has all of them as they are today.
 _OPSET = 21
 
@@ -88,8 +90,75 @@ def _sign(_: Arithmetic, __: Node, inputs: Sequence[Value | None]) -> list[Value
     return [bounded.step(np.sign, list_floats(inputs)[0])]
 
 
+def _suppress(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
+    """NonMaxSuppression: the boxes of the highest scores that overlap no chosen one by more than the threshold.
+
+    Nothing is said where two scores that count are equal, or where an overlap lies at the threshold within rounding.
+    """
+    if any(isinstance(v, Bounded) and v.error.any() for v in inputs):
+        return None
+    boxes, scores, *limits = list_floats([v if v is not None else np.zeros(0) for v in inputs])
+    most, overlap, least = (
+        float(limits[i].value.reshape(-1)[0]) if i < len(limits) and limits[i].value.size else default
+        for i, default in enumerate((0.0, 0.0, -np.inf))
+    )
+    centred = bool(node.attributes.get("center_point_box"))
+    chosen: list[tuple[int, int, int]] = []
+    for item, by_class in enumerate(scores.value):
+        corners = _list_corners(boxes.value[item], centred=centred)
+        for kind, row in enumerate(by_class):
+            found = _choose_boxes(a, corners, row, int(most), overlap, least)
+            if found is None:
+                return None
+            chosen += [(item, kind, box) for box in found]
+    return [np.array(chosen, np.int64).reshape(-1, 3)]
+
+
+def _list_corners(boxes: Floats, *, centred: bool) -> Floats:
+    """Boxes as their lower and upper corners (4, boxes)."""
+    if centred:
+        x, y, width, height = boxes.T
+        return np.stack([x - width / 2, y - height / 2, x + width / 2, y + height / 2])
+    first, second = boxes.T[:2], boxes.T[2:]
+    return np.concatenate([np.minimum(first, second), np.maximum(first, second)])
+
+
+def _choose_boxes(
+    a: Arithmetic, corners: Floats, scores: Floats, most: int, overlap: float, least: float
+) -> list[int] | None:
+    """The boxes that stay, the highest score first; None where rounding decides one of them."""
+    waiting = np.flatnonzero(scores > least)
+    waiting = waiting[np.argsort(-scores[waiting], kind="stable")]
+    chosen: list[int] = []
+    while len(waiting) and len(chosen) < most:
+        if len(waiting) > 1 and scores[waiting[0]] == scores[waiting[1]]:
+            return None
+        first, waiting = int(waiting[0]), waiting[1:]
+        chosen.append(first)
+        shares, off = _overlap(a, corners[:, first], corners[:, waiting])
+        if (np.abs(shares - overlap) <= off).any():
+            return None
+        waiting = waiting[shares <= overlap]
+    return chosen
+
+
+def _overlap(a: Arithmetic, box: Floats, others: Floats) -> tuple[Floats, Floats]:
+    """The share of their union that a box and others (4, boxes) have in common, and what rounding may change of it."""
+    sides = np.maximum(np.minimum(box[2:, None], others[2:]) - np.maximum(box[:2, None], others[:2]), 0.0)
+    common = sides.prod(0)
+    extents = others[2:] - others[:2]
+    both = (box[2:] - box[:2]).prod() + extents.prod(0) - common
+    shares = np.divide(common, both, out=np.zeros_like(common), where=both > 0)
+    # A corner's rounding is a share of its place, which an extent that is small beside it feels the more.
+    reach = np.maximum(np.abs(box).max(), np.abs(others).max(0, initial=0.0))
+    smallest = np.minimum(np.where(extents > 0, extents, np.inf).min(0), (box[2:] - box[:2]).min())
+    off = _OVERLAP_ROUNDINGS * max(a.unit, 2.0**-24) * (1.0 + reach / np.maximum(smallest, 1e-300))
+    return shares, np.where(common > 0, off, 0.0)
+
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(DECISIONS, _decide),
+    "NonMaxSuppression": _suppress,
     **dict.fromkeys(_COMPARISONS, _compare),
     "Equal": _equal,
     **dict.fromkeys(("IsNaN", "IsInf"), _is_odd),

@@ -1,4 +1,4 @@
-"""DFT and STFT: sums of products with roots of unity, which engines make by any of many algorithms.
+"""DFT and STFT: sums of products with roots of unity, which engines make by any of many algorithms; mel weights.
 
 A sum of n products of an element and a root, which is itself rounded, is off by at most (n + 8) u of the sum of
 magnitudes in any order; fast algorithms add fewer terms (Higham, chapter 24), those for sizes that are no power of two
@@ -11,11 +11,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from samebits.networks import bounded
 from samebits.networks.bounded import Arithmetic, Bounded
 from samebits.networks.network import Node
 from samebits.networks.values import Rule, Value, list_floats, read_whole
 
 _TIMES, _MORE = 8, 64
+# The mel of a frequency is 2595 log10(1 + hertz / 700); float32 passes through that, its inverse and a quotient.
+_MEL, _CORNER, _BIN_ROUNDINGS = 2595.0, 700.0, 64
 
 
 def _bound(a: Arithmetic, value: np.ndarray, size: np.ndarray, error: np.ndarray, count: int) -> Bounded:
@@ -68,4 +71,27 @@ def _transform_frames(a: Arithmetic, node: Node, inputs: Sequence[Value | None])
     return [_bound(a, np.stack([found.real, found.imag], -1), size, error, count + 1)]
 
 
-RULES: dict[str, Rule] = {"DFT": _transform, "STFT": _transform_frames}
+def _weigh_bands(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
+    """MelWeightMatrix: triangles between whole bins, of which a frequency near the edge may choose either."""
+    bands, length, rate, *edges = (float(v.value.reshape(-1)[0]) for v in list_floats(inputs))
+    if any(isinstance(v, Bounded) and v.error.any() for v in inputs):
+        return None
+    low, high = (_MEL * np.log10(1.0 + edge / _CORNER) for edge in edges)
+    count = int(bands)
+    steps = np.arange(count + 2) * ((high - low) / (count + 2)) + low
+    exact = (length + 1) * _CORNER * (10.0 ** (steps / _MEL) - 1.0) / rate
+    off = _BIN_ROUNDINGS * 2.0**-24 * (1.0 + np.abs(exact)) * (1.0 + np.abs(steps) / _MEL)
+    bins = np.floor(exact)
+    if not np.array_equal(np.floor(exact - off), np.floor(exact + off)):
+        return None
+    places = np.arange(int(length) // 2 + 1)[:, None]
+    start, middle, end = bins[:-2], bins[1:-1], bins[2:]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rise = np.where(middle == start, places == middle, (places - start) / (middle - start))
+        fall = (end - places) / (end - middle)
+    value = np.where((places >= start) & (places <= middle), rise, 0.0)
+    value = np.where((places >= middle) & (places < end) & (end > middle), fall, value)
+    return [bounded.rounded(a, value, np.zeros_like(value), 2.0)]
+
+
+RULES: dict[str, Rule] = {"DFT": _transform, "STFT": _transform_frames, "MelWeightMatrix": _weigh_bands}

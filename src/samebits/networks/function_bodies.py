@@ -36,11 +36,20 @@ def has_body(node: Node, opset: int) -> bool:
 
 
 def apply_body(
-    a: Arithmetic, node: Node, inputs: Sequence[Value | None], opset: int, dtype: str, depth: int = 0
+    a: Arithmetic,
+    node: Node,
+    inputs: Sequence[Value | None],
+    opset: int,
+    dtype: str,
+    depth: int = 0,
+    returned: np.ndarray | None = None,
 ) -> list[Value] | None:
-    """A node's outputs by its body; None where a part of it cannot be bounded. `dtype` is what the unit computes in."""
+    """A node's outputs by its body; None where a part of it cannot be bounded. `dtype` is what the unit computes in.
+
+    `returned` is what an engine made of the first output, by which steps are judged one by one.
+    """
     if node.operator in RECURRENT:
-        return apply_recurrent(a, node, inputs)
+        return apply_recurrent(a, node, inputs, returned)
     body = _find_body(node, inputs, opset, dtype)
     if body is None or depth > _DEEPEST:
         return None

@@ -17,6 +17,7 @@ from samebits.judging.measuring import measure_norm
 from samebits.networks.model_sentences import say_equal
 from samebits.networks.network import Network
 from samebits.networks.observing import Observer, list_ends
+from samebits.networks.recurrent_operations import returns_states
 from samebits.networks.turned_units import state_problem
 from samebits.networks.unit_causes import ProductCase, UnitCauses
 from samebits.networks.unit_judging import UnitJudgement, judge_unit
@@ -196,8 +197,10 @@ class ModelJudge:
         values = {name: seen_by_all[name] for name in shared.sides}
         references: dict[str, dict[str, OutputReference]] = {}
         for name, seen in values.items():
-            # Sides that were fed the same have the same truth.
-            same = next((r for other, r in references.items() if self._are_fed_alike(unit, name, other, values)), None)
+            # Sides that were fed the same have the same truth, but where steps go on from a side's own results.
+            alike = (o for o in references if self._are_fed_alike(unit, name, o, values))
+            goes_on = any(returns_states(self.network.nodes[p]) for p in unit.places)
+            same = None if goes_on else next((references[other] for other in alike), None)
             references[name] = same or refer_unit(self.network, self.folded, unit, seen)
         judged = {
             name: judge_unit(self.network, self.folded, unit, seen, references[name]) for name, seen in values.items()

@@ -17,6 +17,7 @@ from samebits.limits import NODES, RESULT_BYTES, VALUE_BYTES, Deadline
 from samebits.networks.einsum_nodes import expand_einsums
 from samebits.networks.graph_names import list_captured, list_graphs
 from samebits.networks.network import Network, Node, ValueType
+from samebits.networks.sequence_operators import SEQUENCES
 from samebits.networks.value_types import DEFAULT_TIME_LIMIT_S, first_line, infer_types, read_type
 from samebits.networks.written_out import PLAIN_DOMAINS, find_writer, is_newer, stand_in, write_out
 from samebits.regular_files import read_regular
@@ -102,7 +103,9 @@ def make_network(model: Any, name: str, deadline: Deadline | None = None) -> Net
 
 
 def _is_several(node: Any, opset: int) -> bool:
-    """Whether a node is read as several."""
+    """Whether a node that computes is read as several."""
+    if node.op_type in SEQUENCES:
+        return False
     return node.op_type == "Einsum" or find_writer(node.domain, node.op_type, opset) is not None
 
 

@@ -15,14 +15,16 @@ from samebits.networks.deciding_operations import DECISIONS
 from samebits.networks.deciding_operations import RULES as DECIDING
 from samebits.networks.fourier_operations import RULES as FOURIER
 from samebits.networks.network import Node
+from samebits.networks.operator_writer import ONLY_IF
 from samebits.networks.pooling import NoReferenceError, count_taps, evaluate_plainly, view_windows
 from samebits.networks.quantising_operations import RULES as QUANTISING
 from samebits.networks.quantising_operations import SATURATES, WHOLE_PRODUCTS
 from samebits.networks.reducing_operations import RULES as REDUCING
 from samebits.networks.reducing_operations import take_logarithm, take_norm
+from samebits.networks.region_operations import RULES as REGIONS
 from samebits.networks.resampling import RULES as RESAMPLING
 from samebits.networks.values import Rule, Value, as_value, list_floats, make_plain
-from samebits.numbers.format import FORMATS
+from samebits.numbers.format import FORMATS, numpy_dtype
 
 # The largest slope, units of relative and of absolute error allowed. Relative ones are those that OpenCL's
 # specification (section 7.4, full profile) allows its functions; absolute ones count units of 1 where engines end
@@ -369,6 +371,18 @@ def _cast_like(_: Arithmetic, __: Node, inputs: Sequence[Value | None]) -> list[
     return None if like is None else [array.astype(like.dtype)]
 
 
+def _take_bits(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
+    """BitCast of values that are known exactly; which of the floating formats they have, the unit roundoff says."""
+    import onnx
+
+    (value,), target = list_floats(inputs), onnx.helper.tensor_dtype_to_np_dtype(int(node.attributes["to"]))
+    if value.error.any():
+        return None
+    own = (numpy_dtype(f.name) for f in FORMATS.values() if float(f.unit_roundoff) == a.unit)
+    fitting = next((d for d in own if d.itemsize == target.itemsize), None)
+    return None if fitting is None else [as_value(value.value.astype(fitting).view(target))]
+
+
 def _range(a: Arithmetic, _: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
     """Numbers from a start on; whole ones are exact, others a product and a sum away from that."""
     start, limit, delta = (v.value.reshape(-1)[0] for v in list_floats(inputs))
@@ -412,6 +426,7 @@ _RULES: dict[str, Rule] = {
     **REDUCING,
     **RESAMPLING,
     **FOURIER,
+    **REGIONS,
     "GridSample": _sample_grid,
     "Range": _range,
     **dict.fromkeys(("Exp", "Sqrt", "Reciprocal", "Log", "Pow"), _powers),
@@ -423,6 +438,8 @@ _RULES: dict[str, Rule] = {
     "Einsum": _sum_letters,
     "Cast": _cast,
     "CastLike": _cast_like,
+    "BitCast": _take_bits,
+    ONLY_IF: lambda _, __, inputs: [inputs[0]] if inputs[0] is not None and np.all(make_plain(inputs[1])) else None,
 }
 
 

@@ -9,6 +9,8 @@ import numpy as np
 
 # From here on ReduceSum takes its axes as an input.
 _OPSET_OF_AXES = 13
+# An operator of our own, beside ONNX's: its first input, and no reference where the second is not true.
+ONLY_IF = "OnlyIf"
 
 
 class UnwritableError(Exception):
@@ -18,13 +20,21 @@ class UnwritableError(Exception):
 class OperatorWriter:
     """The nodes and the constants that one node becomes.
 
-    `types` are ONNX's types of the values before it, as far as they are known; `constants` the arrays in the file.
+    `types` are ONNX's types of the values before it, as far as they are known; `constants` the arrays in the file;
+    `lists` the values that are lists of tensors, by what they hold.
     """
 
-    def __init__(self, node: Any, types: Mapping[str, Any], constants: Mapping[str, np.ndarray], opset: int):
+    def __init__(
+        self,
+        node: Any,
+        types: Mapping[str, Any],
+        constants: Mapping[str, np.ndarray],
+        lists: dict[str, Sequence[str]],
+        opset: int,
+    ):
         import onnx
 
-        self.node, self.types, self.constants, self.opset = node, types, constants, opset
+        self.node, self.types, self.constants, self.lists, self.opset = node, types, constants, lists, opset
         self.given: dict[str, Any] = {}
         for attribute in node.attribute:
             value = onnx.helper.get_attribute_value(attribute)
@@ -94,6 +104,12 @@ class OperatorWriter:
         self.refuse_unless(bool(size))
         return size
 
+    def find_length(self, value: str, axis: int) -> int:
+        """The size of an axis that may be empty."""
+        size = self.types[value].tensor_type.shape.dim[axis]
+        self.refuse_unless(size.HasField("dim_value"))
+        return size.dim_value
+
     def _find_shape(self, value: str) -> tuple[int, ...]:
         if value in self.constants:
             return self.constants[value].shape
@@ -113,16 +129,38 @@ class OperatorWriter:
             raise UnwritableError
         return onnx.helper.tensor_dtype_to_np_dtype(type_.tensor_type.elem_type)
 
+    def find_format(self) -> np.dtype[Any]:
+        """The dtype of the node's first floating input."""
+        dtypes = (self.find_dtype(value) for value in self.node.input if value)
+        found = next((d for d in dtypes if d.kind == "f" or d.name == "bfloat16"), None)
+        if found is None:
+            raise UnwritableError
+        return found
+
     def find_constant(self, value: str) -> np.ndarray:
         """The constant that a value is."""
         self.refuse_unless(value in self.constants)
         return self.constants[value]
 
+    def is_list(self, value: str) -> bool:
+        """Whether a value is a list of tensors that are known by name."""
+        return value in self.lists
+
+    def find_list(self, value: str) -> Sequence[str]:
+        """The tensors of such a list."""
+        self.refuse_unless(value in self.lists)
+        return self.lists[value]
+
+    def make_list(self, parts: Sequence[str]) -> None:
+        """Makes the node's output a list; the node itself stays, for what may read it as it is."""
+        self.lists[self.node.output[0]] = list(parts)
+        self.nodes.append(self.node)
+
     # Steps that many operators take.
 
     def number(self, value: float) -> str:
-        """A number in the floating format of the node's first input."""
-        return self.keep(value, self.find_dtype(self.node.input[0]))
+        """A number in the floating format that the node computes in."""
+        return self.keep(value, self.find_format())
 
     def scale(self, value: str, factor: float) -> str:
         """A value times a number."""
@@ -148,6 +186,22 @@ class OperatorWriter:
     def slice(self, value: str, axis: int, start: int, end: int) -> str:
         """A part of a value along an axis."""
         return self.add("Slice", value, self.keep([start]), self.keep([end]), self.keep([axis]))
+
+    def add_axis(self, value: str, axis: int) -> str:
+        """A value with one more axis, of size 1."""
+        if self.opset < _OPSET_OF_AXES:
+            return self.add("Unsqueeze", value, axes=[axis])
+        return self.add("Unsqueeze", value, self.keep([axis]))
+
+    def drop_axis(self, value: str, axis: int) -> str:
+        """A value without an axis, which has size 1."""
+        if self.opset < _OPSET_OF_AXES:
+            return self.add("Squeeze", value, axes=[axis])
+        return self.add("Squeeze", value, self.keep([axis]))
+
+    def only_if(self, value: str, condition: str, makes: str = "") -> str:
+        """A value that means something only where a condition holds everywhere; else nothing is judged by it."""
+        return self.add(ONLY_IF, value, condition, makes=makes)
 
     def sum_rows(self, value: str) -> str:
         """The sums of a table's rows."""

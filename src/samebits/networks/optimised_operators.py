@@ -124,19 +124,23 @@ def _attend(w: OperatorWriter, query: str, key: str, value: str, masks: Sequence
     for mask in masks:
         scores = w.add("Add", scores, mask)
     if w.given.get("unidirectional"):
-        scores = _hide_future(w, scores)
+        scores = _hide_future(w, scores, 0)
+    _mix(w, scores, value)
+
+
+def _mix(w: OperatorWriter, scores: str, value: str) -> None:
     together = w.turn(w.add("MatMul", w.add("Softmax", scores, axis=-1), value), (0, 2, 1, 3))
     w.reshape(together, (0, 0, -1), makes=w.node.output[0])
 
 
-def _hide_future(w: OperatorWriter, scores: str) -> str:
-    """Scores of which each place sees itself and what is before it."""
+def _hide_future(w: OperatorWriter, scores: str, past: int) -> str:
+    """Scores of which each place sees itself and what is before it, `past` keys more among that."""
     import onnx
 
     lengths = w.add("Slice", w.add("Shape", scores), w.keep([2]), w.keep([4]))
     one = onnx.numpy_helper.from_array(np.ones(1, np.int64))
-    seen = w.cast(w.add("Trilu", w.add("ConstantOfShape", lengths, value=one), upper=0), np.bool_)
-    least = float(np.finfo(w.find_dtype(w.node.input[0])).min)
+    seen = w.cast(w.add("Trilu", w.add("ConstantOfShape", lengths, value=one), w.keep(past), upper=0), np.bool_)
+    least = float(np.finfo(w.find_format()).min)
     return w.add("Where", seen, scores, w.number(least))
 
 
@@ -157,22 +161,74 @@ def _list_masks(w: OperatorWriter, mask: str, added: str, keys: str) -> list[str
             counts = w.cast(w.add("Less", places, lengths), np.float32)
         else:
             counts = w.reshape(mask, (0, 1, 1 if rank == 2 else w.find_size(mask, 1), -1))
-        away = w.add("Sub", w.number(1.0), w.cast(counts, w.find_dtype(w.node.input[0])))
+        away = w.add("Sub", w.number(1.0), w.cast(counts, w.find_format()))
         masks.append(w.scale(away, float(w.given.get("mask_filter_value", _MASKED))))
     return [*masks, added] if added else masks
 
 
 def _attention(w: OperatorWriter) -> None:
-    w.refuse_unless(not w.take(4) and not w.take(6) and not w.has_output(1) and not w.given.get("do_rotary"))
+    w.refuse_unless(not w.take(4) and not w.take(6))
+    product = w.add("MatMul", w.take(0), w.take(1))
+    _attend_to_itself(w, product, _list_masks(w, w.take(3), w.take(5), w.take(0)))
+
+
+def _quantised_attention(w: OperatorWriter) -> None:
+    """QAttention: the codes of one product with all weights, as whole numbers; what follows is in floats."""
+    w.refuse_unless(not w.take(8))
+    step = w.add("Mul", w.take(3), w.take(4))
+    codes = w.add("MatMulInteger", w.take(0), w.take(1), *w.take_all(6, 8))
+    product = w.add("Mul", w.cast(codes, w.find_dtype(w.take(2))), step)
+    _attend_to_itself(w, product, _list_masks(w, w.take(5), "", w.take(0)))
+
+
+def _attend_to_itself(w: OperatorWriter, product: str, masks: Sequence[str]) -> None:
+    """Queries, keys and values side by side in one product, to which the bias is added."""
+    w.refuse_unless(not w.has_output(1) and not w.given.get("do_rotary"))
     heads = int(w.given["num_heads"])
     width = w.find_size(w.take(1))
     sizes = [int(size) for size in w.given.get("qkv_hidden_sizes", [width // 3] * 3)]
-    product = w.add("MatMul", w.take(0), w.take(1))
     product = w.add("Add", product, w.take(2)) if w.take(2) else product
     ends = [0, sizes[0], sizes[0] + sizes[1], sum(sizes)]
     parts = [_split_heads(w, w.slice(product, 2, ends[i], ends[i + 1]), heads) for i in range(3)]
     scale = float(w.given.get("scale", 0.0)) or 1.0 / math.sqrt(sizes[0] / heads)
-    _attend(w, *parts, masks=_list_masks(w, w.take(3), w.take(5), w.take(0)), scale=scale)
+    _attend(w, *parts, masks=masks, scale=scale)
+
+
+def _grouped(w: OperatorWriter) -> None:
+    """GroupQueryAttention over all that came before: several heads of queries share one of keys and values."""
+    given, (query, key, value) = w.given, (w.take(i) for i in range(3))
+    w.refuse_unless(not any(w.take(i) for i in range(9, len(w.node.input))) and not w.has_output(3))
+    w.refuse_unless(not given.get("rotary_interleaved") and int(given.get("local_window_size", -1)) < 0)
+    w.refuse_unless(not float(given.get("softcap", 0.0)) and int(given.get("smooth_softmax", 0)) <= 0)
+    heads, shared = int(given["num_heads"]), int(given["kv_num_heads"])
+    if not key:
+        size = w.find_size(query) // (heads + 2 * shared)
+        ends = [heads * size, (heads + shared) * size, (heads + 2 * shared) * size]
+        query, key, value = (w.slice(query, 2, a, b) for a, b in zip((0, *ends), ends, strict=False))
+    else:
+        size = w.find_size(query) // heads
+    length = w.find_size(w.take(0), 1)
+    past = w.find_length(w.take(3), 2) if w.take(3) else 0
+    query, key, value = _split_heads(w, query, heads), _split_heads(w, key, shared), _split_heads(w, value, shared)
+    if given.get("do_rotary"):
+        half = w.find_size(w.take(7))
+        w.refuse_unless(2 * half == size)
+        tables = [w.reshape(w.slice(w.take(i), 0, past, past + length), (1, 1, -1, half)) for i in (7, 8)]
+        query, key = (_turn_halves(w, part, tables[0], tables[1], half) for part in (query, key))
+    if past:
+        key, value = (w.add("Concat", w.take(i), new, axis=2) for i, new in ((3, key), (4, value)))
+    # Where the engine is told that fewer count than there are, what it returns of the others has no meaning.
+    whole = w.add("Equal", w.cast(w.take(5), np.int64), w.keep(past + length - 1))
+    for place, kept in ((1, key), (2, value)):
+        if w.has_output(place):
+            w.only_if(kept, whole, makes=w.node.output[place])
+    key, value = (
+        w.reshape(w.add("Concat", *[w.add_axis(v, 2)] * (heads // shared), axis=2), (0, heads, past + length, size))
+        for v in (key, value)
+    )
+    scores = w.add("MatMul", w.only_if(query, whole), w.turn(key, (0, 1, 3, 2)))
+    scale = float(given.get("scale", 0.0)) or 1.0 / math.sqrt(size)
+    _mix(w, _hide_future(w, w.scale(scores, scale), past), value)
 
 
 def _multi_head(w: OperatorWriter) -> None:
@@ -205,16 +261,21 @@ def _rotate(w: OperatorWriter) -> None:
         heads = int(given.get("num_heads", 0)) or w.find_size(x) // (2 * half)
         x = _split_heads(w, x, heads)
     cosine, sine = (w.reshape(w.add("Gather", table, places), (0, 1, -1, half)) for table in (cosines, sines))
+    found = _turn_halves(w, x, cosine, sine, half)
+    if rank == 3:
+        w.reshape(w.turn(found, (0, 2, 1, 3)), (0, 0, -1), makes=w.node.output[0])
+    else:
+        w.end(found)
+
+
+def _turn_halves(w: OperatorWriter, x: str, cosine: str, sine: str, half: int) -> str:
+    """(batch, heads, length, 2 half): both halves of each head turned by an angle."""
     first, second = w.slice(x, 3, 0, half), w.slice(x, 3, half, 2 * half)
     turned = [
         w.add("Sub", w.add("Mul", first, cosine), w.add("Mul", second, sine)),
         w.add("Add", w.add("Mul", first, sine), w.add("Mul", second, cosine)),
     ]
-    found = w.add("Concat", *turned, axis=3)
-    if rank == 3:
-        w.reshape(w.turn(found, (0, 2, 1, 3)), (0, 0, -1), makes=w.node.output[0])
-    else:
-        w.end(found)
+    return w.add("Concat", *turned, axis=3)
 
 
 OPTIMISED: dict[str, Write] = {
@@ -230,7 +291,9 @@ OPTIMISED: dict[str, Write] = {
     "SkipSimplifiedLayerNormalization": functools.partial(_skip_normalization, simplified=True),
     "EmbedLayerNormalization": _embed,
     "Attention": _attention,
+    "QAttention": _quantised_attention,
     "MultiHeadAttention": _multi_head,
+    "GroupQueryAttention": _grouped,
     "RotaryEmbedding": _rotate,
     "Trilu": lambda w: w.add_same("Trilu"),
 }

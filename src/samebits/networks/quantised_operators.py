@@ -64,6 +64,10 @@ def _one(w: OperatorWriter, *, operator: str) -> None:
     _store(w, w.add(operator, _read(w, 0), **kept), 3)
 
 
+def _choose(w: OperatorWriter) -> None:
+    _store(w, w.add("Where", w.take(0), _read(w, 1), _read(w, 4)), 7)
+
+
 def _concat(w: OperatorWriter) -> None:
     parts = [_read(w, place) for place in range(2, len(w.node.input), 3)]
     _store(w, w.add("Concat", *parts, axis=int(w.given["axis"])), 0)
@@ -109,6 +113,25 @@ def _packed_product(w: OperatorWriter) -> None:
     w.end(w.add("Add", product, w.take(5)) if w.take(5) else product)
 
 
+def _gather_packed(w: OperatorWriter) -> None:
+    """GatherBlockQuantized: rows of a table of few bits, in blocks along its last axis with a scale each."""
+    given, table = w.given, w.find_constant(w.take(0))
+    bits, block, rank = int(given.get("bits", 4)), int(given.get("block_size", 128)), table.ndim
+    along, is_packed = int(given.get("quantize_axis", 1)) % rank, table.dtype == np.uint8
+    w.refuse_unless(along == rank - 1 and (is_packed or table.dtype.itemsize == 1))
+    codes = _unpack(table, bits) if is_packed else table
+    scales = w.find_constant(w.take(2))
+    default = float(2 ** (bits - 1)) if is_packed else 0.0
+    zeros: Any = default
+    if w.take(3):
+        given_zeros = w.find_constant(w.take(3))
+        zeros = (_unpack(given_zeros, bits) if is_packed else given_zeros).astype(np.float64)[..., : scales.shape[-1]]
+        zeros = np.repeat(zeros, block, -1)[..., : codes.shape[-1]]
+    steps = np.repeat(scales.astype(np.float64), block, -1)[..., : codes.shape[-1]]
+    rows = w.keep((codes.astype(np.float64) - zeros) * steps, scales.dtype)
+    w.add("Gather", rows, w.take(1), axis=int(given.get("gather_axis", 0)), makes=w.node.output[0])
+
+
 def _unpack(packed: np.ndarray, bits: int) -> np.ndarray:
     """The numbers in bytes, the lowest bits first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
@@ -123,6 +146,7 @@ QUANTISED: dict[str, Write] = {
     "QLinearAdd": functools.partial(_two, operator="Add"),
     "QLinearMul": functools.partial(_two, operator="Mul"),
     "QLinearConcat": _concat,
+    "QLinearWhere": _choose,
     "QLinearConv": _conv,
     "QLinearSigmoid": functools.partial(_one, operator="Sigmoid"),
     "QLinearLeakyRelu": functools.partial(_one, operator="LeakyRelu"),
@@ -132,6 +156,7 @@ QUANTISED: dict[str, Write] = {
     "MatMulIntegerToFloat": _scaled_product,
     "DynamicQuantizeMatMul": _dynamic_product,
     "MatMulNBits": _packed_product,
+    "GatherBlockQuantized": _gather_packed,
 }
 # ONNX has these itself, and says what they compute in words.
 OF_WORDS: dict[str, Write] = {"QLinearConv": _conv, "QLinearMatMul": _matmul}

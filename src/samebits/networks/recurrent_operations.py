@@ -1,6 +1,7 @@
 """LSTM, GRU and RNN, step by step as ONNX defines them: products of the step, then the gates' functions.
 
-Errors of a state go into the next step, so bounds grow with the sequence. Sources: ONNX operators LSTM, GRU and RNN.
+Errors of a state go into the next step, so bounds grow with the sequence; where the states that an engine returned
+are known, each step is judged by the state that the engine had before it. Sources: ONNX operators LSTM, GRU and RNN.
 """
 
 from __future__ import annotations
@@ -30,8 +31,15 @@ def is_judged_stepwise(node: Node) -> bool:
     return plain and all(n in _KNOWN for n in names) and not given.get("activation_alpha")
 
 
-def apply_recurrent(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
-    """Those of Y, Y_h and, of an LSTM, Y_c that the node has a name for."""
+def returns_states(node: Node) -> bool:
+    """Whether a node returns the state after every step."""
+    return node.operator in RECURRENT and bool(node.outputs[0])
+
+
+def apply_recurrent(
+    a: Arithmetic, node: Node, inputs: Sequence[Value | None], returned: np.ndarray | None = None
+) -> list[Value] | None:
+    """Those of Y, Y_h and, of an LSTM, Y_c that the node has a name for; `returned` is the Y that an engine made."""
     given = [*inputs, *[None] * (8 - len(inputs))]
     x, w, r = list_floats(given[:3])
     both = _as_text(node.attributes.get("direction", "forward"))
@@ -39,9 +47,18 @@ def apply_recurrent(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -
     found: list[tuple[Bounded, Bounded, Bounded]] = []
     for number, is_reverse in enumerate(directions):
         cell = _Cell.make(a, node, number, w, r, given, x.value.shape[1])
-        found.append(cell.run(x, read_whole(given[4]), is_reverse=is_reverse))
+        states = _take_states(returned, number, (*x.value.shape[:2], r.value.shape[2]))
+        found.append(cell.run(x, read_whole(given[4]), states, is_reverse=is_reverse))
     outputs = [_stack([f[i] for f in found], 1 if i == 0 else 0) for i in range(3)]
     return [output for output, name in zip(outputs, node.outputs, strict=False) if name]
+
+
+def _take_states(returned: np.ndarray | None, number: int, shape: tuple[int, ...]) -> np.ndarray | None:
+    """A direction's states [steps, batch, hidden] of [steps, directions, batch, hidden]; none where they are broken."""
+    if returned is None or returned.ndim != 4 or number >= returned.shape[1]:
+        return None
+    states = returned[:, number].astype(np.float64)
+    return states if states.shape == shape and np.isfinite(states).all() else None
 
 
 def _as_text(value: object) -> str:
@@ -110,7 +127,9 @@ class _Cell:
             pick(given[6] if node.operator == "LSTM" else None, (batch, hidden)), peepholes, functions,
         )  # fmt: skip
 
-    def run(self, x: Bounded, lengths: tuple[int, ...] | None, *, is_reverse: bool) -> tuple[Bounded, Bounded, Bounded]:
+    def run(
+        self, x: Bounded, lengths: tuple[int, ...] | None, states: np.ndarray | None, *, is_reverse: bool
+    ) -> tuple[Bounded, Bounded, Bounded]:
         """All states [steps, batch, hidden], the last one, and the last memory; behind an item's length they are 0."""
         steps, batch = x.value.shape[:2]
         ends = np.array(lengths or (steps,) * batch)
@@ -124,6 +143,11 @@ class _Cell:
             new, kept = self._step(fed, state, memory)
             state, memory = _choose(is_there, new, state), _choose(is_there, kept, memory)
             made[n] = _choose(is_there, new, bounded.exactly(np.zeros_like(new.value)))
+            if states is not None and n + 1 < steps:
+                # It goes on as it was stored, or before it was rounded for that.
+                stored = states[np.maximum(place, 0), np.arange(batch)]
+                own = Bounded(stored, self.a.unit * np.abs(stored) + self.a.least, np.abs(stored))
+                state = _choose(is_there, own, state)
         whole = _stack([m for m in made if m is not None], 0)
         if is_reverse:
             order = np.array([[e - 1 - n if n < e else n for e in ends] for n in range(steps)])

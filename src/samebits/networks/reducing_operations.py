@@ -12,10 +12,11 @@ import numpy as np
 from samebits.networks import bounded
 from samebits.networks.bounded import Arithmetic, Bounded, Floats
 from samebits.networks.network import Node
-from samebits.networks.pooling import NoReferenceError
-from samebits.networks.values import Rule, Value, list_floats, read_whole
+from samebits.networks.pooling import NoReferenceError, evaluate_plainly
+from samebits.networks.values import Rule, Value, list_floats, make_plain, read_whole
 
 Axes = tuple[int, ...]
+_OPSET_OF_BLOCKS = 18
 
 
 def _find_axes(node: Node, inputs: Sequence[Value | None], rank: int) -> Axes | None:
@@ -200,6 +201,38 @@ def _normalize_locally(a: Arithmetic, node: Node, inputs: Sequence[Value | None]
     return [bounded.divide(a, x, bounded.raise_power(a, base, bounded.exactly(np.array(beta))))]
 
 
+def _add_blocks(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    """Col2Im: each element is the sum of those blocks' elements that lie on it."""
+    x = list_floats(inputs[:1])[0]
+
+    def run(part: Floats) -> Floats:
+        return evaluate_plainly(node, [part, *(make_plain(v) for v in inputs[1:])], _OPSET_OF_BLOCKS)[0]
+
+    value, error, sizes, terms = (run(part) for part in (x.value, x.error, np.abs(x.value), np.ones_like(x.value)))
+    growth = float(terms.max(initial=0.0)) * a.unit
+    return [Bounded(value, error + growth * (sizes + error), np.abs(value))]
+
+
+def _take_determinant(a: Arithmetic, _: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    """Det, by elimination with pivots or by products of elements.
+
+    Elimination is exact for elements that are off by n (n + 1) u 2^(n - 1) times the largest (Higham, chapter 9); a
+    determinant is linear in each row, and no larger than the product of their sums of magnitudes, which also bounds
+    the sum of all products of elements.
+    """
+    x = list_floats(inputs)[0]
+    n = x.value.shape[-1]
+    if not n:
+        return [bounded.exactly(np.ones(x.value.shape[:-2]))]
+    sizes = np.abs(x.value) + x.error
+    with np.errstate(over="ignore", invalid="ignore"):
+        off = x.error + n * (n + 1) * a.unit * 2.0 ** min(n - 1, 1000) * sizes.max((-2, -1), keepdims=True)
+        most = (np.abs(x.value) + off).sum(-1).prod(-1)
+        error = most - np.abs(x.value).sum(-1).prod(-1) + 2 * n * a.unit * most
+    value = np.linalg.det(x.value)
+    return [Bounded(value, error, np.abs(value))]
+
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_REDUCTIONS, _reduce),
     "GlobalLpPool": _take_norm_of_all,
@@ -210,4 +243,6 @@ RULES: dict[str, Rule] = {
     "RMSNormalization": _normalize_by_mean_square,
     "MeanVarianceNormalization": _normalize_by_variance,
     "LRN": _normalize_locally,
+    "Col2Im": _add_blocks,
+    "Det": _take_determinant,
 }

@@ -13,6 +13,7 @@ from samebits.networks.function_bodies import apply_body, has_body
 from samebits.networks.network import Network
 from samebits.networks.operations import apply_node
 from samebits.networks.product_nodes import PRODUCTS, apply_product
+from samebits.networks.recurrent_operations import returns_states
 from samebits.networks.units import Unit
 from samebits.networks.values import Value
 from samebits.numbers.format import BFLOAT16, FLOAT16, FORMATS, Format, find_format, numpy_dtype
@@ -83,7 +84,8 @@ def refer_unit(
         elif node.operator in PRODUCTS:
             results = apply_product(a, node, inputs, format_.name, rounds=plain)
         elif has_body(node, network.opset):
-            results = apply_body(a, node, inputs, network.opset, format_.name)
+            returned = fed.get(node.outputs[0]) if returns_states(node) else None
+            results = apply_body(a, node, inputs, network.opset, format_.name, returned=returned)
         else:
             outside = [v in folded or v in fed for v in node.inputs]
             given = [_narrow(a, v) if narrow and o else v for v, o in zip(inputs, outside, strict=True)]

@@ -20,6 +20,7 @@ from samebits.networks.network import Network, Node
 from samebits.networks.operations import ELEMENTWISE, begins_unit, is_known, is_random, is_whole_product
 from samebits.networks.pooling import NoReferenceError, evaluate_plainly
 from samebits.networks.product_nodes import PRODUCTS
+from samebits.networks.recurrent_operations import returns_states
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,8 @@ def _depends(network: Network, value: str, place: int) -> bool:
 def _join_rest(network: Network, folded: Mapping[str, np.ndarray], owners: dict[int, int], live: list[int]) -> None:
     """Groups what lies between products: connected nodes with the same number of products before them.
 
-    An operator that nobody can bound stays alone, so that it spreads no doubt; one that decides begins a unit.
+    An operator that nobody can bound stays alone, so that it spreads no doubt; one that decides begins a unit, and one
+    that goes on from its own results ends one, as each step is judged by what it returned of the step before.
     """
     level: dict[str, int] = {}
     for place in live:
@@ -178,7 +180,7 @@ def _join_rest(network: Network, folded: Mapping[str, np.ndarray], owners: dict[
             source = network.producers.get(value)
             if source is None or value in folded or source not in owners or value in network.ends:
                 continue
-            if not _is_known(network.nodes[source], network.opset):
+            if not _is_known(network.nodes[source], network.opset) or returns_states(network.nodes[source]):
                 continue
             if network.nodes[owners[source]].operator not in PRODUCTS and level[value] == depth:
                 _join(owners, [source, place])

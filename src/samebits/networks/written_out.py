@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from samebits.networks.graph_names import list_captured
 from samebits.networks.operator_writer import OperatorWriter, UnwritableError, Write
 from samebits.networks.optimised_operators import NORMALIZATIONS, OPTIMISED
 from samebits.networks.quantised_operators import OF_WORDS, QUANTISED
+from samebits.networks.sequence_operators import LIST_MAKERS, SEQUENCES
 
 PLAIN_DOMAINS = ("", "ai.onnx")
 _MICROSOFT = "com.microsoft"
@@ -23,7 +25,8 @@ def find_writer(domain: str, operator: str, opset: int) -> Write | None:
         return OPTIMISED.get(operator) or QUANTISED.get(operator)
     if domain not in PLAIN_DOMAINS:
         return None
-    return OF_WORDS.get(operator) or (NORMALIZATIONS.get(operator) if is_newer(operator, opset) else None)
+    written = OF_WORDS.get(operator) or SEQUENCES.get(operator)
+    return written or (NORMALIZATIONS.get(operator) if is_newer(operator, opset) else None)
 
 
 def is_newer(operator: str, opset: int) -> bool:
@@ -48,14 +51,28 @@ def write_out(model: Any, opset: int) -> Any:
         known.learn(made, constants)
         written.graph.node.extend(made)
         written.graph.initializer.extend(onnx.numpy_helper.from_array(a, name) for name, a in constants.items())
+    _drop_unread_lists(written.graph)
     return written
+
+
+def _drop_unread_lists(graph: Any) -> None:
+    """Drops what makes lists of tensors that nothing reads any more."""
+    read, kept = {v.name for v in graph.output}, list[Any]()
+    for node in reversed(graph.node):
+        if node.op_type in LIST_MAKERS and not read & set(node.output):
+            continue
+        read |= {*node.input, *list_captured(node)}
+        kept.append(type(node).FromString(node.SerializeToString()))
+    if len(kept) < len(graph.node):
+        del graph.node[:]
+        graph.node.extend(reversed(kept))
 
 
 def _write_node(node: Any, known: _Known) -> tuple[Sequence[Any], Mapping[str, np.ndarray]]:
     write = find_writer(node.domain, node.op_type, known.opset)
     if write is None:
         return [node], {}
-    writer = OperatorWriter(node, known.types, known.constants, known.opset)
+    writer = OperatorWriter(node, known.types, known.constants, known.lists, known.opset)
     try:
         write(writer)
     except (UnwritableError, KeyError, ValueError, IndexError, TypeError, ArithmeticError):
@@ -72,6 +89,7 @@ class _Known:
 
         graph = model.graph
         self.opset = opset
+        self.lists: dict[str, Sequence[str]] = {}
         self.types: dict[str, Any] = {v.name: v.type for v in (*graph.input, *graph.value_info)}
         self.constants = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}
         for node in graph.node:
