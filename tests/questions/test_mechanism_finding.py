@@ -61,7 +61,7 @@ TABLE = [
     ({"search": BOUND, "part": PART}, SOME, BOUND),
     ({"search": NEAR, "part": PART}, SOME, PART),
     ({"search": NEAR, "flush": FLUSH}, SOME, NEAR),
-    ({"part": PART, "flush": FLUSH}, SOME, PART),
+    ({"part": PART, "flush": FLUSH}, SOME, FLUSH),
     ({"search": NEAR, "transform": TRANSFORM}, SOME, NEAR),
     ({"transform": TRANSFORM, "flush": FLUSH}, SOME, FLUSH),
     ({"arrangement": ARRANGEMENT, "record": RECORD, "transform": TRANSFORM}, SOME, ARRANGEMENT),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import samebits
 from hand_made import observe
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
@@ -118,3 +119,24 @@ def test_losses_that_cannot_be_bounded_excuse_nothing():
 def test_formats_with_fewer_exponents_lose_no_small_thing():
     half = PAIR.replace("float32", "float16")
     assert flush([2.0**-15, 1, 1], [0, 1, 1], bound=2.0**-24, problem=half, dtype=np.float16) is None
+
+
+@pytest.mark.parametrize("is_normal", [False, True])
+def test_one_channel_of_tiny_weights_is_flushed_not_part_of_another_function(is_normal, tmp_path):
+    """As in a published text recogniser: a trained channel of weights about the smallest normal number."""
+    draw = np.random.default_rng(5)
+    x = draw.uniform(0, 3, (1, 192, 1, 1)).astype(np.float32)
+    w = draw.normal(0, 0.1, (48, 192, 1, 1)).astype(np.float32)
+    size = 1.0 if is_normal else LEAST
+    w[42] = (w[42] * size * 8).astype(np.float32)
+    read = np.where(np.abs(w) < (0.5 if is_normal else LEAST), 0, w)[42]
+    y = (w.astype(float) * x[0].astype(float)).sum((1, 2, 3))
+    y[42] = (read.astype(float) * x[0].astype(float)).sum()
+    result = y.astype(np.float32).reshape(1, 48, 1, 1)
+    problem = "conv2d x=1x192x1x1 w=48x192x1x1 dtype=float32"
+    np.savez(tmp_path / "case.npz", problem=problem, x=x, w=w, a=result, name_a="engine")
+    side = samebits.explain(tmp_path / "case.npz").sides[0]
+    if is_normal:
+        assert side.cause != "subnormals"
+    else:
+        assert (side.verdict, side.cause) == ("downgrade", "subnormals")

@@ -58,6 +58,8 @@ def rounded(a: Arithmetic, value: Floats, error: Floats, roundings: float = 1.0)
     """A value after an operation that rounds `roundings` times relative to it."""
     with np.errstate(over="ignore", invalid="ignore"):
         own = roundings * a.unit * (np.abs(value) + error) + roundings * a.least
+        # Infinity is not rounded.
+        own = np.where(np.isinf(value) & np.isfinite(error), 0.0, own)
         return Bounded(value, error + own, np.abs(value) + error)
 
 
@@ -79,7 +81,13 @@ def multiply(a: Arithmetic, x: Bounded, y: Bounded) -> Bounded:
         magnitude = x.magnitude * y.magnitude
         growth = x.growth + y.growth
         own = a.unit * (4 * magnitude if growth else np.abs(value) + error) + a.least
+        own = np.where(_is_nought(x) | _is_nought(y), 0.0, own)
         return Bounded(value, _settle(value, error + own, x, y), magnitude, growth)
+
+
+def _is_nought(x: Bounded) -> npt.NDArray[np.bool_]:
+    """Where a value is surely 0: a product with it, and a share of it, are not rounded."""
+    return (x.value == 0) & (x.error == 0) & (x.magnitude == 0)
 
 
 def _settle(value: Floats, error: Floats, x: Bounded, y: Bounded) -> Floats:
@@ -98,7 +106,8 @@ def divide(a: Arithmetic, x: Bounded, y: Bounded) -> Bounded:
         if x.growth and not y.error.any():
             scaled = x.magnitude / np.abs(y.value)
             return Bounded(value, error + 4 * a.unit * scaled + a.least, scaled, x.growth)
-        return rounded(a, value, error, 3.0)
+        found = rounded(a, value, error, 3.0)
+        return Bounded(value, np.where(_is_nought(x) & (room > 0), 0.0, found.error), found.magnitude)
 
 
 def apply_slope(

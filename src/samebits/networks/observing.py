@@ -44,6 +44,8 @@ class Observer:
     # What the first run takes, building the network included.
     run_s: float = 0.0
     _ends_at: float = math.inf
+    # The roles of values that changed something, each with the values that were put off for it.
+    _alike: dict[tuple[object, ...], list[str]] = field(default_factory=dict[tuple[object, ...], list[str]])
 
     def begin(self) -> None:
         """Runs the network as it is, twice."""
@@ -65,6 +67,10 @@ class Observer:
         shown: list[str] = []
         for group in ([v for v in inner if v in read], [v for v in inner if v not in read]):
             self._show(shown, group)
+        for group in self._alike.values():
+            # Where one of them spoils the result most do: they are tried together, not one by one.
+            if self._may_search() and self.keeps_bits([*shown, *group]):
+                shown += group
         self.is_settled = self._may_search()
         self.left_out = [v for v in inner if v not in shown]
 
@@ -100,7 +106,14 @@ class Observer:
         return _are_same(self.plain, self.run_with(values, self.network.outputs))
 
     def _show(self, shown: list[str], values: Sequence[str]) -> None:
-        """Adds to `shown` those of the values that change nothing together with it: all at once, else by halves."""
+        """Adds to `shown` those of the values that change nothing together with it: all at once, else by halves.
+
+        Networks repeat their blocks: values in the place of one that changed something are put off.
+        """
+        alike = [v for v in values if _find_role(self.network, v) in self._alike]
+        for value in alike:
+            self._alike[_find_role(self.network, value)].append(value)
+        values = [v for v in values if v not in alike]
         if not values or not self._may_search():
             return
         if self.keeps_bits([*shown, *values]):
@@ -109,6 +122,20 @@ class Observer:
             middle = len(values) // 2
             self._show(shown, values[:middle])
             self._show(shown, values[middle:])
+        else:
+            self._alike[_find_role(self.network, values[0])] = []
+
+
+def _find_role(network: Network, value: str) -> tuple[object, ...]:
+    """What a value has in common with those in the same place of other blocks: its shape, and what is around it."""
+    place, type_ = network.producers.get(value), network.types.get(value)
+    if place is None:
+        return (value,)
+    node = network.nodes[place]
+    sources = (network.producers.get(v) for v in node.inputs)
+    before = tuple("" if s is None else network.nodes[s].operator for s in sources)
+    behind = sorted(network.nodes[r].operator for r in network.consumers.get(value, ()))
+    return node.operator, node.outputs.index(value), type_ and type_.shape, before, tuple(behind)
 
 
 def divide_observably(

@@ -61,7 +61,10 @@ def _dequantize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> li
         return None
     # A difference of two codes is exact; their product is rounded once.
     steps = Bounded(x.value - offset, x.error, np.abs(x.value - offset))
-    return [bounded.multiply(a, steps, bounded.exactly(np.broadcast_to(scale, x.value.shape)))]
+    found = bounded.multiply(a, steps, bounded.exactly(np.broadcast_to(scale, x.value.shape)))
+    # Multiplied out, both products are rounded.
+    parts = np.where(offset == 0, 0.0, np.abs(x.value) + np.abs(offset)) * np.abs(scale)
+    return [replace(found, error=found.error + a.unit * parts)]
 
 
 def _quantize_by_range(a: Arithmetic, _: Node, inputs: Sequence[Value | None]) -> list[Value] | None:

@@ -76,7 +76,8 @@ def take_logarithm(a: Arithmetic, x: Bounded) -> Bounded:
     """log(x): a relative error becomes an absolute one."""
     with np.errstate(all="ignore"):
         value = np.log(np.where((x.value <= 0) & (x.value + x.error > 0), x.error, x.value))
-        return bounded.rounded(a, value, -np.log1p(-np.minimum(x.error / np.abs(x.value), 1.0)), 6.0)
+        share = np.where(x.error > 0, x.error / np.abs(x.value), 0.0)
+        return bounded.rounded(a, value, -np.log1p(-np.minimum(share, 1.0)), 6.0)
 
 
 def _take_log_of_powers(a: Arithmetic, x: Bounded, axes: Axes) -> Bounded:

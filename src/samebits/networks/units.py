@@ -15,12 +15,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from samebits.networks.bounded import arithmetic_in
 from samebits.networks.function_bodies import has_body
 from samebits.networks.network import Network, Node
-from samebits.networks.operations import ELEMENTWISE, begins_unit, is_known, is_random, is_whole_product
+from samebits.networks.operations import (
+    ELEMENTWISE,
+    apply_node,
+    begins_unit,
+    is_known,
+    is_random,
+    is_whole_product,
+)
 from samebits.networks.pooling import NoReferenceError, evaluate_plainly
 from samebits.networks.product_nodes import PRODUCTS
 from samebits.networks.recurrent_operations import returns_states
+from samebits.networks.values import Value, as_value
+from samebits.numbers.format import FORMATS, find_format
 
 
 @dataclass(frozen=True)
@@ -98,6 +108,8 @@ def fold_constants(network: Network) -> Mapping[str, np.ndarray]:
     for node in network.nodes:
         if is_random(node.operator) or not all(v in folded for v in node.inputs if v):
             continue
+        if _makes_whole(network, node) and not _is_certain(network, folded, node):
+            continue
         try:
             results = evaluate_plainly(node, [folded[v] if v else None for v in node.inputs], network.opset)
         except NoReferenceError:  # It is not folded, but computed when the network runs.
@@ -105,6 +117,38 @@ def fold_constants(network: Network) -> Mapping[str, np.ndarray]:
         folded |= dict(zip((v for v in node.outputs if v), results, strict=True))
     network.folded.update(folded)
     return network.folded
+
+
+def _makes_whole(network: Network, node: Node) -> bool:
+    """Whether a node makes whole numbers or truth values of floats: their last bit may decide."""
+    if node.operator != "Cast" or not node.inputs[0]:
+        return False
+    known, made = network.types.get(node.inputs[0]), network.types.get(node.outputs[0])
+    return known is not None and made is not None and known.dtype in FORMATS and made.dtype not in FORMATS
+
+
+def _is_certain(network: Network, folded: Mapping[str, np.ndarray], node: Node) -> bool:
+    """Whether no rounding of what a foldable node is made of could change its result."""
+    a = arithmetic_in(find_format("float32"))
+    known: dict[str, Value] = {}
+
+    def find(node: Node) -> list[Value] | None:
+        for value in node.inputs:
+            if value in known or not value:
+                continue
+            source = network.producers.get(value)
+            made = None if source is None or value in network.constants else find(network.nodes[source])
+            if made is None:
+                known[value] = as_value(folded[value])
+            else:
+                assert source is not None
+                known.update(zip((v for v in network.nodes[source].outputs if v), made, strict=False))
+        return apply_node(a, node, [known.get(v) for v in node.inputs], network.opset)
+
+    try:
+        return find(node) is not None
+    except RecursionError:
+        return False
 
 
 def _grow_unit(
@@ -169,12 +213,13 @@ def _join_rest(network: Network, folded: Mapping[str, np.ndarray], owners: dict[
         node = network.nodes[place]
         depth = max((level.get(v, 0) for v in node.inputs if v), default=0)
         own = network.nodes[owners[place]].operator in PRODUCTS if place in owners else is_whole_product(node)
+        begins = begins_unit(node) or _makes_whole(network, node)
         for value in node.outputs:
-            level[value] = depth + (1 if own else 0)
+            level[value] = depth + (1 if own or begins else 0)
         if place in owners:
             continue
         owners[place] = place
-        if begins_unit(node) or not _is_known(node, network.opset):
+        if begins or not _is_known(node, network.opset):
             continue
         for value in node.inputs:
             source = network.producers.get(value)

@@ -66,13 +66,15 @@ def _find(observation: Observation, search: HypothesisSearch) -> Mechanism | Non
         overflowed = np.isfinite(observation.truth) & ~np.isfinite(observation.result)
         if not found.sampled and overflowed.any():
             found = replace(found, cause=CauseCode.OVERFLOW)
+    # Where all that is wrong is smaller than a subnormal number can make it, no part of the result is at fault.
+    found = found or explain_flush(observation)
     # Other weights fit whatever is wrong in some channels only.
     if found is None or found.cause == CauseCode.OTHER_OPERANDS or (found.fit != "bound" and found.replay is None):
         part = explain_part(observation)
         # Which other operands, where that was found, says more than that they are others.
         found = found if part is None or (found and found.cause == part.cause) else part
     last = (
-        explain_flush, explain_coarse_result, explain_last_rounding, explain_wider_weights,
+        explain_coarse_result, explain_last_rounding, explain_wider_weights,
         lambda _: search.find_nearest(), explain_arrangement, explain_rounded_record, explain_transform,
         explain_one_signed, explain_unrelated, explain_sum_noise, explain_operand_noise,
     )  # fmt: skip
