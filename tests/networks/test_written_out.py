@@ -298,6 +298,20 @@ CASES = {
         {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1, "scale": 0.4},
         3,
     ),
+    "DynamicQuantizeLSTM": (
+        MS,
+        {"x": random((6, 2, 5), 0)},
+        {
+            "w": whole((2, 5, 32), 1, np.int8),
+            "r": whole((2, 8, 32), 2, np.int8),
+            "b": random((2, 64), 3),
+            "ws": np.array([0.004, 0.002], np.float32),
+            "wz": np.zeros(2, np.int8),
+        },
+        "x w r b     ws wz ws wz",
+        {"hidden_size": 8, "direction": "bidirectional"},
+        2,
+    ),
     "QLinearWhere": (
         MS,
         {"c": ids((5, 8), 2, 1, np.bool_), "q": whole((5, 8), 1, np.uint8), "p": whole((5, 8), 2, np.uint8)},

@@ -11,6 +11,8 @@ import numpy as np
 _OPSET_OF_AXES = 13
 # An operator of our own, beside ONNX's: its first input, and no reference where the second is not true.
 ONLY_IF = "OnlyIf"
+# An attribute of our own: what a recurrent layer multiplies passes through codes of 8 bits, made of its own range.
+CODES_OF_8_BITS = "codes_of_8_bits"
 
 
 class UnwritableError(Exception):
@@ -71,21 +73,24 @@ class OperatorWriter:
     def add(self, operator: str, *inputs: str, makes: str = "", **attributes: Any) -> str:
         """One more node; the name of what it makes."""
         made = makes or self._name()
-        self._append(operator, inputs, [made], attributes)
+        self.add_node(operator, inputs, [made], attributes)
         return made
 
     def add_several(self, operator: str, inputs: Sequence[str], count: int) -> list[str]:
         """One more node that makes several values."""
         made = [f"{self._name()}.{i}" for i in range(count)]
-        self._append(operator, inputs, made, {})
+        self.add_node(operator, inputs, made, {})
         return made
 
     def add_same(self, operator: str, *, drop: Sequence[str] = ()) -> None:
         """The node itself as another operator, which takes and makes the same."""
         kept = {name: value for name, value in self.given.items() if name not in drop}
-        self._append(operator, self.node.input, self.node.output, kept)
+        self.add_node(operator, self.node.input, self.node.output, kept)
 
-    def _append(self, operator: str, inputs: Sequence[str], outputs: Sequence[str], attributes: dict[str, Any]) -> None:
+    def add_node(
+        self, operator: str, inputs: Sequence[str], outputs: Sequence[str], attributes: dict[str, Any]
+    ) -> None:
+        """One more node, with all its names."""
         import onnx
 
         name = self.node.name or self.node.output[0]
@@ -172,7 +177,7 @@ class OperatorWriter:
 
         made = self._name()
         target = int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
-        self._append("Cast", [value], [made], {"to": target})
+        self.add_node("Cast", [value], [made], {"to": target})
         return made
 
     def turn(self, value: str, order: Sequence[int]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from samebits.networks.operator_writer import OperatorWriter, Write
+from samebits.networks.operator_writer import CODES_OF_8_BITS, OperatorWriter, Write
 
 
 def _read(w: OperatorWriter, place: int, axis: int | None = None) -> str:
@@ -94,6 +94,23 @@ def _dynamic_product(w: OperatorWriter) -> None:
     _multiply_codes(w, (codes, w.take(1)), [zero, w.take(3)], step, w.take(4))
 
 
+def _recurrent(w: OperatorWriter) -> None:
+    """DynamicQuantizeLSTM: LSTM with the weights that the codes [directions, inputs, gates] stand for.
+
+    What it is fed, and its state at every step, pass through codes of 8 bits: the LSTM allows for that.
+    """
+    weights: list[str] = []
+    for place, at in ((1, 8), (2, 10)):
+        codes, scale = w.find_constant(w.take(place)), w.find_constant(w.take(at)).astype(np.float64)
+        zero = w.find_constant(w.take(at + 1)).astype(np.float64) if w.take(at + 1) else np.zeros(codes.shape[0])
+        scale, zero = (v.reshape(codes.shape[0], 1, -1) for v in (scale, zero))
+        weights.append(w.keep(((codes.astype(np.float64) - zero) * scale).transpose(0, 2, 1), np.float32))
+    kept = {**w.given, CODES_OF_8_BITS: 1}
+    rest = w.take_all(3, 8)
+    made = [w.node.output[i] if w.has_output(i) else "" for i in range(3)]
+    w.add_node("LSTM", [w.take(0), *weights, *rest], made, kept)
+
+
 def _packed_product(w: OperatorWriter) -> None:
     """MatMulNBits: weights of few bits, packed into bytes, in blocks along the sum with a scale each."""
     given, w_codes = w.given, w.find_constant(w.take(1))
@@ -155,6 +172,7 @@ QUANTISED: dict[str, Write] = {
     "QLinearGlobalAveragePool": functools.partial(_one, operator="GlobalAveragePool"),
     "MatMulIntegerToFloat": _scaled_product,
     "DynamicQuantizeMatMul": _dynamic_product,
+    "DynamicQuantizeLSTM": _recurrent,
     "MatMulNBits": _packed_product,
     "GatherBlockQuantized": _gather_packed,
 }

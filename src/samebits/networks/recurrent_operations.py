@@ -15,6 +15,7 @@ from samebits.networks import bounded
 from samebits.networks.bounded import Arithmetic, Bounded
 from samebits.networks.network import Node
 from samebits.networks.operations import SMOOTH, apply_kinked, apply_smooth
+from samebits.networks.operator_writer import CODES_OF_8_BITS
 from samebits.networks.values import Value, list_floats, read_whole
 
 RECURRENT = ("GRU", "LSTM", "RNN")
@@ -42,6 +43,7 @@ def apply_recurrent(
     """Those of Y, Y_h and, of an LSTM, Y_c that the node has a name for; `returned` is the Y that an engine made."""
     given = [*inputs, *[None] * (8 - len(inputs))]
     x, w, r = list_floats(given[:3])
+    x = _pass_codes(node, x)
     both = _as_text(node.attributes.get("direction", "forward"))
     directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[both]
     found: list[tuple[Bounded, Bounded, Bounded]] = []
@@ -77,6 +79,17 @@ def multiply_matrices(a: Arithmetic, x: Bounded, w: Bounded) -> Bounded:
         carried = np.abs(x.value) @ w.error.T + x.error @ np.abs(w.value).T + x.error @ w.error.T
         growth = (x.value.shape[1] + 2) * a.unit
         return Bounded(value, carried + growth * (sizes + carried), sizes + carried, growth)
+
+
+def _pass_codes(node: Node, x: Bounded) -> Bounded:
+    """What a quantised layer multiplies: codes of 8 bits over the values' range and 0, half a step off each way.
+
+    Another half is what the rounded zero point moves all of them by, or the last one is cut by.
+    """
+    if not node.attributes.get(CODES_OF_8_BITS):
+        return x
+    low, high = (x.value - x.error).min(initial=0.0), (x.value + x.error).max(initial=0.0)
+    return replace(x, error=x.error + (high - low) / 255.0)
 
 
 @dataclass(frozen=True)
@@ -156,7 +169,7 @@ class _Cell:
 
     def _step(self, x: Bounded, state: Bounded, memory: Bounded) -> tuple[Bounded, Bounded]:
         fed = bounded.add(self.a, multiply_matrices(self.a, x, self.w), self.bias_w)
-        kept = bounded.add(self.a, multiply_matrices(self.a, state, self.r), self.bias_r)
+        kept = bounded.add(self.a, multiply_matrices(self.a, _pass_codes(self.node, state), self.r), self.bias_r)
         if self.node.operator == "RNN":
             return self.functions[0](bounded.add(self.a, fed, kept)), memory
         return (self._step_gru if self.node.operator == "GRU" else self._step_lstm)(fed, kept, state, memory)
