@@ -257,11 +257,11 @@ def test_a_loop_of_many_rounds_stays_one_operation_that_is_not_judged():
 
 
 def make_unknown():
-    """A determinant, which nobody bounds, between two operations that are."""
+    """A Hardmax as it was before opset 13, which nobody judges, between two operations that are."""
     nodes = [
-        node("Relu", ["x"], ["r"]), node("Det", ["r"], ["d"]), node("Exp", ["d"], ["y"]),
+        node("Relu", ["x"], ["r"]), node("Hardmax", ["r"], ["d"]), node("Exp", ["d"], ["y"]),
     ]  # fmt: skip
-    return make_network(make_model(nodes, {"x": [4, 3, 3]}, ["y"], {}), "net")
+    return make_network(make_model(nodes, {"x": [4, 9]}, ["y"], {}, opset=11), "net")
 
 
 def shift(name, result, values):
@@ -271,22 +271,22 @@ def shift(name, result, values):
 def test_an_operation_that_is_not_judged_is_named_alone():
     found = compare_model(make_unknown(), [ReferenceSide(), ReferenceSide("other", shift)])
     assert found.verdict == "rounding"
-    assert "1 operation was not judged: det_d (Det)." in found.summary
+    assert "1 operation was not judged: hardmax_d (Hardmax)." in found.summary
     (unit,) = (u for u in found.units if not all(s.is_judged for s in u.sides))
-    assert unit.operators == ["Det"]
+    assert unit.operators == ["Hardmax"]
     assert [side.unjudged for side in found.sides] == [1, 1]
     assert [side.deviating for side in found.sides] == [0, 0]
 
 
 def test_a_product_that_nobody_could_judge_leaves_its_side_open():
     """The product's value cannot be observed, so that it is one unit with what nobody can bound."""
-    nodes = [node("MatMul", ["x", "w"], ["p"]), node("Det", ["p"], ["d"]), node("Relu", ["d"], ["y"])]
-    network = make_network(make_model(nodes, {"x": [4, 3, 3]}, ["y"], {"w": random((3, 3), 1)}), "net")
+    nodes = [node("MatMul", ["x", "w"], ["p"]), node("Hardmax", ["p"], ["d"]), node("Relu", ["d"], ["y"])]
+    network = make_network(make_model(nodes, {"x": [4, 3]}, ["y"], {"w": random((3, 3), 1)}, opset=11), "net")
     hides = ReferenceSide("hides", alters_when_observed=["p"])
     found = compare_model(network, [hides, ReferenceSide("other", shift)])
     assert found.verdict == "undecided"
     assert "cannot be judged" in found.summary
-    assert "2 operations were not judged: matmul_p to det_d (MatMul+Det), det_d (Det)." in found.summary
+    assert "2 operations were not judged: matmul_p to hardmax_d (MatMul+Hardmax), hardmax_d (Hardmax)." in found.summary
 
 
 def test_equal_bits_are_identical_however_little_is_known():
