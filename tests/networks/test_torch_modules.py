@@ -51,6 +51,24 @@ MODULE = """
             y = y if mask is None else y * mask
             return {"named": {"a": y, "b": [y, x]}, "int": (y, 3), "complex": torch.complex(y, y)}[self.returned]
 
+    class Kept:
+        # As the cache of keys and values that models of transformers return.
+        def __init__(self, keys):
+            self.keys = keys
+
+    class Keeping(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def forward(self, x, scale=None):
+            y = self.layer(x)
+            return {"y": y if scale is None else y * scale, "kept": Kept(y)}
+
+    def keeping():
+        torch.manual_seed(0)
+        return Keeping().eval(), {"x": torch.randn(2, 4), "scale": torch.rand(2, 3)}
+
     def odd(returned):
         torch.manual_seed(0)
         return Odd(returned).eval()
@@ -135,6 +153,13 @@ def test_inputs_by_name_numbers_among_them_and_nested_results(file, function):
 def test_results_that_onnx_does_not_have_are_named(file, function, says):
     with pytest.raises(ModelError, match=f"returns {says}"):
         compare_model(f"{file}:{function}", ["torch", "onnxruntime"])
+
+
+def test_results_of_a_class_that_nothing_exports_are_left_out_and_said_to_be(file):
+    found = compare_model(f"{file}:keeping", ["torch", "onnxruntime"])
+    assert found.verdict in ("rounding", "identical")
+    assert len(found.outputs) == 1
+    assert any("returns as Kept is left out" in e.says for e in found.evidence)
 
 
 def test_an_interrupt_leaves_no_exported_program_behind(file, tmp_path):

@@ -5,6 +5,7 @@ What is exported is decomposed as for ONNX, so that a value has one name in the 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import warnings
@@ -20,6 +21,8 @@ from samebits.engines.adapters.model_function import is_keras_model, load_functi
 from samebits.engines.adapters.program_file import copy_cleanly
 from samebits.numbers.format import numpy_dtype
 
+# What a module may return beside tensors, and is told that ONNX does not have it.
+_PLAIN = (str, bytes, int, float, complex, type(None))
 # torch.load then reads with its own reader of tensors, whatever its caller asks for (torch/serialization.py).
 _TENSORS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
@@ -61,6 +64,8 @@ class TorchProgram:
         with warnings.catch_warnings(), self.torch.no_grad():
             warnings.simplefilter("ignore")
             taken = self._take(text, folder)
+            if taken.program is None and taken.keras_model is None:
+                self._leave_out_unknown(taken)
             shapes = self._open_batch(taken) if opens_batch and taken.program is None else None
             program = taken.program or export.export(taken.module, taken.inputs, taken.named, dynamic_shapes=shapes)
             # Batch norms stay: folded into weights they would be other values than the module's own.
@@ -110,6 +115,24 @@ class TorchProgram:
         model.eval()
         said = "the module was in training mode; it runs in evaluation mode here"
         return _Taken(tensors, model, named=named, notes=[said])
+
+    def _leave_out_unknown(self, taken: _Taken) -> None:
+        """Leaves out results of classes that nothing exports, such as a cache of keys and values, beside tensors."""
+        results = _list_leaves(taken.module(*taken.inputs, **taken.named))
+        unknown = [v for v in results if not isinstance(v, (self.torch.Tensor, *_PLAIN))]
+        if not unknown or not any(isinstance(v, self.torch.Tensor) for v in results):
+            return
+        forward = taken.module.forward
+
+        @functools.wraps(forward)
+        def return_known(*inputs: Any, **named: Any) -> tuple[Any, ...]:
+            return tuple(
+                v for v in _list_leaves(forward(*inputs, **named)) if isinstance(v, (self.torch.Tensor, *_PLAIN))
+            )
+
+        taken.module.forward = return_known
+        names = ", ".join(dict.fromkeys(type(v).__name__[:60] for v in unknown))
+        taken.notes.append(f"what the module returns as {names} is left out: only tensors are compared")
 
     def _open_batch(self, taken: _Taken) -> Any:
         """What is open, as torch.export takes it; the inputs get two items, as one would be taken for the only size."""
