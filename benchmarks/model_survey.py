@@ -33,6 +33,7 @@ from samebits.networks.model_inputs import make_inputs
 from samebits.networks.model_runners import ModelRunner, open_model_runner
 from samebits.networks.network import Network
 from samebits.networks.onnx_reading import make_network, read_onnx
+from samebits.networks.product_nodes import PRODUCTS
 from samebits.numbers.ulps import has_same_bits
 from samebits.progress import ignore_progress
 
@@ -104,11 +105,17 @@ def list_cases(folder: Path, names: Sequence[str]) -> Iterator[tuple[Case, Netwo
                     continue
                 number += 1
                 node = right.nodes[place]
-                is_bias = node.operator == "Add" and any(v in right.constants for v in node.inputs)
-                loses_bias = fault is model_faults.drop_operation and is_bias
+                loses_bias = fault is model_faults.drop_operation and adds_bias(right, place)
                 cause = "dropped-attribute" if loses_bias else usual_cause
                 case = Case(name, fault.__name__, place, node.name, node.outputs[0], SIDES[number % 2], cause)
                 yield case, right, make_network(model, f"{name}, {fault.__name__} at {node.name}")
+
+
+def adds_bias(network: Network, place: int) -> bool:
+    """Whether a node adds a constant to what a product returns; added elsewhere it is an operation like any other."""
+    node = network.nodes[place]
+    sources = [network.nodes[network.producers[v]].operator for v in node.inputs if v in network.producers]
+    return node.operator == "Add" and any(v in network.constants for v in node.inputs) and set(sources) <= set(PRODUCTS)
 
 
 def changes_bits(right: Network, faulty: Network, runner: ModelRunner, value: str) -> bool:

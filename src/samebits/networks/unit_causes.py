@@ -210,9 +210,10 @@ class UnitCauses:
         both_nan = np.isnan(predicted.value) & np.isnan(result.astype(np.float64))
         if not ((away <= predicted.bound) | both_nan).all():
             return False
-        # A bound as wide as the deviation, such as that of a variance which is all error, explains anything.
+        # A bound as wide as the deviation, such as that of a variance which is all error, explains anything. Where both
+        # functions cross, single deviations are small.
         beyond = judged.beyond.get(output, np.zeros(result.shape, bool)) & np.isfinite(deviation)
-        return bool((predicted.bound[beyond] < deviation[beyond]).all())
+        return not beyond.any() or float((predicted.bound[beyond] < deviation[beyond]).mean()) > 0.5
 
     def _list_alternatives(self) -> Iterator[tuple[CauseCode, str, tuple[Node, ...]]]:
         """What may have gone wrong at a node: its cause, its description, the nodes of a network in which it did."""
