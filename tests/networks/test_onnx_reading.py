@@ -5,8 +5,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from needed_engines import skip_without_engines
 from networks.network_building import conv_clip, make_model, node, random, residual, save
 from samebits.errors import ModelError, ResourceLimitError, SamebitsError
+from samebits.networks import onnx_reading
+from samebits.networks.model_comparing import compare_model
+from samebits.networks.model_runners import rewire
 from samebits.networks.onnx_reading import make_network, read_onnx
 
 
@@ -98,6 +102,31 @@ def test_external_data_in_the_folder_is_read_and_must_be_all_there(tmp_path):
     (tmp_path / "data.bin").write_bytes(weights.tobytes())
     with pytest.raises(ModelError, match="which holds"):
         read_onnx(path)
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino:INFERENCE_PRECISION_HINT=f32"])
+def test_weights_that_fit_in_no_message_stay_in_their_files(tmp_path, monkeypatch, engine):
+    """Engines get the model alone, and read the weights where they are."""
+    skip_without_engines([engine.partition(":")[0]])
+    monkeypatch.setattr(onnx_reading, "LARGEST_BYTES", 2**18)
+    tables = {"w": random((300, 256), 1), "v": random((256, 128), 2)}
+    nodes = [node("Gather", ["w", "i"], ["g"]), node("MatMul", ["g", "v"], ["m"]), node("Mul", ["m", "x"], ["y"])]
+    model = make_model(nodes, {"x": [2, 128]}, ["y"], {**tables, "i": np.array([7, 299])})
+    (tmp_path / "deeper").mkdir()
+    for tensor, place in zip(model.graph.initializer, ("deeper/w.bin", "v.bin"), strict=False):
+        (tmp_path / place).write_bytes(bytes(64) + tables[tensor.name].tobytes())
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, value in (("location", place), ("offset", "64"), ("length", str(tables[tensor.name].nbytes))):
+            tensor.external_data.add(key=key, value=value)
+    network = read_onnx(save(model, tmp_path / "net.onnx"))
+    assert isinstance(network.constants["w"], np.memmap)
+    assert len(rewire(network, ["y"])) < 2000
+    found = compare_model(network, [engine, "truth"])
+    assert [side.failure for side in found.sides] == [None, None]
+    assert found.verdict in ("rounding", "identical")
+    (tmp_path / "v.bin").write_bytes(bytes(64) + (tables["v"] * 2).tobytes())
+    assert not np.array_equal(read_onnx(tmp_path / "net.onnx").constants["v"], tables["v"])
 
 
 def _make_external(folder, location, length, offset=0):

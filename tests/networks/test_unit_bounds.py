@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import onnx
 import pytest
 
 from networks.network_building import judge, make_model, node, random, refer
@@ -301,3 +302,35 @@ def test_a_recurrent_layer_ends_a_unit_as_its_states_are_to_be_seen():
     network = make_network(make_model(nodes, {"x": [3, 1, 4]}, ["y"], constants), "test")
     units = divide_network(network, fold_constants(network))
     assert [unit.operators for unit in units] == [("LSTM",), ("Exp", "Neg")]
+
+
+@pytest.mark.parametrize("off", [0.0, 0.1])
+def test_constants_that_engines_compute_themselves_are_known_up_to_rounding(off):
+    """A product of constants, summed here in the opposite sequence, and scaled by what is fed."""
+    constants = {"w": random((3, 256), 1), "v": random((256, 5), 2)}
+    nodes = [node("MatMul", ["w", "v"], ["m"]), node("Mul", ["m", "x"], ["y"])]
+    x, total = random((3, 5), 3), np.zeros((3, 5), F)
+    for k in reversed(range(256)):
+        total = total + constants["w"][:, k : k + 1] * constants["v"][k]
+    y = ((total + F(off)) * x).astype(F)
+    (judged,) = judge(make_model(nodes, {"x": [3, 5]}, ["y"], constants), {"x": x, "y": y})
+    assert (judged.verdict in ("rounding", "identical")) == (off == 0.0)
+
+
+def test_what_rounding_decides_is_not_folded():
+    """log(16 / 8) / log(16) * 8 is 2, or a hair less: how many that are, each engine finds itself."""
+    constants = {"n": np.array([16, 40], F), "eight": np.array(8, F), "log": np.log(np.array(16, F))}
+    nodes = [
+        node("Div", ["n", "eight"], ["share"]),
+        node("Log", ["share"], ["l"]),
+        node("Div", ["l", "log"], ["part"]),
+        node("Mul", ["part", "eight"], ["at"]),
+        node("Cast", ["at"], ["whole"], to=onnx.TensorProto.INT64),
+        node("Cast", ["whole"], ["back"], to=onnx.TensorProto.FLOAT),
+        node("Mul", ["back", "x"], ["y"]),
+    ]
+    folded = fold_constants(make_network(make_model(nodes, {"x": [2]}, ["y"], constants), "test"))
+    assert "at" in folded
+    assert "whole" not in folded
+    constants["n"] = np.array([17, 40], F)
+    assert "whole" in fold_constants(make_network(make_model(nodes, {"x": [2]}, ["y"], constants), "test"))

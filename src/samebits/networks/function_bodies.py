@@ -92,7 +92,7 @@ class _Body:
             read = replace(
                 read, inputs=tuple(n if v is not None else "" for n, v in zip(read.inputs, given, strict=True))
             )
-        return _apply_part(self.a, read, given, self.inner, self.dtype, self.depth)
+        return apply_any(self.a, read, given, self.inner, self.dtype, self.depth)
 
     def _choose(self, read: Node, values: Mapping[str, Value | None]) -> list[Value] | None:
         """The branch that a known condition takes."""
@@ -107,9 +107,10 @@ class _Body:
         return None if any(v is None for v in results) else [v for v in results if v is not None]
 
 
-def _apply_part(
-    a: Arithmetic, part: Node, given: Sequence[Value | None], opset: int, dtype: str, depth: int
+def apply_any(
+    a: Arithmetic, part: Node, given: Sequence[Value | None], opset: int, dtype: str, depth: int = 0
 ) -> list[Value] | None:
+    """A node's outputs, whatever it is judged by; None where nothing bounds them."""
     if part.operator == "Constant":
         return [as_value(v) for v in _read_constant(part)]
     if part.operator in PRODUCTS:

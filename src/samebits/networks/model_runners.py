@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -43,10 +44,32 @@ def rewire(network: Network, outputs: Sequence[str], given: Mapping[str, np.ndar
         for i, value in enumerate(node.output):
             if value in given:
                 node.output[i] = value + _OVERRULED
+    if folder := find_data_files(network)[0]:
+        for tensor in graph.initializer:
+            for entry in tensor.external_data if tensor.data_location == onnx.TensorProto.EXTERNAL else ():
+                if entry.key == "location":
+                    entry.value = os.path.relpath(entry.value, folder)
     for value, array in given.items():
         element = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
         graph.input.append(onnx.helper.make_tensor_value_info(value, element, array.shape))
     return model.SerializeToString()
+
+
+def find_data_files(network: Network) -> tuple[str, list[str]]:
+    """The folder of the files that hold weights which the model does not, and the files' names there."""
+    import onnx
+
+    paths = {
+        entry.value
+        for tensor in network.stored.graph.initializer
+        if tensor.data_location == onnx.TensorProto.EXTERNAL
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+    if not paths:
+        return "", []
+    folder = os.path.commonpath([os.path.dirname(path) for path in paths])
+    return folder, sorted(os.path.relpath(path, folder) for path in paths)
 
 
 def _declare(value: str, declared: Mapping[str, Any], network: Network) -> Any:
@@ -116,7 +139,8 @@ class OnnxRunner:
         if self._built is None or self._built[0] is not network or self._built[1] != key:
             self._built = (network, key, rewire(network, outputs, given))
         added = [v for v in outputs if v not in network.outputs]
-        found = self.worker.run_onnx(self._built[2], {**inputs, **given}, wanted, added)
+        model, files = self._built[2], find_data_files(network)
+        found = self.worker.run_onnx(model, {**inputs, **given}, wanted, added, files=files)
         return {name: found[name] for name in wanted}
 
     def close(self) -> None:

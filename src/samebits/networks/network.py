@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from samebits.networks.bounded import Bounded
+
 
 @dataclass(frozen=True)
 class ValueType:
@@ -67,6 +69,9 @@ class Network:
 
     # What is the same whatever comes in, once it has been computed (`units.fold_constants`).
     folded: dict[str, np.ndarray] = field(default_factory=dict[str, np.ndarray], init=False, repr=False, compare=False)
+
+    # Those of them that are computed, with what rounding may do to them on the way.
+    folded_bounds: dict[str, Bounded] = field(default_factory=dict[str, Bounded], init=False, repr=False, compare=False)
 
     @functools.cached_property
     def producers(self) -> dict[str, int]:

@@ -6,7 +6,7 @@ import contextlib
 import graphlib
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,14 @@ from samebits.networks.einsum_nodes import expand_einsums
 from samebits.networks.graph_names import list_captured, list_graphs
 from samebits.networks.network import Network, Node, ValueType
 from samebits.networks.sequence_operators import SEQUENCES
-from samebits.networks.value_types import DEFAULT_TIME_LIMIT_S, first_line, infer_types, read_type
+from samebits.networks.value_types import DEFAULT_TIME_LIMIT_S, first_line, infer_types, read_tensor, read_type
 from samebits.networks.written_out import PLAIN_DOMAINS, find_writer, is_newer, stand_in, write_out
 from samebits.regular_files import read_regular
 from samebits.sums.tiles.memory import count_available_bytes
 
-# The most that a protocol buffer holds; external data must fit in one together with everything else.
-LARGEST_BYTES = 2**31 - 1
+# The most that a protocol buffer holds. Where external data does not fit in one together with everything else, tensors
+# of so many bytes stay in their files.
+LARGEST_BYTES, _MAPPED_BYTES = 2**31 - 1, 2**16
 _LONGEST_RANK = 16
 # NumPy's arrays have no more axes.
 _MOST_AXES = 64
@@ -56,7 +57,7 @@ def read_onnx(path: str | Path, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -
     tensors = list(list_tensors(model))
     for tensor in tensors:
         _check_tensor(path, tensor)
-    _load_external(path, tensors)
+    _load_external(path, tensors, {tensor.name for tensor in model.graph.initializer})
     return make_network(model, str(path), deadline)
 
 
@@ -289,17 +290,28 @@ def _check_external(path: Path, tensor: Any, needed: int) -> None:
         )
 
 
-def _load_external(path: Path, tensors: Sequence[Any]) -> None:
+def _count_held(tensor: Any) -> int:
+    """The bytes of a tensor's elements, each in whole bytes."""
+    import onnx
+
+    return math.prod(tensor.dims) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+
+
+def _load_external(path: Path, tensors: Sequence[Any], weights: Collection[str]) -> None:
+    """Loads data that lies beside a model; what is too much for one message stays there if it is one of the weights."""
     import onnx
     from onnx import external_data_helper
 
     external = [t for t in tensors if t.data_location == onnx.TensorProto.EXTERNAL]
-    total = sum(int(e.value) for t in external for e in t.external_data if e.key == "length" and e.value.isdigit())
-    if total + os.path.getsize(path) > LARGEST_BYTES:
-        raise ModelError(f"{path}: {total / 2**30:.1f} GiB of external data; more than 2 GiB is not supported")
+    is_too_much = sum(map(_count_held, external)) + os.path.getsize(path) > LARGEST_BYTES
+    folder = path.parent.resolve()
     try:
         for tensor in external:
-            external_data_helper.load_external_data_for_tensor(tensor, str(path.parent.resolve()))
+            if is_too_much and tensor.name in weights and _count_held(tensor) >= _MAPPED_BYTES:
+                location = next(entry for entry in tensor.external_data if entry.key == "location")
+                location.value = str(find_beside(folder, location.value))
+                continue
+            external_data_helper.load_external_data_for_tensor(tensor, str(folder))
             tensor.data_location = onnx.TensorProto.DEFAULT
             del tensor.external_data[:]
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
@@ -307,11 +319,9 @@ def _load_external(path: Path, tensors: Sequence[Any]) -> None:
 
 
 def _as_array(name: str, tensor: Any) -> np.ndarray:
-    import onnx
-
     try:
-        return onnx.numpy_helper.to_array(tensor)
-    except (ValueError, TypeError, KeyError) as error:
+        return read_tensor(tensor)
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise ModelError(f"{name}: tensor {tensor.name[:60]} cannot be read: {first_line(error)}") from None
 
 

@@ -61,7 +61,7 @@ def refer_unit(
     """
     passed = {v for v in fed if unrounded and v not in network.inputs}
     values: dict[str, Value | None] = {
-        v: _as_value(folded[v] if v in folded else fed[v], unrounded=v in passed and v not in folded)
+        v: _take_value(network, folded, fed, v, passed)
         for place in unit.places
         for v in network.nodes[place].inputs
         if v in folded or v in fed
@@ -155,6 +155,17 @@ def find_unit_format(network: Network, unit: Unit, fed: Mapping[str, np.ndarray]
     """The narrowest floating format among what a unit is fed: that in which it computes; float32 where it has none."""
     formats = [FORMATS[fed[v].dtype.name] for v in unit.inputs if v in fed and fed[v].dtype.name in FORMATS]
     return min(formats, key=lambda f: f.precision, default=find_format("float32"))
+
+
+def _take_value(
+    network: Network, folded: Mapping[str, np.ndarray], fed: Mapping[str, np.ndarray], value: str, passed: set[str]
+) -> Value:
+    """What a unit takes: a constant, as far as rounding lets it be known, or what was fed."""
+    if value not in folded:
+        return _as_value(fed[value], unrounded=value in passed)
+    # Others' constants, rounded for a hypothesis, are what they are.
+    own = folded is network.folded and network.folded_bounds.get(value)
+    return own or _as_value(folded[value])
 
 
 def _as_value(array: np.ndarray, *, unrounded: bool = False) -> Value:

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from samebits.networks.bounded import arithmetic_in
-from samebits.networks.function_bodies import has_body
+from samebits.networks.bounded import Bounded, arithmetic_in
+from samebits.networks.function_bodies import apply_any, has_body
 from samebits.networks.network import Network, Node
 from samebits.networks.operations import (
     ELEMENTWISE,
-    apply_node,
+    MOVES,
     begins_unit,
     is_known,
     is_random,
@@ -30,7 +30,10 @@ from samebits.networks.pooling import NoReferenceError, evaluate_plainly
 from samebits.networks.product_nodes import PRODUCTS
 from samebits.networks.recurrent_operations import returns_states
 from samebits.networks.values import Value, as_value
-from samebits.numbers.format import FORMATS, find_format
+from samebits.numbers.format import FORMATS
+
+# Larger constants (tables of weights) are taken as computed: sums with them round far more often than they did.
+_MOST_BOUNDED = 2**22
 
 
 @dataclass(frozen=True)
@@ -101,22 +104,49 @@ def list_addends(network: Network, units: Iterable[Unit]) -> list[str]:
 
 
 def fold_constants(network: Network) -> Mapping[str, np.ndarray]:
-    """Values that depend on nothing fed: the weights, and what is computed of them, by ONNX's reference; once."""
+    """Values that depend on nothing fed: the weights, and what is computed of them, by ONNX's reference; once.
+
+    Engines compute these too, each in its own arithmetic: what rounding may do to them is kept in `folded_bounds`.
+    """
     if network.folded:
         return network.folded
-    folded = dict(network.constants)
+    folded, bounds = dict(network.constants), network.folded_bounds
     for node in network.nodes:
         if is_random(node.operator) or not all(v in folded for v in node.inputs if v):
-            continue
-        if _makes_whole(network, node) and not _is_certain(network, folded, node):
             continue
         try:
             results = evaluate_plainly(node, [folded[v] if v else None for v in node.inputs], network.opset)
         except NoReferenceError:  # It is not folded, but computed when the network runs.
             continue
-        folded |= dict(zip((v for v in node.outputs if v), results, strict=True))
+        names = [v for v in node.outputs if v]
+        found = _bound_folded(network, folded, node, results)
+        if found is None and any(v in bounds for v in node.inputs):
+            # Which of several values it becomes is not known.
+            continue
+        folded |= dict(zip(names, results, strict=True))
+        for name, value in zip(names, found or (), strict=False):
+            if isinstance(value, Bounded) and value.error.any():
+                bounds[name] = value
     network.folded.update(folded)
     return network.folded
+
+
+def _bound_folded(
+    network: Network, folded: Mapping[str, np.ndarray], node: Node, results: Sequence[np.ndarray]
+) -> list[Value] | None:
+    """What a foldable node makes, with its bound; nothing for what is exact, and for what nobody can bound."""
+    bounds = network.folded_bounds
+    given = [None if not v else bounds.get(v, as_value(folded[v])) for v in node.inputs]
+    floats = [v for v in given if isinstance(v, Bounded)]
+    is_exact = node.operator in MOVES and not any(v in bounds for v in node.inputs)
+    if is_exact or not floats or max((r.size for r in results), default=0) > _MOST_BOUNDED:
+        return []
+    formats = [FORMATS[folded[v].dtype.name] for v in node.inputs if v and folded[v].dtype.name in FORMATS]
+    format_ = min(formats, key=lambda f: f.precision)
+    try:
+        return apply_any(arithmetic_in(format_), node, given, network.opset, format_.name)
+    except NoReferenceError:
+        return None
 
 
 def _makes_whole(network: Network, node: Node) -> bool:
@@ -125,30 +155,6 @@ def _makes_whole(network: Network, node: Node) -> bool:
         return False
     known, made = network.types.get(node.inputs[0]), network.types.get(node.outputs[0])
     return known is not None and made is not None and known.dtype in FORMATS and made.dtype not in FORMATS
-
-
-def _is_certain(network: Network, folded: Mapping[str, np.ndarray], node: Node) -> bool:
-    """Whether no rounding of what a foldable node is made of could change its result."""
-    a = arithmetic_in(find_format("float32"))
-    known: dict[str, Value] = {}
-
-    def find(node: Node) -> list[Value] | None:
-        for value in node.inputs:
-            if value in known or not value:
-                continue
-            source = network.producers.get(value)
-            made = None if source is None or value in network.constants else find(network.nodes[source])
-            if made is None:
-                known[value] = as_value(folded[value])
-            else:
-                assert source is not None
-                known.update(zip((v for v in network.nodes[source].outputs if v), made, strict=False))
-        return apply_node(a, node, [known.get(v) for v in node.inputs], network.opset)
-
-    try:
-        return find(node) is not None
-    except RecursionError:
-        return False
 
 
 def _grow_unit(

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from samebits.errors import ModelError, ResourceLimitError
 from samebits.networks.network import ValueType
 
@@ -100,6 +102,17 @@ def read_type(value: Any) -> ValueType:
         dtype = ""
     sizes = tuple(d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim)
     return ValueType(dtype, sizes)
+
+
+def read_tensor(tensor: Any) -> np.ndarray:
+    """The array of a tensor; one whose data stays in a file of its own is mapped, and read where it is used."""
+    import onnx
+
+    if tensor.data_location != onnx.TensorProto.EXTERNAL:
+        return onnx.numpy_helper.to_array(tensor)
+    given = {entry.key: entry.value for entry in tensor.external_data}
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    return np.memmap(given["location"], dtype, "r", int(given.get("offset", "0")), tuple(tensor.dims))
 
 
 def first_line(error: BaseException) -> str:

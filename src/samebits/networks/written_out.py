@@ -12,6 +12,7 @@ from samebits.networks.operator_writer import OperatorWriter, UnwritableError, W
 from samebits.networks.optimised_operators import NORMALIZATIONS, OPTIMISED
 from samebits.networks.quantised_operators import OF_WORDS, QUANTISED
 from samebits.networks.sequence_operators import LIST_MAKERS, SEQUENCES
+from samebits.networks.value_types import read_tensor
 
 PLAIN_DOMAINS = ("", "ai.onnx")
 _MICROSOFT = "com.microsoft"
@@ -91,7 +92,7 @@ class _Known:
         self.opset = opset
         self.lists: dict[str, Sequence[str]] = {}
         self.types: dict[str, Any] = {v.name: v.type for v in (*graph.input, *graph.value_info)}
-        self.constants = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}
+        self.constants = {t.name: read_tensor(t) for t in graph.initializer}
         for node in graph.node:
             for attribute in node.attribute if node.op_type == "Constant" else ():
                 if attribute.name == "value":

@@ -70,6 +70,10 @@ class Engine(ABC):
     variables: ClassVar[dict[str, str]]
     # What it computes on, as its own calls name it.
     device: ClassVar[str] = "CPU"
+    # Where the ONNX model that is loaded next has data of its own: a folder, and names of files there.
+    data_files: tuple[str, Sequence[str]] = ("", ())
+    # A folder for its own files, which whoever started the engine removes.
+    scratch: str = ""
     # Whether it computes products only; such an engine is left out when all are asked about a convolution.
     only_products: ClassVar[bool] = False
 

@@ -156,6 +156,8 @@ class OnnxruntimeEngine(Engine):
         options.graph_optimization_level = getattr(self.runtime.GraphOptimizationLevel, level)
         if "threads" in self.given:
             options.intra_op_num_threads = int(self.given["threads"])
+        if self.data_files[1]:
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", self.data_files[0])
         if self.given.get("flush_denormal") == "on":
             options.add_session_config_entry("session.set_denormal_as_zero", "1")
         if self.given.get("x64quantprecision") == "on":

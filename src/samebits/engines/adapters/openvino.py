@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -52,6 +55,7 @@ class OpenvinoEngine(Engine):
         self.properties = {name: value for name, value in settings.items() if name != "weights"}
         self.core.set_property(self.device, self.properties)
         self.compiled: Any = None
+        self._linked = ""
 
     def report(self) -> InForce:
         precision, threads = (self._property(n) for n in ("INFERENCE_PRECISION_HINT", "INFERENCE_NUM_THREADS"))
@@ -114,7 +118,7 @@ class OpenvinoEngine(Engine):
 
     def load_onnx(self, model: bytes, observed: Sequence[str]) -> None:
         self.compiled = None
-        read = self.core.read_model(model)
+        read = self.core.read_model(self._put_beside_data(model) if self.data_files[1] else model)
         ports = [port for port in read.outputs if port.get_element_type() == self.openvino.Type.bf16]
         self.narrow = {name for port in ports for name in port.get_names()}
         precision = self._property("INFERENCE_PRECISION_HINT")
@@ -131,6 +135,22 @@ class OpenvinoEngine(Engine):
                     prepared.output(port.get_any_name()).tensor().set_element_type(wanted)
             read = prepared.build()
         self.compiled = self.core.compile_model(read, self.device)
+
+    def _put_beside_data(self, model: bytes) -> str:
+        """The model in a file, in a folder of its own that the files with its data are linked into, or copied."""
+        folder, names = self.data_files
+        for name in names if folder != self._linked else ():
+            target = Path(self.scratch, name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            try:
+                os.link(Path(folder, name), target)
+            except OSError:
+                shutil.copyfile(Path(folder, name), target)
+        self._linked = folder
+        path = Path(self.scratch, "#samebits.onnx")
+        path.write_bytes(model)
+        return str(path)
 
     def _list_wide(self, read: Any, observed: Sequence[str]) -> set[str]:
         """The layers whose results the plugin keeps in float32 when nothing is observed, as its own model reports."""

@@ -88,6 +88,7 @@ class WorkerRunner:
         # What is prepared for timing.
         self._timed: tuple[Problem, Mapping[str, np.ndarray]] | None = None
         self._sliced: Mapping[str, np.ndarray] | None = None
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._place = place
         self._elsewhere = place.find()
         # What a worker that samebits travels to reads before the first message.
@@ -158,20 +159,33 @@ class WorkerRunner:
         return [_read_sliced(run) for run in answer.runs]
 
     def run_onnx(
-        self, model: bytes, inputs: Mapping[str, np.ndarray], wanted: Sequence[str], observed: Sequence[str] = ()
+        self,
+        model: bytes,
+        inputs: Mapping[str, np.ndarray],
+        wanted: Sequence[str],
+        observed: Sequence[str] = (),
+        *,
+        files: tuple[str, Sequence[str]] = ("", ()),
     ) -> dict[str, np.ndarray]:
         """The wanted outputs of an ONNX model; it is sent and made ready once for runs that follow each other.
 
-        `observed` are outputs added only to be observed; they come in the dtype that the model declares.
+        `observed` are outputs added only to be observed; they come in the dtype that the model declares. `files` are
+        a folder and the names of files there, in which the model has data of its own.
 
         Raises EngineFailure.
         """
+        if files[1]:
+            self._refuse_files("the model's data is a file here, which is not seen there")
         self.identify()
         key = hashlib.sha256(model).digest()
         brings = {} if key == self._model_key else {MODEL: np.frombuffer(model, np.uint8)}
         # Whatever fails, the worker may have dropped the model it had.
         self._model_key = None
-        header = {"wanted": list(wanted), "observed": list(observed), "brings_model": bool(brings)}
+        header: dict[str, Any] = {"wanted": list(wanted), "observed": list(observed), "brings_model": bool(brings)}
+        if files[1] and self._scratch is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="samebits-data-", ignore_cleanup_errors=True)
+        scratch = self._scratch.name if self._scratch else ""
+        header |= {"data_folder": files[0], "data_files": list(files[1]), "scratch": scratch}
         _, arrays = self._exchange(header, {**inputs, **brings}, find_largest_result(), Done)
         self._model_key = key
         if missing := [name for name in wanted if name not in arrays]:
@@ -213,6 +227,9 @@ class WorkerRunner:
     def close(self) -> None:
         """Ends the process."""
         self._end_process()
+        if self._scratch is not None:
+            self._scratch.cleanup()
+            self._scratch = None
         self._process.wait()
         if self._elsewhere is not None:
             self._elsewhere.close()
@@ -223,9 +240,11 @@ class WorkerRunner:
                 except BrokenPipeError:
                     continue
 
-    def _refuse_files(self) -> None:
+    def _refuse_files(
+        self, says: str = "torch modules and Keras models are files here, which are not seen there"
+    ) -> None:
         if not self._place.shares_files:
-            raise EngineUnsupported("torch modules and Keras models are files here, which are not seen there")
+            raise EngineUnsupported(says)
 
     def __enter__(self) -> WorkerRunner:
         return self

@@ -143,6 +143,7 @@ def _run_model(engine: Engine, header: dict[str, Any], arrays: dict[str, np.ndar
     """Runs a model; the message brings it only where it differs from the last one."""
     if header["brings_model"]:
         model = arrays.pop(MODEL)
+        engine.data_files, engine.scratch = (header["data_folder"], header["data_files"]), header["scratch"]
         engine.load_onnx(model.tobytes(), header["observed"])
     return {name: np.asarray(value) for name, value in engine.run_onnx(arrays, header["wanted"]).items()}
 
