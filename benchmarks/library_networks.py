@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import importlib
 import json
 import math
 import os
@@ -41,14 +42,12 @@ def _image(size: int = 64) -> tuple[Tensor]:
 
 
 def _from_timm(name: str, size: int = 64, **given: Any) -> tuple[nn.Module, tuple[Tensor]]:
-    import timm
-
+    timm = importlib.import_module("timm")
     return timm.create_model(name, pretrained=False, num_classes=10, **given), _image(size)
 
 
 def _from_transformers(model: str, config: str, inputs: Any, **given: Any) -> tuple[nn.Module, Any]:
-    import transformers
-
+    transformers = importlib.import_module("transformers")
     return getattr(transformers, model)(getattr(transformers, config)(**given)), inputs
 
 

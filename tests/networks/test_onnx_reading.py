@@ -1,5 +1,7 @@
 """ONNX files that are hostile, damaged or strange: one line, and nothing outside is touched."""
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -8,7 +10,7 @@ from onnx import TensorProto, helper
 from needed_engines import skip_without_engines
 from networks.network_building import conv_clip, make_model, node, random, residual, save
 from samebits.errors import ModelError, ResourceLimitError, SamebitsError
-from samebits.networks import onnx_reading
+from samebits.networks import model_runners, onnx_reading
 from samebits.networks.model_comparing import compare_model
 from samebits.networks.model_runners import rewire
 from samebits.networks.onnx_reading import make_network, read_onnx
@@ -127,6 +129,26 @@ def test_weights_that_fit_in_no_message_stay_in_their_files(tmp_path, monkeypatc
     assert found.verdict in ("rounding", "identical")
     (tmp_path / "v.bin").write_bytes(bytes(64) + (tables["v"] * 2).tobytes())
     assert not np.array_equal(read_onnx(tmp_path / "net.onnx").constants["v"], tables["v"])
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino:INFERENCE_PRECISION_HINT=f32"])
+def test_weights_in_a_file_beside_the_model_change_no_bit(monkeypatch, engine):
+    skip_without_engines([engine.partition(":")[0]])
+    constants = {"w": random((64, 3, 3, 3), 1), "u": random((64, 64, 3, 3), 2), "b": random((64,), 3)}
+    nodes = [node("Conv", ["x", "w"], ["c"]), node("Relu", ["c"], ["r"]), node("Conv", ["r", "u", "b"], ["y"])]
+    network = make_network(make_model(nodes, {"x": [1, 3, 20, 20]}, ["y"], constants), "net")
+    made, folders = [], []
+    for most in (2**24, 2**10):
+        monkeypatch.setattr(model_runners, "_MOST_SENT", most)
+        runner = model_runners.open_model_runner(engine, time_limit_s=100)
+        for observed in ([], ["c"]):
+            found = runner.run_network(network, {"x": random((1, 3, 20, 20), 4)}, observed, ["y", *observed], {})
+            made.append({name: value.tobytes() for name, value in found.items()})
+        folders.append(runner._beside and runner._beside.folder.name)
+        runner.close()
+    assert made[:2] == made[2:]
+    assert folders[0] is None
+    assert not Path(folders[1]).exists()
 
 
 def _make_external(folder, location, length, offset=0):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,10 +24,17 @@ from samebits.networks.product_nodes import PRODUCTS, find_product
 from samebits.numbers.format import FORMATS, numpy_dtype
 
 _OVERRULED = "#overruled"
+# So many bytes of weights, sent with each change of what is observed, take longer than a run does. In a file beside the
+# model, tensors of so many bytes begin at whole pages.
+_MOST_SENT, _SMALLEST_BESIDE, _ALIGNED = 2**24, 2**16, 4096
 
 
-def rewire(network: Network, outputs: Sequence[str], given: Mapping[str, np.ndarray] | None = None) -> bytes:
+def rewire(
+    network: Network, outputs: Sequence[str], given: Mapping[str, np.ndarray] | None = None, stored: Any = None
+) -> bytes:
     """The model as bytes, returning `outputs` in their sequence; values in `given` are inputs instead of computed.
+
+    `stored` is what the network is stored as, if its weights lie in another place than the network's own.
 
     Nodes stay as they are, so that what an engine fuses stays as it is as far as outputs and inputs allow.
     """
@@ -34,7 +42,7 @@ def rewire(network: Network, outputs: Sequence[str], given: Mapping[str, np.ndar
 
     given = given or {}
     model = onnx.ModelProto()
-    model.CopyFrom(network.stored)
+    model.CopyFrom(network.stored if stored is None else stored)
     graph = model.graph
     declared = {v.name: v for v in (*graph.output, *graph.value_info)}
     kept = [_declare(value, declared, network) for value in outputs]
@@ -44,7 +52,7 @@ def rewire(network: Network, outputs: Sequence[str], given: Mapping[str, np.ndar
         for i, value in enumerate(node.output):
             if value in given:
                 node.output[i] = value + _OVERRULED
-    if folder := find_data_files(network)[0]:
+    if folder := find_data_files(model)[0]:
         for tensor in graph.initializer:
             for entry in tensor.external_data if tensor.data_location == onnx.TensorProto.EXTERNAL else ():
                 if entry.key == "location":
@@ -55,13 +63,13 @@ def rewire(network: Network, outputs: Sequence[str], given: Mapping[str, np.ndar
     return model.SerializeToString()
 
 
-def find_data_files(network: Network) -> tuple[str, list[str]]:
-    """The folder of the files that hold weights which the model does not, and the files' names there."""
+def find_data_files(model: Any) -> tuple[str, list[str]]:
+    """The folder of the files that hold weights which a model does not, and the files' names there."""
     import onnx
 
     paths = {
         entry.value
-        for tensor in network.stored.graph.initializer
+        for tensor in model.graph.initializer
         if tensor.data_location == onnx.TensorProto.EXTERNAL
         for entry in tensor.external_data
         if entry.key == "location"
@@ -122,6 +130,9 @@ class OnnxRunner:
         self.text = worker.text
         # The network itself is kept, so that no other object can get its id.
         self._built: tuple[Network, object, bytes] | None = None
+        self._beside: _Beside | None = None
+        known = find_class(parse_runner_text(worker.text).name)
+        self._puts_beside = worker.is_here and known is not None and known.reads_data_files
 
     def identify(self) -> Identity:
         return self.worker.identify()
@@ -136,15 +147,63 @@ class OnnxRunner:
     ) -> Arrays:
         outputs = list(dict.fromkeys([*network.outputs, *observed, *wanted]))
         key = (tuple(outputs), tuple((n, v.dtype.name, v.shape) for n, v in given.items()))
+        stored = self._put_beside(network)
         if self._built is None or self._built[0] is not network or self._built[1] != key:
-            self._built = (network, key, rewire(network, outputs, given))
+            self._built = (network, key, rewire(network, outputs, given, stored))
         added = [v for v in outputs if v not in network.outputs]
-        model, files = self._built[2], find_data_files(network)
-        found = self.worker.run_onnx(model, {**inputs, **given}, wanted, added, files=files)
+        found = self.worker.run_onnx(self._built[2], {**inputs, **given}, wanted, added, files=find_data_files(stored))
         return {name: found[name] for name in wanted}
+
+    def _put_beside(self, network: Network) -> Any:
+        """What the network is stored as: with many weights, a model that is small to send, and a file beside it."""
+        if self._beside is not None and self._beside.network is network:
+            return self._beside.model
+        if not self._puts_beside or find_data_files(network.stored)[1]:
+            return network.stored
+        if sum(map(_count_raw, network.stored.graph.initializer)) < _MOST_SENT:
+            return network.stored
+        self._drop_beside()
+        self._beside = _Beside(network)
+        return self._beside.model
+
+    def _drop_beside(self) -> None:
+        if self._beside is not None:
+            self._beside.folder.cleanup()
+            self._beside = None
 
     def close(self) -> None:
         self.worker.close()
+        self._drop_beside()
+
+
+def _count_raw(tensor: Any) -> int:
+    """The bytes of a tensor that could lie in a file as they are; none of a small one, which may decide sizes."""
+    held = len(tensor.raw_data)
+    return held if held >= _SMALLEST_BESIDE else 0
+
+
+class _Beside:
+    """A network's model whose weights lie in a file of a folder that is its own."""
+
+    def __init__(self, network: Network):
+        import onnx
+
+        self.network = network
+        self.folder = tempfile.TemporaryDirectory(prefix="samebits-weights-", ignore_cleanup_errors=True)
+        path = os.path.join(self.folder.name, "weights")
+        self.model = onnx.ModelProto()
+        self.model.CopyFrom(network.stored)
+        with open(path, "wb") as file:
+            for tensor in self.model.graph.initializer:
+                if not (count := _count_raw(tensor)):
+                    continue
+                offset = -(-file.tell() // _ALIGNED) * _ALIGNED
+                file.seek(offset)
+                file.write(tensor.raw_data)
+                tensor.ClearField("raw_data")
+                tensor.data_location = onnx.TensorProto.EXTERNAL
+                for name, value in (("location", path), ("offset", str(offset)), ("length", str(count))):
+                    tensor.external_data.add(key=name, value=value)
 
 
 class OtherFileRunner:

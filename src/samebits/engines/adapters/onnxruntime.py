@@ -32,6 +32,7 @@ class OnnxruntimeEngine(Engine):
 
     name = "onnxruntime"
     runs_onnx = True
+    reads_data_files = True
     settings: ClassVar[dict[str, Setting]] = {
         "threads": THREADS,
         "optimization": Setting("graph optimization level", "all", tuple(_LEVELS)),

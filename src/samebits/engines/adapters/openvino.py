@@ -27,6 +27,7 @@ class OpenvinoEngine(Engine):
 
     name = "openvino"
     runs_onnx = True
+    reads_data_files = True
     settings: ClassVar[dict[str, Setting]] = {
         "INFERENCE_PRECISION_HINT": Setting("format the plugin computes in", "", ("f32", "bf16", "f16", "dynamic")),
         "EXECUTION_MODE_HINT": Setting("speed, or the model's own precision", "", ("PERFORMANCE", "ACCURACY")),

@@ -240,6 +240,11 @@ class WorkerRunner:
                 except BrokenPipeError:
                     continue
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the engine is of the environment that samebits runs in."""
+        return self._place.is_here
+
     def _refuse_files(
         self, says: str = "torch modules and Keras models are files here, which are not seen there"
     ) -> None:
