@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -9,8 +10,9 @@ import pytest
 
 from exact_terms import list_terms, place, read_terms
 from samebits.numbers import numpy_dtype
-from samebits.problems import Problem
-from samebits.sums.tiles.magnitudes import sum_magnitudes
+from samebits.problems import Problem, parse_problem_text
+from samebits.sums.tiles.magnitudes import sum_magnitudes, sum_plainly
+from samebits.sums.truth.convolution import compute_truth
 
 DTYPES = ("float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 DIRECTIONS = ("forward", "grad_input", "grad_weight")
@@ -124,3 +126,23 @@ def test_the_number_of_threads_changes_no_bit(threads):
     problem = make_problem("conv3d", "forward", "float32")
     operands = moderate(problem, 4)
     assert sum_magnitudes(problem, operands, threads=threads).tobytes() == sum_magnitudes(problem, operands).tobytes()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "conv2d x=2x6x9x9 w=4x3x3x3 padding=1 groups=2 stride=2 bias dtype=float32",
+        "conv_transpose2d x=1x4x5x5 w=4x3x3x3 stride=2 output_padding=1 dtype=float32",
+        "linear x=5x64 w=7x64 dtype=bfloat16",
+    ],
+)
+def test_plain_sums_are_within_their_bound_of_the_exact_ones(text):
+    problem = replace(parse_problem_text(text), out="float64")
+    draw = np.random.default_rng(3)
+    operands = {
+        n: draw.standard_normal(s).astype(numpy_dtype(problem.dtype)) for n, s in problem.operand_shapes.items()
+    }
+    off = np.abs(sum_plainly(problem, operands) - compute_truth(problem, operands).values)
+    bound = (problem.reduction_length + 3) * 2.0**-52 * sum_magnitudes(problem, operands)
+    assert (off <= bound).all()
+    assert sum_plainly(problem, operands).any()

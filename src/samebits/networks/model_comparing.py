@@ -63,49 +63,66 @@ from samebits.progress import Announcement, Progress, ignore_progress, prefix_pr
 from samebits.regular_files import open_folder
 
 
-def try_exact_integers(side: str, runner: Runner, judged: Iterable[JudgedUnit], progress: Progress) -> tuple[int, int]:
-    """Runs every distinct product of the units on exact integers, in the engine alone: how many were right, of all.
+def try_exact_integers(
+    runners: Mapping[str, Runner], judged: Iterable[JudgedUnit], progress: Progress
+) -> dict[str, tuple[int, int]]:
+    """Runs every distinct product of the units on exact integers, in each engine alone: how many were right, of all.
 
-    A unit whose product is wrong there is `wrong` on this side, whatever it was fed in the network. Problems that the
+    A unit whose product is wrong there is `wrong` on this side, whatever it was fed in the network. Problems that an
     engine does not take by themselves are not counted.
     """
     by_problem: dict[str, list[JudgedUnit]] = {}
     for unit in judged:
-        if unit.problem is not None and side in unit.sides:
+        if unit.problem is not None and any(side in unit.sides for side in runners):
             by_problem.setdefault(unit.problem, []).append(unit)
-    right = tried = 0
+    counts: dict[str, tuple[int, int]] = dict.fromkeys(runners, (0, 0))
     for number, (text, units) in enumerate(by_problem.items()):
-        progress(f"exact integers on {side[:40]}", number / len(by_problem))
+        progress("exact integers", number / len(by_problem))
         try:
-            wrong = _find_fault(runner, parse_problem_text(text))
-        except (EngineFailure, ProblemTextError):
+            task = _ExactTask(parse_problem_text(text))
+        except ProblemTextError:
             continue
-        tried += 1
-        right += wrong is None
-        for unit in units if wrong is not None else ():
-            own = unit.sides[side]
-            assert wrong is not None
-            unit.sides[side] = replace(
-                own, verdict="wrong", certainty="bounds", is_wrong_alone=True, evidence=(*own.evidence, wrong)
-            )
-    return right, tried
+        for side, runner in runners.items():
+            own = [unit for unit in units if side in unit.sides]
+            try:
+                wrong = task.find_fault(runner) if own else None
+            except EngineFailure:
+                continue
+            right, tried = counts[side]
+            counts[side] = (right + (wrong is None), tried + 1) if own else (right, tried)
+            for unit in own if wrong is not None else ():
+                _mark_wrong_alone(unit, side, wrong)
+    return counts
 
 
-def _find_fault(runner: Runner, problem: Problem) -> Evidence | None:
-    """What is wrong on exact integers; None where all is right. Raises EngineFailure where there is no result."""
-    check_memory(problem, 3)
-    lowering = lower_problem(problem)
-    operands = make_exact(lowering.convolution, 0)
-    reference = make_reference(lowering.convolution, operands, ignore_progress, rounds=False)
-    ran = run_on_both(lower_runner(runner, lowering), lowering.convolution, operands, operands)
-    if ran.on_exact is None:
-        raise EngineFailure(ran.recorded.failure.says if ran.recorded.failure else "no result")
-    side = judge_ran(reference, reference, ran)
-    assert side.exact_data is not None
-    if side.verdict != "wrong":
-        # A transform may differ by what rounding makes.
-        return None
-    return Evidence("structure", say_wrong_on_integers(side.exact_data))
+def _mark_wrong_alone(unit: JudgedUnit, side: str, wrong: Evidence | None) -> None:
+    assert wrong is not None
+    own = unit.sides[side]
+    evidence = (*own.evidence, wrong)
+    unit.sides[side] = replace(own, verdict="wrong", certainty="bounds", is_wrong_alone=True, evidence=evidence)
+
+
+class _ExactTask:
+    """A product on exact integers, with what is right; the same for all engines."""
+
+    def __init__(self, problem: Problem):
+        check_memory(problem, 3)
+        self.lowering = lower_problem(problem)
+        self.operands = make_exact(self.lowering.convolution, 0)
+        self.reference = make_reference(self.lowering.convolution, self.operands, ignore_progress, rounds=False)
+
+    def find_fault(self, runner: Runner) -> Evidence | None:
+        """What is wrong on exact integers; None where all is right. Raises EngineFailure where there is no result."""
+        own = lower_runner(runner, self.lowering)
+        ran = run_on_both(own, self.lowering.convolution, self.operands, self.operands)
+        if ran.on_exact is None:
+            raise EngineFailure(ran.recorded.failure.says if ran.recorded.failure else "no result")
+        side = judge_ran(self.reference, self.reference, ran)
+        assert side.exact_data is not None
+        if side.verdict != "wrong":
+            # A transform may differ by what rounding makes.
+            return None
+        return Evidence("structure", say_wrong_on_integers(side.exact_data))
 
 
 # Networks whose values take more than this are announced beforehand.
@@ -247,10 +264,11 @@ def _explain(outcome: Outcome, progress: Progress, ends_at: float) -> list[str]:
 
 
 def _try_exact(outcome: Outcome, progress: Progress) -> None:
+    alone = {s.name: find_problem_runner(s.runner) for s in outcome.asked if s.observer is not None}
+    runners = {name: runner for name, runner in alone.items() if runner is not None}
+    counts = try_exact_integers(runners, outcome.judged, progress)
     for side in outcome.asked:
-        alone = find_problem_runner(side.runner)
-        if alone is not None and side.observer is not None:
-            side.exact = try_exact_integers(side.name, alone, outcome.judged, progress)
+        side.exact = counts.get(side.name, side.exact)
 
 
 def _replay_sides(outcome: Outcome, progress: Progress) -> None:

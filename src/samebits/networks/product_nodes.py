@@ -16,7 +16,7 @@ from samebits.numbers.format import find_format, numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.languages.onnx_node import problem_from_onnx_node
 from samebits.sums.bounds import accumulator_format, bound_errors, bound_narrowest_errors
-from samebits.sums.tiles.magnitudes import sum_magnitudes
+from samebits.sums.tiles.magnitudes import sum_magnitudes, sum_plainly
 from samebits.sums.truth import compute_truth
 
 PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
@@ -84,7 +84,7 @@ def apply_product(
     """A product with its bound; inputs that carry errors themselves pass them on through the sums.
 
     `dtype` is that of the operands as the network declares them. With `rounds` the value is the correctly rounded
-    result, else the exact one rounded to float64, which costs more.
+    result, else the sum in float64, and what that is off by is in the bound.
     """
     given = [v if v is None or isinstance(v, Bounded) else bounded.exactly(v) for v in inputs]
     # Values that were fed fit their format; values computed inside the unit keep all their digits.
@@ -97,9 +97,11 @@ def apply_product(
     # A product that is scaled or added to afterwards must not be rounded before.
     is_last = rounds and not is_inner and product.alpha == 1.0 and not product.adds_third
     computed = replace(product.problem, dtype=kept.name, out=dtype if is_last else "float64")
-    value = compute_truth(computed, operands).values.astype(np.float64)
     magnitudes = sum_magnitudes(computed, operands)
+    is_narrow = find_format(dtype).precision <= find_format("float32").precision
+    value, off = _compute(computed, operands, magnitudes, exactly=is_last or not is_narrow)
     error, growth = _bound_own(a, declared, operands, value, magnitudes)
+    error = error + off
     # The inputs' errors are added up like all else, with roundings of their own.
     carried = _carry_errors(product, given, operands)
     with np.errstate(invalid="ignore"):
@@ -112,6 +114,15 @@ def apply_product(
         assert third is not None
         found = bounded.add(a, found, bounded.multiply(a, third, bounded.exactly(np.array(product.beta))))
     return [found]
+
+
+def _compute(
+    problem: Problem, operands: dict[str, np.ndarray], magnitudes: Floats, *, exactly: bool
+) -> tuple[Floats, Floats | float]:
+    """The product's values, and what they may be off by beyond their own rounding."""
+    if exactly or not all(np.isfinite(array).all() for array in operands.values()):
+        return compute_truth(problem, operands).values.astype(np.float64), 0.0
+    return sum_plainly(problem, operands), (problem.reduction_length + 3) * 2.0**-52 * magnitudes
 
 
 def _bound_own(

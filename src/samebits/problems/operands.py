@@ -117,8 +117,9 @@ def _exact_limits(problem: Problem) -> tuple[int, int]:
 
 def _signed_integers(rng: np.random.Generator, shape: tuple[int, ...], largest: int) -> np.ndarray:
     """Integers in -largest..largest without zero, half of them negative."""
-    signs = rng.permutation(np.resize(np.array([1, -1], np.int8), math.prod(shape))).reshape(shape)
-    return rng.integers(1, largest + 1, shape, np.int8) * signs
+    signs = np.ones(math.prod(shape), np.int8)
+    signs[1::2] = -1
+    return rng.integers(1, largest + 1, shape, np.int8) * rng.permutation(signs).reshape(shape)
 
 
 def _thin_out(problem: Problem, operands: dict[str, np.ndarray], budget: int, rng: np.random.Generator) -> None:

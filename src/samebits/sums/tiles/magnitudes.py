@@ -1,4 +1,7 @@
-"""Sums of magnitudes, sum over |row| |source| per output, from above: what every rounding error bound is made of."""
+"""Sums of magnitudes, sum over |row| |source| per output, from above: what every rounding error bound is made of.
+
+And plain sums in float64, for those who need the value only to far less than a rounding of float32.
+"""
 
 from __future__ import annotations
 
@@ -34,21 +37,44 @@ def sum_magnitudes(
     At most 1 + 2^-30 times the exact sums, plus 2^-1000; infinite where that is beyond float64. Non-finite operands
     count as 0: a sum that really has such a term is not finite itself, and over padding an infinite weight has no term.
     """
+    sizes = {name: _finite_magnitudes(array) for name, array in operands.items()}
+    return _sum(problem, sizes, threads, progress, from_above=True)
+
+
+@default_float_environment()
+def sum_plainly(problem: Problem, operands: Mapping[str, np.ndarray]) -> npt.NDArray[np.float64]:
+    """The sums of x w (and bias) added in float64, of shape `problem.out_shape`; operands are finite.
+
+    Off by at most (n + 3) 2^-52 times the sum of magnitudes of the n products. `problem.then` is not applied.
+    """
+    return _sum(problem, operands, None, ignore_progress, from_above=False)
+
+
+def _sum(
+    problem: Problem,
+    operands: Mapping[str, np.ndarray],
+    threads: int | None,
+    progress: Progress,
+    *,
+    from_above: bool,
+) -> npt.NDArray[np.float64]:
     plan, lowering = plan_problem(problem)
     if lowering:
         problem, operands = lowering.convolution, lowering.lower_operands(operands)
-    rows, rows_table = as_codes(_finite_magnitudes(operands[plan.rows_operand]))
-    source, source_table = as_codes(_finite_magnitudes(operands[plan.source_operand]))
+    rows, rows_table = as_codes(operands[plan.rows_operand])
+    source, source_table = as_codes(operands[plan.source_operand])
     out = np.empty(problem.out_shape)
 
     def work(c: Contraction, blocks: Blocks, first: int, last: int, buffers: Buffers) -> None:
-        start = _finite_magnitudes(operands["bias"]).astype(np.float64) if problem.bias else np.zeros(c.groups * c.rows)
-        _write_sums(first, last, c, blocks, rows, rows_table, source, source_table, start, out.reshape(-1), buffers)
+        start = operands["bias"].astype(np.float64) if problem.bias else np.zeros(c.groups * c.rows)
+        # All terms are non-negative then: rounding loses at most this share. Products of float64 may also underflow.
+        up, least = (1.0 + blocks.roundings * 2.0**-52, 2.0**-1000) if from_above else (1.0, 0.0)
+        flat = out.reshape(-1)
+        _write_sums(first, last, c, blocks, rows, rows_table, source, source_table, start, up, least, flat, buffers)
 
     if plan.count_gaps():
-        shape = problem.bias_shape
-        out[:] = _finite_magnitudes(operands["bias"]).astype(np.float64).reshape(shape) if problem.bias else 0.0
-    run_tiles(plan, work, "bounding errors", threads=threads, progress=progress)
+        out[:] = operands["bias"].astype(np.float64).reshape(problem.bias_shape) if problem.bias else 0.0
+    run_tiles(plan, work, "bounding errors" if from_above else "adding up", threads=threads, progress=progress)
     return lowering.restore_result(out) if lowering else out
 
 
@@ -77,9 +103,7 @@ def _finite_magnitudes(array: np.ndarray) -> np.ndarray:
 
 
 @compiled
-def _write_sums(first, last, c, blocks, rows, rows_table, source, source_table, start, out, buffers):
-    # All terms are non-negative: rounding loses at most this share of a sum. Products of float64 may also underflow.
-    up = 1.0 + blocks.roundings * 2.0**-52
+def _write_sums(first, last, c, blocks, rows, rows_table, source, source_table, start, up, least, out, buffers):
     o = c.out_strides
     for task in range(first, last):
         tile = locate_tile(c, blocks, task)
@@ -92,5 +116,5 @@ def _write_sums(first, last, c, blocks, rows, rows_table, source, source_table, 
                         at = tile.out_offset + tile.group * o[0] + (tile.row + m) * o[1] + (tile.item + b) * o[2]
                         at += (tile.start[0] + i0) * o[3] + (tile.start[1] + i1) * o[4] + tile.start[2] * o[5]
                         for i2 in range(tile.size[2]):
-                            out[at + i2 * o[5]] = buffers.sums[p, m] * up + 2.0**-1000
+                            out[at + i2 * o[5]] = buffers.sums[p, m] * up + least
                             p += 1
