@@ -6,9 +6,11 @@ import numpy as np
 import onnx
 import pytest
 
+from networks.model_sides import ReferenceSide
 from networks.network_building import judge, make_model, node, random, refer
 from samebits.judging.measuring import measure_absolute
 from samebits.networks.bounded import Arithmetic, Bounded, exactly, raise_power
+from samebits.networks.model_comparing import compare_model
 from samebits.networks.onnx_reading import make_network
 from samebits.networks.units import divide_network, fold_constants
 
@@ -334,3 +336,19 @@ def test_what_rounding_decides_is_not_folded():
     assert "whole" not in folded
     constants["n"] = np.array([17, 40], F)
     assert "whole" in fold_constants(make_network(make_model(nodes, {"x": [2]}, ["y"], constants), "test"))
+
+
+class Silent(ReferenceSide):
+    """A side that has no name for the states of a recurrent layer."""
+
+    def list_observable(self, values):
+        return [v for v in values if v != "s"]
+
+
+def test_a_side_that_does_not_show_its_states_leaves_the_others_judged():
+    constants = {"w": random((1, 384, 16), 2, 0.3), "r": random((1, 384, 96), 3, 0.3)}
+    nodes = [node("LSTM", ["x", "w", "r"], ["s"], hidden_size=96), node("Exp", ["s"], ["y"])]
+    network = make_network(make_model(nodes, {"x": [24, 1, 16]}, ["y"], constants), "test")
+    found = compare_model(network, [ReferenceSide("shows"), Silent("silent", lambda name, result, values: result * 1)])
+    assert {s.name: s.unjudged for s in found.sides} == {"shows": 0, "silent": 1}
+    assert found.sides[0].verdict in ("rounding", "identical")

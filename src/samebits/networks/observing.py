@@ -12,6 +12,7 @@ import numpy as np
 from samebits.networks.model_runners import Arrays, ModelRunner
 from samebits.networks.network import Network
 from samebits.networks.product_nodes import PRODUCTS
+from samebits.networks.recurrent_operations import returns_states
 from samebits.networks.units import Unit, divide_network, list_addends
 from samebits.numbers.ulps import has_same_bits
 from samebits.progress import Progress
@@ -144,16 +145,19 @@ def divide_observably(
     """By side, units whose ends can be observed there without changing what its runner returns.
 
     All sides have the same units where that is possible. A value that one of them must not show joins units on this
-    side alone; one that a side has no name for joins them on all.
+    side alone; one that a side has no name for joins them on all, but for the states of recurrent layers.
     """
     units = divide_network(network, folded)
     for observer in observers.values():
         observer.find_hidden(list_ends(network, units))
     hidden = {v for o in observers.values() for v in o.hidden}
-    units = divide_network(network, folded, hidden)
-    divisions = dict.fromkeys(observers, units)
-    left = {name for name, o in observers.items() if not o.keeps_bits(list_ends(network, units))}
-    if left and (addends := list_addends(network, units)):
+    # Without the states that a recurrent layer returned nothing can be said of it: who shows them is judged by them.
+    own = {v for v in hidden if _is_state(network, v) and any(v not in o.hidden for o in observers.values())}
+    hidden -= own
+    hidden_by = {name: hidden | (own & set(o.hidden)) for name, o in observers.items()}
+    divisions = {name: divide_network(network, folded, values) for name, values in hidden_by.items()}
+    left = {name for name, o in observers.items() if not o.keeps_bits(list_ends(network, divisions[name]))}
+    if left and not own and (addends := list_addends(network, units)):
         # Where two products are added, engines may have fused the sum with the other one.
         others = divide_network(network, folded, hidden, preferred=addends)
         ends = list_ends(network, others)
@@ -163,8 +167,14 @@ def divide_observably(
         divisions |= dict.fromkeys(fused_so, others)
         left -= fused_so
     for name in left:
-        divisions[name] = _settle(observers[name], folded, units, hidden, progress)
+        divisions[name] = _settle(observers[name], folded, divisions[name], hidden_by[name], progress)
     return divisions
+
+
+def _is_state(network: Network, value: str) -> bool:
+    """Whether a value is what a recurrent layer returns of every step."""
+    place = network.producers.get(value)
+    return place is not None and returns_states(network.nodes[place]) and value == network.nodes[place].outputs[0]
 
 
 def _settle(

@@ -45,6 +45,8 @@ SMOOTH: dict[str, tuple[Callable[[Floats], Floats], float | None, float, float]]
     "Ceil": (np.ceil, None, 0.0, 0.0),
     "Round": (np.rint, None, 0.0, 0.0),
 }
+# The slope by the value of the function itself.
+_FLATTENS: dict[str, Callable[[Floats], Floats]] = {"Sigmoid": lambda y: y * (1 - y), "Tanh": lambda y: 1 - y * y}
 # Functions that only rise, or fall, between what an error may take their argument to: relative units (twice the units
 # in the last place that OpenCL allows), and the ends of where they are defined.
 MONOTONE: dict[str, tuple[Callable[[Floats], Floats], float, float, float]] = {
@@ -62,10 +64,13 @@ KINKED = ("Relu", "LeakyRelu", "Elu", "Selu", "HardSigmoid", "HardSwish", "Swish
 
 
 def apply_smooth(a: Arithmetic, node: Node, x: Bounded) -> Bounded:
-    """Functions of `SMOOTH`, by their largest slope."""
+    """Functions of `SMOOTH`, by their largest slope; of those that flatten away from 0 it is the one nearest to 0."""
     function, slope, relative, absolute = SMOOTH[node.operator]
     if slope is None:
         return bounded.step(function, x)
+    if node.operator in _FLATTENS:
+        with np.errstate(all="ignore"):
+            slope = _FLATTENS[node.operator](function(np.maximum(np.abs(x.value) - x.error, 0.0)))
     return bounded.apply_slope(a, x, function, slope, relative=relative, absolute=absolute)
 
 
