@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from samebits.limits import STEPS
 from samebits.networks import bounded
 from samebits.networks.bounded import Arithmetic, Bounded, Floats
 from samebits.networks.network import Node
@@ -103,6 +104,7 @@ def _suppress(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list
         for i, default in enumerate((0.0, 0.0, -np.inf))
     )
     centred = bool(node.attributes.get("center_point_box"))
+    STEPS.check(int(scores.value.size * min(max(most, 0.0), scores.value.shape[-1])), "comparisons of boxes")
     chosen: list[tuple[int, int, int]] = []
     for item, by_class in enumerate(scores.value):
         corners = _list_corners(boxes.value[item], centred=centred)

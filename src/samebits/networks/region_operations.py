@@ -59,6 +59,8 @@ def _align(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Va
     scale, samples = float(np.float32(given.get("spatial_scale", 1.0))), int(given.get("sampling_ratio", 0))
     bins = (int(given.get("output_height", 1)), int(given.get("output_width", 1)))
     corners = rois.value * scale - (0.5 if way == "half_pixel" else 0.0)
+    if not np.isfinite(corners).all() or not ((items >= 0) & (items < len(x.value))).all():
+        return None
     value, error = (np.zeros((len(corners), x.value.shape[1], *bins)) for _ in range(2))
     for region, corner in enumerate(corners):
         off = float(scale * rois.error[region].max(initial=0.0))
@@ -85,6 +87,7 @@ def _list_samples(
         if samples <= 0 and _is_split(size, count, 2 * off, is_exact=is_exact):
             return None
         each = samples if samples > 0 else max(int(np.ceil(size / count)), 0)
+        STEPS.check(count * each, "a region's samples")
         places.append(_find_places(start, size, count, each))
     return places
 
@@ -116,7 +119,9 @@ def _pool_regions(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> 
     x, rois = list_floats(inputs)
     bins = tuple(int(n) for n in node.attributes["pooled_shape"])
     scale = float(np.float32(node.attributes.get("spatial_scale", 1.0)))
-    corners = rois.value[:, 1:] * scale
+    corners, items = rois.value[:, 1:] * scale, rois.value[:, 0]
+    if not np.isfinite(corners).all() or not ((items >= 0) & (items < len(x.value))).all():
+        return None
     off = scale * rois.error[:, 1:] + 2 * max(a.unit, 2.0**-24) * np.abs(corners)
     if rois.error[:, 0].any() or ((np.abs(corners - np.floor(corners) - 0.5) <= off) & (off > 0)).any():
         return None
@@ -156,7 +161,7 @@ def _list_bins(start: int, end: int, count: int, size: int) -> list[tuple[slice,
 def _deform(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
     """DeformConv of images: a convolution of values read at places that are moved by offsets."""
     x, weights, offset = list_floats(inputs[:3])
-    if x.value.ndim != 4:
+    if x.value.ndim != 4 or not np.isfinite(offset.value).all():
         return None
     given, (n, channels, *sizes) = node.attributes, x.value.shape
     kernel, out = weights.value.shape[2:], offset.value.shape[2:]
