@@ -263,10 +263,12 @@ def main() -> int:
         rows = survey_faults(names, Path(folder), given.every)
     table = make_table(rows)
     print(table)
-    if given.write and given.published:
-        write_page(Path(given.write), "Faults put into published networks", ABOUT_PUBLISHED, table)
-    elif given.write:
-        write_page(Path(given.write), "Faults put into networks", ABOUT, table)
+    about = (ABOUT_PUBLISHED if given.published else ABOUT) + (
+        f" One case in {given.every}." if given.every > 1 else ""
+    )
+    title = "Faults put into published networks" if given.published else "Faults put into networks"
+    if given.write:
+        write_page(Path(given.write), title, about, table)
     return 0
 
 
