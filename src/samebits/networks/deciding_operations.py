@@ -151,7 +151,7 @@ def _overlap(a: Arithmetic, box: Floats, others: Floats) -> tuple[Floats, Floats
     extents = others[2:] - others[:2]
     both = (box[2:] - box[:2]).prod() + extents.prod(0) - common
     shares = np.divide(common, both, out=np.zeros_like(common), where=both > 0)
-    # A corner's rounding is a share of its place, which an extent that is small beside it feels the more.
+    # A corner's rounding is a share of its place: the smaller an extent is, the more it changes.
     reach = np.maximum(np.abs(box).max(), np.abs(others).max(0, initial=0.0))
     smallest = np.minimum(np.where(extents > 0, extents, np.inf).min(0), (box[2:] - box[:2]).min())
     off = _OVERLAP_ROUNDINGS * max(a.unit, 2.0**-24) * (1.0 + reach / np.maximum(smallest, 1e-300))

@@ -119,7 +119,8 @@ def _signed_integers(rng: np.random.Generator, shape: tuple[int, ...], largest: 
     """Integers in -largest..largest without zero, half of them negative."""
     signs = np.ones(math.prod(shape), np.int8)
     signs[1::2] = -1
-    return rng.integers(1, largest + 1, shape, np.int8) * rng.permutation(signs).reshape(shape)
+    signs = rng.permutation(signs).reshape(shape)
+    return rng.integers(1, largest + 1, shape, np.int8) * signs
 
 
 def _thin_out(problem: Problem, operands: dict[str, np.ndarray], budget: int, rng: np.random.Generator) -> None:
