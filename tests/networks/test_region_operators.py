@@ -191,6 +191,25 @@ def test_a_list_is_what_the_file_says_it_holds():
     assert not tell(model, fed, {"y": expected.astype(np.float32)[:, ::-1].copy()}) & SOUND
 
 
+def test_places_in_lists_may_be_counted_from_the_end():
+    skip_without_engines(["onnxruntime"])
+    fed = {"x": random((4, 3), 0)}
+    made = [
+        node("SplitToSequence", ["x"], ["parts"], axis=0, keepdims=0),
+        node("SequenceAt", ["parts", "last"], ["end"]),
+        node("Neg", ["end"], ["n"]),
+        node("SequenceInsert", ["parts", "n", "last"], ["more"]),
+        node("SequenceErase", ["more", "second"], ["fewer"]),
+        node("ConcatFromSequence", ["fewer"], ["y"], axis=0, new_axis=1),
+    ]
+    model = make(made, fed, constants={"last": np.array(-1), "second": np.array(-4)})
+    results = run(model, fed)
+    x = fed["x"]
+    assert np.array_equal(results["y"], np.stack([x[0], x[2], -x[3], x[3]]))
+    assert tell(model, fed, results) == {"identical"}
+    assert "identical" not in tell(model, fed, {"y": results["y"][::-1].copy()})
+
+
 def test_a_list_of_unknown_places_is_not_judged_and_the_rest_is():
     fed = {"x": random((2, 6), 0), "i": np.array(1)}
     made = [

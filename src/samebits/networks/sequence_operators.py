@@ -15,12 +15,11 @@ _MOST_PARTS = 1024
 
 
 def _read_place(w: OperatorWriter, place: int, count: int, default: int) -> int:
-    """A place in a list of `count`, as an input has it; the default where that is left out."""
+    """A place in a list of `count`, as an input has it, from the end if below 0; the default where that is left out."""
     if not w.take(place):
         return default
     found = int(w.find_constant(w.take(place)).reshape(-1)[0])
-    w.refuse_unless(-count <= found < count)
-    return found % count
+    return found + count if found < 0 else found
 
 
 def _construct(w: OperatorWriter) -> None:
@@ -29,19 +28,25 @@ def _construct(w: OperatorWriter) -> None:
 
 def _insert(w: OperatorWriter) -> None:
     parts = list(w.find_list(w.take(0)))
-    parts.insert(_read_place(w, 2, len(parts) + 1, len(parts)), w.take(1))
+    place = _read_place(w, 2, len(parts), len(parts))
+    w.refuse_unless(0 <= place <= len(parts))
+    parts.insert(place, w.take(1))
     w.make_list(parts)
 
 
 def _erase(w: OperatorWriter) -> None:
     parts = list(w.find_list(w.take(0)))
-    del parts[_read_place(w, 1, len(parts), len(parts) - 1)]
+    place = _read_place(w, 1, len(parts), len(parts) - 1)
+    w.refuse_unless(0 <= place < len(parts))
+    del parts[place]
     w.make_list(parts)
 
 
 def _take_at(w: OperatorWriter) -> None:
     parts = w.find_list(w.take(0))
-    w.end(parts[_read_place(w, 1, len(parts), 0)])
+    place = _read_place(w, 1, len(parts), 0)
+    w.refuse_unless(0 <= place < len(parts))
+    w.end(parts[place])
 
 
 def _count(w: OperatorWriter) -> None:
@@ -59,10 +64,13 @@ def _join(w: OperatorWriter) -> None:
 def _split(w: OperatorWriter) -> None:
     x, axis = w.take(0), int(w.given.get("axis", 0))
     size = w.find_size(x, axis)
-    sizes = w.find_constant(w.take(1)) if w.take(1) else np.ones(size, np.int64)
-    if not sizes.ndim:
-        w.refuse_unless(int(sizes) > 0)
-        sizes = np.diff([*range(0, size, int(sizes)), size])
+    given = w.find_constant(w.take(1)) if w.take(1) else np.array(1)
+    if given.ndim:
+        sizes = given
+    else:
+        each = int(given)
+        w.refuse_unless(each > 0 and -(-size // each) <= _MOST_PARTS)
+        sizes = np.diff([*range(0, size, each), size])
     w.refuse_unless(int(sizes.sum()) == size and len(sizes) <= _MOST_PARTS)
     ends = np.cumsum(sizes)
     parts = [w.slice(x, axis, int(end - one), int(end)) for one, end in zip(sizes, ends, strict=True)]
