@@ -144,9 +144,13 @@ def test_weights_in_a_file_beside_the_model_change_no_bit(monkeypatch, engine):
         for observed in ([], ["c"]):
             found = runner.run_network(network, {"x": random((1, 3, 20, 20), 4)}, observed, ["y", *observed], {})
             made.append({name: value.tobytes() for name, value in found.items()})
+        # Another network of the same form is another one.
+        other = make_network(make_model(nodes, {"x": [1, 3, 20, 20]}, ["y"], {**constants, "u": -constants["u"]}), "o")
+        made.append(runner.run_network(other, {"x": random((1, 3, 20, 20), 4)}, [], ["y"], {})["y"].tobytes())
         folders.append(runner._beside and runner._beside.folder.name)
         runner.close()
-    assert made[:2] == made[2:]
+    assert made[:3] == made[3:]
+    assert made[0]["y"] != made[2]
     assert folders[0] is None
     assert not Path(folders[1]).exists()
 

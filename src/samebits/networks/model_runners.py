@@ -163,7 +163,11 @@ class OnnxRunner:
         if sum(map(_count_raw, network.stored.graph.initializer)) < _MOST_SENT:
             return network.stored
         self._drop_beside()
-        self._beside = _Beside(network)
+        try:
+            self._beside = _Beside(network)
+        except OSError:  # No room for temporary files: the weights are sent.
+            self._puts_beside = False
+            return network.stored
         return self._beside.model
 
     def _drop_beside(self) -> None:
