@@ -141,7 +141,7 @@ def test_weights_in_a_file_beside_the_model_change_no_bit(monkeypatch, engine):
     for most in (2**24, 2**10):
         monkeypatch.setattr(model_runners, "_MOST_SENT", most)
         runner = model_runners.open_model_runner(engine, time_limit_s=100)
-        for observed in ([], ["c"]):
+        for observed in (["c"], []):
             found = runner.run_network(network, {"x": random((1, 3, 20, 20), 4)}, observed, ["y", *observed], {})
             made.append({name: value.tobytes() for name, value in found.items()})
         # Another network of the same form is another one.
