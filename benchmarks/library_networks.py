@@ -1,13 +1,14 @@
 """Torch networks as libraries have them, with seeded weights, each on four sides.
 
 `python benchmarks/library_networks.py [--only GLOB] [--write docs/library_networks.md]`, in an environment that has
-timm and transformers beside samebits; one function of this module is one network.
+timm and transformers beside samebits.
 """
 
 from __future__ import annotations
 
 import argparse
 import fnmatch
+import functools
 import importlib
 import os
 import tempfile
@@ -109,46 +110,6 @@ def segformer() -> Any:
     )
 
 
-def vit() -> Any:
-    return _from_timm("vit_tiny_patch16_224", img_size=64)
-
-
-def swin() -> Any:
-    return _from_timm("swin_tiny_patch4_window7_224", img_size=112, size=112)
-
-
-def convnext() -> Any:
-    return _from_timm("convnext_atto")
-
-
-def mobilenet_v3_small() -> Any:
-    return _from_timm("mobilenetv3_small_100")
-
-
-def mobilenet_v3_large() -> Any:
-    return _from_timm("mobilenetv3_large_100")
-
-
-def efficientnet() -> Any:
-    return _from_timm("efficientnet_b0")
-
-
-def resnet18() -> Any:
-    return _from_timm("resnet18")
-
-
-def densenet() -> Any:
-    return _from_timm("densenet121")
-
-
-def regnet() -> Any:
-    return _from_timm("regnety_002")
-
-
-def mixer() -> Any:
-    return _from_timm("mixer_s32_224", img_size=64)
-
-
 class _Tagger(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -202,16 +163,27 @@ def detector() -> Any:
     return _Detector(), _image()
 
 
-def _list_networks() -> dict[str, Callable[[], Any]]:
-    plain = {name: made for name, made in globals().items() if callable(made) and not name.startswith("_")}
-    own = {n: m for n, m in plain.items() if getattr(m, "__module__", "") == __name__ and not isinstance(m, type)}
-    return {n: m for n, m in own.items() if n not in ("main", "compare", "describe", "make")}
+# By name: the network of timm, or what makes one.
+NETWORKS: dict[str, Callable[[], Any]] = {
+    **{f.__name__: f for f in (bert, distilbert, gpt2, llama, t5, wav2vec2, whisper, clip_vision, segformer)},
+    "vit": functools.partial(_from_timm, "vit_tiny_patch16_224", img_size=64),
+    "swin": functools.partial(_from_timm, "swin_tiny_patch4_window7_224", 112, img_size=112),
+    "convnext": functools.partial(_from_timm, "convnext_atto"),
+    "mobilenet_v3_small": functools.partial(_from_timm, "mobilenetv3_small_100"),
+    "mobilenet_v3_large": functools.partial(_from_timm, "mobilenetv3_large_100"),
+    "efficientnet": functools.partial(_from_timm, "efficientnet_b0"),
+    "resnet18": functools.partial(_from_timm, "resnet18"),
+    "densenet": functools.partial(_from_timm, "densenet121"),
+    "regnet": functools.partial(_from_timm, "regnety_002"),
+    "mixer": functools.partial(_from_timm, "mixer_s32_224", img_size=64),
+    **{f.__name__: f for f in (lstm_tagger, unet, detector)},
+}
 
 
 def make(name: str) -> Any:
     """The network of a name, with the weights of seed 0, and what it is fed."""
     torch.manual_seed(0)
-    module, inputs = _list_networks()[name]()
+    module, inputs = NETWORKS[name]()
     return module.eval(), inputs
 
 
@@ -252,7 +224,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="the page to write")
     given = parser.parse_args()
     rows = []
-    for name in _list_networks():
+    for name in NETWORKS:
         if fnmatch.fnmatch(name, given.only):
             rows.append(describe(name))
             print(rows[-1], flush=True)

@@ -18,7 +18,8 @@ from samebits.networks.sequence_operators import SEQUENCES
 from samebits.networks.unrolled_loops import LOOPS
 
 ABOUT = """How a network's operators are judged: `make operators` writes this page from the tables in
-`src/samebits/networks`. An operator that is not judged stays a unit of its own."""
+`src/samebits/networks`. An operator that is not judged stays a unit of its own, and so does a form
+of one that has no bound, such as RoiAlign of the largest value."""
 OPENCL = "OpenCL's specification, section 7.4"
 HIGHAM = "Higham, Accuracy and Stability of Numerical Algorithms, chapters 3 and 4"
 

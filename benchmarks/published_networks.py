@@ -205,9 +205,7 @@ def describe(row: Row) -> str:
     if row.ran.finding is None:
         return f"{name}| - | - | - | {row.ran.seconds:.0f} | {row.ran.said[:120]} |"
     units = row.ran.finding["units"]
-    assert isinstance(units, list)
     sides = row.ran.finding["sides"]
-    assert isinstance(sides, list)
     # What counts is the side of which least is known.
     operations = row.ran.finding["operations"]
     unjudged = max(side["unjudged_operations"] for side in sides)
@@ -221,8 +219,8 @@ def describe(row: Row) -> str:
 def _count_judged(rows: Sequence[Row]) -> float:
     """The share of all operations that are judged on every side."""
     findings = [row.ran.finding for row in rows if row.ran.finding is not None]
-    total = sum(int(f["operations"]) for f in findings)  # type: ignore[arg-type]  (a number)
-    unjudged = sum(max(s["unjudged_operations"] for s in f["sides"]) for f in findings)  # type: ignore[attr-defined]
+    total = sum(int(f["operations"]) for f in findings)
+    unjudged = sum(max(s["unjudged_operations"] for s in f["sides"]) for f in findings)
     return 1 - unjudged / max(total, 1)
 
 

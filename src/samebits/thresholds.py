@@ -59,6 +59,8 @@ APART_TIMES = 2.0**6
 PLAIN_TIMES = 2.0
 # A unit of a network that is so many times farther from the truth than its sums' roundings is searched for a reason.
 UNUSUAL_TIMES = 4.0
+# A changed node explains what is beyond its unit's bound if its own bound is smaller than more than this share of that.
+TELLING_SHARE = 0.5
 # Another function is off by its own size; bfloat16 throughout loses 2^-8 of a sum that does not cancel.
 SMALL_LOSS = 2.0**-4
 # Errors up to this many unit roundoffs of a channel's largest sum of magnitudes may be the noise of a transform.
@@ -169,6 +171,8 @@ TABLE: tuple[Threshold, ...] = (
               " float32 sums was not kept in float16"),
     Threshold("UNUSUAL_TIMES", UNUSUAL_TIMES, "which units of a network are searched within their bound", "only speed: random"
               " signs keep roundings below one, sums of one sign below the root of K; TF32 operands make 2^13 over that root"),
+    Threshold("TELLING_SHARE", TELLING_SHARE, "fusion or undecided in a network", "a bound that explains anything is wider than"
+              " nearly every deviation; of one that does not, where two functions cross, single ones"),
     Threshold("SMALL_LOSS", SMALL_LOSS, "wrong or undecided", "2^-8 of rounding to bfloat16, 16 times as much for K = 256"
               " of random sign"),
     Threshold("TRANSFORM_NOISE", TRANSFORM_NOISE, "wrong or undecided", "F(6,3), the noisiest usual transform, was measured"

@@ -388,6 +388,16 @@ def test_attention_that_is_told_of_fewer_keys_than_there_are_is_not_judged():
 
 
 BROKEN = {
+    "GroupQueryAttention that sees what comes": (
+        "GroupQueryAttention",
+        ["x", "x", "x", "", "", "w", "w"],
+        {"num_heads": 1, "kv_num_heads": 1, "causal": 0},
+    ),
+    "GroupQueryAttention of packed keys": (
+        "GroupQueryAttention",
+        ["x", "x", "x", "", "", "w", "w"],
+        {"num_heads": 1, "kv_num_heads": 1, "k_quant_type": "PER_TENSOR"},
+    ),
     "Attention without heads": ("Attention", ["x", "w"], {}),
     "Attention of no heads": ("Attention", ["x", "w"], {"num_heads": 0}),
     "MatMulNBits of other sizes": ("MatMulNBits", ["x", "w", "w"], {"K": 2**40, "N": 3, "bits": 4, "block_size": 16}),

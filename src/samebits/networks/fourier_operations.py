@@ -72,7 +72,7 @@ def _transform_frames(a: Arithmetic, node: Node, inputs: Sequence[Value | None])
 
 
 def _weigh_bands(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
-    """MelWeightMatrix: triangles between whole bins, of which a frequency near the edge may choose either."""
+    """MelWeightMatrix: triangles between whole bins; nothing where rounding decides which bin a frequency is in."""
     bands, length, rate, *edges = (float(v.value.reshape(-1)[0]) for v in list_floats(inputs))
     if any(isinstance(v, Bounded) and v.error.any() for v in inputs):
         return None

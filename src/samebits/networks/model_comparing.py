@@ -84,22 +84,24 @@ def try_exact_integers(
             continue
         for side, runner in runners.items():
             own = [unit for unit in units if side in unit.sides]
+            if not own:
+                continue
             try:
-                wrong = task.find_fault(runner) if own else None
-            except EngineFailure:
+                wrong = task.find_fault(runner)
+            except EngineFailure:  # It is not counted.
                 continue
             right, tried = counts[side]
-            counts[side] = (right + (wrong is None), tried + 1) if own else (right, tried)
-            for unit in own if wrong is not None else ():
-                _mark_wrong_alone(unit, side, wrong)
+            counts[side] = (right + (wrong is None), tried + 1)
+            if wrong is not None:
+                _mark_wrong_alone(own, side, wrong)
     return counts
 
 
-def _mark_wrong_alone(unit: JudgedUnit, side: str, wrong: Evidence | None) -> None:
-    assert wrong is not None
-    own = unit.sides[side]
-    evidence = (*own.evidence, wrong)
-    unit.sides[side] = replace(own, verdict="wrong", certainty="bounds", is_wrong_alone=True, evidence=evidence)
+def _mark_wrong_alone(units: Iterable[JudgedUnit], side: str, wrong: Evidence) -> None:
+    for unit in units:
+        own = unit.sides[side]
+        evidence = (*own.evidence, wrong)
+        unit.sides[side] = replace(own, verdict="wrong", certainty="bounds", is_wrong_alone=True, evidence=evidence)
 
 
 class _ExactTask:

@@ -158,6 +158,7 @@ def divide_observably(
     hidden_by = {name: hidden | (own & set(o.hidden)) for name, o in observers.items()}
     divisions = {name: divide_network(network, folded, values) for name, values in hidden_by.items()}
     left = {name for name, o in observers.items() if not o.keeps_bits(list_ends(network, divisions[name]))}
+    # Another choice for sums is one for all sides: it is not tried where they have units of their own already.
     if left and not own and (addends := list_addends(network, units)):
         # Where two products are added, engines may have fused the sum with the other one.
         others = divide_network(network, folded, hidden, preferred=addends)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -140,7 +139,6 @@ MOVES = (
 _OF_SIZES = ("ConstantOfShape", "EyeLike", "Shape", "Size")
 # Of truth values and whole numbers, which carry no error.
 _OF_TRUTH = ("And", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Not", "Or", "Xor")
-_OPSET_OF_GRIDS = 20
 _OPSET_OF_PLAIN_SOFTMAX = 13
 ELEMENTWISE = (
     *SMOOTH, *KINKED, "Add", "BatchNormalization", "Clip", "Div", "Exp", "Max", "Min", "Mul", "PRelu", "Pow",
@@ -402,33 +400,6 @@ def _range(a: Arithmetic, _: Node, inputs: Sequence[Value | None]) -> list[Value
     return [bounded.rounded(a, value, 2 * a.unit * np.abs(value - start), 2.0)]
 
 
-def _sample_grid(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
-    """Values between pixels: positions are computed in the unit's format, slopes are at most two pixels' distance."""
-    x, grid = list_floats(inputs)
-    mode = str(node.attributes.get("mode", "linear"))
-    value = evaluate_plainly(node, [x.value, grid.value], _OPSET_OF_GRIDS)[0]
-    if mode == "nearest":
-        return [_take_nearest(a, node, x, grid, value)]
-    size = max(x.value.shape[2:])
-    largest = float(np.abs(x.value).max(initial=0.0) + x.error.max(initial=0.0))
-    slope = 4.0 if mode in ("cubic", "bicubic") else 2.0
-    position = 8 * a.unit * max(1.0, float(np.abs(grid.value).max(initial=0.0)))
-    moved = slope * size * largest * (grid.error.max(initial=0.0) + position)
-    reach = slope * x.error.max(initial=0.0) + moved + 8 * a.unit * largest
-    return [Bounded(value, np.full_like(value, reach), np.abs(value))]
-
-
-def _take_nearest(a: Arithmetic, node: Node, x: Bounded, grid: Bounded, value: Floats) -> Bounded:
-    """The nearest pixels; where what a position is off by could choose another one, either may be right."""
-    off = grid.error + 8 * a.unit * np.maximum(1.0, np.abs(grid.value))
-    error = evaluate_plainly(node, [x.error, grid.value], _OPSET_OF_GRIDS)[0]
-    for signs in itertools.product((-1.0, 1.0), repeat=grid.value.shape[-1]):
-        moved = grid.value + np.array(signs) * off
-        other, own = (evaluate_plainly(node, [part, moved], _OPSET_OF_GRIDS)[0] for part in (x.value, x.error))
-        error = np.maximum(error, np.abs(other - value) + own)
-    return Bounded(value, error, np.abs(value))
-
-
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(SMOOTH, lambda a, node, inputs: [apply_smooth(a, node, list_floats(inputs)[0])]),
     **dict.fromkeys(("Add", "Sub", "Mul", "Div"), _affine),
@@ -444,7 +415,6 @@ _RULES: dict[str, Rule] = {
     **RESAMPLING,
     **FOURIER,
     **REGIONS,
-    "GridSample": _sample_grid,
     "Range": _range,
     **dict.fromkeys(("Exp", "Sqrt", "Reciprocal", "Log", "Pow"), _powers),
     "PRelu": _prelu,

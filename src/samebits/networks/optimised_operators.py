@@ -23,6 +23,12 @@ _NUMBERS = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta")}
 _ACTIVATIONS = ("Relu", "Tanh", "Sigmoid", "HardSwish", *_NUMBERS)
 
 
+_GROUPED = (
+    "causal", "do_rotary", "kv_num_heads", "local_window_size", "num_heads", "rotary_interleaved", "scale",
+    "smooth_softmax", "softcap",
+)  # fmt: skip
+
+
 def _activate(w: OperatorWriter, value: str, numbers: Sequence[float]) -> None:
     """The activation that a fused operator names, and the end of it."""
     name = str(w.given.get(_ACTIVATION, ""))
@@ -200,6 +206,9 @@ def _grouped(w: OperatorWriter) -> None:
     w.refuse_unless(not any(w.take(i) for i in range(9, len(w.node.input))) and not w.has_output(3))
     w.refuse_unless(not given.get("rotary_interleaved") and int(given.get("local_window_size", -1)) < 0)
     w.refuse_unless(not float(given.get("softcap", 0.0)) and int(given.get("smooth_softmax", 0)) <= 0)
+    # What newer attributes ask for is not written out; some are written with what leaves everything as it is.
+    newer = {name: value for name, value in given.items() if name not in _GROUPED and not name.endswith("_epsilon")}
+    w.refuse_unless(bool(given.get("causal", 1)) and not any(value and value != "NONE" for value in newer.values()))
     heads, shared = int(given["num_heads"]), int(given["kv_num_heads"])
     if not key:
         size = w.find_size(query) // (heads + 2 * shared)

@@ -1,4 +1,4 @@
-"""Operators that read an image at computed places: RoiAlign, MaxRoiPool, DeformConv.
+"""Operators that read an image at computed places: GridSample, RoiAlign, MaxRoiPool, DeformConv.
 
 A value between pixels moves by at most the slope, the difference of two neighbours, times what its place is off.
 Where the last bit of a place decides which pixels are read, either may be right.
@@ -7,6 +7,7 @@ Sources: ONNX's operators of these names; sums in any order by Higham, chapter 4
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,12 +16,14 @@ from samebits.limits import STEPS
 from samebits.networks import bounded
 from samebits.networks.bounded import Arithmetic, Bounded, Floats
 from samebits.networks.network import Node
+from samebits.networks.pooling import evaluate_plainly
 from samebits.networks.values import Rule, Value, list_floats
 
 # A place is made of a scale, a size, a division and a few sums; engines make it in float32 at most as exactly.
 _PLACE_ROUNDINGS = 16
 # Between pixels: two weights of one direction, two of the other, their products, and a sum of four.
 _WEIGHT_ROUNDINGS = 12
+_OPSET_OF_GRIDS = 20
 
 
 def _find_places(start: Floats, extent: Floats, bins: int, samples: int) -> Floats:
@@ -227,7 +230,35 @@ def _read_between(a: Arithmetic, x: Bounded, places: Floats, off: Floats, sizes:
     return Bounded(value, error + moved + _WEIGHT_ROUNDINGS * a.unit * (size + error), np.abs(value))
 
 
+def _sample_grid(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
+    """Values between pixels: positions are computed in the unit's format, slopes are at most two pixels' distance."""
+    x, grid = list_floats(inputs)
+    mode = str(node.attributes.get("mode", "linear"))
+    value = evaluate_plainly(node, [x.value, grid.value], _OPSET_OF_GRIDS)[0]
+    if mode == "nearest":
+        return [_take_nearest(a, node, x, grid, value)]
+    size = max(x.value.shape[2:])
+    largest = float(np.abs(x.value).max(initial=0.0) + x.error.max(initial=0.0))
+    slope = 4.0 if mode in ("cubic", "bicubic") else 2.0
+    position = 8 * a.unit * max(1.0, float(np.abs(grid.value).max(initial=0.0)))
+    moved = slope * size * largest * (grid.error.max(initial=0.0) + position)
+    reach = slope * x.error.max(initial=0.0) + moved + 8 * a.unit * largest
+    return [Bounded(value, np.full_like(value, reach), np.abs(value))]
+
+
+def _take_nearest(a: Arithmetic, node: Node, x: Bounded, grid: Bounded, value: Floats) -> Bounded:
+    """The nearest pixels; where what a position is off by could choose another one, either may be right."""
+    off = grid.error + 8 * a.unit * np.maximum(1.0, np.abs(grid.value))
+    error = evaluate_plainly(node, [x.error, grid.value], _OPSET_OF_GRIDS)[0]
+    for signs in itertools.product((-1.0, 1.0), repeat=grid.value.shape[-1]):
+        moved = grid.value + np.array(signs) * off
+        other, own = (evaluate_plainly(node, [part, moved], _OPSET_OF_GRIDS)[0] for part in (x.value, x.error))
+        error = np.maximum(error, np.abs(other - value) + own)
+    return Bounded(value, error, np.abs(value))
+
+
 RULES: dict[str, Rule] = {
+    "GridSample": _sample_grid,
     "RoiAlign": _align,
     "MaxRoiPool": _pool_regions,
     "DeformConv": _deform,

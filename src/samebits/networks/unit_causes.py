@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from samebits import thresholds
 from samebits.errors import SamebitsError
 from samebits.findings import Evidence, Side, is_agreement
 from samebits.findings.causes import CauseCode
@@ -213,7 +214,7 @@ class UnitCauses:
         # A bound as wide as the deviation, such as that of a variance which is all error, explains anything. Where both
         # functions cross, single deviations are small.
         beyond = judged.beyond.get(output, np.zeros(result.shape, bool)) & np.isfinite(deviation)
-        return not beyond.any() or float((predicted.bound[beyond] < deviation[beyond]).mean()) > 0.5
+        return not beyond.any() or (predicted.bound[beyond] < deviation[beyond]).mean() > thresholds.TELLING_SHARE
 
     def _list_alternatives(self) -> Iterator[tuple[CauseCode, str, tuple[Node, ...]]]:
         """What may have gone wrong at a node: its cause, its description, the nodes of a network in which it did."""

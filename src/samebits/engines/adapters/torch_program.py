@@ -118,17 +118,16 @@ class TorchProgram:
 
     def _leave_out_unknown(self, taken: _Taken) -> None:
         """Leaves out results of classes that nothing exports, such as a cache of keys and values, beside tensors."""
+        known = (self.torch.Tensor, *_PLAIN)
         results = _list_leaves(taken.module(*taken.inputs, **taken.named))
-        unknown = [v for v in results if not isinstance(v, (self.torch.Tensor, *_PLAIN))]
+        unknown = [v for v in results if not isinstance(v, known)]
         if not unknown or not any(isinstance(v, self.torch.Tensor) for v in results):
             return
         forward = taken.module.forward
 
         @functools.wraps(forward)
         def return_known(*inputs: Any, **named: Any) -> tuple[Any, ...]:
-            return tuple(
-                v for v in _list_leaves(forward(*inputs, **named)) if isinstance(v, (self.torch.Tensor, *_PLAIN))
-            )
+            return tuple(v for v in _list_leaves(forward(*inputs, **named)) if isinstance(v, known))
 
         taken.module.forward = return_known
         names = ", ".join(dict.fromkeys(type(v).__name__[:60] for v in unknown))
