@@ -1,7 +1,8 @@
-"""JAX on the CPU, compiled by XLA."""
+"""JAX, compiled by XLA, on the CPU or on an NVIDIA GPU."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from samebits.engines.adapters.engine import Engine, InForce, Prepared, Setting
 from samebits.engines.adapters.keras_program import KerasProgram
+from samebits.errors import EngineUnsupported
 from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem
 
@@ -27,6 +29,7 @@ class JaxEngine(Engine):
     settings: ClassVar[dict[str, Setting]] = {
         "precision": Setting("jax_default_matmul_precision", "", ("default", "high", "highest")),
         "jit": Setting("compile the call as one program", "on", ("on", "off")),
+        "device": Setting("where it computes", "cpu", ("cpu", "cuda")),
     }
     variables: ClassVar[dict[str, str]] = {
         "XLA_FLAGS": "options of the compiler, fast-math and the kernel library among them",
@@ -37,11 +40,20 @@ class JaxEngine(Engine):
     }
 
     def load(self, settings: Mapping[str, str]) -> None:
+        self.place = settings.get("device", "cpu")
+        if self.place == "cuda":
+            # It would take most of the GPU's memory for itself.
+            os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         import jax
 
         self.jax: Any = jax
         jax.config.update("jax_enable_x64", True)
-        jax.config.update("jax_platforms", "cpu")
+        jax.config.update("jax_platforms", self.place)
+        try:
+            self.device_kind = str(jax.devices()[0].device_kind)
+        except (RuntimeError, AssertionError) as error:
+            # A build for the CPU alone raises either, the second without a word.
+            raise EngineUnsupported(f"device={self.place}: jax sees no such device. {error}".strip()) from None
         if "precision" in settings:
             jax.config.update("jax_default_matmul_precision", settings["precision"])
         self.compiles = settings.get("jit", "on") == "on"
@@ -54,8 +66,9 @@ class JaxEngine(Engine):
             "precision": str(config.jax_default_matmul_precision or "default"),
             "jit": "on" if self.compiles else "off",
             "x64": "on" if config.jax_enable_x64 else "off",
+            "device": self.place,
         }
-        return InForce(self.jax.__version__, self.jax.devices()[0].platform.upper(), in_force)
+        return InForce(self.jax.__version__, "CPU" if self.place == "cpu" else self.device_kind, in_force)
 
     def explain_unsupported(self, problem: Problem) -> str | None:
         if numpy_dtype(problem.out).itemsize < numpy_dtype(problem.dtype).itemsize:

@@ -1,4 +1,4 @@
-"""PyTorch on the CPU."""
+"""PyTorch, on the CPU or on an NVIDIA GPU."""
 
 from __future__ import annotations
 
@@ -18,6 +18,15 @@ from samebits.engines.adapters.engine import (
     lay_out,
 )
 from samebits.engines.adapters.keras_program import KerasProgram, is_of_other_python
+from samebits.engines.adapters.torch_cuda import (
+    CUDA_SETTINGS,
+    apply_cuda_settings,
+    explain_no_float8,
+    multiply_float8,
+    name_gpu,
+    prepare_environment,
+    read_cuda_settings,
+)
 from samebits.engines.adapters.torch_program import TorchProgram, as_array, as_tensor
 from samebits.errors import EngineUnsupported
 from samebits.problems import Problem
@@ -46,6 +55,7 @@ class TorchEngine(Engine):
             "the call that computes linear", "linear", ("linear", "addmm", "matmul"), of_problems=True
         ),
         **OPERAND_MEMORY,
+        **CUDA_SETTINGS,
     }
     variables: ClassVar[dict[str, str]] = {
         "ONEDNN_MAX_CPU_ISA": "caps the instruction set of oneDNN's kernels",
@@ -61,10 +71,14 @@ class TorchEngine(Engine):
     }
 
     def load(self, settings: Mapping[str, str]) -> None:
+        prepare_environment(settings)
         import torch as imported
 
         torch: Any = imported
         self.torch: Any = torch
+        self.given = dict(settings)
+        self.place = settings.get("device", "cpu")
+        apply_cuda_settings(torch, settings)
         if "threads" in settings:
             torch.set_num_threads(int(settings["threads"]))
         torch.backends.mkldnn.enabled = settings.get("mkldnn", "on") == "on"
@@ -82,11 +96,20 @@ class TorchEngine(Engine):
         self.asks_precision = "fp32_precision" in settings
         self.compiles = settings.get("compile") == "on"
         self.programs: dict[Problem, Any] = {}
-        self.exported = TorchProgram(torch, compiles=self.compiles)
+        self.exported = TorchProgram(torch, compiles=self.compiles, place=self.place)
         self.keras = KerasProgram("torch", self._compile_layers, keeps_state=True)
 
     def report(self) -> InForce:
         torch = self.torch
+        if self.place == "cuda":
+            own = {
+                "layout": "channels_last" if self.channels_last else "contiguous",
+                "deterministic": "on" if torch.are_deterministic_algorithms_enabled() else "off",
+                "compile": "on" if self.compiles else "off",
+                "linear_as": self.linear_as,
+                **{f"{name}_memory": way for name, way in self.memory.items()},
+            }
+            return InForce(torch.__version__, name_gpu(torch), own | read_cuda_settings(torch, self.given))
         mkldnn = torch.backends.mkldnn
         in_force = {
             "threads": str(torch.get_num_threads()),
@@ -109,7 +132,7 @@ class TorchEngine(Engine):
 
     def explain_unsupported(self, problem: Problem) -> str | None:
         if problem.dtype.startswith("float8"):
-            return "torch's CPU convolutions and products take no float8"
+            return explain_no_float8(problem) if self.place == "cuda" else "torch's CPU convolutions and products take no float8"
         if problem.out != problem.dtype:
             return "torch's convolutions and products return their operands' dtype"
         return None
@@ -124,10 +147,10 @@ class TorchEngine(Engine):
                 with torch.no_grad():
                     return program(tensors["x"], tensors["w"], tensors.get("bias"))
 
-            return Prepared(compute, self._array)
+            return Prepared(self._finish(compute), self._array)
         wanted = "x" if problem.direction == "grad_input" else "w"
         shapes = {"x": problem.x, "w": problem.w}
-        inputs = {n: tensors.get(n, torch.zeros(shapes[n], dtype=tensors["dy"].dtype)) for n in shapes}
+        inputs = {n: tensors.get(n, torch.zeros(shapes[n], dtype=tensors["dy"].dtype, device=self.place)) for n in shapes}
         inputs[wanted].requires_grad_()
         # What inductor compiled gives its gradient once.
         result = None if self.compiles else program(inputs["x"], inputs["w"], None)
@@ -136,7 +159,19 @@ class TorchEngine(Engine):
             y = program(inputs["x"], inputs["w"], None) if result is None else result
             return torch.autograd.grad(y, inputs[wanted], tensors["dy"], retain_graph=result is not None)[0]
 
-        return Prepared(differentiate, self._array)
+        return Prepared(self._finish(differentiate), self._array)
+
+    def _finish(self, compute: Callable[[], Any]) -> Callable[[], Any]:
+        """The call that returns when its result is there: a GPU computes while the program goes on."""
+        if self.place != "cuda":
+            return compute
+
+        def finish() -> Any:
+            result = compute()
+            self.torch.cuda.synchronize()
+            return result
+
+        return finish
 
     def export_program(
         self, text: str, folder: str, *, opens_batch: bool = False
@@ -165,6 +200,8 @@ class TorchEngine(Engine):
         if problem not in self.programs:
 
             def compute(x: Any, w: Any, bias: Any) -> Any:
+                if problem.dtype.startswith("float8"):
+                    return multiply_float8(self.torch, problem, x, w, fast=self.given.get("fast_accum") == "on")
                 y = compute_plain(self.torch, problem, x, w, bias, linear_as=self.linear_as)
                 if problem.then is None:
                     return y
@@ -178,7 +215,7 @@ class TorchEngine(Engine):
     def _tensor(self, problem: Problem, name: str, array: np.ndarray) -> Any:
         torch = self.torch
         array = lay_out(array, self.memory.get(name, "contiguous") if problem.product else "contiguous")
-        tensor = as_tensor(torch, array)
+        tensor = as_tensor(torch, array).to(self.place)
         if self.channels_last and problem.product is None and tensor.dim() in (4, 5):
             formats = {4: torch.channels_last, 5: torch.channels_last_3d}
             tensor = tensor.contiguous(memory_format=formats[tensor.dim()])

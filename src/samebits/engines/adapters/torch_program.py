@@ -41,11 +41,12 @@ class _Taken:
 
 
 class TorchProgram:
-    """One exported program. `torch` is the module, which the engine has imported."""
+    """One exported program, run on the device `place`. `torch` is the module, which the engine has imported."""
 
-    def __init__(self, torch: Any, *, compiles: bool):
+    def __init__(self, torch: Any, *, compiles: bool, place: str = "cpu"):
         self.torch = torch
         self.compiles = compiles
+        self.place = place
         self.path = ""
         self.module: Any = None
         self.examples: Any = None
@@ -202,7 +203,7 @@ class TorchProgram:
         """The program's outputs by the names given for them, and the observed values."""
         self._load(path)
         torch = self.torch
-        tensors = iter([as_tensor(torch, np.array(a)) for a in inputs.values()])
+        tensors = iter([as_tensor(torch, np.array(a)).to(self.place) for a in inputs.values()])
         pytree = importlib.import_module("torch.utils._pytree")
         leaves, shape = pytree.tree_flatten(self.examples)
         leaves = [next(tensors) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
@@ -222,6 +223,8 @@ class TorchProgram:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 program = export.load(path)
+                if self.place != "cpu":
+                    program = importlib.import_module("torch.export.passes").move_to_device_pass(program, self.place)
                 self.module, self.examples = program.module(), program.example_inputs
                 self.path, self.built = path, {}
 
@@ -236,10 +239,14 @@ class TorchProgram:
             return dict(zip(names, self._compiled(names)(*tensors), strict=True))
         fx = importlib.import_module("torch.fx")
         kept: dict[str, Any] = {}
+        place = self.place
 
         class Observing(fx.Interpreter):
             def run_node(self, n: Any) -> Any:
-                value = as_tensor(torch, np.array(given[n.name])) if n.name in given else super().run_node(n)
+                if n.name in given:
+                    value = as_tensor(torch, np.array(given[n.name])).to(place)
+                else:
+                    value = super().run_node(n)
                 if n.name in wanted:
                     kept[n.name] = value
                 return value
@@ -294,15 +301,17 @@ def _drop_made_biases(path: Path) -> None:
 
 
 def as_tensor(torch: Any, array: np.ndarray) -> Any:
-    """An array as a tensor; bfloat16 is none of NumPy's own dtypes."""
+    """An array as a tensor; bfloat16 and float8 are none of NumPy's own dtypes."""
     if array.dtype == numpy_dtype("bfloat16"):
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    if array.dtype.name.startswith("float8"):
+        return torch.from_numpy(array.view(np.uint8)).view(getattr(torch, array.dtype.name))
     return torch.from_numpy(array)
 
 
 def as_array(torch: Any, tensor: Any) -> np.ndarray:
     """A tensor as an array."""
-    tensor = tensor.detach().contiguous()
+    tensor = tensor.detach().cpu().contiguous()
     if tensor.dtype == torch.bfloat16:
         return tensor.view(torch.int16).numpy().view(numpy_dtype("bfloat16"))
     return tensor.numpy()

@@ -55,6 +55,7 @@ ENGINES: dict[str, EngineSpec] = {
         _spec("jax", "JaxEngine", "jax"),
         _spec("openvino", "OpenvinoEngine", "openvino"),
         _spec("numpy", "NumpyEngine", "numpy"),
+        _spec("cudnn", "CudnnEngine", "nvidia-cudnn-frontend"),
     )
 }
 
