@@ -44,7 +44,11 @@ FUSED = (
     "acc=float32 fused=24 order=k/8|fused:k",
     "acc=e8m13/toward_zero fused=13 order=k/32|fused:k",
     "acc=float16 fused=25 order=k/16|fused:k",
+    # A matrix unit truncates; what it finished in blocks is joined by ordinary additions.
+    "acc=float32 fused=25/toward_zero order=k/48|k/8|fused:k",
 )
+# Blocks that store what they finished in the result's format, and add those in float32.
+STORED = "direct acc=float32 fused=25/toward_zero order=k/48|chain@{0}:k/48|k/16|fused:k bias=rounded"
 LAYER = "conv2d x=2x16x14x14 w=16x16x3x3 padding=1 bias dtype={}"
 ROW = "conv1d x=2x16x60 w=16x16x3 padding=1 bias dtype={}"
 
@@ -59,6 +63,7 @@ def list_injected() -> list[tuple[str, str]]:
     injected += [(layer, f"direct order={o} flush=operands,results") for o in ORDERS]
     injected += [(layer, f"direct order={o} start=product") for o in ORDERS[:4]]
     injected += [(layer, f"direct order={o} padding=multiplied") for o in ORDERS[:4]]
+    injected += [(half, STORED.format("float16")), (brain, STORED.format("bfloat16"))]
     for problem in (half, brain):
         injected += [(problem, f"direct order={o} bias={b}") for o, b in itertools.product(ORDERS, ("rounded", "last"))]
     injected += [(layer, f"direct x={x} w={x} {f} bias={b}") for f in FUSED for b in ("first", "last")

@@ -35,6 +35,7 @@ RECIPES = (
     "direct acc=float16 x=float16 w=float16 bias=first",
     "direct acc=bfloat16/toward_zero product=rounded",
     "direct acc=float32/toward_zero fused=25 order=k/16|fused:k x=bfloat16 w=bfloat16 bias=first",
+    "direct acc=float32 fused=25/toward_zero order=k/8|k/4|fused:k x=bfloat16 w=bfloat16",
     "direct order=chain@float16:k/8|k",
     "direct bias=first order=chain@float16:k/8|chain@float16:k/8|k",
     "direct acc=float32/downward flush=results,operands",

@@ -17,7 +17,7 @@ from samebits.problems.windows import name_axes
 from samebits.sums.recipes.order import IN_ORDER, Key, KeyedOrder, Level, Order, TreeOrder, expand_order
 from samebits.sums.recipes.order_map import Places, places_from_array
 from samebits.sums.recipes.recipe import Bias, Fft, FusedSum, Recipe, Rounding, Winograd
-from samebits.sums.recipes.tree import fuse_singles, has_fused, store_sums, swap_first_pairs
+from samebits.sums.recipes.tree import Chain, Item, fuse_singles, has_fused, store_sums, swap_first_pairs
 
 _LIKELY_FUSED_BITS = (24, 25, 23, 13)
 _MOST_ALIGNMENT_BITS = 28
@@ -78,7 +78,7 @@ def propose_direct(problem: Problem, order: OrderStage, arithmetic: ArithmeticSt
     )
     for swap in _propose_swaps(arithmetic):
         named, where = _name_places(problem, order, swap=swap)
-        for orders in _propose_stored_sums(find_terms(problem), arithmetic, named):
+        for orders in _propose_stored_sums(problem, arithmetic, named):
             for sums, product, (bias, bias_terms) in inner:
                 roundings = _propose_roundings(problem, arithmetic, sums.accumulator)
                 for (x, w), stage in itertools.product(roundings, stages):
@@ -153,21 +153,29 @@ def _propose_swaps(arithmetic: ArithmeticStage) -> tuple[bool, bool]:
     return (True, False) if "fused_reversed" in possible and "fused" not in possible else (False, True)
 
 
-def _propose_stored_sums(terms: Terms, arithmetic: ArithmeticStage, named: list[Order]) -> list[list[Order]]:
-    """The orders with finished sums stored in a narrower format than terms are, where the probes saw one."""
+def _propose_stored_sums(problem: Problem, arithmetic: ArithmeticStage, named: list[Order]) -> list[list[Order]]:
+    """The orders with finished sums stored in a narrower format than terms are, where the probes saw one.
+
+    Else last: each finished sum in the result's format, as where a sum is divided among blocks that write theirs.
+    """
+    terms = find_terms(problem)
     known = [a.format for a in arithmetic.accumulators if a.format]
-    if len(known) < 2 or find_format(known[1]).precision >= find_format(known[0]).precision:
+    if len(known) > 1 and find_format(known[1]).precision < find_format(known[0]).precision:
+        return [[_store_in(o, known[1], terms, parts=parts, running=True) for o in named] for parts in (False, True)]
+    trees = [expand_order(order, terms.axis_names, terms.axis_sizes) for order in named]
+    narrow = find_format(problem.out).precision < find_format(arithmetic.find_main_accumulator(problem.dtype).format).precision
+    if not narrow or not any(_joins_finished_sums(t) for t in trees):
         return [named]
-    return [[_store_in(order, known[1], terms, twice=twice) for order in named] for twice in (False, True)]
+    return [named, [_store_in(order, problem.out, terms, parts=True, running=False) for order in named]]
 
 
-def _store_in(order: Order, name: str, terms: Terms, *, twice: bool) -> Order:
+def _store_in(order: Order, name: str, terms: Terms, *, parts: bool, running: bool) -> Order:
     if isinstance(order, KeyedOrder) and len(order.levels) > 1:
-        outer = replace(order.levels[0], format=name)
-        again = (Level(outer.keys, "chain", name),) if twice else ()
+        outer = replace(order.levels[0], format=name) if running else order.levels[0]
+        again = (Level(outer.keys, "chain", name),) if parts else ()
         return KeyedOrder((outer, *again, *order.levels[1:]))
     tree = expand_order(order, terms.axis_names, terms.axis_sizes)
-    return TreeOrder(store_sums(tree, name, twice=twice))
+    return TreeOrder(store_sums(tree, name, parts=parts, running=running))
 
 
 def _name_places(problem: Problem, order: OrderStage, *, swap: bool) -> tuple[list[Order], Places]:
@@ -204,5 +212,16 @@ def _propose_sums(problem: Problem, order: OrderStage, arithmetic: ArithmeticSta
         Rounding("float16"),
         Rounding("e8m13", "toward_zero"),
     ]
-    both = itertools.product(dict.fromkeys(formats), dict.fromkeys([*bits, *_LIKELY_FUSED_BITS]))
-    return [Sums(format_, FusedSum(b)) for format_, b in both]
+    both = list(itertools.product(dict.fromkeys(formats), dict.fromkeys([*bits, *_LIKELY_FUSED_BITS])))
+    alike = [Sums(format_, FusedSum(b)) for format_, b in both]
+    # A matrix unit truncates; the sums it has finished, and a bias, are added by ordinary additions.
+    apart = [
+        Sums(Rounding(format_.format), FusedSum(b, format_.mode)) for format_, b in both if format_.mode == "toward_zero"
+    ]
+    joined = any(_joins_finished_sums(t) for t in order.orders.trees)
+    return [*apart, *alike] if joined else [*alike, *apart] if problem.bias else alike
+
+
+def _joins_finished_sums(tree: Item) -> bool:
+    """Whether a sum of several multi-term additions is added to another sum as a whole."""
+    return isinstance(tree, Chain) and any(isinstance(part, Chain) for part in tree.items[1:])

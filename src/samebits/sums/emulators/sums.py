@@ -57,6 +57,8 @@ class Machine:
     dtype: np.dtype
     targets: Mapping[str, Target] = field(default_factory=dict[str, Target])
     product: Target | None = None
+    # What a multi-term addition is rounded to.
+    fused: Target | None = None
     units: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
 
 
@@ -192,6 +194,7 @@ def _choose_machine(problem: Problem, recipe: Recipe) -> Machine:
         np.dtype(np.float64),
         {n: make_target(find_format(n), accumulator.mode, flushes=flushes) for n in names},
         make_target(product, "nearest_even" if narrower else accumulator.mode, flushes=flushes),
+        make_target(find_format(accumulator.format), recipe.fused.mode or accumulator.mode, flushes=flushes),
         units,
     )
 
@@ -368,4 +371,4 @@ def _execute(
         targets = tuple(machine.targets[name] for name in program.formats)
         # Compiled code is made for one length of tuple.
         targets += targets[:1] * (_MOST_FORMATS - len(targets))
-        run_rows_any(*common, targets, machine.product, machine.units)
+        run_rows_any(*common, (*targets, machine.fused), machine.product, machine.units)

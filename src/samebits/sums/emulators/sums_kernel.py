@@ -169,11 +169,14 @@ def run_rows64(steps, terms, weights, columns, bias, plan, stack, out):
 def run_rows_any(steps, terms, weights, columns, bias, plan, stack, out, targets, product, units):
     """As run_rows32, with sums rounded to targets[0], and to others where a step says so, and products to `product`.
 
+    The last of the targets is that of multi-term additions.
+
     units = (fraction bits kept by a multi-term addition, least exponents of the source's, the rows' and the sum's
     format, whether all three are float16); all values are exact in float64.
     """
     fused, _, from_zero, first, last = plan
     narrow = units[4] == 1
+    fused_target = targets[len(targets) - 1]
     largest = np.empty(stack.shape[1], np.int64)
     scale = np.empty(stack.shape[1])
     for m in range(weights.shape[0]):
@@ -194,12 +197,12 @@ def run_rows_any(steps, terms, weights, columns, bias, plan, stack, out, targets
                     t = terms[begin]
                     _add_any(sums, row[t], columns[t], fused, target, product, narrow)
                 else:
-                    _add_fused(sums, row, columns, terms[begin : begin + count], target, units, largest, scale)
+                    _add_fused(sums, row, columns, terms[begin : begin + count], fused_target, units, largest, scale)
             elif opcode == _ADD_TERMS:
                 for t in terms[begin : begin + count]:
                     _add_any(stack[top], row[t], columns[t], fused, target, product, narrow)
             elif opcode == _ADD_FUSED:
-                _add_fused(stack[top], row, columns, terms[begin : begin + count], target, units, largest, scale)
+                _add_fused(stack[top], row, columns, terms[begin : begin + count], fused_target, units, largest, scale)
             elif opcode == _ADD_BIAS:
                 _add_bias(stack[top], bias[m], targets[0])
             elif opcode == _ROUND:

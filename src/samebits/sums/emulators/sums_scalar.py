@@ -138,7 +138,7 @@ class _Machine:
         if not parts:
             return 0.0
         unit = Fraction(2) ** (max(e for _, e in parts) - self.recipe.fused.fraction_bits)
-        return self._round(sum(int(v / unit) for v, _ in parts) * unit, 1.0, name)
+        return self._round(sum(int(v / unit) for v, _ in parts) * unit, 1.0, name, self.recipe.fused.mode)
 
     def _round(self, exact: Fraction, sign: float, name: str, mode: str = "") -> float:
         mode = mode or self.recipe.accumulator.mode

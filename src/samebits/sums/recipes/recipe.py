@@ -41,12 +41,17 @@ class FusedSum:
 
     Every product, and the running sum, is truncated to a multiple of 2^(e - fraction_bits), where e is the
     largest exponent among them; a product's exponent is the sum of its operands' exponents, not normalised. The exact
-    sum of what is left is rounded to the accumulator. 0 fraction bits: the recipe has no multi-term additions.
+    sum of what is left is rounded to the accumulator's format by `mode` (empty: the accumulator's mode): matrix units
+    truncate, while finished sums are joined by ordinary additions. 0 fraction bits: the recipe has no multi-term
+    additions.
     """
 
     fraction_bits: int = 0
+    mode: str = ""
 
     def __post_init__(self) -> None:
+        if self.mode and (self.mode not in MODES or not self.fraction_bits):
+            raise RecipeError(f"fused= takes fraction bits and one of {', '.join(MODES)}, not {self.mode!r}")
         if not (self.fraction_bits == 0 or 1 <= self.fraction_bits <= 28):
             raise RecipeError(f"fused= keeps 1 to 28 fraction bits, not {self.fraction_bits}")
 

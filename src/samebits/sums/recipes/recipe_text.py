@@ -44,7 +44,7 @@ def format_recipe(recipe: Recipe) -> str:
     flushed = [name for name in ("operands", "results") if getattr(recipe.flush, name)]
     bias = f"{recipe.bias}/{recipe.bias_terms}" if recipe.bias_terms else recipe.bias
     said = (
-        ("fused", recipe.fused.fraction_bits, recipe.fused != FusedSum()),
+        ("fused", "/".join(filter(None, (str(recipe.fused.fraction_bits), recipe.fused.mode))), recipe.fused != FusedSum()),
         ("order", ";".join(format_order(o) for o in recipe.orders), recipe.orders != (IN_ORDER,)),
         ("where", format_places(recipe.where), recipe.where != 0),
         ("bias", bias, recipe.bias != "last"),
@@ -138,9 +138,10 @@ def _parse_field(name: str, value: str) -> dict[str, Any]:
     if name == "where":
         return {"where": parse_places(value)}
     if name == "fused":
-        if not is_whole_number(value, 2):
+        bits, slash, mode = value.partition("/")
+        if not is_whole_number(bits, 2) or bool(slash) != bool(mode):
             raise RecipeError(f"fused= takes the fraction bits kept, not {value[:40]!r}")
-        return {"fused": FusedSum(int(value))}
+        return {"fused": FusedSum(int(bits), mode)}
     if name == "flush":
         parts = value.split(",")
         if not set(parts) <= {"operands", "results"}:

@@ -152,17 +152,16 @@ def fuse_singles(item: Item) -> Item:
     return Chain(tuple(fuse_singles(p) for p in item.items), item.format)
 
 
-def store_sums(item: Item, format_: str, *, twice: bool) -> Item:
-    """The tree with the outermost additions of finished sums kept in another format.
-
-    With `twice` a finished sum is rounded to that format before it is added.
+def store_sums(item: Item, format_: str, *, parts: bool, running: bool) -> Item:
+    """The tree with the outermost finished sums in another format: each before it is added (`parts`), their sum so far
+    (`running`), or both.
     """
     if not isinstance(item, Chain):
         return item
     count = next((i for i, p in enumerate(item.items) if i and isinstance(p, Chain)), len(item.items))
     first: Item = Chain(item.items[:count]) if count > 1 else item.items[0]
-    sums = [Chain((s,), format_) if twice else s for s in (first, *item.items[count:])]
-    return Chain(tuple(sums), format_)
+    sums = [Chain((s,), format_) if parts else s for s in (first, *item.items[count:])]
+    return Chain(tuple(sums), format_ if running else item.format)
 
 
 def swap_first_pairs(item: Item) -> Item:
