@@ -10,8 +10,7 @@ import argparse
 import json
 import multiprocessing
 import time
-import traceback
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +53,7 @@ ENGINE_TEXTS = (
     "torch:device=cuda,benchmark=on", "torch:device=cuda,fast_accum=on", "torch:device=cuda,blas=cublaslt",
     "jax:device=cuda", "jax:device=cuda,precision=highest",
 )  # fmt: skip
+CUDNN_TEXTS = ("cudnn", "cudnn:layout=channels_last", "cudnn:compute=float16")
 
 
 class InProcess:
@@ -77,7 +77,7 @@ def list_settings_that_matter(text: str, problem: Problem) -> bool:
         return text in ("torch:device=cuda", "torch:device=cuda,fast_accum=on")
     for name, does in (
         ("tf32", problem.dtype == "float32"), ("cudnn=off", not kind), ("reduced", half and kind), ("accumulation", problem.dtype == "float16"),
-        ("layout", not kind), ("benchmark", not kind), ("fast_accum", False), ("cublaslt", kind), ("highest", problem.dtype == "float32"),
+        ("compute", problem.dtype == "float16"), ("layout", not kind), ("benchmark", not kind), ("fast_accum", False), ("cublaslt", kind), ("highest", problem.dtype == "float32"),
     ):  # fmt: skip
         if name in text:
             return does
@@ -104,54 +104,67 @@ def describe(runner: Any, problem: Problem, seconds: float) -> tuple[dict[str, A
     return row, arrays
 
 
-def list_jobs(text: str, only: str) -> Iterator[tuple[str, str]]:
-    for problem_text in PROBLEMS:
-        problem = parse_problem_text(problem_text)
-        if only in problem_text and list_settings_that_matter(text, problem):
-            yield text, problem_text
+def list_jobs(texts: Sequence[str], only: str) -> list[tuple[str, str]]:
+    """All (engine text, problem text) that are asked."""
+    problems = [text for text in PROBLEMS if only in text]
+    return [(t, p) for t in texts for p in problems if list_settings_that_matter(t, parse_problem_text(p))]
 
 
-def work(name: str, texts: list[str], folder: str, only: str, seconds: float, until: float) -> None:
-    """One process: its engine texts one after the other, each problem of each."""
-    rows = open(Path(folder) / f"gpu_{name}.jsonl", "a", buffering=1)  # noqa: SIM115  (until the process ends)
+def work(name: str, jobs: list[tuple[str, str]], folder: str, seconds: float, until: float) -> None:
+    """One process: its jobs one after the other, each with a fair share of the time that is left."""
     kept: dict[str, np.ndarray] = {}
-    for text in texts:
-        try:
-            runner = InProcess(text)
-            report = runner.engine.report()
-            rows.write(json.dumps({"engine": text, "version": report.version, "device": report.device, "settings": report.settings}) + "\n")
-        except Exception:
-            rows.write(json.dumps({"engine": text, "error": traceback.format_exc()[-1500:]}) + "\n")
-            continue
-        for _, problem_text in list_jobs(text, only):
+    runner: Any = None
+    with open(Path(folder) / f"gpu_{name}.jsonl", "a", buffering=1) as rows:
+        for number, (text, problem_text) in enumerate(jobs):
+            fair = time.time() + (until - time.time()) / (len(jobs) - number)
             problem = parse_problem_text(problem_text)
-            if runner.engine.explain_unsupported(problem):
+            try:
+                if runner is None or runner.text != text:
+                    runner = InProcess(text)
+                    report = runner.engine.report()
+                    said = {"version": report.version, "device": report.device, "settings": report.settings}
+                    rows.write(json.dumps({"engine": text, **said}) + "\n")
+                if runner.engine.explain_unsupported(problem):
+                    continue
+                plans = _list_plans(runner, problem)
+            except Exception as error:
+                rows.write(json.dumps({"engine": text, "problem": problem_text, "error": _say(error)}) + "\n")
                 continue
-            for plan, notes in _list_plans(runner, problem, rows, problem_text):
-                if time.time() > until:
-                    return
+            for plan, notes in plans:
+                if time.time() > (fair if plan else until):
+                    break
                 if plan:
                     runner.engine.plan = plan
                 asked = f"{text}{':' if ':' not in text else ','}plan={plan}" if plan else text
                 try:
                     row, arrays = describe(runner, problem, seconds)
                 except Exception as error:
-                    row, arrays = {"error": f"{type(error).__name__}: {error}"[:400]}, {}
-                rows.write(json.dumps({"engine": asked, "problem": problem_text, "cudnn_notes": notes, **row}) + "\n")
-                if arrays:
-                    kept.update({f"{asked}|{problem_text}|{k}": v for k, v in arrays.items()})
-                    np.savez_compressed(Path(folder) / f"gpu_open_{name}.npz", **kept)
+                    row, arrays = {"error": _say(error)}, {}
+                of = {"plans": len(plans)} if plan else {}
+                rows.write(
+                    json.dumps({"engine": asked, "problem": problem_text, "notes_of_cudnn": notes, **of, **row}) + "\n"
+                )
+                kept.update({f"{asked}|{problem_text}|{k}": v for k, v in arrays.items()})
+    np.savez_compressed(Path(folder) / f"gpu_open_{name}.npz", **kept)
 
 
-def _list_plans(runner: Any, problem: Problem, rows: Any, text: str) -> list[tuple[str, list[str] | None]]:
+def _say(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:400]
+
+
+def _list_plans(runner: Any, problem: Problem) -> list[tuple[str, list[str] | None]]:
+    """Configurations with their notes, one of each engine before the second of any; one nameless one elsewhere."""
     if runner.name != "cudnn":
         return [("", None)]
-    try:
-        runner.engine.plan = ""
-        return list(runner.engine.read_notes(problem).items())
-    except Exception as error:
-        rows.write(json.dumps({"engine": runner.text, "problem": text, "error": f"{type(error).__name__}: {error}"[:600]}) + "\n")
-        return []
+    runner.engine.plan = ""
+    seen: dict[str, int] = {}
+    ranked: list[tuple[int, str]] = []
+    notes = runner.engine.read_notes(problem)
+    for name in notes:
+        engine = name.partition("_")[0]
+        seen[engine] = seen.get(engine, 0) + 1
+        ranked.append((seen[engine], name))
+    return [(name, notes[name]) for _, name in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def main() -> None:
@@ -159,19 +172,24 @@ def main() -> None:
     parser.add_argument("folder")
     parser.add_argument("--seconds", type=float, default=300, help="for everything")
     parser.add_argument("--each", type=float, default=15, help="for the questions of one problem")
+    parser.add_argument("--processes", type=int, default=12)
     parser.add_argument("--only", default="", help="problems whose text has this in it")
     parser.add_argument("--engines", default="", help="engine texts, separated by semicolons")
     given = parser.parse_args()
     Path(given.folder).mkdir(parents=True, exist_ok=True)
     until = time.time() + given.seconds
-    texts = given.engines.split(";") if given.engines else list(ENGINE_TEXTS)
-    groups = [(str(i), [text], given.only) for i, text in enumerate(texts)]
-    if not given.engines:
-        groups += [(f"c{i}", ["cudnn"], name) for i, name in enumerate(FORMATS)]
-        groups += [("l0", ["cudnn:layout=channels_last"], "float16"), ("h0", ["cudnn:compute=float16"], "float16")]
+    texts = given.engines.split(";") if given.engines else ENGINE_TEXTS
+    jobs = list_jobs([t for t in texts if not t.startswith("cudnn")], given.only)
+    of_cudnn = list_jobs([t for t in (texts if given.engines else CUDNN_TEXTS) if t.startswith("cudnn")], given.only)
+    some = max(given.processes // 3, 1) if of_cudnn and jobs else given.processes
+    # A text's problems stay together: an engine is loaded for each text.
+    own = [jobs[i * len(jobs) // some : (i + 1) * len(jobs) // some] for i in range(some)] if jobs else []
+    rest = given.processes - len(own)
+    own += [of_cudnn[i::rest] for i in range(rest)] if of_cudnn else []
+    groups = [(str(i), part) for i, part in enumerate(own) if part]
     context = multiprocessing.get_context("spawn")
     processes = [
-        context.Process(target=work, args=(name, own, given.folder, only, given.each, until)) for name, own, only in groups
+        context.Process(target=work, args=(name, part, given.folder, given.each, until)) for name, part in groups
     ]
     for process in processes:
         process.start()

@@ -66,9 +66,13 @@ def test_a_product_is_right_by_fractions() -> None:
     with open_runner("torch:device=cuda") as runner:
         result = runner.run(problem, operands)
     for i, j in np.ndindex(result.shape):
-        pairs = [(Fraction(float(a)), Fraction(float(b))) for a, b in zip(operands["x"][i], operands["w"][:, j], strict=True)]
+        pairs = [
+            (Fraction(float(a)), Fraction(float(b))) for a, b in zip(operands["x"][i], operands["w"][:, j], strict=True)
+        ]
         sizes = sum((abs(a * b) for a, b in pairs), Fraction(0))
-        assert abs(Fraction(float(result[i, j])) - sum((a * b for a, b in pairs), Fraction(0))) <= sizes * Fraction(34, 2**53)
+        assert abs(Fraction(float(result[i, j])) - sum((a * b for a, b in pairs), Fraction(0))) <= sizes * Fraction(
+            34, 2**53
+        )
 
 
 def test_tf32_rounds_operands_where_it_is_allowed() -> None:
@@ -107,7 +111,10 @@ def test_every_plan_of_cudnn_has_a_name_and_notes() -> None:
 def test_a_plan_that_does_not_exist_is_said() -> None:
     need("cudnn")
     problem = parse_problem_text("conv2d x=1x4x5x5 w=4x4x3x3")
-    with open_runner("cudnn:plan=eng999") as runner, pytest.raises(samebits.errors.EngineFailure, match="no plan eng999"):
+    with (
+        open_runner("cudnn:plan=eng999") as runner,
+        pytest.raises(samebits.errors.EngineFailure, match="no plan eng999"),
+    ):
         runner.run(problem, make_normal(problem, 0))
 
 

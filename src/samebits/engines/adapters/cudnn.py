@@ -10,7 +10,7 @@ import contextlib
 import importlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -31,7 +31,7 @@ _TYPES = {
     "float8_e5m2": "FP8_E5M2",
 }
 _MOST_GRAPHS = 16
-_PLAN = re.compile(r"eng\d+.*")
+_PLAN, _ENGINE = re.compile(r"eng\d+.*"), re.compile(r"eng(\d+)")
 _SAID_FIRST = 12
 # TENSOR_CORE is left out: the frontend adds it to every engine that has any note (filter of notes, up to 1.32).
 _NOTES = (
@@ -118,20 +118,33 @@ class CudnnEngine(Engine):
         return list(self._find_graph(problem).names)
 
     def read_notes(self, problem: Problem) -> dict[str, list[str]]:
-        """What cuDNN says of each configuration's numerics (its numerical notes), TENSOR_CORE aside."""
-        found: dict[str, list[str]] = {name: [] for name in self.list_plans(problem)}
-        for note in _NOTES:
-            made = self._build(problem)
-            made.graph.deselect_numeric_notes([getattr(self.cudnn.numerical_note, note)])
-            # No plan may be built for this: each is then refused, for its note or for its workspace.
-            made.graph.deselect_workspace_greater_than(-1)
-            for place, name in enumerate(made.names):
-                try:
-                    made.graph.build_plan_at_index(place)
-                except Exception as error:  # Whatever class the frontend raises: its text says which refusal it is.
-                    if str(error).strip().endswith("Deselecting execution plan"):
-                        found[name].append(note)
-        return found
+        """What cuDNN says of each configuration's numerics (its numerical notes), TENSOR_CORE aside.
+
+        Notes are an engine's, whatever its knobs. The frontend tells them only by refusing plans that have one.
+        """
+        names = self.list_plans(problem)
+        engines = dict.fromkeys(int(found.group(1)) for name in names if (found := _ENGINE.match(name)))
+        notes = {engine: self._ask_notes(problem, engine) for engine in engines}
+        return {name: notes.get(int(found.group(1)), []) if (found := _ENGINE.match(name)) else [] for name in names}
+
+    def _ask_notes(self, problem: Problem, engine: int) -> list[str]:
+        if not self._is_refused(problem, engine, _NOTES):
+            return []
+        return [note for note in _NOTES if self._is_refused(problem, engine, (note,))]
+
+    def _is_refused(self, problem: Problem, engine: int, notes: Sequence[str]) -> bool:
+        """Whether an engine has one of these notes."""
+        graph = self._describe(problem).graph
+        try:
+            # The only plan of its graph: the frontend (up to 1.17) mixes up the notes of several made so.
+            graph.create_execution_plan(engine, {})
+            graph.deselect_numeric_notes([getattr(self.cudnn.numerical_note, note) for note in notes])
+            # No plan may be built for this: it is refused then, for its note or for its workspace.
+            graph.deselect_workspace_greater_than(-1)
+            graph.build_plan_at_index(0)
+        except Exception as error:  # Whatever class the frontend raises: its text says which refusal it is.
+            return str(error).strip().endswith("Deselecting execution plan")
+        return False
 
     def _find_plan(self, made: _Graph) -> int:
         if not self.plan:
@@ -148,14 +161,34 @@ class CudnnEngine(Engine):
         return self.graphs[problem]
 
     def _build(self, problem: Problem) -> _Graph:
+        """The problem's graph with all configurations: those of the heuristic, then each engine's own."""
+        made = self._describe(problem)
+        graph = made.graph
+        with contextlib.suppress(Exception):
+            graph.create_execution_plans([self.cudnn.heur_mode.A, self.cudnn.heur_mode.FALLBACK])
+        for engine in range(graph.get_engine_count()):
+            # An engine that does not know this problem has no configuration.
+            with contextlib.suppress(Exception):
+                graph.create_execution_plan(engine, {})
+        full = [graph.get_plan_name_at_index(i) for i in range(graph.get_execution_plan_count())]
+        if not full:
+            raise EngineUnsupported("cudnn has no engine for this problem")
+        made.names = [found.group() if (found := _PLAN.search(name)) else name for name in full]
+        return made
+
+    def _describe(self, problem: Problem) -> _Graph:
+        """The problem's graph, without any configuration."""
         cudnn = self.cudnn
+        compute = self._type("float64" if problem.dtype == "float64" else self.compute)
         graph = cudnn.pygraph(
-            io_data_type=self._type(problem.dtype), intermediate_data_type=self._type(self._find_compute(problem)),
-            compute_data_type=self._type(self._find_compute(problem)), handle=self.handle,
+            io_data_type=self._type(problem.dtype), intermediate_data_type=compute, compute_data_type=compute,
+            handle=self.handle,
         )  # fmt: skip
         shapes = {name: self._widen(problem, shape) for name, shape in problem.operand_shapes.items()}
         inputs = {
-            name: graph.tensor(name=name, dim=list(shape), stride=self._strides(shape), data_type=self._type(problem.dtype))
+            name: graph.tensor(
+                name=name, dim=list(shape), stride=self._strides(shape), data_type=self._type(problem.dtype)
+            )
             for name, shape in shapes.items()
         }
         shape = self._widen(problem, problem.out_shape)
@@ -164,14 +197,7 @@ class CudnnEngine(Engine):
         result.set_dim(list(shape)).set_stride(self._strides(shape))
         graph.validate()
         graph.build_operation_graph()
-        graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
-        for engine in range(graph.get_engine_count()):
-            # An engine that does not know this problem has no configuration.
-            with contextlib.suppress(Exception):
-                graph.create_execution_plan(engine, {})
-        full = [graph.get_plan_name_at_index(i) for i in range(graph.get_execution_plan_count())]
-        names = [found.group() if (found := _PLAN.search(name)) else name for name in full]
-        return _Graph(graph, inputs, result, shape, names)
+        return _Graph(graph, inputs, result, shape, [])
 
     @staticmethod
     def _multiply(graph: Any, inputs: Mapping[str, Any]) -> Any:
@@ -195,9 +221,6 @@ class CudnnEngine(Engine):
         if direction == "grad_input":
             return graph.conv_dgrad(loss=dy, filter=w, **moves)
         return graph.conv_wgrad(image=x, loss=dy, **moves)
-
-    def _find_compute(self, problem: Problem) -> str:
-        return "float64" if problem.dtype == "float64" else self.compute
 
     def _type(self, name: str) -> Any:
         return getattr(self.cudnn.data_type, _TYPES[name])

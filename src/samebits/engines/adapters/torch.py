@@ -132,7 +132,11 @@ class TorchEngine(Engine):
 
     def explain_unsupported(self, problem: Problem) -> str | None:
         if problem.dtype.startswith("float8"):
-            return explain_no_float8(problem) if self.place == "cuda" else "torch's CPU convolutions and products take no float8"
+            return (
+                explain_no_float8(problem)
+                if self.place == "cuda"
+                else "torch's CPU convolutions and products take no float8"
+            )
         if problem.out != problem.dtype:
             return "torch's convolutions and products return their operands' dtype"
         return None
@@ -150,7 +154,9 @@ class TorchEngine(Engine):
             return Prepared(self._finish(compute), self._array)
         wanted = "x" if problem.direction == "grad_input" else "w"
         shapes = {"x": problem.x, "w": problem.w}
-        inputs = {n: tensors.get(n, torch.zeros(shapes[n], dtype=tensors["dy"].dtype, device=self.place)) for n in shapes}
+        inputs = {
+            n: tensors.get(n, torch.zeros(shapes[n], dtype=tensors["dy"].dtype, device=self.place)) for n in shapes
+        }
         inputs[wanted].requires_grad_()
         # What inductor compiled gives its gradient once.
         result = None if self.compiles else program(inputs["x"], inputs["w"], None)

@@ -163,7 +163,10 @@ def _propose_stored_sums(problem: Problem, arithmetic: ArithmeticStage, named: l
     if len(known) > 1 and find_format(known[1]).precision < find_format(known[0]).precision:
         return [[_store_in(o, known[1], terms, parts=parts, running=True) for o in named] for parts in (False, True)]
     trees = [expand_order(order, terms.axis_names, terms.axis_sizes) for order in named]
-    narrow = find_format(problem.out).precision < find_format(arithmetic.find_main_accumulator(problem.dtype).format).precision
+    narrow = (
+        find_format(problem.out).precision
+        < find_format(arithmetic.find_main_accumulator(problem.dtype).format).precision
+    )
     if not narrow or not any(_joins_finished_sums(t) for t in trees):
         return [named]
     return [named, [_store_in(order, problem.out, terms, parts=True, running=False) for order in named]]
@@ -216,7 +219,9 @@ def _propose_sums(problem: Problem, order: OrderStage, arithmetic: ArithmeticSta
     alike = [Sums(format_, FusedSum(b)) for format_, b in both]
     # A matrix unit truncates; the sums it has finished, and a bias, are added by ordinary additions.
     apart = [
-        Sums(Rounding(format_.format), FusedSum(b, format_.mode)) for format_, b in both if format_.mode == "toward_zero"
+        Sums(Rounding(format_.format), FusedSum(b, format_.mode))
+        for format_, b in both
+        if format_.mode == "toward_zero"
     ]
     joined = any(_joins_finished_sums(t) for t in order.orders.trees)
     return [*apart, *alike] if joined else [*alike, *apart] if problem.bias else alike

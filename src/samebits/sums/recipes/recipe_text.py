@@ -44,7 +44,11 @@ def format_recipe(recipe: Recipe) -> str:
     flushed = [name for name in ("operands", "results") if getattr(recipe.flush, name)]
     bias = f"{recipe.bias}/{recipe.bias_terms}" if recipe.bias_terms else recipe.bias
     said = (
-        ("fused", "/".join(filter(None, (str(recipe.fused.fraction_bits), recipe.fused.mode))), recipe.fused != FusedSum()),
+        (
+            "fused",
+            "/".join(filter(None, (str(recipe.fused.fraction_bits), recipe.fused.mode))),
+            recipe.fused != FusedSum(),
+        ),
         ("order", ";".join(format_order(o) for o in recipe.orders), recipe.orders != (IN_ORDER,)),
         ("where", format_places(recipe.where), recipe.where != 0),
         ("bias", bias, recipe.bias != "last"),
