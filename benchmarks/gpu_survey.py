@@ -51,7 +51,7 @@ ENGINE_TEXTS = (
     "torch:device=cuda", "torch:device=cuda,tf32=on", "torch:device=cuda,tf32=off", "torch:device=cuda,cudnn=off",
     "torch:device=cuda,reduced_precision=off", "torch:device=cuda,fp16_accumulation=on", "torch:device=cuda,layout=channels_last",
     "torch:device=cuda,benchmark=on", "torch:device=cuda,fast_accum=on", "torch:device=cuda,blas=cublaslt",
-    "jax:device=cuda", "jax:device=cuda,precision=highest",
+    "jax:device=cuda", "jax:device=cuda,precision=highest", "torch:device=cuda,deterministic=on",
 )  # fmt: skip
 CUDNN_TEXTS = ("cudnn", "cudnn:layout=channels_last", "cudnn:compute=float16")
 
@@ -77,7 +77,7 @@ def list_settings_that_matter(text: str, problem: Problem) -> bool:
         return text in ("torch:device=cuda", "torch:device=cuda,fast_accum=on")
     for name, does in (
         ("tf32", problem.dtype == "float32"), ("cudnn=off", not kind), ("reduced", half and kind), ("accumulation", problem.dtype == "float16"),
-        ("compute", problem.dtype == "float16"), ("layout", not kind), ("benchmark", not kind), ("fast_accum", False), ("cublaslt", kind), ("highest", problem.dtype == "float32"),
+        ("compute", problem.dtype == "float16"), ("layout", not kind), ("benchmark", not kind), ("fast_accum", False), ("deterministic", problem.direction != "forward"), ("cublaslt", kind), ("highest", problem.dtype == "float32"),
     ):  # fmt: skip
         if name in text:
             return does
@@ -181,7 +181,7 @@ def main() -> None:
     texts = given.engines.split(";") if given.engines else ENGINE_TEXTS
     jobs = list_jobs([t for t in texts if not t.startswith("cudnn")], given.only)
     of_cudnn = list_jobs([t for t in (texts if given.engines else CUDNN_TEXTS) if t.startswith("cudnn")], given.only)
-    some = max(given.processes // 3, 1) if of_cudnn and jobs else given.processes
+    some = max(given.processes * 2 // 5, 1) if of_cudnn and jobs else given.processes
     # A text's problems stay together: an engine is loaded for each text.
     own = [jobs[i * len(jobs) // some : (i + 1) * len(jobs) // some] for i in range(some)] if jobs else []
     rest = given.processes - len(own)

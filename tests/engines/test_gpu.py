@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import shutil
 import subprocess
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 import samebits
 from samebits.engines.registry.runners import open_runner
+from samebits.engines.runner import Runner
 from samebits.numbers.format import numpy_dtype
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_exact, make_normal
@@ -46,16 +48,21 @@ def need(engine: str) -> None:
         pytest.skip(f"{module} is not installed")
 
 
-@pytest.mark.parametrize("text", (*CONVOLUTIONS, *PRODUCTS))
-@pytest.mark.parametrize("engine", ENGINES)
-def test_whole_numbers_are_computed_exactly(engine: str, text: str) -> None:
+@pytest.fixture(scope="module", params=ENGINES)
+def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    """One process of an engine for all problems."""
+    need(request.param)
+    with open_runner(request.param) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("text", [*CONVOLUTIONS, *PRODUCTS])
+def test_whole_numbers_are_computed_exactly(runner: Runner, text: str) -> None:
     """On small whole numbers nothing rounds in any format, so any kernel gives the exact sums."""
-    need(engine)
     problem = parse_problem_text(text)
     operands = make_exact(problem, 5)
-    with open_runner(engine) as runner:
-        result = runner.run(problem, operands)
-        assert "NVIDIA" in (runner.identify().device or "")
+    result = runner.run(problem, operands)
+    assert "NVIDIA" in (runner.identify().device or "")
     np.testing.assert_array_equal(result, samebits.compute_truth(problem, operands).values)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 
 import triton
 import triton.language as tl
@@ -10,9 +9,9 @@ import triton.language as tl
 
 @triton.jit
 def gather_kernel(
-    source: Any, table: Any, columns: Any, squares: Any, places: Any, outputs: Any, volume: Any, terms: Any, step: Any,
-    batch_stride: Any, depth_stride: Any, BLOCK: tl.constexpr,
-) -> None:  # fmt: skip
+    source, table, columns, squares, places, outputs, volume, terms, step,
+    batch_stride, depth_stride, BLOCK: tl.constexpr,
+):  # fmt: skip
     """columns[t, p] = the source value that term t meets at place p, in float64; zero where there is none.
 
     `places` = batch x `outputs`; t = d * `volume` + v; `table` [volume, outputs] holds flat source indices, -1 for
@@ -39,10 +38,10 @@ def gather_kernel(
 
 @triton.jit
 def settle_kernel(
-    sums: Any, bias: Any, row_norms: Any, column_norms: Any, out: Any, open_places: Any, counter: Any, most: Any,
-    places: Any, outputs: Any, row_stride: Any, batch_stride: Any, out_row: Any, share: Any, slack: Any,
+    sums, bias, row_norms, column_norms, out, open_places, counter, most,
+    places, outputs, row_stride, batch_stride, out_row, share, slack,
     KIND: tl.constexpr, BLOCK: tl.constexpr,
-) -> None:  # fmt: skip
+):  # fmt: skip
     """Rounds sums[m, p] once; what both ends of its error's interval do not round to alike is listed as open.
 
     The error is at most `share` x row_norms[m] x column_norms[p] + `slack` x |sum|. KIND: 0 float32, 1 bfloat16,

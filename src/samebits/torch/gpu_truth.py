@@ -29,6 +29,8 @@ _BLOCK, _STEP = 256, 128
 # Twice the unit roundoff, so that truncated sums are covered too, and norms that were themselves rounded.
 _UNIT = 2.0**-52 * (1 + 2.0**-20)
 _MOST_BYTES = 2**32
+# A kernel's grid has at most so many rows of programs.
+_MOST_ROWS = 2**16
 _MOST_OPEN_SHARE, _FEWEST_MOST = 64, 4096
 # In longer sums too many outputs would stay open: they are added in blocks of so many terms.
 _LONGEST = 4096
@@ -39,7 +41,7 @@ def can_compute(problem: Problem, operands: Mapping[str, Tensor]) -> bool:
     on_gpu = all(t.is_cuda for t in operands.values()) or _interprets()
     known = problem.dtype in _KINDS and problem.out in _KINDS and not problem.then and _has_triton()
     plain = problem.product is None or problem.kind == "linear" or (len(problem.x) == 2 and len(problem.w) == 2)
-    return on_gpu and known and plain
+    return on_gpu and known and plain and find_terms(problem).rows < _MOST_ROWS
 
 
 @default_float_environment()
@@ -138,7 +140,7 @@ def _settle(sums: _Sums, bias: Tensor, target: Tensor, rows: Tensor, columns: Te
     added = min(sums.terms, 2 * _LONGEST) + sums.terms // _LONGEST + 2
     _kernels().settle_kernel[(-(-places // _BLOCK), count)](
         sums.values, bias, sums.row_norms, sums.column_norms, _as_codes(target), listed, counter, most,
-        places, sums.outputs, sums.values.stride(0), target.stride(1), target.stride(0), added * _UNIT, 2.0**-52,
+        places, sums.outputs, sums.values.stride(0), target.stride(1), target.stride(0), added * _UNIT, 2.0**-51,
         KIND=_KINDS[out], BLOCK=_BLOCK,
     )  # fmt: skip
     left = int(counter.item())
