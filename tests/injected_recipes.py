@@ -45,10 +45,12 @@ FUSED = (
     "acc=e8m13/toward_zero fused=13 order=k/32|fused:k",
     "acc=float16 fused=25 order=k/16|fused:k",
     # A matrix unit truncates; what it finished in blocks is joined by ordinary additions.
-    "acc=float32 fused=25/toward_zero order=k/48|k/8|fused:k",
+    "acc=float32 fused=25/float32/toward_zero order=k/48|k/8|fused:k",
+    # One group of all channels at each tap.
+    "acc=float32/toward_zero fused=25 order=kh,kw|fused:c",
 )
 # Blocks that store what they finished in the result's format, and add those in float32.
-STORED = "direct acc=float32 fused=25/toward_zero order=k/48|chain@{0}:k/48|k/16|fused:k bias=rounded"
+STORED = "direct acc=float32 fused=25/float32/toward_zero order=k/48|chain@{0}:k/48|k/16|fused:k bias=rounded"
 LAYER = "conv2d x=2x16x14x14 w=16x16x3x3 padding=1 bias dtype={}"
 ROW = "conv1d x=2x16x60 w=16x16x3 padding=1 bias dtype={}"
 

@@ -97,7 +97,9 @@ def by_row(deviating, row):
 )
 def test_the_one_setting_that_helps_is_found_whichever_it_is(row, deviating, pretend):
     pretend(by_row(deviating, row))
-    start = f"{row.engine}:{row.key}={other_value(row)}" if is_default(row) else row.engine
+    on = [] if "cpu" in row.devices else [f"device={row.devices[0]}"]
+    given = [*on, *([f"{row.key}={other_value(row)}"] if is_default(row) else [])]
+    start = ":".join([row.engine, *([",".join(given)] if given else [])])
     control = "numpy" if row.engine == "jax" else "jax"
     found, fixes = fix(PRODUCT if row.takes == "products" else CONVOLUTION, [start, control])
     assert found.verdict in ("rounding", "downgrade", "undecided")
@@ -334,4 +336,6 @@ def test_the_table_names_settings_that_exist_and_says_where_they_are_described()
         parse_runner_text(f"{row.engine}:{row.change}")
         assert all((row.why, row.also, row.source, row.causes)), row
         assert row.takes in ("all", "convolutions", "products", "networks")
+        assert row.devices
+        assert set(row.devices) <= {"cpu", "cuda"}
     assert len({(row.engine, row.change) for row in SETTINGS}) == len(SETTINGS)

@@ -93,7 +93,7 @@ def test_any_map_reads_back(numbers):
         "direct bias=middle", "direct bias=after", "direct order=c//3", "direct order=c/0", "direct order=tree:(0+1",
         "direct order=tree:0)", "direct order=tree:{(0+1)}", "direct order=chain@half:c|k",
         "direct order=fused@float16:k",
-        "direct fused=99", "direct fused=25/", "direct fused=25/sometimes", "direct fused=0/toward_zero", "direct flush=everything", "direct where=ow(0*3", "direct where=ow(0)", "direct acc=x acc=y",
+        "direct fused=99", "direct fused=25/", "direct fused=25/sometimes", "direct fused=0/float32/toward_zero", "direct flush=everything", "direct where=ow(0*3", "direct where=ow(0)", "direct acc=x acc=y",
         "winograd(3)", "direct order=tree:0:999999999999", "direct order=tree:" + "(" * 400 + "0" + ")" * 400,
         "direct order=tree:[0]*99999999@1", "direct order=k!speed=high", "direct product=float64 acc=float32",
         "direct fused=²", "direct bias=after/²", "direct bias=after/٣", "direct fused=٣", "direct order=c/٣",

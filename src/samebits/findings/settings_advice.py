@@ -288,7 +288,8 @@ _WINOGRAD = CauseCode.WINOGRAD
 class SettingRow:
     """One change of one engine's settings.
 
-    `also` says what else it does; `takes` what it can have an effect on: all, convolutions, products, or networks only.
+    `also` says what else it does; `takes` what it can have an effect on: all, convolutions, products, or networks only;
+    `devices` where, of an engine that has the setting `device`.
     """
 
     engine: str
@@ -299,6 +300,7 @@ class SettingRow:
     source: str
     since: str = ""
     takes: str = "all"
+    devices: tuple[str, ...] = ("cpu",)
 
     @property
     def key(self) -> str:
@@ -312,6 +314,8 @@ class SettingRow:
 
 
 _TORCH_MKLDNN = "docs.pytorch.org/docs/stable/backends.html"
+_TORCH_NUMBERS = "docs.pytorch.org/docs/stable/notes/numerical_accuracy.html"
+_GPU, _ANY_DEVICE = ("cuda",), ("cpu", "cuda")
 _TORCH_THREADS = "docs.pytorch.org/docs/stable/generated/torch.set_num_threads.html"
 _ISA = "uxlfoundation.github.io/oneDNN/dev_guide_cpu_dispatcher_control.html"
 _FPMATH = "uxlfoundation.github.io/oneDNN/dev_guide_attributes_fpmath_mode.html"
@@ -343,19 +347,38 @@ SETTINGS = (
     SettingRow("tensorflow", "env.ONEDNN_DEFAULT_FPMATH_MODE=STRICT", (_OPERANDS,), "oneDNN may not narrow float32",
                "slower where the processor multiplies bfloat16", _FPMATH),
     SettingRow("jax", "precision=highest", (_OPERANDS,), "products in float32, not in TF32 or bfloat16",
-               "slower on GPUs and TPUs; nothing else on a CPU", _JAX_PRECISION),
+               "slower on GPUs and TPUs; nothing else on a CPU", _JAX_PRECISION,
+               devices=_ANY_DEVICE),
+    SettingRow("torch", "tf32=off", (_OPERANDS,), "cuDNN and cuBLAS keep float32 operands as they are",
+               "slower: matrix units do not multiply float32", _TORCH_NUMBERS, devices=_GPU),
+    SettingRow("torch", "reduced_precision=off", (_SUMS, _ORDER), "partial sums of 16-bit products stay in float32",
+               "may be slower", _TORCH_NUMBERS, takes="products", devices=_GPU),
+    SettingRow("torch", "fp16_accumulation=off", (_SUMS,), "float16 products are added in float32", "slower",
+               _TORCH_NUMBERS, "2.7", takes="products", devices=_GPU),
+    SettingRow("torch", "fast_accum=off", (_SUMS,), "sums of float8 products are joined in float32", "slower",
+               "pytorch.org: torch._scaled_mm, use_fast_accum", takes="products", devices=_GPU),
     # Which library, and which of its kernels.
+    SettingRow("torch", "benchmark=off", (_RUNS, _ORDER, _KERNEL), "cuDNN's heuristic chooses, not a measurement",
+               "may be slower", "docs.pytorch.org/docs/stable/notes/randomness.html", takes="convolutions",
+               devices=_GPU),
+    SettingRow("torch", "cudnn=off", (_ORDER, _KERNEL, _WINOGRAD), "torch's own convolutions in place of cuDNN's",
+               "slower", _TORCH_MKLDNN, takes="convolutions", devices=_GPU),
+    SettingRow("torch", "blas=cublaslt", (_ORDER, _KERNEL), "cublasLt's products", "none known", _TORCH_MKLDNN,
+               takes="products", devices=_GPU),
     SettingRow("torch", "mkldnn=off", (_ORDER, _KERNEL, _OPERANDS, _WINOGRAD),
                "torch's own kernels in place of oneDNN's",
                "usually slower", _TORCH_MKLDNN),
     SettingRow("torch", "mkldnn=on", (_ORDER, _KERNEL), "oneDNN's kernels in place of torch's own", "usually faster",
                _TORCH_MKLDNN),
     SettingRow("torch", "linear_as=addmm", (_ORDER, _KERNEL), "another operator, another kernel", "a change of code",
-               "docs.pytorch.org/docs/stable/generated/torch.addmm.html", takes="products"),
+               "docs.pytorch.org/docs/stable/generated/torch.addmm.html", takes="products",
+               devices=_ANY_DEVICE),
     SettingRow("torch", "linear_as=matmul", (_ORDER, _KERNEL), "another operator; the bias is added after the product",
-               "a change of code", "docs.pytorch.org/docs/stable/generated/torch.matmul.html", takes="products"),
+               "a change of code", "docs.pytorch.org/docs/stable/generated/torch.matmul.html", takes="products",
+               devices=_ANY_DEVICE),
     SettingRow("torch", "linear_as=linear", (_ORDER, _KERNEL), "torch.nn.functional.linear", "a change of code",
-               "docs.pytorch.org/docs/stable/generated/torch.nn.functional.linear.html", takes="products"),
+               "docs.pytorch.org/docs/stable/generated/torch.nn.functional.linear.html", takes="products",
+               devices=_ANY_DEVICE),
     SettingRow("tensorflow", "env.TF_ENABLE_ONEDNN_OPTS=0", (_ORDER, _KERNEL, _OPERANDS, _WINOGRAD),
                "Eigen's kernels in place of oneDNN's", "usually slower", _TF_ONEDNN),
     SettingRow("tensorflow", "env.TF_ENABLE_ONEDNN_OPTS=1", (_ORDER, _KERNEL), "oneDNN's kernels in place of Eigen's",
@@ -371,8 +394,10 @@ SETTINGS = (
     SettingRow("jax", "env.XLA_FLAGS=--xla_cpu_multi_thread_eigen=false", (_ORDER,), "Eigen on one thread", _SLOWER,
                _XLA_FLAGS),
     SettingRow("jax", "jit=off", (_ORDER, _FUSION), "every operation by itself, none fused", "slower",
-               "docs.jax.dev: jit"),
-    SettingRow("jax", "jit=on", (_ORDER, _FUSION), "one program", "faster", "docs.jax.dev: jit"),
+               "docs.jax.dev: jit",
+               devices=_ANY_DEVICE),
+    SettingRow("jax", "jit=on", (_ORDER, _FUSION), "one program", "faster", "docs.jax.dev: jit",
+               devices=_ANY_DEVICE),
     SettingRow("onnxruntime", "linear_as=gemm", (_ORDER, _KERNEL), "Gemm, the bias within it", "another graph",
                "onnx.ai/onnx/operators/onnx__Gemm.html", takes="products"),
     SettingRow("onnxruntime", "linear_as=matmul", (_ORDER, _KERNEL), "MatMul, then Add", "another graph",
@@ -404,15 +429,19 @@ SETTINGS = (
                "inductor rounds between operations as torch without it does", "slower where operations are fused",
                "pytorch/pytorch: torch/_inductor/config.py, emulate_precision_casts"),
     SettingRow("torch", "compile=off", (_FUSION, _ORDER), "torch's own operators", "slower",
-               "docs.pytorch.org: torch.compile"),
+               "docs.pytorch.org: torch.compile",
+               devices=_ANY_DEVICE),
     SettingRow("torch", "compile=on", (_FUSION, _ORDER), "inductor's kernels", "faster, after compiling for seconds",
-               "docs.pytorch.org: torch.compile"),
+               "docs.pytorch.org: torch.compile",
+               devices=_ANY_DEVICE),
     # Layout.
     SettingRow("torch", "layout=contiguous", (_ORDER, _VIEW, _KERNEL), "channels first", "a copy, where they lie last",
-               "docs.pytorch.org: Channels Last Memory Format", takes="convolutions"),
+               "docs.pytorch.org: Channels Last Memory Format", takes="convolutions",
+               devices=_ANY_DEVICE),
     SettingRow("torch", "layout=channels_last", (_ORDER, _VIEW, _KERNEL), "channels last",
                "a copy, where they lie first",
-               "docs.pytorch.org: Channels Last Memory Format", takes="convolutions"),
+               "docs.pytorch.org: Channels Last Memory Format", takes="convolutions",
+               devices=_ANY_DEVICE),
     *(SettingRow(engine, f"{name}_memory=contiguous", (_ORDER, _VIEW, _KERNEL), f"{name} without other strides",
                  f"a copy of {name}", source, takes="products")
       for engine, source in (("torch", "docs.pytorch.org/docs/stable/generated/torch.Tensor.contiguous.html"),
@@ -441,7 +470,8 @@ SETTINGS = (
     SettingRow("torch", "threads=1", (_ORDER, _RUNS), "one thread, one way to divide the work", _SLOWER,
                _TORCH_THREADS),
     SettingRow("torch", "deterministic=on", (_RUNS,), "deterministic kernels, or an error", "may be slower",
-               "docs.pytorch.org/docs/stable/notes/randomness.html"),
+               "docs.pytorch.org/docs/stable/notes/randomness.html",
+               devices=_ANY_DEVICE),
     SettingRow("onnxruntime", "threads=1", (_ORDER, _RUNS), "one thread, one way to divide the work", _SLOWER,
                _ORT_THREADS),
     SettingRow("openvino", "INFERENCE_NUM_THREADS=1", (_ORDER, _RUNS), "one thread, one way to divide the work",

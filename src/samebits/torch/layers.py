@@ -21,7 +21,6 @@ from samebits.numbers.float_environment import default_float_environment
 from samebits.problems.problem import Problem
 from samebits.questions.pick.subject_problems import list_gradients
 from samebits.sums.truth import compute_truth
-from samebits.torch.gpu_truth import can_compute, compute_on_gpu
 from samebits.torch.pinned import Pinned, SettingsSource, read_layer_lock
 from samebits.torch.plain_arrays import compute_once, dtype_name, to_numpy
 
@@ -82,8 +81,6 @@ def _sum_rows(problem: Problem, dy: Tensor) -> Tensor:
 
 @default_float_environment()
 def _compute(problem: Problem, operands: dict[str, Tensor], like: Tensor) -> Tensor:
-    if can_compute(problem, operands):
-        return compute_on_gpu(problem, operands)
     made = compute_truth(problem, {name: to_numpy(t) for name, t in operands.items()}).values
     if problem.out == "bfloat16":
         return torch.from_numpy(made.view(np.int16)).view(torch.bfloat16).to(like.device)

@@ -12,8 +12,8 @@ from samebits.problems import Problem
 
 CUDA_SETTINGS: dict[str, Setting] = {
     "device": Setting("where it computes", "cpu", ("cpu", "cuda")),
-    "benchmark": Setting("torch.backends.cudnn.benchmark: cuDNN's kernels are timed, the fastest is taken", "off", ON_OFF),
-    "tf32": Setting("whether cuDNN and cuBLAS may round float32 operands to TF32; torch's own choice if not given", "", ON_OFF),
+    "benchmark": Setting("cuDNN's kernels are timed and the fastest is taken (cudnn.benchmark)", "off", ON_OFF),
+    "tf32": Setting("float32 operands may be rounded to TF32; of convolutions alone if not given", "", ON_OFF),
     "fp16_accumulation": Setting("float16 products may be added in float16 (allow_fp16_accumulation)", "off", ON_OFF),
     "reduced_precision": Setting("partial sums of 16-bit products may be added in 16 bits", "on", ON_OFF),
     "cudnn": Setting("use cuDNN; off: torch's own convolutions", "on", ON_OFF),
@@ -21,6 +21,8 @@ CUDA_SETTINGS: dict[str, Setting] = {
     "fast_accum": Setting("float8 products are added with fewer bits (use_fast_accum)", "off", ON_OFF),
 }  # fmt: skip
 _ON_CPU_ALONE = ("mkldnn", "flush_denormal", "fp32_precision")
+# Whether convolutions, and products, may round to it; torch itself lets convolutions alone.
+_TF32 = {(True, True): "on", (False, False): "off", (True, False): "convolutions", (False, True): "products"}
 # Results of float8 products that torch can return.
 _SCALED_RESULTS = ("float32", "bfloat16", "float16")
 # cuBLAS takes float8 matrices whose sides are multiples of it.
@@ -67,20 +69,16 @@ def read_cuda_settings(torch: Any, settings: Mapping[str, str]) -> dict[str, str
     """The GPU's settings in effect, read back from torch where it tells."""
     products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
     blas = torch.backends.cuda.preferred_blas_library()
-    found = {
+    return {
         "device": "cuda",
         "benchmark": _say(convolutions.benchmark),
         "cudnn": _say(convolutions.enabled and convolutions.is_available()),
-        "tf32_convolutions": _say(convolutions.allow_tf32),
-        "tf32_products": _say(products.allow_tf32),
+        "tf32": _TF32[bool(convolutions.allow_tf32), bool(products.allow_tf32)],
         "fp16_accumulation": _say(getattr(products, "allow_fp16_accumulation", False)),
         "reduced_precision": _say(bool(products.allow_fp16_reduced_precision_reduction)),
         "blas": str(blas).rpartition(".")[2].lower(),
         "fast_accum": settings.get("fast_accum", "off"),
     }
-    if found["tf32_convolutions"] == found["tf32_products"]:
-        found["tf32"] = found["tf32_products"]
-    return found
 
 
 def name_gpu(torch: Any) -> str:
@@ -90,7 +88,8 @@ def name_gpu(torch: Any) -> str:
     # 9.x.y is given as 9xxyy, 8.x.y as 8xyy.
     major, rest = (cudnn // 10_000, cudnn % 10_000) if cudnn >= 90_000 else (cudnn // 1000, cudnn % 1000)
     named = f"cuDNN {major}.{rest // 100}.{rest % 100}"
-    return f"{properties.name} (compute capability {properties.major}.{properties.minor}, CUDA {torch.version.cuda}, {named})"
+    capability = f"compute capability {properties.major}.{properties.minor}"
+    return f"{properties.name} ({capability}, CUDA {torch.version.cuda}, {named})"
 
 
 def explain_no_float8(problem: Problem) -> str | None:

@@ -243,10 +243,8 @@ class TorchProgram:
 
         class Observing(fx.Interpreter):
             def run_node(self, n: Any) -> Any:
-                if n.name in given:
-                    value = as_tensor(torch, np.array(given[n.name])).to(place)
-                else:
-                    value = super().run_node(n)
+                own = as_tensor(torch, np.array(given[n.name])).to(place) if n.name in given else None
+                value = super().run_node(n) if own is None else own
                 if n.name in wanted:
                     kept[n.name] = value
                 return value

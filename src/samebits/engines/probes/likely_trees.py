@@ -29,8 +29,8 @@ _LANES = (2, 4, 8, 16, 32)
 _LONG = 4096
 
 
-def choose_pairs(members: npt.NDArray[np.int64], random: np.random.Generator) -> list[Pair]:
-    """Pairs of terms that distinguish likely trees: with the first term, near both ends, and at random."""
+def choose_pairs(members: npt.NDArray[np.int64], random: np.random.Generator, axis_sizes: Sequence[int]) -> list[Pair]:
+    """Pairs of terms that distinguish likely trees: with the first term, along axes, near both ends, and at random."""
     last = len(members) - 1
     doubling = 2 ** np.arange(last.bit_length())
     with_first = {*range(1, min(_NEAR, last) + 1), *doubling.tolist(), *(last + 1 - doubling).tolist()}
@@ -39,7 +39,18 @@ def choose_pairs(members: npt.NDArray[np.int64], random: np.random.Generator) ->
     # A tail that is added last (the part of a batch behind whole shards) begins where the last term's junctions end.
     places |= {(int(last - step), last) for step in doubling if step > 1}
     places |= {tuple(sorted(random.choice(len(members), 2, replace=False).tolist())) for _ in range(_NEAR)}
-    return [(int(members[a]), int(members[b])) for a, b in sorted(places) if 0 <= a < b <= last]
+    near = [(int(members[a]), int(members[b])) for a, b in sorted(places) if 0 <= a < b <= last]
+    return list(dict.fromkeys([*near, *_choose_along_axes(members, axis_sizes)]))
+
+
+def _choose_along_axes(members: npt.NDArray[np.int64], axis_sizes: Sequence[int]) -> Iterator[Pair]:
+    """The first term, and those that are 1, 2, 4 ... after it along an axis, with the next of these."""
+    first, present = int(members[0]), set(members.tolist())
+    for axis, size in enumerate(axis_sizes):
+        step = math.prod(axis_sizes[axis + 1 :])
+        along = [first, *(first + step * 2**i for i in range(max(size - 1, 0).bit_length()))]
+        pairs = {*((first, other) for other in along[1:]), *itertools.pairwise(along)}
+        yield from sorted(pair for pair in pairs if present.issuperset(pair))
 
 
 def choose_end_pairs(members: npt.NDArray[np.int64], length: int) -> tuple[list[Pair], list[Pair]]:

@@ -228,7 +228,7 @@ class OrderSearch(QueryBatch):
 
     def _guess(self, members: npt.NDArray[np.int64], group: _Group) -> Item | None:
         """The likely order that explains a hundred pairs, where asking about every term would take too long."""
-        pairs = choose_pairs(members, self.random)
+        pairs = choose_pairs(members, self.random, self.session.numbered_terms.axis_sizes)
         if self._fits_whole(group):
             outside = self._ask_pairs(pairs, members, group)
             outside |= self._ask_pairs(choose_more_pairs(members, outside), members, group)

@@ -97,7 +97,9 @@ def join_parts(parts: list[Item]) -> Item:
     sums = sorted((p for p in parts if not isinstance(p, int)), key=_first_term)
     single = sorted(p for p in parts if isinstance(p, int))
     if len(parts) == 2:
-        return flatten_chain(Chain((*sums, *single)))
+        # A multi-term sum that was finished is added as a whole; its terms do not enter the other one's.
+        later = (Chain((p,)) if isinstance(p, Fused) else p for p in sums[1:])
+        return flatten_chain(Chain((*sums[:1], *later, *single)))
     if not sums:
         return Fused(tuple(single))
     if len(sums) == 1:

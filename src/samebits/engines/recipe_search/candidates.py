@@ -10,14 +10,23 @@ import numpy as np
 
 from samebits.engines.recipe_search.order_names import name_orders
 from samebits.engines.recipe_search.stages import ArithmeticStage, OrderStage
-from samebits.numbers.format import find_format
+from samebits.numbers.format import FLOAT32, find_format
 from samebits.problems import Problem
 from samebits.problems.terms import Terms, find_terms
 from samebits.problems.windows import name_axes
-from samebits.sums.recipes.order import IN_ORDER, Key, KeyedOrder, Level, Order, TreeOrder, expand_order
+from samebits.sums.recipes.hardware import MATRIX_UNITS
+from samebits.sums.recipes.order import EVERY_AXIS, IN_ORDER, Key, KeyedOrder, Level, Order, TreeOrder, expand_order
 from samebits.sums.recipes.order_map import Places, places_from_array
 from samebits.sums.recipes.recipe import Bias, Fft, FusedSum, Recipe, Rounding, Winograd
-from samebits.sums.recipes.tree import Chain, Item, fuse_singles, has_fused, store_sums, swap_first_pairs
+from samebits.sums.recipes.tree import (
+    Chain,
+    Item,
+    fuse_singles,
+    has_fused,
+    store_finished_sums,
+    store_sums,
+    swap_first_pairs,
+)
 
 _LIKELY_FUSED_BITS = (24, 25, 23, 13)
 _MOST_ALIGNMENT_BITS = 28
@@ -30,6 +39,8 @@ _HIDDEN_ROUNDINGS = (
 # Of terms that the running sum holds when they are two.
 _FIRST_PAIR = 2
 _CHANNEL_BLOCKS = (4, 8, 16, 32, 2, 64)
+# Of sums that are joined in float32 because the unit's own are too narrow; cuBLAS takes the first on an H100.
+_UNIT_BLOCKS = (128, 64, 256, 512)
 _CHANNEL_RULES = ("halves", "pairs", "splits")
 
 
@@ -68,6 +79,16 @@ def _propose_channel_orders(depth: int) -> Iterator[Order]:
 
 def propose_direct(problem: Problem, order: OrderStage, arithmetic: ArithmeticStage) -> Iterator[Recipe]:
     """Sums of products: the recipe that the answers spell first."""
+    yield from _propose_sums_of_products(problem, order, arithmetic)
+    trees = order.orders.trees
+    main = arithmetic.find_main_accumulator(problem.dtype)
+    if trees and main.mode == "toward_zero" and not any(has_fused(t) for t in trees):
+        # A matrix unit whose steps have one product each: nothing else truncates.
+        alone = replace(order.orders, trees=[fuse_singles(t) for t in trees])
+        yield from _propose_sums_of_products(problem, replace(order, orders=alone), arithmetic)
+
+
+def _propose_sums_of_products(problem: Problem, order: OrderStage, arithmetic: ArithmeticStage) -> Iterator[Recipe]:
     possible = set(arithmetic.product.possible) if arithmetic.product else {"fused", "rounded"}
     if "fused_reversed" in possible:
         possible.add("fused")
@@ -87,6 +108,23 @@ def propose_direct(problem: Problem, order: OrderStage, arithmetic: ArithmeticSt
                         x=x, w=w, b=stage.b, product=product, accumulator=sums.accumulator, orders=tuple(orders),
                         where=where, fused=sums.fused, bias=own[0], bias_terms=own[1], via=stage.via,
                     )  # fmt: skip
+
+
+def propose_units(problem: Problem) -> Iterator[Recipe]:
+    """Sums by the matrix units that multiply the problem's format, whole or joined in blocks by ordinary additions.
+
+    For sums whose order does not show, or not rightly: what float8 can hold is too small to be lost in a float32 sum.
+    """
+    for unit in MATRIX_UNITS:
+        own = unit.recipe
+        order = own.orders[0]
+        if unit.operands != problem.dtype or not own.fused.fraction_bits or not isinstance(order, KeyedOrder):
+            continue
+        yield replace(own, bias="last")
+        for block in _UNIT_BLOCKS:
+            levels = (Level((Key(EVERY_AXIS, block),)), *order.levels)
+            joined = FusedSum(own.fused.fraction_bits, own.accumulator)
+            yield replace(own, bias="last", accumulator=Rounding("float32"), fused=joined, orders=(KeyedOrder(levels),))
 
 
 @dataclass(frozen=True)
@@ -163,13 +201,11 @@ def _propose_stored_sums(problem: Problem, arithmetic: ArithmeticStage, named: l
     if len(known) > 1 and find_format(known[1]).precision < find_format(known[0]).precision:
         return [[_store_in(o, known[1], terms, parts=parts, running=True) for o in named] for parts in (False, True)]
     trees = [expand_order(order, terms.axis_names, terms.axis_sizes) for order in named]
-    narrow = (
-        find_format(problem.out).precision
-        < find_format(arithmetic.find_main_accumulator(problem.dtype).format).precision
-    )
-    if not narrow or not any(_joins_finished_sums(t) for t in trees):
+    if find_format(problem.out).precision >= FLOAT32.precision or not any(_joins_finished_sums(t) for t in trees):
         return [named]
-    return [named, [_store_in(order, problem.out, terms, parts=True, running=False) for order in named]]
+    outermost = [_store_in(order, problem.out, terms, parts=True, running=False) for order in named]
+    every: list[Order] = [TreeOrder(store_finished_sums(tree, problem.out)) for tree in trees]
+    return [named, outermost, every]
 
 
 def _store_in(order: Order, name: str, terms: Terms, *, parts: bool, running: bool) -> Order:
@@ -219,7 +255,7 @@ def _propose_sums(problem: Problem, order: OrderStage, arithmetic: ArithmeticSta
     alike = [Sums(format_, FusedSum(b)) for format_, b in both]
     # A matrix unit truncates; the sums it has finished, and a bias, are added by ordinary additions.
     apart = [
-        Sums(Rounding(format_.format), FusedSum(b, format_.mode))
+        Sums(Rounding(format_.format if format_.format != "e8m13" else "float32"), FusedSum(b, format_))
         for format_, b in both
         if format_.mode == "toward_zero"
     ]

@@ -17,7 +17,12 @@ from samebits.engines.probes.order_search import FoundOrders
 from samebits.engines.probes.product_rounding import ProductRounding, find_product_rounding
 from samebits.engines.probes.session import ProbeSession
 from samebits.engines.probes.summation_order import find_summation_orders
-from samebits.engines.recipe_search.candidates import propose_channel_sums, propose_direct, propose_plain_transforms
+from samebits.engines.recipe_search.candidates import (
+    propose_channel_sums,
+    propose_direct,
+    propose_plain_transforms,
+    propose_units,
+)
 from samebits.engines.recipe_search.refining import Refiner, operand_roundings
 from samebits.engines.recipe_search.replaying import Replayer, make_replayers, score_all
 from samebits.engines.recipe_search.special_questions import ask_special, complete_recipe
@@ -80,6 +85,9 @@ def _search_direct(session: ProbeSession, found: SearchResult) -> Iterator[Searc
         yield found
     found = replace(found, chosen=_try_all(found, propose_direct(session.problem, order, found.arithmetic)))
     yield found
+    if not found.chosen.is_whole:
+        found = replace(found, chosen=_choose_better(found.chosen, _try_all(found, propose_units(session.problem))))
+        yield found
     if order.orders.guessed and found.chosen.matched < _LEAST_GUESS_MATCH:
         order = _find_orders(session, may_guess=False)
         found = replace(found, order=order, notes=(*found.notes, *order.orders.notes))
@@ -201,6 +209,12 @@ def _propose_transforms(session: ProbeSession, family: ImpulseResponse) -> Itera
             continue
         more = propose_channel_sums(recipe, session.terms.depth) if isinstance(recipe.algorithm, Winograd) else ()
         yield from itertools.chain([recipe], more)
+
+
+def _choose_better(one: RecipeStage, other: RecipeStage) -> RecipeStage:
+    """The stage that reproduces more; it counts the tries of both."""
+    better = other if other.recipe and other.matched > one.matched else one
+    return replace(better, tried=other.tried)
 
 
 def _try_all(found: SearchResult, candidates: Iterable[Recipe]) -> RecipeStage:

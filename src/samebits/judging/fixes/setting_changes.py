@@ -11,7 +11,7 @@ from samebits.findings.causes import CauseCode
 from samebits.findings.settings_advice import SETTINGS, SettingRow
 from samebits.problems import Problem
 
-_ENVIRONMENT = "env."
+_ENVIRONMENT, _DEVICE = "env.", "device"
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,16 @@ def list_changes(
     if runner.name not in ENGINES:
         return []
     given = {**runner.settings, **{_ENVIRONMENT + k: v for k, v in runner.environment.items()}}
-    # What a person set is the likeliest to have made the difference.
+    device = given.get(_DEVICE, "cpu")
+    # What a person set is the likeliest to have made the difference; another device is no setting of this one.
     changes = [
         Change(
             runner.name, key, None, f"{key}={value} was asked for; the default is tried", "the engine's default", None
         )
         for key, value in given.items()
+        if key != _DEVICE
     ]
-    rows = [row for row in SETTINGS if row.engine == runner.name and _takes(row, problem)]
+    rows = [row for row in SETTINGS if row.engine == runner.name and _takes(row, problem) and device in row.devices]
     rows.sort(key=lambda row: cause not in row.causes)
     changes += [_make_change(row, cause, given) for row in rows if not _is_so(row, given, in_force)]
     return changes

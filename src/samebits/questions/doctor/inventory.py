@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import sys
 from collections.abc import Sequence
 from importlib import metadata
@@ -27,6 +28,7 @@ _TELLING_FEATURES = (
 )  # fmt: skip
 # Those of them that say which generation it is.
 _WIDEST_FEATURES = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "bf16", "sve", "sme")
+_SLOWEST_ANSWER_S = 10
 _PACKAGES = ("numpy", "numba", "ml_dtypes", "onnx")
 _SHARED_VARIABLES = {
     "OMP_NUM_THREADS": "threads of OpenMP pools",
@@ -47,6 +49,7 @@ def take_inventory() -> Inventory:
         features=features,
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         memory_gib=round(_memory_gib(), 1),
+        gpus=_list_gpus(),
         packages={name: _version(name) for name in _PACKAGES},
         engines=[_engine_state(spec, features) for spec in ENGINES.values()],
         variables=_set_variables(_SHARED_VARIABLES),
@@ -102,6 +105,17 @@ def _find_processor_name() -> str:
         if key.strip() == "model name":
             return value.strip()
     return platform.processor() or platform.machine()
+
+
+def _list_gpus() -> list[str]:
+    """NVIDIA's GPUs with their drivers, as their own program names them; none where it is missing or does not answer."""
+    asked = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=_SLOWEST_ANSWER_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    pairs = [line.rpartition(",") for line in done.stdout.splitlines() if "," in line]
+    return [f"{name.strip()}, driver {driver.strip()}" for name, _, driver in pairs]
 
 
 def _memory_gib() -> float:

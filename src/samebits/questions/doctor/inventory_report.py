@@ -18,6 +18,7 @@ def show_inventory(found: Inventory, console: Console | None = None) -> None:
     page.add(
         Text(f"samebits {found.samebits_version}", style="bold").append(f" on Python {found.python}", style="not bold"),
         Text(f"{found.platform}, {found.processor}, {found.cores} cores, {found.memory_gib:g} GiB"),
+        *(Text(f"GPU {number}: {name}") for number, name in enumerate(found.gpus)),
         Text("features  " + " ".join(found.features), style="dim"),
         Text("packages  " + ", ".join(f"{n} {v}" for n, v in found.packages.items()), style="dim"),
     )

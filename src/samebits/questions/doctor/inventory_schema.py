@@ -46,7 +46,7 @@ class LogReader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):
-    """Engines, versions, processor features and threads.
+    """Engines, versions, processor features, threads and GPUs.
 
     `asked` are engines that were named, of any place; `plugins` and `log_readers` are what installed packages bring.
     """
@@ -59,6 +59,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     features: list[str]
     cores: int
     memory_gib: float
+    gpus: list[str] = []
     packages: dict[str, str]
     engines: list[EngineState]
     variables: list[Variable]

@@ -183,18 +183,19 @@ def _choose_machine(problem: Problem, recipe: Recipe) -> Machine:
     if len(names) > _MOST_FORMATS:
         raise RecipeError(f"at most {_MOST_FORMATS} formats in one sum, not {len(names)}")
     terms = find_terms(problem)
+    unit = recipe.fused.rounding or accumulator
     units = (
         recipe.fused.fraction_bits,
         _least_exponent(_format_read(problem, recipe, terms.source_operand)),
         _least_exponent(_format_read(problem, recipe, terms.rows_operand)),
-        _least_exponent(accumulator.format),
+        _least_exponent(unit.format),
         int({accumulator.format, *read.values(), *carries} == {"float16"}),
     )
     return Machine(
         np.dtype(np.float64),
         {n: make_target(find_format(n), accumulator.mode, flushes=flushes) for n in names},
         make_target(product, "nearest_even" if narrower else accumulator.mode, flushes=flushes),
-        make_target(find_format(accumulator.format), recipe.fused.mode or accumulator.mode, flushes=flushes),
+        make_target(find_format(unit.format), unit.mode, flushes=flushes),
         units,
     )
 

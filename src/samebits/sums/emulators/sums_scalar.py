@@ -138,7 +138,8 @@ class _Machine:
         if not parts:
             return 0.0
         unit = Fraction(2) ** (max(e for _, e in parts) - self.recipe.fused.fraction_bits)
-        return self._round(sum(int(v / unit) for v, _ in parts) * unit, 1.0, name, self.recipe.fused.mode)
+        exact, own = sum(int(v / unit) for v, _ in parts) * unit, self.recipe.fused.rounding
+        return self._round(exact, 1.0, own.format if own else name, own.mode if own else "")
 
     def _round(self, exact: Fraction, sign: float, name: str, mode: str = "") -> float:
         mode = mode or self.recipe.accumulator.mode
@@ -163,7 +164,8 @@ def _least_exponents(problem: Problem, recipe: Recipe) -> tuple[int, int, int]:
     terms = find_terms(problem)
     roundings = [recipe.find_rounding(problem, n) for n in (terms.rows_operand, terms.source_operand)]
     formats = [r.format if r else problem.dtype for r in roundings]
-    row, column, total = (find_format(f).smallest_normal_exponent for f in (*formats, recipe.accumulator.format))
+    unit = recipe.fused.rounding or recipe.accumulator
+    row, column, total = (find_format(f).smallest_normal_exponent for f in (*formats, unit.format))
     return row, column, total
 
 

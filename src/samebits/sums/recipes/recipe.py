@@ -41,17 +41,19 @@ class FusedSum:
 
     Every product, and the running sum, is truncated to a multiple of 2^(e - fraction_bits), where e is the
     largest exponent among them; a product's exponent is the sum of its operands' exponents, not normalised. The exact
-    sum of what is left is rounded to the accumulator's format by `mode` (empty: the accumulator's mode): matrix units
-    truncate, while finished sums are joined by ordinary additions. 0 fraction bits: the recipe has no multi-term
+    sum of what is left is rounded by `rounding` (None: as the accumulator says): a matrix unit keeps its own sums, and
+    truncates them, while finished ones are joined by ordinary additions. 0 fraction bits: the recipe has no multi-term
     additions.
     """
 
     fraction_bits: int = 0
-    mode: str = ""
+    rounding: Rounding | None = None
 
     def __post_init__(self) -> None:
-        if self.mode and (self.mode not in MODES or not self.fraction_bits):
-            raise RecipeError(f"fused= takes fraction bits and one of {', '.join(MODES)}, not {self.mode!r}")
+        if self.rounding and not self.fraction_bits:
+            raise RecipeError(
+                "fused= takes a rounding behind the fraction bits kept, as in fused=25/float32/toward_zero"
+            )
         if not (self.fraction_bits == 0 or 1 <= self.fraction_bits <= 28):
             raise RecipeError(f"fused= keeps 1 to 28 fraction bits, not {self.fraction_bits}")
 

@@ -46,7 +46,7 @@ def format_recipe(recipe: Recipe) -> str:
     said = (
         (
             "fused",
-            "/".join(filter(None, (str(recipe.fused.fraction_bits), recipe.fused.mode))),
+            _format_fused(recipe.fused),
             recipe.fused != FusedSum(),
         ),
         ("order", ";".join(format_order(o) for o in recipe.orders), recipe.orders != (IN_ORDER,)),
@@ -142,10 +142,10 @@ def _parse_field(name: str, value: str) -> dict[str, Any]:
     if name == "where":
         return {"where": parse_places(value)}
     if name == "fused":
-        bits, slash, mode = value.partition("/")
-        if not is_whole_number(bits, 2) or bool(slash) != bool(mode):
+        bits, slash, rounding = value.partition("/")
+        if not is_whole_number(bits, 2):
             raise RecipeError(f"fused= takes the fraction bits kept, not {value[:40]!r}")
-        return {"fused": FusedSum(int(bits), mode)}
+        return {"fused": FusedSum(int(bits), _parse_rounding(rounding) if slash else None)}
     if name == "flush":
         parts = value.split(",")
         if not set(parts) <= {"operands", "results"}:
@@ -154,6 +154,10 @@ def _parse_field(name: str, value: str) -> dict[str, Any]:
     if name == "out":
         return {"out_mode": Rounding("float32", value).mode}
     return {name: value}
+
+
+def _format_fused(fused: FusedSum) -> str:
+    return f"{fused.fraction_bits}/{_format_rounding(fused.rounding)}" if fused.rounding else str(fused.fraction_bits)
 
 
 def _format_algorithm(algorithm: Algorithm) -> str:

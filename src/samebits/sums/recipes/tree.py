@@ -164,6 +164,17 @@ def store_sums(item: Item, format_: str, *, parts: bool, running: bool) -> Item:
     return Chain(tuple(sums), format_ if running else item.format)
 
 
+def store_finished_sums(item: Item, format_: str) -> Item:
+    """The tree with every sum that is finished before it is added in another format; what they make together is not."""
+    if not isinstance(item, Chain):
+        return Chain((item,), format_)
+    count = next((i for i, p in enumerate(item.items) if i and isinstance(p, Chain)), 0)
+    if not count:
+        return Chain((item,), format_)
+    first: Item = Chain(item.items[:count]) if count > 1 else item.items[0]
+    return Chain(tuple(store_finished_sums(part, format_) for part in (first, *item.items[count:])), item.format)
+
+
 def swap_first_pairs(item: Item) -> Item:
     """The tree with the first two terms of every chain exchanged: the other product is the one that is fused."""
     if not isinstance(item, Chain):
