@@ -18,11 +18,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from samebits.engines.probes.session import ProbeSession
 from samebits.engines.probes.summation_order import find_summation_orders
+from samebits.engines.recipe_search.order_names import name_orders
 from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem, parse_problem_text
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes.recipe_text import format_order, parse_recipe
-from samebits.engines.recipe_search.order_names import name_orders
 
 BACKENDS = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH")
 FORMATS = ("float16", "bfloat16")
@@ -88,14 +88,22 @@ def map_batches(backend: str, dtype: str, keys: int, queries: int) -> dict[str, 
     generator = torch.Generator("cuda").manual_seed(3)
     most = max(b for b in BATCHES if b * 4 * (keys + queries) * HEAD * 2 < 2**32)
     q, k, v = (
-        torch.randn(most, 4, n, HEAD, device="cuda", generator=generator).to(getattr(torch, dtype)) for n in (queries, keys, keys)
+        torch.randn(most, 4, n, HEAD, device="cuda", generator=generator).to(getattr(torch, dtype))
+        for n in (queries, keys, keys)
     )
     classes: dict[bytes, list[int]] = {}
     for batch in (b for b in BATCHES if b <= most):
         with sdpa_kernel(getattr(SDPBackend, backend)):
             out = torch.nn.functional.scaled_dot_product_attention(q[:batch], k[:batch], v[:batch])
         classes.setdefault(out[0].float().cpu().numpy().tobytes(), []).append(batch)
-    return {"backend": backend, "dtype": dtype, "keys": keys, "queries": queries, "classes": list(classes.values()), "to": most}
+    return {
+        "backend": backend,
+        "dtype": dtype,
+        "keys": keys,
+        "queries": queries,
+        "classes": list(classes.values()),
+        "to": most,
+    }
 
 
 def main() -> None:
@@ -109,7 +117,9 @@ def main() -> None:
                             found[key].append(ask(backend, dtype, keys, queries))
                         except Exception as error:
                             said = f"{type(error).__name__}: {error}"[:300]
-                            found[key].append({"backend": backend, "dtype": dtype, "keys": keys, "queries": queries, "error": said})
+                            found[key].append(
+                                {"backend": backend, "dtype": dtype, "keys": keys, "queries": queries, "error": said}
+                            )
                         Path(sys.argv[1]).write_text(json.dumps(found, indent=0))
 
 

@@ -1,7 +1,7 @@
-"""What a GPU's kernels add, and in which order: every problem below asked by every engine, its recipe replayed here.
+"""What a GPU's kernels add, and in which order: every problem below asked of every engine, and replayed here.
 
-`python benchmarks/gpu_survey.py FOLDER [--seconds S] [--each S] [--processes N] [--only TEXT]` writes a line of JSON per
-(configuration, problem) to FOLDER/gpu_*.jsonl, and what was not replayed to FOLDER/gpu_open_*.npz.
+`python benchmarks/gpu_survey.py FOLDER [--seconds S] [--each S] [--processes N] [--only TEXT]` writes a line of JSON
+per (configuration, problem) to FOLDER/gpu_*.jsonl, and what was not replayed to FOLDER/gpu_open_*.npz.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 
 from samebits.engines.probes.session import ProbeSession
 from samebits.engines.recipe_search.recipe_search import search_recipe
-from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.problems import Problem, parse_problem_text
 from samebits.problems.operands import make_normal
 from samebits.sums.recipes.recipe_text import format_recipe
@@ -42,14 +42,16 @@ FORMATS = ("float32", "float16", "bfloat16")
 PROBLEMS = tuple(
     f"{text} dtype={name}" for text in (*PRODUCTS, *CONVOLUTIONS) for name in FORMATS
 ) + tuple(f"{text} dtype={name}" for text in GRADIENTS for name in FORMATS) + (
-    "linear x=32x256 w=64x256 dtype=float8_e4m3fn out=float32", "linear x=32x512 w=64x512 dtype=float8_e5m2 out=float32",
+    "linear x=32x256 w=64x256 dtype=float8_e4m3fn out=float32",
+    "linear x=32x512 w=64x512 dtype=float8_e5m2 out=float32",
     "linear x=32x256 w=64x256 dtype=float8_e4m3fn out=bfloat16",
     "matmul x=64x256 w=256x64 dtype=float64", "conv2d x=1x32x14x14 w=32x32x3x3 padding=1 dtype=float64",
     "matmul x=128x4096 w=4096x128 dtype=float16",
 )  # fmt: skip
 ENGINE_TEXTS = (
     "torch:device=cuda", "torch:device=cuda,tf32=on", "torch:device=cuda,tf32=off", "torch:device=cuda,cudnn=off",
-    "torch:device=cuda,reduced_precision=off", "torch:device=cuda,fp16_accumulation=on", "torch:device=cuda,layout=channels_last",
+    "torch:device=cuda,reduced_precision=off", "torch:device=cuda,fp16_accumulation=on",
+    "torch:device=cuda,layout=channels_last",
     "torch:device=cuda,benchmark=on", "torch:device=cuda,fast_accum=on", "torch:device=cuda,blas=cublaslt",
     "jax:device=cuda", "jax:device=cuda,precision=highest", "torch:device=cuda,deterministic=on",
 )  # fmt: skip
@@ -76,8 +78,10 @@ def list_settings_that_matter(text: str, problem: Problem) -> bool:
     if problem.dtype.startswith("float8"):
         return text in ("torch:device=cuda", "torch:device=cuda,fast_accum=on")
     for name, does in (
-        ("tf32", problem.dtype == "float32"), ("cudnn=off", not kind), ("reduced", half and kind), ("accumulation", problem.dtype == "float16"),
-        ("compute", problem.dtype == "float16"), ("layout", not kind), ("benchmark", not kind), ("fast_accum", False), ("deterministic", problem.direction != "forward"), ("cublaslt", kind), ("highest", problem.dtype == "float32"),
+        ("tf32", problem.dtype == "float32"), ("highest", problem.dtype == "float32"),
+        ("compute", problem.dtype == "float16"), ("accumulation", problem.dtype == "float16"),
+        ("reduced", half and kind), ("cublaslt", kind), ("cudnn=off", not kind), ("layout", not kind),
+        ("benchmark", not kind), ("fast_accum", False), ("deterministic", problem.direction != "forward"),
     ):  # fmt: skip
         if name in text:
             return does
@@ -93,8 +97,10 @@ def describe(runner: Any, problem: Problem, seconds: float) -> tuple[dict[str, A
     found = search_recipe(ProbeSession(runner, problem, most_time_s=seconds))
     recipe, chosen = found.recipe, found.chosen
     row = {
-        "recipe": format_recipe(recipe)[:4000] if recipe else None, "matched": chosen.matched, "compared": chosen.compared,
-        "tried": chosen.tried, "distinct": distinct, "family": found.family.family if found.family else None,
+        "recipe": format_recipe(recipe)[:4000] if recipe else None,
+        "matched": chosen.matched,
+        "compared": chosen.compared, "tried": chosen.tried, "distinct": distinct,
+        "family": found.family.family if found.family else None,
         "notes": list(found.notes), "stopped": str(found.stopped)[:300] if found.stopped else None,
         "operands": {k: f"{v.format}/{v.mode}" for k, v in found.arithmetic.operands.items()},
         "accumulators": [f"{a.format}/{a.mode}/{a.fraction_bits}" for a in found.arithmetic.accumulators],

@@ -16,29 +16,31 @@ from typing import Any
 
 import numpy as np
 import torch
+from gpu_truth_trial import compute_on_gpu
 
 from samebits.problems import Problem, format_problem, parse_problem_text
 from samebits.problems.catalog import catalog
 from samebits.problems.operands import make_exact, make_normal, make_uniform
 from samebits.sums.truth import compute_truth
-from samebits.torch.gpu_truth import compute_on_gpu
 
 BATCH, RUNS = 64, 7
 # The distinct convolutions of ResNet-50: channels in, size, channels out, taps, stride, padding.
 LAYERS = (
-    (3, 224, 64, 7, 2, 3), (64, 56, 64, 1, 1, 0), (64, 56, 64, 3, 1, 1), (64, 56, 256, 1, 1, 0), (256, 56, 64, 1, 1, 0),
-    (256, 56, 128, 1, 1, 0), (128, 56, 128, 3, 2, 1), (128, 28, 512, 1, 1, 0), (256, 56, 512, 1, 2, 0), (512, 28, 128, 1, 1, 0),
-    (128, 28, 128, 3, 1, 1), (512, 28, 256, 1, 1, 0), (256, 28, 256, 3, 2, 1), (256, 14, 1024, 1, 1, 0), (512, 28, 1024, 1, 2, 0),
-    (1024, 14, 256, 1, 1, 0), (256, 14, 256, 3, 1, 1), (1024, 14, 512, 1, 1, 0), (512, 14, 512, 3, 2, 1), (512, 7, 2048, 1, 1, 0),
+    (3, 224, 64, 7, 2, 3), (64, 56, 64, 1, 1, 0), (64, 56, 64, 3, 1, 1), (64, 56, 256, 1, 1, 0),
+    (256, 56, 64, 1, 1, 0), (256, 56, 128, 1, 1, 0), (128, 56, 128, 3, 2, 1), (128, 28, 512, 1, 1, 0),
+    (256, 56, 512, 1, 2, 0), (512, 28, 128, 1, 1, 0), (128, 28, 128, 3, 1, 1), (512, 28, 256, 1, 1, 0),
+    (256, 28, 256, 3, 2, 1), (256, 14, 1024, 1, 1, 0), (512, 28, 1024, 1, 2, 0), (1024, 14, 256, 1, 1, 0),
+    (256, 14, 256, 3, 1, 1), (1024, 14, 512, 1, 1, 0), (512, 14, 512, 3, 2, 1), (512, 7, 2048, 1, 1, 0),
     (1024, 14, 2048, 1, 2, 0), (2048, 7, 512, 1, 1, 0), (512, 7, 512, 3, 1, 1),
 )  # fmt: skip
 MOST_PRODUCTS, WANTED = 3e8, 100
 MORE = (
     "linear x=64x768 w=3072x768 bias", "matmul x=256x512 w=512x128", "linear x=32x1024 w=1000x1024 dtype=float16",
-    "conv2d x=2x64x28x28 w=64x64x3x3 padding=1 dtype=bfloat16", "conv2d x=2x64x28x28 w=64x64x3x3 padding=1 dtype=float16",
-    "conv2d.grad_weight x=4x32x28x28 w=32x32x3x3 padding=1", "conv2d.grad_input x=4x32x28x28 w=32x32x3x3 padding=1 stride=2",
-    "conv_transpose2d x=2x32x14x14 w=32x16x4x4 stride=2 padding=1", "conv1d x=4x64x400 w=64x64x9 padding=4 bias",
-    "conv3d x=1x8x12x14x14 w=16x8x3x3x3 padding=1",
+    "conv2d x=2x64x28x28 w=64x64x3x3 padding=1 dtype=bfloat16", "conv3d x=1x8x12x14x14 w=16x8x3x3x3 padding=1",
+    "conv2d x=2x64x28x28 w=64x64x3x3 padding=1 dtype=float16", "conv1d x=4x64x400 w=64x64x9 padding=4 bias",
+    "conv2d.grad_weight x=4x32x28x28 w=32x32x3x3 padding=1",
+    "conv2d.grad_input x=4x32x28x28 w=32x32x3x3 padding=1 stride=2",
+    "conv_transpose2d x=2x32x14x14 w=32x16x4x4 stride=2 padding=1",
 )  # fmt: skip
 
 
@@ -70,7 +72,11 @@ def time_layers() -> list[dict[str, Any]]:
 
 def list_problems() -> list[Problem]:
     """Problems of the catalog, by other people's layers, that the CPU computes in seconds; and of other kinds."""
-    known = [p for p in catalog().values() if p.multiply_adds < MOST_PRODUCTS and p.dtype in ("float32", "float16", "bfloat16")]
+    known = [
+        p
+        for p in catalog().values()
+        if p.multiply_adds < MOST_PRODUCTS and p.dtype in ("float32", "float16", "bfloat16")
+    ]
     more = [parse_problem_text(text) for text in MORE]
     step = max(len(known) // (WANTED - len(more)), 1)
     return [replace(p, then=None) for p in [*more, *known[::step]][:WANTED]]
@@ -86,13 +92,22 @@ def compare_bits() -> list[dict[str, Any]]:
         middle = time.perf_counter()
         made = compute_on_gpu(problem, {n: _send(a) for n, a in operands.items()})
         torch.cuda.synchronize()
-        row = {"problem": format_problem(problem), "data": make.__name__, "cpu_s": middle - started, "gpu_s": time.perf_counter() - middle}
+        row = {
+            "problem": format_problem(problem),
+            "data": make.__name__,
+            "cpu_s": middle - started,
+            "gpu_s": time.perf_counter() - middle,
+        }
         rows.append({**row, "same": _read(made).tobytes() == expected.tobytes()})
     return rows
 
 
 def _send(array: np.ndarray) -> torch.Tensor:
-    plain = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16) if array.dtype.name == "bfloat16" else torch.from_numpy(array)
+    plain = (
+        torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        if array.dtype.name == "bfloat16"
+        else torch.from_numpy(array)
+    )
     return plain.cuda()
 
 

@@ -1,4 +1,6 @@
-"""The truth on a GPU: float64 sums with a bound of their error; what that leaves open is computed exactly on the CPU.
+"""The truth on a GPU, on trial: float64 sums with a bound of their error; what that leaves open is left to the CPU.
+
+Neither compared nor timed on a GPU yet. In Triton's interpreter (TRITON_INTERPRET=1) it gives the CPU's bits.
 
 Products of float32 (or narrower) numbers are exact in float64. A sum of n of them, added in any order and rounded to
 nearest or truncated, is wrong by at most 2 n 2^-53 times the sum of their sizes (Higham, Accuracy and Stability, 3.1),
@@ -217,4 +219,4 @@ def _interprets() -> bool:
 
 @functools.cache
 def _kernels() -> Any:
-    return importlib.import_module("samebits.torch.gpu_kernels")
+    return importlib.import_module("gpu_truth_kernels")

@@ -13,7 +13,7 @@ import pytest
 import samebits
 from samebits.engine import Engine, InForce, Setting
 from samebits.engines.registry.runner_text import refuse_text_of_file
-from samebits.errors import RunnerTextError
+from samebits.errors import EngineUnsupported, RunnerTextError
 from samebits.testing import engine_conformance
 
 PACKAGE = """
@@ -350,6 +350,21 @@ def test_conformance_says_what_is_missing(engine, says):
 
 def test_a_sound_engine_misses_nothing():
     assert engine_conformance(Sound) == []
+
+
+@pytest.mark.parametrize(("refused", "said"), [("b", 0), ("a", 1)])
+def test_a_choice_may_be_refused_and_the_default_may_not(refused, said):
+    class Refusing(Sound):
+        settings: ClassVar = {"mode": Setting("what it does", "a", ("a", "b"))}
+
+        def load(self, settings):
+            if settings.get("mode", "a") == refused:
+                raise EngineUnsupported("mode needs a device that is not here")
+            super().load(settings)
+
+    lines = engine_conformance(Refusing)
+    assert len(lines) == said
+    assert all("load({})" in line for line in lines)
 
 
 @pytest.mark.needs("torch")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.util
-import shutil
-import subprocess
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -14,6 +11,7 @@ import numpy as np
 import pytest
 
 import samebits
+from needed_gpu import has_gpu, skip_without_gpu
 from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Runner
 from samebits.numbers.format import numpy_dtype
@@ -34,15 +32,8 @@ CONVOLUTIONS = (
 PRODUCTS = ("matmul x=9x40 w=40x7", "matmul x=3x9x40 w=3x40x7 dtype=float16", "matmul x=16x64 w=64x8 dtype=bfloat16")
 
 
-@functools.cache
-def find_gpu() -> bool:
-    program = shutil.which("nvidia-smi")
-    return program is not None and subprocess.run([program, "-L"], capture_output=True, check=False).returncode == 0
-
-
 def need(engine: str) -> None:
-    if not find_gpu():
-        pytest.skip("there is no NVIDIA GPU here")
+    skip_without_gpu()
     module = engine.partition(":")[0]
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"{module} is not installed")
@@ -135,7 +126,7 @@ def test_settings_of_a_gpu_need_one() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES[:2])
 def test_without_a_gpu_the_device_is_refused(engine: str) -> None:
-    if find_gpu():
+    if has_gpu():
         pytest.skip("there is an NVIDIA GPU here")
     if importlib.util.find_spec(engine.partition(":")[0]) is None:
         pytest.skip(f"{engine} is not installed")

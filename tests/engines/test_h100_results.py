@@ -1,7 +1,7 @@
 """What an H100 returned, replayed without one: results recorded by benchmarks/gpu_survey.py, bit for bit.
 
-NVIDIA H100 80GB HBM3, driver 580.159.04, CUDA 13.0, cuDNN 9.19.0, cudnn-frontend 1.17.0, torch 2.11.0+cu130; 2026-11-27.
-The operands are `make_normal`'s of the problem with the same sums, seed 20260; `h100_results.npz` holds the results' bytes.
+NVIDIA H100 80GB HBM3, driver 580.159.04, CUDA 13.0, cuDNN 9.19.0, cudnn-frontend 1.17.0, torch 2.11.0; 2026-11-27.
+Operands are `make_normal`'s of the problem with the same sums, seed 20260; `h100_results.npz` holds the results' bytes.
 """
 
 from __future__ import annotations

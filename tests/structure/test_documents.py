@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from needed_engines import skip_without_engines
+from needed_gpu import skip_without_gpu
 from needed_processor import has_wide_vectors
 from samebits import thresholds
 from samebits.engines.registry.known_engines import ENGINES
@@ -40,6 +41,8 @@ PROBLEMS = sorted({line for line in PLAIN if re.match(r"conv(_transpose)?[123]d|
 
 
 def run(command: str) -> subprocess.CompletedProcess[str]:
+    if "device=cuda" in command:
+        skip_without_gpu()
     skip_without_engines(name for name in ENGINES if re.search(rf"\b{name}\b", command))
     words = shlex.split(command.replace("\\\n", " "))
     environment = {**os.environ, "COLUMNS": "96"}

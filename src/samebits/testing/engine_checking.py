@@ -66,7 +66,10 @@ def _check_settings(made: Any) -> Iterator[str]:
 
 
 def _check_loading(made: Any) -> Iterator[str]:
-    """Loads the engine with each choice of each setting, and at last with none; yields what fails."""
+    """Loads the engine with each choice of each setting, and at last with none; yields what fails.
+
+    A choice may be refused with EngineUnsupported, as one that needs a device that is not here; the defaults may not.
+    """
     declared = getattr(made, "settings", {})
     load = getattr(made, "load", None)
     if load is None:
@@ -77,6 +80,8 @@ def _check_loading(made: Any) -> Iterator[str]:
         try:
             load(given)
         except Exception as error:
+            if given and isinstance(error, EngineUnsupported):
+                continue
             yield f"load({given}) raises {_describe(error)}"
 
 

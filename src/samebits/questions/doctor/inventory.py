@@ -108,7 +108,7 @@ def _find_processor_name() -> str:
 
 
 def _list_gpus() -> list[str]:
-    """NVIDIA's GPUs with their drivers, as their own program names them; none where it is missing or does not answer."""
+    """NVIDIA's GPUs with their drivers, as nvidia-smi names them; none where it is missing or does not answer."""
     asked = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
     try:
         done = subprocess.run(asked, capture_output=True, text=True, timeout=_SLOWEST_ANSWER_S, check=True)
