@@ -6,15 +6,19 @@ Operands are `make_normal`'s of the problem with the same sums, seed 20260; `h10
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import samebits
 from samebits.engines.probes.session import ProbeSession
 from samebits.engines.recipe_search.recipe_search import search_recipe
 from samebits.engines.registry.runners import Emulator
+from samebits.numbers.format import numpy_dtype
 from samebits.problems import parse_problem_text
+from samebits.problems.case_file import Case
 from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import make_normal
 from samebits.sums.emulators import emulate
@@ -63,3 +67,30 @@ def test_the_search_finds_what_adds_so(number: int) -> None:
     _, text, recipe, _ = ROWS[number]
     found = search_recipe(ProbeSession(Emulator(parse_recipe(recipe)), parse_problem_text(text)))
     assert found.chosen.matched == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "cause"),
+    [
+        (0, "low-precision-accumulator"),
+        (1, "low-precision-accumulator"),
+        (2, "reduced-precision-operands"),
+        (3, "low-precision-accumulator"),
+        (4, "low-precision-accumulator"),
+        (7, "reduced-precision-operands"),
+    ],
+)
+def test_what_was_recorded_is_explained(number: int, cause: str) -> None:
+    problem = replace(lower_problem(parse_problem_text(ROWS[number][1])).convolution, stated=None)
+    result = np.frombuffer(RECORDED[str(number)].tobytes(), numpy_dtype(problem.out)).reshape(problem.out_shape)
+    found = samebits.explain(Case(problem, make_normal(problem, SEED), {"theirs": result}))
+    assert (found.verdict, found.cause) == ("downgrade", cause)
+
+
+@pytest.mark.parametrize("number", [6, 8])
+def test_what_a_matrix_unit_adds_in_float32_is_rounding(number: int) -> None:
+    """Its truncated float32 sums are within the bounds of the declared formats."""
+    problem = replace(lower_problem(parse_problem_text(ROWS[number][1])).convolution, stated=None)
+    result = np.frombuffer(RECORDED[str(number)].tobytes(), numpy_dtype(problem.out)).reshape(problem.out_shape)
+    assert samebits.explain(Case(problem, make_normal(problem, SEED), {"theirs": result})).verdict == "rounding"

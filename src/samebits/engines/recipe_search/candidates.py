@@ -14,8 +14,8 @@ from samebits.numbers.format import FLOAT32, find_format
 from samebits.problems import Problem
 from samebits.problems.terms import Terms, find_terms
 from samebits.problems.windows import name_axes
-from samebits.sums.recipes.hardware import MATRIX_UNITS
-from samebits.sums.recipes.order import EVERY_AXIS, IN_ORDER, Key, KeyedOrder, Level, Order, TreeOrder, expand_order
+from samebits.sums.recipes.hardware import list_unit_recipes
+from samebits.sums.recipes.order import IN_ORDER, Key, KeyedOrder, Level, Order, TreeOrder, expand_order
 from samebits.sums.recipes.order_map import Places, places_from_array
 from samebits.sums.recipes.recipe import Bias, Fft, FusedSum, Recipe, Rounding, Winograd
 from samebits.sums.recipes.tree import (
@@ -39,8 +39,6 @@ _HIDDEN_ROUNDINGS = (
 # Of terms that the running sum holds when they are two.
 _FIRST_PAIR = 2
 _CHANNEL_BLOCKS = (4, 8, 16, 32, 2, 64)
-# Of sums that are joined in float32 because the unit's own are too narrow; cuBLAS takes the first on an H100.
-_UNIT_BLOCKS = (128, 64, 256, 512)
 _CHANNEL_RULES = ("halves", "pairs", "splits")
 
 
@@ -115,16 +113,8 @@ def propose_units(problem: Problem) -> Iterator[Recipe]:
 
     For sums whose order does not show, or not rightly: what float8 can hold is too small to be lost in a float32 sum.
     """
-    for unit in MATRIX_UNITS:
-        own = unit.recipe
-        order = own.orders[0]
-        if unit.operands != problem.dtype or not own.fused.fraction_bits or not isinstance(order, KeyedOrder):
-            continue
-        yield replace(own, bias="last")
-        for block in _UNIT_BLOCKS:
-            levels = (Level((Key(EVERY_AXIS, block),)), *order.levels)
-            joined = FusedSum(own.fused.fraction_bits, own.accumulator)
-            yield replace(own, bias="last", accumulator=Rounding("float32"), fused=joined, orders=(KeyedOrder(levels),))
+    for _, recipe in list_unit_recipes(problem.dtype):
+        yield replace(recipe, bias="last")
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,9 @@ from samebits.numbers.format import find_format
 from samebits.problems import Problem
 from samebits.problems.terms import find_terms
 from samebits.sums.emulators.result_rounding import round_array, round_wide
-from samebits.sums.recipes.hardware import MATRIX_UNITS
+from samebits.sums.recipes.hardware import MATRIX_UNITS, list_unit_recipes
 from samebits.sums.recipes.recipe import Fft, Flush, Recipe, Rounding, Winograd
+from samebits.sums.recipes.recipe_text import format_recipe
 from samebits.sums.recipes.seen import list_seen
 
 _OPERAND_ROUNDINGS = (
@@ -184,6 +185,12 @@ def _list_truncating_sums(problem: Problem) -> Iterator[Hypothesis]:
     for unit in MATRIX_UNITS:
         if unit.operands.startswith((problem.dtype, "tf32" if problem.dtype == "float32" else "-")):
             yield make_recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, f"adds as {unit.unit} does", unit.text)
+    if find_format(problem.dtype).width_bits <= 8:
+        # Units keep so few bits of float8 sums that libraries join blocks of them.
+        for says, recipe in list_unit_recipes(problem.dtype):
+            if recipe.fused.rounding:
+                text = format_recipe(replace(recipe, bias="last"))
+                yield make_recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, says, text)
 
 
 def list_order_hypotheses(problem: Problem) -> Iterator[Hypothesis]:

@@ -17,6 +17,7 @@ from samebits.problems.terms import find_terms
 
 # Formats that results are stored in.
 STORED = ("float16", "bfloat16")
+_SPLIT_SIZES = (128, 256, 512)
 _SPLITS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)
 _PROMOTED_AFTER = (4, 8, 16, 32, 64, 128, 256)
 
@@ -94,8 +95,11 @@ def _split_sums(problem: Problem, name: str) -> Iterator[tuple[str, str]]:
     """
     # A kernel that puts zeros between inputs splits these too.
     lengths = dict.fromkeys((problem.reduction_length, find_terms(problem).count))
-    for parts, length in itertools.product(_SPLITS, lengths):
-        size = -(-length // parts)
+    divided = [(-(-length // parts), length) for parts, length in itertools.product(_SPLITS, lengths)]
+    # Or of a fixed size, the last one shorter: cuBLAS's on an H100.
+    divided += [(size, length) for size, length in itertools.product(_SPLIT_SIZES, lengths) if length > size]
+    for size, length in dict.fromkeys(divided):
+        parts = -(-length // size)
         if size > 1 and parts > 1:
             zeros = "" if length == problem.reduction_length else ", and of zeros between inputs,"
             each = f"adds {parts} parts of its products{zeros} in float32, stores each in {name}"

@@ -7,11 +7,13 @@ Models of NVIDIA Tensor Cores", ACM TACO; tests/sums/test_silicon.py repeats it 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from samebits.errors import RecipeError
-from samebits.sums.recipes.recipe import Recipe, Rounding
+from samebits.sums.recipes.order import EVERY_AXIS, Key, KeyedOrder, Level
+from samebits.sums.recipes.recipe import FusedSum, Recipe, Rounding
 from samebits.sums.recipes.recipe_text import parse_recipe
 
 _RECORDED = "recorded outputs (MATLAB-tensor-core), all 3,000 reproduced"
@@ -84,6 +86,29 @@ MATRIX_UNITS: tuple[MatrixUnit, ...] = (
     MatrixUnit("AMX-BF16", "bfloat16", "float32", "direct order=k/32|k%2|k flush=operands,results",
                _INTEL.format("TDPBF16PS"), "not checked on hardware: no such unit was at hand"),
 )  # fmt: skip
+
+
+# cuBLAS joins float8 sums after 128 products on an H100.
+_JOINED_AFTER = (128, 64, 256, 512)
+
+
+def list_unit_recipes(operands: str) -> Iterator[tuple[str, Recipe]]:
+    """How units add operands of a format, in words and as a recipe: all by the unit, or blocks that are joined.
+
+    Finished blocks are joined in float32 by ordinary additions.
+    """
+    for unit in MATRIX_UNITS:
+        own, order = unit.recipe, unit.recipe.orders[0]
+        if unit.operands != operands or not own.fused.fraction_bits or not isinstance(order, KeyedOrder):
+            continue
+        yield f"adds as {unit.unit} does", own
+        joined = replace(own, accumulator=Rounding("float32"), fused=FusedSum(own.fused.fraction_bits, own.accumulator))
+        for block in _JOINED_AFTER:
+            levels = (Level((Key(EVERY_AXIS, block),)), *order.levels)
+            yield (
+                f"adds {block} products as {unit.unit} does, and these sums in float32",
+                replace(joined, orders=(KeyedOrder(levels),)),
+            )
 
 
 def find_unit_recipe(name: str) -> Recipe | None:
