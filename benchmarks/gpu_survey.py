@@ -151,7 +151,8 @@ def work(name: str, jobs: list[tuple[str, str]], folder: str, seconds: float, un
                     json.dumps({"engine": asked, "problem": problem_text, "notes_of_cudnn": notes, **of, **row}) + "\n"
                 )
                 kept.update({f"{asked}|{problem_text}|{k}": v for k, v in arrays.items()})
-    np.savez_compressed(Path(folder) / f"gpu_open_{name}.npz", **kept)
+    named: dict[str, Any] = dict(kept)
+    np.savez_compressed(Path(folder) / f"gpu_open_{name}.npz", **named)
 
 
 def _say(error: Exception) -> str:
