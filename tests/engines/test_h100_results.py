@@ -69,6 +69,13 @@ def test_the_search_finds_what_adds_so(number: int) -> None:
     assert found.chosen.matched == 1.0
 
 
+def make_case(number: int) -> Case:
+    """A recorded result with its operands, as a person would bring it."""
+    problem = replace(lower_problem(parse_problem_text(ROWS[number][1])).convolution, stated=None)
+    result = np.frombuffer(RECORDED[str(number)].tobytes(), numpy_dtype(problem.out)).reshape(problem.out_shape)
+    return Case(problem, make_normal(problem, SEED), {"theirs": result})
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "cause"),
@@ -82,15 +89,11 @@ def test_the_search_finds_what_adds_so(number: int) -> None:
     ],
 )
 def test_what_was_recorded_is_explained(number: int, cause: str) -> None:
-    problem = replace(lower_problem(parse_problem_text(ROWS[number][1])).convolution, stated=None)
-    result = np.frombuffer(RECORDED[str(number)].tobytes(), numpy_dtype(problem.out)).reshape(problem.out_shape)
-    found = samebits.explain(Case(problem, make_normal(problem, SEED), {"theirs": result}))
+    found = samebits.explain(make_case(number))
     assert (found.verdict, found.cause) == ("downgrade", cause)
 
 
 @pytest.mark.parametrize("number", [6, 8])
 def test_what_a_matrix_unit_adds_in_float32_is_rounding(number: int) -> None:
     """Its truncated float32 sums are within the bounds of the declared formats."""
-    problem = replace(lower_problem(parse_problem_text(ROWS[number][1])).convolution, stated=None)
-    result = np.frombuffer(RECORDED[str(number)].tobytes(), numpy_dtype(problem.out)).reshape(problem.out_shape)
-    assert samebits.explain(Case(problem, make_normal(problem, SEED), {"theirs": result})).verdict == "rounding"
+    assert samebits.explain(make_case(number)).verdict == "rounding"

@@ -189,8 +189,9 @@ def _list_truncating_sums(problem: Problem) -> Iterator[Hypothesis]:
         # Units keep so few bits of float8 sums that libraries join blocks of them.
         for says, recipe in list_unit_recipes(problem.dtype):
             if recipe.fused.rounding:
-                text = format_recipe(replace(recipe, bias="last"))
-                yield make_recipe(problem, CauseCode.LOW_PRECISION_ACCUMULATOR, says, text)
+                own = replace(recipe, bias="last")
+                says = f"{says} ({format_recipe(own)})"
+                yield from_recipe(CauseCode.LOW_PRECISION_ACCUMULATOR, "downgrade", says, own)
 
 
 def list_order_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
