@@ -118,7 +118,15 @@ def test_doctor_lists_engines_and_settings(capsys):
     status, out, _ = run(capsys, "doctor", "--json")
     assert status == 0
     found = finding_from_json(out, Inventory)
-    assert [e.name for e in found.engines] == ["onnxruntime", "torch", "tensorflow", "jax", "openvino", "numpy", "cudnn"]
+    assert [e.name for e in found.engines] == [
+        "onnxruntime",
+        "torch",
+        "tensorflow",
+        "jax",
+        "openvino",
+        "numpy",
+        "cudnn",
+    ]
     assert run(capsys, "doctor")[1].startswith("samebits")
 
 

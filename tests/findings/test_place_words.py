@@ -48,6 +48,35 @@ def test_a_part_of_an_axis_is_named(index, words):
     assert describe(PLAIN, index) == f"only in {words}"
 
 
+SQUARE = "matmul x=2x6x5 w=2x5x7"
+BELOW = np.tril(np.ones((6, 7), bool), -1)
+
+
+@pytest.mark.parametrize(
+    ("mask", "words"),
+    [
+        (BELOW, "only below the diagonal"),
+        (np.tril(np.ones((6, 7), bool)), "only on and below the diagonal"),
+        (np.triu(np.ones((6, 7), bool), 1), "only above the diagonal"),
+        (np.triu(np.ones((6, 7), bool)), "only on and above the diagonal"),
+    ],
+)
+def test_a_triangle_of_a_product_is_one(mask, words):
+    assert describe(SQUARE, (ALL, *np.nonzero(mask))) == words
+    assert describe("linear x=6x5 w=7x5", np.nonzero(mask)) == words
+
+
+def test_a_corner_or_one_row_is_no_triangle():
+    corner = np.zeros((6, 7), bool)
+    corner[4:, :2] = True
+    assert describe(SQUARE, (ALL, *np.nonzero(corner))) == "only in row from 4 on (the tail), column up to 1"
+    row = np.zeros((6, 7), bool)
+    row[5, :5] = True
+    assert describe(SQUARE, (ALL, *np.nonzero(row))) == "only in row 5, column up to 4"
+    # No diagonal is spoken of where rows and columns are places of an image.
+    assert "diagonal" not in str(describe(PLAIN, (ALL, ALL, *np.nonzero(np.tril(np.ones((6, 6), bool), -1)))))
+
+
 def test_a_few_indices_apart_are_named():
     assert describe(PLAIN, (ALL, [1, 5])) == "only in c_out 1 and 5"
     assert describe(PLAIN, (ALL, [1, 2, 5])) == "only in c_out 1, 2 and 5"

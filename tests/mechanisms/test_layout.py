@@ -1,6 +1,7 @@
 """Layouts and shuffled channels: every listed hypothesis predicts what its sentence says, done by hand on arrays."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -131,8 +132,26 @@ def change_result(problem, result, says):
 def compute_what_is_said(problem, operands, says):
     if "result" in says or "phases" in says:
         return change_result(problem, compute(problem, operands), says)
+    if "the channels of all groups" in says:
+        w = read_densely(operands["w"], problem, says)
+        return compute(replace(problem, groups=1, w=w.shape), {**operands, "w": w})
     name = "w" if "the filters" in says else re.search(r"\b(?:of|takes) (x|w|dy)\b", says)[1]
     return compute(problem, {**operands, name: change_operand(problem, operands[name], name, says)})
+
+
+def read_densely(w, problem, says):
+    """Filter by filter and channel by channel: what a kernel without groups finds where it looks for a weight."""
+    filters, own, *taps = w.shape
+    channels, flat = own * problem.groups, list(w.ravel())
+    dense = np.zeros((filters, channels, *taps), w.dtype)
+    for number, at in enumerate(np.ndindex(dense.shape)):
+        if says.endswith("own group"):
+            dense[at] = w[(at[0], at[1] % own, *at[2:])]
+        elif says.endswith("again and again"):
+            dense[at] = flat[number % len(flat)]
+        elif number < len(flat):
+            dense[at] = flat[number]
+    return dense
 
 
 def read_apart(array, pitch):
@@ -191,6 +210,9 @@ def test_misread_operands_in_the_problem_compute_the_prediction(text):
         if hypothesis.alter is None:
             continue
         other, arrays = hypothesis.alter(observation)
+        if "all groups" in hypothesis.says:
+            assert other == replace(problem, groups=1, w=arrays["w"].shape)
+            continue
         assert other == problem
         assert {n: (a.shape, a.dtype) for n, a in arrays.items()} == {
             n: (a.shape, a.dtype) for n, a in observation.operands.items()
@@ -208,6 +230,8 @@ def test_no_sentence_is_said_twice_and_no_two_do_the_same_to_one_array(text):
     result = np.arange(np.prod(problem.out_shape)).reshape(problem.out_shape)
     done = set()
     for says in said:
+        if "all groups" in says:
+            continue
         if "result" in says:
             name, before, after = "result", result, change_result(problem, result, says)
         else:

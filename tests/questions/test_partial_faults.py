@@ -13,6 +13,7 @@ from samebits.findings.causes import CauseCode
 from samebits.judging.verdict_rules import Mechanism
 from samebits.mechanisms.facts.wrong_regions import find_box
 from samebits.mechanisms.parts.partial_faults import explain_part, is_far_off
+from samebits.mechanisms.search import hypothesis_search
 from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.problems import parse_problem_text
 from samebits.problems.operands import make_exact
@@ -340,3 +341,46 @@ def test_zeros_beside_a_transform_in_half_precision_are_a_fault():
     made = make_variant("remainder rows zero", "conv2d x=2x16x14x14 w=16x16x3x3 padding=1 bias dtype=float16", 255)
     (side,) = explain_case(made.case).sides
     assert (side.verdict, side.cause) == ("wrong", "shape-specific-kernel")
+
+
+def multiply(text):
+    operands, _ = make(text, 7)
+    w = operands["w"] if text.startswith("matmul") else operands["w"].T
+    return operands, (operands["x"].astype(np.float64) @ w.astype(np.float64)).astype(np.float32)
+
+
+@pytest.mark.parametrize(("keep", "lost"), [(np.triu, "below"), (np.tril, "above")])
+@pytest.mark.parametrize("text", ["matmul x=40x24 w=24x40 dtype=float32", "linear x=31x24 w=37x24 dtype=float32"])
+def test_half_of_a_matrix_that_was_never_computed(keep, lost, text):
+    operands, product = multiply(text)
+    side = explain_by_hand(text, operands, keep(product))
+    assert (side.verdict, side.says) == ("wrong", f"returns zeros {lost} the diagonal")
+
+
+def leave_block(product):
+    product[40:, :20] = 0
+
+
+def leave_tail(product):
+    product.reshape(-1)[2500:] = 0
+
+
+@pytest.mark.parametrize("leave", [leave_block, leave_tail])
+def test_what_is_left_zero_is_seen_before_anything_is_fitted(leave, monkeypatch):
+    """Hypotheses that fit numbers to operands are many hundreds, and give zeros nowhere."""
+
+    def refuse(*given):
+        raise AssertionError("numbers were fitted")
+
+    for name in ("list_quantized_hypotheses", "list_searched_hypotheses", "list_recipe_hypotheses"):
+        monkeypatch.setattr(hypothesis_search, name, refuse)
+    text = "matmul x=64x96 w=96x64 dtype=float32"
+    operands, product = multiply(text)
+    leave(product)
+    assert explain_by_hand(text, operands, product).verdict == "wrong"
+
+
+def test_an_activation_leaves_no_part_zero():
+    text = "matmul x=64x96 w=96x64 dtype=float32"
+    operands, product = multiply(text)
+    assert "relu" in str(explain_by_hand(text, operands, np.maximum(product, 0)).says)

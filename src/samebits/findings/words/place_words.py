@@ -15,6 +15,7 @@ from samebits.problems.windows import mark_border, name_axes
 # Beyond this share the few outputs that do not differ are no pattern.
 _NEARLY_ALL = 0.98
 _MOST_NAMED, _FEWEST_IN_EACH = 4, 4
+_LEAST_TRIANGLE = 4
 _PRODUCT_AXES = {"m": "row", "n": "column"}
 
 
@@ -34,6 +35,8 @@ def describe_places(problem: Problem, differing: npt.NDArray[np.bool_]) -> str |
     said = {_group_axis(problem)} if group else set[int]()
     if border:
         said |= set(range(2, differing.ndim))
+    if is_product and (triangle := find_triangle(differing)):
+        return f"only {triangle[1]}"
     names = (_PRODUCT_AXES.get(name, name) for name in name_axes(problem)) if is_product else name_axes(problem)
     axes = [_along(name, differing, i) for i, name in enumerate(names) if i not in said]
     phrases = [p for p in (border, group, *axes) if p]
@@ -41,6 +44,27 @@ def describe_places(problem: Problem, differing: npt.NDArray[np.bool_]) -> str |
         share = count / differing.size
         return "nearly everywhere" if share > _NEARLY_ALL else f"scattered over {share:.1%} of the outputs"
     return "only in " + ", ".join(phrases)
+
+
+def find_triangle(differing: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.bool_], str] | None:
+    """The side of a matrix's diagonal that all differing outputs lie on, as a mask and in words; None where none does.
+
+    The last two axes are rows and columns. Every row and every column of the triangle has one, so that a few outputs
+    that happen to lie there, or a block in the corner, are none.
+    """
+    if differing.ndim < 2 or min(differing.shape[-2:]) < _LEAST_TRIANGLE:
+        return None
+    rows, columns = differing.shape[-2:]
+    below = np.subtract.outer(np.arange(rows), np.arange(columns))
+    seen = differing.reshape(-1, rows, columns).any(axis=0)
+    for sign, where in ((1, "below"), (-1, "above")):
+        for least, side in ((1, where), (0, f"on and {where}")):
+            triangle = sign * below >= least
+            if (seen & ~triangle).any():
+                continue
+            if all((seen.any(axis=axis) == triangle.any(axis=axis)).all() for axis in (0, 1)):
+                return np.broadcast_to(triangle, differing.shape), f"{side} the diagonal"
+    return None
 
 
 def _at_borders(problem: Problem, differing: npt.NDArray[np.bool_]) -> str | None:
@@ -78,7 +102,8 @@ def _along(name: str, differing: npt.NDArray[np.bool_], axis: int) -> str | None
         return None
     first, last = int(present[0]), int(present[-1])
     if len(present) == 1:
-        return f"{name} = {first}"
+        # Symbols equal numbers, words are followed by them.
+        return f"{name} {first}" if name in _PRODUCT_AXES.values() else f"{name} = {first}"
     if len(present) == last - first + 1:
         if last == size - 1:
             return f"{name} from {first} on (the tail)"

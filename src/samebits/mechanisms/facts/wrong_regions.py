@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits import thresholds
+from samebits.findings.words.place_words import find_triangle
 from samebits.mechanisms.facts.observation import Observation, Sample
 from samebits.problems import Problem
+from samebits.problems.lowering import lower_problem
 from samebits.problems.problem import SPATIAL_AXES
 from samebits.problems.windows import mark_border
 
@@ -85,6 +87,8 @@ def find_box(wrong: Mask) -> Mask:
 def _list_regions(problem: Problem, wrong: Mask) -> Iterator[Region]:
     box = find_box(wrong)
     yield Region(box, None)
+    if problem.stated is not None and (triangle := _find_triangle(problem.stated, wrong)):
+        yield triangle
     if problem.stated is not None or problem.direction == "grad_weight":
         return
     # Only what has its channels and items in the box.
@@ -102,6 +106,17 @@ def _list_regions(problem: Problem, wrong: Mask) -> Iterator[Region]:
                 mask = np.isin(at % step, phases).reshape([-1 if i == axis else 1 for i in range(wrong.ndim)])
                 which = " and ".join(map(str, phases))
                 yield Region(mask & others, f"at {name} = {which} of every {step}")
+
+
+def _find_triangle(stated: Problem, wrong: Mask) -> Region | None:
+    """The side of a product's diagonal that holds all wrong outputs; the mask is of the lowered result."""
+    restore = lower_problem(stated).restore_result
+    found = find_triangle(restore(wrong))
+    if found is None:
+        return None
+    mask = np.zeros(wrong.size, bool)
+    mask[restore(np.arange(wrong.size).reshape(wrong.shape))[found[0]]] = True
+    return Region(mask.reshape(wrong.shape), found[1])
 
 
 def _mark_outermost(shape: tuple[int, ...]) -> Mask:

@@ -82,6 +82,29 @@ def explain_part(observation: Observation) -> Mechanism | None:
     return _explain_region(observation, given, wrong, region, what, evidence)
 
 
+def leaves_part_zero(observation: Observation) -> bool:
+    """Whether a region of the result, or all from one output on, is zero where sums are not, and all others are good.
+
+    No numbers that are fitted give zeros there and leave all others as good as a plain sum's.
+    """
+    wrong = observation.distances.over_bound > 1.0
+    given = observation.result.astype(np.float64)
+    if not wrong.any() or given[wrong].any():
+        return False
+    wrong |= (given == 0) & (observation.truth != 0)
+    if wrong.sum() < thresholds.FEWEST_TELLING or not is_far_off(observation, wrong):
+        return False
+    first = int(np.flatnonzero(wrong)[0])
+    if _goes_on_to_the_end(observation, wrong, first):
+        part = np.arange(wrong.size).reshape(wrong.shape) >= first
+    elif (region := find_region(observation.problem, wrong, _mark_clipped(observation, given))) is not None:
+        part = region.mask
+    else:
+        return False
+    sample = observation.choose_sample()
+    return is_as_close_as_a_plain_sum(observation, sample, part, times=thresholds.FAULT_FREE_TIMES)
+
+
 def _explain_tail(
     observation: Observation, given: Floats, wrong: npt.NDArray[np.bool_], first: int, does: str, evidence: str
 ) -> Mechanism | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from samebits.findings.causes import CauseCode
 from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample
 from samebits.problems import Problem
 from samebits.problems.problem import SPATIAL_AXES
+from samebits.problems.terms import find_terms
 
 Change = Callable[[np.ndarray], np.ndarray]
 _MOST_COMPARED = 100_000
@@ -35,6 +37,7 @@ def list_layout_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
         ):
             if _is_new(seen, name, shape, change):
                 yield _misread(name, says, cause, change)
+    yield from _list_dense(problem)
     for says, cause, change in _list_result_changes(problem):
         if _is_new(seen, "result", problem.out_shape, change):
             yield _misplaced(says, cause, change)
@@ -210,6 +213,45 @@ def _list_first_groups(problem: Problem, name: str) -> Iterator[tuple[str, Cause
     if problem.groups > 1 and name != "w":
         says = f"reads the first group's channels of {name} in every group"
         yield says, CauseCode.DROPPED_ATTRIBUTE, lambda a: _repeat_first_group(a, problem.groups)
+
+
+def _list_dense(problem: Problem) -> Iterator[Hypothesis]:
+    """All input channels multiplied in every group, as where a kernel knows no groups.
+
+    The weights it asks for are more than there are: it reads them from flat memory and on past the end, where zeros
+    lie, or from the beginning again; or takes each filter's channels for those of all groups.
+    """
+    if problem.groups == 1 or problem.is_transposed or problem.direction != "forward":
+        return
+    (filters, own), taps = problem.w[:2], problem.w[2:]
+    dense = replace(problem, w=(filters, own * problem.groups, *taps), groups=1)
+    size = math.prod(dense.w)
+    says = "multiplies the channels of all groups in every group, "
+    ways: tuple[tuple[str, Change], ...] = (
+        (
+            "with the memory of w as if it held as many weights, zeros behind it",
+            lambda a: np.concatenate([a.reshape(-1), np.zeros(size - a.size, a.dtype)]).reshape(dense.w),
+        ),
+        (
+            "with the memory of w read from its beginning again and again",
+            lambda a: np.resize(a.reshape(-1), size).reshape(dense.w),
+        ),
+        ("each with the filter of its own group", lambda a: np.concatenate([a] * problem.groups, axis=1)),
+    )
+    for text, change in ways:
+        yield _read_densely(dense, f"{says}{text}", change)
+
+
+def _read_densely(dense: Problem, says: str, change: Change) -> Hypothesis:
+    def alter(observation: Observation) -> dict[str, np.ndarray]:
+        return {**observation.operands, "w": change(observation.operands["w"])}
+
+    def predict(observation: Observation, sample: Sample) -> Floats:
+        return observation.sum_instead(alter(observation), sample, find_terms(dense))
+
+    return Hypothesis(
+        CauseCode.DROPPED_ATTRIBUTE, "wrong", says, predict, lambda observation: (dense, alter(observation))
+    )
 
 
 def _repeat_first_group(array: np.ndarray, groups: int) -> np.ndarray:

@@ -62,6 +62,7 @@ from samebits.mechanisms.operands.altered_operands import list_altered_hypothese
 from samebits.mechanisms.other_weights.lost_products import list_lost_products
 from samebits.mechanisms.other_weights.refitted import list_refitted_hypotheses
 from samebits.mechanisms.other_weights.solved_weights import list_solved_hypotheses
+from samebits.mechanisms.parts.partial_faults import leaves_part_zero
 from samebits.mechanisms.positions.geometry import list_geometry_hypotheses, list_padding_hypotheses
 from samebits.mechanisms.positions.layout import list_layout_hypotheses
 from samebits.mechanisms.positions.other_inputs import list_input_hypotheses
@@ -105,7 +106,10 @@ class HypothesisSearch:
         if found:
             return found
         stages = (self._list_functions(), self._list_quantised(), self._list_searched())
-        return self._try_functions(*stages) or self._try_recipes(
+        found = self._try_functions(*stages)
+        if found or self._leaves_part_zero:
+            return found
+        return self._try_recipes(
             list_transform_hypotheses(problem) if self._is_plain else list_recipe_hypotheses(problem)
         )
 
@@ -197,6 +201,8 @@ class HypothesisSearch:
                 return found
             if found and self._leaves_rounding(min(d for _, d in ranked)):
                 return found
+            if found is None and self._leaves_part_zero:
+                return None
         return found
 
     @functools.cached_property
@@ -207,6 +213,10 @@ class HypothesisSearch:
     @functools.cached_property
     def _has_telling_bits(self) -> bool:
         return count_telling_bits(measure_telling_steps(self.observation)) >= thresholds.FEWEST_BITS
+
+    @functools.cached_property
+    def _leaves_part_zero(self) -> bool:
+        return leaves_part_zero(self.observation)
 
     @functools.cached_property
     def _is_plain(self) -> bool:

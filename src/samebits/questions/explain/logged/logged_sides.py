@@ -10,7 +10,7 @@ from samebits.findings.settings_advice import advise
 from samebits.mechanisms.facts.observation import Hypothesis
 from samebits.problems import format_problem
 from samebits.questions.explain.log_sentences import say_allowed, say_oddities
-from samebits.questions.explain.logs import Mismatch
+from samebits.questions.explain.logs import PLACE, Mismatch
 from samebits.questions.explain.logs.tensorrt import WEIGHTS
 from samebits.sums.recipes.recipe_text import format_recipe
 from samebits.version import VERSION
@@ -38,7 +38,7 @@ def describe_mismatch(
         problem=format_problem(problem) if problem else UNKNOWN,
         verdict=verdict,
         cause=cause,
-        summary=summary,
+        summary=_say_which(mismatch, summary),
         data=data,
         outputs=math.prod(problem.out_shape) if problem else 0,
         reduction_length=problem.reduction_length if problem else 0,
@@ -50,6 +50,15 @@ def describe_mismatch(
         line=mismatch.line,
         samebits_version=VERSION,
     )
+
+
+def _say_which(mismatch: Mismatch, summary: str) -> str:
+    """The summary, with the output, or the part of it, that the log names."""
+    if mismatch.outputs is not None:
+        return summary
+    output = mismatch.facts.get("output")
+    named = f"Output {output}" if output else mismatch.facts.get(PLACE, "")
+    return f"{named}: {summary}" if named else summary
 
 
 def _name_engines(mismatch: Mismatch, sides: list[Side]) -> list[str]:

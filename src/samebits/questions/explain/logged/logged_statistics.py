@@ -8,10 +8,11 @@ import numpy as np
 
 from samebits import thresholds
 from samebits.findings import Comparison, Evidence
+from samebits.findings.causes import CauseCode
 from samebits.numbers.format import find_format
 from samebits.progress import Progress
 from samebits.questions.explain.log_sentences import say_allowed, say_metrics
-from samebits.questions.explain.logged.logged_pairs import say_pairs
+from samebits.questions.explain.logged.logged_pairs import SeenPairs, read_pairs
 from samebits.questions.explain.logged.logged_sides import NAME_IT, RECORD, describe_logged_side, describe_mismatch
 from samebits.questions.explain.logged.logged_simulation import Fingerprint, Simulations
 from samebits.questions.explain.logs import Metrics, Mismatch
@@ -34,15 +35,21 @@ def explain_statistics(mismatch: Mismatch, simulations: Simulations, progress: P
         allowed = say_allowed(mismatch)
         evidence.append(Evidence("setting", f"line {mismatch.facts[BUILD_LINE]}: TensorRT {allowed}"))
         said += f" TensorRT {allowed}."
-    seen = say_pairs(mismatch.pairs, mismatch.names)
-    evidence += [Evidence("statistic", s) for s in seen]
-    if seen:
-        said += f" {seen[0][0].upper()}{seen[0][1:]}."
+    seen = read_pairs(mismatch.pairs, mismatch.names, mismatch.printed_room)
+    evidence += [Evidence("statistic", s) for s in seen.says]
+    if seen.says:
+        said += f" {seen.says[0][0].upper()}{seen.says[0][1:]}."
+    if mismatch.beyond or (mismatch.has_reference and seen.beyond_rounding and seen.side == 0):
+        return _describe_against_reference(mismatch, evidence, seen)
     if mismatch.problem is None:
         evidence += [Evidence("statistic", NAME_IT), Evidence("statistic", RECORD)]
-        sides = [describe_logged_side(n, "undecided", evidence) for n in mismatch.names]
-        summary = f"{said} {_say_missing(mismatch, seen)}"
-        return describe_mismatch(mismatch, "undecided", summary, sides, "not rebuilt")
+        cause = CauseCode.RESULT_ROUNDING if seen.rounds else None
+        sides = [
+            describe_logged_side(name, "undecided", evidence, cause=cause if side == seen.side else None)
+            for side, name in enumerate(mismatch.names)
+        ]
+        summary = f"{said} {_say_missing(mismatch, seen.says)}"
+        return describe_mismatch(mismatch, "undecided", summary, sides, "not rebuilt", cause)
     progress("simulating what each mechanism gives", 0.0)
     table = simulations.list_fingerprints(mismatch.problem)
     share, by_rms = _find_logged_share(metrics), metrics.rms_share is not None
@@ -92,6 +99,19 @@ def _describe_beyond(mismatch: Mismatch, evidence: list[Evidence], share: float,
     return describe_mismatch(mismatch, "wrong", summary, sides, "simulated on normal data")
 
 
+def _describe_against_reference(mismatch: Mismatch, evidence: list[Evidence], seen: SeenPairs) -> Comparison:
+    """The tool's own reference has other numbers, by more than rounding makes or in a way that no rounding does."""
+    name, reference = mismatch.names
+    how = seen.says[0] if seen.says else "it is farther from the reference than any rounding takes it"
+    evidence += [Evidence("statistic", mismatch.beyond)] if mismatch.beyond else []
+    sides = [
+        describe_logged_side(name, "wrong", evidence, says="computes another function"),
+        describe_logged_side(reference, "undecided", [Evidence("statistic", RECORD)]),
+    ]
+    summary = f"{name} computes another function, if {reference} is right: {how} (inferred)."
+    return describe_mismatch(mismatch, "wrong", summary, sides, "not rebuilt")
+
+
 def _find_nearest(share: float, table: list[Fingerprint], metrics: Metrics) -> list[Fingerprint]:
     """The mechanisms whose share is nearest to the logged one, on a scale of factors: all that are about as near."""
     own = ((f.share if metrics.rms_share is None else f.root_mean_square, f) for f in table)
@@ -103,7 +123,7 @@ def _find_nearest(share: float, table: list[Fingerprint], metrics: Metrics) -> l
     return [f for _, f in sorted(near, key=lambda pair: pair[0])[:_MOST_NEAREST]]
 
 
-def _say_missing(mismatch: Mismatch, seen: list[str]) -> str:
+def _say_missing(mismatch: Mismatch, seen: tuple[str, ...]) -> str:
     """A sentence that says what the log lacks."""
     if mismatch.trouble:
         return f"{mismatch.trouble[0].upper()}{mismatch.trouble[1:]}: cannot tell rounding from a fault."

@@ -16,6 +16,8 @@ LONGEST_NAME = 80
 PROBLEM_LINE = "problem from line"
 # The fact that says which direction of a problem failed, where one command runs several.
 DIRECTION = "direction"
+# The fact that says which part of a result a mismatch is about, with a capital.
+PLACE = "place"
 
 Tool = Literal["xla", "assert_close", "polygraphy", "onednn", "tensorrt", "verifier", "benchdnn", "other"]
 
@@ -48,7 +50,9 @@ class Mismatch:
     `names` are the two sides; `pairs` hold (flat index, value of the first, value of the second). `implementation` is
     what oneDNN says it ran, `computes_in` the operand formats it ran in; of TensorRT its version, and the formats that
     its layers may compute in. `outputs` are both sides' whole results, where a file has them. `memory` says how the
-    arrays of XLA's call lie in memory, where the log does.
+    arrays of XLA's call lie in memory, where the log does. `has_reference` says that the second side is the tool's own
+    reference, `beyond` what the tool found that no rounding makes, `printed_room` how far printing took any value at
+    most from what it was (absolute).
     """
 
     tool: Tool = "other"
@@ -63,6 +67,9 @@ class Mismatch:
     facts: dict[str, str] = field(default_factory=dict[str, str])
     memory: CallMemory | None = None
     outputs: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
+    printed_room: float = 0.0
+    has_reference: bool = False
+    beyond: str = ""
 
 
 def name_sides(first: str, second: str) -> tuple[str, str]:

@@ -24,7 +24,9 @@ from samebits.questions.explain.logs.failed_assertions import read_assertions
 from samebits.questions.explain.logs.metrics import read_polygraphy
 from samebits.questions.explain.logs.onednn import read_onednn
 from samebits.questions.explain.logs.polygraphy_results import is_results, read_results
+from samebits.questions.explain.logs.printed_outputs import give_printed
 from samebits.questions.explain.logs.tensorrt import BUILD_LINE, is_tensorrt, keep_different, read_tensorrt
+from samebits.questions.explain.logs.test_programs import read_test_programs
 from samebits.questions.explain.logs.verifiers import read_verifiers
 from samebits.questions.explain.logs.xla import ALGORITHMS, INSTRUCTION, read_xla
 from samebits.regular_files import open_regular
@@ -127,7 +129,13 @@ def _as_utf8(data: bytes) -> bytes:
 
 def parse_log(lines: list[str], name: str = "the log") -> list[Mismatch]:
     """As `read_log`, for lines already read."""
-    found = [*read_xla(lines), *read_assertions(lines), *read_polygraphy(lines), *read_verifiers(lines)]
+    found = [
+        *read_xla(lines),
+        *read_assertions(lines),
+        *give_printed(read_polygraphy(lines), lines),
+        *read_verifiers(lines),
+    ]
+    found += read_test_programs(lines)
     found += read_brought(lines)
     builds = read_tensorrt(lines)
     found = [_give_build(m, builds) for m in found] or keep_different(builds) or read_onednn(lines)
@@ -135,8 +143,8 @@ def parse_log(lines: list[str], name: str = "the log") -> list[Mismatch]:
         raise LogError(
             f"{name} tells of no mismatch that samebits knows: XLA's autotuner (Difference at ...), assert_close"
             " (Mismatched elements ...), Polygraphy (Absolute Difference ...), failures of MIOpenDriver, benchdnn,"
-            " Optimum, googletest, assertAllClose or NumPy's ulp asserts, TensorRT's builds (trtexec), oneDNN verbose"
-            f" lines{_say_brought()}"
+            " Optimum, googletest, assertAllClose or NumPy's ulp asserts, tests of MIOpen, BLAS or TensorFlow,"
+            f" TensorRT's builds (trtexec), oneDNN verbose lines{_say_brought()}"
         )
     problems = _find_problems(lines)
     return sorted((_give_problem(m, problems) for m in found), key=lambda m: m.line)
