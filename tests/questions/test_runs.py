@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,11 +45,11 @@ def test_the_same_run_twice_has_the_same_trace(record):
         (["seed=none"], "aten.uniform_", "inputs", "random state", "self.conv, self.norm ="),
         (["shuffle=4"], "aten.random_", "inputs", "random state", "for step, (x, y) in"),
         (["python_shuffle=1"], "aten.select", "inputs", "order of the data", "x = self.x[self"),
-        (["extra_draw=2"], "aten.rand", "structure", None, "torch.rand(1)"),
         (["nudge=2"], "aten.nextafter", "structure", None, "model.head.weight[0, 0] ="),
         (["start=1e-6"], "aten.add_", "structure", None, "model.head.bias[0] +="),
         (["p=0.25"], "aten.bernoulli_", "inputs", "arguments", "return self.head"),
         (["lr=0.04"], "aten.add_", "inputs", "arguments", "optimizer.step()"),
+        (["autocast=1"], "aten.convolution", "inputs", "number format", "y = torch.relu(self.norm"),
         (["swap=1"], "aten.flip", "structure", None, "x, y = x.flip(0), y.flip(0)"),
     ],
 )  # fmt: skip
@@ -59,6 +60,47 @@ def test_the_first_difference_is_named(record, changes, operation, kind, reason,
     assert (first.operation.rpartition(".")[0], first.kind, first.reason) == (operation, kind, reason)
     assert first.line == line_of(line)
     assert first.line in found.summary
+
+
+@pytest.mark.parametrize(
+    ("changes", "drawing"),
+    [(["extra_draw=2"], "torch.rand(1)"), (["validate=1"], "for x, _ in torch.utils.data.DataLoader")],
+)
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_what_one_run_draws_more_moves_the_random_state_of_both(record, changes, drawing, which):
+    runs = [record(), record(*changes)]
+    found = diff(*(runs if which == "second" else runs[::-1]))
+    first = found.first
+    assert (first.operation.rpartition(".")[0], first.reason) == ("aten.bernoulli_", "random state")
+    assert (first.step, first.module) == (2, "Net.drop")
+    assert f"what the {which} run alone drew before at {line_of(drawing)}" in found.summary
+
+
+def test_a_draw_that_stands_beside_another_lines_is_the_one_that_the_other_run_lacks(tmp_path):
+    torch = pytest.importorskip("torch")
+
+    def draw(name, *, validates):
+        torch.manual_seed(0)
+        with trace(tmp_path / name):
+            for _ in range(3):
+                torch.rand(4)  # what both draw
+                torch.randperm(7)
+                if validates:
+                    torch.rand(4)  # what one draws
+
+    draw("a", validates=False)
+    draw("b", validates=True)
+    lines = (Path(__file__).read_text()).splitlines()
+    extra = next(i for i, line in enumerate(lines, 1) if line.endswith("# what one draws"))
+    found = diff(tmp_path / "a", tmp_path / "b")
+    assert found.first.operation.startswith("aten.randperm")
+    assert f"the second run alone drew before at test_runs.py:{extra}" in found.summary
+
+
+def test_autocast_is_said_in_the_formats_it_computes_in(record):
+    found = diff(record(), record("autocast=1"))
+    assert "the second run computes in bfloat16 what the first computes in float32" in found.summary
+    assert "aten.convolution" in found.summary
 
 
 def test_the_step_and_the_module_of_a_difference(record):

@@ -69,9 +69,16 @@ def main():
         if step == int(CHANGE.get("swap", "-1")):
             x, y = x.flip(0), y.flip(0)
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(x), y)
+        with torch.autocast("cpu", torch.bfloat16, enabled="autocast" in CHANGE):
+            loss = nn.functional.cross_entropy(model(x), y)
         loss.backward()
         optimizer.step()
+        if step == int(CHANGE.get("validate", "-1")):
+            model.eval()
+            with torch.no_grad():
+                for x, _ in torch.utils.data.DataLoader(Samples(), 16):
+                    model(x)
+            model.train()
         if step == int(CHANGE.get("stop", "99")):
             break
     print(f"loss {loss.item():.6f}")

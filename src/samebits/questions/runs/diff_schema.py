@@ -13,7 +13,14 @@ from samebits.findings.json_text import ShownFinding
 DifferenceKind = Literal["inputs", "operation", "structure"]
 # Where differing inputs come from.
 InputReason = Literal[
-    "random state", "order of the data", "order within a batch", "data", "initial values", "arguments", "noted values"
+    "random state",
+    "order of the data",
+    "order within a batch",
+    "data",
+    "initial values",
+    "arguments",
+    "noted values",
+    "number format",
 ]
 
 

@@ -23,6 +23,7 @@ from samebits.questions.runs.run_reading import Operation, Process, Trace, read_
 from samebits.questions.runs.run_sentences import (
     say_alone,
     say_cut_off,
+    say_drawn,
     say_followed,
     say_inputs_unknown,
     say_same,
@@ -40,6 +41,11 @@ _Key = tuple[str, str, str]
 # Where two runs go different ways, so many operations are searched for where they meet again.
 _WINDOW = 4000
 _TENSOR = re.compile(r"[a-z]+\d*(?:_[a-z0-9]+)?\[[\d, ]*\]")
+_FORMAT = re.compile(r"[a-z]+\d*(?:_[a-z0-9]+)?\[")
+# A generator that was passed, as the recorder says it.
+_GENERATOR = re.compile(r"\bGenerator\b")
+# What puts numbers into another format, as autocast does before an operation.
+_CASTS = ("aten._to_copy.default", "aten.to.dtype")
 
 
 def align(a: Sequence[Operation], b: Sequence[Operation]) -> Iterator[Pair]:
@@ -94,6 +100,11 @@ def strip_numbers(what: str) -> str:
     return f"{name}({', '.join(_TENSOR.findall(rest))})"
 
 
+def strip_formats(what: str) -> str:
+    """An operation with the shapes of its tensors alone: neither their number formats nor numbers."""
+    return _FORMAT.sub("[", strip_numbers(what))
+
+
 # What a script recorded by hand; its name follows.
 _NOTE = "note "
 # What numbers that Python or NumPy drew may have decided.
@@ -115,7 +126,11 @@ class _Compared:
     only_b: int = 0
     # Operations of one run alone, by place: what they make explains what follows.
     alone: tuple[set[int], set[int]] = field(default_factory=lambda: (set[int](), set[int]()))
-    alone_random: bool = False
+    # What one run alone draws before they part: the first of it, and how many.
+    drawn: FirstDifference | None = None
+    draws: int = 0
+    # Draws of both runs that stand beside each other, but in other lines.
+    moved_draws: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
 
 def diff(
@@ -211,7 +226,8 @@ def _conclude(a: Trace, b: Trace, found: list[_Compared], chosen: _Compared) -> 
     if first is None:
         summary = say_same(compared, only_a + only_b, of_hashes=a.has_weak_hashes)
     else:
-        summary = summarize_difference(first, settings if main.a.settings else None)
+        drawn = _find_drawn(chosen) if first.reason == "random state" else None
+        summary = summarize_difference(first, settings if main.a.settings else None, drawn)
     return RunDiff(
         a=a.path,
         b=b.path,
@@ -240,6 +256,8 @@ def _list_settings(trace: Trace, process: Process) -> list[dict[str, str]]:
 def _list_remarks(a: Trace, b: Trace, chosen: _Compared, first: FirstDifference | None) -> Iterator[str]:
     if first is not None:
         yield say_where(first)
+        if first.reason == "random state" and (drawn := _find_drawn(chosen)) is not None:
+            yield say_drawn(drawn, chosen.draws)
         if chosen.first is not None:
             yield say_followed(chosen.differing, chosen.compared)
         changed = [
@@ -269,12 +287,54 @@ def _compare(a: Process, b: Process) -> _Compared:
             continue
         one, other = a.operations[i], b.operations[j]
         found.compared += 1
+        if found.first is None and _draws(one) and one.line != other.line:
+            found.moved_draws.append((i, j))
         if not _differ(one.outputs, other.outputs):
             continue
         found.differing += 1
         if found.first is None:
             found.first = _classify(found, i, j)
+    if found.first is not None and found.first is found.structure:
+        found.first = _find_other_format(found) or found.first
     return found
+
+
+def _find_other_format(found: _Compared) -> FirstDifference | None:
+    """The operation that both runs do, in other number formats, where casts alone make their paths two."""
+    places = [
+        next((n for n in sorted(alone) if not own[n].is_view and own[n].name not in _CASTS), None)
+        for own, alone in zip((found.a.operations, found.b.operations), found.alone, strict=True)
+    ]
+    i, j = places
+    if i is None or j is None:
+        return None
+    one, other = found.a.operations[i], found.b.operations[j]
+    if _key(one)[1:] != _key(other)[1:] or strip_formats(one.what) != strip_formats(other.what):
+        return None
+    return _describe(found, one, "inputs", reason="number format", i=i, j=j)
+
+
+def _draws(operation: Operation) -> bool:
+    """Whether an operation draws from the random state that all share, not from a generator of the script's own."""
+    return operation.random is not None and not _GENERATOR.search(operation.what)
+
+
+def _find_drawn(found: _Compared) -> FirstDifference | None:
+    """What one run alone drew before they part, where it was drawn.
+
+    Of draws that are alike, one that the other run lacks may stand beside the other's next one: then the line says so.
+    """
+    drawn = found.drawn
+    if drawn is None:
+        return None
+    only_b = drawn.index_a is None
+    here, there = (found.b, found.a) if only_b else (found.a, found.b)
+    own, others = ({o.line for o in of.operations if _draws(o)} for of in (here, there))
+    for i, j in found.moved_draws:
+        operation, other = here.operations[j if only_b else i], there.operations[i if only_b else j]
+        if operation.line not in others and other.line in own:
+            return _describe(found, operation, "structure", i=None if only_b else i, j=j if only_b else None)
+    return drawn
 
 
 def _note_alone(found: _Compared, i: int | None, j: int | None) -> None:
@@ -282,7 +342,9 @@ def _note_alone(found: _Compared, i: int | None, j: int | None) -> None:
     found.only_a += i is not None
     found.only_b += j is not None
     found.alone[0 if i is not None else 1].add(i if i is not None else j or 0)
-    found.alone_random |= operation.random is not None and found.first is None
+    if found.first is None and _draws(operation):
+        found.draws += 1
+        found.drawn = found.drawn or _describe(found, operation, "structure", i=i, j=j)
     if found.structure is None and not operation.is_view:
         found.structure = _describe(found, operation, "structure", i=i, j=j)
 
@@ -298,9 +360,6 @@ def _classify(found: _Compared, i: int, j: int) -> FirstDifference:
     pairs = list(zip(one.inputs, other.inputs, one.sources, other.sources, strict=False))
     changed = [p for p in pairs if p[0] is not None and p[1] is not None and p[0] != p[1]]
     if not changed and one.random != other.random and one.random and other.random:
-        if found.alone_random and found.structure is not None:
-            # What only one run draws moves the random state for all that follows.
-            return found.structure
         return _describe(found, one, "inputs", reason="random state", i=i, j=j)
     if not changed and one.what != other.what:
         # Which sample is taken, outside of any module, is data; any other number is what the script passed.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from samebits.questions.runs.diff_schema import FirstDifference, SettingDifference
 
 _MOST_NAMED = 3
+_FORMATS = re.compile(r"\b([a-z]+\d*(?:_[a-z0-9]+)?)\[")
 _REASONS = {
     "random state": "the random state is another one",
     "order of the data": "the data come in another order",
@@ -39,20 +41,53 @@ def name_operation(first: FirstDifference) -> str:
     return f"{first.operation} ({first.direction}, step {first.step}{process}){where}"
 
 
-def summarize_difference(first: FirstDifference, settings: Sequence[SettingDifference] | None) -> str:
-    """One sentence: where the runs part first, and why as far as that is known. No settings: none were recorded."""
+def summarize_difference(
+    first: FirstDifference, settings: Sequence[SettingDifference] | None, drawn: FirstDifference | None = None
+) -> str:
+    """One sentence: where the runs part first, and why as far as that is known. No settings: none were recorded.
+
+    `drawn` is what one run alone drew random numbers with before.
+    """
     named = name_operation(first)
     line = f", {first.line}" if first.line else ""
     if first.kind == "structure":
-        which = "first" if first.index_b is None else "second"
-        return f"The runs part at {named}{line}: only the {which} run does it."
+        return f"The runs part at {named}{line}: only the {_name_run(first)} run does it."
     if first.kind == "operation":
         said = f"The runs part at {named}{line}: the same inputs gave other bits"
         if settings is None:
             return f"{said}."
         return f"{said}; the runs' settings differ." if settings else f"{said}, under the same settings."
     reason = _REASONS.get(first.reason or "", "its inputs differed already")
+    if drawn is not None:
+        reason += f", moved on by what the {_name_run(drawn)} run alone drew before{_say_at(drawn)}"
+    if first.reason == "number format":
+        reason = _say_formats(first)
     return f"The runs part at {named}{line}: {reason}."
+
+
+def _name_run(alone: FirstDifference) -> str:
+    """Which run does what one of them does alone."""
+    return "first" if alone.index_b is None else "second"
+
+
+def _say_at(alone: FirstDifference) -> str:
+    return f" at {alone.line}" if alone.line else ""
+
+
+def _say_formats(first: FirstDifference) -> str:
+    """The number formats in which both runs compute an operation."""
+    one, other = (dict.fromkeys(_FORMATS.findall(what or "")) for what in (first.what, first.other))
+    new, old = [name for name in other if name not in one], [name for name in one if name not in other]
+    if not new or not old:
+        return "the runs compute it in other number formats"
+    return f"the second run computes in {' and '.join(new)} what the first computes in {' and '.join(old)}"
+
+
+def say_drawn(drawn: FirstDifference, count: int) -> str:
+    """What one run alone drew from the random state that both share."""
+    many = f"{count:,} times, first" if count > 1 else "once,"
+    by = f"{name_operation(drawn)}{_say_at(drawn)}"
+    return f"the {_name_run(drawn)} run alone drew from the random state {many} by {by}: all drawn after it is other"
 
 
 def say_where(first: FirstDifference) -> str:
@@ -99,9 +134,14 @@ def say_next(
     if first.kind == "structure":
         line = first.line or "the line that only one run came to"
         return [f"look what decides at {line}; numbers drawn for it need a seed{_join_seeds(known)}"]
+    if first.reason == "number format":
+        return ["torch.autocast, or .to(dtype), in both runs alike or in neither"]
     if first.reason == "random state":
         seeds = [s for s in known if "seed" in s.lower()]
-        drawn = "something else drew numbers before: look for what one run draws more"
+        drawn = (
+            "give what one run draws more a generator of its own (a validation's DataLoader(...,"
+            " generator=torch.Generator()) draws a number every time it is walked through)"
+        )
         return [seeds[0] if seeds else drawn]
     if first.reason in ("order of the data", "order within a batch"):
         return ["give the loader a seeded generator: DataLoader(..., generator=torch.Generator().manual_seed(N))"]
