@@ -9,11 +9,13 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from samebits.findings.causes import CauseCode
-from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample, gather_terms
+from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample, gather_source
 from samebits.mechanisms.quantised.storage_schemes import (
     FLOAT8,
     Divide,
@@ -45,6 +47,9 @@ _WIDTHS, _FINER_STEPS = (2e-3, 1e-4, 5e-6, 2.5e-7), 41
 _SIGNED, _UNSIGNED = ((-128, 127), (-127, 127)), ((0, 255), (0, 127))
 _SEARCHED_ROWS, _SEARCHED_POSITIONS = 6, 48
 _MOST_SEARCHED, _FEWEST_SEARCHED = 250_000, 24
+# All steps are tried on some outputs, these best ones on all; so many numbers at once lie in a cache.
+_COARSE_EVERY, _FEWEST_COARSE, _BEST_STEPS = 4, 24, 32
+_MOST_AT_ONCE = 65_536
 # Elements of an operand that is kept in another form between two hypotheses.
 _MOST_KEPT = 500_000
 # So near the middle between two codes an engine's own division decides; relative.
@@ -242,25 +247,15 @@ def list_searched_hypotheses(observation: Observation, sample: Sample) -> Iterat
     if outputs < _FEWEST_SEARCHED:
         return
     few = sample.thin(min(_SEARCHED_ROWS, outputs), max(min(_SEARCHED_POSITIONS, outputs // _SEARCHED_ROWS), 1))
-    weights, met = gather_terms(terms, observation.operands[terms.rows_operand],
-                                observation.operands[terms.source_operand], few)  # fmt: skip
-    for name, is_rows in ((terms.source_operand, False), (terms.rows_operand, True)):
+    searched = _StepSearch.prepare(observation, few)
+    for name in (terms.source_operand, terms.rows_operand):
         for codes in _choose_codes(observation, name):
-
-            def multiply(step: float, is_rows: bool = is_rows, codes: tuple[int, int] = codes) -> Floats:
-                a, b = (_step(weights, step, codes), met) if is_rows else (weights, _step(met, step, codes))
-                return np.einsum("rk,rpk->rp", a, b)
-
-            yield _searched(name, _search_step(observation, name, few, multiply), codes)
+            yield _searched(name, searched.find(name, codes), codes)
     for scheme in (s for s in list_schemes(blocks=("channel", "tensor"), bits=(8,)) if s.says.startswith("in 8 bits")):
         stored = read_back(observation, terms, terms.rows_operand, scheme, divide_in_float32)
         codes = next(iter(_choose_codes(observation, terms.source_operand)))
         factors = terms.view_rows(stored).reshape(terms.groups * terms.rows, -1)[few.rows]
-
-        def multiply_both(step: float, factors: Floats = factors, codes: tuple[int, int] = codes) -> Floats:
-            return np.einsum("rk,rpk->rp", factors, _step(met, step, codes))
-
-        step = _search_step(observation, terms.source_operand, few, multiply_both)
+        step = replace(searched, weights=factors.astype(np.float64)).find(terms.source_operand, codes)
         yield _searched(terms.source_operand, step, codes, stored, scheme)
 
 
@@ -268,27 +263,98 @@ def _choose_codes(observation: Observation, name: str) -> tuple[tuple[int, int],
     return _SIGNED if bool((observation.operands[name].astype(np.float64) < 0).any()) else _UNSIGNED
 
 
-def _search_step(observation: Observation, name: str, few: Sample, multiply: Callable[[float], Floats]) -> float:
-    """The step of an operand with which sums of it come nearest to the result."""
-    given = few.pick(observation.result).astype(np.float64)
-    largest = float(np.abs(observation.operands[name].astype(np.float64)).max())
+@dataclass(frozen=True)
+class _StepSearch:
+    """A search for the step of one operand: its sums of a few outputs, for many steps at once.
 
-    def miss(step: float) -> float:
-        away = given - observation.finish(multiply(step), few)
-        return float((away * away).sum())
+    `weights` are [rows, terms]; `met` what they meet in the rows' groups, [groups, positions, terms], and `group_of` where
+    each row's group is there.
+    """
 
-    return _refine(float(min(largest * np.geomspace(_LEAST_STEP, _MOST_STEP, _STEPS), key=miss)), miss)
+    observation: Observation
+    few: Sample
+    weights: Floats
+    met: Floats
+    group_of: npt.NDArray[np.int64]
+    given: Floats
+
+    @staticmethod
+    def prepare(observation: Observation, few: Sample) -> _StepSearch:
+        """The factors of the products of a few outputs."""
+        terms = few.terms
+        groups, group_of = np.unique(few.rows // terms.rows, return_inverse=True)
+        source = terms.view_source(observation.operands[terms.source_operand])
+        met = np.stack([gather_source(terms, source, int(g), few.positions) for g in groups])
+        rows = terms.view_rows(observation.operands[terms.rows_operand])
+        weights = rows.reshape(terms.groups * terms.rows, -1)[few.rows].astype(np.float64)
+        given = few.pick(observation.result).astype(np.float64)
+        return _StepSearch(observation, few, weights, met, group_of.reshape(-1), given)
+
+    def find(self, name: str, codes: tuple[int, int]) -> float:
+        """The step of an operand with which sums of it come nearest to the result.
+
+        Codes near the middle of two tell it exactly, so that steps lie close: all of them are tried on some outputs,
+        the best of those on all, and those near the best in ever narrower ranges.
+        """
+        largest = float(np.abs(self.observation.operands[name].astype(np.float64)).max())
+        steps = largest * np.geomspace(_LEAST_STEP, _MOST_STEP, _STEPS)
+        coarse = self._thin()
+        if coarse is not None:
+            steps = steps[np.argsort(coarse._miss(name, codes, steps), kind="stable")[:_BEST_STEPS]]
+        step = self._choose(name, codes, steps)
+        for width in _WIDTHS:
+            step = self._choose(name, codes, step * np.linspace(1 - width, 1 + width, _FINER_STEPS))
+        return step
+
+    def _choose(self, name: str, codes: tuple[int, int], steps: Floats) -> float:
+        return float(steps[np.argmin(self._miss(name, codes, steps))])
+
+    def _thin(self) -> _StepSearch | None:
+        """The same of every fourth position; None where those are too few to tell a step."""
+        at = np.arange(0, len(self.few.positions), _COARSE_EVERY)
+        if len(at) * len(self.few.rows) < _FEWEST_COARSE:
+            return None
+        few = Sample(self.few.terms, self.few.rows, self.few.positions[at])
+        return replace(self, few=few, met=np.ascontiguousarray(self.met[:, at]), given=self.given[:, at])
+
+    def _miss(self, name: str, codes: tuple[int, int], steps: Floats) -> Floats:
+        """For every step the squared distance of the finished sums from the result."""
+        missed = np.empty(len(steps))
+        is_rows = name == self.few.terms.rows_operand
+        size = self.weights.size if is_rows else self.met.size
+        many = max(_MOST_AT_ONCE // size, 1)
+        for start in range(0, len(steps), many):
+            part = slice(start, start + many)
+            sums = self._sum(steps[part, None, None, None], codes, is_rows)
+            missed[part] = [np.square(self.given - finished).sum() for finished in self._finish(sums)]
+        return missed
+
+    def _sum(self, steps: Floats, codes: tuple[int, int], is_rows: bool) -> Floats:
+        """The sums for some steps, [steps, rows, positions]."""
+        sums = np.empty((len(steps), *self.given.shape))
+        for g, met in enumerate(self.met):
+            own = np.flatnonzero(self.group_of == g)
+            weights = self.weights[own]
+            if is_rows:
+                sums[:, own] = _step(weights, steps[:, 0], codes) @ met.T
+            else:
+                sums[:, own] = weights @ _step(met, steps[:, 0], codes).swapaxes(1, 2)
+        return sums
+
+    def _finish(self, sums: Floats) -> Floats | list[Floats]:
+        """Sums with bias and epilogue; one after the other where they are stored in a format."""
+        if self.observation.stored is not None:
+            return [self.observation.finish(own, self.few) for own in sums]
+        return self.observation.finish(sums, self.few)
 
 
-def _refine(step: float, miss: Callable[[float], float]) -> float:
-    """The step near this one with the smallest miss: ever narrower ranges, as codes near the middle tell it exactly."""
-    for width in _WIDTHS:
-        step = float(min(step * np.linspace(1 - width, 1 + width, _FINER_STEPS), key=miss))
-    return step
-
-
-def _step(values: Floats, step: float, codes: tuple[int, int]) -> Floats:
-    return np.clip(np.rint(values / step), *codes) * step
+def _step(values: Floats, step: float | Floats, codes: tuple[int, int]) -> Floats:
+    """Values in whole steps; with several steps, [steps, 1, 1], for each of them."""
+    stepped = values / step
+    np.rint(stepped, out=stepped)
+    np.clip(stepped, *codes, out=stepped)
+    stepped *= step
+    return stepped
 
 
 def _searched(
