@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from samebits.errors import RecipeError
 from samebits.findings import Verdict
@@ -104,13 +105,18 @@ def make_channels_fastest(problem: Problem, cause: CauseCode, says: str, text: s
 
 
 def _make_renamed(
-    problem: Problem, cause: CauseCode, says: str, text: str, renamed: Callable[[int], int]
+    problem: Problem,
+    cause: CauseCode,
+    says: str,
+    text: str,
+    renamed: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]],
 ) -> Hypothesis | None:
     terms, recipe = find_terms(problem), parse_for(problem, text)
     if terms.count > _MOST_TURNED or recipe is None:
         return None
+    numbers = renamed(np.arange(terms.count)).tolist()
     try:
-        tree = map_terms(expand_order(recipe.orders[0], terms.axis_names, terms.axis_sizes), renamed)
+        tree = map_terms(expand_order(recipe.orders[0], terms.axis_names, terms.axis_sizes), numbers.__getitem__)
     except RecipeError:
         return None
     recipe = replace(recipe, orders=(TreeOrder(tree, recipe.orders[0].own),))

@@ -267,8 +267,8 @@ def _choose_codes(observation: Observation, name: str) -> tuple[tuple[int, int],
 class _StepSearch:
     """A search for the step of one operand: its sums of a few outputs, for many steps at once.
 
-    `weights` are [rows, terms]; `met` what they meet in the rows' groups, [groups, positions, terms], and `group_of` where
-    each row's group is there.
+    `weights` are [rows, terms], `met` what they meet by group, [groups, positions, terms]; `group_of` says of each row
+    which of these groups is its own.
     """
 
     observation: Observation

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from samebits.errors import RecipeError
 from samebits.sums.recipes.recipe import Recipe
-from samebits.sums.recipes.tree import Chain, Fused, Item, count_depth, list_terms
+from samebits.sums.recipes.tree import Chain, Fused, Item, count_depth, holds_terms_alone, list_terms
 
 # Opcodes. A step: opcode, first entry in `terms`, how many, and for ROUND the number of a format (0: the accumulator).
 PUSH, ADD_TERMS, ADD_SUMS, PUSH_FUSED, ADD_FUSED, ADD_BIAS, ROUND = range(7)
@@ -109,6 +109,11 @@ class _Writer:
 
     def _visit_chain(self, chain: Chain) -> None:
         own = self.find_format(chain)
+        if not own and holds_terms_alone(chain.items):
+            terms = list(chain.items)
+            self.push(PUSH, terms[:1])
+            self.push(ADD_TERMS, terms[1:])
+            return
         self.visit(chain.items[0])
         self.store(own)
         # Single terms in a row are one step, unless each of their sums is rounded.

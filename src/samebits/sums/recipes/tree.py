@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,13 @@ Item = int | Chain | Fused
 # What the orders of one recipe may expand to, terms and sums together: the longest sums of real layers (weight
 # gradients) have 5 million terms, and 2^23 items take a gigabyte.
 MOST_ITEMS = 2**23
+# Fewer items are looked at one by one in less time.
+_SEVERAL = 4
+
+
+def holds_terms_alone(items: Sequence[Item]) -> TypeGuard[Sequence[int]]:
+    """Whether there are several items and all of them are terms, as in most chains: those are handled as a whole."""
+    return len(items) >= _SEVERAL and set(map(type, items)) == {int}
 
 
 def flatten_chain(chain: Chain) -> Chain:
@@ -57,6 +65,9 @@ def list_terms(item: Item) -> list[int]:
     if isinstance(item, Fused):
         return list(item.terms)
     found: list[int] = []
+    if holds_terms_alone(item.items):
+        found.extend(item.items)
+        return found
     for part in item.items:
         if isinstance(part, int):
             found.append(part)
@@ -96,7 +107,9 @@ def map_terms(item: Item, number: Callable[[int], int]) -> Item:
     if isinstance(item, int):
         return number(item)
     if isinstance(item, Fused):
-        return Fused(tuple(number(t) for t in item.terms))
+        return Fused(tuple(map(number, item.terms)))
+    if holds_terms_alone(item.items):
+        return Chain(tuple(map(number, item.items)), item.format)
     return Chain(tuple(map_terms(p, number) for p in item.items), item.format)
 
 
@@ -104,6 +117,8 @@ def count_depth(item: Item) -> int:
     """How many running sums exist at once while the tree is executed."""
     if not isinstance(item, Chain):
         return 1
+    if holds_terms_alone(item.items):
+        return min(len(item.items), 2)
     inner = [count_depth(p) + (i > 0) for i, p in enumerate(item.items) if not isinstance(p, int)]
     return max([*inner, min(len(item.items), 2)])
 
@@ -140,7 +155,9 @@ def _join(a: Item, b: Item) -> Chain:
 
 def has_fused(item: Item) -> bool:
     """Whether a tree holds a multi-term addition."""
-    return isinstance(item, Fused) or (isinstance(item, Chain) and any(has_fused(p) for p in item.items))
+    if not isinstance(item, Chain):
+        return isinstance(item, Fused)
+    return not holds_terms_alone(item.items) and any(has_fused(p) for p in item.items)
 
 
 def fuse_singles(item: Item) -> Item:

@@ -121,14 +121,17 @@ def _count_repeats(pieces: list[_Piece], start: int, period: int) -> tuple[int, 
 
 def parse_tree(text: str, most_items: int = MOST_ITEMS) -> Item:
     """The tree of a text; raises RecipeError, for more than `most_items` terms and sums before they are made."""
-    return _Parser(text, most_items).parse()
+    # Read once to count: brackets that double make a short text a tree of any size.
+    _Parser(text, most_items, makes=False).parse()
+    return _Parser(text, most_items, makes=True).parse()
 
 
 class _Parser:
-    """Recursive descent over the tokens of one tree."""
+    """Recursive descent over the tokens of one tree; unless it `makes` them, repeated items stand there once."""
 
-    def __init__(self, text: str, most_items: int):
+    def __init__(self, text: str, most_items: int, *, makes: bool):
         self.text = text
+        self.makes = makes
         self.most_items = most_items
         self.tokens = _TOKEN.findall(text)
         if "".join(self.tokens) != text:
@@ -219,7 +222,7 @@ class _Parser:
             self._fail("a range needs start < stop and a step of at least 1")
         found = range(start, stop, step)
         self._count(len(found))
-        return found
+        return found if self.makes else found[:1]
 
     def _repeat(self, items: list[Item], before: int) -> list[Item]:
         """The items as often as the text says; `before` is what was made before them."""
@@ -232,6 +235,8 @@ class _Parser:
         if count < 1:
             self._fail("a tree repeats its items at least once")
         self._count((count - 1) * (self.made - before))
+        if not self.makes:
+            return items
         return [map_terms(i, lambda t, by=shift * n: t + by) for n in range(count) for i in items]
 
     def _count(self, items: int) -> None:
