@@ -16,6 +16,7 @@ from hypothesis import settings
 from needed_engines import skip_without_engines
 from samebits.display.endings import TRACEBACK_VARIABLE
 from samebits.engines.workers.process import WorkerRunner
+from warm_workers import kept_workers, warm_workers  # noqa: F401  (fixtures)
 
 settings.register_profile("samebits", deadline=None, derandomize=True)
 settings.load_profile("samebits")

@@ -9,6 +9,8 @@ import samebits
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 ENGINES = ["torch", "onnxruntime", "onnxruntime:conv1d_as=conv2d", "tensorflow", "jax"]
 ENGINES.append("openvino:INFERENCE_PRECISION_HINT=f32")

@@ -17,6 +17,8 @@ from samebits.questions.profile.profile_schema import Profile
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import parse_recipe
 
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
 ROW = "conv1d x=1x1x8 w=1x1x5 bias dtype=float32"
 LAYER = "conv2d x=1x16x12x12 w=32x16x3x3 padding=1 bias"
 KEYS = {

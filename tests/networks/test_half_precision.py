@@ -14,6 +14,8 @@ from samebits.networks.unit_judging import judge_unit
 from samebits.networks.unit_reference import refer_unit
 from samebits.networks.units import divide_network, fold_constants
 
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
 FORMATS = {"float16": (np.float16, TensorProto.FLOAT16), "bfloat16": (ml_dtypes.bfloat16, TensorProto.BFLOAT16)}
 FIRST, SECOND = random((16, 32), 1, 0.3), random((32, 8), 2, 0.3)
 X = random((4, 16), 3)

@@ -13,6 +13,7 @@ from samebits.networks.model_comparing import compare_model
 
 pytestmark = [
     pytest.mark.needs("torch", "tensorflow", "jax"),
+    pytest.mark.usefixtures("warm_workers"),
     pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, reason="not installed: onnxscript"),
 ]
 

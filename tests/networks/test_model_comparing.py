@@ -16,6 +16,8 @@ from samebits.networks.onnx_reading import make_network
 from samebits.problems.case_file import load_case
 from samebits.progress import Announcement
 
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
 ORT = "onnxruntime"
 
 

@@ -14,6 +14,7 @@ from samebits.errors import ModelError
 from samebits.networks.model_comparing import compare_model
 
 pytestmark = [
+    pytest.mark.usefixtures("warm_workers"),
     pytest.mark.needs("torch", "openvino"),
     pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, reason="not installed: onnxscript"),
 ]

@@ -13,6 +13,8 @@ from samebits.questions.report.rendering import render_markdown
 from samebits.questions.sweep.network_sweeping import sweep_network
 from samebits.questions.sweep.sweep_text import Range
 
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
 UP_TO_SIX = Range("batch", (1, 2, 3, 4, 5, 6))
 KERNELS = """
     import numpy as np

@@ -24,6 +24,8 @@ from samebits.questions.sweep.sweep_text import parse_sweep
 from samebits.questions.sweep.sweeping import list_cells, sweep
 from samebits.sums.recipes import parse_recipe
 
+pytestmark = pytest.mark.usefixtures("warm_workers")
+
 ROOT = Path(__file__).parent.parent.parent
 
 

@@ -32,7 +32,7 @@ def explain_command(
     """Say from recorded results, or a log, which side is right and what made the other. No engine is needed.
 
     Logs: XLA's autotuner, assert_close, Polygraphy, MIOpenDriver, benchdnn, Optimum, googletest, assertAllClose,
-    NumPy's ulp asserts, oneDNN verbose lines; also as a saved web page.
+    NumPy's ulp asserts, tests of MIOpen, BLAS and TensorFlow, oneDNN verbose lines; also as a saved web page.
     """
     from samebits.display.narrator import Narrator
     from samebits.findings import is_agreement
