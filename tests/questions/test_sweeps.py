@@ -14,7 +14,14 @@ from needed_engines import each_engine
 from samebits.cli import main
 from samebits.engines.registry.runners import Emulator, open_runner
 from samebits.engines.runner import Identity
-from samebits.errors import ArgumentError, EngineCrashed, EngineUnsupported, ProblemShapeError, SamebitsError
+from samebits.errors import (
+    ArgumentError,
+    EngineCrashed,
+    EngineMissingError,
+    EngineUnsupported,
+    ProblemShapeError,
+    SamebitsError,
+)
 from samebits.findings import json_from_finding
 from samebits.problems import parse_problem_text
 from samebits.questions.report.any_finding import read_finding
@@ -199,6 +206,66 @@ def test_few_outputs_are_asked_twice(monkeypatch):
     for k in (80, 96, 112, 128):
         found = sweep(f"linear x={{1..9}}x{k} w=4x{k}", ["sized"], recipes=False)
         assert [c.sizes for c in found.classes] == [[[1, 6]], [[7, 9]]]
+
+
+def open_some(steady):
+    """Engines whose bits depend on the rows, some texts apart; those that samebits knows and that are not here."""
+
+    def open_one(text, **_):
+        if text.partition(":")[0] not in ("torch", "numpy"):
+            raise EngineMissingError("not here")
+        return SizedRunner(lambda problem: ORDERS[0 if text in steady or problem.x[0] < 3 else 1])
+
+    return open_one
+
+
+@pytest.mark.parametrize(
+    ("steady", "fixes"),
+    [
+        (["torch:mkldnn=off", "numpy"], ["torch:mkldnn=off", "numpy"]),
+        (["torch:mkldnn=off"], ["torch:mkldnn=off"]),
+        (["numpy"], ["numpy"]),
+        ([], []),
+    ],
+)
+def test_what_gives_the_same_bits_everywhere_is_tried_and_said(steady, fixes, monkeypatch, capsys):
+    monkeypatch.setattr(sweeping, "open_runner", open_some(steady))
+    found = sweep("linear x={1..5}x96 w=64x96", ["torch"], recipes=False, fix=True)
+    assert [f.engine for f in found.fixes] == fixes
+    tried = next(e.says for e in found.evidence if "tried on these points" in e.says)
+    assert tried.endswith("none gives the same bits at all points") == (not fixes)
+    main(["sweep", "linear x={1..5}x96 w=64x96", "--on", "torch", "--no-recipes", "--fix"])
+    printed = capsys.readouterr().out
+    assert all(f'--on "{text}"' in printed for text in fixes)
+
+
+def test_nothing_is_tried_where_bits_stay_or_nobody_asked(monkeypatch):
+    opened = []
+
+    def open_one(text, **_):
+        opened.append(text)
+        return open_some(["torch"] if len(opened) == 1 else [])(text)
+
+    monkeypatch.setattr(sweeping, "open_runner", open_one)
+    assert sweep("linear x={1..5}x96 w=64x96", ["torch"], recipes=False, fix=True).invariant
+    assert sweep("linear x={1..5}x96 w=64x96", ["torch"], recipes=False).fixes == []
+    assert set(opened) == {"torch"}
+
+
+@pytest.mark.parametrize(
+    ("choose", "says"),
+    [
+        (lambda rows: rows > 2, "pad to at least 3"),
+        (lambda rows: rows == 5, "pad every call to 5 rows"),
+        (lambda rows: rows % 2, "pad every call to 5 rows"),
+        (lambda rows: 0, None),
+    ],
+)
+def test_what_to_pad_a_batch_to(choose, says, monkeypatch):
+    monkeypatch.setattr(sweeping, "open_runner", lambda *_, **__: SizedRunner(lambda p: ORDERS[choose(p.x[0])]))
+    found = sweep("linear x={1..5}x96 w=64x96", ["sized"], recipes=False)
+    advice = [e.says for e in found.evidence if e.kind == "setting"]
+    assert (says in advice[0]) if says else not advice
 
 
 def test_a_grid_is_put_into_cells(monkeypatch):

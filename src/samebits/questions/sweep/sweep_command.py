@@ -51,6 +51,10 @@ NetworkSweepSizes = Annotated[
         "--size", help="of a network: batch={1..8}, the size to sweep by its name; others as compare has them"
     ),
 ]
+SweepFixes = Annotated[
+    bool,
+    typer.Option("--fix", help="of a problem: find a setting, or another engine, whose bits are the same throughout"),
+]
 _USUAL_BATCH = 64
 
 
@@ -61,6 +65,7 @@ def sweep_command(
     sizes: NetworkSweepSizes = None,
     ranges: NetworkRanges = None,
     batch_invariant: SweepBatch = False,
+    fix: SweepFixes = False,
     output: ListTable = None,
     resume: ListResume = False,
     do: ListDo = Doing.COMPARE,
@@ -78,7 +83,7 @@ def sweep_command(
     """
     options = ListOptions(output, resume, known, where, do, ray)
     if sizes or ranges:
-        if options.are_given or batch_invariant or recipes is not None:
+        if options.are_given or batch_invariant or fix or recipes is not None:
             raise ArgumentError(
                 "a network's batch is swept with --on, --size and --range; other options are not its own"
             )
@@ -86,6 +91,8 @@ def sweep_command(
             subject, on or [], sizes or [], ranges or [], time_limit_s=time_limit, verbose=verbose, as_json=as_json
         )
     if is_list(subject):
+        if fix:
+            raise ArgumentError("--fix is for one problem with ranges in its sizes")
         shown = {"time_limit_s": time_limit, "verbose": verbose, "as_json": as_json}
         return run_list_command(subject, on or [], options, recipes=bool(recipes), **shown)
     if options.are_given:
@@ -95,6 +102,7 @@ def sweep_command(
         on or [],
         recipes=recipes is not False,
         batch_invariant=batch_invariant,
+        fix=fix,
         time_limit_s=time_limit,
         verbose=verbose,
         as_json=as_json,
@@ -107,6 +115,7 @@ def _sweep_sizes(
     *,
     recipes: bool,
     batch_invariant: bool,
+    fix: bool,
     time_limit_s: float,
     verbose: bool,
     as_json: bool,
@@ -120,7 +129,7 @@ def _sweep_sizes(
     if batch_invariant:
         text = put_batch_range(text)
     with Narrator() as narrator:
-        found = sweep(text, on, recipes=recipes, time_limit_s=time_limit_s, progress=narrator.hear)
+        found = sweep(text, on, recipes=recipes, fix=fix, time_limit_s=time_limit_s, progress=narrator.hear)
     print_finding(found, show_sweep, verbose=verbose, as_json=as_json)
     return _conclude(found)
 

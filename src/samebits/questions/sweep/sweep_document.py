@@ -22,6 +22,7 @@ def lay_out_sweep(found: Sweep) -> Document:
             Section(f"Classes{of}", _show_classes(one)),
             Section(f"Recipes{of}", [Code(say_cells(c.cells), c.recipe) for c in one.classes if c.recipe]),
             Section(f"Units{of}", _show_units(one)),
+            Section(f"The same bits at every point{of}", _show_fixes(one)),
             Section(f"Positions in a batch{of}", _show_uneven(one)),
             Section(f"Failures{of}", _show_failures(one)),
             Section(f"How this is known{of}", [Prose("", tuple(e.says for e in one.evidence))] if one.evidence else []),
@@ -38,6 +39,11 @@ def lay_out_sweep(found: Sweep) -> Document:
         sections,
         found.samebits_version,
     ).without_empty()
+
+
+def _show_fixes(found: Sweep) -> list[Block]:
+    rows = [(Cell(fix.says), Cell(fix.engine, code=True), Cell(fix.version or "")) for fix in found.fixes]
+    return [Table(("change", "engine", "version"), rows)] if rows else []
 
 
 def _show_classes(found: Sweep) -> list[Block]:

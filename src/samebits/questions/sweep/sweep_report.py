@@ -55,6 +55,9 @@ def _list_remarks(found: Sweep) -> Iterator[Remark]:
         where = say_cell({name: [value, value] for name, value in failed.at.items()})
         yield Remark(failed.failure.kind, f"{where}: {failed.failure.says}", rank=1)
     yield from (Remark("what", e.says, rank=0 if e.kind == "setting" else 3) for e in found.evidence)
+    for fix in found.fixes:
+        yield Remark("fix", f"{fix.says}: the same bits at every point (tried here)")
+        yield Remark("", f'samebits sweep "{found.sweep}" --on "{fix.engine}"', verbatim=True)
     yield Remark("took", f"{found.time_s:.1f} s, {found.engine_time_s:.1f} s of it in the engine", rank=5)
     for unit in found.units[:_MOST_CLASSES]:
         named = say_unit_name(unit.name, unit.operators)
@@ -68,6 +71,8 @@ def _list_remarks(found: Sweep) -> Iterator[Remark]:
     elif len(found.classes) > 1 and not is_of_network(found):
         first = found.classes[0]
         yield Remark("next", f'samebits profile "{name_engine(found, first)}" "{first.example}"', verbatim=True)
+        if not found.fixes and not any("tried on these points" in e.says for e in found.evidence):
+            yield Remark("next", f'samebits sweep "{found.sweep}" --on "{found.engine}" --fix', verbatim=True)
 
 
 def name_engine(found: Sweep, one: SweepClass) -> str:

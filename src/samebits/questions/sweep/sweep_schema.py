@@ -48,6 +48,14 @@ class SweepUnit(msgspec.Struct, frozen=True):
     cells: list[dict[str, list[SizeOrSetting]]]
 
 
+class SweepFix(msgspec.Struct, frozen=True):
+    """A text of an engine whose bits were the same at every point when it was tried; `says` names what is changed."""
+
+    engine: str
+    says: str
+    version: str | None = None
+
+
 class SweepFailure(msgspec.Struct, frozen=True):
     """A point at which the engine gave no result."""
 
@@ -60,7 +68,7 @@ class Sweep(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
 
     `outputs` are shared by all points; `uneven` are cells whose items, all equal, did not get equal bits; `repeats`
     says whether points that were asked again gave the same bits. `units` are those of a network that make the classes,
-    in sequence. `more` are the other engines that were asked.
+    in sequence, `fixes` what was tried and gives the same bits at all points. `more` are the other engines asked.
     """
 
     schema: Literal["samebits.sweep/1"] = "samebits.sweep/1"
@@ -77,6 +85,7 @@ class Sweep(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     repeats: bool | None = None
     failures: list[SweepFailure] = []
     units: list[SweepUnit] = []
+    fixes: list[SweepFix] = []
     summary: str
     evidence: list[Evidence] = []
     time_s: float

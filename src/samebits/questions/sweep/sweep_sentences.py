@@ -68,20 +68,24 @@ def summarize_sweep(
     return f"the bits of an output depend on {along}: {len(classes):,} classes, {named}{rest}{lost}"
 
 
-def say_advice(axis: str, name: str, classes: Sequence[SweepClass], last: SizeOrSetting) -> str | None:
-    """Which sizes to keep to, where one run of them goes to the end of the range and is longest."""
-    runs = [(c, run) for c in classes for run in c.sizes]
-    ending = next((run for _, run in runs if run[-1] == last), None)
-    if len(classes) < 2 or ending is None or ending[0] == ending[-1] or name not in ("rows", "n"):
+def say_advice(name: str, classes: Sequence[SweepClass], last: SizeOrSetting) -> str | None:
+    """What to pad a batch to: where a run of sizes goes to the end of the range, to its begin; else to the end."""
+    if len(classes) < 2 or name not in ("rows", "n"):
         return None
-    longest = max(run[-1] - run[0] for _, run in runs)
-    if ending[-1] - ending[0] < longest:
+    runs = [run for c in classes for run in c.sizes]
+    ending = next((run for run in runs if run[-1] == last), None)
+    if ending is None:
         return None
-    return f"from {ending[0]:,} on the bits stay, as far as {ending[-1]:,}: pad to at least {ending[0]:,}"
+    if ending[0] != ending[-1] and ending[-1] - ending[0] >= max(run[-1] - run[0] for run in runs):
+        return f"from {ending[0]:,} on the bits stay, as far as {ending[-1]:,}: pad to at least {ending[0]:,}"
+    items = "rows" if name == "rows" else "items"
+    return f"pad every call to {ending[-1]:,} {items}: calls of one size are computed one way, whatever they hold"
 
 
 def say_boundaries(confirmed: int, changed: int) -> str:
     """How boundaries were confirmed."""
     if changed:
         return f"{changed:,} of {confirmed + changed:,} boundaries were not there with other operands: chance, or rare"
+    if confirmed == 1:
+        return "the boundary was there again with other operands"
     return f"all {confirmed:,} boundaries were there again with other operands"

@@ -21,6 +21,7 @@ from samebits.findings.comparison_schema import Failure
 from samebits.numbers.float_environment import default_float_environment
 from samebits.problems import Problem, format_problem
 from samebits.progress import Progress, ignore_progress
+from samebits.questions.sweep.remedies import find_remedies
 from samebits.questions.sweep.shared_outputs import Shared, share_outputs
 from samebits.questions.sweep.sweep_schema import SizeOrSetting, Sweep, SweepAxis, SweepClass, SweepFailure
 from samebits.questions.sweep.sweep_sentences import say_advice, say_axis, say_boundaries, summarize_sweep
@@ -74,6 +75,7 @@ def sweep(
     on: Sequence[str],
     *,
     recipes: bool = True,
+    fix: bool = False,
     time_limit_s: float = DEFAULT_TIME_LIMIT_S,
     progress: Progress = ignore_progress,
 ) -> Sweep:
@@ -81,7 +83,8 @@ def sweep(
 
     `text` is a problem with ranges in its sizes (`linear x={1..256}x768 w=768x768`), `on` engines, whose settings may
     have ranges, too. Every point is run, on operands that all points share; each boundary between classes is confirmed
-    with other operands, and for each class a recipe is searched for (not with `recipes=False`). The finding is that of
+    with other operands, and for each class a recipe is searched for (not with `recipes=False`). With `fix`, where bits
+    change, the engine's settings are tried one by one, and the other engines at hand. The finding is that of
     the first engine, with the others in its `more`. Raises ProblemTextError, RunnerTextError or ProblemShapeError, in
     one line, for ranges that cannot be read or share no output; an engine that fails at a point is a finding there.
 
@@ -100,10 +103,28 @@ def sweep(
     for one, engine in zip(sweeps, on, strict=True):
         sweeper = _Sweeper(one, text, engine, time_limit_s, progress)
         try:
-            found.append(sweeper.find(recipes=recipes))
+            own = sweeper.find(recipes=recipes)
         finally:
             sweeper.close()
+        found.append(_add_remedies(own, sweeper, text, engine) if fix and own.invariant is False else own)
     return msgspec.structs.replace(found[0], more=found[1:])
+
+
+def _add_remedies(found: Sweep, sweeper: _Sweeper, text: str, engine: str) -> Sweep:
+    """The finding with what gives the same bits at all points, tried."""
+
+    def ask(other: str) -> Sweep:
+        sweeper.progress(f"trying {other[:60]}", 0.0)
+        trial = _Sweeper(parse_sweep(text, other), text, other, sweeper.time_limit_s, ignore_progress)
+        try:
+            return trial.find(recipes=False)
+        finally:
+            trial.close()
+
+    problem = sweeper.text.find_problem(sweeper.points[0])
+    in_force = sweeper.identities[0].settings if sweeper.identities else {}
+    fixes, tried = find_remedies(engine, problem, in_force, ask)
+    return msgspec.structs.replace(found, fixes=fixes, evidence=[*found.evidence, tried])
 
 
 @dataclass
@@ -278,7 +299,7 @@ class _Sweeper:
             if run.failure is not None
         ]
         uneven = list_cells(self.text.ranges, [self.points[i] for i, run in self.runs.items() if run.even is False])
-        if len(axes) == 1 and (advice := say_advice(axes[0].says, axes[0].name, classes, axes[0].values[-1])):
+        if len(axes) == 1 and not uneven and (advice := say_advice(axes[0].name, classes, axes[0].values[-1])):
             evidence.append(Evidence("setting", advice))
         invariant = None if not classes else len(classes) == 1 and not uneven and repeats is not False and not failures
         return Sweep(
