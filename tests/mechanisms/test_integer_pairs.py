@@ -66,3 +66,63 @@ def test_integer_products_too_small_to_saturate_are_sound():
     x, w, step, steps = draw_codes(4)
     operands = read_back(x // 8, w // 8, step, steps)
     assert explain(TEXT, operands, convolve(operands["x"], operands["w"])).verdict in ("identical", "rounding")
+
+
+def store_symmetric(values):
+    """Codes of a tensor from its own range, and what an unsigned byte adds to them; their step."""
+    step = np.abs(values).max() / 127
+    return np.rint(values / step), 128, step
+
+
+def store_from_zero_point(values):
+    step = (max(values.max(), 0) - min(values.min(), 0)) / 255
+    zero = np.rint(-min(values.min(), 0) / step)
+    return np.clip(np.rint(values / step) + zero, 0, 255) - zero, zero, step
+
+
+def multiply_stored(x, codes, store, *, saturates):
+    """As a dynamically quantised linear layer of plain NumPy: x is stored in 8 bits on the way, pairs are added."""
+    stored, shift, step = store(x.astype(np.float64))
+    products = (stored + shift)[:, None, :] * codes[None]
+    pairs = products.reshape(len(x), len(codes), -1, 2).sum(axis=-1)
+    sums = (np.clip(pairs, -32768, 32767) if saturates else pairs).sum(axis=-1) - shift * codes.sum(axis=1)
+    return (sums * step).astype(np.float32)
+
+
+def draw_layer(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((64, 32)).astype(np.float32)
+    return x, np.clip(np.rint(rng.normal(scale=70, size=(16, 32))), -127, 127)
+
+
+LAYER = "linear x=64x32 w=16x32"
+
+
+@pytest.mark.parametrize("store", [store_symmetric, store_from_zero_point])
+@pytest.mark.parametrize("seed", [5, 6])
+def test_pairs_that_saturate_are_named_where_inputs_are_stored_on_the_way(store, seed):
+    x, codes = draw_layer(seed)
+    result = multiply_stored(x, codes, store, saturates=True)
+    side = explain(LAYER, {"x": x, "w": codes.astype(np.float32)}, result)
+    assert (side.verdict, side.cause) == ("wrong", "int8-saturation")
+    assert "x as stored in 8 bits" in side.says
+
+
+@pytest.mark.parametrize("store", [store_symmetric, store_from_zero_point])
+def test_inputs_stored_on_the_way_are_no_saturation(store):
+    x, codes = draw_layer(7)
+    result = multiply_stored(x, codes, store, saturates=False)
+    side = explain(LAYER, {"x": x, "w": codes.astype(np.float32)}, result)
+    assert (side.verdict, side.cause) == ("downgrade", "quantized-operands")
+
+
+@pytest.mark.parametrize("per_channel", [True, False])
+def test_weights_may_be_stored_on_the_way_too(per_channel):
+    x, codes = draw_layer(8)
+    w = (codes * 0.01 + np.random.default_rng(9).uniform(-0.004, 0.004, codes.shape)).astype(np.float32)
+    largest = np.abs(w.astype(np.float64)).max(axis=1, keepdims=True)
+    steps = (largest if per_channel else np.full_like(largest, largest.max())) / 127
+    sums = multiply_stored(x, np.rint(w / steps), store_symmetric, saturates=True)
+    side = explain(LAYER, {"x": x, "w": w}, (sums.astype(np.float64) * steps[:, 0]).astype(np.float32))
+    assert (side.verdict, side.cause) == ("wrong", "int8-saturation")
+    assert ("a step per channel" if per_channel else "one step") in side.says

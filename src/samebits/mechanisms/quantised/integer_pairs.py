@@ -1,7 +1,8 @@
 """Integer products of 8 bits whose pairs saturate in 16 bits, or whose sums do, or wrap around there.
 
 As x86's vpmaddubsw adds pairs of unsigned times signed bytes. Operands on record are whole steps, of one size for the
-source and one per output channel for the rows, so that their codes are known.
+source and one per output channel for the rows, so that their codes are known; or they are stored in 8 bits on the way,
+with steps from their own range.
 """
 
 from __future__ import annotations
@@ -28,24 +29,31 @@ _MOST_HELD = 4_000_000
 
 @dataclass(frozen=True)
 class _Codes:
-    """Codes of the source's view, and of the rows [all rows, depth, volume], with the steps of both."""
+    """Codes of the source's view, and of the rows [all rows, depth, volume], with the steps of both.
+
+    `shift` is added to the source's codes for unsigned bytes; `says` how operands became codes that are none on record.
+    """
 
     source: Floats
     rows: Floats
     source_step: float
     row_steps: Floats
+    shift: float
+    says: str = ""
 
 
 def list_integer_pairs(observation: Observation) -> Iterator[Hypothesis]:
     """Sums of 8-bit products that saturate or wrap around in 16 bits, channels or taps fastest; none without codes."""
     terms = observation.terms
-    if terms.count < 2 or (codes := _find_codes(observation)) is None:
+    if terms.count < 2:
         return
-    for by_taps in (True, False) if min(terms.depth, terms.volume) > 1 else (False,):
-        order = ", channels fastest" if by_taps else ", taps fastest"
-        order = order if min(terms.depth, terms.volume) > 1 else ""
-        says = f"saturates sums of two integer products at 16 bits{order}"
-        yield _assume(CauseCode.INT8_SATURATION, says, codes, by_taps=by_taps, add=_add_pairs)
+    codes = _find_codes(observation)
+    if codes is None:
+        for made in _make_codes(observation):
+            yield from _list_pairs(terms, made)
+        return
+    yield from _list_pairs(terms, codes)
+    for by_taps, order in _list_orders(terms):
         says = f"saturates running sums of integer products at 16 bits{order}"
         yield _assume(CauseCode.INT8_SATURATION, says, codes, by_taps=by_taps, add=_add_saturating)
     says = "saturates sums of integer products at 16 bits, at their end"
@@ -54,15 +62,77 @@ def list_integer_pairs(observation: Observation) -> Iterator[Hypothesis]:
     yield _assume(CauseCode.OVERFLOW, says, codes, by_taps=False, add=_wrap)
 
 
+def _list_orders(terms: Terms) -> tuple[tuple[bool, str], ...]:
+    """Whether channels stand next to each other in a sum, or taps do, with words for it."""
+    if min(terms.depth, terms.volume) == 1:
+        return ((False, ""),)
+    return ((True, ", channels fastest"), (False, ", taps fastest"))
+
+
+def _list_pairs(terms: Terms, codes: _Codes) -> Iterator[Hypothesis]:
+    for by_taps, order in _list_orders(terms):
+        says = f"saturates sums of two integer products at 16 bits{order}{codes.says}"
+        yield _assume(CauseCode.INT8_SATURATION, says, codes, by_taps=by_taps, add=_add_pairs)
+
+
 def _find_codes(observation: Observation) -> _Codes | None:
+    """The codes of operands that are whole steps on record."""
     terms = observation.terms
-    own, met = (observation.operands[n] for n in (terms.rows_operand, terms.source_operand))
+    met = observation.operands[terms.source_operand]
     if not _has_few_values(met):
         return None
     source = terms.view_source(met.astype(np.float64))
-    rows = terms.view_rows(own.astype(np.float64)).reshape(-1, terms.depth, terms.volume)
     step = find_common_step(source.reshape(-1))
-    if step is None or not rows.any() or not np.isfinite(rows).all():
+    found = None if step is None else _find_row_codes(observation)
+    if step is None or found is None:
+        return None
+    codes = np.rint(source / step)
+    # Codes with a sign have 128 added, as unsigned bytes need.
+    return _Codes(codes, found[0], step, found[1], 128.0 if codes.min() < 0 else 0.0)
+
+
+def _make_codes(observation: Observation) -> Iterator[_Codes]:
+    """Codes of operands that are stored in 8 bits on the way, from the range of all their values."""
+    terms = observation.terms
+    met = observation.operands[terms.source_operand].astype(np.float64)
+    if not (np.isfinite(met).all() and met.any()):
+        return
+    found = _find_row_codes(observation)
+    rows = [(found, "")] if found else list(_make_row_codes(observation))
+    source = terms.view_source(met)
+    low, high = min(float(met.min()), 0.0), max(float(met.max()), 0.0)
+    for (row_codes, row_steps), row_says in rows:
+        says = f", {terms.source_operand} as stored in 8 bits{row_says}"
+        wide = (high - low) / 255
+        zero = float(np.rint(-low / wide))
+        codes = np.clip(np.rint(source / wide), -zero, 255 - zero)
+        yield _Codes(codes, row_codes, wide, row_steps, zero, f"{says}, from a zero point")
+        if low < 0:
+            step = max(-low, high) / 127
+            yield _Codes(np.rint(source / step), row_codes, step, row_steps, 128.0, says)
+
+
+def _make_row_codes(observation: Observation) -> Iterator[tuple[tuple[Floats, Floats], str]]:
+    """Codes of the rows with a step of each row's own, and with one of all."""
+    rows = _view_rows(observation)
+    if not (np.isfinite(rows).all() and rows.any()):
+        return
+    largest = np.abs(rows).max(axis=(1, 2))
+    for says, most in (("a step per channel", largest), ("one step", np.full(len(rows), largest.max()))):
+        steps = np.where(most > 0, most, 1.0) / 127
+        yield (np.rint(rows / steps[:, None, None]), steps), f" and weights in 8 bits with {says}"
+
+
+def _view_rows(observation: Observation) -> Floats:
+    terms = observation.terms
+    own = observation.operands[terms.rows_operand].astype(np.float64)
+    return terms.view_rows(own).reshape(-1, terms.depth, terms.volume)
+
+
+def _find_row_codes(observation: Observation) -> tuple[Floats, Floats] | None:
+    """Codes and steps of rows that are whole steps on record, one step for all or one each."""
+    rows = _view_rows(observation)
+    if not rows.any() or not np.isfinite(rows).all():
         return None
     filled = np.flatnonzero(rows.any(axis=(1, 2)))
     one = find_common_step(rows.reshape(-1))
@@ -73,7 +143,7 @@ def _find_codes(observation: Observation) -> _Codes | None:
         return None
     row_steps = np.ones(len(rows))
     row_steps[filled] = steps
-    return _Codes(np.rint(source / step), np.rint(rows / row_steps[:, None, None]), step, row_steps)
+    return np.rint(rows / row_steps[:, None, None]), row_steps
 
 
 def _has_few_values(array: np.ndarray) -> bool:
@@ -82,8 +152,14 @@ def _has_few_values(array: np.ndarray) -> bool:
 
 
 def _assume(cause: CauseCode, says: str, codes: _Codes, *, by_taps: bool, add: Add) -> Hypothesis:
-    def predict(observation: Observation, sample: Sample) -> Floats:
+    def predict(observation: Observation, sample: Sample) -> Floats | None:
         sums = _sum_codes(observation.terms, codes, sample, by_taps=by_taps, add=add)
+        if codes.says:
+            whole = _sum_codes(
+                observation.terms, codes, sample, by_taps=by_taps, add=lambda products: products.sum(axis=1)
+            )
+            if (sums == whole).all():
+                return None  # Where nothing saturates it is the storing that is seen.
         sums *= codes.source_step * codes.row_steps[sample.rows][:, None]
         return observation.finish(sums, sample)
 
@@ -91,8 +167,8 @@ def _assume(cause: CauseCode, says: str, codes: _Codes, *, by_taps: bool, add: A
 
 
 def _sum_codes(terms: Terms, codes: _Codes, sample: Sample, *, by_taps: bool, add: Add) -> Floats:
-    """Sums of products of codes [rows, positions]; codes with a sign have 128 added, as unsigned bytes need."""
-    shift = 128.0 if codes.source.min() < 0 else 0.0
+    """Sums of products of codes [rows, positions]."""
+    shift = codes.shift
     sums = np.empty((len(sample.rows), len(sample.positions)))
     step = max(_MOST_HELD // terms.count, 1)
     order: Callable[[Floats], Floats] = functools.partial(_flatten, terms, by_taps=by_taps)
