@@ -17,8 +17,9 @@ from samebits.networks.fourier_operations import RULES as FOURIER
 from samebits.networks.network import Node
 from samebits.networks.operator_writer import ONLY_IF
 from samebits.networks.pooling import NoReferenceError, count_taps, evaluate_plainly, view_windows
+from samebits.networks.product_nodes import SATURATES
 from samebits.networks.quantising_operations import RULES as QUANTISING
-from samebits.networks.quantising_operations import SATURATES, WHOLE_PRODUCTS
+from samebits.networks.quantising_operations import WHOLE_PRODUCTS
 from samebits.networks.reducing_operations import RULES as REDUCING
 from samebits.networks.reducing_operations import take_logarithm, take_norm
 from samebits.networks.region_operations import RULES as REGIONS

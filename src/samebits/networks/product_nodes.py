@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from samebits.errors import ProblemShapeError
+from samebits.mechanisms.quantised.integer_pairs import PairOrder, saturate_pairs
 from samebits.networks import bounded
 from samebits.networks.bounded import Arithmetic, Bounded, Floats
 from samebits.networks.network import Node
@@ -102,6 +103,8 @@ def apply_product(
     value, off = _compute(computed, operands, magnitudes, exactly=is_last or not is_narrow)
     error, growth = _bound_own(a, declared, operands, value, magnitudes)
     error = error + off
+    if node.attributes.get(SATURATES):
+        value = _saturate(node, computed, operands, value)
     # The inputs' errors are added up like all else, with roundings of their own.
     carried = _carry_errors(product, given, operands)
     with np.errstate(invalid="ignore"):
@@ -114,6 +117,18 @@ def apply_product(
         assert third is not None
         found = bounded.add(a, found, bounded.multiply(a, third, bounded.exactly(np.array(product.beta))))
     return [found]
+
+
+def _saturate(node: Node, problem: Problem, operands: dict[str, np.ndarray], value: Floats) -> Floats:
+    """The product as processors without VNNI compute it of codes; as it is where operands are none."""
+    order, lift = PairOrder(str(node.attributes[SATURATES])), float(node.attributes[LIFT])
+    found = saturate_pairs(problem, operands, order, lift)
+    return value if found is None else found
+
+
+# Attributes of our own: how older processors multiply codes (by which sequence of pairs), and what makes the first
+# operand's codes unsigned there.
+SATURATES, LIFT = "samebits.saturates", "samebits.lift"
 
 
 def _compute(

@@ -14,7 +14,7 @@ import numpy as np
 from samebits.networks import bounded
 from samebits.networks.bounded import Arithmetic, Bounded
 from samebits.networks.network import Node
-from samebits.networks.product_nodes import apply_product
+from samebits.networks.product_nodes import SATURATES, apply_product
 from samebits.networks.values import Rule, Value, list_floats
 
 _MOST_CODE = 255
@@ -150,8 +150,6 @@ def _less(given: Sequence[Bounded | None], place: int, by_row: int) -> Bounded:
     return Bounded(value, error, np.abs(value))
 
 
-# An attribute of our own: how older processors multiply codes.
-SATURATES = "samebits.saturates"
 # Products of codes.
 WHOLE_PRODUCTS = ("MatMulInteger", "ConvInteger")
 RULES: dict[str, Rule] = {

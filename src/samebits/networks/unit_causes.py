@@ -11,12 +11,12 @@ from samebits import thresholds
 from samebits.errors import SamebitsError
 from samebits.findings import Evidence, Side, is_agreement
 from samebits.findings.causes import CauseCode
+from samebits.mechanisms.quantised.integer_pairs import PairOrder
 from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.networks.bounded import Floats
 from samebits.networks.model_sentences import say_observed_inside
 from samebits.networks.network import Network, Node
-from samebits.networks.product_nodes import PRODUCTS, find_product
-from samebits.networks.quantising_operations import SATURATES
+from samebits.networks.product_nodes import LIFT, PRODUCTS, SATURATES, find_product
 from samebits.networks.turned_units import turn_unit
 from samebits.networks.unit_judging import UnitJudgement
 from samebits.networks.unit_reference import OutputReference, refer_unit
@@ -220,6 +220,7 @@ class UnitCauses:
         """What may have gone wrong at a node: its cause, its description, the nodes of a network in which it did."""
         fused, dropped = CauseCode.FUSION, CauseCode.DROPPED_ATTRIBUTE
         nodes = self.network.nodes
+        yield from self._saturate()
         for place in self.unit.places:
             node = nodes[place]
             if node.operator == "MatMulInteger":
@@ -246,6 +247,31 @@ class UnitCauses:
                     if len([v for v in node.inputs if v and v not in self.folded]) > 1:
                         said += f", keeping its input {i + 1} only"
                     yield fused, said, (*nodes[:place], skipped, *nodes[place + 1 :])
+
+    def _saturate(self) -> Iterator[tuple[CauseCode, str, tuple[Node, ...]]]:
+        """The unit's products of numbers that stand for codes, computed on these codes in 16 bits."""
+        lifts = {place: lift for place in self.unit.products if (lift := self._find_lift(place)) is not None}
+        for order in PairOrder if lifts else ():
+            nodes = self.network.nodes
+            for place, lift in lifts.items():
+                nodes = _with(nodes, place, attributes={**nodes[place].attributes, SATURATES: str(order), LIFT: lift})
+            yield (
+                CauseCode.INT8_SATURATION,
+                f"adds pairs of products of codes in 16 bits, {order}, which overflow",
+                nodes,
+            )
+
+    def _find_lift(self, place: int) -> float | None:
+        """What makes unsigned bytes of a product's first codes; None where it reads no codes with one zero point."""
+        maker = self.network.producers.get(self.network.nodes[place].inputs[0])
+        made = self.network.nodes[maker] if maker is not None else None
+        if made is None or made.operator != "DequantizeLinear" or len(made.inputs) < 3:
+            return None
+        zero = self.folded.get(made.inputs[2])
+        if zero is None or zero.size != 1 or zero.dtype not in (np.uint8, np.int8):
+            return None
+        # Bytes with a sign have 128 added.
+        return float(zero.reshape(())) + (128 if zero.dtype == np.int8 else 0)
 
     def _alter_attributes(self, place: int) -> Iterator[tuple[str, tuple[Node, ...]]]:
         """The node with another value of an attribute that converters lose or change."""

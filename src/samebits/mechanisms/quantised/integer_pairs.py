@@ -8,8 +8,10 @@ with steps from their own range.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +20,10 @@ from samebits.findings.causes import CauseCode
 from samebits.judging.measuring import mark_unclipped
 from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample, gather_source
 from samebits.mechanisms.facts.result_steps import FEWEST_TELLING, find_common_step
-from samebits.problems.terms import Terms
+from samebits.problems import Problem
+from samebits.problems.case_file import Case, lower_case
+from samebits.problems.lowering import lower_problem
+from samebits.problems.terms import Terms, find_terms
 
 Add = Callable[[Floats], Floats]
 _LEAST, _MOST = -(2**15), 2**15 - 1
@@ -47,43 +52,79 @@ def list_integer_pairs(observation: Observation) -> Iterator[Hypothesis]:
     terms = observation.terms
     if terms.count < 2:
         return
-    codes = _find_codes(observation)
+    codes = _find_codes(terms, observation.operands)
     if codes is None:
         for made in _make_codes(observation):
             yield from _list_pairs(terms, made)
         return
     yield from _list_pairs(terms, codes)
-    for by_taps, order in _list_orders(terms):
-        says = f"saturates running sums of integer products at 16 bits{order}"
-        yield _assume(CauseCode.INT8_SATURATION, says, codes, by_taps=by_taps, add=_add_saturating)
+    for order in _list_orders(terms)[:2]:
+        says = f"saturates running sums of integer products at 16 bits{_say_order(terms, order)}"
+        yield _assume(CauseCode.INT8_SATURATION, says, codes, order, _add_saturating)
     says = "saturates sums of integer products at 16 bits, at their end"
-    yield _assume(CauseCode.INT8_SATURATION, says, codes, by_taps=False, add=_saturate_end)
+    yield _assume(CauseCode.INT8_SATURATION, says, codes, PairOrder.TAPS, _saturate_end)
     says = "lets sums of integer products wrap around in 16 bits"
-    yield _assume(CauseCode.OVERFLOW, says, codes, by_taps=False, add=_wrap)
+    yield _assume(CauseCode.OVERFLOW, says, codes, PairOrder.TAPS, _wrap)
 
 
-def _list_orders(terms: Terms) -> tuple[tuple[bool, str], ...]:
-    """Whether channels stand next to each other in a sum, or taps do, with words for it."""
+class PairOrder(StrEnum):
+    """Which products are neighbours: of two channels, of two taps, or of channels of which an odd last one is alone."""
+
+    CHANNELS = "channels fastest"
+    TAPS = "taps fastest"
+    EVEN_CHANNELS = "channels fastest, an even number of them"
+
+
+def _list_orders(terms: Terms) -> tuple[PairOrder, ...]:
+    """The sequences that differ."""
     if min(terms.depth, terms.volume) == 1:
-        return ((False, ""),)
-    return ((True, ", channels fastest"), (False, ", taps fastest"))
+        return (PairOrder.TAPS,)
+    odd = (PairOrder.EVEN_CHANNELS,) if terms.depth % 2 else ()
+    return (PairOrder.CHANNELS, PairOrder.TAPS, *odd)
+
+
+def _say_order(terms: Terms, order: PairOrder) -> str:
+    return f", {order}" if min(terms.depth, terms.volume) > 1 else ""
 
 
 def _list_pairs(terms: Terms, codes: _Codes) -> Iterator[Hypothesis]:
-    for by_taps, order in _list_orders(terms):
-        says = f"saturates sums of two integer products at 16 bits{order}{codes.says}"
-        yield _assume(CauseCode.INT8_SATURATION, says, codes, by_taps=by_taps, add=_add_pairs)
+    for order in _list_orders(terms):
+        says = f"saturates sums of two integer products at 16 bits{_say_order(terms, order)}{codes.says}"
+        yield _assume(CauseCode.INT8_SATURATION, says, codes, order, _add_pairs)
 
 
-def _find_codes(observation: Observation) -> _Codes | None:
+def saturate_pairs(problem: Problem, operands: dict[str, np.ndarray], order: PairOrder, lift: float) -> Floats | None:
+    """The sums, with their bias, of operands in whole steps where pairs of products of their codes saturate in 16 bits.
+
+    `lift` makes unsigned bytes of the source's codes. None where the operands are no such codes or nothing saturates.
+    """
+    lowering, case = lower_problem(problem), lower_case(Case(problem, operands))
+    terms = find_terms(case.problem)
+    codes = _find_codes(terms, case.operands)
+    if codes is None or not 0 <= codes.source.min() + lift <= codes.source.max() + lift < _CODES:
+        return None
+    codes = replace(codes, shift=lift)
+    sample = Sample(terms, np.arange(terms.groups * terms.rows), np.arange(terms.batch * math.prod(terms.outputs)))
+    sums, whole = (_sum_codes(terms, codes, sample, order, add) for add in (_add_pairs, _add_wholly))
+    if (sums == whole).all():
+        return None
+    sums *= codes.source_step * codes.row_steps[:, None]
+    if case.problem.bias:
+        sums += case.operands["bias"].astype(np.float64).reshape(-1, 1)
+    result = np.empty(case.problem.out_shape)
+    view = terms.view_result(result)
+    view[...] = sums.reshape(view.shape)
+    return lowering.restore_result(result) if lowering.is_product else result
+
+
+def _find_codes(terms: Terms, operands: Mapping[str, np.ndarray]) -> _Codes | None:
     """The codes of operands that are whole steps on record."""
-    terms = observation.terms
-    met = observation.operands[terms.source_operand]
+    met = operands[terms.source_operand]
     if not _has_few_values(met):
         return None
     source = terms.view_source(met.astype(np.float64))
     step = find_common_step(source.reshape(-1))
-    found = None if step is None else _find_row_codes(observation)
+    found = None if step is None else _find_row_codes(terms, operands)
     if step is None or found is None:
         return None
     codes = np.rint(source / step)
@@ -97,8 +138,8 @@ def _make_codes(observation: Observation) -> Iterator[_Codes]:
     met = observation.operands[terms.source_operand].astype(np.float64)
     if not (np.isfinite(met).all() and met.any()):
         return
-    found = _find_row_codes(observation)
-    rows = [(found, "")] if found else list(_make_row_codes(observation))
+    found = _find_row_codes(terms, observation.operands)
+    rows = [(found, "")] if found else list(_make_row_codes(terms, observation.operands))
     source = terms.view_source(met)
     low, high = min(float(met.min()), 0.0), max(float(met.max()), 0.0)
     for (row_codes, row_steps), row_says in rows:
@@ -112,9 +153,9 @@ def _make_codes(observation: Observation) -> Iterator[_Codes]:
             yield _Codes(np.rint(source / step), row_codes, step, row_steps, 128.0, says)
 
 
-def _make_row_codes(observation: Observation) -> Iterator[tuple[tuple[Floats, Floats], str]]:
+def _make_row_codes(terms: Terms, operands: Mapping[str, np.ndarray]) -> Iterator[tuple[tuple[Floats, Floats], str]]:
     """Codes of the rows with a step of each row's own, and with one of all."""
-    rows = _view_rows(observation)
+    rows = _view_rows(terms, operands)
     if not (np.isfinite(rows).all() and rows.any()):
         return
     largest = np.abs(rows).max(axis=(1, 2))
@@ -123,15 +164,14 @@ def _make_row_codes(observation: Observation) -> Iterator[tuple[tuple[Floats, Fl
         yield (np.rint(rows / steps[:, None, None]), steps), f" and weights in 8 bits with {says}"
 
 
-def _view_rows(observation: Observation) -> Floats:
-    terms = observation.terms
-    own = observation.operands[terms.rows_operand].astype(np.float64)
+def _view_rows(terms: Terms, operands: Mapping[str, np.ndarray]) -> Floats:
+    own = operands[terms.rows_operand].astype(np.float64)
     return terms.view_rows(own).reshape(-1, terms.depth, terms.volume)
 
 
-def _find_row_codes(observation: Observation) -> tuple[Floats, Floats] | None:
+def _find_row_codes(terms: Terms, operands: Mapping[str, np.ndarray]) -> tuple[Floats, Floats] | None:
     """Codes and steps of rows that are whole steps on record, one step for all or one each."""
-    rows = _view_rows(observation)
+    rows = _view_rows(terms, operands)
     if not rows.any() or not np.isfinite(rows).all():
         return None
     filled = np.flatnonzero(rows.any(axis=(1, 2)))
@@ -151,13 +191,11 @@ def _has_few_values(array: np.ndarray) -> bool:
     return len(np.unique(np.abs(flat[:_LOOKED_AT]))) <= _CODES and bool(np.isfinite(flat.astype(np.float64)).all())
 
 
-def _assume(cause: CauseCode, says: str, codes: _Codes, *, by_taps: bool, add: Add) -> Hypothesis:
+def _assume(cause: CauseCode, says: str, codes: _Codes, order: PairOrder, add: Add) -> Hypothesis:
     def predict(observation: Observation, sample: Sample) -> Floats | None:
-        sums = _sum_codes(observation.terms, codes, sample, by_taps=by_taps, add=add)
+        sums = _sum_codes(observation.terms, codes, sample, order, add)
         if codes.says:
-            whole = _sum_codes(
-                observation.terms, codes, sample, by_taps=by_taps, add=lambda products: products.sum(axis=1)
-            )
+            whole = _sum_codes(observation.terms, codes, sample, order, _add_wholly)
             if (sums == whole).all():
                 return None  # Where nothing saturates it is the storing that is seen.
         sums *= codes.source_step * codes.row_steps[sample.rows][:, None]
@@ -166,33 +204,40 @@ def _assume(cause: CauseCode, says: str, codes: _Codes, *, by_taps: bool, add: A
     return Hypothesis(cause, "downgrade" if cause == CauseCode.OVERFLOW else "wrong", says, predict)
 
 
-def _sum_codes(terms: Terms, codes: _Codes, sample: Sample, *, by_taps: bool, add: Add) -> Floats:
+def _sum_codes(terms: Terms, codes: _Codes, sample: Sample, order: PairOrder, add: Add) -> Floats:
     """Sums of products of codes [rows, positions]."""
     shift = codes.shift
     sums = np.empty((len(sample.rows), len(sample.positions)))
     step = max(_MOST_HELD // terms.count, 1)
-    order: Callable[[Floats], Floats] = functools.partial(_flatten, terms, by_taps=by_taps)
+    arrange: Callable[[Floats], Floats] = functools.partial(_flatten, terms, order)
     for group in np.unique(sample.rows // terms.rows):
         for start in range(0, len(sample.positions), step):
             part = slice(start, start + step)
-            met = order(gather_source(terms, codes.source, int(group), sample.positions[part]) + shift)
+            met = arrange(gather_source(terms, codes.source, int(group), sample.positions[part]) + shift)
             for i in np.flatnonzero(sample.rows // terms.rows == group):
-                weights = order(codes.rows[sample.rows[i]].reshape(1, -1))
+                weights = arrange(codes.rows[sample.rows[i]].reshape(1, -1))
                 sums[i, part] = add(met * weights) - shift * weights.sum()
     return sums
 
 
-def _flatten(terms: Terms, values: Floats, *, by_taps: bool) -> Floats:
+def _flatten(terms: Terms, order: PairOrder, values: Floats) -> Floats:
     """[.., terms] with taps fastest as they come, or with channels fastest."""
-    if not by_taps:
+    if order is PairOrder.TAPS:
         return values
-    return values.reshape(len(values), terms.depth, terms.volume).swapaxes(1, 2).reshape(len(values), -1)
+    arranged = values.reshape(len(values), terms.depth, terms.volume).swapaxes(1, 2)
+    if order is PairOrder.EVEN_CHANNELS and terms.depth % 2:
+        arranged = np.pad(arranged, ((0, 0), (0, 0), (0, 1)))
+    return arranged.reshape(len(values), -1)
 
 
 def _add_pairs(products: Floats) -> Floats:
     if products.shape[1] % 2:
         products = np.pad(products, ((0, 0), (0, 1)))
     return np.clip(products[:, ::2] + products[:, 1::2], _LEAST, _MOST).sum(axis=1)
+
+
+def _add_wholly(products: Floats) -> Floats:
+    return products.sum(axis=1)
 
 
 def _add_saturating(products: Floats) -> Floats:
