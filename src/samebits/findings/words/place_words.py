@@ -54,15 +54,17 @@ def find_triangle(differing: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.bool
     """
     if differing.ndim < 2 or min(differing.shape[-2:]) < _LEAST_TRIANGLE:
         return None
-    rows, columns = differing.shape[-2:]
-    below = np.subtract.outer(np.arange(rows), np.arange(columns))
+    rows, columns = (int(size) for size in differing.shape[-2:])
+    below = np.arange(rows)[:, None] - np.arange(columns)[None, :]
     seen = differing.reshape(-1, rows, columns).any(axis=0)
     for sign, where in ((1, "below"), (-1, "above")):
         for least, side in ((1, where), (0, f"on and {where}")):
             triangle = sign * below >= least
             if (seen & ~triangle).any():
                 continue
-            if all((seen.any(axis=axis) == triangle.any(axis=axis)).all() for axis in (0, 1)):
+            if np.array_equal(seen.any(axis=0), triangle.any(axis=0)) and np.array_equal(
+                seen.any(axis=-1), triangle.any(axis=-1)
+            ):
                 return np.broadcast_to(triangle, differing.shape), f"{side} the diagonal"
     return None
 

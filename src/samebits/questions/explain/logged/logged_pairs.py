@@ -46,10 +46,10 @@ def read_pairs(pairs: Sequence[tuple[int, float, float]], names: tuple[str, str]
     """
     indices = np.array([p[0] for p in pairs], np.int64)
     first, second = (np.array([p[i] for p in pairs], np.float64) for i in (1, 2))
-    both = ((first, second, *names), (second, first, *names[::-1]))
-    odd = [said for sides in both for said in _say_not_finite(*sides)]
-    for side, sides in enumerate(both):
-        if grid := _say_grid(*sides, room):
+    both = ((first, second, names[0], names[1]), (second, first, names[1], names[0]))
+    odd = [said for own, other, name, beside in both for said in _say_not_finite(own, other, name, beside)]
+    for side, (own, other, name, beside) in enumerate(both):
+        if grid := _say_grid(own, other, name, beside, room):
             return SeenPairs((*odd, *grid), side, rounds=True)
     if odd:
         return SeenPairs(tuple(odd))

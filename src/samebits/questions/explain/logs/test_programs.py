@@ -212,7 +212,7 @@ def _read_equalities(lines: Sequence[str]) -> list[Mismatch]:
         values = [float(m[1]) for m in map(_WHICH_IS.match, lines[number : number + _EQUALITY_REACH]) if m]
         if len(values) == 2:
             first = first or number
-            pairs.append((len(pairs), *values))
+            pairs.append((len(pairs), values[0], values[1]))
     if not pairs:
         return []
     return [
