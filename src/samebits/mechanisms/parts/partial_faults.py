@@ -85,7 +85,7 @@ def explain_part(observation: Observation) -> Mechanism | None:
 def leaves_part_zero(observation: Observation) -> bool:
     """Whether a region of the result, or all from one output on, is zero where sums are not, and all others are good.
 
-    No numbers that are fitted give zeros there and leave all others as good as a plain sum's.
+    Numbers that are fitted never give zeros there and leave all others as good as a plain sum's.
     """
     wrong = observation.distances.over_bound > 1.0
     given = observation.result.astype(np.float64)

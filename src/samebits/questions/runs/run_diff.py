@@ -129,7 +129,7 @@ class _Compared:
     # What one run alone draws before they part: the first of it, and how many.
     drawn: FirstDifference | None = None
     draws: int = 0
-    # Draws of both runs that stand beside each other, but in other lines.
+    # Draws of both runs that were paired, but stand in other lines.
     moved_draws: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
 

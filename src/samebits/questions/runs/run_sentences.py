@@ -20,6 +20,15 @@ _REASONS = {
 }
 
 
+_SEED_LOADER = "give the loader a seeded generator: DataLoader(..., generator=torch.Generator().manual_seed(N))"
+_WHAT_TO_DO = {
+    "order of the data": _SEED_LOADER,
+    "order within a batch": _SEED_LOADER,
+    "number format": "torch.autocast, or .to(dtype), in both runs alike or in neither",
+    "arguments": "compare what the script passes at this line",
+}
+
+
 def say_same(compared: int, alone: int, *, of_hashes: bool = False) -> str:
     """No difference in bits; some operations may stand in one run alone."""
     what = "hashes" if of_hashes else "bits"
@@ -134,8 +143,6 @@ def say_next(
     if first.kind == "structure":
         line = first.line or "the line that only one run came to"
         return [f"look what decides at {line}; numbers drawn for it need a seed{_join_seeds(known)}"]
-    if first.reason == "number format":
-        return ["torch.autocast, or .to(dtype), in both runs alike or in neither"]
     if first.reason == "random state":
         seeds = [s for s in known if "seed" in s.lower()]
         drawn = (
@@ -143,16 +150,14 @@ def say_next(
             " generator=torch.Generator()) draws a number every time it is walked through)"
         )
         return [seeds[0] if seeds else drawn]
-    if first.reason in ("order of the data", "order within a batch"):
-        return ["give the loader a seeded generator: DataLoader(..., generator=torch.Generator().manual_seed(N))"]
+    if first.reason in _WHAT_TO_DO:
+        return [_WHAT_TO_DO[first.reason]]
     if captured is not None:
         return [f"samebits explain {captured}", *alike]
     if first.kind == "operation" and known:
         return alike
     if first.kind == "operation":
         return ["torch.use_deterministic_algorithms(True); the same processor, versions and number of threads"]
-    if first.reason == "arguments":
-        return ["compare what the script passes at this line"]
     return []
 
 

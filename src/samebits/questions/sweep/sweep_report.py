@@ -59,15 +59,22 @@ def _list_remarks(found: Sweep) -> Iterator[Remark]:
         yield Remark("fix", f"{fix.says}: the same bits at every point (tried here)")
         yield Remark("", f'samebits sweep "{found.sweep}" --on "{fix.engine}"', verbatim=True)
     yield Remark("took", f"{found.time_s:.1f} s, {found.engine_time_s:.1f} s of it in the engine", rank=5)
+    yield from _list_units(found)
+    yield from _list_next(found)
+
+
+def _list_units(found: Sweep) -> Iterator[Remark]:
     for unit in found.units[:_MOST_CLASSES]:
         named = say_unit_name(unit.name, unit.operators)
         yield Remark("unit", f"{named} fed the same, other bits at {say_cells(unit.cells)}", rank=1)
     if len(found.units) > _MOST_CLASSES:
         yield Remark("", f"{len(found.units) - _MOST_CLASSES:,} more units: --json lists them", rank=2)
-    if found.units:
-        problem = next((u.problem for u in found.units if u.problem), None)
-        if problem is not None:
-            yield Remark("next", f'samebits sweep "{problem}" --batch-invariant --on {found.engine}', verbatim=True)
+
+
+def _list_next(found: Sweep) -> Iterator[Remark]:
+    problem = next((u.problem for u in found.units if u.problem), None)
+    if problem is not None:
+        yield Remark("next", f'samebits sweep "{problem}" --batch-invariant --on {found.engine}', verbatim=True)
     elif len(found.classes) > 1 and not is_of_network(found):
         first = found.classes[0]
         yield Remark("next", f'samebits profile "{name_engine(found, first)}" "{first.example}"', verbatim=True)
