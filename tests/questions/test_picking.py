@@ -19,7 +19,7 @@ from samebits.questions.pick.pick_schema import Lock, Pick
 from samebits.sums.tiles.running import count_cores
 
 # Left out of `make quick`.
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm_workers")]
+pytestmark = pytest.mark.slow
 
 PROBLEM = "conv2d x=2x16x9x9 w=8x16x3x3 padding=1 dtype=float32"
 HALF = "conv2d x=2x16x9x9 w=8x16x3x3 padding=1 dtype=float16"

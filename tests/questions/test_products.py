@@ -128,7 +128,7 @@ def test_the_worst_output_is_named_as_it_stands_in_the_result():
     (side,) = samebits.explain(Case(problem, operands, {"a": result})).sides
     assert side.worst.index == [3, 2, 4, 1]
     assert side.worst.window == {"x": [[3, 4], [0, 1], [4, 5], [0, 7]]}
-    assert side.where == "only in batch0 = 3, batch1 = 2, row = 4, column = 1"
+    assert side.where == "only in batch0 = 3, batch1 = 2, row 4, column 1"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
