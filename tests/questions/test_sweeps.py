@@ -232,11 +232,18 @@ def test_what_gives_the_same_bits_everywhere_is_tried_and_said(steady, fixes, mo
     monkeypatch.setattr(sweeping, "open_runner", open_some(steady))
     found = sweep("linear x={1..5}x96 w=64x96", ["torch"], recipes=False, fix=True)
     assert [f.engine for f in found.fixes] == fixes
+    assert found.tried > 1
     tried = next(e.says for e in found.evidence if "tried on these points" in e.says)
     assert tried.endswith("none gives the same bits at all points") == (not fixes)
     main(["sweep", "linear x={1..5}x96 w=64x96", "--on", "torch", "--no-recipes", "--fix"])
     printed = capsys.readouterr().out
     assert all(f'--on "{text}"' in printed for text in fixes)
+
+
+@pytest.mark.parametrize("subject", [["catalog"], ["net.onnx", "--size", "batch={1..2}"]])
+def test_fixes_are_of_one_problem(subject, capsys):
+    assert main(["sweep", *subject, "--on", "numpy", "--fix"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_nothing_is_tried_where_bits_stay_or_nobody_asked(monkeypatch):
@@ -248,7 +255,7 @@ def test_nothing_is_tried_where_bits_stay_or_nobody_asked(monkeypatch):
 
     monkeypatch.setattr(sweeping, "open_runner", open_one)
     assert sweep("linear x={1..5}x96 w=64x96", ["torch"], recipes=False, fix=True).invariant
-    assert sweep("linear x={1..5}x96 w=64x96", ["torch"], recipes=False).fixes == []
+    assert sweep("linear x={1..5}x96 w=64x96", ["torch"], recipes=False).tried is None
     assert set(opened) == {"torch"}
 
 

@@ -146,8 +146,8 @@ def say_next(
     if first.reason == "random state":
         seeds = [s for s in known if "seed" in s.lower()]
         drawn = (
-            "give what one run draws more a generator of its own (a validation's DataLoader(...,"
-            " generator=torch.Generator()) draws a number every time it is walked through)"
+            "give what one run draws more a generator of its own: for a validation's loader, which draws a number each"
+            " time it is walked through, DataLoader(..., generator=torch.Generator())"
         )
         return [seeds[0] if seeds else drawn]
     if first.reason in _WHAT_TO_DO:

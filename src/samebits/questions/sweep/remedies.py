@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from samebits.engines.registry.known_engines import ENGINES
 from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.errors import SamebitsError
-from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.judging.fixes.setting_changes import list_changes
 from samebits.problems import Problem
@@ -18,8 +17,9 @@ _MOST_TRIED = 24
 
 def find_remedies(
     engine: str, problem: Problem, in_force: Mapping[str, str], ask: Callable[[str], Sweep]
-) -> tuple[list[SweepFix], Evidence]:
-    """The first setting of this engine, and the first other engine, whose bits are the same at every point.
+) -> tuple[list[SweepFix], int]:
+    """The first setting of this engine, and the first other engine, whose bits are the same at every point; how many
+    were tried.
 
     `ask` sweeps an engine over the points; `in_force` are the settings that the engine reports.
     """
@@ -38,8 +38,7 @@ def find_remedies(
             if found.invariant:
                 fixes.append(SweepFix(text, says, found.version))
                 break
-    rest = "" if fixes else ": none gives the same bits at all points"
-    return fixes, Evidence("setting", f"{tried} other settings and engines tried on these points{rest}")
+    return fixes, tried
 
 
 def _list_settings(engine: str, problem: Problem, in_force: Mapping[str, str]) -> Iterator[tuple[str, str]]:

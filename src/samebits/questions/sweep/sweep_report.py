@@ -78,7 +78,7 @@ def _list_next(found: Sweep) -> Iterator[Remark]:
     elif len(found.classes) > 1 and not is_of_network(found):
         first = found.classes[0]
         yield Remark("next", f'samebits profile "{name_engine(found, first)}" "{first.example}"', verbatim=True)
-        if not found.fixes and not any("tried on these points" in e.says for e in found.evidence):
+        if found.tried is None:
             yield Remark("next", f'samebits sweep "{found.sweep}" --on "{found.engine}" --fix', verbatim=True)
 
 

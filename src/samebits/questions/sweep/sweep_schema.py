@@ -68,7 +68,8 @@ class Sweep(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
 
     `outputs` are shared by all points; `uneven` are cells whose items, all equal, did not get equal bits; `repeats`
     says whether points that were asked again gave the same bits. `units` are those of a network that make the classes,
-    in sequence, `fixes` what was tried and gives the same bits at all points. `more` are the other engines asked.
+    in sequence; `fixes` give the same bits at all points, of as many settings and engines as were `tried` (null where
+    none was asked for). `more` are the other engines asked.
     """
 
     schema: Literal["samebits.sweep/1"] = "samebits.sweep/1"
@@ -86,6 +87,7 @@ class Sweep(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     failures: list[SweepFailure] = []
     units: list[SweepUnit] = []
     fixes: list[SweepFix] = []
+    tried: Count | None = None
     summary: str
     evidence: list[Evidence] = []
     time_s: float

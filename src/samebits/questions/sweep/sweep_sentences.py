@@ -82,6 +82,12 @@ def say_advice(name: str, classes: Sequence[SweepClass], last: SizeOrSetting) ->
     return f"pad every call to {ending[-1]:,} {items}: calls of one size are computed one way, whatever they hold"
 
 
+def say_tried(count: int, *, any_helps: bool) -> str:
+    """How much was tried for the same bits at every point."""
+    rest = "" if any_helps else ": none gives the same bits at all points"
+    return f"{count} other settings and engines tried on these points{rest}"
+
+
 def say_boundaries(confirmed: int, changed: int) -> str:
     """How boundaries were confirmed."""
     if changed:

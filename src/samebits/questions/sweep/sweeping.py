@@ -24,7 +24,7 @@ from samebits.progress import Progress, ignore_progress
 from samebits.questions.sweep.remedies import find_remedies
 from samebits.questions.sweep.shared_outputs import Shared, share_outputs
 from samebits.questions.sweep.sweep_schema import SizeOrSetting, Sweep, SweepAxis, SweepClass, SweepFailure
-from samebits.questions.sweep.sweep_sentences import say_advice, say_axis, say_boundaries, summarize_sweep
+from samebits.questions.sweep.sweep_sentences import say_advice, say_axis, say_boundaries, say_tried, summarize_sweep
 from samebits.questions.sweep.sweep_text import Point, Range, SweepText, list_intervals, parse_sweep
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import Recipe, format_recipe
@@ -124,7 +124,8 @@ def _add_remedies(found: Sweep, sweeper: _Sweeper, text: str, engine: str) -> Sw
     problem = sweeper.text.find_problem(sweeper.points[0])
     in_force = sweeper.identities[0].settings if sweeper.identities else {}
     fixes, tried = find_remedies(engine, problem, in_force, ask)
-    return msgspec.structs.replace(found, fixes=fixes, evidence=[*found.evidence, tried])
+    evidence = [*found.evidence, Evidence("setting", say_tried(tried, any_helps=bool(fixes)))]
+    return msgspec.structs.replace(found, fixes=fixes, tried=tried, evidence=evidence)
 
 
 @dataclass
