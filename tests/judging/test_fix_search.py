@@ -123,6 +123,15 @@ def test_nothing_is_claimed_where_nothing_helps(problem, deviating, pretend):
     assert code.setting == f"samebits.{problem.split()[0]} in place of every side"
 
 
+def test_one_side_that_a_setting_puts_right_is_named_where_another_stays_wrong(pretend):
+    row = next(row for row in SETTINGS if row.engine == "torch" and row.change == "mkldnn=off")
+    alone = by_row(NARROW, row)
+    pretend(lambda text: NARROW if text.startswith("openvino") else alone(text))
+    found, fixes = fix(CONVOLUTION, ["torch", "openvino", "jax"])
+    assert fixes == []
+    assert "torch:mkldnn=off is right, and no setting tried makes openvino right" in [e.says for e in found.evidence]
+
+
 @pytest.mark.parametrize(
     "problem",
     [

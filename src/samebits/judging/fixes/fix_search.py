@@ -83,6 +83,24 @@ class FixSearch:
         distinct = {(fix.text, *fix.together_with): fix for fix in reversed(fixes)}
         return self._conclude(sorted(distinct.values(), key=_rank))
 
+    def _name_mended(self) -> list[Evidence]:
+        """The deviating sides that a setting puts right, each alone, where others stay as they are."""
+        mended: list[str] = []
+        left: list[str] = []
+        for side, own in zip(self.sides, self.trials, strict=True):
+            if is_agreement(side.verdict):
+                continue
+            right = sorted((t for t in own if t.changes and t.agrees), key=lambda t: len(t.changes))
+            found = next((t for t in right if self._repeats(side, t) and not self.place.still_loses(t)), None)
+            if found is None:
+                left.append(side.name)
+            else:
+                mended.append(found.text)
+        if not mended:
+            return []
+        others = f", and no setting tried makes {' or '.join(left)} right" if left else ""
+        return [Evidence("setting", f"{' and '.join(mended)} {'is' if len(mended) == 1 else 'are'} right{others}")]
+
     def _agree(self) -> bool:
         bits = {s.bits for s in self.sides}
         return len(bits) == 1 and all(is_agreement(s.verdict) for s in self.sides)
@@ -246,6 +264,7 @@ class FixSearch:
             evidence.append(Evidence("setting", f"stopped after {self.most_time_s:.0f} s; more settings may help"))
         if not fixes:
             evidence.append(Evidence("setting", "no setting tried makes the sides agree"))
+            evidence += self._name_mended()
         change = self.place.name_change_of_code()
         return [*fixes, *([change] if change else [])], evidence
 
