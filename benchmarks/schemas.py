@@ -10,6 +10,7 @@ import msgspec
 
 from samebits.findings import Comparison
 from samebits.findings.model_schema import ModelComparison
+from samebits.questions.case.case_schema import CaseContents
 from samebits.questions.doctor.inventory_schema import Inventory
 from samebits.questions.guard.guard_schema import GuardReport
 from samebits.questions.list.list_schema import ChangesFinding, ListFinding
@@ -33,6 +34,7 @@ KINDS: tuple[type[msgspec.Struct], ...] = (
     ChangesFinding,
     Reduction,
     Inventory,
+    CaseContents,
 )
 
 

@@ -1,7 +1,8 @@
 """Writes the example files: cases of one filter of length 5 over 0, 10, 20, ... of three lengths (a report from 2017).
 
 The first outputs of all three lengths are the same sums; on the CPU of the report they were not the same bits. And an
-ONNX model of one convolution and one clip, of the size that a report says TensorRT computes wrongly.
+ONNX model of one convolution and one clip, of the size that a report says TensorRT computes wrongly. And arrays without
+a problem: a linear layer's operands and two results, one of them of operands in float16.
 """
 
 from pathlib import Path
@@ -21,6 +22,16 @@ for length in (7, 8, 9):
     x = np.arange(length, dtype=np.float32) * 10
     operands = {"x": x.reshape(1, 1, length), "w": WEIGHT.reshape(1, 1, 5), "bias": BIAS}
     save_case(Path(__file__).parent / f"length{length}.npz", problem, operands)
+
+random = np.random.default_rng(1)
+x, w = (random.standard_normal(shape, np.float32) for shape in ((16, 24), (8, 24)))
+results = {
+    "mine": (x.astype(np.float64) @ w.T).astype(np.float32),
+    "theirs": (x.astype(np.float16).astype(np.float64) @ w.T.astype(np.float16)).astype(np.float32),
+}
+np.savez(Path(__file__).parent / "arrays.npz", x=x, w=w, **results)
+for name, result in results.items():
+    np.save(Path(__file__).parent / f"{name}.npy", result)
 
 random = np.random.default_rng(0)
 tensors = {

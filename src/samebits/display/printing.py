@@ -16,6 +16,13 @@ TimeLimit = Annotated[float, typer.Option(help="seconds an engine has for loadin
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="everything, and not only what fits one screen")]
 
 
+def split_engines(given: list[str] | None) -> list[str] | None:
+    """Engines one by one, where a text without settings names several: torch,onnxruntime."""
+    if given is None:
+        return None
+    return [name for text in given for name in (text.split(",") if not set(":{/") & set(text) else [text])]
+
+
 def print_finding(found: msgspec.Struct, show: Callable[..., Any], *, verbose: bool, as_json: bool) -> None:
     """On standard output: the document and nothing else, or the report, as much of it as fits a screen."""
     from samebits.findings import json_from_finding

@@ -10,15 +10,15 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
-import numpy.lib.format as npy
 
 from samebits.errors import CaseFileError, OperandError, ProblemShapeError, ProblemTextError, SamebitsError
 from samebits.numbers.format import code_dtype, find_format, numpy_dtype
 from samebits.problems.lowering import lower_problem
 from samebits.problems.network_files import explain_other_network, hint_network, is_other_network
+from samebits.problems.npy_files import list_members, make_printable, read_member
 from samebits.problems.operands import check_operands, check_results
 from samebits.problems.problem import Problem, Shape
 from samebits.problems.problem_text import format_problem, parse_problem_text
@@ -75,7 +75,6 @@ def _list_changes(problem: Problem) -> Iterator[tuple[str, dict[str, Any]]]:
 OPERANDS = ("x", "w", "bias", "dy")
 _NATIVE = ("float64", "float32", "float16")
 LARGEST_TEXT_BYTES = 2**20
-LONGEST_NAME = 80
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,7 @@ def load_case(path: str | Path, read: Read = parse_problem_text) -> Case:
         raise CaseFileError(f"case file {path}: {error}") from None
     results: dict[str, np.ndarray] = {}
     for key in _list_results(entries):
-        name = _printable(_read_text(path, entries, f"name_{key}")) if f"name_{key}" in entries else key
+        name = make_printable(_read_text(path, entries, f"name_{key}")) if f"name_{key}" in entries else key
         result = _decode(path, key, entries[key], problem.out)
         if result.shape != problem.out_shape:
             shapes = "x".join(map(str, result.shape)), "x".join(map(str, problem.out_shape))
@@ -189,7 +188,7 @@ def _read_entries(path: Path, read: Read) -> dict[str, np.ndarray]:
             with zipfile.ZipFile(file) as archive, warnings.catch_warnings():
                 # NumPy warns of headers that Python 2 wrote.
                 warnings.simplefilter("ignore")
-                return _read_arrays(path, archive, _list_members(path, archive), read)
+                return _read_arrays(path, archive, list_members(f"case file {path}", archive), read)
     except CaseFileError:
         raise
     except Exception as error:  # Readers of zip and npy raise whatever hostile bytes make them raise.
@@ -206,30 +205,12 @@ def _check_is_file(path: Path) -> None:
         raise CaseFileError(f"case file {str(path)[:100]!r} cannot be read: {_first_line(error)}") from None
 
 
-def _list_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """The archive's members by name; refuses two that NumPy would call the same, and two that share bytes.
-
-    So all that is read comes from bytes of the file's own, and deflate makes at most 1,032 of one (zlib's manual).
-    """
-    members: dict[str, zipfile.ZipInfo] = {}
-    end = 0
-    for member in sorted(archive.infolist(), key=lambda m: m.header_offset):
-        name = member.filename.removesuffix(".npy")
-        if name in members:
-            raise CaseFileError(f"case file {path} has two entries {_printable(name)!r}; which one holds is not said")
-        if member.header_offset < end:
-            raise CaseFileError(f"case file {path}: entry {_printable(name)!r} lies inside another one")
-        end = member.header_offset + member.compress_size
-        members[name] = member
-    return members
-
-
 def _read_arrays(
     path: Path, archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], read: Read
 ) -> dict[str, np.ndarray]:
     if "problem" not in members:
         raise CaseFileError(f"case file {path} has no entry 'problem' with the problem's text")
-    entries = {"problem": _read_array(path, archive, members["problem"], LARGEST_TEXT_BYTES)}
+    entries = {"problem": read_member(f"case file {path}", archive, members["problem"], LARGEST_TEXT_BYTES)}
     problem = _read_problem(path, entries, read)
     results = _list_results(members)
     shapes = dict.fromkeys(results, problem.out_shape) | problem.operand_shapes
@@ -238,39 +219,8 @@ def _read_arrays(
         if name in members:
             # An array's shape in the widest dtype, and a header.
             limit = (math.prod(shapes[name]) * 16 if name in shapes else 0) + LARGEST_TEXT_BYTES
-            entries[name] = _read_array(path, archive, members[name], limit)
+            entries[name] = read_member(f"case file {path}", archive, members[name], limit)
     return entries
-
-
-def _read_array(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, limit: int) -> np.ndarray:
-    """One entry's array; refuses what has more than `limit` bytes, or other bytes than its own header states."""
-    name = _printable(member.filename.removesuffix(".npy"))
-    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise CaseFileError(f"case file {path}: entry {name!r} is compressed in a way that NumPy does not write")
-    if member.file_size > limit:
-        says = f"{name} has {member.file_size:,} bytes, at most {limit:,} are needed"
-        raise CaseFileError(f"case file {path}: {says}")
-    with archive.open(member) as stream:
-        if stream.read(len(npy.MAGIC_PREFIX)) != npy.MAGIC_PREFIX:
-            raise CaseFileError(f"case file {path}: entry {name!r} is no .npy array")
-        stream.seek(0)
-        _check_header(path, name, stream, member.file_size)
-        stream.seek(0)
-        return npy.read_array(stream, allow_pickle=False)
-
-
-def _check_header(path: Path, name: str, stream: IO[bytes], size: int) -> None:
-    """Refuses objects, and an array that is not just as large as its header states, before NumPy makes room for it."""
-    version = npy.read_magic(stream)
-    if version not in ((1, 0), (2, 0)):
-        raise CaseFileError(f"case file {path}: entry {name!r} is .npy of version {version}; save it as 1.0")
-    read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, _, dtype = read_header(stream)
-    if dtype.hasobject:
-        raise CaseFileError(f"case file {path} holds pickled objects, which samebits never loads")
-    stated, held = math.prod(shape) * dtype.itemsize, size - stream.tell()
-    if min(shape, default=0) < 0 or stated != held:
-        raise CaseFileError(f"case file {path}: {name} states {stated:,} bytes of numbers and has {held:,}")
 
 
 def _explain_unreadable(error: Exception) -> str:
@@ -292,11 +242,6 @@ def _read_text(path: Path, entries: Mapping[str, np.ndarray], name: str) -> str:
         value = array.item()
         return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
     raise CaseFileError(f"case file {path}: entry {name!r} must be one text, not {array.dtype} of shape {array.shape}")
-
-
-def _printable(name: str) -> str:
-    """A recorded result's name without what a terminal would obey or cannot show, and not too long."""
-    return "".join(c if c.isprintable() else "?" for c in name)[:LONGEST_NAME] or "unnamed"
 
 
 def _decode(path: Path, name: str, array: np.ndarray, dtype: str) -> np.ndarray:

@@ -25,6 +25,14 @@ from samebits.problems.problem import (
 
 KEYS = ("x", "w", "bias", "stride", "padding", "dilation", "output_padding", "groups", "dtype", "out", "then")
 _PRODUCT_KEYS = ("x", "w", "bias", "dtype", "out", "then")
+# What people call formats, in torch, in C and in papers.
+_OTHER_NAMES = {
+    "fp64": "float64", "f64": "float64", "double": "float64", "fp32": "float32", "f32": "float32", "float": "float32",
+    "fp16": "float16", "f16": "float16", "half": "float16", "bf16": "bfloat16", "fp8_e4m3": "float8_e4m3fn",
+    "float8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2",
+}  # fmt: skip
+# Sizes as tuples are written, with or without their brackets.
+_TUPLE = re.compile(r"[(\[]?([0-9]+(?:,[0-9]+)+),?[)\]]?")
 _CLIP = re.compile(r"clip\(([^,()]+),([^,()]+)\)")
 
 
@@ -130,6 +138,7 @@ def _parse_value(key: str, value: str, rank: int, text: str, position: int) -> A
         return _parse_size(value, text, position)
     if key == "then":
         return _parse_epilogue(value, text, position)
+    value = _OTHER_NAMES.get(value, value)
     if value not in DTYPES:
         raise ProblemTextError(f"unknown dtype {value!r}; one of {', '.join(DTYPES)}", text, position)
     return value
@@ -143,6 +152,8 @@ def _parse_size(value: str, text: str, position: int) -> int:
 
 def _parse_sizes(value: str, text: str, position: int) -> Shape:
     sizes: list[int] = []
+    if written := _TUPLE.fullmatch(value):
+        return tuple(_parse_size(part, text, position) for part in written[1].split(","))
     for part in value.split("x"):
         sizes.append(_parse_size(part, text, position))
         position += len(part) + 1

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from samebits.questions.case.case_command import CASE
 from samebits.questions.compare.compare_command import COMPARE
 from samebits.questions.doctor.doctor_command import DOCTOR
 from samebits.questions.explain.explain_command import EXPLAIN
@@ -19,6 +20,6 @@ from samebits.questions.runs.run_commands import RUNS
 from samebits.questions.sweep.sweep_command import SWEEP
 
 QUESTIONS: tuple[Question, ...] = (
-    COMPARE, EXPLAIN, PROFILE, RUNS, PICK, SWEEP, REDUCE, DOCTOR, NETWORK, LIST, GUARD,
+    COMPARE, EXPLAIN, CASE, PROFILE, RUNS, PICK, SWEEP, REDUCE, DOCTOR, NETWORK, LIST, GUARD,
 )  # fmt: skip
 FINDINGS: dict[str, FindingKind] = {kind.schema: kind for one in QUESTIONS for kind in one.findings}

@@ -46,6 +46,14 @@ def describe_places(problem: Problem, differing: npt.NDArray[np.bool_]) -> str |
     return "only in " + ", ".join(phrases)
 
 
+def describe_indices(differing: npt.NDArray[np.bool_]) -> str | None:
+    """The same of a result whose axes have no names: "axis 1 = 8"; None where nothing restricts them."""
+    if triangle := find_triangle(differing):
+        return f"only {triangle[1]}"
+    phrases = [_along(f"axis {i}", differing, i) for i in range(differing.ndim)]
+    return "only in " + ", ".join(p for p in phrases if p) if any(phrases) else None
+
+
 def find_triangle(differing: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.bool_], str] | None:
     """The side of a matrix's diagonal that all differing outputs lie on, as a mask and in words; None where none does.
 

@@ -83,9 +83,9 @@ class FixSearch:
         distinct = {(fix.text, *fix.together_with): fix for fix in reversed(fixes)}
         return self._conclude(sorted(distinct.values(), key=_rank))
 
-    def _name_mended(self) -> list[Evidence]:
+    def _name_put_right(self) -> list[Evidence]:
         """The deviating sides that a setting puts right, each alone, where others stay as they are."""
-        mended: list[str] = []
+        put_right: list[str] = []
         left: list[str] = []
         for side, own in zip(self.sides, self.trials, strict=True):
             if is_agreement(side.verdict):
@@ -95,11 +95,11 @@ class FixSearch:
             if found is None:
                 left.append(side.name)
             else:
-                mended.append(found.text)
-        if not mended:
+                put_right.append(found.text)
+        if not put_right:
             return []
         others = f", and no setting tried makes {' or '.join(left)} right" if left else ""
-        return [Evidence("setting", f"{' and '.join(mended)} {'is' if len(mended) == 1 else 'are'} right{others}")]
+        return [Evidence("setting", f"{' and '.join(put_right)} {'is' if len(put_right) == 1 else 'are'} right{others}")]
 
     def _agree(self) -> bool:
         bits = {s.bits for s in self.sides}
@@ -264,7 +264,7 @@ class FixSearch:
             evidence.append(Evidence("setting", f"stopped after {self.most_time_s:.0f} s; more settings may help"))
         if not fixes:
             evidence.append(Evidence("setting", "no setting tried makes the sides agree"))
-            evidence += self._name_mended()
+            evidence += self._name_put_right()
         change = self.place.name_change_of_code()
         return [*fixes, *([change] if change else [])], evidence
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from samebits.display.printing import AGREE, DIFFER, TROUBLE, AsJson, TimeLimit, Verbose, print_finding
+from samebits.display.printing import AGREE, DIFFER, TROUBLE, AsJson, TimeLimit, Verbose, print_finding, split_engines
 from samebits.display.streams import say
 from samebits.errors import ArgumentError
 from samebits.questions.network.network_command import (
@@ -47,7 +47,11 @@ def compare_command(
     ],
     on: Annotated[
         list[str] | None,
-        typer.Option("--on", help="an engine, e.g. torch or torch:threads=1; repeat it. Default: all installed ones"),
+        typer.Option(
+            "--on",
+            callback=split_engines,
+            help="an engine, e.g. torch or torch:threads=1; repeat it. Default: all installed ones",
+        ),
     ] = None,
     data: Annotated[DataChoice, typer.Option(help="operands of a problem: random ones, or exact integers")] = (
         DataChoice.NORMAL

@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
-from samebits.display.printing import AGREE, TROUBLE, AsJson, TimeLimit, print_finding
+from samebits.display.printing import AGREE, TROUBLE, AsJson, TimeLimit, print_finding, split_engines
 from samebits.questions.question import Command, Question
 
 DoctorOn = Annotated[
     list[str] | None,
-    typer.Option("--on", help="open this engine, too, and say what it is: torch:ssh=gpu-box; repeat it"),
+    typer.Option(
+        "--on", callback=split_engines, help="open this engine, too, and say what it is: torch:ssh=gpu-box; repeat it"
+    ),
 ]
 DoctorCompiles = Annotated[
     bool,

@@ -9,9 +9,17 @@ import typer
 from samebits.display.printing import AGREE, DIFFER, AsJson, Verbose, print_finding
 from samebits.questions.question import Command, Question
 
-ExplainSubject = Annotated[
-    str,
-    typer.Argument(help="a case file with results, or a log; - is standard input", metavar="CASE|LOG"),
+ExplainSubjects = Annotated[
+    list[str],
+    typer.Argument(
+        help="a case file with results, or a log (- is standard input); arrays by name: operands x=FILE w=FILE"
+        " bias=FILE dy=FILE, any other name a result; two files of results",
+        metavar="CASE|LOG|NAME=FILE...",
+    ),
+]
+ExplainProblem = Annotated[
+    str | None,
+    typer.Option("--problem", help="which problem the arrays are, as compare takes it", metavar="TEXT"),
 ]
 ExplainLike = Annotated[
     list[str] | None,
@@ -24,7 +32,8 @@ ExplainLike = Annotated[
 
 
 def explain_command(
-    subject: ExplainSubject,
+    subjects: ExplainSubjects,
+    problem: ExplainProblem = None,
     like: ExplainLike = None,
     verbose: Verbose = False,
     as_json: AsJson = False,
@@ -32,15 +41,18 @@ def explain_command(
     """Say from recorded results, or a log, which side is right and what made the other. No engine is needed.
 
     Logs: XLA's autotuner, assert_close, Polygraphy, MIOpenDriver, benchdnn, Optimum, googletest, assertAllClose,
-    NumPy's ulp asserts, tests of MIOpen, BLAS and TensorFlow, oneDNN verbose lines; also as a saved web page.
+    NumPy's ulp asserts, tests of MIOpen, BLAS and TensorFlow, oneDNN verbose lines; also as a saved web page. Arrays:
+    .npy, .npz, .pt, .safetensors, ONNX's .pb, numbers as text; FILE:NAME is one of several in a file.
     """
     from samebits.display.narrator import Narrator
     from samebits.findings import is_agreement
     from samebits.questions.explain.explaining import explain
     from samebits.questions.explain.explanation_report import show_explanation
+    from samebits.questions.given_operands import sort_subjects
 
+    subject, arrays = sort_subjects(subjects)
     with Narrator() as narrator:
-        found = explain(subject, like=like or (), progress=narrator.hear)
+        found = explain(subject, problem=problem, like=like or (), progress=narrator.hear, **arrays)
     print_finding(found, show_explanation, verbose=verbose, as_json=as_json)
     return AGREE if all(is_agreement(f.verdict) for f in (found, *found.more)) else DIFFER
 
@@ -51,7 +63,10 @@ EXPLAIN = Question(
         Command(
             "explain",
             explain_command,
-            ("samebits explain case.npz --like torch", "samebits explain xla.log --json"),
+            (
+                'samebits explain --problem "linear x=64x24 w=48x24" x=x.npy w=w.npy mine=a.npy theirs=b.npy',
+                "samebits explain xla.log --json",
+            ),
             "0: every side is identical to the truth or within rounding; 1: a side deviates",
         ),
     )

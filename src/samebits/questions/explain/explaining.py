@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -11,19 +12,36 @@ from samebits.errors import ArgumentError, LogError
 from samebits.findings import Comparison
 from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.numbers.float_environment import default_float_environment
+from samebits.problems import Problem
 from samebits.problems.case_file import Case
 from samebits.problems.languages.any_language import load_any_case
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.explain.logged.logged_mismatch import explain_log
 from samebits.questions.explain.logs import STANDARD_INPUT, read_log
+from samebits.questions.explain.two_outputs import explain_two_outputs
+from samebits.questions.given_operands import (
+    has_operands,
+    has_problem,
+    is_array_file,
+    make_given_case,
+    make_plain,
+    read_arrays,
+    read_members,
+)
 from samebits.regular_files import open_regular
 
 _ZIP = b"PK\x03\x04"
+_FEWEST = 2
 
 
 @default_float_environment()
 def explain(
-    subject: str | Path | Case, *, like: Sequence[str] = (), progress: Progress = ignore_progress
+    subject: str | Path | Case | None = None,
+    *,
+    problem: str | Problem | None = None,
+    like: Sequence[str] = (),
+    progress: Progress = ignore_progress,
+    **arrays: Any,
 ) -> Comparison:
     """Says which recorded result is right, what made the other, and how that is known; no engine is needed.
 
@@ -31,29 +49,68 @@ def explain(
     standard input): XLA's autotuner, assert_close, Polygraphy, failures of verifiers (MIOpenDriver, benchdnn, Optimum,
     googletest, assertAllClose, NumPy's ulp asserts), oneDNN verbose lines. Of a log with several mismatches the first
     is returned, with the others in its `more`; equal ones are explained once, and of very many the first ones only,
-    which the finding says. `like` names engines at hand: each is asked how it computes the problem of a case, and its
-    recipe is tried on every result first. Raises CaseFileError or LogError, in one line, for what cannot be read or has
-    nothing to explain.
+    which the finding says.
+
+    In place of a subject, or beside a case, `arrays` are operands (x, w, bias, dy) and results of any other name:
+    arrays of any library, or files of them (.npy, .npz, .pt, .safetensors, .pb, text; FILE:NAME for one of several).
+    `problem` is then the text of what they are; without it the error offers what their shapes allow. Two results
+    without operands are compared with each other, and which is right stays open.
+
+    `like` names engines at hand: each is asked how it computes the problem of a case, and its recipe is tried on every
+    result first. Raises CaseFileError, LogError or OperandError, in one line, for what cannot be read, does not fit or
+    has nothing to explain.
 
     >>> import numpy as np, samebits
     >>> rng = np.random.default_rng(0)
     >>> x, w = rng.standard_normal((16, 64)), rng.standard_normal((8, 64))
     >>> x, w = x.astype(np.float32), w.astype(np.float32)
-    >>> np.savez("case.npz", problem="linear x=16x64 w=8x64", x=x, w=w, a=x.astype(np.float16).astype(np.float32) @ w.T)
-    >>> found = samebits.explain("case.npz")
+    >>> narrow = x.astype(np.float16).astype(np.float32) @ w.T
+    >>> found = samebits.explain(problem="linear x=16x64 w=8x64", x=x, w=w, mine=narrow)
     >>> found.sides[0].verdict, str(found.sides[0].cause)
     ('downgrade', 'reduced-precision-operands')
     """
+    if arrays or problem is not None:
+        return _explain_arrays(subject, problem, arrays, like, progress)
     if isinstance(subject, Case):
         return explain_case(subject, like=like, progress=progress)
     if not isinstance(subject, (str, Path)):
-        raise ArgumentError(f"a case, or the path of a case file or a log is needed, not {type(subject).__name__}")
-    if str(subject) != STANDARD_INPUT and _is_case_file(Path(subject)):
-        return explain_case(load_any_case(subject), like=like, progress=progress)
+        raise ArgumentError(f"a case, the path of one or of a log, or arrays are needed, not {type(subject).__name__}")
+    if str(subject) != STANDARD_INPUT and (_is_case_file(Path(subject)) or is_array_file(str(subject))):
+        if has_problem(subject):
+            return explain_case(load_any_case(subject), like=like, progress=progress)
+        return _explain_arrays(subject, None, {}, like, progress)
     if like:
         raise ArgumentError("--like needs a case file: a log has no operands for an engine's recipe to be tried on")
     first, *others = explain_log(read_log(subject), progress)
     return msgspec.structs.replace(first, more=others)
+
+
+def _explain_arrays(
+    subject: str | Path | Case | None,
+    problem: str | Problem | None,
+    arrays: Mapping[str, Any],
+    like: Sequence[str],
+    progress: Progress,
+) -> Comparison:
+    """Arrays by name, those of a file or a case first; two results alone where there are no operands."""
+    given = read_arrays(arrays)
+    if isinstance(subject, (str, Path)) and has_problem(subject):
+        subject = load_any_case(subject)
+    if isinstance(subject, Case):
+        problem = problem or subject.problem
+        given = {**subject.operands, **subject.results, **given}
+    elif subject is not None:
+        given = {**read_members(subject), **given}
+    if has_operands(given) or problem is not None:
+        return explain_case(make_given_case(problem, given), like=like, progress=progress)
+    if like:
+        raise ArgumentError("--like needs operands for an engine's recipe to be tried on")
+    results = make_plain(given)
+    if len(results) < _FEWEST:
+        raise ArgumentError("one result alone says nothing: give another one, or operands (x=FILE w=FILE)")
+    (first, *others) = results.items()
+    found, *more = [explain_two_outputs(dict([first, other])) for other in others]
+    return msgspec.structs.replace(found, more=more)
 
 
 def _is_case_file(path: Path) -> bool:

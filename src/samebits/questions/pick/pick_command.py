@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from samebits.display.printing import AGREE, DIFFER, AsJson, TimeLimit, Verbose, print_finding
+from samebits.display.printing import AGREE, DIFFER, AsJson, TimeLimit, Verbose, print_finding, split_engines
 from samebits.errors import ArgumentError
 from samebits.questions.network.network_command import NetworkSizes, read_sizes
 from samebits.questions.question import Command, FindingKind, Question
@@ -25,7 +25,11 @@ PickSubject = Annotated[
 ]
 PickOn = Annotated[
     list[str] | None,
-    typer.Option("--on", help="candidates: an engine with all its variants, or one text, e.g. torch:threads=1; repeat"),
+    typer.Option(
+        "--on",
+        callback=split_engines,
+        help="candidates: an engine with all its variants, or one text, e.g. torch:threads=1; repeat",
+    ),
 ]
 PickLock = Annotated[str | None, typer.Option("-o", "--output", help="the lock file that keeps the choice")]
 PickUlp = Annotated[

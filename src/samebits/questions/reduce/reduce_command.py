@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from samebits.display.printing import AGREE, DIFFER, AsJson, TimeLimit, Verbose, print_finding
+from samebits.display.printing import AGREE, DIFFER, AsJson, TimeLimit, Verbose, print_finding, split_engines
 from samebits.display.streams import say
 from samebits.errors import ArgumentError
 from samebits.questions.question import Command, FindingKind, Question
@@ -17,7 +17,11 @@ ReduceSubject = Annotated[
 ]
 ReduceOn = Annotated[
     list[str] | None,
-    typer.Option("--on", help="the engine with the fault; further ones are asked at the smallest problem; repeat it"),
+    typer.Option(
+        "--on",
+        callback=split_engines,
+        help="the engine with the fault; further ones are asked at the smallest problem; repeat it",
+    ),
 ]
 ReduceScript = Annotated[str | None, typer.Option("--output", "-o", help="write the script that shows the fault here")]
 ReduceMarkdown = Annotated[bool, typer.Option("--markdown", help="print a report for upstream's issue form instead")]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from samebits.display.printing import AGREE, DIFFER, TROUBLE, AsJson, TimeLimit, Verbose, print_finding
+from samebits.display.printing import AGREE, DIFFER, TROUBLE, AsJson, TimeLimit, Verbose, print_finding, split_engines
 from samebits.errors import ArgumentError
 from samebits.questions.list.list_command import (
     Doing,
@@ -36,7 +36,10 @@ SweepSubject = Annotated[
     ),
 ]
 SweepOn = Annotated[
-    list[str] | None, typer.Option("--on", help="an engine; settings may have ranges: torch:threads={1,2}; repeat it")
+    list[str] | None,
+    typer.Option(
+        "--on", callback=split_engines, help="an engine; settings may have ranges: torch:threads={1,2}; repeat it"
+    ),
 ]
 SweepRecipes = Annotated[
     bool | None, typer.Option(help="find out how it is computed; the default for ranges, not for lists")

@@ -1,42 +1,12 @@
-"""Whole outputs of two runners without their operands: what their numbers alone show of how one differs.
-
-Nothing says which side is right. But whether every number of one is the other's rounded, cut off at zero or at a bound,
-or one factor of it, is seen by counting; a coincidence over so many numbers is not to be feared.
-"""
+"""Whole outputs of two runners that a log's file holds: which side is right stays open, how they differ is said."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
-
-from samebits import thresholds
 from samebits.findings import Comparison, Evidence
-from samebits.findings.causes import CauseCode
-from samebits.numbers.array import measure_spacing, round_array_to_format
-from samebits.numbers.format import Format, find_format
 from samebits.questions.explain.log_sentences import say_metrics
 from samebits.questions.explain.logged.logged_sides import RECORD, describe_logged_side, describe_mismatch
 from samebits.questions.explain.logs import Metrics, Mismatch
-
-Floats = npt.NDArray[np.float64]
-# The usual ones first.
-_NARROW = ("float16", "bfloat16", "tf32")
-# Binades in which a format's last bit is set: multiples of one step have it in one.
-_FEWEST_SIZES = 3
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """A relation that holds for every number: which side deviates from the other by it, and how."""
-
-    side: int
-    says: str
-    cause: CauseCode | None
-    evidence: str
+from samebits.questions.explain.output_relations import find_relation
 
 
 def explain_outputs(mismatch: Mismatch) -> Comparison:
@@ -47,9 +17,9 @@ def explain_outputs(mismatch: Mismatch) -> Comparison:
     evidence = [Evidence("statistic", f"output {output}: {shown}")]
     names, says, cause, side = mismatch.names, None, None, -1
     summary = f"Output {output}: {shown}. Which side is right cannot be told without operands."
-    if seen := next(_list_relations(mismatch.outputs), None):
+    if seen := find_relation(mismatch.outputs):
         side, cause, other = seen.side, seen.cause, names[1 - seen.side]
-        says, counted = seen.says.format(other=other), seen.evidence.format(other=other)
+        says, counted = seen.says.format(other=other), seen.counted.format(other=other)
         evidence.append(Evidence("statistic", counted))
         summary = f"Output {output}: {names[side]} {says} ({counted}). Which is right, operands would tell."
     evidence.append(Evidence("statistic", RECORD))
@@ -60,104 +30,3 @@ def explain_outputs(mismatch: Mismatch) -> Comparison:
         for i, name in enumerate(names)
     ]
     return describe_mismatch(mismatch, "undecided", summary, sides, "not in the file", cause)
-
-
-def _list_relations(outputs: tuple[Floats, Floats]) -> Iterator[_Seen]:
-    """Every relation that holds, the most telling first."""
-    for find in (_find_not_finite, _find_rounded, _find_cut, _find_grid, _find_factor):
-        for side in (0, 1):
-            found = find(outputs[side], outputs[1 - side])
-            if found:
-                says, cause, evidence = found
-                yield _Seen(side, says, cause, evidence)
-
-
-_Found = tuple[str, CauseCode | None, str] | None
-
-
-def _find_not_finite(own: Floats, other: Floats) -> _Found:
-    """NaN or infinities where the other side has numbers."""
-    odd = ~np.isfinite(own) & np.isfinite(other)
-    if not odd.any():
-        return None
-    what = f"{int(odd.sum()):,} of {own.size:,} values"
-    largest = float(find_format("float16").largest)
-    finite = own[np.isfinite(own)]
-    # Nothing that is finite is larger, and everything larger is infinite.
-    overflows = np.isinf(own[odd]).all() and (np.abs(other[odd]) > largest).all() and (np.abs(finite) <= largest).all()
-    if overflows:
-        least = float(np.abs(other[odd]).min())
-        says = f"{what}, the least of them {least:.6g} in {{other}}"
-        return "is infinite beyond the range of float16", CauseCode.OVERFLOW, says
-    return "is NaN or infinite where {other} has numbers", None, what
-
-
-def _find_rounded(own: Floats, other: Floats) -> _Found:
-    """Every number is the other's, rounded to a narrower format."""
-    told = np.isfinite(other)
-    if not np.array_equal(told, np.isfinite(own)):
-        return None
-    for name in _NARROW:
-        rounded = round_array_to_format(other[told], find_format(name))
-        changed = int((rounded != other[told]).sum())
-        if changed >= thresholds.FEWEST_TELLING and np.array_equal(rounded, own[told]):
-            says = f"all {int(told.sum()):,} finite values, of which rounding changes {changed:,}"
-            return f"has {{other}}'s values, rounded to {name}", CauseCode.RESULT_ROUNDING, says
-    return None
-
-
-def _find_cut(own: Floats, other: Floats) -> _Found:
-    """Every number is the other's, cut off at a least or a largest value."""
-    told = np.isfinite(own) & np.isfinite(other)
-    a, b = own[told], other[told]
-    if not a.size or a.min() == a.max():
-        return None
-    low, high = float(a.min()), float(a.max())
-    below, above = int((b < low).sum()), int((b > high).sum())
-    # One value alone may be the least of any results.
-    if below + above < thresholds.FEWEST_TELLING or not np.array_equal(a, np.clip(b, low, high)):
-        return None
-    bounds = [f"at least {low:g}"] * bool(below) + [f"at most {high:g}"] * bool(above)
-    return f"is {' and '.join(bounds)}, {{other}} is not, and else the same", None, f"{below + above:,} values are cut"
-
-
-def _find_grid(own: Floats, other: Floats) -> _Found:
-    """All numbers are numbers of a narrower format, and use it; the other side's are not."""
-    own, other = own[np.isfinite(own)], other[np.isfinite(other)]
-    for name in _NARROW:
-        format_ = find_format(name)
-        off = int((other != round_array_to_format(other, format_)).sum())
-        if off >= thresholds.FEWEST_TELLING and _uses(own, format_):
-            evidence = f"all {own.size:,} finite values are numbers of {name}; {off:,} of {{other}}'s are not"
-            return f"stores its results in {name}, and differs by more than that", CauseCode.RESULT_ROUNDING, evidence
-    return None
-
-
-def _uses(values: Floats, format_: Format) -> bool:
-    """Whether all values are numbers of a format, and many have its last bit set, of several sizes.
-
-    Numbers of a narrower format have not; multiples of one step, as whole numbers are, have it in one size only.
-    """
-    if not np.array_equal(values, round_array_to_format(values, format_)):
-        return False
-    own = np.unique(np.abs(values[values != 0]))
-    last = np.rint(own / measure_spacing(own, format_)) % 2 == 1
-    sizes = np.unique(np.frexp(own[last])[1])
-    return bool(last.sum() >= thresholds.FEWEST_TELLING and sizes.size >= _FEWEST_SIZES)
-
-
-def _find_factor(own: Floats, other: Floats) -> _Found:
-    """One factor between all numbers, to within what float32 rounds."""
-    told = np.isfinite(own) & np.isfinite(other)
-    if not np.array_equal(own[told] == 0, other[told] == 0):
-        return None
-    told &= own != 0
-    if told.sum() < thresholds.FEWEST_TELLING:
-        return None
-    with np.errstate(over="ignore", under="ignore"):
-        ratios = own[told] / other[told]
-    factor = float(np.median(ratios))
-    room = 4 * float(find_format("float32").unit_roundoff)
-    if not 0 < abs(factor) < math.inf or abs(factor - 1) <= room or not (np.abs(ratios / factor - 1) <= room).all():
-        return None
-    return f"is {factor:.7g} times {{other}}", None, f"all {int(told.sum()):,} values that are not zero"

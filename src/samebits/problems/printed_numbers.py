@@ -1,0 +1,121 @@
+"""Numbers as people print and paste them: rows of a table, or nested brackets as NumPy and torch write them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.errors import CaseFileError
+from samebits.numbers.array import measure_spacing
+from samebits.numbers.format import find_format, numpy_dtype
+
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,4})?|[-+]?(?:nan|inf(?:inity)?)"
+_TOKEN = re.compile(rf"\[|\]|(?:{_NUMBER})(?![\w.])", re.IGNORECASE)
+# What may stand around the numbers: a call's name, its other arguments, separators.
+_AROUND = re.compile(r"(?:\b(?:array|tensor|Array|Parameter containing:)\s*\(?|[\s,;()]|dtype=[\w.]+|device=[\w.:']+"
+                     r"|requires_grad=\w+|grad_fn=<[\w<> ]*>)*")  # fmt: skip
+_DIGITS = re.compile(r"\.(\d*)")
+_EXPONENT = re.compile(r"[eE]([-+]?\d+)")
+_MOST_DEPTH, _LARGEST_EXPONENT = 8, 308
+# The shortest decimal of a number is coarser than this many of its format's steps for less than one in four.
+_COARSE_STEPS, _MOST_COARSE = 4, 0.5
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PrintedNumbers:
+    """Numbers read from text, and the unit of the last digit printed of each."""
+
+    values: Floats
+    units: Floats
+
+    def round_to(self, where: str, dtype: str) -> np.ndarray:
+        """The format's numbers that these decimals stand for.
+
+        Raises CaseFileError where most have too few digits to say which number of the format was printed.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            rounded = self.values.astype(numpy_dtype(dtype))
+            inexact = np.isfinite(self.values) & (rounded.astype(np.float64) != self.values)
+        if inexact.any():
+            steps = measure_spacing(self.values[inexact], find_format(dtype))
+            if (self.units[inexact] > _COARSE_STEPS * steps).mean() > _MOST_COARSE:
+                raise CaseFileError(
+                    f"{where} has too few digits to say which {dtype} numbers were printed; store them with np.save"
+                )
+        return rounded
+
+
+def parse_numbers(where: str, text: str) -> PrintedNumbers:
+    """The numbers of a table (a row a line), or of nested brackets; `where` begins an error's message.
+
+    Raises CaseFileError for text with anything else, with dots in place of numbers, or with rows of several lengths.
+    """
+    if "..." in text:
+        raise CaseFileError(f"{where} has dots in place of numbers; store the whole array with np.save")
+    if "[" in text or "]" in text:
+        return _parse_brackets(where, text)
+    rows = [_list_tokens(where, line) for line in text.splitlines()]
+    rows = [row for row in rows if row]
+    if not rows or len({len(row) for row in rows}) != 1:
+        raise CaseFileError(f"{where} is no table of numbers: {'rows of several lengths' if rows else 'it has none'}")
+    shape = (len(rows), len(rows[0])) if len(rows) > 1 else (len(rows[0]),)
+    return _make([t for row in rows for t in row], shape)
+
+
+def _list_tokens(where: str, text: str) -> list[str]:
+    """All numbers and brackets of a text; raises CaseFileError where something else stands between them."""
+    tokens: list[str] = []
+    at = 0
+    while True:
+        around = _AROUND.match(text, at)
+        at = around.end() if around else at
+        if at == len(text) or text[at] == "#":
+            return tokens
+        token = _TOKEN.match(text, at)
+        if token is None:
+            raise CaseFileError(f"{where} has {text[at : at + 20].strip()!r} where a number should stand")
+        tokens.append(token[0])
+        at = token.end()
+
+
+def _parse_brackets(where: str, text: str) -> PrintedNumbers:
+    """Nested lists of equal lengths; text without comments."""
+    numbers: list[str] = []
+    counts: list[int] = []
+    lengths: dict[int, set[int]] = {}
+    deepest: set[int] = set()
+    for token in _list_tokens(where, text):
+        if token == "[":
+            counts.append(0)
+            if len(counts) > _MOST_DEPTH:
+                raise CaseFileError(f"{where} has brackets more than {_MOST_DEPTH} deep")
+            continue
+        if token == "]":
+            if not counts:
+                raise CaseFileError(f"{where} has a bracket that nothing opens")
+            lengths.setdefault(len(counts), set()).add(counts.pop())
+        else:
+            numbers.append(token)
+            deepest.add(len(counts))
+        if counts:
+            counts[-1] += 1
+    if counts or len(deepest) != 1 or any(len(found) != 1 for found in lengths.values()):
+        raise CaseFileError(f"{where} is no array: its brackets do not fit")
+    return _make(numbers, tuple(lengths[depth].pop() for depth in sorted(lengths)))
+
+
+def _make(tokens: list[str], shape: tuple[int, ...]) -> PrintedNumbers:
+    values = np.array([float(t) for t in tokens]).reshape(shape)
+    units = np.array([_find_unit(t) for t in tokens]).reshape(shape)
+    return PrintedNumbers(values, units)
+
+
+def _find_unit(token: str) -> float:
+    """The unit of a decimal's last digit."""
+    digits, exponent = _DIGITS.search(token), _EXPONENT.search(token)
+    return 10.0 ** min((int(exponent[1]) if exponent else 0) - (len(digits[1]) if digits else 0), _LARGEST_EXPONENT)

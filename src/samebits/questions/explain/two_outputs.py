@@ -1,0 +1,186 @@
+"""Two results of anything, without operands: how they differ. Which is right cannot be told, and is not."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from samebits.errors import CaseFileError
+from samebits.findings import Certainty, Comparison, Difference, Evidence, Side, Verdict
+from samebits.findings.causes import CauseCode
+from samebits.findings.words.place_words import describe_indices
+from samebits.judging.measuring import measure_absolute, measure_norm
+from samebits.numbers.format import find_format
+from samebits.numbers.ulps import count_ulps, has_same_bits
+from samebits.problems.problem import DTYPES
+from samebits.questions.explain.output_relations import Relation, find_relation
+from samebits.version import VERSION
+
+# What stands where other findings name their problem.
+NO_PROBLEM = "(results without operands)"
+_MOST_AXES = 5
+_OPERANDS = (
+    "with operands it can be told which is right: samebits explain --problem"
+    ' "conv2d x=1x64x56x56 w=64x64x3x3 padding=1" x=x.npy w=w.npy a=a.npy b=b.npy'
+)
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Two results of one shape, and how they differ element by element; `ulps` where both are of one format."""
+
+    names: tuple[str, str]
+    first: np.ndarray
+    second: np.ndarray
+    differing: npt.NDArray[np.bool_]
+    away: Floats
+    format_name: str
+    ulps: Floats | None
+
+    @property
+    def same_bits(self) -> bool:
+        return self.first.dtype == self.second.dtype and has_same_bits(self.first, self.second)
+
+
+def explain_two_outputs(outputs: Mapping[str, np.ndarray]) -> Comparison:
+    """How two results of one shape differ: by how much, where, and whether a rule makes one of the other.
+
+    The verdict is `identical` where all bits are the same, else `undecided`: nothing says what either should be.
+    Raises CaseFileError for shapes that are not each other's in another sequence, and for what holds anything but numbers.
+    """
+    (first_name, first), (second_name, second) = outputs.items()
+    for name, array in outputs.items():
+        if array.dtype.kind not in "fiub" and array.dtype.name not in DTYPES:
+            raise CaseFileError(f"{name} holds {array.dtype}, and only real numbers are compared")
+    said, first = _turn((first_name, second_name), first, second)
+    measured = _measure((first_name, second_name), first, second)
+    if measured.same_bits:
+        return _conclude(measured, None, [f"{first.size:,} values, all bits the same", *said])
+    a, b = (np.asarray(array, np.float64).ravel() for array in (first, second))
+    relation = find_relation((a, b)) or _find_reordered(a, b)
+    return _conclude(measured, relation, [*said, *_list_facts(measured)])
+
+
+def _measure(names: tuple[str, str], first: np.ndarray, second: np.ndarray) -> _Measured:
+    away = measure_absolute(first, second)
+    dtypes = {array.dtype.name for array in (first, second)} & set(DTYPES)
+    name = dtypes.pop() if first.dtype == second.dtype and dtypes else ""
+    ulps = count_ulps(first, second, find_format(name)) if name else None
+    return _Measured(names, first, second, away > 0, away, name, ulps)
+
+
+def _turn(names: tuple[str, str], first: np.ndarray, second: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """Words for how the first result's axes were exchanged, where shapes or values ask for that, and that result."""
+    order = next((p for p in _list_orders(first, second)), None)
+    if order is not None:
+        says = f"{names[1]} is {names[0]} with its axes exchanged: {', '.join(map(str, order))}"
+        return [says], first.transpose(order)
+    if first.shape != second.shape:
+        shapes = " and ".join("x".join(map(str, array.shape)) or "one number" for array in (first, second))
+        raise CaseFileError(f"{names[0]} and {names[1]} have the shapes {shapes}, and cannot be compared")
+    return [], first
+
+
+def _list_orders(first: np.ndarray, second: np.ndarray) -> Iterator[tuple[int, ...]]:
+    """Sequences of axes that make the first result's shape the second's: equal values, else the only one that fits."""
+    if first.ndim != second.ndim or not 2 <= first.ndim <= _MOST_AXES or sorted(first.shape) != sorted(second.shape):
+        return
+    orders = [
+        order
+        for order in itertools.permutations(range(first.ndim))
+        if order != tuple(range(first.ndim)) and first.transpose(order).shape == second.shape
+    ]
+    yield from (order for order in orders if np.array_equal(first.transpose(order), second, equal_nan=_has_nan(first)))
+    if first.shape != second.shape and len(orders) == 1:
+        yield orders[0]
+
+
+def _has_nan(array: np.ndarray) -> bool:
+    return array.dtype.kind not in "iub"
+
+
+def _find_reordered(a: Floats, b: Floats) -> Relation | None:
+    """The same numbers in another sequence."""
+    if a.size > 1 and np.unique(a).size > a.size // 2 and np.array_equal(np.sort(a), np.sort(b), equal_nan=True):
+        return Relation(1, "has {other}'s values in another sequence", CauseCode.AXIS_ORDER, f"all {a.size:,} values")
+    return None
+
+
+def _list_facts(measured: _Measured) -> Iterator[str]:
+    """How many values differ, by how much and where."""
+    a, b = (np.asarray(array, np.float64) for array in (measured.first, measured.second))
+    count = int(measured.differing.sum())
+    yield f"{count:,} of {a.size:,} values differ"
+    if not count:
+        dtypes = {array.dtype.name for array in (measured.first, measured.second)}
+        yield "the values are equal, the bits are not" + (
+            f" ({' and '.join(sorted(dtypes))})" if len(dtypes) > 1 else ""
+        )
+        return
+    at = np.unravel_index(int(measured.away.argmax()), a.shape)
+    index = ", ".join(map(str, map(int, at)))
+    told = np.isfinite(a) & np.isfinite(b)
+    share = measure_norm(a[told] - b[told]) / (measure_norm(a[told]) or 1.0)
+    largest = f"the largest difference is {measured.away.max():.6g}, at [{index}]: {a[at]:.9g} and {b[at]:.9g}"
+    yield f"{largest}; in norm {share:.3g}"
+    if measured.ulps is not None:
+        far, usual = measured.ulps.max(), np.median(measured.ulps)
+        yield f"they are up to {far:,.0f} numbers of {measured.format_name} apart, {usual:,.0f} in the median"
+    if count < a.size and (where := describe_indices(measured.differing)):
+        yield f"they differ {where}"
+
+
+def _conclude(measured: _Measured, relation: Relation | None, facts: list[str]) -> Comparison:
+    names, same = measured.names, measured.same_bits
+    says: str | None = None
+    if same:
+        summary = f"{names[0]} and {names[1]} hold the same bits."
+    elif relation is not None:
+        other = names[1 - relation.side]
+        says = relation.says.format(other=other)
+        counted = relation.counted.format(other=other)
+        summary = f"{names[relation.side]} {says} ({counted}). Which is right, operands would tell."
+    else:
+        told = "; ".join(facts[:2])
+        summary = f"{told[0].upper()}{told[1:]}. Which is right, operands would tell."
+    verdict: Verdict = "identical" if same else "undecided"
+    certainty: Certainty = "bits" if same else "open"
+    sides: list[Side] = []
+    for number, name in enumerate(names):
+        side = Side(name=name, engine=None, verdict=verdict, certainty=certainty)
+        if relation is not None and relation.side == number:
+            known: Certainty | None = "statistics" if relation.cause else None
+            side = msgspec.structs.replace(side, cause=relation.cause, says=says, cause_certainty=known)
+        sides.append(side)
+    return Comparison(
+        problem=NO_PROBLEM,
+        verdict=verdict,
+        cause=relation.cause if relation else None,
+        summary=summary,
+        data="not given",
+        outputs=0,
+        reduction_length=0,
+        settled={},
+        sides=sides,
+        differences=[] if same else [_describe(measured)],
+        evidence=[Evidence("statistic", fact) for fact in (*facts, *(() if same else (_OPERANDS,)))],
+        samebits_version=VERSION,
+    )
+
+
+def _describe(measured: _Measured) -> Difference:
+    ulps = None if measured.ulps is None else float(measured.ulps.max(initial=0.0))
+    return Difference(
+        a=measured.names[0],
+        b=measured.names[1],
+        differing=int(measured.differing.sum()),
+        max_abs=float(measured.away.max(initial=0.0)),
+        max_ulp=ulps,
+    )

@@ -1,0 +1,112 @@
+"""What a person gives to be explained: arrays by name, in files or in memory, with the problem's text or without."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from samebits.errors import ArgumentError, CaseFileError
+from samebits.problems.array_files import Given, list_arrays, read_array_file
+from samebits.problems.case_file import OPERANDS, Case
+from samebits.problems.given_arrays import make_case, offer_problems
+from samebits.problems.languages.any_language import read_problem
+from samebits.problems.printed_numbers import PrintedNumbers
+from samebits.problems.problem import Problem
+from samebits.sums.truth.functional import read_array
+
+_PROBLEM = "problem"
+_ASSIGNED = re.compile(r"([A-Za-z_][\w.-]{0,79})=(.+)", re.DOTALL)
+_ARRAY_FILES = (".npy", ".pt", ".pth", ".safetensors", ".pb", ".csv", ".tsv")
+
+
+def sort_subjects(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
+    """The one case or log of a command's words, if any, and the files of arrays by name.
+
+    Several files without names are results, named by their files. Raises ArgumentError for a name given twice.
+    """
+    files = [word for word in words if _split_assignment(word) is None]
+    named = read_assignments([word for word in words if word not in files])
+    if len(files) == 1:
+        return files[0], named
+    if files and named:
+        raise ArgumentError(f"name each file of an array, as in a={files[0]}")
+    return None, {**named, **(name_outputs(files) if files else {})}
+
+
+def read_assignments(words: Sequence[str]) -> dict[str, str]:
+    """The files of NAME=FILE by name; raises ArgumentError for another word, and for a name given twice."""
+    named: dict[str, str] = {}
+    for word in words:
+        found = _split_assignment(word)
+        if found is None:
+            raise ArgumentError(f"{word[:80]} is no NAME=FILE, as in x=x.npy")
+        if found[0] in named:
+            raise ArgumentError(f"{found[0]} is given twice")
+        named[found[0]] = found[1]
+    return named
+
+
+def _split_assignment(word: str) -> tuple[str, str] | None:
+    """The name and the file of NAME=FILE; None for a word that is only a file."""
+    found = None if Path(word).exists() else _ASSIGNED.fullmatch(word)
+    return (found[1], found[2]) if found else None
+
+
+def is_array_file(path: str | Path) -> bool:
+    """Whether a file is one of arrays by how its name ends."""
+    return Path(path).suffix in _ARRAY_FILES
+
+
+def name_outputs(files: Sequence[str]) -> dict[str, str]:
+    """Names for files of results: what tells them apart at the end of their paths."""
+    for parts in range(1, max(len(Path(f).parts) for f in files) + 1):
+        names = ["/".join((*Path(f).parts[-parts:-1], Path(f).stem if parts == 1 else Path(f).name)) for f in files]
+        if len(set(names)) == len(names):
+            return dict(zip(names, files, strict=True))
+    raise ArgumentError(f"{files[0]} is named twice; two different results are needed")
+
+
+def read_arrays(given: Mapping[str, Any]) -> dict[str, Given]:
+    """Arrays by name: a text or path is read as a file, anything else as any library's array."""
+    return {
+        name: read_array_file(str(value), name) if isinstance(value, (str, Path)) else read_array(value, name)
+        for name, value in given.items()
+    }
+
+
+def has_problem(path: str | Path) -> bool:
+    """Whether an archive of arrays says which problem they are; true of any other file, to be read as a case."""
+    try:
+        return _PROBLEM in list_arrays(path)
+    except CaseFileError:
+        return not is_array_file(path)
+
+
+def read_members(path: str | Path) -> dict[str, Given]:
+    """All arrays of a file, by their names in it; raises ArgumentError for one without a name."""
+    names = [name for name in list_arrays(path) if name != _PROBLEM]
+    if "" in names:
+        raise ArgumentError(f"{path} holds an array without a name; name it, as in a={path} (operands: x, w, bias, dy)")
+    return {name: read_array_file(f"{path}:{name}") for name in names}
+
+
+def make_given_case(problem: str | Problem | None, arrays: Mapping[str, Given]) -> Case:
+    """The case of operands and results; without a problem a CaseFileError that offers the problems they allow."""
+    if problem is None:
+        offered = " or ".join(f'--problem "{text}"' for text in offer_problems(arrays))
+        raise CaseFileError(f"which problem is it? These shapes allow {offered}")
+    return make_case(read_problem(problem) if isinstance(problem, str) else problem, arrays)
+
+
+def has_operands(names: Mapping[str, object]) -> bool:
+    """Whether any of the names is an operand's."""
+    return any(name in OPERANDS for name in names)
+
+
+def make_plain(given: Mapping[str, Given]) -> dict[str, np.ndarray]:
+    """Results of no known problem as arrays: of printed numbers the float32 ones that were printed."""
+    return {n: a.round_to(n, "float32") if isinstance(a, PrintedNumbers) else a for n, a in given.items()}

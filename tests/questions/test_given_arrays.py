@@ -1,0 +1,229 @@
+"""Arrays that a person names, in files or in memory: explained with their problem, or compared with each other."""
+
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+from samebits import explain, parse_problem_text
+from samebits.cli import main
+from samebits.errors import ArgumentError, CaseFileError, OperandError
+from samebits.problems.given_arrays import offer_problems
+
+RNG = np.random.default_rng(11)
+X = RNG.standard_normal((16, 64), dtype=np.float32)
+W = RNG.standard_normal((8, 64), dtype=np.float32)
+TEXT = "linear x=16x64 w=8x64"
+SOUND = (X.astype(np.float64) @ W.T.astype(np.float64)).astype(np.float32)
+NARROW = X.astype(np.float16).astype(np.float32) @ W.astype(np.float16).astype(np.float32).T
+
+
+def run(capsys, *arguments):
+    status = main(list(arguments))
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def say(found):
+    return {side.name: (side.verdict, str(side.cause or "")) for side in found.sides}
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", X)
+    torch.save({"weight": torch.from_numpy(W)}, "w.pt")
+    np.save("sound.npy", SOUND)
+    np.savetxt("narrow.csv", NARROW, delimiter=",")
+    np.savez("all.npz", x=X, w=W, mine=SOUND, theirs=NARROW)
+    return tmp_path
+
+
+def test_files_of_several_kinds_with_a_problem(files, capsys):
+    words = ["x=x.npy", "w=w.pt:weight", "mine=sound.npy", "theirs=narrow.csv"]
+    status, out, _ = run(capsys, "explain", "--problem", TEXT, *words, "--json")
+    assert status == 1
+    sides = {side["name"]: side for side in json.loads(out)["sides"]}
+    assert sides["mine"]["verdict"] in ("identical", "rounding")
+    assert (sides["theirs"]["verdict"], sides["theirs"]["cause"]) == ("downgrade", "reduced-precision-operands")
+    assert run(capsys, "explain", "--problem", TEXT, *words[:3])[0] == 0
+
+
+@pytest.mark.parametrize("make", [lambda a: a, torch.from_numpy, np.ndarray.tolist, np.asfortranarray])
+def test_any_librarys_arrays_in_python(make):
+    found = explain(problem=TEXT, x=make(X), w=make(W), theirs=NARROW)
+    assert say(found) == {"theirs": ("downgrade", "reduced-precision-operands")}
+
+
+def test_results_beside_a_case(files):
+    np.savez("case.npz", problem=TEXT, x=X, w=W, a=SOUND)
+    assert set(say(explain("case.npz", mine=NARROW))) == {"a", "mine"}
+
+
+def test_an_archive_without_a_problem_is_offered_one_that_can_be_typed(files, capsys):
+    status, _, err = run(capsys, "explain", "all.npz")
+    assert (status, err.count("\n")) == (2, 1)
+    offered = err.split('"')[1]
+    assert parse_problem_text(offered) == parse_problem_text(TEXT)
+    status, out, _ = run(capsys, "explain", "all.npz", "--problem", offered, "--json")
+    assert status == 1
+    assert [side["name"] for side in json.loads(out)["sides"]] == ["mine", "theirs"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "matmul x=3x8 w=8x5",
+        "linear x=2x3x8 w=5x8 bias",
+        "matmul x=4x3x8 w=8x5",
+        "linear x=9x8 w=5x8 dtype=float16",
+        "conv1d x=2x4x20 w=6x4x3 padding=1",
+        "conv2d x=2x4x9x9 w=6x4x3x3 padding=1 bias",
+        "conv2d x=1x8x14x14 w=8x1x3x3 groups=8 stride=2 padding=1",
+        "conv2d x=1x4x14x14 w=6x4x3x3 dilation=2",
+        "conv3d x=1x2x6x6x6 w=4x2x3x3x3",
+        "conv_transpose2d x=1x4x7x7 w=4x3x2x2 stride=2",
+        "linear.grad_weight x=9x8 w=5x8",
+        "linear.grad_input x=9x8 w=5x8",
+        "conv2d.grad_weight x=2x4x9x9 w=6x4x3x3 padding=1",
+        "conv2d.grad_input x=2x4x9x9 w=6x4x3x3 padding=1",
+    ],
+)
+def test_the_problem_is_among_those_that_its_shapes_allow(text):
+    problem = parse_problem_text(text)
+    dtype = np.dtype(problem.dtype)
+    given = {name: np.zeros(shape, dtype) for name, shape in problem.operand_shapes.items()}
+    offered = offer_problems({**given, "y": np.zeros(problem.out_shape, dtype)})
+    assert problem in map(parse_problem_text, offered)
+
+
+def test_shapes_of_no_problem_are_refused():
+    with pytest.raises(CaseFileError, match="no convolution or product has these shapes: x=3x4, w=5x6"):
+        explain(x=np.zeros((3, 4), np.float32), w=np.zeros((5, 6), np.float32), a=np.zeros(3, np.float32))
+    with pytest.raises(CaseFileError, match="w is needed"):
+        explain(x=X, a=SOUND)
+
+
+def test_operands_of_a_narrower_dtype_than_the_problem_says_are_not_guessed():
+    with pytest.raises(OperandError, match=r"float16 and the problem says float32; did you mean '.* dtype=float16'"):
+        explain(problem=TEXT, x=X.astype(np.float16), w=W.astype(np.float16), a=SOUND)
+
+
+def test_wider_arrays_are_taken_where_their_numbers_fit():
+    found = explain(problem=TEXT, x=X.astype(np.float64), w=W, a=SOUND.astype(np.float64))
+    assert say(found)["a"][0] in ("identical", "rounding")
+    with pytest.raises(OperandError, match="numbers that float32 has not"):
+        explain(problem=TEXT, x=X.astype(np.float64) + 1e-12, w=W, a=SOUND)
+
+
+# Two results without operands.
+
+
+@pytest.mark.parametrize(
+    ("other", "says", "cause"),
+    [
+        (SOUND.astype(np.float16).astype(np.float32), "has a's values, rounded to float16", "result-rounding"),
+        (SOUND.astype(ml_dtypes.bfloat16).astype(np.float32), "has a's values, rounded to bfloat16", "result-rounding"),
+        (np.maximum(SOUND, 0), "is at least 0, a is not, and else the same", ""),
+        (SOUND * np.float32(0.5), None, ""),
+        (SOUND[:, ::-1], "has a's values in another sequence", "axis-order"),
+    ],
+)
+def test_a_rule_that_makes_one_result_of_the_other(other, says, cause):
+    found = explain(a=SOUND, b=np.ascontiguousarray(other))
+    assert found.verdict == "undecided"
+    assert found.sides[1].says == says
+    assert str(found.cause or "") == cause
+    assert found.sides[0].says == (None if says else "is 2 times b")
+
+
+def test_only_what_is_known_is_said_of_two_results_that_differ_anyhow():
+    found = explain(a=SOUND, b=NARROW)
+    assert (found.verdict, found.cause) == ("undecided", None)
+    differing = int((SOUND != NARROW).sum())
+    assert found.differences[0].differing == differing
+    assert found.differences[0].max_abs == np.abs(SOUND.astype(np.float64) - NARROW).max()
+    assert any(f"{differing} of 128 values differ" in e.says for e in found.evidence)
+
+
+def test_where_two_results_differ():
+    other = SOUND.copy()
+    other[:, 5] += 1
+    said = [e.says for e in explain(a=SOUND, b=other).evidence]
+    assert "they differ only in axis 1 = 5" in said
+    square = RNG.standard_normal((12, 12), dtype=np.float32)
+    assert "they differ only below the diagonal" in [e.says for e in explain(a=square, b=np.triu(square)).evidence]
+
+
+def test_equal_bits_equal_values_and_exchanged_axes(files, capsys):
+    assert explain(a=SOUND, b=SOUND.copy()).verdict == "identical"
+    assert run(capsys, "explain", "sound.npy", "all.npz:mine")[0] == 0
+    turned = explain(a=SOUND, b=np.ascontiguousarray(SOUND.T))
+    assert turned.verdict == "identical"
+    assert any("with its axes exchanged" in e.says for e in turned.evidence)
+    zeros = np.zeros(8, np.float32)
+    signed = explain(a=zeros, b=-zeros)
+    assert signed.verdict == "undecided"
+    assert any("the values are equal, the bits are not" in e.says for e in signed.evidence)
+    assert explain(a=SOUND, b=SOUND.astype(np.float64)).verdict == "undecided"
+
+
+def test_three_results_are_each_compared_with_the_first():
+    found = explain(a=SOUND, b=SOUND, c=NARROW)
+    assert [f.verdict for f in (found, *found.more)] == ["identical", "undecided"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["sound.npy"], "without a name; name it, as in a=sound.npy"),
+        (["a=sound.npy"], "one result alone says nothing"),
+        (["sound.npy", "x.npy"], "shapes|needed"),
+        (["sound.npy", "a=x.npy"], "without a name; name it, as in a=sound.npy"),
+        (["a=sound.npy", "a=x.npy"], "a is given twice"),
+        (["sound.npy", "sound.npy"], "named twice"),
+        (["a=nothing.npy", "b=sound.npy"], "No such file"),
+        (["a=sound.npy", "b=narrow.csv", "--like", "torch"], "needs operands"),
+        (["--problem", TEXT, "x=x.npy", "mine=sound.npy"], "operand w is missing"),
+        (["--problem", TEXT, "x=x.npy", "w=w.pt", "dy=sound.npy"], "dy is given"),
+        (["--problem", TEXT, "x=x.npy", "w=w.pt", "mine=x.npy"], "16x64"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(files, capsys, words, says):
+    status, out, err = run(capsys, "explain", *words)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert any(one in err for one in says.split("|"))
+
+
+def test_neither_subject_nor_arrays():
+    with pytest.raises(ArgumentError, match="arrays are needed"):
+        explain()
+
+
+# Case files.
+
+
+def test_a_case_file_is_written_shown_and_added_to(files, capsys):
+    status, out, _ = run(capsys, "case", "new.npz", "--problem", TEXT, "x=x.npy", "w=w.pt", "mine=sound.npy", "--json")
+    shown = json.loads(out)
+    assert (status, shown["problem"]) == (0, f"{TEXT} dtype=float32")
+    assert [(a["name"], a["role"], a["shape"]) for a in shown["arrays"]] == [
+        ("x", "operand", [16, 64]),
+        ("w", "operand", [8, 64]),
+        ("mine", "result", [16, 8]),
+    ]
+    assert [a["largest"] for a in shown["arrays"]] == [float(a.max()) for a in (X, W, SOUND)]
+    assert run(capsys, "case", "new.npz", "theirs=narrow.csv")[0] == 0
+    assert say(explain("new.npz"))["theirs"] == ("downgrade", "reduced-precision-operands")
+    status, _, err = run(capsys, "case", "new.npz", "theirs=sound.npy")
+    assert (status, "already" in err) == (2, True)
+
+
+def test_an_archive_without_a_problem_is_shown_with_what_to_ask(files, capsys):
+    status, out, _ = run(capsys, "case", "all.npz")
+    assert status == 0
+    assert 'samebits explain all.npz --problem "linear x=16x64 w=8x64 dtype=float32"' in out
+    assert run(capsys, "case", "nothing.npz")[0] == 2
+    assert run(capsys, "case", "x.npy", "mine=sound.npy")[0] == 2
