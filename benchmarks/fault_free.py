@@ -1,7 +1,7 @@
-"""Sound engines on trained networks: is any of them accused? `python benchmarks/fault_free.py --write docs/fault_free.md`
+"""Sound engines on trained networks: is any of them called at fault? `python benchmarks/fault_free.py --write PAGE`
 
 Networks of published packages, as `make networks` takes them, on engines with several settings and two sets of inputs
-each. No engine has a fault put into it; what is called `downgrade` or `wrong` is listed, to be confirmed by other means.
+each. No engine has a fault put into it; what is called `downgrade` or `wrong` is listed, to be confirmed otherwise.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ RUNS: tuple[tuple[str, ...], ...] = (
     ),
     ("--on", "onnxruntime:optimization=basic", "--on", "openvino", "--seed", "1"),
 )  # fmt: skip
-ABOUT = """Trained networks of published packages ([list](published.md)), each on ONNX Runtime and OpenVINO with several settings and
-on two sets of inputs. Nobody put a fault into any of these sides. What is called `downgrade` or `wrong` is listed with its
-cause: each was confirmed by a script that shares nothing with samebits."""
+ABOUT = """Trained networks of published packages ([list](published.md)), each on ONNX Runtime and OpenVINO with several
+settings and on two sets of inputs. Nobody put a fault into any of these sides. What is called `downgrade` or `wrong` is
+listed with its cause; each was confirmed by a script that shares nothing with samebits."""
 
 
 def survey(wanted: Sequence[str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
