@@ -12,12 +12,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from samebits.errors import SamebitsError
     from samebits.problems import Problem, parse_problem_text
+    from samebits.problems.case_file import Case, load_case, save_case
     from samebits.questions.compare.front_door import compare
     from samebits.questions.explain.explaining import explain
     from samebits.questions.pick.picking import pick
     from samebits.questions.profile.profiling import profile
     from samebits.questions.reduce.reducing import reduce
+    from samebits.questions.report.any_finding import load
     from samebits.questions.runs.reproducing import reproducible
     from samebits.questions.runs.run_diff import diff
     from samebits.questions.runs.tracing import trace
@@ -36,7 +39,9 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 __all__ = [
+    "Case",
     "Problem",
+    "SamebitsError",
     "Truth",
     "compare",
     "compute_truth",
@@ -49,12 +54,15 @@ __all__ = [
     "diff",
     "explain",
     "linear",
+    "load",
+    "load_case",
     "matmul",
     "parse_problem_text",
     "pick",
     "profile",
     "reduce",
     "reproducible",
+    "save_case",
     "sweep",
     "trace",
 ]
@@ -65,6 +73,10 @@ _FUNCTIONAL = {
     if name.startswith("conv") or name in ("linear", "matmul")
 }
 _HOMES = _FUNCTIONAL | {
+    "Case": "samebits.problems.case_file",
+    "load_case": "samebits.problems.case_file",
+    "save_case": "samebits.problems.case_file",
+    "SamebitsError": "samebits.errors",
     "Problem": "samebits.problems",
     "parse_problem_text": "samebits.problems",
     "Truth": "samebits.sums.truth",
@@ -74,13 +86,14 @@ _HOMES = _FUNCTIONAL | {
     "pick": "samebits.questions.pick.picking",
     "profile": "samebits.questions.profile.profiling",
     "diff": "samebits.questions.runs.run_diff",
+    "load": "samebits.questions.report.any_finding",
     "reduce": "samebits.questions.reduce.reducing",
     "sweep": "samebits.questions.sweep.sweeping",
     "trace": "samebits.questions.runs.tracing",
     "reproducible": "samebits.questions.runs.reproducing",
 }
 # Functions that return findings, which notebooks show as pages.
-_FINDERS = ("compare", "explain", "pick", "profile", "diff", "sweep", "reduce")
+_FINDERS = ("compare", "explain", "load", "pick", "profile", "diff", "sweep", "reduce")
 
 
 def __getattr__(name: str) -> Any:
@@ -89,7 +102,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'samebits' has no attribute {name!r}")
     if name in _FINDERS:
-        importlib.import_module("samebits.questions.report.rendering").show_in_notebooks()
+        importlib.import_module("samebits.questions.report.rendering").show_everywhere()
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

@@ -32,11 +32,12 @@ def test_the_reference_lists_every_command_and_option():
 
 def test_declared_findings_bring_their_class_and_layout():
     for schema, kind in FINDINGS.items():
-        found, lay_out = kind.load()
+        found, lay_out, show = kind.load()
         assert (
             found.__struct_defaults__[found.__struct_fields__.index("schema") - len(found.__struct_fields__)] == schema
         )
         assert callable(lay_out)
+        assert show is None or callable(show)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -364,26 +364,49 @@ def test_a_finding_of_another_kind_has_no_page():
         )
 
 
-def test_a_notebook_shows_the_page(browser, tmp_path):
-    """A cell's output as notebooks put it into their own page: a frame, with nothing of it outside."""
+@pytest.mark.parametrize("name", MADE)
+def test_findings_in_python_are_short_and_come_back(findings, name, tmp_path):
+    found = findings(name)
+    assert str(found) == repr(found)
+    assert 0 < len(str(found)) < 4000
+    assert "\x1b" not in str(found)
+    shown = found._repr_html_()
+    assert len(shown) < 60_000
+    assert "<script" not in shown
+    parser = Balance()
+    parser.feed(shown)
+    assert parser.open == []
+    found.save(tmp_path / "found.json")
+    assert json_from_finding(samebits.load(tmp_path / "found.json")) == json_from_finding(found)
+    assert found.to_dict() == json.loads(json_from_finding(found))
+    found.save(tmp_path / "found.md")
+    assert (tmp_path / "found.md").read_text() == render_markdown(found)
+    found.save(tmp_path / "found.html")
+    assert (tmp_path / "found.html").read_text() == render_page(found)
+
+
+def test_a_notebook_shows_the_finding(browser, tmp_path):
+    """A cell's output as notebooks put it into their own page: it runs nothing, and what is folded opens."""
     shown = samebits.compare("linear x=4x32 w=8x32", ["emulate:direct acc=float16", "truth"])._repr_html_()
     path = tmp_path / "notebook.html"
-    path.write_text(f"<!doctype html><title>notebook</title><p>cell</p>{shown}<p>next cell</p>", encoding="utf-8")
+    path.write_text(f"<!doctype html><title>notebook</title><p id=cell>cell</p>{shown}<p>next</p>", encoding="utf-8")
     page = browser.new_page()
     troubles = []
     page.on("console", lambda message: troubles.append(message.text))
     page.goto(path.as_uri())
-    frame = page.frame_locator("iframe")
-    assert "downgrade" in frame.locator("h1, header").first.inner_text().lower()
-    assert page.locator("p").all_inner_texts() == ["cell", "next cell"]
+    assert "downgrade" in page.locator("div.samebits b").first.inner_text().lower()
+    assert page.locator("div.samebits table").first.is_visible()
+    assert page.locator("details").count() > page.locator("details[open]").count() > 0
     assert not troubles
     page.close()
 
 
-def test_without_its_packages_a_notebook_shows_text(monkeypatch):
+def test_without_the_packages_of_pages_a_notebook_still_shows_the_finding(monkeypatch):
     found = samebits.compare("linear x=2x3 w=2x3", ["truth", "truth"])
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    assert found._repr_html_() is None
+    assert "IDENTICAL" in found._repr_html_()
+    with pytest.raises(FindingError, match="pip install"):
+        found.save("found.html")
 
 
 # Texts that would be markup, HTML, a link, a mention or a table if they were not text.

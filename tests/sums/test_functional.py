@@ -52,6 +52,18 @@ def test_torch_tensors_come_back_as_torch_tensors(dtype):
     assert torch.equal(got.double(), F.conv2d(x.double(), w.double()).to(dtype).double())
 
 
+@pytest.mark.parametrize("name", ["x", "w", "bias"])
+def test_a_gradient_is_refused_and_never_lost_silently(name):
+    operands = {"x": torch.ones(1, 2, 5, 5), "w": torch.ones(3, 2, 3, 3), "bias": torch.ones(3)}
+    operands[name].requires_grad_()
+    with pytest.raises(OperandError, match=rf"{name} requires a gradient, and samebits.conv2d passes none on"):
+        samebits.conv2d(**operands)
+    with pytest.raises(OperandError, match=r"samebits\.linear"):
+        samebits.linear(torch.ones(2, 3, requires_grad=True), torch.ones(4, 3))
+    with torch.no_grad():
+        assert samebits.conv2d(**operands)[0, 0, 0, 0] == 19
+
+
 def test_jax_arrays_come_back_as_jax_arrays():
     jnp = pytest.importorskip("jax.numpy")
     got = samebits.conv2d(jnp.asarray(integers((1, 2, 5, 5))), jnp.asarray(integers((3, 2, 3, 3))))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
 from samebits.findings.causes import CauseCode, Verdict
-from samebits.findings.json_text import Count, Share, ShownFinding
+from samebits.findings.json_text import Count, Share
+from samebits.findings.shown import ShownFinding
 
 EvidenceKind = Literal["replay", "probe", "structure", "statistic", "setting"]
 Certainty = Literal["bits", "bounds", "statistics", "open"]
@@ -174,12 +175,13 @@ class Fix(msgspec.Struct, frozen=True):
     time_after_s: float | None = None
 
 
-class Comparison(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
+class Comparison(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     """One problem, its sides, and what is to be thought of them.
 
     Of a log, `line` is where the mismatch begins, and `more` are the log's other mismatches.
     """
 
+    _rows: ClassVar[str] = "sides"
     schema: Literal["samebits.comparison/1"] = "samebits.comparison/1"
     problem: str
     verdict: Verdict

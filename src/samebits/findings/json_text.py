@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -41,21 +40,3 @@ def finding_from_json(text: str | bytes, kind: type[FindingT]) -> FindingT:
 Count = Annotated[int, msgspec.Meta(ge=0)]
 # A part of a whole.
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-
-
-_renderers: list[Callable[[msgspec.Struct], str | None]] = []
-
-
-def show_with(render: Callable[[msgspec.Struct], str | None]) -> None:
-    """From now on notebooks show what `render` makes of a finding, an HTML text, or None where it makes nothing."""
-    _renderers[:] = [render]
-
-
-class ShownFinding:
-    """What else findings are: shown as HTML by notebooks."""
-
-    __slots__ = ()
-
-    def _repr_html_(self) -> str | None:
-        assert isinstance(self, msgspec.Struct)
-        return _renderers[0](self) if _renderers else None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
 from samebits.findings.causes import CauseCode, Verdict
 from samebits.findings.comparison_schema import Certainty, Evidence, Failure, Fix, Replay
-from samebits.findings.json_text import ShownFinding
+from samebits.findings.shown import ShownFinding
 
 
 class OwnError(msgspec.Struct, frozen=True):
@@ -113,7 +113,7 @@ class OutputDifference(msgspec.Struct, frozen=True):
     rel_l2: float | None
 
 
-class ModelComparison(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
+class ModelComparison(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     """A network, its units, the sides, and what is to be thought of them.
 
     `first` is the first unit where a side deviates; where none does, the first whose bits differ. `amplification` is
@@ -121,6 +121,7 @@ class ModelComparison(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     be in several units; sides may have units of their own. `operations` counts every operation once.
     """
 
+    _rows: ClassVar[str] = "units"
     schema: Literal["samebits.model/1"] = "samebits.model/1"
     model: str
     operations: int = 0

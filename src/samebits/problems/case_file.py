@@ -82,6 +82,13 @@ class Case:
     """A problem with its operands and the results somebody recorded, by name.
 
     Raises OperandError for a result that is none of this problem's; operands are checked where they are used.
+
+    >>> import numpy as np, samebits
+    >>> problem = samebits.parse_problem_text("linear x=2x3 w=4x3")
+    >>> x, w = np.ones((2, 3), np.float32), np.ones((4, 3), np.float32)
+    >>> case = samebits.Case(problem, {"x": x, "w": w}, {"mine": x @ w.T})
+    >>> samebits.explain(case).verdict
+    'identical'
     """
 
     problem: Problem
@@ -110,6 +117,14 @@ def load_case(path: str | Path, read: Read = parse_problem_text) -> Case:
     `read` makes a problem of its text (`languages.subject` knows more languages than ours). Formats that NumPy lacks
     travel as unsigned integers of their width (bfloat16 as uint16). Two results of one name are kept apart by their
     letters.
+
+    >>> import numpy as np, samebits
+    >>> np.savez("own.npz", problem="matmul x=2x2 w=2x2", x=np.eye(2), w=np.eye(2), a=np.eye(2))
+    >>> try:
+    ...     samebits.load_case("own.npz")
+    ... except samebits.SamebitsError as error:
+    ...     print(error)
+    case file own.npz: x has dtype float64, but the problem's float32 needs float32
     """
     path = Path(path)
     entries = _read_entries(path, read)
@@ -142,6 +157,13 @@ def save_case(
     """Writes a case file that `load_case` reads back bit for bit, with all results and their names.
 
     Raises OperandError for operands or results that are not the problem's.
+
+    >>> import numpy as np, samebits
+    >>> problem = samebits.parse_problem_text("linear x=2x3 w=4x3")
+    >>> x, w = np.ones((2, 3), np.float32), np.ones((4, 3), np.float32)
+    >>> samebits.save_case("made.npz", problem, {"x": x, "w": w}, {"mine": x @ w.T})
+    >>> list(samebits.load_case("made.npz").results)
+    ['mine']
     """
     checked = check_operands(problem, operands)
     entries: dict[str, np.ndarray] = {"problem": np.array(format_problem(problem))}

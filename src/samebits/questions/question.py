@@ -23,10 +23,13 @@ class Command:
 
 @dataclass(frozen=True)
 class FindingKind:
-    """A kind of finding: its schema's name; `load` gives its class and the function that lays it out as a document."""
+    """A kind of finding: its schema's name; `load` gives its class and the functions that lay it out and print it.
+
+    The first makes it a document, the second a terminal's text; None where only the document is shown.
+    """
 
     schema: str
-    load: Callable[[], tuple[type, Callable[[Any], Any]]]
+    load: Callable[[], tuple[type, Callable[[Any], Any], Callable[..., None] | None]]
 
 
 @dataclass(frozen=True)

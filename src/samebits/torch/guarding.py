@@ -17,7 +17,7 @@ from samebits.findings.json_text import json_from_finding
 from samebits.questions.guard.guard_report import render_guard
 from samebits.questions.guard.guard_schema import Breach, Direction, GuardReport
 from samebits.questions.guard.guard_sentences import name_result
-from samebits.questions.report.rendering import show_in_notebooks
+from samebits.questions.report.rendering import show_everywhere
 from samebits.regular_files import write_text
 from samebits.torch.guard_book import GuardBook
 from samebits.torch.layer_calls import GUARDED, LayerResult, find_node, read_backward, read_forward, say_unguarded
@@ -34,7 +34,7 @@ class Guard:
         self._lock = threading.RLock()
         self._started, self._ended, self._spent = time.perf_counter(), None, 0.0
         self._handles: list[Any] = []
-        show_in_notebooks()
+        show_everywhere()
         for name, layer in module.named_modules():
             if isinstance(layer, GUARDED):
                 why = say_unguarded(layer)

@@ -99,7 +99,9 @@ class FixSearch:
         if not put_right:
             return []
         others = f", and no setting tried makes {' or '.join(left)} right" if left else ""
-        return [Evidence("setting", f"{' and '.join(put_right)} {'is' if len(put_right) == 1 else 'are'} right{others}")]
+        return [
+            Evidence("setting", f"{' and '.join(put_right)} {'is' if len(put_right) == 1 else 'are'} right{others}")
+        ]
 
     def _agree(self) -> bool:
         bits = {s.bits for s in self.sides}

@@ -142,10 +142,19 @@ def _judge_comparison(found: Comparison) -> int:
 
 
 def _load_comparison():
+    from rich.console import Console
+
     from samebits.findings import Comparison
     from samebits.questions.compare.comparison_document import lay_out_comparison
+    from samebits.questions.compare.comparison_report import show_comparison
+    from samebits.questions.explain.explanation_report import show_explanation
 
-    return Comparison, lay_out_comparison
+    def show(found: Comparison, console: Console | None = None, *, verbose: bool = True) -> None:
+        # Recorded results have no engine.
+        show_recorded = all(side.engine is None for side in found.sides)
+        (show_explanation if show_recorded else show_comparison)(found, console, verbose=verbose)
+
+    return Comparison, lay_out_comparison, show
 
 
 COMPARE = Question(

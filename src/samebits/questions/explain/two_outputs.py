@@ -53,7 +53,7 @@ def explain_two_outputs(outputs: Mapping[str, np.ndarray]) -> Comparison:
     """How two results of one shape differ: by how much, where, and whether a rule makes one of the other.
 
     The verdict is `identical` where all bits are the same, else `undecided`: nothing says what either should be.
-    Raises CaseFileError for shapes that are not each other's in another sequence, and for what holds anything but numbers.
+    Raises CaseFileError for shapes that are not each other's in another sequence, and for anything but numbers.
     """
     (first_name, first), (second_name, second) = outputs.items()
     for name, array in outputs.items():

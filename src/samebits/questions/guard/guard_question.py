@@ -9,7 +9,7 @@ def _load_guard():
     from samebits.questions.guard.guard_document import lay_out_guard
     from samebits.questions.guard.guard_schema import GuardReport
 
-    return GuardReport, lay_out_guard
+    return GuardReport, lay_out_guard, None
 
 
 GUARD = Question(findings=(FindingKind("samebits.guard/1", _load_guard),))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
 from samebits.findings.causes import CauseCode, Verdict
 from samebits.findings.comparison_schema import Certainty, Evidence
-from samebits.findings.json_text import ShownFinding
+from samebits.findings.shown import ShownFinding
 
 # Which result of a layer.
 Direction = Literal["forward", "grad_input", "grad_weight"]
@@ -52,12 +52,13 @@ class Breach(msgspec.Struct, frozen=True, kw_only=True):
     case: str | None = None
 
 
-class GuardReport(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
+class GuardReport(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     """What a guard saw of a module. `share` of the results were checked; `time_s` of `running_s` seconds went to it.
 
     `left_out` says of layers, or of a layer's results, why they could not be checked.
     """
 
+    _rows: ClassVar[str] = "results"
     schema: Literal["samebits.guard/1"] = "samebits.guard/1"
     module: str
     verdict: Verdict

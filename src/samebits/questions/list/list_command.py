@@ -122,16 +122,18 @@ def compare_table_files(a: str, b: str, *, verbose: bool, as_json: bool) -> int:
 
 def _load_list():
     from samebits.questions.list.list_document import lay_out_list
+    from samebits.questions.list.list_report import show_list
     from samebits.questions.list.list_schema import ListFinding
 
-    return ListFinding, lay_out_list
+    return ListFinding, lay_out_list, show_list
 
 
 def _load_changes():
     from samebits.questions.list.list_document import lay_out_changes
+    from samebits.questions.list.list_report import show_changes
     from samebits.questions.list.list_schema import ChangesFinding
 
-    return ChangesFinding, lay_out_changes
+    return ChangesFinding, lay_out_changes, show_changes
 
 
 # Its commands are sweep's and diff's.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
-from samebits.findings.json_text import Count, ShownFinding
+from samebits.findings.json_text import Count
+from samebits.findings.shown import ShownFinding
 
 
 class SideCount(msgspec.Struct, frozen=True):
@@ -31,12 +32,13 @@ class ListRow(msgspec.Struct, frozen=True, kw_only=True):
     says: str | None = None
 
 
-class ListFinding(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
+class ListFinding(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     """A list run to its end. `deviating` rows are wrong, less precise, undecided or failed, and not known.
 
     Where a table was filtered, `where` is the condition, and all counts are of what it keeps.
     """
 
+    _rows: ClassVar[str] = "counts"
     schema: Literal["samebits.list/1"] = "samebits.list/1"
     table: str
     subjects: Count
@@ -62,12 +64,13 @@ class ChangedRow(msgspec.Struct, frozen=True, kw_only=True):
     after: list[str | None]
 
 
-class ChangesFinding(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
+class ChangesFinding(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     """What changed from one table to another. `same`: all but versions is.
 
     `counts` has, by column, how many rows changed in it; `added` and `lost` rows are in one table only.
     """
 
+    _rows: ClassVar[str] = "first"
     schema: Literal["samebits.changes/1"] = "samebits.changes/1"
     a: str
     b: str

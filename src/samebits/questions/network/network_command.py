@@ -147,8 +147,9 @@ def _judge_model(found: ModelComparison) -> int:
 def _load_model():
     from samebits.findings.model_schema import ModelComparison
     from samebits.questions.network.model_document import lay_out_model
+    from samebits.questions.network.model_report import show_model
 
-    return ModelComparison, lay_out_model
+    return ModelComparison, lay_out_model, show_model
 
 
 # Its command is compare's.

@@ -114,9 +114,10 @@ def pick_command(
 
 def _load_pick():
     from samebits.questions.pick.pick_document import lay_out_pick
+    from samebits.questions.pick.pick_report import show_pick
     from samebits.questions.pick.pick_schema import Pick
 
-    return Pick, lay_out_pick
+    return Pick, lay_out_pick, show_pick
 
 
 PICK = Question(

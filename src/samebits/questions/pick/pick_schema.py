@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
 from samebits.findings.causes import CauseCode
 from samebits.findings.comparison_schema import Evidence, Replay
-from samebits.findings.json_text import ShownFinding
+from samebits.findings.shown import ShownFinding
 
 # How a choice was come by: timed now; taken from the lock as it stands; from a lock made elsewhere, the bits checked.
 PickedBy = Literal["timing", "lock", "checked lock"]
@@ -70,9 +70,10 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     used_by: list[str] = []
 
 
-class Pick(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
+class Pick(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     """The choices for a problem, or for every convolution and product of a model."""
 
+    _rows: ClassVar[str] = "choices"
     schema: Literal["samebits.pick/1"] = "samebits.pick/1"
     subject: str
     contract: Contract

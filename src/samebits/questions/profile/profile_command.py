@@ -49,9 +49,10 @@ def profile_command(
 
 def _load_profile():
     from samebits.questions.profile.profile_document import lay_out_profile
+    from samebits.questions.profile.profile_report import show_profile
     from samebits.questions.profile.profile_schema import Profile
 
-    return Profile, lay_out_profile
+    return Profile, lay_out_profile, show_profile
 
 
 PROFILE = Question(

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from samebits.findings.comparison_schema import Evidence, Replay
-from samebits.findings.json_text import ShownFinding
+from samebits.findings.shown import ShownFinding
 
 
 class OrderUse(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class Invariances(msgspec.Struct, frozen=True):
     channel_order: bool | None = None
 
 
-class Profile(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
+class Profile(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     """An engine's arithmetic on one problem. What could not be determined is null, with evidence saying why.
 
     `replay` says how many outputs the recipe reproduced bit for bit on random data, `replay_case` on the person's own.

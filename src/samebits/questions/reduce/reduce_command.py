@@ -68,9 +68,10 @@ def reduce_command(
 
 def _load_reduction():
     from samebits.questions.reduce.reduction_document import lay_out_reduction
+    from samebits.questions.reduce.reduction_report import show_reduction
     from samebits.questions.reduce.reduction_schema import Reduction
 
-    return Reduction, lay_out_reduction
+    return Reduction, lay_out_reduction, show_reduction
 
 
 REDUCE = Question(

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from samebits.findings.comparison_schema import Evidence
-from samebits.findings.json_text import ShownFinding
+from samebits.findings.shown import ShownFinding
 
 
 class OtherEngine(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class FaultyVersions(msgspec.Struct, frozen=True, kw_only=True):
     asked: list[str] = []
 
 
-class Reduction(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
+class Reduction(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     """One engine's fault at its smallest. `problem` and `fault` are null where there is none.
 
     `fault` is a verdict (`wrong`, `downgrade`, `undecided`: beyond its bound, nothing proves why) or how the engine

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import msgspec
 
 from samebits.display.document import Document
 from samebits.display.visible_text import make_visible, show_controls
 from samebits.errors import FindingError
 from samebits.questions.all_questions import FINDINGS
+from samebits.regular_files import read_regular
+
+# Findings of whole networks take some megabytes.
+LARGEST_FINDING = 256 * 2**20
 
 
 class _Named(msgspec.Struct):
@@ -26,6 +33,32 @@ def read_finding(text: bytes) -> msgspec.Struct:
         return msgspec.json.decode(text, type=FINDINGS[schema].load()[0])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FindingError(f"no finding as samebits writes it with --json: {str(error)[:200]}") from None
+
+
+def load(path: str | Path) -> msgspec.Struct:
+    """The finding in a JSON file, as `--json` and `.save` write it; raises FindingError, in one line, for another.
+
+    >>> import samebits
+    >>> samebits.compare("linear x=2x3 w=2x3", ["truth"]).save("found.json")
+    >>> samebits.load("found.json").verdict
+    'identical'
+    """
+    try:
+        text = read_regular(path, LARGEST_FINDING)
+    except OSError as error:
+        hint = "samebits compare ... --json > finding.json makes one"
+        raise FindingError(f"{path} could not be read: {error.strerror}; {hint}") from None
+    return read_finding(text)
+
+
+def print_text(found: msgspec.Struct, console: Any) -> None:
+    """Prints a finding of any kind as its command does; as much as fits a screen."""
+    _, lay_out, show = FINDINGS[getattr(found, "schema", "")].load()
+    if show is not None:
+        show(found, console, verbose=False)
+    else:
+        document = lay_out(make_visible(found))
+        console.print(f"{document.title}\n\n{document.verdict.upper()}  {document.summary}", markup=False)
 
 
 def document_from_finding(found: msgspec.Struct) -> Document:

@@ -1,20 +1,21 @@
-"""A finding as a page, as Markdown, and as a frame in a notebook."""
+"""A finding as a page, as Markdown, as a terminal's text, and as a part of a notebook."""
 
 from __future__ import annotations
 
-import html
+import io
 from pathlib import Path
 
 import msgspec
 
 from samebits.display.document import Document, report_missing
+from samebits.display.html_fragment import fragment_from_document
 from samebits.display.html_page import render_html
 from samebits.display.markdown import markdown_from_document
 from samebits.errors import ArgumentError, FindingError
-from samebits.findings.json_text import show_with
+from samebits.findings.shown import Renderers, show_with
 from samebits.regular_files import write_text
 
-_HEIGHT = 640
+_TEXT_WIDTH = 80
 
 
 def write_page(found: msgspec.Struct, path: str | Path) -> None:
@@ -44,19 +45,26 @@ def _lay_out(found: msgspec.Struct) -> Document:
     return document_from_finding(found)
 
 
-def render_frame(found: msgspec.Struct) -> str | None:
-    """The page as an HTML frame that brings its own styles and needs no network; None where packages are missing."""
+def render_fragment(found: msgspec.Struct) -> str | None:
+    """The finding as a small piece of HTML for a notebook's cell, without charts; None for one without a layout."""
     try:
-        page = render_page(found)
+        return fragment_from_document(_lay_out(found))
     except FindingError:
         return None
-    # In a frame of its own the page's styles and scripts cannot touch the notebook, nor the notebook's the page.
-    return (
-        f'<iframe title="samebits" sandbox="allow-scripts" style="width: 100%; height: {_HEIGHT}px; border: 0"'
-        f' srcdoc="{html.escape(page, quote=True)}"></iframe>'
-    )
 
 
-def show_in_notebooks() -> None:
-    """Findings are shown so from now on."""
-    show_with(render_frame)
+def render_text(found: msgspec.Struct) -> str:
+    """What the finding's command prints, as much of it as fits a screen, in plain text."""
+    from rich.console import Console
+
+    from samebits.questions.report.any_finding import print_text
+
+    console = Console(file=io.StringIO(), width=_TEXT_WIDTH, highlight=False, no_color=True)
+    print_text(found, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def show_everywhere() -> None:
+    """Findings show themselves so from now on."""
+    show_with(Renderers(render_text, render_fragment, render_page, render_markdown))

@@ -11,9 +11,9 @@ import typer
 from samebits.display.document import report_missing
 from samebits.display.printing import AGREE
 from samebits.display.streams import say
-from samebits.errors import ArgumentError, FindingError
+from samebits.errors import ArgumentError
 from samebits.questions.question import Command, Question
-from samebits.regular_files import read_regular, write_text
+from samebits.regular_files import write_text
 
 FindingFile = Annotated[
     str, typer.Argument(help="findings as --json prints them; - is standard input", metavar="FINDING.json")
@@ -24,8 +24,6 @@ ReportFile = Annotated[
 ReportMarkdown = Annotated[
     bool, typer.Option("--markdown", help="Markdown for issues and pull requests, on standard output or in --output")
 ]
-# Findings of whole networks take some megabytes.
-_LARGEST = 256 * 2**20
 
 
 def report_command(subject: FindingFile, output: ReportFile = None, markdown: ReportMarkdown = False) -> int:
@@ -54,17 +52,10 @@ def report_command(subject: FindingFile, output: ReportFile = None, markdown: Re
 
 def _read(subject: str):
     try:
-        from samebits.questions.report.any_finding import read_finding
+        from samebits.questions.report.any_finding import LARGEST_FINDING, load, read_finding
     except ModuleNotFoundError as error:
         raise report_missing(error) from None
-    if subject == "-":
-        return read_finding(sys.stdin.buffer.read(_LARGEST))
-    try:
-        text = read_regular(subject, _LARGEST)
-    except OSError as error:
-        hint = "samebits compare ... --json > finding.json makes one"
-        raise FindingError(f"{subject} could not be read: {error.strerror}; {hint}") from None
-    return read_finding(text)
+    return read_finding(sys.stdin.buffer.read(LARGEST_FINDING)) if subject == "-" else load(subject)
 
 
 REPORT = Question(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
 from samebits.findings.comparison_schema import Evidence
-from samebits.findings.json_text import ShownFinding
+from samebits.findings.shown import ShownFinding
 
 # inputs: what came in differed already; operation: same inputs, other result; structure: only one run has it.
 DifferenceKind = Literal["inputs", "operation", "structure"]
@@ -54,13 +54,14 @@ class SettingDifference(msgspec.Struct, frozen=True):
     set: str | None
 
 
-class RunDiff(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
+class RunDiff(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     """Two runs compared, operation by operation.
 
     `compared` counts operations that both runs have, `differing` those of them whose bits differ, `only_a` and `only_b`
     those that one run has alone.
     """
 
+    _rows: ClassVar[str] = "settings"
     schema: Literal["samebits.diff/1"] = "samebits.diff/1"
     a: str
     b: str

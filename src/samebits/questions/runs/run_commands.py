@@ -73,10 +73,10 @@ def diff_command(
 
 
 def _load_diff():
-    from samebits.questions.runs.diff_report import lay_out_diff
+    from samebits.questions.runs.diff_report import lay_out_diff, show_diff
     from samebits.questions.runs.diff_schema import RunDiff
 
-    return RunDiff, lay_out_diff
+    return RunDiff, lay_out_diff, show_diff
 
 
 RUNS = Question(

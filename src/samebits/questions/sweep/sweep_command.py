@@ -212,9 +212,10 @@ def put_batch_range(text: str) -> str:
 
 def _load_sweep():
     from samebits.questions.sweep.sweep_document import lay_out_sweep
+    from samebits.questions.sweep.sweep_report import show_sweep
     from samebits.questions.sweep.sweep_schema import Sweep
 
-    return Sweep, lay_out_sweep
+    return Sweep, lay_out_sweep, show_sweep
 
 
 SWEEP = Question(

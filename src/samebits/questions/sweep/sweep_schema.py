@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
 from samebits.findings.comparison_schema import Evidence, Failure
-from samebits.findings.json_text import Count, ShownFinding
+from samebits.findings.json_text import Count
+from samebits.findings.shown import ShownFinding
 
 SizeOrSetting = int | str
 
@@ -63,7 +64,7 @@ class SweepFailure(msgspec.Struct, frozen=True):
     failure: Failure
 
 
-class Sweep(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
+class Sweep(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     """One engine over the points of a sweep. `invariant` is null where too little ran to say.
 
     `outputs` are shared by all points; `uneven` are cells whose items, all equal, did not get equal bits; `repeats`
@@ -72,6 +73,7 @@ class Sweep(msgspec.Struct, ShownFinding, frozen=True, kw_only=True):
     none was asked for). `more` are the other engines asked.
     """
 
+    _rows: ClassVar[str] = "classes"
     schema: Literal["samebits.sweep/1"] = "samebits.sweep/1"
     sweep: str
     engine: str

@@ -184,9 +184,7 @@ def matmul(x: ArrayT, w: Any, *, dtype: Any = None) -> ArrayT:
 
 @default_float_environment()
 def _multiply(kind: Kind, x: Any, w: Any, bias: Any, dtype: Any) -> Any:
-    operands = {"x": read_array(x, "x"), "w": read_array(w, "w")}
-    if bias is not None:
-        operands["bias"] = read_array(bias, "bias")
+    operands = _read_operands(kind, x, w, bias)
     given = find_product_shapes(kind, operands["x"].shape, operands["w"].shape)
     is_empty = any(0 in given.sizes[name] for name in ("x", "w"))
     if is_empty:
@@ -231,9 +229,7 @@ def _convolve(
     output_padding: Size = 0,
 ) -> Any:
     rank = int(kind[-2])
-    operands = {"x": read_array(x, "x"), "w": read_array(w, "w")}
-    if bias is not None:
-        operands["bias"] = read_array(bias, "bias")
+    operands = _read_operands(kind, x, w, bias)
     unbatched = operands["x"].ndim == rank + 1
     if unbatched:
         operands["x"] = operands["x"][None]
@@ -301,6 +297,18 @@ def _pad_pairs(padding: Any, kind: Kind, kernel: Shape, dilation: Shape, stride:
         raise ProblemShapeError("padding='same' needs stride 1, as in torch; give the padding as numbers")
     totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=False)]
     return tuple((total // 2, total - total // 2) for total in totals)
+
+
+def _read_operands(kind: str, x: Any, w: Any, bias: Any) -> dict[str, np.ndarray]:
+    """The operands as NumPy's arrays; raises OperandError for what is none, or would lose its gradient silently."""
+    given = {"x": x, "w": w} | ({} if bias is None else {"bias": bias})
+    for name, array in given.items():
+        if getattr(array, "requires_grad", False) and sys.modules["torch"].is_grad_enabled():
+            raise OperandError(
+                f"{name} requires a gradient, and samebits.{kind} passes none on: samebits.torch has layers that do;"
+                " for the value alone, call it under torch.no_grad()"
+            )
+    return {name: read_array(array, name) for name, array in given.items()}
 
 
 def read_array(array: Any, name: str) -> np.ndarray:
