@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -176,6 +177,9 @@ def test_pytest_collects_one_test_for_each_problem_and_property(tmp_path, monkey
     assert "WRONG" in done.stdout
     assert "kept/test_kernel" in done.stdout
     assert list((tmp_path / "kept").glob("*.npz"))
+    # The worst output, and no line of what is not the person's own.
+    assert re.search(r"worst at \[\d, \d\]: got \S+, expected \S+", done.stdout)
+    assert not re.search(r"samebits/(testing|questions)|contextlib", done.stdout)
 
 
 def test_the_plugin_imports_nothing_that_takes_time():

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from samebits.display.visible_text import format_value
 from samebits.errors import SamebitsError
 from samebits.findings.words.place_words import describe_places
 from samebits.judging.measuring import Distances, mark_outside, measure_distances
@@ -32,9 +33,10 @@ from samebits.sums.truth.functional import read_array
 # The folder that case files of failures go to; empty: none are written.
 CASES_VARIABLE, CASES_FOLDER = "SAMEBITS_CASES", "samebits-cases"
 _LONGEST_NAME = 80
+# A failing test of pytest's shows no line of these functions.
+__tracebackhide__ = True
 
 
-@default_float_environment()
 def assert_conv_close(
     actual: Any,
     problem: Problem | str,
@@ -58,20 +60,22 @@ def assert_conv_close(
     >>> x, w = np.ones((2, 3), np.float32), np.ones((3, 2), np.float32)
     >>> assert_conv_close(x @ w, "matmul x=2x3 w=3x2", {"x": x, "w": w})
     """
-    stated = read_problem(problem) if isinstance(problem, str) else problem
-    arrays = check_operands(stated, {key: read_array(array, key) for key, array in operands.items()})
-    if accumulator is not None and accumulator not in FORMATS:
-        raise SamebitsError(f"accumulator is one of {', '.join(FORMATS)}, not {accumulator[:40]!r}")
-    result = read_array(actual, name)
-    complaint = _say_misfit(stated, result)
-    if complaint is not None:
-        raise AssertionError(f"{name}: {complaint}")
-    if recipe is not None:
-        complaint = _compare_bits(stated, arrays, result, recipe)
-    else:
-        complaint = _compare_bounds(stated, arrays, result, accumulator)
-    if complaint is not None:
-        raise AssertionError(describe_failure(stated, arrays, result, name, complaint))
+    # Not as a decorator, whose frame a failing test would show.
+    with default_float_environment():
+        stated = read_problem(problem) if isinstance(problem, str) else problem
+        arrays = check_operands(stated, {key: read_array(array, key) for key, array in operands.items()})
+        if accumulator is not None and accumulator not in FORMATS:
+            raise SamebitsError(f"accumulator is one of {', '.join(FORMATS)}, not {accumulator[:40]!r}")
+        result = read_array(actual, name)
+        complaint = _say_misfit(stated, result)
+        if complaint is not None:
+            raise AssertionError(f"{name}: {complaint}")
+        if recipe is not None:
+            complaint = _compare_bits(stated, arrays, result, recipe)
+        else:
+            complaint = _compare_bounds(stated, arrays, result, accumulator)
+        if complaint is not None:
+            raise AssertionError(describe_failure(stated, arrays, result, name, complaint))
 
 
 def measure(
@@ -93,6 +97,9 @@ def describe_failure(
     with contextlib.suppress(SamebitsError):
         found = explain(Case(problem, dict(operands), {name: result}))
         lines.append(f"{found.verdict.upper()} {found.summary}")
+        if worst := found.sides[0].worst:
+            got, expected = format_value(worst.value), format_value(worst.truth)
+            lines.append(f"worst at {worst.index}: got {got}, expected {expected}")
         lines += [e.says for e in found.sides[0].evidence]
     path = keep_case(problem, operands, result, name)
     if path is not None:
@@ -134,7 +141,7 @@ def _compare_bounds(
         return None
     largest = float(distances.over_bound.max())
     times = f", by up to {largest:.3g} times" if np.isfinite(largest) else ""
-    where = "" if problem.product else f", {describe_places(problem, beyond)}"
+    where = f", {describe_places(problem, beyond)}"
     return f"{int(beyond.sum()):,} of {beyond.size:,} outputs are beyond their error bound{times}{where}"
 
 

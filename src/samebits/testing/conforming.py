@@ -23,6 +23,8 @@ from samebits.testing.assertions import assert_conv_close, describe_failure
 # should; repeat: the same bits again; batch: an item's bits do not depend on its company; recipe: the declared one.
 PROPERTIES = ("exact", "bounds", "special", "repeat", "batch", "recipe")
 _REPEATS = 4
+# A failing test of pytest's shows no line of these functions.
+__tracebackhide__ = True
 
 Kernel = Callable[[Problem, Mapping[str, np.ndarray]], Any]
 
@@ -77,7 +79,6 @@ def conformance(
     return test
 
 
-@default_float_environment()
 def check_property(kernel: Kernel | Any, problem: Problem | str, promised: str, promise: Promise | None = None) -> None:
     """Asserts one of PROPERTIES of a kernel on a problem; the message of a failure is a verdict with its cause.
 
@@ -96,7 +97,9 @@ def check_property(kernel: Kernel | Any, problem: Problem | str, promised: str, 
     }
     if promised not in checks:
         raise SamebitsError(f"properties are {', '.join(PROPERTIES)}, not {promised[:40]!r}")
-    checks[promised](call, stated, promise)
+    # Not as a decorator, whose frame a failing test would show.
+    with default_float_environment():
+        checks[promised](call, stated, promise)
 
 
 def _run(call: Kernel, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
