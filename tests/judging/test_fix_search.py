@@ -123,6 +123,16 @@ def test_nothing_is_claimed_where_nothing_helps(problem, deviating, pretend):
     assert code.setting == f"samebits.{problem.split()[0]} in place of every side"
 
 
+def test_the_setting_that_puts_a_lone_side_right_is_found(pretend):
+    row = next(row for row in SETTINGS if row.engine == "torch" and row.change == "mkldnn=off")
+    pretend(by_row(NARROW, row))
+    found, (one,) = fix(CONVOLUTION, ["torch"])
+    assert found.verdict == "downgrade"
+    assert (one.text, one.verified, one.same_bits) == ("torch:mkldnn=off", True, False)
+    _, none = fix(CONVOLUTION, ["jax"])
+    assert none == []
+
+
 def test_one_side_that_a_setting_puts_right_is_named_where_another_stays_wrong(pretend):
     row = next(row for row in SETTINGS if row.engine == "torch" and row.change == "mkldnn=off")
     alone = by_row(NARROW, row)

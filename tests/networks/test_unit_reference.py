@@ -238,6 +238,21 @@ def test_a_mask_of_minus_infinity_leaves_softmax_its_bound():
     assert not np.isnan(found.bound).any()
 
 
+@pytest.mark.parametrize("operator", ["Softmax", "Exp"])
+def test_powers_that_are_made_as_twice_a_smaller_one_may_be_lost(operator):
+    """oneDNN's exp: 2^n is twice 2^(n - 1), whose bits are put together from n, and are 0 below 2^-126."""
+    x = np.concatenate([[F(0)], np.linspace(-90, -84, 500).astype(F)])[None]
+    found = refer([node(operator, ["x"], ["y"])], {"x": x})
+    n = np.floor(x.astype(np.float64) * np.log2(np.e) + 0.5)
+    made = np.where(n - 1 < -126, 0.0, np.exp(x.astype(np.float64)))
+    made = (made / made.sum() if operator == "Softmax" else made).astype(F)
+    assert ((made == 0) & (np.exp(x.astype(np.float64)) > 2.0**-126)).any()
+    assert (np.abs(made.astype(np.float64) - found.value) <= found.bound).all()
+    # No larger one may be.
+    lost = np.where(found.value > 2.0**-124, 0.0, found.value)
+    assert (np.abs(lost - found.value) > found.bound).any()
+
+
 def test_elu_as_onnx_defines_it_is_within_the_bound_near_zero():
     x = random((400,), 3, 0.01)
     for alpha in (1.0, 20.0):

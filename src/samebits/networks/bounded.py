@@ -41,6 +41,14 @@ class Arithmetic:
     least: float
     normal: float
 
+    @property
+    def least_power(self) -> float:
+        """Below this a power of e may become 0: OpenCL allows it below the smallest normal number (section 7.5.3).
+
+        oneDNN's kernels make 2^n as twice 2^(n - 1), so that they lose powers up to twice that number.
+        """
+        return 2 * self.normal
+
 
 def arithmetic_in(format_: Format, *, unit: float = 0.0) -> Arithmetic:
     """The arithmetic of a format, with a larger unit roundoff if one is given."""
@@ -221,8 +229,8 @@ def take_softmax(a: Arithmetic, x: Bounded, axis: int) -> Bounded:
         value = powers / total
         moved = np.where(of_sum < 1.0, (share + value * of_sum) / (1.0 - of_sum), np.inf)
         found = rounded(a, value, moved, 3.0)
-        # Powers below the smallest normal number may become 0, as OpenCL allows (section 7.5.3).
-        return Bounded(value, found.error + np.where(powers < a.normal, a.normal, 0.0), found.magnitude)
+        lost = np.where(powers < a.least_power, a.least_power, 0.0)
+        return Bounded(value, found.error + lost, found.magnitude)
 
 
 def take_log_softmax(a: Arithmetic, x: Bounded, axis: int) -> Bounded:

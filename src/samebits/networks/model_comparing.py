@@ -33,6 +33,7 @@ from samebits.networks.file_differences import (
     list_sentences,
     open_other,
 )
+from samebits.networks.integer_problems import is_integer_problem, make_integer_network
 from samebits.networks.matched_files import take_other
 from samebits.networks.model_conclusion import Asked, Outcome, conclude
 from samebits.networks.model_fixes import ModelTrials, digest_outputs
@@ -150,9 +151,10 @@ def compare_model(
 ) -> ModelComparison:
     """Runs a network on every engine in `on` and judges each unit of it against the truth on what it was really fed.
 
-    `model` is an ONNX file (or what `read_onnx` made of one), an exported program (.pt2), or `file.py:function`,
-    which returns a torch module and its inputs. Inputs are arrays by name, an .npz of them, or random ones (`seed`,
-    `ranges`; `sizes` gives those that the network leaves open, by its own name for one or as whole shapes by input).
+    `model` is an ONNX file (or what `read_onnx` made of one), an exported program (.pt2), `file.py:function`, which
+    returns a torch module and its inputs, or the text of a problem on integers (`integer_problems`). Inputs are arrays
+    by name, an .npz of them, or random ones (`seed`, `ranges`; `sizes` gives those that the network leaves open, by its
+    own name for one or as whole shapes by input).
     An `If` is replaced by the branch that these inputs take, a loop by its rounds. Engines that read ONNX run the
     network whole; all others compute its convolutions and products one at a time. Values between units are observed
     only as far as that leaves every bit of the result as it is. With `fix` settings are tried until the sides agree,
@@ -164,6 +166,9 @@ def compare_model(
     """
     if isinstance(on, str) or not isinstance(on, Sequence):
         raise ArgumentError(f"on must be a list of engine texts or runners, not {on!r}")
+    if is_integer_problem(model):
+        model, own = make_integer_network(str(model), seed)
+        ranges = ranges or own
     began = time.monotonic()
     with contextlib.ExitStack() as opened:
         network, examples, notes = _take_model(model, opened, time_limit_s, progress)

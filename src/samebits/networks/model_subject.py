@@ -30,9 +30,12 @@ def is_model(subject: Any) -> bool:
 
 
 def list_engines_for(subject: str | Path) -> list[str]:
-    """The installed engines that run a whole network of this kind by themselves, in the table's sequence."""
+    """The installed engines that run a whole network of this kind by themselves, in the table's sequence.
+
+    Problems on integers are operators of ONNX.
+    """
     file = Path(str(subject).rpartition(":")[0])
-    kinds = set[str]() if str(subject).endswith(".onnx") else {"torch"}
+    kinds = {"torch"} if is_module(str(subject)) else set[str]()
     if kinds and file.is_file() and mentions_keras(file):
         kinds.add("keras")
     classes = {name: ENGINES[name].load_class() for name in list_installed()}

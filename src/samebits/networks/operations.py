@@ -251,8 +251,7 @@ def _powers(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
     with np.errstate(all="ignore"):
         if node.operator == "Exp":
             value = np.exp(x.value)
-            # A result below the smallest normal number may become 0, as OpenCL allows (section 7.5.3).
-            lost = np.where((value > 0) & (value < a.normal), a.normal, 0.0)
+            lost = np.where((value > 0) & (value < a.least_power), a.least_power, 0.0)
             return [bounded.rounded(a, value, value * np.expm1(x.error) + lost, 6.0)]
     return [take_logarithm(a, x)]
 

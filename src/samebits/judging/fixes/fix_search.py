@@ -63,18 +63,18 @@ class FixSearch:
 
     def run(self) -> tuple[list[Fix], list[Evidence]]:
         """The fixes, the smallest first, and further evidence."""
-        if len(self.sides) < 2:
+        if len(self.sides) < 2 and all(is_agreement(s.verdict) for s in self.sides):
             return [], [Evidence("setting", "fewer than two sides returned a result: there is nobody to agree with")]
         if self._agree():
             return [], [Evidence("setting", "all sides have the same bits already: there is nothing to fix")]
         self.trials = [[] if s.text is None else [self.place.try_text(s.text, ())] for s in self.sides]
         for _ in self._try_in_sequence():
-            best = self._choose(same_bits=True)
+            best = self._choose(same_bits=self._wanted[0])
             # One change is the least there can be.
             if best is not None and best.changes == 1 and is_agreement(best.verdict) and self._holds(best):
                 break
         fixes: list[Fix] = []
-        for same_bits in (True, False):
+        for same_bits in self._wanted:
             choice = self._choose(same_bits=same_bits)
             while choice is not None and not self._holds(choice):
                 choice = self._choose(same_bits=same_bits)
@@ -82,6 +82,11 @@ class FixSearch:
                 fixes.append(self._describe(choice))
         distinct = {(fix.text, *fix.together_with): fix for fix in reversed(fixes)}
         return self._conclude(sorted(distinct.values(), key=_rank))
+
+    @property
+    def _wanted(self) -> tuple[bool, ...]:
+        """The same bits before agreement; of one side alone only that it is right."""
+        return (True, False) if len(self.sides) > 1 else (False,)
 
     def _name_put_right(self) -> list[Evidence]:
         """The deviating sides that a setting puts right, each alone, where others stay as they are."""
@@ -124,7 +129,7 @@ class FixSearch:
             self._try(i, (change,))
             yield
         for i in order:
-            if self._choose(same_bits=True):
+            if self._choose(same_bits=self._wanted[0]):
                 return
             moved = [t.changes[0] for t in self.trials[i][1:] if t.digests and t.digests != self.trials[i][0].digests]
             for pair in itertools.islice(pair_changes(moved[:_MOST_PAIRED]), _MOST_PAIRED**2):

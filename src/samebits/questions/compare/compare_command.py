@@ -83,13 +83,14 @@ def compare_command(
     Each result is judged on exact integers, where any difference is a fault, and against the correctly rounded result;
     of a network each unit, on what it was really fed.
     """
+    from samebits.networks.integer_problems import is_integer_problem
     from samebits.networks.model_subject import is_model
 
     text, common = " ".join(subject), CommonOptions(list(on or []), seed, time_limit, attribute, fix, verbose, as_json)
     options = NetworkOptions(inputs, read_ranges(ranges or []), replay, save_cases, against, read_sizes(sizes or []))
     if len(subject) > 1 and all(is_model(part) for part in subject):
         raise ArgumentError("one network at a time; another file of the same network goes behind --against")
-    if is_model(text):
+    if is_model(text) or is_integer_problem(text):
         return compare_network(text, common, options)
     if options.are_given:
         raise ArgumentError("--inputs, --range, --size, --replay, --save-cases and --against are for networks")

@@ -211,7 +211,7 @@ def _say_fixes(found: Comparison) -> Iterator[Remark]:
         if fix.time_before_s and fix.time_after_s:
             took = f"; time {fix.time_after_s / fix.time_before_s:.2g} x"
         yield Remark("fix", f"{said}   tried: {after}{took}. {fix.why[:1].upper()}{fix.why[1:]}; {fix.also}")
-    yield from (Remark("tried", e.says, rank=3) for e in found.evidence if e.kind == "setting")
+    yield from (Remark("tried", e.says, rank=3 if found.fixes else 0) for e in found.evidence if e.kind == "setting")
 
 
 def _say_groups(found: Comparison) -> Iterator[Remark]:

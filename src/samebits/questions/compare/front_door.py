@@ -12,6 +12,7 @@ from samebits.engines.runner import Runner
 from samebits.errors import ArgumentError
 from samebits.findings import Comparison
 from samebits.findings.model_schema import ModelComparison
+from samebits.networks.integer_problems import is_integer_problem
 from samebits.networks.model_comparing import compare_model
 from samebits.networks.model_runners import ModelRunner
 from samebits.networks.model_subject import is_model
@@ -54,7 +55,7 @@ def compare(
     common: dict[str, Any] = {
         "seed": seed, "time_limit_s": time_limit_s, "attributes": attributes, "fix": fix, "progress": progress,
     }  # fmt: skip
-    if isinstance(subject, Network) or (isinstance(subject, (str, Path)) and is_model(subject)):
+    if isinstance(subject, (str, Path, Network)) and (is_model(subject) or is_integer_problem(subject)):
         if data != "normal":
             raise ArgumentError("a network takes `inputs` or `ranges`, not `data`")
         return compare_model(

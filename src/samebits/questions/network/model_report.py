@@ -190,7 +190,7 @@ def _say_fixes(found: ModelComparison) -> Iterator[Remark]:
                 "; "
             ),
         )
-    yield from (Remark("tried", e.says, rank=3) for e in found.evidence if e.kind == "setting")
+    yield from (Remark("tried", e.says, rank=3 if found.fixes else 0) for e in found.evidence if e.kind == "setting")
 
 
 def _say_next(found: ModelComparison, first: UnitFinding | None) -> Remark:

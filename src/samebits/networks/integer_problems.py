@@ -1,0 +1,194 @@
+"""Problems on integers (`dtype=uint8 weights=int8 out=int8`) as the operators of ONNX that compute them.
+
+`out=int32` is ConvInteger or MatMulInteger, `out=float32` that sum times its scale (as dynamic quantisation writes it),
+`out=uint8` and `int8` QLinearConv, QLinearMatMul or, with a bias, onnxruntime's QGemm. Codes use their whole range and
+zero points are not zero but for signed weights, as in networks that quantisers write.
+
+Sources: ONNX's operator specifications; onnxruntime, docs/ContribOperators.md (QGemm).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from samebits.errors import ProblemTextError
+from samebits.networks.network import Network
+from samebits.networks.onnx_reading import make_network
+from samebits.problems.problem import KINDS, PRODUCTS, Problem
+from samebits.problems.problem_text import parse_problem_text
+
+_CODES = ("uint8", "int8")
+_OUT = (*_CODES, "int32", "float32")
+_SCALES = ("tensor", "channel")
+# Zero points that are no round numbers; signed weights have none, as quantisers write them.
+_ZEROS = {"x": {"uint8": 121, "int8": 3}, "w": {"uint8": 119, "int8": 0}, "y": {"uint8": 117, "int8": -4}}
+_X_SCALE, _W_SCALE = 0.02, 0.01
+# A sum's usual size, in shares of the codes' largest, so that few results are clamped.
+_SPREAD, _WIDE = 3.0, 127
+_OPSET, _IR = 17, 9
+
+
+@dataclass(frozen=True)
+class _Quantised:
+    """What an integer problem says beyond its shapes; `plain` has the shapes and attributes."""
+
+    plain: Problem
+    x: str
+    w: str
+    out: str
+    scale: str
+
+
+def is_integer_problem(text: object) -> bool:
+    """Whether a text is a problem on integers: it begins with a kind of ours and names an integer dtype."""
+    if not isinstance(text, str):
+        return False
+    words = text.split()
+    return (
+        bool(words)
+        and words[0].partition(".")[0] in KINDS
+        and any(
+            word.partition("=")[0] in ("dtype", "weights") and word.partition("=")[2].lstrip("u").startswith("int")
+            for word in words[1:]
+        )
+    )
+
+
+def make_integer_network(text: str, seed: int = 0) -> tuple[Network, dict[str, tuple[float, float]]]:
+    """The network of one operator that computes an integer problem, and what its input is drawn from.
+
+    Weights, bias and scales are drawn by `seed`. Raises ProblemTextError for what no operator computes.
+    """
+    from onnx import helper, numpy_helper
+
+    asked = _parse(text)
+    constants = _draw_constants(asked, np.random.default_rng(seed))
+    nodes = _list_nodes(asked, constants)
+    kinds = {name: helper.np_dtype_to_tensor_dtype(np.dtype(name)) for name in _OUT}
+    graph = helper.make_graph(
+        nodes,
+        "integers",
+        [helper.make_tensor_value_info("x", kinds[asked.x], asked.plain.x)],
+        [helper.make_tensor_value_info("y", kinds[asked.out], asked.plain.out_shape)],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    domains = [helper.make_opsetid("", _OPSET), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=domains, ir_version=_IR)
+    low, high = np.iinfo(asked.x).min, np.iinfo(asked.x).max
+    return make_network(model, text), {"x": (float(low), float(high))}
+
+
+def _parse(text: str) -> _Quantised:
+    given: dict[str, str] = {}
+    kept: list[str] = []
+    for word in text.split():
+        key, equals, value = word.partition("=")
+        if key in ("dtype", "weights", "out", "scale") and equals:
+            given[key] = value
+        else:
+            kept.append(word)
+    x = given.get("dtype", "uint8")
+    allowed = {"dtype": _CODES, "weights": _CODES, "out": _OUT, "scale": _SCALES}
+    for key, value in given.items():
+        if value not in allowed[key]:
+            raise ProblemTextError(f"{key} is one of {', '.join(allowed[key])}, not {value!r}", text)
+    plain = parse_problem_text(" ".join(kept))
+    asked = _Quantised(plain, x, given.get("weights", "int8"), given.get("out", "int32"), given.get("scale", "tensor"))
+    _check(asked, text)
+    return asked
+
+
+def _check(asked: _Quantised, text: str) -> None:
+    """Raises ProblemTextError for what no operator computes."""
+    plain = asked.plain
+    if plain.direction != "forward" or plain.kind.startswith("conv_transpose"):
+        raise ProblemTextError("integers are multiplied in forward conv1d to conv3d, linear and matmul", text)
+    if plain.then:
+        raise ProblemTextError("then= is not applied to integers", text)
+    if plain.kind in PRODUCTS and len(plain.w) != 2:
+        raise ProblemTextError("the weights of a product on integers are a matrix", text)
+    if plain.bias and plain.kind in PRODUCTS and asked.out in _CODES and len(plain.x) != 2:
+        raise ProblemTextError("with a bias and 8-bit results x is a matrix", text)
+    if asked.out == "int32" and asked.scale == "channel":
+        raise ProblemTextError("out=int32 has no scale", text)
+
+
+def _draw_constants(asked: _Quantised, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Weights, zero points, scales and bias, by name, shaped as the operator reads them."""
+    plain = asked.plain
+    low, high = np.iinfo(asked.w).min, np.iinfo(asked.w).max
+    # Symmetric quantisers leave the least code out.
+    w = rng.integers(low + (low < 0), high + 1, plain.w, dtype=asked.w)
+    columns = plain.w[-1] if plain.kind == "matmul" else plain.w[0]
+    found: dict[str, np.ndarray] = {
+        "w": np.ascontiguousarray(w.T) if plain.kind == "linear" else w,
+        "x_zero": np.array(_ZEROS["x"][asked.x], asked.x),
+        "w_zero": np.array(_ZEROS["w"][asked.w], asked.w),
+    }
+    per_channel = asked.scale == "channel"
+    w_scale = np.full(columns if per_channel else (), _W_SCALE, np.float32)
+    w_scale = w_scale * (np.exp2(rng.uniform(-1, 1, columns)).astype(np.float32) if per_channel else np.float32(1))
+    x_scale = np.float32(_X_SCALE)
+    usual = _SPREAD * math.sqrt(plain.reduction_length) * np.iinfo("int8").max ** 2 / 3
+    if asked.out in _CODES:
+        y_scale = np.float32(_X_SCALE * _W_SCALE * usual / _WIDE)
+        found |= {"x_scale": np.array(x_scale), "w_scale": np.asarray(w_scale), "y_scale": np.array(y_scale)}
+        found["y_zero"] = np.array(_ZEROS["y"][asked.out], asked.out)
+        if per_channel:
+            found["w_zero"] = np.full(columns, found["w_zero"])
+    elif asked.out == "float32":
+        found["scale"] = _align(plain, np.asarray(x_scale * w_scale))
+    if plain.bias:
+        codes = rng.integers(-int(usual), int(usual) + 1, columns, dtype=np.int32)
+        found["bias"] = codes if asked.out in _CODES else _align(plain, codes)
+        if asked.out == "float32":
+            found["bias"] = (found["bias"] * (_X_SCALE * _W_SCALE)).astype(np.float32)
+    return found
+
+
+def _align(plain: Problem, values: np.ndarray) -> np.ndarray:
+    """One number for each channel of the result, along its axis."""
+    is_plain = plain.kind in PRODUCTS or not values.ndim
+    return values if is_plain else values.reshape(-1, *(1,) * plain.rank)
+
+
+def _list_nodes(asked: _Quantised, constants: Mapping[str, np.ndarray]) -> list[Any]:
+    from onnx import helper
+
+    plain, is_product = asked.plain, asked.plain.kind in PRODUCTS
+    window = {} if is_product else _describe_window(plain)
+    quantised = ["x", "x_scale", "x_zero", "w", "w_scale", "w_zero"]
+    if asked.out in _CODES:
+        if is_product and plain.bias:
+            inputs = [*quantised, "bias", "y_scale", "y_zero"]
+            return [helper.make_node("QGemm", inputs, ["y"], name="product", domain="com.microsoft")]
+        operator = "QLinearMatMul" if is_product else "QLinearConv"
+        inputs = [*quantised, "y_scale", "y_zero", *(["bias"] if plain.bias else [])]
+        return [helper.make_node(operator, inputs, ["y"], name="product", **window)]
+    operator, steps = "MatMulInteger" if is_product else "ConvInteger", list[Any]()
+    steps.append((operator, ["x", "w", "x_zero", "w_zero"], window))
+    if asked.out == "float32":
+        steps += [("Cast", ["{}"], {"to": 1}), ("Mul", ["{}", "scale"], {})]
+    if plain.bias:
+        steps.append(("Add", ["{}", "bias"], {}))
+    nodes: list[Any] = []
+    value = "x"
+    for number, (name, inputs, attributes) in enumerate(steps):
+        made = "y" if number == len(steps) - 1 else f"step_{number}"
+        own = [value if one == "{}" else one for one in inputs]
+        nodes.append(helper.make_node(name, own, [made], name=f"{name.lower()}_{number}", **attributes))
+        value = made
+    return nodes
+
+
+def _describe_window(plain: Problem) -> dict[str, Any]:
+    """A convolution's attributes as ONNX has them."""
+    begins, ends = [a.pad_begin for a in plain.axes], [a.pad_end for a in plain.axes]
+    return {
+        "strides": list(plain.stride), "dilations": list(plain.dilation), "pads": begins + ends, "group": plain.groups,
+    }  # fmt: skip

@@ -1,0 +1,144 @@
+"""Problems on integers: the operator that is made computes what its text says, and engines are judged on it.
+
+Expected results are plain NumPy's: sums of whole numbers, and decimals of the scales rounded half to even.
+"""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import samebits
+from naive_convolution import convolve
+from samebits.cli import main
+from samebits.errors import ProblemTextError, SamebitsError
+from samebits.networks.integer_problems import is_integer_problem, make_integer_network
+from samebits.problems import parse_problem_text
+
+SHAPES = ("linear x=5x24 w=6x24", "matmul x=2x3x8 w=8x5", "conv2d x=2x4x7x6 w=6x4x3x3 stride=2 padding=1",
+          "conv1d x=1x8x12 w=8x2x3 groups=4 dilation=2", "conv2d x=1x3x6x6 w=4x3x2x2 padding=1:0x0:1 bias")  # fmt: skip
+FORMS = ("dtype=uint8 weights=int8", "dtype=uint8 weights=uint8 out=uint8", "dtype=int8 weights=int8 out=int8",
+         "dtype=uint8 weights=int8 out=uint8 scale=channel", "dtype=uint8 weights=int8 out=float32",
+         "dtype=uint8 weights=int8 out=float32 scale=channel")  # fmt: skip
+
+
+def sum_codes(plain, x, w):
+    """The integer sums, term by term, of codes less their zero points."""
+    if plain.kind in ("linear", "matmul"):
+        return x @ w
+    return convolve(plain, {"x": x, "w": w})
+
+
+def draw(network, ranges, seed=1):
+    type_ = network.inputs["x"]
+    low, high = ranges["x"]
+    return np.random.default_rng(seed).integers(int(low), int(high) + 1, type_.shape).astype(type_.dtype)
+
+
+def run_precisely(network, x):
+    """onnxruntime without graph changes and without sums of pairs in 16 bits."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(network.stored.SerializeToString(), options)
+    return session.run(None, {"x": x})[0]
+
+
+@pytest.mark.parametrize(("shape", "form"), list(itertools.product(SHAPES, FORMS)))
+def test_the_operator_computes_what_the_text_says(shape, form):
+    network, ranges = make_integer_network(f"{shape} {form}")
+    plain = parse_problem_text(shape)
+    c = network.constants
+    # Small codes, so that no processor's pairs overflow.
+    x = (c["x_zero"].astype(np.int64) + draw(network, ranges) % 8).astype(c["x_zero"].dtype)
+    zeros = c["w_zero"].astype(np.int64)
+    if zeros.ndim and plain.kind.startswith("conv"):
+        zeros = zeros.reshape(-1, *(1,) * (c["w"].ndim - 1))
+    w = c["w"].astype(np.int64) - zeros
+    sums = sum_codes(plain, x.astype(np.int64) - int(c["x_zero"]), w)
+    got = run_precisely(network, x)
+    if "out=" not in form:
+        expected = sums + (c["bias"] if plain.bias else 0)
+        assert got.dtype == np.int32
+        assert np.array_equal(got, expected)
+        return
+    along = (1, -1, *(1,) * (sums.ndim - 2)) if plain.kind.startswith("conv") else (-1,)
+    if "out=float32" in form:
+        expected = sums * c["scale"].astype(np.float64) + (c["bias"].astype(np.float64) if plain.bias else 0)
+        assert np.abs(got - expected).max() <= 2.0**-22 * np.abs(expected).max()
+        return
+    total = sums + (c["bias"].astype(np.int64).reshape(along) if plain.bias else 0)
+    scales = np.broadcast_to(np.atleast_1d(c["w_scale"]).reshape(along), total.shape)
+    least, most = np.iinfo(got.dtype).min, np.iinfo(got.dtype).max
+    for value, scale, result in zip(total.ravel(), scales.ravel(), got.ravel(), strict=True):
+        exact = int(value) * Fraction(float(c["x_scale"])) * Fraction(float(scale)) / Fraction(float(c["y_scale"]))
+        nearest = min(max(round(exact) + int(c["y_zero"]), least), most)
+        # One step off where float32 rounds a decimal about half way.
+        assert abs(int(result) - nearest) <= (abs(exact - round(exact)) > Fraction(499, 1000))
+
+
+def test_results_use_their_range_and_few_are_clamped():
+    network, ranges = make_integer_network("linear x=64x256 w=64x256 dtype=uint8 weights=int8 out=uint8")
+    c, x = network.constants, draw(network, ranges)
+    sums = (x.astype(np.int64) - int(c["x_zero"])) @ c["w"].astype(np.int64)
+    codes = np.rint(sums * float(c["x_scale"]) * float(c["w_scale"]) / float(c["y_scale"])) + int(c["y_zero"])
+    assert np.ptp(codes) > 150
+    assert ((codes < 0) | (codes > 255)).mean() < 0.02
+
+
+def test_an_exact_engine_is_right_and_one_that_saturates_is_not(monkeypatch):
+    """NumPy's own reference of the operator, and the same with pairs kept in 16 bits."""
+    text = "linear x=8x64 w=16x64 dtype=uint8 weights=int8"
+    network, ranges = make_integer_network(text)
+    found = samebits.compare(text, ["onnxruntime"])
+    c, x = network.constants, draw(network, ranges)
+    # The product of the processor at hand, judged by plain NumPy on other codes.
+    zero, w = int(c["x_zero"]), c["w"].astype(np.int64)
+    exact = (x.astype(np.int64) - zero) @ w
+    is_exact = np.array_equal(run_precisely(network, x), exact)
+    pairs = x.astype(np.int64)[:, 0::2, None] * w[None, 0::2] + x.astype(np.int64)[:, 1::2, None] * w[None, 1::2]
+    overflows = (np.clip(pairs, -(2**15), 2**15 - 1) != pairs).any()
+    assert overflows
+    assert found.verdict == ("identical" if is_exact else "wrong")
+    if not is_exact:
+        assert str(found.sides[0].cause) == "int8-saturation"
+
+
+def test_the_command_takes_integers_and_says_what_it_does_not_take(capsys):
+    assert (
+        main(["compare", "conv2d x=1x3x6x6 w=4x3x3x3 dtype=uint8 weights=uint8", "--on", "onnxruntime", "--json"]) == 0
+    )
+    assert '"samebits.model/1"' in capsys.readouterr().out
+    assert main(["profile", "onnxruntime", "linear x=4x8 w=4x8 dtype=int8"]) == 2
+    assert "integers are for samebits compare alone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("linear x=4x8 w=4x8 dtype=int4", "dtype is one of uint8, int8"),
+        ("linear x=4x8 w=4x8 dtype=int8 out=float16", "out is one of"),
+        ("linear x=4x8 w=4x8 dtype=int8 scale=row out=int8", "scale is one of"),
+        ("linear x=4x8 w=4x8 dtype=int8 scale=channel", "no scale"),
+        ("linear.grad_weight x=4x8 w=4x8 dtype=int8", "forward"),
+        ("conv_transpose2d x=1x3x6x6 w=3x4x3x3 dtype=int8", "forward"),
+        ("linear x=4x8 w=4x8 dtype=int8 then=relu", "then="),
+        ("matmul x=2x4x8 w=2x8x4 dtype=int8", "matrix"),
+        ("linear x=2x4x8 w=4x8 bias dtype=int8 out=int8", "matrix"),
+        ("linear x=4x8 w=4x9 dtype=int8", "must be equal"),
+        ("linear x=4x8 dtype=int8", "w= is missing"),
+    ],
+)
+def test_what_no_operator_computes_is_refused(text, says):
+    with pytest.raises(SamebitsError, match=says) as raised:
+        make_integer_network(text)
+    assert "\n" not in str(raised.value)
+    assert isinstance(raised.value, ProblemTextError) or "equal" in says
+
+
+@pytest.mark.parametrize(
+    "text", ["linear x=4x8 w=4x8", "net.onnx", "int8.py:make", "dtype=int8", 3, "", "linear x=4x8 w=4x8 dtype=float16"]
+)
+def test_other_subjects_are_none(text):
+    assert not is_integer_problem(text)
