@@ -127,7 +127,7 @@ def test_the_setting_that_puts_a_lone_side_right_is_found(pretend):
     row = next(row for row in SETTINGS if row.engine == "torch" and row.change == "mkldnn=off")
     pretend(by_row(NARROW, row))
     found, (one,) = fix(CONVOLUTION, ["torch"])
-    assert found.verdict == "downgrade"
+    assert found.verdict not in ("identical", "rounding")
     assert (one.text, one.verified, one.same_bits) == ("torch:mkldnn=off", True, False)
     _, none = fix(CONVOLUTION, ["jax"])
     assert none == []
