@@ -258,7 +258,7 @@ def test_arguments_are_those_of_the_program_unless_given(monkeypatch, capsys):
     assert main() == 0
     assert capsys.readouterr().out.startswith("samebits ")
     assert main([]) == 0
-    assert "Usage" in capsys.readouterr().out
+    assert "What do you have?" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -60,3 +60,19 @@ def test_shells_complete_commands():
     asked = {"_SAMEBITS_COMPLETE": "complete_bash", "COMP_WORDS": "samebits exp", "COMP_CWORD": "1"}
     done = subprocess.run([program], env={**os.environ, **asked}, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["explain"]
+
+
+def test_samebits_alone_asks_what_a_person_has(capsys, monkeypatch):
+    assert main([]) == 0
+    printed = capsys.readouterr().out
+    typed = [line.strip() for line in printed.splitlines() if line.startswith("    samebits ")]
+    assert len(typed) > 8
+    for line in typed:
+        _, command, *arguments = shlex.split(line)
+        assert COMMANDS[command].make_context(command, arguments) is not None
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    for answer, expected in (("4", "samebits explain a.npy b.npy"), ("", "Usage:"), ("99", "Usage:"), ("x", "Usage:")):
+        monkeypatch.setattr("builtins.input", lambda _, answer=answer: answer)
+        assert main([]) == 0
+        assert expected in capsys.readouterr().out

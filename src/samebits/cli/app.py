@@ -11,6 +11,7 @@ import typer
 import typer.main
 from typer.exceptions import TyperException
 
+from samebits.cli.first_question import ask_first_question
 from samebits.display.endings import TRACEBACK_VARIABLE, check_environment, say_error, say_system_error, say_unforeseen
 from samebits.display.printing import AGREE, TROUBLE
 from samebits.display.streams import prepare_streams, say
@@ -50,7 +51,7 @@ def _options(
     if version:
         print(f"samebits {VERSION}")
     elif context.invoked_subcommand is None:
-        print(context.get_help())
+        print(ask_first_question() or context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
