@@ -78,6 +78,36 @@ def test_the_operator_computes_what_the_text_says(shape, form):
         assert abs(int(result) - nearest) <= (abs(exact - round(exact)) > Fraction(499, 1000))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "linear x=4x64 w=16x64 weights=uint4",
+        "linear x=4x70 w=10x70 weights=uint4 scale=group:16",
+        "linear x=2x3x32 w=8x32 weights=int4 scale=group:32 dtype=float16",
+    ],
+)
+def test_weights_in_4_bits_are_read_back_as_the_operator_says(text):
+    """Block by block, a half of a byte at a time, in loops: what onnxruntime's description of MatMulNBits says."""
+    network, _ = make_integer_network(text)
+    c, plain = network.constants, parse_problem_text(" ".join(text.split()[:3]))
+    size = int(text.partition("group:")[2].split(" ")[0] or 32)
+    columns, length = plain.w
+    blocks = -(-length // size)
+    rows = np.zeros((columns, length))
+    for n, k in itertools.product(range(columns), range(length)):
+        block, inside = divmod(k, size)
+        code = int(c["w"][n, block, inside // 2]) >> (4 * (inside % 2)) & 15
+        zero = 8
+        if "uint4" in text:
+            zero = int(c["w_zero"].reshape(columns, -1)[n, block // 2]) >> (4 * (block % 2)) & 15
+        rows[n, k] = (code - zero) * float(c["w_scale"].reshape(columns, blocks)[n, block])
+    x = np.random.default_rng(2).uniform(-1, 1, plain.x).astype("float16" if "float16" in text else "float32")
+    expected, got = x.astype(np.float64) @ rows.T, run_precisely(network, x)
+    assert got.dtype == x.dtype
+    assert np.abs(got - expected).max() < (2.0**-8 if "float16" in text else 2.0**-18)
+    assert samebits.compare(text, ["onnxruntime"]).verdict in ("rounding", "identical")
+
+
 def test_results_use_their_range_and_few_are_clamped():
     network, ranges = make_integer_network("linear x=64x256 w=64x256 dtype=uint8 weights=int8 out=uint8")
     c, x = network.constants, draw(network, ranges)
@@ -127,6 +157,10 @@ def test_the_command_takes_integers_and_says_what_it_does_not_take(capsys):
         ("matmul x=2x4x8 w=2x8x4 dtype=int8", "matrix"),
         ("linear x=2x4x8 w=4x8 bias dtype=int8 out=int8", "matrix"),
         ("linear x=4x8 w=4x9 dtype=int8", "must be equal"),
+        ("linear x=4x8 w=4x8 weights=uint4 dtype=int8", "4 bits dtype is one of float32, float16"),
+        ("linear x=4x8 w=4x8 weights=uint4 scale=channel", "group:16, 32"),
+        ("linear x=4x8 w=4x8 weights=uint4 bias", "without bias"),
+        ("conv1d x=1x4x8 w=4x4x3 weights=int4", "4 bits are those"),
         ("linear x=4x8 dtype=int8", "w= is missing"),
     ],
 )

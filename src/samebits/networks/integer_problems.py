@@ -2,14 +2,17 @@
 
 `out=int32` is ConvInteger or MatMulInteger, `out=float32` that sum times its scale (as dynamic quantisation writes it),
 `out=uint8` and `int8` QLinearConv, QLinearMatMul or, with a bias, onnxruntime's QGemm. Codes use their whole range and
-zero points are not zero but for signed weights, as in networks that quantisers write.
+zero points are not zero but for signed weights, as in networks that quantisers write. `weights=uint4` and `int4` are
+onnxruntime's MatMulNBits: a linear layer of float inputs whose weights are stored in 4 bits, in blocks along the sum
+with a scale each (`scale=group:32`), and with a zero point each where they are unsigned.
 
-Sources: ONNX's operator specifications; onnxruntime, docs/ContribOperators.md (QGemm).
+Sources: ONNX's operator specifications; onnxruntime, docs/ContribOperators.md (QGemm, MatMulNBits).
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +26,7 @@ from samebits.problems.problem import KINDS, PRODUCTS, Problem
 from samebits.problems.problem_text import parse_problem_text
 
 _CODES = ("uint8", "int8")
+_PACKED, _FLOATS, _GROUP = ("uint4", "int4"), ("float32", "float16"), re.compile(r"group:(16|32|64|128|256)")
 _OUT = (*_CODES, "int32", "float32")
 _SCALES = ("tensor", "channel")
 # Zero points that are no round numbers; signed weights have none, as quantisers write them.
@@ -67,9 +71,11 @@ def make_integer_network(text: str, seed: int = 0) -> tuple[Network, dict[str, t
     from onnx import helper, numpy_helper
 
     asked = _parse(text)
-    constants = _draw_constants(asked, np.random.default_rng(seed))
-    nodes = _list_nodes(asked, constants)
-    kinds = {name: helper.np_dtype_to_tensor_dtype(np.dtype(name)) for name in _OUT}
+    rng = np.random.default_rng(seed)
+    is_packed = asked.w in _PACKED
+    constants = _draw_packed(asked, rng) if is_packed else _draw_constants(asked, rng)
+    nodes = [_make_packed(asked, constants)] if is_packed else _list_nodes(asked)
+    kinds = {name: helper.np_dtype_to_tensor_dtype(np.dtype(name)) for name in (*_OUT, *_FLOATS)}
     graph = helper.make_graph(
         nodes,
         "integers",
@@ -79,8 +85,8 @@ def make_integer_network(text: str, seed: int = 0) -> tuple[Network, dict[str, t
     )
     domains = [helper.make_opsetid("", _OPSET), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=domains, ir_version=_IR)
-    low, high = np.iinfo(asked.x).min, np.iinfo(asked.x).max
-    return make_network(model, text), {"x": (float(low), float(high))}
+    limits = (-1, 1) if is_packed else (np.iinfo(asked.x).min, np.iinfo(asked.x).max)
+    return make_network(model, text), {"x": (float(limits[0]), float(limits[1]))}
 
 
 def _parse(text: str) -> _Quantised:
@@ -92,15 +98,54 @@ def _parse(text: str) -> _Quantised:
             given[key] = value
         else:
             kept.append(word)
-    x = given.get("dtype", "uint8")
-    allowed = {"dtype": _CODES, "weights": _CODES, "out": _OUT, "scale": _SCALES}
+    plain = parse_problem_text(" ".join(kept))
+    if given.get("weights") in _PACKED:
+        x = given.get("dtype", "float32")
+        packed = _Quantised(plain, x, given["weights"], given.get("out", x), given.get("scale", "group:32"))
+        _check_packed(packed, text)
+        return packed
+    allowed = {"dtype": _CODES, "weights": (*_CODES, *_PACKED), "out": _OUT, "scale": _SCALES}
     for key, value in given.items():
         if value not in allowed[key]:
             raise ProblemTextError(f"{key} is one of {', '.join(allowed[key])}, not {value!r}", text)
-    plain = parse_problem_text(" ".join(kept))
-    asked = _Quantised(plain, x, given.get("weights", "int8"), given.get("out", "int32"), given.get("scale", "tensor"))
+    x, w = given.get("dtype", "uint8"), given.get("weights", "int8")
+    asked = _Quantised(plain, x, w, given.get("out", "int32"), given.get("scale", "tensor"))
     _check(asked, text)
     return asked
+
+
+def _check_packed(asked: _Quantised, text: str) -> None:
+    """Raises ProblemTextError for what MatMulNBits does not compute."""
+    if asked.plain.kind != "linear" or asked.plain.direction != "forward" or asked.plain.bias or asked.plain.then:
+        raise ProblemTextError("weights in 4 bits are those of a forward linear without bias and then=", text)
+    if asked.x not in _FLOATS or asked.out != asked.x:
+        raise ProblemTextError(f"with weights in 4 bits dtype is one of {', '.join(_FLOATS)}, and out= the same", text)
+    if not _GROUP.fullmatch(asked.scale):
+        raise ProblemTextError("weights in 4 bits have scale=group:16, 32, 64, 128 or 256", text)
+
+
+def _draw_packed(asked: _Quantised, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Two codes in a byte, the first in its low half; the last block is filled with codes that nothing multiplies."""
+    columns, length = asked.plain.w
+    size = int(asked.scale.partition(":")[2])
+    blocks = -(-length // size)
+    codes = rng.integers(0, 16, (columns, blocks, size), dtype=np.uint8)
+    scales = (_W_SCALE * np.exp2(rng.uniform(-1, 1, columns * blocks))).astype(asked.x)
+    found = {"w": codes[..., ::2] | codes[..., 1::2] << 4, "w_scale": scales}
+    if asked.w == "uint4":
+        zeros = rng.integers(0, 16, (columns, 2 * -(-blocks // 2)), dtype=np.uint8)
+        found["w_zero"] = (zeros[:, ::2] | zeros[:, 1::2] << 4).reshape(-1)
+    return found
+
+
+def _make_packed(asked: _Quantised, constants: Mapping[str, np.ndarray]) -> Any:
+    from onnx import helper
+
+    columns, length = asked.plain.w
+    size = int(asked.scale.partition(":")[2])
+    attributes: dict[str, Any] = {"K": length, "N": columns, "bits": 4, "block_size": size}
+    inputs = ["x", *constants]
+    return helper.make_node("MatMulNBits", inputs, ["y"], name="product", domain="com.microsoft", **attributes)
 
 
 def _check(asked: _Quantised, text: str) -> None:
@@ -157,7 +202,7 @@ def _align(plain: Problem, values: np.ndarray) -> np.ndarray:
     return values if is_plain else values.reshape(-1, *(1,) * plain.rank)
 
 
-def _list_nodes(asked: _Quantised, constants: Mapping[str, np.ndarray]) -> list[Any]:
+def _list_nodes(asked: _Quantised) -> list[Any]:
     from onnx import helper
 
     plain, is_product = asked.plain, asked.plain.kind in PRODUCTS
