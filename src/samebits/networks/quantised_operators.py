@@ -125,8 +125,11 @@ def _packed_product(w: OperatorWriter) -> None:
         is_packed = given_zeros.dtype == np.uint8
         rows = _unpack(given_zeros.reshape(columns, -1), bits) if is_packed else given_zeros.reshape(columns, -1)
         zeros = rows[:, :blocks, None].astype(np.float64)
-    weights = ((codes - zeros) * scales).reshape(columns, -1)[:, :depth]
-    product = w.add("MatMul", w.take(0), w.keep(weights.T, scales.dtype))
+    # A product of constants: engines round the weights that it gives, or multiply by the scale later.
+    codes = np.pad(codes, ((0, 0), (0, 0), (0, block - codes.shape[2]))) - zeros
+    weights = w.add("Mul", w.keep(codes, scales.dtype), w.keep(scales, scales.dtype))
+    weights = w.slice(w.reshape(weights, (columns, blocks * block)), 1, 0, depth)
+    product = w.add("MatMul", w.take(0), w.turn(weights, (1, 0)))
     w.end(w.add("Add", product, w.take(5)) if w.take(5) else product)
 
 
