@@ -92,6 +92,8 @@ _HOMES = _FUNCTIONAL | {
     "trace": "samebits.questions.runs.tracing",
     "reproducible": "samebits.questions.runs.reproducing",
 }
+# Modules with functions of their own.
+_PARTS = ("engine", "errors", "testing", "torch")
 # Functions that return findings, which notebooks show as pages.
 _FINDERS = ("compare", "explain", "load", "pick", "profile", "diff", "sweep", "reduce")
 
@@ -99,6 +101,8 @@ _FINDERS = ("compare", "explain", "load", "pick", "profile", "diff", "sweep", "r
 def __getattr__(name: str) -> Any:
     import importlib
 
+    if name in _PARTS:
+        return importlib.import_module(f"samebits.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'samebits' has no attribute {name!r}")
     if name in _FINDERS:

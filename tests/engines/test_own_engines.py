@@ -59,6 +59,14 @@ def broken(problem, operands):
     return 1 / 0
 
 
+def of_operands(x, w):
+    return x @ w
+
+
+def none(problem, operands):
+    return None
+
+
 number = 5
 """
 PROBLEM = "matmul x=3x8 w=8x4"
@@ -71,6 +79,19 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "odd.py").write_text("def f(:\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("of_operands", "is called as kernel(problem, operands): operands['x'] is x"),
+        ("none", "returned NoneType where an array is needed"),
+    ],
+)
+def test_a_function_that_is_no_kernel_is_told_what_one_is(folder, name, says):
+    found = samebits.compare(PROBLEM, [f"./mine.py:{name}", "numpy"], attributes=False)
+    assert says in found.sides[0].failure.says
+    assert found.sides[1].failure is None
 
 
 def test_the_text_is_read_and_printed_back():

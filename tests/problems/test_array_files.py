@@ -60,6 +60,16 @@ def test_views_parameters_and_several_tensors_of_a_file(tmp_path):
     assert np.array_equal(numbers(f"{tmp_path / 'list.pt'}:1"), X + 1)
 
 
+def test_tensors_inside_containers_are_named_by_all_keys_on_the_way(tmp_path):
+    base = torch.from_numpy(X)
+    torch.save({"model": {"fc": {"weight": base}, "steps": [1, base + 1]}, "epoch": 3}, tmp_path / "ck.pt")
+    assert list_arrays(tmp_path / "ck.pt") == ["model.fc.weight", "model.steps.1"]
+    assert np.array_equal(numbers(f"{tmp_path / 'ck.pt'}:model.fc.weight"), X)
+    np.save(tmp_path / "x.npy", X)
+    with pytest.raises(CaseFileError, match="has no array 'w', and none with a name"):
+        read_array_file(f"{tmp_path / 'x.npy'}:w")
+
+
 class Calls:
     def __reduce__(self):
         return (open, ("called", "w"))

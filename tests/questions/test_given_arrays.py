@@ -148,6 +148,24 @@ def test_only_what_is_known_is_said_of_two_results_that_differ_anyhow():
     assert any(f"{differing} of 128 values differ" in e.says for e in found.evidence)
 
 
+def test_two_files_of_results_in_python(files):
+    assert explain("sound.npy", "all.npz:mine").verdict == "identical"
+
+
+def test_a_bias_that_the_problem_does_not_name():
+    """A linear layer with a bias, asked about without it: the numbers that were added are said to be that."""
+    bias = np.linspace(1, 8, 8, dtype=np.float32)
+    found = explain(problem=TEXT, x=X, w=W, a=SOUND + bias)
+    assert (found.verdict, found.sides[0].says) == (
+        "wrong",
+        "adds a number of its own to each channel, as a bias would that the problem does not name",
+    )
+    named = explain(problem=f"{TEXT} bias", x=X, w=W, bias=bias, a=(SOUND.astype(np.float64) + bias).astype(np.float32))
+    assert named.verdict in ("rounding", "identical")
+    # A factor beside it is no bias.
+    assert "scales and shifts" in explain(problem=TEXT, x=X, w=W, a=SOUND * (bias + 1) + bias).sides[0].says
+
+
 def test_where_two_results_differ():
     other = SOUND.copy()
     other[:, 5] += 1

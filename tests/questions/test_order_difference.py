@@ -56,6 +56,12 @@ def explain(one, two, problem=PROBLEM):
             "add in the same order; one rounds products before adding them, the other does not",
         ),
         ("direct bias=first", "direct", "add in the same order and round at different points"),
+        (
+            "direct order=c,kw;k%2|k/2 where=m(0*3,1*3)",
+            "direct order=c,kw",
+            "add in different orders in a part of the outputs from the 1st addition on: 2 sums of 3 products, each left"
+            " to right by k in blocks of 2; then left to right by k mod 2, against 6 products left to right, by c, kw",
+        ),
         ("direct order=c,kw", "direct bias=first order=k", "add in the same order and round at different points"),
         (
             "direct",

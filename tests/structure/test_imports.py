@@ -71,3 +71,9 @@ def test_doctor_loads_no_framework_and_takes_less_than_a_second_and_a_half():
         times.append(used_by_children() - begun)
         assert not {*FRAMEWORKS, *COMPILERS} & set(done.stderr.split())
     assert min(times) < 1.5
+
+
+def test_parts_are_reached_from_the_top():
+    code = "import samebits; print(samebits.testing.__name__, samebits.errors.__name__, samebits.engine.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["samebits.testing", "samebits.errors", "samebits.engine"]

@@ -23,7 +23,7 @@ from samebits.errors import ProblemTextError
 from samebits.networks.network import Network
 from samebits.networks.onnx_reading import make_network
 from samebits.problems.problem import KINDS, PRODUCTS, Problem
-from samebits.problems.problem_text import parse_problem_text
+from samebits.problems.problem_text import format_problem, parse_problem_text
 
 _CODES = ("uint8", "int8")
 _PACKED, _FLOATS, _GROUP = ("uint4", "int4"), ("float32", "float16"), re.compile(r"group:(16|32|64|128|256)")
@@ -86,7 +86,14 @@ def make_integer_network(text: str, seed: int = 0) -> tuple[Network, dict[str, t
     domains = [helper.make_opsetid("", _OPSET), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=domains, ir_version=_IR)
     limits = (-1, 1) if is_packed else (np.iinfo(asked.x).min, np.iinfo(asked.x).max)
-    return make_network(model, text), {"x": (float(limits[0]), float(limits[1]))}
+    return make_network(model, _format(asked)), {"x": (float(limits[0]), float(limits[1]))}
+
+
+def _format(asked: _Quantised) -> str:
+    """The problem's text with all that was left out."""
+    shapes = format_problem(asked.plain).replace(f" dtype={asked.plain.dtype}", "")
+    scale = "" if asked.out == "int32" else f" scale={asked.scale}"
+    return f"{shapes} dtype={asked.x} weights={asked.w} out={asked.out}{scale}"
 
 
 def _parse(text: str) -> _Quantised:

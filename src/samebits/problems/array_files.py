@@ -72,7 +72,8 @@ def _choose(where: str, names: Sequence[str], member: str, wanted: str) -> str:
     if member:
         if member in names:
             return member
-        raise CaseFileError(f"{where} has no array {make_printable(member)!r}, only {_join_names(names)}")
+        held = f"only {_join_names(names)}" if names and names != [""] else "and none with a name"
+        raise CaseFileError(f"{where} has no array {make_printable(member)!r}, {held}")
     if len(names) == 1:
         return names[0]
     if wanted in names:

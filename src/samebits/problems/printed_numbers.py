@@ -45,7 +45,8 @@ class PrintedNumbers:
             steps = measure_spacing(self.values[inexact], find_format(dtype))
             if (self.units[inexact] > _COARSE_STEPS * steps).mean() > _MOST_COARSE:
                 raise CaseFileError(
-                    f"{where} has too few digits to say which {dtype} numbers were printed; store them with np.save"
+                    f"{where} has too few digits to say which {dtype} numbers were printed; store them with np.save, or"
+                    " print them after torch.set_printoptions(precision=9) or np.set_printoptions(floatmode='unique')"
                 )
         return rounded
 

@@ -14,7 +14,7 @@ import io
 import math
 import pickletools
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ _OF_TYPE = ("float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "f
 _NARROW = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 _REBUILT = ("torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_tensor_v3")
 _PARAMETER, _DICTIONARY = "torch._utils _rebuild_parameter", "collections OrderedDict"
-_LARGEST_PICKLE = 64 * 2**20
+_LARGEST_PICKLE, _MOST_DEPTH = 64 * 2**20, 8
 _MARK = object()
 
 
@@ -66,7 +66,7 @@ class _Tensor:
 def find_tensors(
     where: str, archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo]
 ) -> dict[str, Callable[[], np.ndarray]]:
-    """What reads each tensor, by name: a dictionary's keys, a list's places, or "" for the only one.
+    """What reads each tensor, by name: a dictionary's keys, a list's places, or "" for one alone.
 
     `members` are the archive's, by name. Raises CaseFileError for a file that holds anything but tensors in plain
     containers, and for a damaged one; `where` begins its message.
@@ -83,10 +83,19 @@ def find_tensors(
 
 
 def _name_tensors(saved: Any) -> dict[str, _Tensor]:
+    return dict(_walk(saved, ()))
+
+
+def _walk(saved: Any, path: tuple[str, ...]) -> Iterator[tuple[str, _Tensor]]:
+    """The tensors inside containers, named by all keys on the way: model.fc.weight."""
     if isinstance(saved, _Tensor):
-        return {"": saved}
-    named = saved.items() if isinstance(saved, dict) else enumerate(saved) if isinstance(saved, (list, tuple)) else ()
-    return {str(name): tensor for name, tensor in named if isinstance(tensor, _Tensor)}
+        yield ".".join(path), saved
+    elif len(path) <= _MOST_DEPTH:
+        items = (
+            saved.items() if isinstance(saved, dict) else enumerate(saved) if isinstance(saved, list | tuple) else ()
+        )
+        for name, inner in items:
+            yield from _walk(inner, (*path, str(name)))
 
 
 def _load(where: str, archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], tensor: _Tensor) -> np.ndarray:

@@ -137,10 +137,13 @@ def list_rounded_bias(problem: Problem) -> Iterator[Hypothesis]:
 
 
 def list_fitted_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
-    """Hypotheses with fitted numbers, which therefore come last: a factor and a shift for every channel."""
+    """Hypotheses with fitted numbers, which therefore come last: a shift for every channel, a factor and a shift."""
     if problem.direction == "forward":
-        says = "scales and shifts channels by numbers of their own (a normalisation folded wrongly)"
         unit = float(find_format(problem.out).unit_roundoff)
+        if not problem.bias:
+            says = "adds a number of its own to each channel, as a bias would that the problem does not name"
+            yield Hypothesis(CauseCode.FUSION, "wrong", says, _fit_shifts, unit=2 * unit, fitted=True)
+        says = "scales and shifts channels by numbers of their own (a normalisation folded wrongly)"
         yield Hypothesis(CauseCode.FUSION, "wrong", says, _fit_channels, unit=2 * unit, fitted=True)
 
 
@@ -172,7 +175,27 @@ def _bias(cause: CauseCode, says: str, change: Callable[[np.ndarray], np.ndarray
     return Hypothesis(cause, "wrong", says, predict, alter)
 
 
-def _fit_channels(observation: Observation, sample: Sample) -> Floats | None:
+def _fit_shifts(observation: Observation, sample: Sample) -> Floats | None:
+    """T + b for each channel, as `_fit_channels`."""
+    return _fit_channels(observation, sample, _solve_shift)
+
+
+def _solve_shift(sums: Floats, given: Floats) -> tuple[float, float]:
+    """A factor of 1, and the shift that brings sums nearest to the given results."""
+    return 1.0, float((given - sums).mean())
+
+
+def _solve_channel(sums: Floats, given: Floats) -> tuple[float, float]:
+    """The factor and the shift that bring sums nearest to the given results."""
+    # Columns of one size, or the solver would drop the smaller.
+    size = float(np.abs(sums).max()) or 1.0
+    factor, shift = np.linalg.lstsq(np.stack([sums, np.full(len(sums), size)], axis=1), given, rcond=None)[0]
+    return float(factor), float(shift) * size
+
+
+def _fit_channels(
+    observation: Observation, sample: Sample, solve: Callable[[Floats, Floats], tuple[float, float]] = _solve_channel
+) -> Floats | None:
     """a T + b for each channel, fitted to the result; None where with so few values a fit would be no surprise.
 
     Channels with hardly any unclipped value are left as they are.
@@ -186,7 +209,7 @@ def _fit_channels(observation: Observation, sample: Sample) -> Floats | None:
         sums, given, usable = sums.T, given.T, usable.T
     fitted, rows = given.copy(), np.flatnonzero(usable.sum(axis=1) >= thresholds.FEWEST_PER_CHANNEL)
     for r in rows:
-        factor, shift = _solve_channel(sums[r][usable[r]], given[r][usable[r]])
+        factor, shift = solve(sums[r][usable[r]], given[r][usable[r]])
         if factor == 0 or np.ptp(given[r][usable[r]]) == 0:
             return None
         fitted[r] = factor * sums[r] + shift
@@ -241,14 +264,6 @@ def _find_bias_errors(observation: Observation, sample: Sample) -> Floats | None
 def _say_bias(observation: Observation, sample: Sample) -> str:
     off = _find_bias_errors(observation, sample)
     return "" if off is None else f" (by up to {np.abs(off).max():.3g})"
-
-
-def _solve_channel(sums: Floats, given: Floats) -> tuple[float, float]:
-    """The factor and the shift that bring sums nearest to the given results."""
-    # Columns of one size, or the solver would drop the smaller.
-    size = float(np.abs(sums).max()) or 1.0
-    factor, shift = np.linalg.lstsq(np.stack([sums, np.full(len(sums), size)], axis=1), given, rcond=None)[0]
-    return float(factor), float(shift) * size
 
 
 def say_scaled_channels(observation: Observation, rows: npt.NDArray[np.intp]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,7 +30,8 @@ def describe_case(path: str | Path) -> CaseContents:
     else:
         named = read_members(path)
         problem, allowed = None, _offer(named)
-    arrays = [_describe_array(name, array) for name, array in named.items()]
+    other = "result" if problem else "array"
+    arrays = [_describe_array(name, array, other) for name, array in named.items()]
     return CaseContents(
         path=str(path), problem=problem, allowed_problems=allowed, arrays=arrays, samebits_version=VERSION
     )
@@ -43,14 +44,14 @@ def _offer(named: Mapping[str, Given]) -> list[str]:
         return []
 
 
-def _describe_array(name: str, array: Given) -> ArrayContents:
+def _describe_array(name: str, array: Given, other: Literal["result", "array"]) -> ArrayContents:
     array = array.values if isinstance(array, PrintedNumbers) else array
     with np.errstate(invalid="ignore"):
         values = array.astype(np.float64)
     finite = values[np.isfinite(values)]
     return ArrayContents(
         name=name,
-        role="operand" if name in OPERANDS else "result",
+        role="operand" if name in OPERANDS else other,
         shape=list(array.shape),
         dtype=name_dtype(array.dtype),
         least=float(finite.min()) if finite.size else None,

@@ -19,7 +19,7 @@ def show_case(found: CaseContents, console: Console | None = None, *, verbose: b
     for array in found.arrays:
         add_row(table, array.name, array.role, "x".join(map(str, array.shape)), array.dtype, _say_values(array))
     page.add(indent(table))
-    if any(array.role == "result" for array in found.arrays):
+    if any(array.role != "operand" for array in found.arrays):
         options = [""] if found.problem else [f' --problem "{text}"' for text in found.allowed_problems]
         page.add([Remark("next", f"samebits explain {found.path}{option}", verbatim=True) for option in options])
     page.print_to(console, verbose=verbose)

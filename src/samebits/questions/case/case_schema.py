@@ -10,10 +10,13 @@ from samebits.findings.json_text import Count
 
 
 class ArrayContents(msgspec.Struct, frozen=True, kw_only=True):
-    """One array: least and largest of its finite values (null where there are none), and how many are not finite."""
+    """One array: least and largest of its finite values (null where there are none), and how many are not finite.
+
+    Its role is `array` where no problem is named and it is called as no operand is.
+    """
 
     name: str
-    role: Literal["operand", "result"]
+    role: Literal["operand", "result", "array"]
     shape: list[int]
     dtype: str
     least: float | None

@@ -7,7 +7,7 @@ from samebits.findings.words.order_words import describe_order, ordinal, say_ope
 from samebits.findings.words.place_words import shorten_names
 from samebits.problems import Problem
 from samebits.problems.terms import find_terms
-from samebits.sums.recipes.order import expand_order
+from samebits.sums.recipes.order import Order, expand_order
 from samebits.sums.recipes.recipe import Recipe
 from samebits.sums.recipes.recipe_text import parse_recipe
 from samebits.sums.recipes.tree import Chain, Item, canonical_tree, list_terms
@@ -39,15 +39,29 @@ def _say_difference(problem: Problem, one: Recipe, two: Recipe) -> str:
         if one.accumulator.format != two.accumulator.format:
             return f"keep their sums in different formats: {one.accumulator.format}, against {two.accumulator.format}"
         return f"round their sums in different modes: {one.accumulator.mode}, against {two.accumulator.mode}"
-    trees = [expand_order(r.orders[0], terms.axis_names, terms.axis_sizes) for r in (one, two)]
+    orders, partly = _choose_orders(one, two), ""
+    if orders != (one.orders[0], two.orders[0]):
+        partly = " in a part of the outputs"
+    trees = [expand_order(order, terms.axis_names, terms.axis_sizes) for order in orders]
     if canonical_tree(trees[0]) == canonical_tree(trees[1]):
         if one.product != two.product:
             return "add in the same order; one rounds products before adding them, the other does not"
         return "add in the same order and round at different points"
     number = _find_first_difference(trees[0], trees[1]) if terms.count <= _MOST_COMPARED_TERMS else None
     where = f" from the {ordinal(number)} addition on" if number else ""
-    words = [describe_order(r.orders[0], t, terms) for r, t in zip((one, two), trees, strict=True)]
-    return f"add in different orders{where}: {words[0]}, against {words[1]}"
+    words = [describe_order(order, tree, terms) for order, tree in zip(orders, trees, strict=True)]
+    return f"add in different orders{partly}{where}: {words[0]}, against {words[1]}"
+
+
+def _choose_orders(one: Recipe, two: Recipe) -> tuple[Order, Order]:
+    """The first order of each, or one of a recipe with several that the other has not."""
+    first, second = one.orders[0], two.orders[0]
+    if first != second:
+        return first, second
+    return (
+        next((order for order in one.orders if order not in two.orders), first),
+        next((order for order in two.orders if order not in one.orders), second),
+    )
 
 
 def _find_first_difference(one: Item, two: Item) -> int | None:

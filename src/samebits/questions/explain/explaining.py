@@ -25,6 +25,7 @@ from samebits.questions.given_operands import (
     is_array_file,
     make_given_case,
     make_plain,
+    name_outputs,
     read_arrays,
     read_members,
 )
@@ -37,7 +38,7 @@ _FEWEST = 2
 @default_float_environment()
 def explain(
     subject: str | Path | Case | None = None,
-    *,
+    *others: str | Path,
     problem: str | Problem | None = None,
     like: Sequence[str] = (),
     progress: Progress = ignore_progress,
@@ -54,7 +55,8 @@ def explain(
     In place of a subject, or beside a case, `arrays` are operands (x, w, bias, dy) and results of any other name:
     arrays of any library, or files of them (.npy, .npz, .pt, .safetensors, .pb, text; FILE:NAME for one of several).
     `problem` is then the text of what they are; without it the error offers what their shapes allow. Two results
-    without operands are compared with each other, and which is right stays open.
+    without operands, or two files of them in place of a subject, are compared with each other, and which is right stays
+    open.
 
     `like` names engines at hand: each is asked how it computes the problem of a case, and its recipe is tried on every
     result first. Raises CaseFileError, LogError or OperandError, in one line, for what cannot be read, does not fit or
@@ -69,6 +71,9 @@ def explain(
     >>> found.sides[0].verdict, str(found.sides[0].cause)
     ('downgrade', 'reduced-precision-operands')
     """
+    if others:
+        arrays = {**name_outputs([str(subject), *map(str, others)]), **arrays}
+        subject = None
     if arrays or problem is not None:
         return _explain_arrays(subject, problem, arrays, like, progress)
     if isinstance(subject, Case):
@@ -81,8 +86,8 @@ def explain(
         return _explain_arrays(subject, None, {}, like, progress)
     if like:
         raise ArgumentError("--like needs a case file: a log has no operands for an engine's recipe to be tried on")
-    first, *others = explain_log(read_log(subject), progress)
-    return msgspec.structs.replace(first, more=others)
+    first, *rest = explain_log(read_log(subject), progress)
+    return msgspec.structs.replace(first, more=rest)
 
 
 def _explain_arrays(

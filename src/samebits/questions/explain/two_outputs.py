@@ -26,7 +26,7 @@ NO_PROBLEM = "(results without operands)"
 _MOST_AXES = 5
 _OPERANDS = (
     "with operands it can be told which is right: samebits explain --problem"
-    ' "conv2d x=1x64x56x56 w=64x64x3x3 padding=1" x=x.npy w=w.npy a=a.npy b=b.npy'
+    ' "conv2d x=1x64x56x56 w=64x64x3x3 padding=1" x=FILE w=FILE {}=FILE {}=FILE'
 )
 
 Floats = npt.NDArray[np.float64]
@@ -170,7 +170,7 @@ def _conclude(measured: _Measured, relation: Relation | None, facts: list[str]) 
         settled={},
         sides=sides,
         differences=[] if same else [_describe(measured)],
-        evidence=[Evidence("statistic", fact) for fact in (*facts, *(() if same else (_OPERANDS,)))],
+        evidence=[Evidence("statistic", fact) for fact in (*facts, *(() if same else (_OPERANDS.format(*names),)))],
         samebits_version=VERSION,
     )
 

@@ -205,8 +205,7 @@ def _say_next(found: ModelComparison, first: UnitFinding | None) -> Remark:
         return Remark("next", "nothing is broken: compare outputs by their own error, not by a tolerance")
     if found.saved:
         return Remark("next", f"samebits explain {shlex.quote(found.saved[0])}", verbatim=True)
-    if first is not None and first.problem and not found.fixes:
-        return Remark(
-            "next", "the same with --fix tries settings; with --save-cases DIR it writes the unit as a case file"
-        )
+    if not any(e.kind == "setting" for e in found.evidence):
+        what = "unit as a case file" if first is not None and first.problem else "units that deviate as case files"
+        return Remark("next", f"the same with --fix tries settings; with --save-cases DIR it writes the {what}")
     return Remark("next", "the same with --save-cases DIR writes the units that deviate as case files")

@@ -48,7 +48,10 @@ def load(path: str | Path) -> msgspec.Struct:
     except OSError as error:
         hint = "samebits compare ... --json > finding.json makes one"
         raise FindingError(f"{path} could not be read: {error.strerror}; {hint}") from None
-    return read_finding(text)
+    try:
+        return read_finding(text)
+    except FindingError as error:
+        raise FindingError(f"{path}: {error}") from None
 
 
 def print_text(found: msgspec.Struct, console: Any) -> None:
