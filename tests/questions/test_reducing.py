@@ -16,6 +16,7 @@ from samebits.progress import ignore_progress
 from samebits.questions.reduce.condition_search import ConditionSearch
 from samebits.questions.reduce.fault_asking import FaultAsker, find_data
 from samebits.questions.reduce.parameters import can_keep_large, find_floor, put_together, set_number, take_apart
+from samebits.questions.reduce.reduction_sentences import EVERYWHERE, summarize_reduction
 from samebits.questions.reduce.shrinking import Shrinker, Smaller
 
 # Left out of `make quick`.
@@ -180,3 +181,8 @@ def test_the_command_says_it_with_an_exit_status(capsys, tmp_path):
     assert capsys.readouterr().err.count("\n") == 1
     assert main(["reduce", "conv1d x=1x2x17", "--on", recipe]) == 2
     assert main(["reduce", "conv1d x=1x2x17 w=3x2x5", "--on", recipe, "--json", "--markdown"]) == 2
+
+
+@pytest.mark.parametrize(("right", "says"), [(0, "every problem nearby that was asked"), (39, "most problems nearby")])
+def test_a_fault_everywhere_is_said_of_all_only_where_all_show_it(right, says):
+    assert says in summarize_reduction("mine", "wrong", "integers", EVERYWHERE, exact=False, right_neighbours=right)

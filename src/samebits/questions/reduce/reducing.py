@@ -161,7 +161,14 @@ class _Found:
             reproducer=self.script,
             reproduced=self.reproduced,
             benchdnn=self.benchdnn,
-            summary=summarize_reduction(self.identity.text, fault, self.data, words, exact=bool(exact)),
+            summary=summarize_reduction(
+                self.identity.text,
+                fault,
+                self.data,
+                words,
+                exact=bool(exact),
+                right_neighbours=self.condition.right if self.condition else 0,
+            ),
             evidence=self.evidence,
             **common,
         )

@@ -28,13 +28,16 @@ def say_data(data: str) -> str:
     return _DATA[data]
 
 
-def summarize_reduction(engine: str, fault: str, data: str, condition: str | None, *, exact: bool) -> str:
+def summarize_reduction(
+    engine: str, fault: str, data: str, condition: str | None, *, exact: bool, right_neighbours: int
+) -> str:
     """The answer in one sentence."""
     said = f"{engine} is {say_fault(fault)} on {say_data(data)}"
     if not condition:
         return said
     if condition == EVERYWHERE:
-        return f"{said}, at every problem nearby that was asked"
+        which = "most problems nearby that were" if right_neighbours else "every problem nearby that was"
+        return f"{said}, at {which} asked"
     return f"{said}, {'wherever' if exact else 'only where'} {condition}"
 
 
