@@ -27,7 +27,7 @@ def test_a_shift_that_the_bound_leaves_room_for_is_named_and_not_proved():
     assert (side.verdict, side.certainty, side.cause) == ("rounding", "bounds", None)
     assert "a is not shown to be wrong" in found.summary
     said = " ".join(e.says for e in side.evidence)
-    assert "shifts channels" in said
+    assert "adds a number of its own to each channel" in said
     assert "of the squared error" in said
     assert "nothing proves it" in said
     assert "excluded" not in said

@@ -56,10 +56,11 @@ def accept(observation: Observation, hypothesis: Hypothesis, ties: list[Hypothes
     does = say_hypothesis(observation, hypothesis)
     if observation.stored is not None and hypothesis.cause != CauseCode.RESULT_ROUNDING:
         does = f"{does}, and {observation.stored.says}"
-    # What gives the same numbers is as likely: "rounds to tf32" where float16 is meant would be advice for another.
-    alike = [tie.says for tie in ties if tie.cause == hypothesis.cause]
-    if alike:
-        does = f"{does} (or {alike[0]}: the same numbers here)"
+    # One format for both operands that gives the same numbers is as likely, and other settings govern it.
+    recipes = [(tie.says, tie.recipe) for tie in ties if tie.cause == CauseCode.REDUCED_PRECISION_OPERANDS]
+    plain = [says for says, recipe in recipes if recipe and recipe.x and recipe.x == recipe.w]
+    if plain and hypothesis.cause == CauseCode.REDUCED_PRECISION_OPERANDS:
+        does = f"{does} (or {plain[0]}: the same numbers here)"
     found = Mechanism(
         hypothesis.cause, hypothesis.verdict, does, "bound" if beyond else "nearness", sampled,
         alternatives=tuple(s.says for s in ties), evidence=(Evidence("statistic", says),),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -59,7 +59,6 @@ def explain_case(case: Case, *, like: Sequence[str] = (), progress: Progress = i
     reference = make_reference(problem, operands, progress)
     asked = ask_engines(like, problem, progress)
     sides: list[Side] = []
-    alternatives: dict[str, tuple[str, ...]] = {}
     for name, result in case.results.items():
         known = zip(sides, case.results.values(), strict=False)
         equal = next((side for side, other in known if has_same_bits(other, result)), None)
@@ -69,15 +68,13 @@ def explain_case(case: Case, *, like: Sequence[str] = (), progress: Progress = i
         observation = Observation(
             problem, operands, result, reference.truth, reference.bound, reference.magnitudes, likely=reference.likely
         )
-        side, alternatives[name] = _explain_side(reference, observation, asked, name, progress)
-        sides.append(side)
-    return _conclude(reference, list(case.results.items()), sides, alternatives)
+        sides.append(_explain_side(reference, observation, asked, name, progress))
+    return _conclude(reference, list(case.results.items()), sides)
 
 
 def _explain_side(
     reference: Reference, observation: Observation, asked: list[AskedEngine], name: str, progress: Progress
-) -> tuple[Side, tuple[str, ...]]:
-    """A result's side, and what else the data would let it do."""
+) -> Side:
     measured = measure_result(reference, observation.result, distances=observation.distances)
     found = Found.nothing()
     matches = list(match_engines(asked, reference, observation.operands, observation.result))
@@ -93,7 +90,7 @@ def _explain_side(
     engine = same.engine.text if same else None
     side = describe_side(reference, Recorded(name, observation.result, engine), measured, attribution)
     side = msgspec.structs.replace(side, evidence=[*side.evidence, *(a.evidence for a in matches)])
-    return _finish(side, observation, measured, found), mechanism.alternatives if mechanism else ()
+    return _finish(side, observation, measured, found)
 
 
 def _finish(side: Side, observation: Observation, measured: Measured, found: Found) -> Side:
@@ -153,12 +150,7 @@ def _are_runs_of_one(sides: list[Side]) -> bool:
     return len(sides) > 1 and len({_NUMBERING.sub("", s.name).strip() for s in sides}) == 1
 
 
-def _conclude(
-    reference: Reference,
-    results: list[tuple[str, np.ndarray]],
-    sides: list[Side],
-    alternatives: Mapping[str, tuple[str, ...]],
-) -> Comparison:
+def _conclude(reference: Reference, results: list[tuple[str, np.ndarray]], sides: list[Side]) -> Comparison:
     differences = list_differences(reference.problem, results)
     verdict = judge_all([s.verdict for s in sides], differences)
     deviating = [s for s in sides if s.verdict == verdict] or sides
@@ -177,9 +169,6 @@ def _conclude(
             [cause] if cause else [],
             product=reference.problem.stated is not None,
             names=[s.engine or s.name for s in deviating if s.cause == cause],
-            # What the data do not tell apart is advised for, too.
-            says=" ".join(
-                " ".join((s.says or "", *alternatives.get(s.name, ()))) for s in deviating if s.cause == cause
-            ),
+            says=" ".join(s.says or "" for s in deviating if s.cause == cause),
         ),
     )
