@@ -29,7 +29,8 @@ results = {
     "mine": (x.astype(np.float64) @ w.T).astype(np.float32),
     "theirs": (x.astype(np.float16).astype(np.float64) @ w.T.astype(np.float16)).astype(np.float32),
 }
-np.savez(Path(__file__).parent / "arrays.npz", x=x, w=w, **results)
+# NumPy's stubs take the keyword arrays for its own flag.
+np.savez(Path(__file__).parent / "arrays.npz", x=x, w=w, **results)  # type: ignore[arg-type]
 for name, result in results.items():
     np.save(Path(__file__).parent / f"{name}.npy", result)
 
