@@ -28,7 +28,7 @@ RUNS: tuple[tuple[str, ...], ...] = (
 ABOUT = """Trained networks of published packages ([list](published.md)), each on ONNX Runtime and OpenVINO with several
 settings and on two sets of inputs. Nobody put a fault into any of these sides. What is called `downgrade` or `wrong` is
 listed with its cause. Sums in 16 bits: plain NumPy's sums of the codes differ from what onnxruntime returned in 3 and
-15 outputs of the first 40 products of both files. Subnormals: the files' weights are such numbers (255,958 and 241)."""
+15 outputs of the first 40 products of both files. Subnormals: the files hold 255,958 and 241 such weights."""
 
 
 def survey(wanted: Sequence[str]) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -63,6 +63,10 @@ def of_operands(x, w):
     return x @ w
 
 
+def of_one(a):
+    return a
+
+
 def none(problem, operands):
     return None
 
@@ -84,7 +88,8 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("of_operands", "is called as kernel(problem, operands): operands['x'] is x"),
+        ("of_operands", "(a function is called as kernel(problem, operands))"),
+        ("of_one", "(a function is called as kernel(problem, operands))"),
         ("none", "returned NoneType where an array is needed"),
     ],
 )

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import pickle
+import time
 import zipfile
 
 import ml_dtypes
@@ -114,6 +115,18 @@ def test_a_tensor_that_reaches_beyond_its_bytes_is_refused(tmp_path):
     rewrite(tmp_path / "x.pt", data__0=b"\0" * 12)
     with pytest.raises(CaseFileError, match="reaches beyond its 12 bytes"):
         read_array_file(str(tmp_path / "x.pt"))
+
+
+def test_containers_inside_themselves_are_entered_once(tmp_path):
+    inner = [torch.ones(2)]
+    inner += [inner] * 200
+    for _ in range(6):
+        inner = [inner] * 200
+    torch.save({"a": inner}, tmp_path / "x.pt")
+    began = time.monotonic()
+    assert len(list_arrays(tmp_path / "x.pt")) == 1
+    # Each entered again would be 200^7 steps.
+    assert time.monotonic() - began < 60
 
 
 def test_a_small_tensor_that_says_it_is_huge_is_refused(tmp_path):

@@ -45,7 +45,8 @@ class Arithmetic:
     def least_power(self) -> float:
         """Below this a power of e may become 0: OpenCL allows it below the smallest normal number (section 7.5.3).
 
-        oneDNN's kernels make 2^n as twice 2^(n - 1), so that they lose powers up to twice that number.
+        oneDNN makes 2^n exp(r), with |r| <= ln(2)/2, as 2 * 2^(n - 1) exp(r) and puts 2^(n - 1) together from n - 1, so
+        that it loses those below sqrt(2) times that number (cpu/x64/injectors/jit_uni_eltwise_injector.cpp).
         """
         return 2 * self.normal
 

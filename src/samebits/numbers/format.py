@@ -134,6 +134,11 @@ def numpy_dtype(name: str) -> np.dtype:
     return np.dtype(_NUMPY_DTYPES[find_format(name).name])
 
 
+def find_stored_dtype(name: str) -> np.dtype:
+    """The NumPy dtype of a format, or of another one that NumPy has itself (int8); raises TypeError for neither."""
+    return numpy_dtype(name) if name in FORMATS else np.dtype(name)
+
+
 def name_dtype(dtype: np.dtype) -> str:
     """The name of a dtype; of one that only holds a format's bits the format's."""
     return dtype.names[0] if dtype.names else dtype.name

@@ -20,7 +20,7 @@ import numpy as np
 
 from samebits.errors import CaseFileError, SamebitsError
 from samebits.limits import VALUE_BYTES
-from samebits.numbers.format import numpy_dtype
+from samebits.numbers.format import find_stored_dtype
 from samebits.problems.npy_files import list_members, make_printable, read_member, read_npy
 from samebits.problems.printed_numbers import PrintedNumbers, parse_numbers
 from samebits.problems.torch_tensors import find_tensors
@@ -35,7 +35,6 @@ _SAFETENSORS = {
     "F8_E5M2": "float8_e5m2", "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U64": "uint64",
     "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool",
 }  # fmt: skip
-_NARROW = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 Given = np.ndarray | PrintedNumbers
 # What reads each array, by name.
@@ -160,7 +159,7 @@ def _read_safetensor(where: str, file: BinaryIO, entry: Mapping[str, Any], start
     name, shape = _SAFETENSORS.get(entry["dtype"]), tuple(map(int, entry["shape"]))
     if name is None:
         raise CaseFileError(f"{where} holds {make_printable(str(entry['dtype']))}, which is not read")
-    dtype = numpy_dtype(name) if name in _NARROW else np.dtype(name)
+    dtype = find_stored_dtype(name)
     if min(shape, default=0) < 0 or not 0 <= begin <= end <= size:
         raise CaseFileError(f"{where}: a tensor reaches beyond the file")
     if math.prod(shape) * dtype.itemsize != end - begin:

@@ -14,7 +14,7 @@ import io
 import math
 import pickletools
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from samebits.errors import CaseFileError
 from samebits.limits import VALUE_BYTES
-from samebits.numbers.format import numpy_dtype
+from samebits.numbers.format import find_stored_dtype
 
 _STORED = {
     "FloatStorage": "float32", "DoubleStorage": "float64", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
@@ -30,10 +30,9 @@ _STORED = {
     "ByteStorage": "uint8", "BoolStorage": "bool",
 }  # fmt: skip
 _OF_TYPE = ("float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "float64", "uint16", "uint32", "uint64")
-_NARROW = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 _REBUILT = ("torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_tensor_v3")
 _PARAMETER, _DICTIONARY = "torch._utils _rebuild_parameter", "collections OrderedDict"
-_LARGEST_PICKLE, _MOST_DEPTH = 64 * 2**20, 8
+_LARGEST_PICKLE, _ORDER = 64 * 2**20, b"little"
 _MARK = object()
 
 
@@ -76,32 +75,35 @@ def find_tensors(
         raise CaseFileError(f"{where} lists more tensors than are read")
     folder = pickled.removesuffix("data.pkl")
     inside = {name.removeprefix(folder): member for name, member in members.items()}
-    if "byteorder" in inside and archive.read(inside["byteorder"]) != b"little":
+    if "byteorder" in inside and archive.open(inside["byteorder"]).read(len(_ORDER) + 1) != _ORDER:
         raise CaseFileError(f"{where} holds numbers with the highest byte first; save it on this machine")
     tensors = _name_tensors(_interpret(where, archive.read(members[pickled])))
     return {name: functools.partial(_load, where, archive, inside, tensor) for name, tensor in tensors.items()}
 
 
 def _name_tensors(saved: Any) -> dict[str, _Tensor]:
-    return dict(_walk(saved, ()))
+    """The tensors inside containers, named by all keys on the way: model.fc.weight.
 
-
-def _walk(saved: Any, path: tuple[str, ...]) -> Iterator[tuple[str, _Tensor]]:
-    """The tensors inside containers, named by all keys on the way: model.fc.weight."""
-    if isinstance(saved, _Tensor):
-        yield ".".join(path), saved
-    elif len(path) <= _MOST_DEPTH:
-        items = (
-            saved.items() if isinstance(saved, dict) else enumerate(saved) if isinstance(saved, list | tuple) else ()
-        )
-        for name, inner in items:
-            yield from _walk(inner, (*path, str(name)))
+    A container is entered once: a file may put one into itself, or many times into others.
+    """
+    named: dict[str, _Tensor] = {}
+    entered: set[int] = set()
+    waiting: list[tuple[str, Any]] = [("", saved)]
+    while waiting:
+        name, item = waiting.pop()
+        if isinstance(item, _Tensor):
+            named[name] = item
+        elif isinstance(item, dict | list | tuple) and id(item) not in entered:
+            entered.add(id(item))
+            inside = item.items() if isinstance(item, dict) else enumerate(item)
+            waiting += reversed([(f"{name}.{key}" if name else str(key), inner) for key, inner in inside])
+    return named
 
 
 def _load(where: str, archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], tensor: _Tensor) -> np.ndarray:
     """One tensor as an array of its own; nothing outside its storage is read, and no more than that holds."""
     member = members.get(f"data/{tensor.storage.key}")
-    dtype = numpy_dtype(tensor.dtype) if tensor.dtype in _NARROW else np.dtype(tensor.dtype)
+    dtype = find_stored_dtype(tensor.dtype)
     if member is None:
         raise CaseFileError(f"{where}: the numbers of a tensor are missing")
     VALUE_BYTES.check(member.file_size, where)

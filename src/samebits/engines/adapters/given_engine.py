@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -35,7 +34,6 @@ class GivenEngine(Engine):
         compute = getattr(self._engine, "run", None) if isinstance(given, type) else given
         if not callable(compute):
             raise ValueError(f"{self._source}: a class that computes has a method run(problem, operands)")
-        _check_signature(self._source, compute)
         self._compute: Callable[..., Any] = compute
         _check_settings(self._source, own, getattr(self._engine, "settings", {}))
         load = getattr(self._engine, "load", None)
@@ -57,23 +55,18 @@ class GivenEngine(Engine):
         return Prepared(lambda: self._call(prepared.call), lambda found: self._call(prepared.read, found))
 
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
-        made = self._call(self._compute, problem, operands)
+        try:
+            made = self._call(self._compute, problem, operands)
+        except RuntimeError as error:
+            if self._engine is None:
+                raise RuntimeError(f"{error} (a function is called as kernel(problem, operands))") from error
+            raise
         if np.asarray(made).dtype == object:
             raise TypeError(f"{self._source} returned {type(made).__name__} where an array is needed")
         return made
 
     def _call(self, call: Callable[..., Any], *given: Any) -> Any:
         return call_there(self._source, call, *given)
-
-
-def _check_signature(source: str, compute: Callable[..., Any]) -> None:
-    """Raises ValueError for a function of operands, as people write kernels who have not read how they are called."""
-    try:
-        names = [*inspect.signature(compute).parameters]
-    except (TypeError, ValueError):
-        return
-    if names[:1] == ["x"]:
-        raise ValueError(f"{source} is called as kernel(problem, operands): operands['x'] is x, operands['w'] is w")
 
 
 def _check_settings(source: str, given: Mapping[str, str], declared: Mapping[str, Setting]) -> None:

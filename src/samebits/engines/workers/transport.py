@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from samebits.numbers.format import FORMATS, name_dtype, numpy_dtype
+from samebits.numbers.format import FORMATS, find_stored_dtype, name_dtype
 
 LARGEST_HEADER = 2**24
 # What networks hold other than the formats that samebits computes with.
@@ -62,7 +62,7 @@ def receive_message(stream: BinaryIO, largest_bytes: int) -> tuple[dict[str, Any
 def _read_array(stream: BinaryIO, dtype_name: str, shape: list[int], largest_bytes: int) -> np.ndarray:
     if dtype_name not in (*FORMATS, *_OTHER_DTYPES) or any(type(s) is not int or s < 0 for s in shape):
         raise ValueError(f"an array of dtype {dtype_name!r} and shape {shape}")
-    dtype = numpy_dtype(dtype_name) if dtype_name in FORMATS else np.dtype(dtype_name)
+    dtype = find_stored_dtype(dtype_name)
     size = math.prod(shape) * dtype.itemsize
     if size > largest_bytes:
         raise ValueError(f"an array of {size} bytes where at most {largest_bytes} were expected")

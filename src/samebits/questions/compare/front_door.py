@@ -43,9 +43,10 @@ def compare(
     """Runs a problem, a case, or a network on every runner in `on`, and judges each result against the truth.
 
     `subject` is a problem, its text (ours, XLA HLO, benchdnn ...) or a case (file): see `comparing.compare`, which
-    takes `data`. Or a network: an .onnx file, a .pt2 exported program, `file.py:function`: see `models.compare_model`,
-    which takes `inputs`, `ranges`, `replay`, `save_cases` and `against` and returns a ModelComparison. Raises
-    SamebitsError for a subject, a runner's text or an option that cannot be dealt with.
+    takes `data`. Or a problem on integers (`dtype=uint8 weights=int8`), or a network: an .onnx file, a .pt2 exported
+    program, `file.py:function`: see `models.compare_model`, which takes `inputs`, `ranges`, `replay`, `save_cases` and
+    `against` and returns a ModelComparison. Raises SamebitsError for a subject, a runner's text or an option that
+    cannot be dealt with.
 
     >>> import samebits
     >>> found = samebits.compare("matmul x=3x8 w=8x4", ["numpy", "emulate:direct acc=float16"])

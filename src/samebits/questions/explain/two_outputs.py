@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from samebits import thresholds
 from samebits.errors import CaseFileError
 from samebits.findings import Certainty, Comparison, Difference, Evidence, Side, Verdict
 from samebits.findings.causes import CauseCode
@@ -59,13 +60,20 @@ def explain_two_outputs(outputs: Mapping[str, np.ndarray]) -> Comparison:
     for name, array in outputs.items():
         if array.dtype.kind not in "fiub" and array.dtype.name not in DTYPES:
             raise CaseFileError(f"{name} holds {array.dtype}, and only real numbers are compared")
-    said, first = _turn((first_name, second_name), first, second)
-    measured = _measure((first_name, second_name), first, second)
-    if measured.same_bits:
-        return _conclude(measured, None, [f"{first.size:,} values, all bits the same", *said])
-    a, b = (np.asarray(array, np.float64).ravel() for array in (first, second))
-    relation = find_relation((a, b)) or _find_reordered(a, b)
-    return _conclude(measured, relation, [*said, *_list_facts(measured)])
+    turned = _turn((first_name, second_name), first, second)
+    measured = _measure((first_name, second_name), first if turned is None else first.transpose(turned), second)
+    if measured.same_bits and turned is None:
+        return _conclude(measured, None, [f"{first.size:,} values, all bits the same"], same=True)
+    facts = list(_list_facts(measured))
+    if turned is not None:
+        order = ", ".join(map(str, turned))
+        facts.insert(0, f"{first_name} is compared with its axes in the sequence {order}")
+        if measured.same_bits:
+            says = f"has {{other}}'s values with the axes in the sequence {order}"
+            exchanged = Relation(1, says, CauseCode.AXIS_ORDER, f"all {first.size:,} bit for bit")
+            return _conclude(measured, exchanged, facts)
+    a, b = (np.asarray(array, np.float64).ravel() for array in (measured.first, measured.second))
+    return _conclude(measured, find_relation((a, b)) or _find_reordered(a, b), facts)
 
 
 def _measure(names: tuple[str, str], first: np.ndarray, second: np.ndarray) -> _Measured:
@@ -76,30 +84,23 @@ def _measure(names: tuple[str, str], first: np.ndarray, second: np.ndarray) -> _
     return _Measured(names, first, second, away > 0, away, name, ulps)
 
 
-def _turn(names: tuple[str, str], first: np.ndarray, second: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Words for how the first result's axes were exchanged, where shapes or values ask for that, and that result."""
-    order = next((p for p in _list_orders(first, second)), None)
-    if order is not None:
-        says = f"{names[1]} is {names[0]} with its axes exchanged: {', '.join(map(str, order))}"
-        return [says], first.transpose(order)
-    if first.shape != second.shape:
+def _turn(names: tuple[str, str], first: np.ndarray, second: np.ndarray) -> tuple[int, ...] | None:
+    """How the first result's axes must be exchanged to be compared; None where they need not be."""
+    orders: list[tuple[int, ...]] = []
+    if first.ndim == second.ndim and 2 <= first.ndim <= _MOST_AXES and sorted(first.shape) == sorted(second.shape):
+        orders = [o for o in itertools.permutations(range(first.ndim)) if first.transpose(o).shape == second.shape]
+    unchanged = tuple(range(first.ndim))
+    if first.shape == second.shape and np.array_equal(first, second, equal_nan=_has_nan(first)):
+        return None
+    for order in orders:
+        if order != unchanged and np.array_equal(first.transpose(order), second, equal_nan=_has_nan(first)):
+            return order
+    if first.shape == second.shape:
+        return None
+    if len(orders) != 1:
         shapes = " and ".join("x".join(map(str, array.shape)) or "one number" for array in (first, second))
         raise CaseFileError(f"{names[0]} and {names[1]} have the shapes {shapes}, and cannot be compared")
-    return [], first
-
-
-def _list_orders(first: np.ndarray, second: np.ndarray) -> Iterator[tuple[int, ...]]:
-    """Sequences of axes that make the first result's shape the second's: equal values, else the only one that fits."""
-    if first.ndim != second.ndim or not 2 <= first.ndim <= _MOST_AXES or sorted(first.shape) != sorted(second.shape):
-        return
-    orders = [
-        order
-        for order in itertools.permutations(range(first.ndim))
-        if order != tuple(range(first.ndim)) and first.transpose(order).shape == second.shape
-    ]
-    yield from (order for order in orders if np.array_equal(first.transpose(order), second, equal_nan=_has_nan(first)))
-    if first.shape != second.shape and len(orders) == 1:
-        yield orders[0]
+    return orders[0]
 
 
 def _has_nan(array: np.ndarray) -> bool:
@@ -108,7 +109,7 @@ def _has_nan(array: np.ndarray) -> bool:
 
 def _find_reordered(a: Floats, b: Floats) -> Relation | None:
     """The same numbers in another sequence."""
-    if a.size > 1 and np.unique(a).size > a.size // 2 and np.array_equal(np.sort(a), np.sort(b), equal_nan=True):
+    if np.unique(a).size >= thresholds.FEWEST_TELLING and np.array_equal(np.sort(a), np.sort(b), equal_nan=True):
         return Relation(1, "has {other}'s values in another sequence", CauseCode.AXIS_ORDER, f"all {a.size:,} values")
     return None
 
@@ -137,8 +138,8 @@ def _list_facts(measured: _Measured) -> Iterator[str]:
         yield f"they differ {where}"
 
 
-def _conclude(measured: _Measured, relation: Relation | None, facts: list[str]) -> Comparison:
-    names, same = measured.names, measured.same_bits
+def _conclude(measured: _Measured, relation: Relation | None, facts: list[str], *, same: bool = False) -> Comparison:
+    names = measured.names
     says: str | None = None
     if same:
         summary = f"{names[0]} and {names[1]} hold the same bits."
