@@ -11,12 +11,12 @@ import samebits
 from samebits.engines.runner import Identity
 from samebits.errors import ArgumentError, LockError, RunnerTextError, SamebitsError
 from samebits.findings import finding_from_json, json_from_finding
+from samebits.machine import count_cores
 from samebits.numbers.ulps import digest_bits
 from samebits.problems import parse_problem_text
 from samebits.questions.pick.engine_variants import list_candidates
 from samebits.questions.pick.finals import list_finalists, order_by_time
 from samebits.questions.pick.pick_schema import Lock, Pick
-from samebits.sums.tiles.running import count_cores
 
 # Left out of `make quick`.
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from typer.exceptions import TyperException
 
 from samebits.cli.first_question import ask_first_question
 from samebits.display.endings import TRACEBACK_VARIABLE, check_environment, say_error, say_system_error, say_unforeseen
-from samebits.display.printing import AGREE, TROUBLE
+from samebits.display.printing import AGREE, TROUBLE, remember_typed
 from samebits.display.streams import prepare_streams, say
 from samebits.errors import SamebitsError
 from samebits.questions.all_questions import QUESTIONS
@@ -61,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         check_environment()
         given = sys.argv[1:] if arguments is None else arguments
+        remember_typed(given)
         program = typer.main.get_command(app)
         status = program.main(args=_protect_problems(given, _list_options(program)), standalone_mode=False)
         sys.stdout.flush()

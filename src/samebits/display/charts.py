@@ -2,17 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import altair as alt
 
-from samebits.findings import ErrorPicture
+from samebits.findings import ErrorPicture, Side
 from samebits.findings.model_schema import ModelComparison
 
 # In pixels.
 CHART_HEIGHT = 260
 _TINY = 1e-12
+# Of a strip: its height; what is smaller stands at the left edge; the room right of the largest.
+_STRIP, _LEAST_SHARE, _ROOM = 42, 1e-6, 3.0
+# Colours with a contrast of at least 3:1 to both a white and a nearly black page (a test computes it).
+BLUE, VERMILLION, GREEN, PURPLE, GREY = "#1F77B4", "#D55E00", "#00875F", "#A65FB5", "#7F7F7F"
+_SIDE_COLOURS = [BLUE, VERMILLION, GREEN, PURPLE, GREY]
+
+
+def chart_shares(sides: Sequence[Side]) -> dict[str, Any] | None:
+    """For each side a strip from its smallest to its largest error, in bounds; None where no side has a picture."""
+    values: list[dict[str, Any]] = []
+    for side in sides:
+        largest = side.error.max_over_bound if side.error else None
+        points = side.picture.points if side.picture else []
+        shares = sorted(point[1] / point[2] for point in points if point[1] is not None and point[2])
+        if largest is None or not shares:
+            continue
+        low, first, third = (_quantile(shares, share) for share in (0, 0.25, 0.75))
+        values.append(
+            {
+                "side": side.name,
+                "least": max(low, _LEAST_SHARE),
+                "first": max(first, _LEAST_SHARE),
+                "third": max(third, _LEAST_SHARE),
+                "largest": max(largest, _LEAST_SHARE),
+                "says": f"{largest:.2g} of its bound at most",
+                "state": "beyond" if largest > 1 else "within",
+            }
+        )
+    if not values:
+        return None
+    right = max(_ROOM * max(value["largest"] for value in values), _ROOM)
+    scale = alt.Scale(type="log", domain=[_LEAST_SHARE, right], nice=False)
+    axis = alt.Axis(title="error / bound", format="~g", tickCount=6)
+    base = alt.Chart(alt.Data(values=values)).encode(
+        y=alt.Y("side:N", sort=None, title=None, axis=alt.Axis(labelLimit=140)),
+        color=alt.Color(
+            "state:N",
+            scale=alt.Scale(domain=["within", "beyond"], range=[BLUE, VERMILLION]),
+            legend=alt.Legend(title=None, orient="top"),
+        ),
+        tooltip=_list_tooltips(("side", "says", "state")),
+    )
+    bound = alt.Chart(alt.Data(values=[{"one": 1, "says": "the bound"}])).mark_rule(strokeWidth=3)
+    layers = [
+        base.mark_bar(size=3).encode(x=alt.X("least:Q", scale=scale, axis=axis), x2="largest:Q"),
+        base.mark_bar(size=14).encode(x=alt.X("first:Q", scale=scale), x2="third:Q"),
+        base.mark_tick(size=20, thickness=3, opacity=1).encode(x=alt.X("largest:Q", scale=scale)),
+        bound.encode(x=alt.X("one:Q", scale=scale), tooltip="says:N"),
+    ]
+    return alt.layer(*layers).properties(width="container", height=_STRIP * len(values)).to_dict()
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    return ordered[round(share * (len(ordered) - 1))]
 
 
 def chart_places(picture: ErrorPicture) -> dict[str, Any]:
@@ -75,7 +129,7 @@ def chart_sizes(picture: ErrorPicture) -> dict[str, Any]:
             ),
             color=alt.Color(
                 "what:N",
-                scale=alt.Scale(domain=[n for n, _ in named], range=["#0072B2", "#D55E00", "#E69F00"]),
+                scale=alt.Scale(domain=[n for n, _ in named], range=[BLUE, VERMILLION, GREEN]),
                 legend=alt.Legend(title=None, orient="top"),
             ),
             shape=alt.Shape("what:N", legend=None),
@@ -91,8 +145,11 @@ def chart_sizes(picture: ErrorPicture) -> dict[str, Any]:
     return chart.to_dict()
 
 
-def chart_units(found: ModelComparison) -> dict[str, Any] | None:
-    """Own and inherited errors of every side along a network's units; None where none are known."""
+def chart_units(found: ModelComparison, told: Collection[int]) -> dict[str, Any] | None:
+    """Own and inherited errors of every side along a network's units; None where none are known.
+
+    A click on a unit whose number is in `told` leads to its own part of the page.
+    """
     values: list[dict[str, Any]] = []
     for number, unit in enumerate(found.units):
         for side in unit.sides:
@@ -101,29 +158,45 @@ def chart_units(found: ModelComparison) -> dict[str, Any] | None:
                 ("inherited error", side.inherited.max_abs if side.inherited else None),
             )
             values += [
-                {"unit": unit.name, "number": number, "side": side.name, "verdict": side.verdict, "what": w, "value": v}
+                {"unit": unit.name, "side": side.name, "verdict": side.verdict, "what": w, "value": v}
+                | ({"link": f"#{name_anchor(number)}"} if number in told else {})
                 for w, v in sizes
                 if v
             ]
     if not values:
         return None
+    names = list(dict.fromkeys(value["unit"] for value in values))
+    place = alt.X(
+        "unit:N",
+        scale=alt.Scale(domain=names),
+        title="unit, in the sequence of the network",
+        axis=alt.Axis(labelAngle=-60, labelLimit=110, labelOverlap="greedy"),
+    )
     base = alt.Chart(alt.Data(values=values)).encode(
-        x=alt.X("number:Q", title="unit, in the sequence of the network", axis=alt.Axis(tickMinStep=1)),
-        y=alt.Y("value:Q", scale=alt.Scale(type="log"), title="largest error", axis=alt.Axis(format=".0e")),
-        color=alt.Color("side:N", scale=alt.Scale(range=["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9"])),
+        x=place,
+        y=alt.Y(
+            "value:Q", scale=alt.Scale(type="log"), title="largest error", axis=alt.Axis(format=".0e", tickCount=6)
+        ),
+        color=alt.Color("side:N", scale=alt.Scale(range=_SIDE_COLOURS), legend=alt.Legend(title=None, orient="top")),
         shape=alt.Shape("what:N", legend=alt.Legend(title=None, orient="top")),
+        href="link:N",
         tooltip=_list_tooltips(("unit", "side", "verdict", "what"), "value"),
     )
-    layers = [base.mark_point(size=45)]
-    first = next((i for i, unit in enumerate(found.units) if unit.name == found.first), None)
-    if first is not None:
-        mark = alt.Chart(alt.Data(values=[{"number": first, "says": f"first: {found.first}"}]))
-        layers.append(mark.mark_rule(strokeDash=[4, 4], color="#D55E00").encode(x="number:Q", tooltip="says:N"))
-    return alt.layer(*layers).properties(width="container", height=CHART_HEIGHT).interactive().to_dict()
+    layers = [base.mark_point(size=60, filled=True, opacity=0.9)]
+    if found.first in names:
+        mark = alt.Chart(alt.Data(values=[{"unit": found.first, "says": f"first: {found.first}"}]))
+        layers.append(mark.mark_rule(strokeDash=[4, 4], strokeWidth=2).encode(x=place, tooltip="says:N"))
+    return alt.layer(*layers).properties(width="container", height=CHART_HEIGHT).to_dict()
 
 
-def _list_tooltips(names: Sequence[str], number: str) -> list[alt.Tooltip]:
-    return [*(alt.Tooltip(f"{n}:N") for n in names), alt.Tooltip(f"{number}:Q", format=".3g")]
+def name_anchor(number: int) -> str:
+    """The anchor of a unit's own part of the page."""
+    return f"unit-{number}"
+
+
+def _list_tooltips(names: Sequence[str], number: str | None = None) -> list[alt.Tooltip]:
+    tips = [alt.Tooltip(f"{n}:N") for n in names]
+    return [*tips, alt.Tooltip(f"{number}:Q", format=".3g")] if number else tips
 
 
 def _say_range(index: int, count: int, size: int) -> str:

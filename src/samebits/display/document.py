@@ -1,4 +1,4 @@
-"""A document: a verdict, one sentence, and sections of tables, texts, drawings and charts."""
+"""A document: a verdict, one sentence, what helps, where it comes from, and sections of tables, texts and charts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from samebits.errors import FindingError
-from samebits.findings import Certainty, Fix
+from samebits.findings import Certainty, Evidence, Fix
+from samebits.findings.made import Made, say_made
 
 # What each evidence level is called.
 LEVEL_WORDS: dict[Certainty, str] = {"bits": "bits", "bounds": "bounds", "statistics": "inferred", "open": "open"}
@@ -28,6 +29,8 @@ class Cell:
     text: str
     tone: Tone = "plain"
     code: bool = False
+    # The anchor of a section that tells more.
+    link: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,20 +68,45 @@ class Chart:
     spec: dict[str, Any]
 
 
-Block = Table | Prose | Code | Chart
+@dataclass(frozen=True)
+class Grid:
+    """Very many rows of plain texts: sorted and filtered where the document is interactive, cut elsewhere.
+
+    The column `toned` holds verdicts, and is coloured as they are.
+    """
+
+    headings: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    toned: str = ""
+
+
+Block = Table | Prose | Code | Chart | Grid
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it."""
+    """A heading and what stands under it; `folded` where only who wants to know more opens it."""
 
     title: str
     blocks: list[Block]
+    folded: bool = False
+    anchor: str = ""
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What to change, to be copied; `label` says what it is good for, and whether it was tried."""
+
+    label: str
+    text: str
 
 
 @dataclass(frozen=True)
 class Document:
-    """What a finding is laid out as. `verdict` is a word, `title` what was asked about."""
+    """What a finding is laid out as. `verdict` is a word, `title` what was asked about, `lead` the number that matters.
+
+    `again` is the command that asks the same once more, `commands` ask further; `made` says when and where it was.
+    """
 
     title: str
     verdict: str
@@ -87,20 +115,55 @@ class Document:
     facts: str
     sections: list[Section] = field(default_factory=list[Section])
     version: str = ""
+    lead: str = ""
+    remedy: Remedy | None = None
+    again: str = ""
+    commands: tuple[str, ...] = ()
+    made: str = ""
 
     def without_empty(self) -> Document:
         """The document without sections that have nothing in them."""
         return replace(self, sections=[s for s in self.sections if s.blocks])
 
+    def stamped(self, made: Made | None) -> Document:
+        """The document with when and where it was made, and by the command that was typed."""
+        return self if made is None else replace(self, made=say_made(made), again=made.command)
+
+    def list_commands(self) -> list[str]:
+        """The command that asks again, and those that ask further."""
+        return [command for command in (self.again, *self.commands) if command]
+
+
+def tell_evidence(evidence: list[Evidence], of: str = "") -> Section:
+    """The section of what a finding rests on, folded."""
+    blocks: list[Block] = [Prose("", tuple(e.says for e in evidence))] if evidence else []
+    return Section(f"How this is known{of}", blocks, folded=True)
+
+
+def choose_remedy(fixes: list[Fix]) -> Remedy | None:
+    """The first fix that was tried and helps, else the first that is known to; None where there is none."""
+    if not fixes:
+        return None
+    fix = next((fix for fix in fixes if fix.verified), fixes[0])
+    texts = [text for text in (fix.text or fix.setting, *fix.together_with) if text]
+    who = "the sides" if fix.engine == "any" else fix.engine
+    does = "What makes" if fix.verified else "What should make"
+    return Remedy(f"{does} {who} agree ({_say_tried(fix)})", " ".join(texts))
+
+
+def _say_tried(fix: Fix) -> str:
+    if not fix.verified:
+        return "not tried here"
+    result = "the same bits" if fix.same_bits else fix.verdict_after
+    tried = f"tried: {result}" if result else "tried"
+    if fix.time_before_s and fix.time_after_s:
+        tried += f", {fix.time_after_s / fix.time_before_s:.2g} times as long"
+    return tried
+
 
 def tabulate_fixes(fixes: list[Fix]) -> Table:
     """Settings, why they help, and whether they were tried."""
-    rows = []
-    for fix in fixes:
-        tried = f"tried: {fix.verdict_after}" if fix.verified else "not tried here"
-        if fix.time_before_s and fix.time_after_s:
-            tried += f", {fix.time_after_s / fix.time_before_s:.2g} times as long"
-        rows.append((Cell(fix.engine), Cell(fix.setting, code=True), Cell(fix.why), Cell(tried)))
+    rows = [(Cell(f.engine), Cell(f.setting, code=True), Cell(f.why), Cell(_say_tried(f))) for f in fixes]
     return Table(("engine", "setting", "why", "tried"), rows)
 
 

@@ -7,7 +7,7 @@ import importlib.resources
 import json
 from typing import Any
 
-from samebits.display.document import Block, Chart, Document, report_missing
+from samebits.display.document import TONES, Block, Chart, Document, Grid, report_missing
 
 # Tables longer than this can be filtered.
 _FEWEST_FILTERED = 8
@@ -30,15 +30,36 @@ def render_html(document: Document) -> str:
         fewest_filtered=_FEWEST_FILTERED,
         style=_read("page.css"),
         script=_read("page.js"),
-        # "</" would end the element that the text stands in.
-        specs=json.dumps(specs).replace("</", "<\\/"),
+        specs=_write_data(specs),
+        grids=_write_data(_list_grids(document)),
         library=_load_library() if specs else "",
     )
 
 
+def _write_data(data: object) -> str:
+    """JSON for a script element, which "</" or "<!--" in a text would end."""
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _list_blocks(document: Document) -> list[Block]:
+    return [block for section in document.sections for block in section.blocks]
+
+
 def _list_specs(document: Document) -> list[dict[str, Any]]:
-    blocks: list[Block] = [block for section in document.sections for block in section.blocks]
-    return [block.spec for block in blocks if isinstance(block, Chart)]
+    return [block.spec for block in _list_blocks(document) if isinstance(block, Chart)]
+
+
+def _list_grids(document: Document) -> list[dict[str, Any]]:
+    """For each column the different texts in it, and for each row which of them it has."""
+    grids: list[dict[str, Any]] = []
+    for block in _list_blocks(document):
+        if isinstance(block, Grid):
+            columns = [[row[place] for row in block.rows] for place in range(len(block.headings))]
+            codes = [{text: code for code, text in enumerate(dict.fromkeys(column))} for column in columns]
+            rows = [[code[text] for text in column] for code, column in zip(codes, columns, strict=True)]
+            toned = block.headings.index(block.toned) if block.toned else None
+            grids.append({"texts": [list(code) for code in codes], "rows": rows, "toned": toned, "tones": TONES})
+    return grids
 
 
 def _read(name: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
-from samebits.display.document import Chart, Code, Document, Prose, Table
+from samebits.display.document import Cell, Chart, Code, Document, Grid, Prose, Section, Table
 
 # Tables in issues are read, not filtered.
 _MOST_ROWS = 30
@@ -16,21 +17,32 @@ _LINE_STARTS = re.compile(r"^(\d*)([-+=.)])")
 _MENTIONS = re.compile(r"@(?=\w)")
 _SCHEMES = re.compile(r"(?i)\b(https?|ftp|mailto|xmpp):")
 _WWW = re.compile(r"(?i)\b(www)\.")
-_FOLDED = ("How this is known", "Units", "Slower, or rejected", "Recipes")
 
 
 def markdown_from_document(document: Document) -> str:
     """The document's Markdown (GitHub's), charts as the sentences that say the same."""
     lines = [f"**{document.verdict.upper()}** {_escape(document.summary)}", ""]
+    if document.lead:
+        lines += [_escape(document.lead), ""]
+    if document.remedy:
+        lines += [f"{_escape(document.remedy.label)}:", "", *_fence(document.remedy.text), ""]
     lines += [f"{_code(document.title)}  ", _escape(document.facts), ""]
-    for section in document.sections:
-        body = [line for block in section.blocks for line in _render(block)]
-        if section.title in _FOLDED:
-            lines += [f"<details><summary>{section.title}</summary>", "", *body, "</details>", ""]
-        else:
-            lines += [f"### {_escape(section.title)}", "", *body]
+    for folded, sections in itertools.groupby(document.sections, key=lambda section: section.folded):
+        body = [line for section in sections for line in _render_section(section)]
+        # GitHub takes what stands in a summary as HTML: no title may stand there, which may have anybody's text in it.
+        lines += ["<details><summary>More</summary>", "", *body, "</details>", ""] if folded else body
+    if document.list_commands():
+        lines += ["### Do it again", ""]
+        for command in document.list_commands():
+            lines += [*_fence(command), ""]
+    if document.made:
+        lines += [_escape(f"Measured {document.made}."), ""]
     lines.append(f"Made by samebits {document.version}.")
     return "\n".join(lines) + "\n"
+
+
+def _render_section(section: Section) -> list[str]:
+    return [f"### {_escape(section.title)}", "", *(line for block in section.blocks for line in _render(block))]
 
 
 def _render(block: object) -> Iterator[str]:
@@ -48,11 +60,17 @@ def _render(block: object) -> Iterator[str]:
         if block.label:
             yield f"{_escape(block.label)}:"
             yield ""
-        fence = "`" * max(3, _find_longest_run(block.text) + 1)
-        yield from (fence, block.text, fence)
+        yield from _fence(block.text)
+    elif isinstance(block, Grid):
+        yield from _render(Table(block.headings, [tuple(Cell(text) for text in row) for row in block.rows]))
     elif isinstance(block, Chart):
         yield _escape(block.says)
     yield ""
+
+
+def _fence(text: str) -> tuple[str, str, str]:
+    fence = "`" * max(3, _find_longest_run(text) + 1)
+    return fence, text, fence
 
 
 def _escape(text: str) -> str:

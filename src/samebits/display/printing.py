@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,9 +12,16 @@ if TYPE_CHECKING:
     import msgspec
 
 AGREE, DIFFER, TROUBLE = 0, 1, 2
+# What was typed behind the program's name, in this run of it.
+_typed: ContextVar[tuple[str, ...]] = ContextVar("typed", default=())
 AsJson = Annotated[bool, typer.Option("--json", help="print the findings as JSON and nothing else")]
 TimeLimit = Annotated[float, typer.Option(help="seconds an engine has for loading and for each run", min=0.1, max=1e6)]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="everything, and not only what fits one screen")]
+
+
+def remember_typed(arguments: Sequence[str]) -> None:
+    """Findings that are printed from now on carry this command."""
+    _typed.set(tuple(arguments))
 
 
 def split_engines(given: list[str] | None) -> list[str] | None:
@@ -26,8 +34,9 @@ def split_engines(given: list[str] | None) -> list[str] | None:
 def print_finding(found: msgspec.Struct, show: Callable[..., Any], *, verbose: bool, as_json: bool) -> None:
     """On standard output: the document and nothing else, or the report, as much of it as fits a screen."""
     from samebits.findings import json_from_finding
+    from samebits.findings.made import stamp
 
     if as_json:
-        print(json_from_finding(found))
+        print(json_from_finding(stamp(found, [word for word in _typed.get() if word != "--json"])))
     else:
         show(found, verbose=verbose)

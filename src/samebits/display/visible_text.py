@@ -46,6 +46,7 @@ def _make_visible(value: Any) -> Any:
 
 # Beyond this a count of representable numbers says that the sum is small, not that the error is large.
 MANY_ULPS = 1000
+_WHOLE, _BEYOND_COUNTING = 100, 1e7
 
 
 def format_max_error(side: Side) -> str:
@@ -61,7 +62,14 @@ def format_max_error(side: Side) -> str:
 def format_share(error: Error | None) -> str:
     """The largest error as a share of its own bound."""
     share = error.max_over_bound if error else None
-    return "beyond any" if share is None or share == float("inf") else f"{share:.2g}"
+    return "beyond any" if share is None or share == float("inf") else say_times(share)
+
+
+def say_times(factor: float) -> str:
+    """A factor as people say it: 370, 2.4, 12,000; a power of ten where it is beyond counting."""
+    if factor >= _BEYOND_COUNTING:
+        return f"{factor:.0e}"
+    return f"{float(f'{factor:.3g}'):,.0f}" if factor >= _WHOLE else f"{factor:.2g}"
 
 
 def format_value(value: float | None) -> str:

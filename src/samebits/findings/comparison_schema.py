@@ -8,6 +8,7 @@ import msgspec
 
 from samebits.findings.causes import CauseCode, Verdict
 from samebits.findings.json_text import Count, Share
+from samebits.findings.made import Made
 from samebits.findings.shown import ShownFinding
 
 EvidenceKind = Literal["replay", "probe", "structure", "statistic", "setting"]
@@ -199,3 +200,4 @@ class Comparison(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     line: int | None = None
     more: list[Comparison] = []
     samebits_version: str
+    made: Made | None = None

@@ -8,6 +8,7 @@ import msgspec
 
 from samebits.findings.causes import CauseCode, Verdict
 from samebits.findings.comparison_schema import Certainty, Evidence, Failure, Fix, Replay
+from samebits.findings.made import Made
 from samebits.findings.shown import ShownFinding
 
 
@@ -139,3 +140,4 @@ class ModelComparison(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     data: str
     saved: list[str] = []
     samebits_version: str
+    made: Made | None = None

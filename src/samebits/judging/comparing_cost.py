@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from samebits.errors import ResourceLimitError
+from samebits.machine import count_cores
 from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem, format_problem
 from samebits.problems.terms import find_terms
 from samebits.progress import Announcement, Progress
 from samebits.sums.tiles.memory import count_available_bytes
-from samebits.sums.tiles.running import count_cores
 
 # Products added per core and second, as measured on Zen 5 with AVX-512 for 16 channels or more; fewer leave most of
 # a vector empty. Only the estimate given beforehand depends on these.

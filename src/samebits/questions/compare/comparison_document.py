@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from samebits.display.charts import chart_places, chart_sizes
+from samebits.display.charts import chart_places, chart_shares, chart_sizes
 from samebits.display.document import (
     LEVEL_WORDS,
     TONES,
@@ -17,12 +17,13 @@ from samebits.display.document import (
     Prose,
     Section,
     Table,
+    choose_remedy,
     tabulate_fixes,
 )
 from samebits.display.order_drawing import draw_order
-from samebits.display.visible_text import format_max_error, format_share, format_value, format_values
+from samebits.display.visible_text import format_max_error, format_share, format_value, format_values, say_times
 from samebits.errors import FindingError
-from samebits.findings import Comparison, ErrorPicture, Side
+from samebits.findings import Comparison, ErrorPicture, Side, is_agreement
 from samebits.problems.problem_text import parse_problem_text
 from samebits.sums.recipes import format_order, parse_recipe
 
@@ -33,33 +34,98 @@ _LONGEST_RECIPE = 2000
 
 
 def lay_out_comparison(found: Comparison) -> Document:
-    """The answer, the sides, where errors are, how each side adds, what to change, how to see it again."""
-    sections = [Section("Sides", [_tabulate_sides(found), *_list_values(found)])]
-    drawn: dict[str, list[str]] = {}
+    """The answer, how far each side is from the truth, the sides, what to change, what is known of each side."""
     for side in found.sides:
         if side.picture:
             _check_picture(side.picture)
-            drawn.setdefault(repr((side.picture, side.error)), []).append(side.name)
-    for names in drawn.values():
-        side = next(s for s in found.sides if s.name == names[0])
-        sections.append(Section(f"Errors of {' and '.join(names)}", list(_draw_errors(side))))
-    sections += [
-        Section("How each side adds", list(_draw_orders(found))),
+    sections = [
+        Section("How far from the truth is each side?", list(_draw_shares(found))),
+        Section("Sides", [_tabulate_sides(found), *_list_values(found)]),
         Section("What to change", [tabulate_fixes(found.fixes)] if found.fixes else []),
-        Section("How this is known", list(_list_evidence(found))),
-        Section("Do it again", [Code("", command) for command in _list_commands(found)]),
+        Section("How this is known", [Prose("", tuple(e.says for e in found.evidence))] if found.evidence else []),
+        *_tell_sides(found),
+        *_tell_errors(found),
         Section("The other mismatches of this log", list(_list_others(found))),
     ]
     count = f"{found.outputs:,} outputs, {found.reduction_length:,} products each; " if found.outputs else ""
-    return Document(
-        found.problem,
-        found.verdict,
-        TONES[found.verdict],
-        found.summary,
-        f"{count}operands: {found.data}",
-        sections,
-        found.samebits_version,
-    ).without_empty()
+    return (
+        Document(
+            found.problem,
+            found.verdict,
+            TONES[found.verdict],
+            found.summary,
+            f"{count}operands: {found.data}",
+            sections,
+            found.samebits_version,
+            lead=_say_lead(found),
+            remedy=choose_remedy(found.fixes),
+            again=commands[0] if (commands := list(_list_commands(found))) else "",
+            commands=tuple(commands[1:]),
+        )
+        .stamped(found.made)
+        .without_empty()
+    )
+
+
+def _say_lead(found: Comparison) -> str:
+    """The number that matters: how far the worst deviating side, or all sides, are from the truth, in bounds."""
+    known = [(side, side.error.max_over_bound) for side in found.sides if side.error]
+    shares = [(side, share) for side, share in known if share is not None]
+    beyond = [(side, share) for side, share in shares if share > 1 and not is_agreement(side.verdict)]
+    if beyond:
+        side, share = max(beyond, key=lambda one: one[1])
+        return f"The largest error of {side.name} is {say_times(share)} times what rounding can make (its bound)."
+    if found.verdict == "rounding" and shares:
+        return f"The largest error of all sides is {max(share for _, share in shares):.2g} of what rounding can make."
+    return ""
+
+
+def _draw_shares(found: Comparison) -> Iterator[Block]:
+    spec = chart_shares(found.sides)
+    if spec is None:
+        return
+    shares = [(s.name, format_share(s.error)) for s in found.sides if s.error]
+    said = "; ".join(f"{name} at most {share}" for name, share in shares)
+    says = f"Errors as multiples of their bounds, of which the middle half is drawn thick: {said}."
+    says += " Rounding can make what is left of the line at 1; at the far left there is no error."
+    yield Chart("", says, spec)
+
+
+def _tell_sides(found: Comparison) -> Iterator[Section]:
+    """What each side does and how it is known; open where the side deviates."""
+    drawn = 0
+    for side in found.sides:
+        blocks: list[Block] = []
+        said = [e.says for e in side.evidence] + ([side.failure.says] if side.failure else [])
+        if said:
+            blocks.append(Prose("", tuple(said)))
+        if side.recipe:
+            blocks.append(Code(f"Recipe of {side.name}", side.recipe))
+            if len(side.recipe) <= _LONGEST_RECIPE and drawn < _MOST_DRAWN:
+                drawn += 1
+                blocks += _draw_order(found, side.name, side.recipe)
+        if side.settings:
+            blocks.append(Prose("Settings", (", ".join(f"{k}={v}" for k, v in side.settings.items()),)))
+        says = side.says or ("has no result" if side.failure else side.verdict)
+        yield Section(f"{side.name}: {says}", blocks, folded=is_agreement(side.verdict))
+
+
+def _draw_order(found: Comparison, name: str, text: str) -> Iterator[Block]:
+    recipe = parse_recipe(text)
+    if recipe.algorithm is None:
+        lines = draw_order(parse_problem_text(found.problem), format_order(recipe.orders[0]))
+        yield Code(f"Order of {name}", "\n".join(lines), drawing=True)
+
+
+def _tell_errors(found: Comparison) -> Iterator[Section]:
+    """Where the errors are and how large, once for sides that have the same."""
+    drawn: dict[str, list[Side]] = {}
+    for side in found.sides:
+        if side.picture:
+            drawn.setdefault(repr((side.picture, side.error)), []).append(side)
+    for sides in drawn.values():
+        title = f"Errors of {' and '.join(side.name for side in sides)}: at most {format_share(sides[0].error)}"
+        yield Section(f"{title} of their bounds", list(_draw_errors(sides[0])), folded=True)
 
 
 def _check_picture(picture: ErrorPicture) -> None:
@@ -115,11 +181,12 @@ def _draw_errors(side: Side) -> Iterator[Block]:
     assert picture is not None
     share = format_share(side.error)
     where = f", {side.where}" if side.where else ""
-    says = (
-        f"Errors of {side.name} as shares of their bounds, {picture.rows:,} {picture.row_axis} from top to bottom,"
-        f" {picture.columns:,} places ({picture.column_axis}) from left to right; the largest is {share}{where}."
-    )
-    yield Chart("error / bound over the result", says, chart_places(picture))
+    if _has_structure(picture):
+        says = (
+            f"Errors of {side.name} as shares of their bounds, {picture.rows:,} {picture.row_axis} from top to bottom,"
+            f" {picture.columns:,} places ({picture.column_axis}) from left to right; the largest is {share}{where}."
+        )
+        yield Chart("error / bound over the result", says, chart_places(picture))
     likely = side.error.max_over_likely if side.error else None
     beside = f" The largest is {likely:.2g} of the likely bound." if likely is not None else ""
     says = f"Errors of {len(picture.points)} outputs of {side.name} and their bounds, over the size of their terms."
@@ -132,31 +199,10 @@ def _draw_errors(side: Side) -> Iterator[Block]:
         )
 
 
-def _draw_orders(found: Comparison) -> Iterator[Block]:
-    drawn = 0
-    for side in found.sides:
-        if side.recipe is None:
-            continue
-        yield Code(f"Recipe of {side.name}", side.recipe)
-        if len(side.recipe) <= _LONGEST_RECIPE and drawn < _MOST_DRAWN:
-            drawn += 1
-            recipe = parse_recipe(side.recipe)
-            if recipe.algorithm is None:
-                lines = draw_order(parse_problem_text(found.problem), format_order(recipe.orders[0]))
-                yield Code(f"Order of {side.name}", "\n".join(lines), drawing=True)
-
-
-def _list_evidence(found: Comparison) -> Iterator[Block]:
-    if found.evidence:
-        yield Prose("All sides", tuple(e.says for e in found.evidence))
-    for side in found.sides:
-        said = [e.says for e in side.evidence]
-        if side.failure:
-            said.append(side.failure.says)
-        if side.settings:
-            said.append("settings: " + ", ".join(f"{k}={v}" for k, v in side.settings.items()))
-        if said:
-            yield Prose(side.name, tuple(said))
+def _has_structure(picture: ErrorPicture) -> bool:
+    """Whether errors are beyond their bounds in a part of the result, and within them in another: then places tell."""
+    beyond = [share is None or share > 1 for row in picture.cells for share in row]
+    return any(beyond) and not all(beyond)
 
 
 def _list_commands(found: Comparison) -> Iterator[str]:

@@ -8,26 +8,18 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
 
 import msgspec
 
 from samebits.engines.registry.known_engines import ENGINES, EngineSpec, list_plugins
 from samebits.engines.registry.runner_text import EMULATE, TRUTH
 from samebits.errors import LogError, RunnerTextError, SamebitsError
+from samebits.machine import count_cores, find_processor_name, list_processor_features, read_lines
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.doctor.inventory_schema import AskedEngine, EngineState, Inventory, LogReader, Variable
 from samebits.questions.explain.logs.brought_readers import list_log_readers, load_reader, name_distribution
 from samebits.version import VERSION
 
-# Processor features that decide which kernels engines choose.
-_TELLING_FEATURES = (
-    "sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_vnni", "avx_vnni", "avx512_bf16",
-    "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8", "amx_fp16", "asimd", "asimddp", "asimdhp", "bf16", "i8mm",
-    "sve", "sve2", "sme",
-)  # fmt: skip
-# Those of them that say which generation it is.
-_WIDEST_FEATURES = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "bf16", "sve", "sme")
 _SLOWEST_ANSWER_S = 10
 _PACKAGES = ("numpy", "numba", "ml_dtypes", "onnx")
 _SHARED_VARIABLES = {
@@ -40,14 +32,14 @@ _SHARED_VARIABLES = {
 
 def take_inventory() -> Inventory:
     """Engines, versions, processor features, threads, and the settings that decide bits, with where they come from."""
-    features = _processor_features()
+    features = list_processor_features()
     return Inventory(
         samebits_version=VERSION,
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.machine()}",
-        processor=_find_processor_name(),
+        processor=find_processor_name(),
         features=features,
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=count_cores(),
         memory_gib=round(_memory_gib(), 1),
         gpus=_list_gpus(),
         packages={name: _version(name) for name in _PACKAGES},
@@ -79,34 +71,6 @@ def _defaults(engine: str, features: list[str]) -> list[Variable]:
     return []
 
 
-def _processor_features() -> list[str]:
-    for line in _read_lines("/proc/cpuinfo"):
-        key, _, value = line.partition(":")
-        if key.strip().lower() in ("flags", "features"):
-            present = set(value.split())
-            return [f for f in _TELLING_FEATURES if f in present]
-    return []
-
-
-def describe_processor() -> str:
-    """The processor's name with what decides kernels: hosts may call processors of two generations by one name."""
-    kinds: dict[str, str] = {}
-    for line in _read_lines("/proc/cpuinfo"):
-        key, _, value = line.partition(":")
-        kinds.setdefault(key.strip().lower(), value.strip())
-    model = " ".join(f"{key} {kinds[key]}" for key in ("cpu family", "model", "cpu part") if key in kinds)
-    features = [f for f in _processor_features() if f in _WIDEST_FEATURES]
-    return ", ".join(part for part in (_find_processor_name(), model, " ".join(features)) if part)
-
-
-def _find_processor_name() -> str:
-    for line in _read_lines("/proc/cpuinfo"):
-        key, _, value = line.partition(":")
-        if key.strip() == "model name":
-            return value.strip()
-    return platform.processor() or platform.machine()
-
-
 def _list_gpus() -> list[str]:
     """NVIDIA's GPUs with their drivers, as nvidia-smi names them; none where it is missing or does not answer."""
     asked = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
@@ -119,17 +83,10 @@ def _list_gpus() -> list[str]:
 
 
 def _memory_gib() -> float:
-    for line in _read_lines("/proc/meminfo"):
+    for line in read_lines("/proc/meminfo"):
         if line.startswith("MemTotal"):
             return float(line.split()[1]) / 2**20
     return 0.0
-
-
-def _read_lines(path: str) -> list[str]:
-    try:
-        return Path(path).read_text().splitlines()
-    except OSError:
-        return []
 
 
 def _version(distribution: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from samebits.display.document import TONES, Cell, Code, Document, Prose, Section, Table
+from samebits.display.document import TONES, Cell, Document, Section, Table, tell_evidence
 from samebits.questions.guard.guard_report import say_effort
 from samebits.questions.guard.guard_schema import Breach, GuardedResult, GuardReport
 from samebits.questions.guard.guard_sentences import name_result
@@ -16,14 +16,13 @@ def lay_out_guard(found: GuardReport) -> Document:
     sections = [
         Section("Breaches", [_tabulate_breaches(found.breaches)] if found.breaches else []),
         Section("Results", [_tabulate_results(found.results)] if found.results else []),
-        Section("How this is known", [Prose("", tuple(e.says for e in found.evidence))] if found.evidence else []),
+        tell_evidence(found.evidence),
         Section(
             "Left out",
             [Table(("layer", "why"), [(Cell(name, code=True), Cell(why)) for name, why in found.left_out.items()])]
             if found.left_out
             else [],
         ),
-        Section("Do it again", [Code("", f"samebits explain {shlex.quote(case)}") for case in cases]),
     ]
     return Document(
         found.module,
@@ -33,6 +32,7 @@ def lay_out_guard(found: GuardReport) -> Document:
         say_effort(found),
         sections,
         found.samebits_version,
+        commands=tuple(f"samebits explain {shlex.quote(case)}" for case in cases),
     ).without_empty()
 
 

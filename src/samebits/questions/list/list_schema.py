@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from samebits.findings.json_text import Count
+from samebits.findings.made import Made
 from samebits.findings.shown import ShownFinding
 
 
@@ -51,6 +52,7 @@ class ListFinding(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     time_s: float
     samebits_version: str
+    made: Made | None = None
 
 
 class ChangedRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,3 +86,4 @@ class ChangesFinding(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     time_s: float
     samebits_version: str
+    made: Made | None = None

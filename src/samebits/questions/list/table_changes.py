@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from samebits.display.visible_text import show_controls
 from samebits.errors import ArgumentError, FindingError
 from samebits.questions.list.journal import import_or_refuse, name_type
 from samebits.questions.list.list_schema import ChangedRow, ChangesFinding, ListFinding, ListRow, SideCount
@@ -94,6 +95,37 @@ def read_table(path: str | Path, where: str | None = None) -> ListFinding:
         time_s=time.perf_counter() - started,
         samebits_version=VERSION,
     )
+
+
+# What a page shows of each row, and how the table gives it.
+SHOWN_COLUMNS = {
+    "subject": "subject",
+    "unit": "unit",
+    "side": "side",
+    "version": "version",
+    "verdict": "coalesce(verdict, failure, 'profiled')",
+    "cause": "cause",
+    "evidence level": "certainty",
+    "error / bound": "max_over_bound",
+    "says": 'coalesce(says, "where", recipe)',
+    "known": "known",
+}
+
+
+def list_texts(path: str | Path) -> list[tuple[str, ...]]:
+    """All rows of a table as texts, in the columns of `SHOWN_COLUMNS`; raises FindingError for what is no table."""
+    connection, (relation,) = _open(path)
+    try:
+        rows = connection.execute(f"select {', '.join(SHOWN_COLUMNS.values())} from {relation}").fetchall()
+    finally:
+        connection.close()
+    return [tuple(_say(value) for value in row) for row in rows]
+
+
+def _say(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else show_controls(str(value))
 
 
 def compare_tables(a: str | Path, b: str | Path) -> ChangesFinding:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from samebits.display.charts import chart_units
+from samebits.display.charts import chart_units, name_anchor
 from samebits.display.document import (
     LEVEL_WORDS,
     TONES,
@@ -17,31 +17,92 @@ from samebits.display.document import (
     Prose,
     Section,
     Table,
+    choose_remedy,
     tabulate_fixes,
 )
-from samebits.findings.model_schema import ModelComparison, UnitSide
+from samebits.display.visible_text import say_times
+from samebits.findings import is_agreement, worst_verdict
+from samebits.findings.model_schema import ModelComparison, UnitFinding, UnitSide
 from samebits.networks.model_sentences import say_size
 
 
 def lay_out_model(found: ModelComparison) -> Document:
-    """The answer, the sides, errors along the network, its units, outputs, what to change."""
-    spec = chart_units(found)
-    says = f"Own and inherited errors of {len(found.units)} units on {len(found.sides)} sides."
+    """The answer, errors along the network, the sides, what to change, the units, each with a part of its own."""
+    says = f"Own and inherited errors of {len(found.units):,} units on {len(found.sides)} sides."
+    says += " A click on a unit that deviates tells more."
     if found.first:
-        says += f" The first that deviates is {found.first}."
+        says += f" The dashed line marks {found.first}, the first that {_say_differs(found)}."
+    told = {
+        number: _tell_unit(number, unit)
+        for number, unit in enumerate(found.units)
+        if unit.name == found.first or not all(is_agreement(side.verdict) for side in unit.sides)
+    }
+    told = {number: section for number, section in told.items() if section.blocks}
+    spec = chart_units(found, told)
     sections = [
+        Section("Where along the network do errors arise?", [Chart("", says, spec)] if spec else []),
         Section("Sides", [_tabulate_sides(found)]),
-        Section("Errors along the network", [Chart("largest error of each unit", says, spec)] if spec else []),
-        Section("Units", [_tabulate_units(found)] if found.units else []),
-        Section("Outputs of the network", [_tabulate_outputs(found)] if found.outputs else []),
         Section("What to change", [tabulate_fixes(found.fixes)] if found.fixes else []),
         Section("How this is known", list(_list_evidence(found))),
-        Section("Do it again", [Code("", _say_command(found))]),
+        Section("Units", [_tabulate_units(found, told)] if found.units else [], folded=True),
+        Section("Outputs of the network", [_tabulate_outputs(found)] if found.outputs else []),
+        *told.values(),
     ]
-    count = f"{say_size(found)}; {found.data}"
-    return Document(
-        found.model, found.verdict, TONES[found.verdict], found.summary, count, sections, found.samebits_version
-    ).without_empty()
+    return (
+        Document(
+            found.model,
+            found.verdict,
+            TONES[found.verdict],
+            found.summary,
+            f"{say_size(found)}; {found.data}",
+            sections,
+            found.samebits_version,
+            lead=_say_lead(found),
+            remedy=choose_remedy(found.fixes),
+            again=_say_command(found),
+        )
+        .stamped(found.made)
+        .without_empty()
+    )
+
+
+def _say_differs(found: ModelComparison) -> str:
+    return "differs" if is_agreement(found.verdict) else "deviates"
+
+
+def _say_lead(found: ModelComparison) -> str:
+    """The number that matters: the largest own error of a unit that deviates, in bounds, and how many do."""
+    beyond = [
+        (share, unit.name, side.name)
+        for unit in found.units
+        for side in unit.sides
+        if not is_agreement(side.verdict)
+        and side.own is not None
+        and (share := side.own.max_over_bound) is not None
+        and share > 1
+    ]
+    if not beyond:
+        return ""
+    share, unit, name = max(beyond)
+    largest = (
+        f"the largest error of a unit's own, of {unit} on {name}, is {say_times(share)} times what rounding can make."
+    )
+    many = f"{len(beyond):,} results of units are beyond their bounds; " if len(beyond) > 1 else ""
+    return f"{many}{largest}" if many else f"{largest[:1].upper()}{largest[1:]}"
+
+
+def _tell_unit(number: int, unit: UnitFinding) -> Section:
+    """What is known of one unit beyond its row."""
+    blocks: list[Block] = [Code("Problem", unit.problem)] if unit.problem else []
+    for side in unit.sides:
+        if side.evidence or side.says:
+            said = [f"It {side.says}."] if side.says else []
+            blocks.append(Prose(side.name, (*said, *(e.says for e in side.evidence))))
+        if side.recipe:
+            blocks.append(Code(f"Recipe on {side.name}", side.recipe))
+    gravest = worst_verdict(side.verdict for side in unit.sides)
+    title = f"Unit {unit.name}: {gravest}"
+    return Section(title, blocks, folded=True, anchor=name_anchor(number))
 
 
 def _tabulate_sides(found: ModelComparison) -> Table:
@@ -62,13 +123,14 @@ def _tabulate_sides(found: ModelComparison) -> Table:
     return Table(("side", "verdict", "cause", "first unit", "deviating units", "same bits again"), rows)
 
 
-def _tabulate_units(found: ModelComparison) -> Table:
+def _tabulate_units(found: ModelComparison, told: Collection[int]) -> Table:
     rows = []
-    for unit in found.units:
+    for number, unit in enumerate(found.units):
+        link = name_anchor(number) if number in told else ""
         for side in unit.sides:
             rows.append(
                 (
-                    Cell(unit.name, code=True),
+                    Cell(unit.name, code=True, link=link),
                     Cell(", ".join(unit.operators)),
                     Cell(side.name),
                     Cell(side.verdict, TONES[side.verdict]),
@@ -111,11 +173,6 @@ def _list_evidence(found: ModelComparison) -> Iterator[Block]:
         said = [e.says for e in side.evidence] + ([side.failure.says] if side.failure else [])
         if said:
             yield Prose(side.name, tuple(said))
-    for unit in found.units:
-        if unit.name == found.first:
-            for side in unit.sides:
-                if side.evidence:
-                    yield Prose(f"{unit.name} on {side.name}", tuple(e.says for e in side.evidence))
 
 
 def _say_command(found: ModelComparison) -> str:

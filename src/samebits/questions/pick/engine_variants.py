@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from samebits.engines.registry.known_engines import ENGINES
 from samebits.engines.registry.runner_text import RunnerText, format_runner_text, parse_runner_text
 from samebits.errors import ArgumentError
+from samebits.machine import count_cores
 from samebits.problems import Problem
-from samebits.sums.tiles.running import count_cores
 
 _CORES = "cores"
 

@@ -20,16 +20,15 @@ from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import LockError, SamebitsError
 from samebits.findings import finding_from_json, json_from_finding
 from samebits.judging.side_running import run_on_both
+from samebits.machine import count_cores, describe_processor
 from samebits.numbers.ulps import digest_bits
 from samebits.problems import Problem
 from samebits.problems.lowering import lower_problem
 from samebits.progress import Progress
-from samebits.questions.doctor.inventory import describe_processor
 from samebits.questions.pick.checking import make_operands
 from samebits.questions.pick.finals import OpenRunners
 from samebits.questions.pick.pick_schema import Choice, Contract, Lock, LockedChoice, Place
 from samebits.regular_files import read_regular
-from samebits.sums.tiles.running import count_cores
 from samebits.version import VERSION
 
 

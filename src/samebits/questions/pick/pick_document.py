@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from samebits.display.document import Cell, Code, Document, Prose, Section, Table
+from samebits.display.document import Cell, Code, Document, Section, Table, tell_evidence
 from samebits.questions.pick.pick_schema import Choice, Pick
 from samebits.questions.pick.pick_sentences import say_choice, say_contract, say_time
 
@@ -14,16 +14,26 @@ def lay_out_pick(found: Pick) -> Document:
     lacks = any(choice.engine is None for choice in found.choices)
     sections = [
         Section("Choices", [_tabulate_choices(found.choices)]),
-        Section("Slower, or rejected", [_tabulate_others(found.choices)]),
-        Section("Recipes", [Code(c.problem, c.recipe) for c in found.choices if c.recipe]),
-        Section("How this is known", [Prose("", tuple(e.says for e in found.evidence))] if found.evidence else []),
-        Section("Do it again", [Code("", _say_command(found))]),
+        Section("Slower, or rejected", [_tabulate_others(found.choices)], folded=True),
+        Section("Recipes", [Code(c.problem, c.recipe) for c in found.choices if c.recipe], folded=True),
+        tell_evidence(found.evidence),
     ]
     word, tone = ("none", "bad") if lacks else ("picked", "good")
     contract = f"contract: {say_contract(found.contract)}"
-    return Document(
-        found.subject, word, tone, found.summary, contract, sections, found.samebits_version
-    ).without_empty()
+    return (
+        Document(
+            found.subject,
+            word,
+            tone,
+            found.summary,
+            contract,
+            sections,
+            found.samebits_version,
+            again=_say_command(found),
+        )
+        .stamped(found.made)
+        .without_empty()
+    )
 
 
 def _say_command(found: Pick) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from samebits.findings.causes import CauseCode
 from samebits.findings.comparison_schema import Evidence, Replay
+from samebits.findings.made import Made
 from samebits.findings.shown import ShownFinding
 
 # How a choice was come by: timed now; taken from the lock as it stands; from a lock made elsewhere, the bits checked.
@@ -82,6 +83,7 @@ class Pick(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     lock: str | None = None
     evidence: list[Evidence] = []
     samebits_version: str
+    made: Made | None = None
 
 
 class LockedChoice(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from samebits.display.document import Block, Cell, Code, Document, Prose, Section, Table, Tone
+from samebits.display.document import Block, Cell, Code, Document, Prose, Section, Table, Tone, tell_evidence
 from samebits.display.order_drawing import draw_map, draw_order
 from samebits.problems.problem_text import parse_problem_text
 from samebits.questions.profile.profile_schema import Profile
@@ -26,15 +26,23 @@ def lay_out_profile(found: Profile) -> Document:
         Section("What it does", [_tabulate_answers(found)]),
         Section("What changes the bits", [_tabulate_invariances(found)]),
         Section("Recipe", [Code("", found.recipe)] if found.recipe and len(found.recipe) <= _LONGEST_RECIPE else []),
-        Section("How this is known", [Prose("", tuple(e.says for e in found.evidence))] if found.evidence else []),
-        Section(
-            "Do it again", [Code("", f"samebits profile {shlex.quote(found.engine)} {shlex.quote(found.problem)}")]
-        ),
+        tell_evidence(found.evidence),
     ]
     facts = f"{found.engine}{version}; {found.calls:,} calls, {found.time_s:.1f} s"
-    return Document(
-        found.problem, word, "good" if whole else "care", found.summary, facts, sections, found.samebits_version
-    ).without_empty()
+    return (
+        Document(
+            found.problem,
+            word,
+            "good" if whole else "care",
+            found.summary,
+            facts,
+            sections,
+            found.samebits_version,
+            again=f"samebits profile {shlex.quote(found.engine)} {shlex.quote(found.problem)}",
+        )
+        .stamped(found.made)
+        .without_empty()
+    )
 
 
 def _draw_orders(found: Profile) -> Iterator[Block]:

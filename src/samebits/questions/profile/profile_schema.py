@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from samebits.findings.comparison_schema import Evidence, Replay
+from samebits.findings.made import Made
 from samebits.findings.shown import ShownFinding
 
 
@@ -67,3 +68,4 @@ class Profile(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[Evidence] = []
     failure: str | None = None
     samebits_version: str
+    made: Made | None = None

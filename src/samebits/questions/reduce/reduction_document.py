@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from samebits.display.document import Block, Cell, Code, Document, Prose, Section, Table, Tone
+from samebits.display.document import Block, Cell, Code, Document, Prose, Section, Table, Tone, tell_evidence
 from samebits.display.visible_text import format_value
 from samebits.questions.reduce.reduction_report import name_reduction
 from samebits.questions.reduce.reduction_schema import Reduction
@@ -24,20 +24,22 @@ def lay_out_reduction(found: Reduction) -> Document:
         Section("Other settings, versions and engines", _show_others(found)),
         Section("Script", [Code("", found.reproducer)] if found.reproducer else []),
         Section("Report for upstream", [Code("", write_upstream_report(found))] if found.problem else []),
-        Section("How this is known", [Prose("", tuple(e.says for e in found.evidence))] if found.evidence else []),
-        Section(
-            "Do it again", [Code("", f"samebits reduce {shlex.quote(found.start)} --on {shlex.quote(found.engine)}")]
-        ),
+        tell_evidence(found.evidence),
     ]
-    return Document(
-        found.start,
-        name_reduction(found)[0],
-        tone,
-        found.summary,
-        f"{found.engine} {found.version or ''}".rstrip(),
-        sections,
-        found.samebits_version,
-    ).without_empty()
+    return (
+        Document(
+            found.start,
+            name_reduction(found)[0],
+            tone,
+            found.summary,
+            f"{found.engine} {found.version or ''}".rstrip(),
+            sections,
+            found.samebits_version,
+            again=f"samebits reduce {shlex.quote(found.start)} --on {shlex.quote(found.engine)}",
+        )
+        .stamped(found.made)
+        .without_empty()
+    )
 
 
 def _show_smallest(found: Reduction) -> list[Block]:

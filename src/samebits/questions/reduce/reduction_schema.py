@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from samebits.findings.comparison_schema import Evidence
+from samebits.findings.made import Made
 from samebits.findings.shown import ShownFinding
 
 
@@ -72,3 +73,4 @@ class Reduction(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     problems_asked: int = 0
     time_s: float
     samebits_version: str
+    made: Made | None = None

@@ -18,7 +18,7 @@ from samebits.regular_files import write_text
 _TEXT_WIDTH = 80
 
 
-def write_page(found: msgspec.Struct, path: str | Path) -> None:
+def write_page(found: msgspec.Struct | Document, path: str | Path) -> None:
     """Writes the page of a finding; raises ArgumentError where the file cannot be written."""
     page = render_page(found)
     try:
@@ -27,17 +27,19 @@ def write_page(found: msgspec.Struct, path: str | Path) -> None:
         raise ArgumentError(f"{path} could not be written: {error.strerror}") from None
 
 
-def render_page(found: msgspec.Struct) -> str:
+def render_page(found: msgspec.Struct | Document) -> str:
     """The page's HTML. Raises FindingError for a finding without a page, or where packages are missing."""
     return render_html(_lay_out(found))
 
 
-def render_markdown(found: msgspec.Struct) -> str:
+def render_markdown(found: msgspec.Struct | Document) -> str:
     """The finding's Markdown (GitHub's), charts as the sentences that say the same. Raises FindingError."""
     return markdown_from_document(_lay_out(found))
 
 
-def _lay_out(found: msgspec.Struct) -> Document:
+def _lay_out(found: msgspec.Struct | Document) -> Document:
+    if isinstance(found, Document):
+        return found
     try:
         from samebits.questions.report.any_finding import document_from_finding
     except ModuleNotFoundError as error:

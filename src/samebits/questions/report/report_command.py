@@ -12,11 +12,16 @@ from samebits.display.document import report_missing
 from samebits.display.printing import AGREE
 from samebits.display.streams import say
 from samebits.errors import ArgumentError
+from samebits.questions.list.list_command import TABLE
 from samebits.questions.question import Command, Question
 from samebits.regular_files import write_text
 
 FindingFile = Annotated[
-    str, typer.Argument(help="findings as --json prints them; - is standard input", metavar="FINDING.json")
+    str,
+    typer.Argument(
+        help="findings as --json prints them (- is standard input), or the table of a list",
+        metavar="FINDING.json|TABLE.parquet",
+    ),
 ]
 ReportFile = Annotated[
     str | None, typer.Option("-o", "--output", help="where the page goes; default: beside the findings", metavar="FILE")
@@ -29,7 +34,8 @@ ReportMarkdown = Annotated[
 def report_command(subject: FindingFile, output: ReportFile = None, markdown: ReportMarkdown = False) -> int:
     """Make one HTML page (or Markdown) of findings: the answer, the evidence, charts, what to change and to run.
 
-    Findings are what compare, explain, profile, diff and pick print with --json.
+    Findings are what compare, explain, profile, diff and pick print with --json. The page of a table that sweep wrote
+    (.parquet) has all its rows, to be sorted and filtered.
     """
     from samebits.questions.report.rendering import render_markdown, write_page
 
@@ -52,9 +58,12 @@ def report_command(subject: FindingFile, output: ReportFile = None, markdown: Re
 
 def _read(subject: str):
     try:
+        from samebits.questions.list.list_document import lay_out_table
         from samebits.questions.report.any_finding import LARGEST_FINDING, load, read_finding
     except ModuleNotFoundError as error:
         raise report_missing(error) from None
+    if subject.endswith(TABLE):
+        return lay_out_table(subject)
     return read_finding(sys.stdin.buffer.read(LARGEST_FINDING)) if subject == "-" else load(subject)
 
 

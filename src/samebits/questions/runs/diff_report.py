@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from samebits.display.document import Cell, Code, Document, Prose, Section, Table
+from samebits.display.document import Cell, Document, Prose, Section, Table, tell_evidence
 from samebits.display.page_layout import Page, Remark, make_answer, open_console
 from samebits.display.visible_text import make_visible
 from samebits.questions.runs.diff_schema import RunDiff
@@ -62,12 +62,24 @@ def lay_out_diff(found: RunDiff) -> Document:
             "Settings that differ",
             [Table(("setting", "first", "second", "to make equal"), settings)] if settings else [],
         ),
-        Section("How this is known", [Prose("", tuple(e.says for e in found.evidence))] if found.evidence else []),
+        tell_evidence(found.evidence),
         Section("What next", [Prose("", tuple(say_next(found.first, found.settings, found.captured)))]),
-        Section("Do it again", [Code("", f"samebits diff {shlex.quote(found.a)} {shlex.quote(found.b)}")]),
     ]
     alone = found.only_a + found.only_b
     facts = f"{found.compared:,} operations in both, {found.differing:,} differ, {alone:,} in one only"
     word, tone = ("same", "good") if found.same else ("differ", "bad")
     title = f"{found.a} and {found.b}"
-    return Document(title, word, tone, found.summary, facts, sections, found.samebits_version).without_empty()
+    return (
+        Document(
+            title,
+            word,
+            tone,
+            found.summary,
+            facts,
+            sections,
+            found.samebits_version,
+            again=f"samebits diff {shlex.quote(found.a)} {shlex.quote(found.b)}",
+        )
+        .stamped(found.made)
+        .without_empty()
+    )

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from samebits.findings.comparison_schema import Evidence
+from samebits.findings.made import Made
 from samebits.findings.shown import ShownFinding
 
 # inputs: what came in differed already; operation: same inputs, other result; structure: only one run has it.
@@ -76,3 +77,4 @@ class RunDiff(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     captured: str | None = None
     evidence: list[Evidence] = []
     samebits_version: str
+    made: Made | None = None

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import shlex
 
-from samebits.display.document import Block, Cell, Chart, Code, Document, Prose, Section, Table, Tone
+from samebits.display.document import (
+    Block,
+    Cell,
+    Chart,
+    Code,
+    Document,
+    Prose,
+    Remedy,
+    Section,
+    Table,
+    Tone,
+    tell_evidence,
+)
 from samebits.questions.sweep.sweep_chart import chart_classes
 from samebits.questions.sweep.sweep_report import is_of_network, name_answer, say_points
 from samebits.questions.sweep.sweep_schema import Sweep
@@ -20,25 +32,30 @@ def lay_out_sweep(found: Sweep) -> Document:
         of = f" of {one.engine}" if found.more else ""
         sections += [
             Section(f"Classes{of}", _show_classes(one)),
-            Section(f"Recipes{of}", [Code(say_cells(c.cells), c.recipe) for c in one.classes if c.recipe]),
+            Section(f"Recipes{of}", [Code(say_cells(c.cells), c.recipe) for c in one.classes if c.recipe], folded=True),
             Section(f"Units{of}", _show_units(one)),
             Section(f"The same bits at every point{of}", _show_fixes(one)),
             Section(f"Positions in a batch{of}", _show_uneven(one)),
             Section(f"Failures{of}", _show_failures(one)),
-            Section(f"How this is known{of}", [Prose("", tuple(e.says for e in one.evidence))] if one.evidence else []),
+            tell_evidence(one.evidence, of),
         ]
     engines = " ".join(f"--on {shlex.quote(one.engine)}" for one in (found, *found.more))
-    sections.append(Section("Do it again", [Code("", f"samebits sweep {_say_subject(found)} {engines}")]))
     tones: dict[bool | None, Tone] = {True: "good", False: "care", None: "open"}
-    return Document(
-        found.sweep,
-        name_answer(found)[0],
-        tones[found.invariant],
-        found.summary,
-        f"{found.engine} {found.version or ''}; {say_points(found)}",
-        sections,
-        found.samebits_version,
-    ).without_empty()
+    return (
+        Document(
+            found.sweep,
+            name_answer(found)[0],
+            tones[found.invariant],
+            found.summary,
+            f"{found.engine} {found.version or ''}; {say_points(found)}",
+            sections,
+            found.samebits_version,
+            remedy=next((Remedy(fix.says, fix.engine) for one in (found, *found.more) for fix in one.fixes), None),
+            again=f"samebits sweep {_say_subject(found)} {engines}",
+        )
+        .stamped(found.made)
+        .without_empty()
+    )
 
 
 def _show_fixes(found: Sweep) -> list[Block]:

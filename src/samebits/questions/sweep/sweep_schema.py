@@ -8,6 +8,7 @@ import msgspec
 
 from samebits.findings.comparison_schema import Evidence, Failure
 from samebits.findings.json_text import Count
+from samebits.findings.made import Made
 from samebits.findings.shown import ShownFinding
 
 SizeOrSetting = int | str
@@ -96,6 +97,7 @@ class Sweep(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     engine_time_s: float
     more: list[Sweep] = []
     samebits_version: str
+    made: Made | None = None
 
     def __post_init__(self) -> None:
         values = {axis.name: axis.values for axis in self.axes}

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.errors import RecipeError, ResourceLimitError
+from samebits.machine import count_cores
 from samebits.numbers.format import FLOAT32, find_format
 from samebits.problems import Problem, format_problem
 from samebits.problems.terms import Terms, find_terms
@@ -24,7 +25,7 @@ from samebits.sums.recipes.order_map import array_from_places
 from samebits.sums.recipes.recipe import Recipe
 from samebits.sums.recipes.tree import Item, has_fused, list_terms, restrict_tree
 from samebits.sums.tiles.memory import count_available_bytes
-from samebits.sums.tiles.running import count_cores, find_pool
+from samebits.sums.tiles.running import find_pool
 
 # Columns of one tile stay within a core's second-level cache.
 _TILE_BYTES = 2**18

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 import numpy as np
 import numpy.typing as npt
 
+from samebits.machine import count_cores
 from samebits.numbers.float_environment import reset_float_environment
 from samebits.progress import Progress, ignore_progress
 from samebits.sums.tiles.blocks import Blocks, Buffers, choose_blocks, count_doubles, place_buffers
@@ -101,13 +102,6 @@ def find_pool(threads: int) -> ThreadPoolExecutor:
         starter.join()
         _pools[threads] = pool
     return _pools[threads]
-
-
-def count_cores() -> int:
-    """The cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _take_arena(size: int) -> npt.NDArray[np.float64]:
