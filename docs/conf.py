@@ -1,7 +1,10 @@
 """How the site is built (`make docs`): Sphinx reads the Markdown pages of this folder, and docstrings."""
 
+from pathlib import Path
+
 from sphinx.application import Sphinx
 
+import samebits
 from samebits.version import VERSION
 
 project = "samebits"
@@ -28,4 +31,12 @@ def setup(app: Sphinx) -> None:
     def keep_stars(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
         lines[:] = [line.replace("*", r"\*") for line in lines]
 
+    def write_sample(app: Sphinx, error: Exception | None) -> None:
+        """The page of a finding that the first page of the site leads to."""
+        if error is None and app.builder.format == "html":
+            sides = ["emulate:direct", "emulate:direct x=bfloat16 w=bfloat16", "truth"]
+            found = samebits.compare("conv2d x=2x16x28x28 w=32x16x3x3 bias padding=1", sides)
+            found.save(Path(app.outdir) / "sample.html")
+
     app.connect("autodoc-process-docstring", keep_stars)
+    app.connect("build-finished", write_sample)

@@ -7,6 +7,7 @@ from typing import Any
 
 import altair as alt
 
+from samebits.display.visible_text import say_of_bound
 from samebits.findings import ErrorPicture, Side
 from samebits.findings.model_schema import ModelComparison
 
@@ -37,7 +38,7 @@ def chart_shares(sides: Sequence[Side]) -> dict[str, Any] | None:
                 "first": max(first, _LEAST_SHARE),
                 "third": max(third, _LEAST_SHARE),
                 "largest": max(largest, _LEAST_SHARE),
-                "says": f"{largest:.2g} of its bound at most",
+                "says": f"at most {say_of_bound(largest)}",
                 "state": "beyond" if largest > 1 else "within",
             }
         )
@@ -158,7 +159,7 @@ def chart_units(found: ModelComparison, told: Collection[int]) -> dict[str, Any]
                 ("inherited error", side.inherited.max_abs if side.inherited else None),
             )
             values += [
-                {"unit": unit.name, "side": side.name, "verdict": side.verdict, "what": w, "value": v}
+                {"unit": unit.name, "side": side.name, "verdict": side.verdict, "what": w, "value": float(f"{v:.4g}")}
                 | ({"link": f"#{name_anchor(number)}"} if number in told else {})
                 for w, v in sizes
                 if v

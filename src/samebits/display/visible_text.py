@@ -65,6 +65,13 @@ def format_share(error: Error | None) -> str:
     return "beyond any" if share is None or share == float("inf") else say_times(share)
 
 
+def say_of_bound(share: float | None) -> str:
+    """A share of an error bound in words: 0.024 of its bound, or 461 times its bound."""
+    if share is None or share == float("inf"):
+        return "beyond any bound"
+    return f"{say_times(share)} {'of' if share <= 1 else 'times'} its bound"
+
+
 def say_times(factor: float) -> str:
     """A factor as people say it: 370, 2.4, 12,000; a power of ten where it is beyond counting."""
     if factor >= _BEYOND_COUNTING:

@@ -21,7 +21,14 @@ from samebits.display.document import (
     tabulate_fixes,
 )
 from samebits.display.order_drawing import draw_order
-from samebits.display.visible_text import format_max_error, format_share, format_value, format_values, say_times
+from samebits.display.visible_text import (
+    format_max_error,
+    format_share,
+    format_value,
+    format_values,
+    say_of_bound,
+    say_times,
+)
 from samebits.errors import FindingError
 from samebits.findings import Comparison, ErrorPicture, Side, is_agreement
 from samebits.problems.problem_text import parse_problem_text
@@ -124,8 +131,9 @@ def _tell_errors(found: Comparison) -> Iterator[Section]:
         if side.picture:
             drawn.setdefault(repr((side.picture, side.error)), []).append(side)
     for sides in drawn.values():
-        title = f"Errors of {' and '.join(side.name for side in sides)}: at most {format_share(sides[0].error)}"
-        yield Section(f"{title} of their bounds", list(_draw_errors(sides[0])), folded=True)
+        title = f"Errors of {' and '.join(side.name for side in sides)}: at most"
+        share = sides[0].error.max_over_bound if sides[0].error else None
+        yield Section(f"{title} {say_of_bound(share)}", list(_draw_errors(sides[0])), folded=True)
 
 
 def _check_picture(picture: ErrorPicture) -> None:
@@ -179,12 +187,13 @@ def _list_values(found: Comparison) -> Iterator[Block]:
 def _draw_errors(side: Side) -> Iterator[Block]:
     picture = side.picture
     assert picture is not None
-    share = format_share(side.error)
+    share = side.error.max_over_bound if side.error else None
     where = f", {side.where}" if side.where else ""
     if _has_structure(picture):
         says = (
             f"Errors of {side.name} as shares of their bounds, {picture.rows:,} {picture.row_axis} from top to bottom,"
-            f" {picture.columns:,} places ({picture.column_axis}) from left to right; the largest is {share}{where}."
+            f" {picture.columns:,} places ({picture.column_axis}) from left to right; the"
+            f" largest is {say_of_bound(share)}{where}."
         )
         yield Chart("error / bound over the result", says, chart_places(picture))
     likely = side.error.max_over_likely if side.error else None

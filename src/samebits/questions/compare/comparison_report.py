@@ -25,7 +25,14 @@ from samebits.display.page_layout import (
     open_console,
     ranked,
 )
-from samebits.display.visible_text import format_max_error, format_share, format_value, format_values, make_visible
+from samebits.display.visible_text import (
+    format_max_error,
+    format_share,
+    format_value,
+    format_values,
+    make_visible,
+    say_of_bound,
+)
 from samebits.findings import Comparison, Side, is_agreement
 from samebits.findings.words.place_words import EMULATE, shorten_names
 from samebits.problems import Problem
@@ -81,8 +88,8 @@ def _show_sides(found: Comparison, width: int) -> Padding | list[Remark]:
 def _say_side(side: Side) -> str:
     if side.failure:
         return side.failure.kind
-    max_error, share, exact = _format_numbers(side)
-    said = f"{side.verdict}, max error {max_error}, {share} of its bound"
+    max_error, _, exact = _format_numbers(side)
+    said = f"{side.verdict}, max error {max_error}, {say_of_bound(side.error.max_over_bound if side.error else None)}"
     return f"{said}, exact data {exact}" if exact else said
 
 

@@ -20,7 +20,14 @@ from samebits.display.page_layout import (
     make_table,
     open_console,
 )
-from samebits.display.visible_text import format_max_error, format_share, format_value, format_values, make_visible
+from samebits.display.visible_text import (
+    format_max_error,
+    format_share,
+    format_value,
+    format_values,
+    make_visible,
+    say_of_bound,
+)
 from samebits.findings import Certainty, Comparison, Side, is_agreement
 
 # What is shown of advice unless more is asked for.
@@ -70,7 +77,7 @@ def _show_sides(found: Comparison, width: int) -> Padding | list[Remark]:
 
 def _say_side(side: Side) -> str:
     cause = f", cause {_say_cause(side)}" if side.cause else ""
-    share = f", largest error {format_share(side.error)} of its bound" if side.error else ""
+    share = f", largest error {say_of_bound(side.error.max_over_bound)}" if side.error else ""
     return f"{side.verdict} ({_LEVEL_WORDS[side.certainty or 'open']}){cause}{share}"
 
 

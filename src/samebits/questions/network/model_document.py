@@ -25,6 +25,9 @@ from samebits.findings import is_agreement, worst_verdict
 from samebits.findings.model_schema import ModelComparison, UnitFinding, UnitSide
 from samebits.networks.model_sentences import say_size
 
+# Units with a part of their own; what later ones do is mostly the same, and stands in their rows.
+_MOST_TOLD = 50
+
 
 def lay_out_model(found: ModelComparison) -> Document:
     """The answer, errors along the network, the sides, what to change, the units, each with a part of its own."""
@@ -32,11 +35,12 @@ def lay_out_model(found: ModelComparison) -> Document:
     says += " A click on a unit that deviates tells more."
     if found.first:
         says += f" The dashed line marks {found.first}, the first that {_say_differs(found)}."
-    told = {
-        number: _tell_unit(number, unit)
+    telling = [
+        (number, unit)
         for number, unit in enumerate(found.units)
         if unit.name == found.first or not all(is_agreement(side.verdict) for side in unit.sides)
-    }
+    ]
+    told = {number: _tell_unit(number, unit) for number, unit in telling[:_MOST_TOLD]}
     told = {number: section for number, section in told.items() if section.blocks}
     spec = chart_units(found, told)
     sections = [
@@ -144,7 +148,7 @@ def _tabulate_units(found: ModelComparison, told: Collection[int]) -> Table:
 
 def _say_share(side: UnitSide) -> str:
     share = side.own.max_over_bound if side.own else None
-    return "-" if share is None else f"{share:.2g}"
+    return "-" if share is None else say_times(share)
 
 
 def _say_inherited(side: UnitSide) -> str:

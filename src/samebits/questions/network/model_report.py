@@ -22,7 +22,7 @@ from samebits.display.page_layout import (
     open_console,
     ranked,
 )
-from samebits.display.visible_text import make_visible
+from samebits.display.visible_text import make_visible, say_of_bound
 from samebits.findings import is_agreement
 from samebits.findings.model_schema import ModelComparison, ModelSide, UnitFinding, UnitSide
 from samebits.networks.model_sentences import say_share, say_size, say_unit_name, shorten_engine
@@ -135,7 +135,7 @@ def _choose_evidence(side: UnitSide) -> list[str]:
 def _say_unit_side(side: UnitSide) -> str:
     said = [side.verdict]
     if side.own and side.own.max_over_bound is not None:
-        said.append(f"own error {_short(side.own.max_over_bound)} of its bound")
+        said.append(f"own error {say_of_bound(side.own.max_over_bound)}")
     if side.cause:
         level = {"bits": "bits", "bounds": "bounds", "statistics": "inferred", "open": "open"}
         said.append(f"cause {side.cause} ({level[side.cause_certainty or 'open']})")
