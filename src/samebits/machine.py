@@ -17,6 +17,7 @@ _WIDEST_FEATURES = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16",
 
 
 def list_processor_features() -> list[str]:
+    """The features that decide which kernels engines choose, as the operating system names them."""
     for line in read_lines("/proc/cpuinfo"):
         key, _, value = line.partition(":")
         if key.strip().lower() in ("flags", "features"):
@@ -37,6 +38,7 @@ def describe_processor() -> str:
 
 
 def find_processor_name() -> str:
+    """The processor's name, as the operating system gives it."""
     for line in read_lines("/proc/cpuinfo"):
         key, _, value = line.partition(":")
         if key.strip() == "model name":
@@ -50,6 +52,7 @@ def count_cores() -> int:
 
 
 def read_lines(path: str) -> list[str]:
+    """The lines of a file of the operating system's; none where it has no such file."""
     try:
         return Path(path).read_text().splitlines()
     except OSError:

@@ -150,6 +150,7 @@ def test_progress_goes_to_standard_error_and_a_closed_pipe_is_no_traceback():
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_the_four_languages_of_problems_are_accepted(capsys):
     long_line = (
         "%custom-call.20 = (f16[1,5,24,24]{2,1,0,3}, u8[0]{0}) custom-call(f16[3778,1,50,24]{3,2,1,0} %bitcast.237, "

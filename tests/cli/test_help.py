@@ -76,3 +76,9 @@ def test_samebits_alone_asks_what_a_person_has(capsys, monkeypatch):
         monkeypatch.setattr("builtins.input", lambda _, answer=answer: answer)
         assert main([]) == 0
         assert expected in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_h_is_help(name, capsys):
+    assert main([*([name] if name else []), "-h"]) == 0
+    assert capsys.readouterr().out.startswith("Usage: samebits")

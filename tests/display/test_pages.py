@@ -386,6 +386,7 @@ class Balance(HTMLParser):
         assert self.open.pop() == tag
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MADE)
 def test_pages_and_markdown_without_a_browser(findings, name):
     found = findings(name)
@@ -399,6 +400,7 @@ def test_pages_and_markdown_without_a_browser(findings, name):
         assert not line.startswith("| ") or line.endswith(" |")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in MADE if n != "hostile"])
 def test_a_finding_from_its_json_has_the_same_page(findings, name):
     text = json_from_finding(findings(name))
@@ -471,6 +473,7 @@ def test_a_finding_of_another_kind_has_no_page():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MADE)
 def test_findings_in_python_are_short_and_come_back(findings, name, tmp_path):
     found = findings(name)
@@ -528,6 +531,7 @@ HOSTILE_TEXTS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
 def test_hostile_texts_stay_texts_in_markdown(findings, text):
     """A parser of its own (CommonMark, with HTML and tables as GitHub has them) sees no HTML but ours."""

@@ -154,6 +154,7 @@ def get(findings, make):
     return findings[make]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(("show", "make"), REPORTS, ids=lambda v: v.__name__)
 def test_what_is_printed_is_what_was_looked_at(findings, snapshot, show, make, width):

@@ -89,6 +89,7 @@ def find(runner, text=LAYER):
     return find_family(ProbeSession(runner, parse_problem_text(text)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -62,6 +62,7 @@ def test_the_recipe_gives_the_recorded_bits_and_its_neighbour_does_not(number: i
     assert emulate(problem, parse_recipe(other), operands).tobytes() != recorded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(ROWS)))
 def test_the_search_finds_what_adds_so(number: int) -> None:
     _, text, recipe, _ = ROWS[number]

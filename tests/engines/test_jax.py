@@ -43,6 +43,7 @@ def test_a_problem_is_traced_once_and_takes_other_operands(monkeypatch):
     assert not np.array_equal(results[0], results[1])
 
 
+@pytest.mark.slow
 def test_programs_of_many_problems_are_not_all_kept():
     engine = load(jit="off")
     problems = [parse_problem_text(f"conv1d x=1x1x{n} w=1x1x2 dtype=float32") for n in range(2, 80)]

@@ -91,6 +91,7 @@ def plain(tmp_path_factory):
     return save(tmp_path_factory.mktemp("plain") / "plain.pt2", nn.Linear(8, 4), (torch.ones(3, 8),))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_clean_copy_computes_the_same_bits(name, tmp_path, monkeypatch):

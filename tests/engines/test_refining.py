@@ -60,6 +60,7 @@ TAILS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("problem", "recipe"), TAILS)
 def test_injected_tails_are_found_and_replayed_on_data_not_used_to_find_them(problem, recipe):
     problem, injected = parse_problem_text(problem), parse_recipe(f"direct {recipe}")

@@ -104,6 +104,7 @@ def test_a_sum_that_nothing_absorbs_has_no_order_and_says_so():
     assert len(found.notes) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["-k", "tree:1:1500+0", "k"])
 def test_long_sums_in_one_chain_are_found_in_few_calls(order):
     problem = parse_problem_text("conv1d x=1x1500x1 w=4x1500x1 dtype=float32")

@@ -58,6 +58,7 @@ MADE = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MADE)
 def test_findings_fit_their_schema(name):
     document = json.loads(json_from_finding(MADE[name]()))

@@ -37,6 +37,7 @@ def test_hostile_names_stay_text(found):
     assert shown.to_dict()["sides"][0]["name"] == HOSTILE
 
 
+@pytest.mark.slow
 def test_very_long_findings_are_cut_and_say_so(found):
     many = msgspec.structs.replace(found, sides=[*found.sides] * 400)
     assert len(str(many)) < 4000

@@ -46,6 +46,7 @@ def test_nothing_is_found_where_nothing_is_wrong(cast, scale):
     assert {r.direction for r in report.results} == {"forward", "grad_input", "grad_weight"}
 
 
+@pytest.mark.slow
 def test_float64_and_layers_of_samebits_pass():
     net = convert(make_network()).double()
     with guard(net, share=1.0, on_breach="raise") as watch:
@@ -63,6 +64,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_faulty_kernel_is_found_in_time(name, monkeypatch, tmp_path):
     """Within the number of steps after which its documented probability leaves one chance in a million."""
@@ -84,6 +86,7 @@ def test_a_faulty_kernel_is_found_in_time(name, monkeypatch, tmp_path):
     assert watch.report().verdict == verdict
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["forward", "grad_input", "grad_weight"])
 @pytest.mark.parametrize("bit", [30, 29, 25, 23])
 def test_a_flipped_exponent_bit_in_a_drawn_block_is_found(direction, bit, monkeypatch):

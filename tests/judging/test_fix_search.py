@@ -91,6 +91,7 @@ def by_row(deviating, row):
     return choose
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deviating", [NARROW, OTHER])
 @pytest.mark.parametrize(
     "row", [row for row in SETTINGS if row.takes != "networks"], ids=lambda row: f"{row.engine}:{row.change}"

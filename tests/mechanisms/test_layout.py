@@ -164,6 +164,7 @@ def read_apart(array, pitch):
     return read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "what"),
     [

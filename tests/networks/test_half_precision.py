@@ -61,6 +61,7 @@ def judge_last(name, seen):
     return judge_unit(network, folded, unit, seen, refer_unit(network, folded, unit, seen))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_rounding_that_is_left_out_is_more_exact_and_no_fault(name):
     judged = judge_last(name, compute(name, rounds_between=False))

@@ -49,6 +49,7 @@ def telling_values(name: str) -> np.ndarray:
     return np.array([*values, *around, *limits])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", FORMATS)
 def test_the_array_form_equals_the_scalar_form(name, mode):

@@ -144,6 +144,7 @@ def evaluate(problem: Problem, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
     return torch.nn.functional.conv1d(padded, w, **options).numpy()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 @given(
     sizes=st.tuples(st.integers(3, 7), st.integers(1, 3)),

@@ -141,9 +141,9 @@ def test_the_common_cause_is_the_gravest_if_every_side_is_explained(verdict, sid
         ({"seed": -1}, "seed must be a whole number from 0, not -1"),
         ({"seed": 0.5}, "seed must be"),
         ({"data": "bogus"}, "data must be one of normal, uniform, exact, not 'bogus'"),
-        ({"on": "truth"}, "on must be a list"),
-        ({"on": None}, "on must be a list"),
-        ({"on": {"truth"}}, "on must be a list"),
+        ({"on": None}, "on must be an engine's text"),
+        ({"on": {"truth"}}, "on must be an engine's text"),
+        ({"on": b"truth"}, "on must be an engine's text"),
         ({"on": [3]}, "3 is neither"),
         ({"on": ["truth", 3]}, "3 is neither"),
         ({"time_limit_s": 0}, "time_limit_s must be above 0 and at most 1e"),
@@ -155,6 +155,26 @@ def test_the_common_cause_is_the_gravest_if_every_side_is_explained(verdict, sid
 def test_each_argument_that_is_none_is_refused_by_its_name(arguments, says):
     with pytest.raises(ArgumentError, match=says):
         samebits.compare(**{"subject": TEXT, "on": [], **arguments})
+
+
+def multiply(problem, operands):
+    return operands["x"] @ operands["w"].T
+
+
+@pytest.mark.parametrize("on", ["numpy,truth", multiply, ["numpy", multiply], [multiply]])
+def test_one_engine_or_many_are_taken(on):
+    found = samebits.compare("linear x=3x5 w=2x5", on)
+    assert [s.name for s in found.sides] == {str: ["numpy", "truth"], list: None}.get(type(on), ["multiply"]) or [
+        one if isinstance(one, str) else "multiply" for one in on
+    ]
+
+
+def test_a_side_without_a_result_is_named_first():
+    def write(problem, operands):
+        operands["x"][:] = 0
+
+    found = samebits.compare("linear x=3x5 w=2x5", [write, "truth"])
+    assert found.summary.startswith("write returned no result. Of the others: truth is correctly rounded")
 
 
 def test_the_ends_of_what_is_allowed_are_allowed():

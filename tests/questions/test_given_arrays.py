@@ -254,3 +254,31 @@ def test_an_archive_without_a_problem_is_shown_with_what_to_ask(files, capsys):
     assert 'samebits explain all.npz --problem "linear x=16x64 w=8x64 dtype=float32"' in out
     assert run(capsys, "case", "nothing.npz")[0] == 2
     assert run(capsys, "case", "x.npy", "mine=sound.npy")[0] == 2
+
+
+@pytest.mark.parametrize(("change", "says"), [(0.0, "as printed, all 15 values agree"), (0.01, "as printed, 1 of 15")])
+def test_results_printed_with_few_digits_are_compared_as_far_as_they_go(tmp_path, change, says):
+    first = torch.from_numpy(RNG.standard_normal((3, 5), dtype=np.float32) * 4)
+    second = first + 1e-6
+    second[1, 2] += change
+    paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for path, values in zip(paths, (first, second), strict=True):
+        path.write_text(str(values))
+    found = explain(*paths)
+    assert found.verdict == "undecided"
+    assert found.evidence[0].says.startswith(says)
+    assert "less than 0.0001 was not printed" in found.evidence[1].says
+    assert found.cause is None
+
+
+@pytest.mark.parametrize(("name", "shape"), [("x", (16, 60)), ("w", (8, 60)), ("w", (512,))])
+def test_an_operand_of_another_shape_is_named(name, shape):
+    arrays = {"x": X, "w": W, "mine": SOUND, name: np.ones(shape, np.float32)}
+    given = "x".join(map(str, shape))
+    with pytest.raises(OperandError, match=f"{name} has the shape {given}, and 'linear x=16x64 w=8x64"):
+        explain(problem=TEXT, **arrays)
+
+
+@pytest.mark.parametrize("text", ["padding=(1,2)", "padding=[1,2]", "padding=1,2", "padding=1x2"])
+def test_sizes_as_python_writes_them(text):
+    assert parse_problem_text(f"conv2d x=1,3,8,8 w=(4,3,3,3) {text}").padding == ((1, 1), (2, 2))

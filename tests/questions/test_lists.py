@@ -385,6 +385,7 @@ def test_commands_and_their_exit_status(lines, tmp_path, capsys, monkeypatch):
     assert sorted(os.listdir(tmp_path)) == ["a.parquet", "b.parquet", "c.parquet", "list.txt"]
 
 
+@pytest.mark.slow
 def test_recipes_of_a_list_are_those_of_profiles(tmp_path):
     (tmp_path / "l").write_text("conv1d x=1x2x9 w=3x2x3 bias\nconv1d x=1x2x9 w=3x2x3 dtype=float64\n")
     engine = "emulate:direct product=fused order=c,kw"

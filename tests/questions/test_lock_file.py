@@ -94,6 +94,7 @@ def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(tmp_path, cap
     assert not os.listdir(folder)
 
 
+@pytest.mark.slow
 def test_the_command_says_what_it_picked_and_takes_it_from_the_lock_afterwards(tmp_path, capsys):
     lock = str(tmp_path / "samebits.lock")
     given = ["pick", *PROBLEM.split(), "--on", "emulate:direct", "--on", "truth", "-o", lock]
@@ -175,6 +176,7 @@ def trap(tmp_path):
     return program
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

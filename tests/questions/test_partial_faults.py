@@ -310,6 +310,7 @@ def test_a_box_holds_every_combination_of_the_indices_that_occur():
     assert not find_box(np.zeros((2, 2), bool)).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_random_bits_are_memory_that_was_never_written(seed):
     text = "conv2d x=1x12x16x16 w=16x12x3x3"
@@ -337,6 +338,7 @@ def test_rows_of_zeros_are_seen_where_the_bounds_of_half_formats_leave_room_for_
         assert side.verdict in ("identical", "rounding")
 
 
+@pytest.mark.slow
 def test_zeros_beside_a_transform_in_half_precision_are_a_fault():
     made = make_variant("remainder rows zero", "conv2d x=2x16x14x14 w=16x16x3x3 padding=1 bias dtype=float16", 255)
     (side,) = explain_case(made.case).sides

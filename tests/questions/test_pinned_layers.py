@@ -122,6 +122,7 @@ def test_what_the_program_sets_does_not_reach_a_pinned_layer_and_stays_as_it_was
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
+@pytest.mark.slow
 def test_a_problem_without_a_choice_and_choices_that_are_no_layers_are_named(tmp_path):
     lock, layer, x = tmp_path / "samebits.lock", nn.Conv1d(2, 3, 3), torch.randn(1, 2, 9)
     problems = layers.list_problems(layer, x)

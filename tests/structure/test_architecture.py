@@ -123,6 +123,7 @@ def test_public_functions_are_annotated_and_documented():
     assert bare == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", REPLACED)
 def test_replaced_words_are_gone(pattern):
     found = [

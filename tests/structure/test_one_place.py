@@ -35,6 +35,7 @@ def find_readers(module):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_findings_schema_is_read_in_its_own_folder_alone(room):
     """So a field added to it is added, filled, shown and laid out there, and nowhere else."""
@@ -48,6 +49,7 @@ def test_the_room_of_sweeps_is_known_to_the_doors_alone():
     assert find_readers("samebits.questions.sweep") <= DOORS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in ENGINES if name != "torch"])
 def test_an_engines_module_is_imported_by_nobody(name):
     """The table of engines names it as a text: a new engine is a file and a line. torch's layers call torch's own."""

@@ -63,6 +63,7 @@ def cancel_some(problem: Problem, operands, terms, chance: random.Random) -> Non
         operands["bias"][at[1]] = round_fraction(-total, problem.dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", PRECISION)
 @pytest.mark.parametrize("out", PRECISION)
 def test_no_order_of_addition_leads_beyond_the_bound(dtype, out):

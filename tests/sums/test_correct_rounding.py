@@ -47,6 +47,7 @@ def assert_correctly_rounded(problem: Problem, operands: dict[str, np.ndarray]) 
     return truth.settled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("kind", CONVOLUTIONS)
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -56,6 +57,7 @@ def test_every_kind_direction_and_operand_format(kind, direction, dtype):
     assert_correctly_rounded(problem, random_operands(problem, rng))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "out"), list(itertools.product(DTYPES, DTYPES)))
 def test_every_result_format_with_bias(dtype, out):
     problem = parse_problem_text(f"conv2d x=2x8x12x10 w=12x4x3x3 bias padding=1 groups=2 dtype={dtype} out={out}")
@@ -70,6 +72,7 @@ def test_magnitudes_far_apart(dtype, direction):
     assert_correctly_rounded(problem, random_operands(problem, np.random.default_rng(3), spread=30))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [10, 24, 40, 60])
 @pytest.mark.parametrize(("dtype", "out"), [("float32", "float32"), ("float64", "float64"), ("float64", "float32")])
 def test_cancellation(dtype, out, bits):

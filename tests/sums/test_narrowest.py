@@ -65,6 +65,7 @@ def make_problems(dtype: str, out: str):
     return st.builds(build, st.sampled_from(GEOMETRIES), directions, st.booleans(), st.sampled_from(EPILOGUES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("out", PRECISION)
 def test_nothing_computed_in_bfloat16_is_beyond_the_bound(dtype, out):

@@ -139,6 +139,7 @@ def test_a_tree_that_repeats_its_items_no_time_is_refused(order):
         parse_order(order)
 
 
+@pytest.mark.slow
 def test_the_longest_orders_of_real_layers_expand():
     count = 5_000_000
     in_order = Chain(tuple(range(count)))

@@ -53,6 +53,7 @@ RECIPES = (
 SCALES = (1.0, 2.0**-75, 2.0**-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe_text", RECIPES)
 @pytest.mark.parametrize("problem_text", PROBLEMS)
 def test_array_and_scalar_emulators_give_the_same_bits(problem_text, recipe_text):
@@ -135,6 +136,7 @@ def test_winograd_matrices_compute_a_correlation_exactly(tile):
             assert result == [1 if i == o + j else 0 for o in range(tile)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("product", ["fused", "rounded"])
 @pytest.mark.parametrize("accumulator", ["float32", "float16"])
 @pytest.mark.parametrize("tile", [2, 4, 6])

@@ -77,6 +77,7 @@ def test_the_model_knows_every_nvidia_unit_of_the_table_and_no_other():
     assert sorted(UNITS) == sorted(KEYS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", NVIDIA, ids=NAMES)
 def test_a_unit_of_the_table_returns_what_the_model_returns(unit):
     # In a float32 problem float16's subnormal numbers are ordinary ones: the recipe must name what the operands are.
@@ -107,6 +108,7 @@ def neighbours(model) -> dict[str, object]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS, ids=NAMES)
 def test_the_operands_made_tell_a_unit_from_its_neighbours(key):
     made = Maker(key).make()

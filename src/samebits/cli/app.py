@@ -23,11 +23,13 @@ from samebits.version import VERSION
 
 # What the command line's library makes of an interrupt.
 _INTERRUPTED = 130
+_HELP = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     name="samebits",
     help="Two convolutions disagree: which is right, does it matter, what causes it.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    context_settings=_HELP,
 )
 
 
@@ -40,7 +42,7 @@ def _say_below(command: Command) -> str:
 
 COMMANDS: dict[str, Command] = {command.name: command for one in (*QUESTIONS, REPORT) for command in one.commands}
 for _one in COMMANDS.values():
-    app.command(_one.name, epilog=_say_below(_one), context_settings=dict(_one.context_settings))(_one.run)
+    app.command(_one.name, epilog=_say_below(_one), context_settings={**_HELP, **_one.context_settings})(_one.run)
 
 
 @app.callback(invoke_without_command=True)
@@ -63,7 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = sys.argv[1:] if arguments is None else arguments
         remember_typed(given)
         program = typer.main.get_command(app)
-        status = program.main(args=_protect_problems(given, _list_options(program)), standalone_mode=False)
+        status = program.main(
+            args=_protect_problems(given, _list_options(program)), prog_name="samebits", standalone_mode=False
+        )
         sys.stdout.flush()
     except (SystemExit, OSError) as error:
         return _complain(say_system_error(error))

@@ -28,7 +28,9 @@ def split_engines(given: list[str] | None) -> list[str] | None:
     """Engines one by one, where a text without settings names several: torch,onnxruntime."""
     if given is None:
         return None
-    return [name for text in given for name in (text.split(",") if not set(":{/") & set(text) else [text])]
+    from samebits.engines.runner.guarded_runner import split_engine_texts
+
+    return [name for text in given for name in split_engine_texts(text)]
 
 
 def print_finding(found: msgspec.Struct, show: Callable[..., Any], *, verbose: bool, as_json: bool) -> None:

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from samebits.engines.runner import Runner
+from samebits.engines.runner.guarded_runner import list_runners
 from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import ArgumentError, EngineFailure, ProblemTextError
 from samebits.findings import Evidence, Failure, Verdict
@@ -164,8 +165,7 @@ def compare_model(
     a side of its own: what a converter made of the whole file is named in one sentence. Raises SamebitsError for a
     model, inputs or a runner's text that cannot be dealt with.
     """
-    if isinstance(on, str) or not isinstance(on, Sequence):
-        raise ArgumentError(f"on must be a list of engine texts or runners, not {on!r}")
+    on = list_runners(on)
     if is_integer_problem(model):
         model, own = make_integer_network(str(model), seed)
         ranges = ranges or own

@@ -32,6 +32,10 @@ def make_case(problem: Problem, given: Mapping[str, Given]) -> Case:
     results: dict[str, np.ndarray] = {}
     for name, array in given.items():
         if name in problem.operand_shapes:
+            shapes = _find_shape(array), problem.operand_shapes[name]
+            if shapes[0] != shapes[1]:
+                reads = f"{format_problem(problem)!r} reads {_join(shapes[1])}"
+                raise OperandError(f"{name} has the shape {_join(shapes[0])}, and {reads}")
             operands[name] = _fit(f"operand {name}", array, problem.dtype)
         elif name in OPERANDS:
             reads = ", ".join(problem.operand_shapes)

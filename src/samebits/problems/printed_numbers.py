@@ -33,22 +33,26 @@ class PrintedNumbers:
     values: Floats
     units: Floats
 
+    def says(self, dtype: str) -> bool:
+        """Whether there are enough digits to say which numbers of the format were printed."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            rounded = self.values.astype(numpy_dtype(dtype)).astype(np.float64)
+            inexact = np.isfinite(self.values) & (rounded != self.values)
+            steps = measure_spacing(self.values[inexact], find_format(dtype))
+        return not inexact.any() or bool((self.units[inexact] > _COARSE_STEPS * steps).mean() <= _MOST_COARSE)
+
     def round_to(self, where: str, dtype: str) -> np.ndarray:
         """The format's numbers that these decimals stand for.
 
         Raises CaseFileError where most have too few digits to say which number of the format was printed.
         """
-        with np.errstate(over="ignore", invalid="ignore"):
-            rounded = self.values.astype(numpy_dtype(dtype))
-            inexact = np.isfinite(self.values) & (rounded.astype(np.float64) != self.values)
-        if inexact.any():
-            steps = measure_spacing(self.values[inexact], find_format(dtype))
-            if (self.units[inexact] > _COARSE_STEPS * steps).mean() > _MOST_COARSE:
-                raise CaseFileError(
-                    f"{where} has too few digits to say which {dtype} numbers were printed; store them with np.save, or"
-                    " print them after torch.set_printoptions(precision=9) or np.set_printoptions(floatmode='unique')"
-                )
-        return rounded
+        if not self.says(dtype):
+            raise CaseFileError(
+                f"{where} has too few digits to say which {dtype} numbers were printed; store them with np.save, or"
+                " print them after torch.set_printoptions(precision=9) or np.set_printoptions(floatmode='unique')"
+            )
+        with np.errstate(over="ignore"):
+            return self.values.astype(numpy_dtype(dtype))
 
 
 def parse_numbers(where: str, text: str) -> PrintedNumbers:

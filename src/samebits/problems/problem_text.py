@@ -170,6 +170,9 @@ def _parse_padding(value: str, rank: int, text: str, position: int) -> Padding:
         return ((0, 0),) * rank
     if value == "same_upper" or value == "same_lower":
         return value
+    if _TUPLE.fullmatch(value):
+        sizes = tuple((size, size) for size in _parse_sizes(value, text, position))
+        return sizes * rank if len(sizes) == 1 else sizes
     pairs: list[tuple[int, int]] = []
     for part in value.split("x"):
         begin, colon, end = part.partition(":")

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from samebits.errors import ArgumentError, CaseFileError
 from samebits.problems.array_files import Given, list_arrays, read_array_file
 from samebits.problems.case_file import OPERANDS, Case
@@ -107,6 +105,9 @@ def has_operands(names: Mapping[str, object]) -> bool:
     return any(name in OPERANDS for name in names)
 
 
-def make_plain(given: Mapping[str, Given]) -> dict[str, np.ndarray]:
-    """Results of no known problem as arrays: of printed numbers the float32 ones that were printed."""
-    return {n: a.round_to(n, "float32") if isinstance(a, PrintedNumbers) else a for n, a in given.items()}
+def make_plain(given: Mapping[str, Given]) -> dict[str, Given]:
+    """Results of no known problem: of numbers printed with enough digits the float32 ones that were printed."""
+    return {
+        name: array.round_to(name, "float32") if isinstance(array, PrintedNumbers) and array.says("float32") else array
+        for name, array in given.items()
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import FunctionType
@@ -121,6 +121,25 @@ class FunctionRunner:
 
     def close(self) -> None:
         return
+
+
+def split_engine_texts(text: str) -> list[str]:
+    """The engines that a text without settings names: torch,onnxruntime; a text with settings is one engine's."""
+    return text.split(",") if not set(":{/") & set(text) else [text]
+
+
+def list_runners(on: object) -> list[Any]:
+    """What runs, one by one, of whatever a caller gives: one engine's text, runner or function, or a sequence of them.
+
+    Raises ArgumentError for what is none of these.
+    """
+    if isinstance(on, str):
+        return split_engine_texts(on)
+    if isinstance(on, (FunctionType, partial, Runner)):
+        return [on]
+    if isinstance(on, Sequence) and not isinstance(on, bytes):
+        return list(cast("Sequence[Any]", on))
+    raise ArgumentError(f"on must be an engine's text, a runner, a function, or a list of them, not {on!r}")
 
 
 def guard_runner(runner: Any) -> GuardedRunner:

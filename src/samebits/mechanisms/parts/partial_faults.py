@@ -28,6 +28,8 @@ from samebits.mechanisms.operands.other_operands import explain_unrelated
 from samebits.mechanisms.other_weights.lost_products import list_lost_products
 from samebits.mechanisms.positions.geometry import list_geometry_hypotheses
 from samebits.mechanisms.positions.layout import list_layout_hypotheses
+from samebits.numbers.format import find_format
+from samebits.problems.problem import Problem
 from samebits.problems.windows import mark_border
 
 _NEVER_WRITTEN = "returns values that no sum of these products can have, as of memory that was never written"
@@ -62,7 +64,7 @@ def explain_part(observation: Observation) -> Mechanism | None:
         # Single products are lost in sums of hundreds.
         lost = _find_lost(observation, wrong)
         found = _found(lost.cause, f"{lost.says}, {where}", evidence) if lost else None
-        return found or explain_narrower_part(observation, wrong)
+        return found or _explain_factor(observation, wrong, evidence) or explain_narrower_part(observation, wrong)
     what = _find_values(observation, given, wrong)
     lost = _explain_lost_clip(observation, given, wrong, evidence)
     if lost is not None:
@@ -215,10 +217,52 @@ def _explain_region(
     if whole_items and others and len(batch) > 1:
         says = f"computes batch item 0 right and returns {what} for all others"
         return _found(CauseCode.STRIDED_VIEW, says, evidence)
+    if what is Values.OTHER and (factor := _explain_factor(observation, wrong, evidence)):
+        return factor
     if what is Values.OTHER and (function := _explain_function(observation, wrong, evidence)):
         return function
     says = f"returns {what} {region.where or 'for a part of the result'}"
     return _found(CauseCode.SHAPE_SPECIFIC_KERNEL, says, evidence)
+
+
+def explain_scaled_part(observation: Observation) -> Mechanism | None:
+    """A region all of whose outputs are their sums times one number; None where there is none."""
+    wrong = observation.distances.over_bound > 1.0
+    if not wrong.any():
+        return None
+    where = describe_places(observation.problem, wrong)
+    evidence = f"{int(wrong.sum()):,} of {wrong.size:,} outputs are beyond their bound, {where}"
+    return _explain_factor(observation, wrong, evidence)
+
+
+def _explain_factor(observation: Observation, wrong: npt.NDArray[np.bool_], evidence: str) -> Mechanism | None:
+    """One factor that makes all outputs of a region of its sums, each within the bound of its own sum."""
+    region = find_region(observation.problem, wrong, _mark_clipped(observation, observation.result.astype(np.float64)))
+    if region is None or is_sampled(observation):
+        return None
+    whole = observation.whole()
+    sums, given = observation.sum_with_bias(whole), whole.pick(observation.result).astype(np.float64)
+    part = whole.pick(region.mask) & mark_unclipped(observation.problem, given) & np.isfinite(sums) & np.isfinite(given)
+    # To few sums, or sums that are all alike, a factor can be fitted whatever was computed.
+    if len(np.unique(sums[part])) < thresholds.FEWEST_TELLING:
+        return None
+    large = part & (np.abs(sums) >= np.median(np.abs(sums[part])))
+    factor = float(np.median(given[large] / sums[large]))
+    predicted = observation.apply_epilogue(factor * sums)
+    room = bound_prediction(observation, whole, predicted, float(find_format(observation.problem.out).unit_roundoff))
+    if not (np.abs(given - predicted) <= room)[part].all():
+        return None
+    cause = CauseCode.FUSION if _is_of_channels(observation.problem, region.mask) else CauseCode.SHAPE_SPECIFIC_KERNEL
+    where = region.where or describe_places(observation.problem, region.mask)
+    return _found(cause, f"returns {factor:.6g} times the sums {where}", evidence)
+
+
+def _is_of_channels(problem: Problem, mask: npt.NDArray[np.bool_]) -> bool:
+    """Whether a region is some output channels, whole: a factor is then that of a weight's scale, or of a norm."""
+    if problem.direction != "forward" or problem.kind == "matmul":
+        return False
+    by_channel = np.moveaxis(mask, -1 if problem.kind == "linear" else 1, 0).reshape(problem.c_out, -1)
+    return bool((by_channel.all(axis=1) == by_channel.any(axis=1)).all())
 
 
 def _explain_function(observation: Observation, wrong: npt.NDArray[np.bool_], evidence: str) -> Mechanism | None:

@@ -16,7 +16,7 @@ from samebits.mechanisms.noise.sum_noise import explain_sum_noise
 from samebits.mechanisms.noise.transform_noise import explain_arrangement, explain_transform
 from samebits.mechanisms.operands.other_operands import explain_rounded_record, explain_unrelated, explain_wider_weights
 from samebits.mechanisms.parts.odd_values import explain_flush, explain_lost_subnormals, explain_odd_values
-from samebits.mechanisms.parts.partial_faults import explain_part
+from samebits.mechanisms.parts.partial_faults import explain_part, explain_scaled_part
 from samebits.mechanisms.search.hypothesis_search import HypothesisSearch
 from samebits.mechanisms.stored_results.last_rounding import explain_coarse_result, explain_last_rounding
 from samebits.progress import Progress
@@ -68,6 +68,9 @@ def _find(observation: Observation, search: HypothesisSearch) -> Mechanism | Non
             found = replace(found, cause=CauseCode.OVERFLOW)
     # Where all that is wrong is smaller than a subnormal number can make it, no part of the result is at fault.
     found = found or explain_flush(observation)
+    if found is not None and found.cause == CauseCode.FUSION and found.fit == "bound":
+        # One number for one region says more than numbers of its own for each channel.
+        found = explain_scaled_part(observation) or found
     # Other weights fit whatever is wrong in some channels only.
     if found is None or found.cause == CauseCode.OTHER_OPERANDS or (found.fit != "bound" and found.replay is None):
         part = explain_part(observation)

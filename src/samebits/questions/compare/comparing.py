@@ -14,7 +14,7 @@ import numpy as np
 from samebits.engines.registry.runner_text import EMULATE, TRUTH
 from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Kernel, Runner
-from samebits.engines.runner.guarded_runner import guard_runner
+from samebits.engines.runner.guarded_runner import guard_runner, list_runners
 from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import ArgumentError
 from samebits.findings import Comparison, Side, Verdict
@@ -54,7 +54,7 @@ LONGEST_TIME_LIMIT_S = 1e6
 @default_float_environment()
 def compare(
     subject: str | Path | Problem | Case,
-    on: Sequence[str | Runner | Kernel] = (),
+    on: str | Runner | Kernel | Sequence[str | Runner | Kernel] = (),
     *,
     data: Data = "normal",
     seed: int = 0,
@@ -73,7 +73,8 @@ def compare(
     settings of the engines are tried until the sides agree, which may take minutes. `progress` hears what is being done
     and the share done. Raises SamebitsError for a subject, a runner's text or a size that cannot be dealt with.
     """
-    _check_arguments(on, data, seed, time_limit_s)
+    _check_arguments(data, seed, time_limit_s)
+    on = list_runners(on)
     case = read_subject(subject)
     lowering = lower_problem(case.problem if isinstance(case, Case) else case)
     problem = lowering.stated
@@ -130,7 +131,7 @@ def _open(runner: str | Runner | Kernel, opened: contextlib.ExitStack, time_limi
     return own
 
 
-def _check_arguments(on: Sequence[str | Runner | Kernel], data: str, seed: int, time_limit_s: float) -> None:
+def _check_arguments(data: str, seed: int, time_limit_s: float) -> None:
     """Raises ArgumentError for what `compare` does not take."""
     if data not in MAKERS:
         raise ArgumentError(f"data must be one of {', '.join(MAKERS)}, not {data!r}")
@@ -138,8 +139,6 @@ def _check_arguments(on: Sequence[str | Runner | Kernel], data: str, seed: int, 
         raise ArgumentError(f"seed must be a whole number from 0, not {seed!r}")
     if not isinstance(time_limit_s, (int, float)) or not 0 < time_limit_s <= LONGEST_TIME_LIMIT_S:
         raise ArgumentError(f"time_limit_s must be above 0 and at most {LONGEST_TIME_LIMIT_S:g}, not {time_limit_s!r}")
-    if isinstance(on, str) or not isinstance(on, Sequence):
-        raise ArgumentError(f"on must be a list of engine texts or runners, not {on!r}")
 
 
 def _some_differ(ran: list[Ran]) -> bool:

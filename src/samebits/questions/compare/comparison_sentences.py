@@ -30,7 +30,9 @@ def summarize_comparison(verdict: Verdict, sides: list[Side]) -> str:
     unclear = [s for s in ran if s.verdict == "undecided"]
     if unclear:
         return " ".join(_summarize_unclear(s) for s in unclear)
-    return _summarize_agreement(verdict, ran)
+    broken = [s.name for s in sides if s.failure and s.failure.kind != "unsupported"]
+    said = _summarize_agreement(verdict, ran)
+    return f"{' and '.join(broken)} returned no result. Of the others: {said}" if broken else said
 
 
 def _summarize_agreement(verdict: Verdict, ran: list[Side]) -> str:

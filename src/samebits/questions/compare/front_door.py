@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from samebits.engines.runner import Runner
+from samebits.engines.runner import Kernel, Runner
+from samebits.engines.runner.guarded_runner import list_runners
 from samebits.errors import ArgumentError
 from samebits.findings import Comparison
 from samebits.findings.model_schema import ModelComparison
@@ -26,7 +27,7 @@ from samebits.questions.compare.comparing import Data
 
 def compare(
     subject: str | Path | Problem | Case | Network,
-    on: Sequence[str | ModelRunner | Runner] = (),
+    on: str | Runner | Kernel | Sequence[str | ModelRunner | Runner | Kernel] = (),
     *,
     data: Data = "normal",
     seed: int = 0,
@@ -53,6 +54,7 @@ def compare(
     >>> [side.verdict for side in found.sides]
     ['rounding', 'downgrade']
     """
+    on = list_runners(on)
     common: dict[str, Any] = {
         "seed": seed, "time_limit_s": time_limit_s, "attributes": attributes, "fix": fix, "progress": progress,
     }  # fmt: skip

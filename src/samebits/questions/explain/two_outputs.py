@@ -18,6 +18,8 @@ from samebits.findings.words.place_words import describe_indices
 from samebits.judging.measuring import measure_absolute, measure_norm
 from samebits.numbers.format import find_format
 from samebits.numbers.ulps import count_ulps, has_same_bits
+from samebits.problems.array_files import Given
+from samebits.problems.printed_numbers import PrintedNumbers
 from samebits.problems.problem import DTYPES
 from samebits.questions.explain.output_relations import Relation, find_relation
 from samebits.version import VERSION
@@ -25,6 +27,7 @@ from samebits.version import VERSION
 # What stands where other findings name their problem.
 NO_PROBLEM = "(results without operands)"
 _MOST_AXES = 5
+_DECIMALS = 1e-6
 _OPERANDS = (
     "with operands it can be told which is right: samebits explain --problem"
     ' "conv2d x=1x64x56x56 w=64x64x3x3 padding=1" x=FILE w=FILE {}=FILE {}=FILE'
@@ -35,7 +38,11 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Measured:
-    """Two results of one shape, and how they differ element by element; `ulps` where both are of one format."""
+    """Two results of one shape, and how they differ element by element; `ulps` where both are of one format.
+
+    `printed` is the unit of the last digit where a result is known by digits that do not say its bits: no more than
+    half of it on both sides is no difference.
+    """
 
     names: tuple[str, str]
     first: np.ndarray
@@ -44,24 +51,28 @@ class _Measured:
     away: Floats
     format_name: str
     ulps: Floats | None
+    printed: float = 0.0
 
     @property
     def same_bits(self) -> bool:
-        return self.first.dtype == self.second.dtype and has_same_bits(self.first, self.second)
+        return not self.printed and self.first.dtype == self.second.dtype and has_same_bits(self.first, self.second)
 
 
-def explain_two_outputs(outputs: Mapping[str, np.ndarray]) -> Comparison:
+def explain_two_outputs(outputs: Mapping[str, Given]) -> Comparison:
     """How two results of one shape differ: by how much, where, and whether a rule makes one of the other.
 
     The verdict is `identical` where all bits are the same, else `undecided`: nothing says what either should be.
     Raises CaseFileError for shapes that are not each other's in another sequence, and for anything but numbers.
     """
-    (first_name, first), (second_name, second) = outputs.items()
-    for name, array in outputs.items():
+    printed = max((a.units.max(initial=0.0) for a in outputs.values() if isinstance(a, PrintedNumbers)), default=0.0)
+    arrays = {name: a.values if isinstance(a, PrintedNumbers) else a for name, a in outputs.items()}
+    (first_name, first), (second_name, second) = arrays.items()
+    for name, array in arrays.items():
         if array.dtype.kind not in "fiub" and array.dtype.name not in DTYPES:
             raise CaseFileError(f"{name} holds {array.dtype}, and only real numbers are compared")
     turned = _turn((first_name, second_name), first, second)
-    measured = _measure((first_name, second_name), first if turned is None else first.transpose(turned), second)
+    turned_first = first if turned is None else first.transpose(turned)
+    measured = _measure((first_name, second_name), turned_first, second, float(printed))
     if measured.same_bits and turned is None:
         return _conclude(measured, None, [f"{first.size:,} values, all bits the same"], same=True)
     facts = list(_list_facts(measured))
@@ -72,12 +83,18 @@ def explain_two_outputs(outputs: Mapping[str, np.ndarray]) -> Comparison:
             says = f"has {{other}}'s values with the axes in the sequence {order}"
             exchanged = Relation(1, says, CauseCode.AXIS_ORDER, f"all {first.size:,} bit for bit")
             return _conclude(measured, exchanged, facts)
+    if measured.printed:
+        return _conclude(measured, None, facts)
     a, b = (np.asarray(array, np.float64).ravel() for array in (measured.first, measured.second))
     return _conclude(measured, find_relation((a, b)) or _find_reordered(a, b), facts)
 
 
-def _measure(names: tuple[str, str], first: np.ndarray, second: np.ndarray) -> _Measured:
+def _measure(names: tuple[str, str], first: np.ndarray, second: np.ndarray, printed: float) -> _Measured:
     away = measure_absolute(first, second)
+    if printed:
+        # Both may be off by half a digit, and by the rounding of decimals to float64.
+        away = np.where(away <= printed * (1 + _DECIMALS), 0.0, away)
+        return _Measured(names, first, second, away > 0, away, "", None, printed)
     dtypes = {array.dtype.name for array in (first, second)} & set(DTYPES)
     name = dtypes.pop() if first.dtype == second.dtype and dtypes else ""
     ulps = count_ulps(first, second, find_format(name)) if name else None
@@ -118,7 +135,13 @@ def _list_facts(measured: _Measured) -> Iterator[str]:
     """How many values differ, by how much and where."""
     a, b = (np.asarray(array, np.float64) for array in (measured.first, measured.second))
     count = int(measured.differing.sum())
-    yield f"{count:,} of {a.size:,} values differ"
+    if measured.printed:
+        yield f"as printed, {f'{count:,} of {a.size:,} values differ' if count else f'all {a.size:,} values agree'}"
+        yield f"what differs by less than {measured.printed:g} was not printed; np.save keeps all of it"
+    else:
+        yield f"{count:,} of {a.size:,} values differ"
+    if not count and measured.printed:
+        return
     if not count:
         dtypes = {array.dtype.name for array in (measured.first, measured.second)}
         yield "the values are equal, the bits are not" + (

@@ -14,7 +14,7 @@ import msgspec
 
 from samebits.engines.registry.runner_text import parse_runner_text, refuse_text_of_file
 from samebits.engines.runner import Kernel, Runner
-from samebits.engines.runner.guarded_runner import GuardedRunner, guard_runner
+from samebits.engines.runner.guarded_runner import GuardedRunner, guard_runner, list_runners
 from samebits.errors import ArgumentError, SamebitsError
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
@@ -80,8 +80,7 @@ def pick(
     >>> [choice.engine.partition(":")[0] for choice in found.choices]
     ['numpy']
     """
-    if isinstance(on, (str, bytes)) or not isinstance(on, Sequence):
-        raise ArgumentError(f"on must be a list of engine texts or runners, not {on!r}")
+    on = list_runners(on)
     if lock is not None and not isinstance(lock, (str, Path)):
         raise ArgumentError(f"lock must be a path, not {lock!r}")
     if isinstance(time_limit_s, bool) or not isinstance(time_limit_s, (int, float)) or not 0 < time_limit_s <= 1e6:

@@ -14,7 +14,7 @@ import numpy as np
 from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Identity, Runner
-from samebits.engines.runner.guarded_runner import guard_runner
+from samebits.engines.runner.guarded_runner import guard_runner, list_runners
 from samebits.errors import ArgumentError, SamebitsError
 from samebits.findings import Evidence
 from samebits.judging.comparing_cost import announce_cost, check_memory
@@ -79,7 +79,7 @@ def reduce(
     >>> found.problem, found.condition
     ('matmul x=1x1 w=1x5 dtype=float32', 'columns >= 5')
     """
-    runners = [on] if isinstance(on, (str, Runner)) else list(on)
+    runners = list_runners(on)
     if not runners:
         raise ArgumentError("reduce needs an engine that has the fault: --on ENGINE")
     for runner in runners:

@@ -13,6 +13,7 @@ from samebits.engines.probes.session import ProbeSession
 from samebits.engines.recipe_search.recipe_search import search_recipe
 from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Identity, Runner
+from samebits.engines.runner.guarded_runner import list_runners
 from samebits.engines.runner.sliced_runs import Part, SlicedRun, run_slices, slice_operands
 from samebits.engines.workers.process import DEFAULT_TIME_LIMIT_S
 from samebits.errors import ArgumentError, EngineFailure, EngineMissingError, SamebitsError
@@ -72,7 +73,7 @@ _MOST_PROBING_S, _MOST_EMULATED = 20.0, 2e9
 @default_float_environment()
 def sweep(
     text: str,
-    on: Sequence[str],
+    on: str | Sequence[str],
     *,
     recipes: bool = True,
     fix: bool = False,
@@ -93,6 +94,7 @@ def sweep(
     >>> len(found.classes)
     1
     """
+    on = list_runners(on)
     if not on:
         raise ArgumentError("a sweep needs an engine to run: --on ENGINE")
     sweeps = [parse_sweep(text, engine) for engine in on]
