@@ -6,6 +6,7 @@ With `--quick` a test that would start a process (an engine, a browser, a cluste
 import contextlib
 import os
 import subprocess
+from pathlib import Path
 
 # A test process a core: threads of OpenBLAS would wait for each other (one test took 48 s of a processor, now 14).
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -41,6 +42,13 @@ def no_process_where_quick(request: pytest.FixtureRequest):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess.Popen, "__init__", skip)
         yield
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Under `--quick` a module that is `slow` as a whole is not even imported."""
+    if not config.getoption("--quick") or collection_path.suffix != ".py":
+        return None
+    return True if "\npytestmark = pytest.mark.slow" in collection_path.read_text() else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

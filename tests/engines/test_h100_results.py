@@ -94,6 +94,7 @@ def test_what_was_recorded_is_explained(number: int, cause: str) -> None:
     assert (found.verdict, found.cause) == ("downgrade", cause)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [6, 8])
 def test_what_a_matrix_unit_adds_in_float32_is_rounding(number: int) -> None:
     """Its truncated float32 sums are within the bounds of the declared formats."""

@@ -29,6 +29,7 @@ def find(runner, text=LAYER, pair=(0, 1), positions=EVERYWHERE, accumulator="flo
     return find_product_rounding(session, pair, positions, accumulator, **more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("then", ["", " then=relu", " then=clip(0,6)", " then=clip(0,0.25)", " bias"])
 def test_each_way_of_adding_two_products_is_the_only_one_left(way, then):

@@ -64,6 +64,7 @@ def runner(request):
     opened.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", TEXTS)
 def test_exact_integers_come_out_exact(runner, text):
     problem = parse_problem_text(text)

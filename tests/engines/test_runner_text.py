@@ -16,6 +16,7 @@ def test_settings_and_environment_are_told_apart():
     assert runner.environment == {"OMP_NUM_THREADS": "1"}
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True),

@@ -46,6 +46,7 @@ def injected_tree(session, recipe_text, number=0):
     return expand_order(order, session.terms.axis_names, session.terms.axis_sizes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("problem", "recipe"),
     [
@@ -128,6 +129,7 @@ def test_no_more_calls_are_made_than_allowed():
         session.ask(session.make_operands())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("channels", "order"), [(64, "c/16|kh,kw,c"), (64, "c,kh,kw"), (512, "kh,kw,c")])
 def test_64_rows_or_more_answer_within_24_calls(channels, order):
     problem = parse_problem_text(f"conv2d x=1x{channels}x7x7 w={channels}x{channels}x3x3 padding=1")

@@ -82,7 +82,11 @@ def unclear(share=12.345, **more):
         ),
         ("identical", [TRUE], "a is correctly rounded: the same bits as the truth."),
         ("identical", [TRUE, OTHER_TRUE], "a and b are correctly rounded: the same bits as the truth."),
-        ("identical", [TRUE, BROKEN], "a is correctly rounded: the same bits as the truth."),
+        (
+            "identical",
+            [TRUE, BROKEN],
+            "x returned no result. Of the others: a is correctly rounded: the same bits as the truth.",
+        ),
         ("identical", [ROUNDED, ROUNDED], f"The same bits from every side; {WITHIN} 0.26 of it, 3 ulp)."),
         ("rounding", [ROUNDED], f"Nothing is wrong: {WITHIN} 0.26 of it, 3 ulp)."),
         ("rounding", [CANCELLED, ROUNDED], f"None is wrong: {WITHIN} 0.5 of it)."),
@@ -141,4 +145,6 @@ def test_three_names_are_joined_by_commas_and_and():
 
 
 def test_one_replayed_order_does_not_speak_of_different_ones():
-    assert summarize_comparison("rounding", [ROUNDED, BROKEN]) == f"Nothing is wrong: {WITHIN} 0.26 of it, 3 ulp)."
+    assert summarize_comparison("rounding", [ROUNDED, BROKEN]) == (
+        f"x returned no result. Of the others: Nothing is wrong: {WITHIN} 0.26 of it, 3 ulp)."
+    )

@@ -33,6 +33,7 @@ from samebits.torch import convert, guard  # noqa: E402  (torch may be missing)
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cast", "scale"), [(False, 1.0), (True, 1.0), (False, 255.0), (False, 1e-30), (False, 0.0)])
 def test_nothing_is_found_where_nothing_is_wrong(cast, scale):
     if cast and not has_wide_vectors():
@@ -251,6 +252,7 @@ def test_what_rounding_may_do_is_no_breach_however_often():
     assert any("no fault was found in them" in e.says for e in report.evidence)
 
 
+@pytest.mark.slow
 def test_transforms_of_sound_kernels_are_no_breach(monkeypatch):
     if not torch.backends.nnpack.is_available():
         pytest.skip("torch has no NNPACK here")

@@ -23,6 +23,7 @@ def test_no_bit_of_a_training_changes():
     assert watch.report().checks > 20
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 def test_compiled_and_checkpointed_modules_are_checked():
     net = make_network()

@@ -38,6 +38,7 @@ def set_integers(module: nn.Module, seed: int) -> None:
             parameter.copy_(torch.randint(-4, 5, parameter.shape, generator=generator))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAYERS)
 def test_blocks_are_the_sums_of_torchs_outputs(name):
     """Small integers in float64: every sum is exact, and torch's own result is the expected value."""

@@ -190,6 +190,7 @@ def test_rounding_is_offered_where_the_bits_cannot_be_the_same(pretend):
     assert (one.text, one.same_bits, one.verdict_after) == ("openvino:INFERENCE_PRECISION_HINT=f32", False, "rounding")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attributes", [True, False])
 def test_a_smaller_loss_that_the_bound_does_not_show_is_no_agreement(attributes, pretend):
     """2048 products: operands in bfloat16 are beyond the bound, in TF32 within it; both lose what float32 has."""
@@ -209,6 +210,7 @@ def test_one_change_on_each_side_is_found_where_one_alone_does_not_do(pretend):
     assert (one.changes, one.same_bits, one.verdict_after) == (2, True, "identical")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_of_two_fixes_as_small_the_first_in_the_table_is_found_on_any_data(seed, pretend):
     """Both sides can be made to add by halves and by splits; the names of bits are other ones for every seed."""

@@ -180,6 +180,7 @@ def test_operands_rounded_to_nothing_but_zeros_explain_no_other_result():
     assert predictions["rounds x and w to bfloat16 before it multiplies"] is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [p for p in PROBLEMS if "then" not in p])
 def test_on_exact_data_no_way_to_add_changes_anything(text):
     # Every partial sum fits bfloat16: less precise sums, truncation, matrix units and orders are all right.

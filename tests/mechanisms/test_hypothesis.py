@@ -64,6 +64,7 @@ def test_every_list_holds_complete_hypotheses_and_ends(text, kind):
         assert hypothesis.verdict in {"wrong", "downgrade", "rounding"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [k for k in LISTS if k not in ("fitted", "recipe")])
 @pytest.mark.parametrize("text", PROBLEMS)
 def test_every_prediction_is_one_number_for_each_output(text, kind):

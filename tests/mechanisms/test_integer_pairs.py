@@ -33,6 +33,7 @@ def finish(sums, step, steps):
     return (sums * (np.float64(step) * steps.astype(np.float64))[:, None, None])[None].astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("channels_fastest", [True, False])
 def test_pairs_that_saturate_are_named(seed, channels_fastest):

@@ -86,6 +86,7 @@ def run_by_onnxruntime(number):
 AGREE = {"identical", "rounding", "not judged"}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[c.name for c in CASES])
 def test_sound_results_are_called_sound(number):

@@ -59,6 +59,7 @@ def test_the_array_form_equals_the_scalar_form(name, mode):
         assert same_float(round_to_format(float(value), FORMATS[name], mode), float(fast)), (value, fast)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", GFLOAT_MODES)
 @pytest.mark.parametrize("name", GFLOAT_FORMATS)
 def test_the_scalar_form_equals_gfloat(name, mode):

@@ -162,6 +162,7 @@ def test_every_attribute_occurs_at_least_twice(attribute: Any):
     assert sum(bool(attribute(problem)) for problem in catalog().values()) >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_forward_shape_is_the_one_that_torch_computes(name: str):
     assert find(name).y_shape == shape_by_torch(find(name))

@@ -88,6 +88,7 @@ def test_jax_prints_the_problem_that_was_put_in(problem: Problem, data: st.DataO
     assert parse_hlo(module) == problem
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(problem=forward_problems())
 def test_both_gradients_that_jax_prints_have_the_shape_of_what_they_differentiate(problem: Problem) -> None:

@@ -20,6 +20,7 @@ def record(change, *, sides=1):
     return Case(PROBLEM, {"x": x, "w": w}, dict(list(results.items())[:sides]))
 
 
+@pytest.mark.slow
 def test_a_shift_that_the_bound_leaves_room_for_is_named_and_not_proved():
     found = explain_case(record(0.002))
     side = found.sides[0]
@@ -42,6 +43,7 @@ def test_what_only_rounds_is_called_right(sides):
     assert all(s.cause == "summation-order" for s in found.sides)
 
 
+@pytest.mark.slow
 def test_of_two_sides_none_is_called_right_that_is_not_likely():
     found = explain_case(record(0.002, sides=2))
     assert found.summary.startswith("None is shown to be wrong")

@@ -51,6 +51,7 @@ class FallingOnce:
         return
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("doing", ["compare", "profile"])
 def test_a_crash_costs_one_subject(doing, tmp_path, monkeypatch):
     FallingOnce.opened = 0

@@ -182,6 +182,7 @@ def start(path, table):
     )
 
 
+@pytest.mark.slow
 def test_what_is_killed_goes_on_and_makes_the_same_table(tmp_path):
     rng = random.Random(0)
     sizes = [(rng.randint(1, 9), rng.randint(4, 40), rng.randint(1, 30)) for _ in range(120)]

@@ -144,6 +144,7 @@ def test_sizes_that_are_none(text):
         read_size(text)
 
 
+@pytest.mark.slow
 def test_links_are_followed_to_the_file_and_never_written_through(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "precious").write_text("keep me")
@@ -206,6 +207,7 @@ def test_a_lock_chooses_no_program(text, tmp_path, trap, capfd, monkeypatch):
     assert lock.read_text() == before
 
 
+@pytest.mark.slow
 def test_an_engine_that_is_named_does_not_bring_its_program_from_the_lock(tmp_path, trap):
     """Of an engine named alone every text of it is asked for, its settings, and not its places."""
     lock = tmp_path / "a.lock"

@@ -65,6 +65,7 @@ def write_lock(path, problems, text):
     path.write_text(json_from_finding(Lock(samebits_version="0", choices=kept)))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 @pytest.mark.parametrize("text", SETTINGS)
 @pytest.mark.parametrize(("kind", "sizes", "options", "shape"), LAYERS)

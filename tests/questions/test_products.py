@@ -39,6 +39,7 @@ FAULTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "compute", "cause", "says"), FAULTS, ids=[f[3] for f in FAULTS])
 def test_what_was_taken_for_what_is_said(text, compute, cause, says):
     side = explain(text, compute)
@@ -59,6 +60,7 @@ SOUND = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["blas", "loop", "halves", "wide"])
 @pytest.mark.parametrize("text", SOUND)
 def test_sound_products_are_never_called_wrong(text, order):

@@ -108,6 +108,7 @@ OVERRIDDEN = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_public_functions_are_annotated_and_documented():
     public = [(p, names, f) for p in SOURCES for names, f in list_functions(p) if is_public(names)]
     public = [(p, names, f) for p, names, f in public if not is_compiled(f)]

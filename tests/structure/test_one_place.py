@@ -45,6 +45,7 @@ def test_a_findings_schema_is_read_in_its_own_folder_alone(room):
     assert outside == set() or (room == "guard" and all(name.startswith("torch/") for name in outside))
 
 
+@pytest.mark.slow
 def test_the_room_of_sweeps_is_known_to_the_doors_alone():
     assert find_readers("samebits.questions.sweep") <= DOORS
 

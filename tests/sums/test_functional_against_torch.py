@@ -57,6 +57,7 @@ def check_as_torch(name, *operands, **attributes):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths:UserWarning")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("attribute", ["stride", "padding", "dilation", "output_padding"])

@@ -81,6 +81,7 @@ def check_magnitudes(problem: Problem, operands: dict[str, np.ndarray]) -> None:
             assert exact <= Fraction(float(computed[at])) <= most, at
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("kind", GEOMETRIES)

@@ -160,6 +160,7 @@ def add_epilogue(problem: Problem, adverse: Adverse, name: str) -> Problem:
     return replace(problem, then=Epilogue("relu") if name == "relu" else None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epilogue", ["none", "relu", "clip"])
 @pytest.mark.parametrize("with_bias", [False, True], ids=["plain", "bias"])
 @pytest.mark.parametrize("kind", FORWARD)

@@ -66,6 +66,7 @@ trees = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(trees)
 @settings(max_examples=300, deadline=None)
 def test_any_tree_reads_back(tree):
@@ -127,6 +128,7 @@ def test_what_would_expand_to_too_much_is_refused_before_it_does(order):
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_the_trees_of_one_recipe_are_counted_together():
     assert len(parse_recipe("direct order=tree:0:4000000;k;tree:0:4000000").orders) == 3
     with pytest.raises(RecipeError, match="at most"):
