@@ -23,6 +23,8 @@ from samebits.version import VERSION
 
 # What the command line's library makes of an interrupt.
 _INTERRUPTED = 130
+_MOST_DIGITS = 6
+_COMPLETION = "_SAMEBITS_COMPLETE"
 _HELP = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     name="samebits",
@@ -63,6 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         check_environment()
         given = sys.argv[1:] if arguments is None else arguments
+        if (words := _complete_in_bash()) is not None:
+            print("\n".join(words))
+            return AGREE
         remember_typed(given)
         program = typer.main.get_command(app)
         status = program.main(
@@ -70,6 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         sys.stdout.flush()
     except (SystemExit, OSError) as error:
+        # What a shell asks for, the command line's library answers, and ends the program.
+        if isinstance(error, SystemExit) and _COMPLETION in os.environ:
+            return int(error.code or 0)
         return _complain(say_system_error(error))
     except (TyperException, SamebitsError, KeyboardInterrupt, typer.Abort, MemoryError) as error:
         return _complain(say_error(error))
@@ -80,6 +88,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if status == _INTERRUPTED:
         return _complain("interrupted")
     return status if isinstance(status, int) else AGREE
+
+
+def _complete_in_bash() -> list[str] | None:
+    """What Bash is to offer behind the colon of an engine's text; None where it asks for anything else, or not at all.
+
+    It splits words at colons, and the command line's library sees none of an option's value but the last piece.
+    """
+    if os.environ.get(_COMPLETION) != "complete_bash":
+        return None
+    from samebits.engines.registry.text_completion import complete_broken_words
+
+    at = os.environ.get("COMP_CWORD", "")
+    words = os.environ.get("COMP_WORDS", "").split("\n")
+    return complete_broken_words(words, int(at)) if at.isdecimal() and len(at) < _MOST_DIGITS else None
 
 
 def _list_options(program: Any) -> set[str]:

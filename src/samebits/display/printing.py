@@ -33,6 +33,13 @@ def split_engines(given: list[str] | None) -> list[str] | None:
     return [name for text in given for name in split_engine_texts(text)]
 
 
+def complete_engines(incomplete: str) -> list[str]:
+    """How what is typed of an engine may go on."""
+    from samebits.engines.registry.text_completion import complete_engine_text
+
+    return complete_engine_text(incomplete)
+
+
 def print_finding(found: msgspec.Struct, show: Callable[..., Any], *, verbose: bool, as_json: bool) -> None:
     """On standard output: the document and nothing else, or the report, as much of it as fits a screen."""
     from samebits.findings import json_from_finding

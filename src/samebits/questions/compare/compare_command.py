@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from samebits.display.printing import AGREE, DIFFER, TROUBLE, AsJson, TimeLimit, Verbose, print_finding, split_engines
+from samebits.display.printing import (
+    AGREE,
+    DIFFER,
+    TROUBLE,
+    AsJson,
+    TimeLimit,
+    Verbose,
+    complete_engines,
+    print_finding,
+    split_engines,
+)
 from samebits.display.streams import say
 from samebits.errors import ArgumentError
 from samebits.questions.network.network_command import (
@@ -49,6 +59,7 @@ def compare_command(
         list[str] | None,
         typer.Option(
             "--on",
+            autocompletion=complete_engines,
             callback=split_engines,
             help="an engine, e.g. torch or torch:threads=1; repeat it. Default: all installed ones",
         ),

@@ -6,13 +6,16 @@ from typing import Annotated
 
 import typer
 
-from samebits.display.printing import AGREE, TROUBLE, AsJson, TimeLimit, print_finding, split_engines
+from samebits.display.printing import AGREE, TROUBLE, AsJson, TimeLimit, complete_engines, print_finding, split_engines
 from samebits.questions.question import Command, Question
 
 DoctorOn = Annotated[
     list[str] | None,
     typer.Option(
-        "--on", callback=split_engines, help="open this engine, too, and say what it is: torch:ssh=gpu-box; repeat it"
+        "--on",
+        autocompletion=complete_engines,
+        callback=split_engines,
+        help="open this engine, too, and say what it is: torch:ssh=gpu-box; repeat it",
     ),
 ]
 DoctorCompiles = Annotated[

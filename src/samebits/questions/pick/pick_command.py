@@ -9,7 +9,16 @@ from typing import Annotated
 
 import typer
 
-from samebits.display.printing import AGREE, DIFFER, AsJson, TimeLimit, Verbose, print_finding, split_engines
+from samebits.display.printing import (
+    AGREE,
+    DIFFER,
+    AsJson,
+    TimeLimit,
+    Verbose,
+    complete_engines,
+    print_finding,
+    split_engines,
+)
 from samebits.errors import ArgumentError
 from samebits.questions.network.network_command import NetworkSizes, read_sizes
 from samebits.questions.question import Command, FindingKind, Question
@@ -27,6 +36,7 @@ PickOn = Annotated[
     list[str] | None,
     typer.Option(
         "--on",
+        autocompletion=complete_engines,
         callback=split_engines,
         help="candidates: an engine with all its variants, or one text, e.g. torch:threads=1; repeat",
     ),

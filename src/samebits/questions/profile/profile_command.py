@@ -6,13 +6,25 @@ from typing import Annotated
 
 import typer
 
-from samebits.display.printing import AGREE, DIFFER, TROUBLE, AsJson, TimeLimit, Verbose, print_finding
+from samebits.display.printing import (
+    AGREE,
+    DIFFER,
+    TROUBLE,
+    AsJson,
+    TimeLimit,
+    Verbose,
+    complete_engines,
+    print_finding,
+)
 from samebits.display.streams import say
 from samebits.questions.question import Command, FindingKind, Question
 
 
 def profile_command(
-    engine: Annotated[str, typer.Argument(help="an engine, e.g. torch or emulate:direct acc=float16")],
+    engine: Annotated[
+        str,
+        typer.Argument(autocompletion=complete_engines, help="an engine, e.g. torch or emulate:direct acc=float16"),
+    ],
     subject: Annotated[
         list[str] | None,
         typer.Argument(

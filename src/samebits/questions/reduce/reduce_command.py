@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from samebits.display.printing import AGREE, DIFFER, AsJson, TimeLimit, Verbose, print_finding, split_engines
+from samebits.display.printing import (
+    AGREE,
+    DIFFER,
+    AsJson,
+    TimeLimit,
+    Verbose,
+    complete_engines,
+    print_finding,
+    split_engines,
+)
 from samebits.display.streams import say
 from samebits.errors import ArgumentError
 from samebits.questions.question import Command, FindingKind, Question
@@ -19,6 +28,7 @@ ReduceOn = Annotated[
     list[str] | None,
     typer.Option(
         "--on",
+        autocompletion=complete_engines,
         callback=split_engines,
         help="the engine with the fault; further ones are asked at the smallest problem; repeat it",
     ),

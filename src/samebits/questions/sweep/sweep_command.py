@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from samebits.display.printing import AGREE, DIFFER, TROUBLE, AsJson, TimeLimit, Verbose, print_finding, split_engines
+from samebits.display.printing import (
+    AGREE,
+    DIFFER,
+    TROUBLE,
+    AsJson,
+    TimeLimit,
+    Verbose,
+    complete_engines,
+    print_finding,
+    split_engines,
+)
 from samebits.errors import ArgumentError
 from samebits.questions.list.list_command import (
     Doing,
@@ -38,7 +48,10 @@ SweepSubject = Annotated[
 SweepOn = Annotated[
     list[str] | None,
     typer.Option(
-        "--on", callback=split_engines, help="an engine; settings may have ranges: torch:threads={1,2}; repeat it"
+        "--on",
+        autocompletion=complete_engines,
+        callback=split_engines,
+        help="an engine; settings may have ranges: torch:threads={1,2}; repeat it",
     ),
 ]
 SweepRecipes = Annotated[
