@@ -102,7 +102,10 @@ def judge_side(problem: Problem, measured: Measured, mechanism: Mechanism | None
     evidence: list[Evidence] = []
     if exact and exact.differing:
         if measured.exact_beyond_rounding:
-            return Judgement("wrong", "bounds", evidence=[Evidence("structure", say_wrong_on_integers(exact))])
+            evidence.append(Evidence("structure", say_wrong_on_integers(exact)))
+            if mechanism is None or mechanism.verdict != "wrong":
+                return Judgement("wrong", "bounds", evidence=evidence)
+            return Judgement("wrong", "bounds", mechanism.cause, _level_of(mechanism), evidence, mechanism)
         evidence.append(Evidence("structure", say_inexact(exact)))
     elif exact:
         evidence.append(Evidence("structure", say_right_on_integers(exact)))

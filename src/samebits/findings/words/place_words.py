@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from samebits.engines.registry.known_engines import match_given_engine
 from samebits.findings import Side
 from samebits.problems import Problem
 from samebits.problems.lowering import lower_problem
@@ -142,12 +143,18 @@ def list_in_words(numbers: npt.NDArray[np.intp], most: int = 3) -> str:
 EMULATE = "emulate"
 
 
+def _find_base(name: str) -> str:
+    """What an engine's text begins with; of a file's class or function its own name."""
+    given = match_given_engine(name)
+    return given[0].rpartition(":")[2] if given else name.partition(":")[0]
+
+
 def shorten_names(sides: Sequence[Side]) -> dict[str, str]:
     """A name for each side's name: the engine's where no other side has the same; emulators are numbered.
 
     A recipe is too long for a sentence; it stands in full in the finding. Recorded results keep their names.
     """
-    bases = [s.name.partition(":")[0] for s in sides]
+    bases = [_find_base(s.name) for s in sides]
     names: dict[str, str] = {}
     for number, (side, base) in enumerate(zip(sides, bases, strict=True)):
         if side.engine and bases.count(base) == 1:

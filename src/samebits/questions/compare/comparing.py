@@ -29,6 +29,8 @@ from samebits.judging.sides import (
     Recorded,
 )
 from samebits.judging.verdict_rules import judge_all
+from samebits.mechanisms.facts.observation import Observation
+from samebits.mechanisms.search.mechanism_finding import find_mechanism
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.ulps import digest_bits, has_same_bits
 from samebits.problems import Problem
@@ -36,7 +38,7 @@ from samebits.problems.case_file import Case
 from samebits.problems.languages.any_language import read_subject
 from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import make_exact, make_normal, make_uniform
-from samebits.progress import Progress, ignore_progress, rename_progress
+from samebits.progress import Progress, ignore_progress, prefix_progress, rename_progress
 from samebits.questions.compare.comparison_sentences import summarize_comparison
 from samebits.questions.compare.order_difference import explain_difference
 
@@ -102,6 +104,9 @@ def compare(
     described = "given" if isinstance(case, Case) else f"{data}, seed {seed}"
     ran = _name_apart(ran)
     sides = [judge_ran(reference, exact, r, attribution) for r, attribution in zip(ran, found, strict=True)]
+    if attributes:
+        judged = zip(sides, ran, strict=True)
+        sides = [_name_function(side, r, reference, exact, operands, progress) for side, r in judged]
     concluded = _conclude(reference, ran, sides, described)
     if not fix:
         return concluded
@@ -139,6 +144,24 @@ def _check_arguments(data: str, seed: int, time_limit_s: float) -> None:
         raise ArgumentError(f"seed must be a whole number from 0, not {seed!r}")
     if not isinstance(time_limit_s, (int, float)) or not 0 < time_limit_s <= LONGEST_TIME_LIMIT_S:
         raise ArgumentError(f"time_limit_s must be above 0 and at most {LONGEST_TIME_LIMIT_S:g}, not {time_limit_s!r}")
+
+
+def _name_function(
+    side: Side, ran: Ran, reference: Reference, exact: Reference, operands: dict[str, np.ndarray], progress: Progress
+) -> Side:
+    """A side that deviates for a reason that its recipe does not show, with what explains its result, if anything."""
+    result = ran.recorded.result
+    if result is None or side.cause is not None or side.verdict not in ("wrong", "undecided"):
+        return side
+    observation = Observation(
+        reference.problem, operands, result, reference.truth, reference.bound, reference.magnitudes,
+        likely=reference.likely,
+    )  # fmt: skip
+    mechanism = find_mechanism(observation, prefix_progress(progress, f"{side.name}: ")).mechanism
+    if mechanism is None:
+        return side
+    attribution = Attribution(mechanism.recipe, mechanism.replay, mechanism, mechanism.evidence)
+    return judge_ran(reference, exact, ran, attribution)
 
 
 def _some_differ(ran: list[Ran]) -> bool:

@@ -72,14 +72,17 @@ def _summarize_downgrade(side: Side) -> str:
 
 def _summarize_wrong(side: Side) -> str:
     exact = side.exact_data
+    does, inferred = side.says or "computes another function", ""
+    if side.says and side.cause_certainty != "bits":
+        does, inferred = "computes another function", f" Inferred: it {side.says}."
     if exact and exact.differing:
         return (
-            f"{side.name} computes another function: {exact.differing:,} of {exact.elements:,} outputs differ on"
-            f" integers that leave no room for rounding, {exact.where}."
+            f"{side.name} {does}: {exact.differing:,} of {exact.elements:,} outputs differ on"
+            f" integers that leave no room for rounding, {exact.where}.{inferred}"
         )
     return (
-        f"{side.name} computes another function: it is farther from the truth than even bfloat16 arithmetic could be,"
-        f" {side.where}."
+        f"{side.name} {does}: it is farther from the truth than even bfloat16 arithmetic could be,"
+        f" {side.where}.{inferred}"
     )
 
 
