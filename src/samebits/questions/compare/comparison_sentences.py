@@ -6,6 +6,7 @@ import math
 
 import msgspec
 
+from samebits.display.visible_text import say_of_bound
 from samebits.findings import Side, Verdict
 from samebits.findings.causes import CauseCode
 from samebits.findings.words.place_words import shorten_names
@@ -80,6 +81,10 @@ def _summarize_wrong(side: Side) -> str:
             f"{side.name} {does}: {exact.differing:,} of {exact.elements:,} outputs differ on"
             f" integers that leave no room for rounding, {exact.where}.{inferred}"
         )
+    if side.says and side.certainty != "bounds":
+        share = say_of_bound(side.error.max_over_bound if side.error else None)
+        proof = "replayed bit for bit" if side.cause_certainty == "bits" else "inferred"
+        return f"{side.name} is up to {share} from the truth, {side.where}: it {side.says} ({proof})."
     return (
         f"{side.name} {does}: it is farther from the truth than even bfloat16 arithmetic could be,"
         f" {side.where}.{inferred}"
