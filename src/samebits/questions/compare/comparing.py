@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from samebits import thresholds
 from samebits.engines.registry.runner_text import EMULATE, TRUTH
 from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Kernel, Runner
@@ -152,6 +153,9 @@ def _name_function(
     """A side that deviates for a reason that its recipe does not show, with what explains its result, if anything."""
     result = ran.recorded.result
     if result is None or side.cause is not None or side.verdict not in ("wrong", "undecided"):
+        return side
+    if result.size < thresholds.FEWEST_TELLING:
+        # Few outputs fit one hypothesis or another by chance.
         return side
     observation = Observation(
         reference.problem, operands, result, reference.truth, reference.bound, reference.magnitudes,
