@@ -28,7 +28,7 @@ from samebits.sums.recipes import parse_recipe
 
 LAYER = "conv2d x=2x8x10x12 w=16x8x3x3 padding=1"
 WIDTHS = (60, 80, 160)
-UNBROKEN = r"samebits (compare|profile)|\w\.\w|[\u2500-\u257f]|pip install"
+UNBROKEN = r"samebits (compare|profile|reduce)|\w\.\w|[\u2500-\u257f]|pip install"
 LONG_RECIPE = "direct x=bfloat16 w=bfloat16 product=rounded order=pairs:c/4|kh,kw,c flush=operands,results"
 
 
@@ -203,7 +203,7 @@ def test_no_line_of_prose_is_wider_than_the_terminal(findings, width):
         verbatim += [s.name.partition(":")[2] for s in sides]
         for line in render(show, found, width).splitlines():
             whole = any(v and v in line for v in verbatim) or re.search(
-                r"samebits (compare|profile)|\w\.\w|[\u2500-\u257f]", line
+                r"samebits (compare|profile|reduce)|\w\.\w|[\u2500-\u257f]", line
             )
             assert len(line) <= width or whole or "pip install" in line, line
 

@@ -72,6 +72,11 @@ def test_what_is_no_factor_is_not_called_one(change):
     assert "times the sums" not in (side.says or "")
 
 
+def test_a_short_column_is_told_by_how_near_all_of_it_is():
+    side = explain(scale((slice(None), 7), 0.99), "linear x=12x40 w=10x40")
+    assert "returns 0.99 times the sums only in column 7" in side.says
+
+
 def test_few_sums_tell_no_factor():
     # To one output any factor fits.
     side = explain(scale((3, 4), 1.5))

@@ -20,6 +20,7 @@ from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.questions.compare import comparing
 from samebits.questions.compare.comparison_sentences import summarize_comparison
+from samebits.questions.report.rendering import render_page
 from samebits.sums.recipes import parse_recipe
 
 TEXT = "conv1d x=1x2x4 w=2x2x1 dtype=float32"
@@ -325,3 +326,33 @@ def test_a_replayed_difference_is_the_evidence_of_the_whole(monkeypatch):
     assert samebits.compare(TEXT, ["truth"]).evidence == [evidence]
     monkeypatch.setattr(comparing, "explain_difference", lambda problem, sides, differences: None)
     assert samebits.compare(TEXT, ["truth"]).evidence == []
+
+
+def exchange(problem, operands):
+    """The kernel's height and width exchanged."""
+    return samebits.compute_truth(problem, {**operands, "w": operands["w"].swapaxes(2, 3).copy()}).values
+
+
+def test_how_another_function_adds_is_not_what_makes_sides_differ():
+    found = samebits.compare("conv2d x=2x4x9x9 w=6x4x3x3 padding=1", [exchange, "truth"])
+    side = found.sides[0]
+    assert side.verdict == "wrong"
+    assert "exchange" in side.says or "turn" in side.says or "transpose" in side.says
+    assert found.evidence == []
+    # On the operands that were given its recipe would give other bits.
+    assert side.recipe is None
+    page = render_page(found)
+    # No shell knows a function of this program.
+    assert "samebits compare" not in page
+    assert "samebits profile" not in page
+
+
+def test_a_function_of_other_arguments_is_told_what_it_is_called_with():
+    found = samebits.compare("linear x=3x5 w=2x5", lambda x, w: x @ w.T)
+    assert "called as kernel(problem, operands)" in found.sides[0].failure.says
+
+
+def test_a_page_is_no_finding(tmp_path):
+    samebits.compare("linear x=3x5 w=2x5", "truth").save(tmp_path / "x.html")
+    with pytest.raises(samebits.errors.FindingError, match=r"its \.json is needed"):
+        samebits.load(tmp_path / "x.html")

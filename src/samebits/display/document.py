@@ -141,14 +141,13 @@ def tell_evidence(evidence: list[Evidence], of: str = "") -> Section:
 
 
 def choose_remedy(fixes: list[Fix]) -> Remedy | None:
-    """The first fix that was tried and helps, else the first that is known to; None where there is none."""
-    if not fixes:
+    """The first fix that was tried and helps; None where there is none: what was not tried stands among the rest."""
+    fix = next((fix for fix in fixes if fix.verified), None)
+    if fix is None:
         return None
-    fix = next((fix for fix in fixes if fix.verified), fixes[0])
     texts = [text for text in (fix.text or fix.setting, *fix.together_with) if text]
     who = "the sides" if fix.engine == "any" else fix.engine
-    does = "What makes" if fix.verified else "What should make"
-    return Remedy(f"{does} {who} agree ({_say_tried(fix)})", " ".join(texts))
+    return Remedy(f"What makes {who} agree ({_say_tried(fix)})", " ".join(texts))
 
 
 def _say_tried(fix: Fix) -> str:

@@ -117,7 +117,13 @@ class FunctionRunner:
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> Any:
         # Some data overflow on purpose.
         with np.errstate(all="ignore"):
-            return self._kernel(problem, operands)
+            try:
+                return self._kernel(problem, operands)
+            except EngineFailure:
+                raise
+            except Exception as error:
+                says = f"{describe_exception(error)} (a function is called as kernel(problem, operands))"
+                raise EngineRaised(says) from error
 
     def close(self) -> None:
         return

@@ -243,14 +243,20 @@ def _explain_factor(observation: Observation, wrong: npt.NDArray[np.bool_], evid
     whole = observation.whole()
     sums, given = observation.sum_with_bias(whole), whole.pick(observation.result).astype(np.float64)
     part = whole.pick(region.mask) & mark_unclipped(observation.problem, given) & np.isfinite(sums) & np.isfinite(given)
-    # To few sums, or sums that are all alike, a factor can be fitted whatever was computed.
-    if len(np.unique(sums[part])) < thresholds.FEWEST_TELLING:
+    # To sums that are all alike a factor can be fitted whatever was computed.
+    if len(np.unique(sums[part])) < thresholds.FEWEST_PER_CHANNEL:
         return None
     large = part & (np.abs(sums) >= np.median(np.abs(sums[part])))
     factor = float(np.median(given[large] / sums[large]))
     predicted = observation.apply_epilogue(factor * sums)
     room = bound_prediction(observation, whole, predicted, float(find_format(observation.problem.out).unit_roundoff))
     if not (np.abs(given - predicted) <= room)[part].all():
+        return None
+    # By chance an output as far off as this one would be so near to the factor's in one case of `away` over `room`.
+    away = np.abs(given - observation.apply_epilogue(sums))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bits = np.log2(np.maximum(away[part] / room[part], 1.0))
+    if not bits.sum() >= thresholds.FEWEST_TELLING:
         return None
     cause = CauseCode.FUSION if _is_of_channels(observation.problem, region.mask) else CauseCode.SHAPE_SPECIFIC_KERNEL
     where = region.where or describe_places(observation.problem, region.mask)

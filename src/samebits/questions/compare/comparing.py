@@ -164,7 +164,9 @@ def _name_function(
     mechanism = find_mechanism(observation, prefix_progress(progress, f"{side.name}: ")).mechanism
     if mechanism is None:
         return side
-    attribution = Attribution(mechanism.recipe, mechanism.replay, mechanism, mechanism.evidence)
+    # The recipe of another function is that of its own operands: executed on these, it gives other bits.
+    recipe = None if mechanism.verdict == "wrong" else mechanism.recipe
+    attribution = Attribution(recipe, mechanism.replay, mechanism, mechanism.evidence)
     return judge_ran(reference, exact, ran, attribution)
 
 
@@ -203,7 +205,10 @@ def _conclude(reference: Reference, ran: list[Ran], sides: list[Side], data: str
     problem = reference.problem
     differences = list_differences(problem, [(r.recorded.name, r.recorded.result) for r in ran])
     verdict = judge_all([s.verdict for s in sides if s.failure is None or s.verdict == "wrong"], differences)
-    why = explain_difference(problem, sides, differences)
+    # How a side adds says nothing of one that computes another function.
+    same_function = [s for s in sides if s.verdict != "wrong"]
+    named = {s.name for s in same_function}
+    why = explain_difference(problem, same_function, [d for d in differences if {d.a, d.b} <= named])
     return msgspec.structs.replace(
         start_document(reference, sides, differences, data),
         verdict=verdict,

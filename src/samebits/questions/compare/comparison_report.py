@@ -273,6 +273,9 @@ def _say_next(found: Comparison) -> Remark:
     if any(e.kind == "setting" for s in deviating for e in s.evidence):
         return Remark("next", "compare again with the setting named in the note")
     first = deviating[0]
+    if first.verdict == "wrong":
+        # A smallest problem and its condition are what whoever wrote the kernel needs.
+        return Remark("next", f'samebits reduce "{found.problem}" --on "{first.engine}"', verbatim=True)
     if first.recipe is None:
         return Remark("next", f'samebits profile "{first.engine}" "{found.problem}"', verbatim=True)
     return Remark("next", "samebits doctor lists the settings of every engine; compare again with another one")

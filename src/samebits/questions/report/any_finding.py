@@ -43,6 +43,8 @@ def load(path: str | Path) -> msgspec.Struct:
     >>> samebits.load("found.json").verdict
     'identical'
     """
+    if Path(path).suffix in (".html", ".md"):
+        raise FindingError(f"{path} is a page made of a finding; its .json is needed, as --json and .save write it")
     try:
         text = read_regular(path, LARGEST_FINDING)
     except OSError as error:
