@@ -282,3 +282,20 @@ def test_an_operand_of_another_shape_is_named(name, shape):
 @pytest.mark.parametrize("text", ["padding=(1,2)", "padding=[1,2]", "padding=1,2", "padding=1x2"])
 def test_sizes_as_python_writes_them(text):
     assert parse_problem_text(f"conv2d x=1,3,8,8 w=(4,3,3,3) {text}").padding == ((1, 1), (2, 2))
+
+
+@pytest.mark.parametrize(
+    ("text", "off", "differing"),
+    [
+        ("1.234 2.345 3.456", 4e-4, 0),
+        ("1.234 2.345 3.456", 6e-4, 3),
+        # Each number has a last digit of its own: that of the second is tenths.
+        ("1.234e0 2.345e2", 6e-4, 1),
+        ("1.234e0 2.345e2", 6e-2, 2),
+    ],
+)
+def test_half_of_a_printed_digit_is_no_difference(tmp_path, text, off, differing):
+    (tmp_path / "printed.txt").write_text(text)
+    exact = np.float32([float(number) + off for number in text.split()])
+    found = explain(a=exact, b=tmp_path / "printed.txt")
+    assert found.differences[0].differing == differing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ def chart_shares(sides: Sequence[Side]) -> dict[str, Any] | None:
         largest = side.error.max_over_bound if side.error else None
         points = side.picture.points if side.picture else []
         shares = sorted(point[1] / point[2] for point in points if point[1] is not None and point[2])
-        if largest is None or not shares:
+        if largest is None or not math.isfinite(largest) or not shares:
             continue
         low, first, third = (_quantile(shares, share) for share in (0, 0.25, 0.75))
         values.append(

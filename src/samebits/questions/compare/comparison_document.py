@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator
 
@@ -78,7 +79,7 @@ def lay_out_comparison(found: Comparison) -> Document:
 def _say_lead(found: Comparison) -> str:
     """The number that matters: how far the worst deviating side, or all sides, are from the truth, in bounds."""
     known = [(side, side.error.max_over_bound) for side in found.sides if side.error]
-    shares = [(side, share) for side, share in known if share is not None]
+    shares = [(side, share) for side, share in known if share is not None and math.isfinite(share)]
     beyond = [(side, share) for side, share in shares if share > 1 and not is_agreement(side.verdict)]
     if beyond:
         side, share = max(beyond, key=lambda one: one[1])

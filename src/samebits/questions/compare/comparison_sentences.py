@@ -82,9 +82,12 @@ def _summarize_wrong(side: Side) -> str:
             f" integers that leave no room for rounding, {exact.where}.{inferred}"
         )
     if side.says and side.certainty != "bounds":
-        share = say_of_bound(side.error.max_over_bound if side.error else None)
+        share = side.error.max_over_bound if side.error else None
+        far = f"is up to {say_of_bound(share)} from the truth"
+        if share is None or not math.isfinite(share):
+            far = "is not finite where the truth is, or the reverse"
         proof = "replayed bit for bit" if side.cause_certainty == "bits" else "inferred"
-        return f"{side.name} is up to {share} from the truth, {side.where}: it {side.says} ({proof})."
+        return f"{side.name} {far}, {side.where}: it {side.says} ({proof})."
     return (
         f"{side.name} {does}: it is farther from the truth than even bfloat16 arithmetic could be,"
         f" {side.where}.{inferred}"

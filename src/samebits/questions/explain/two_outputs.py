@@ -27,7 +27,6 @@ from samebits.version import VERSION
 # What stands where other findings name their problem.
 NO_PROBLEM = "(results without operands)"
 _MOST_AXES = 5
-_DECIMALS = 1e-6
 _OPERANDS = (
     "with operands it can be told which is right: samebits explain --problem"
     ' "conv2d x=1x64x56x56 w=64x64x3x3 padding=1" x=FILE w=FILE {}=FILE {}=FILE'
@@ -40,8 +39,7 @@ Floats = npt.NDArray[np.float64]
 class _Measured:
     """Two results of one shape, and how they differ element by element; `ulps` where both are of one format.
 
-    `printed` is the unit of the last digit where a result is known by digits that do not say its bits: no more than
-    half of it on both sides is no difference.
+    `printed` is the largest unit of a last digit where a result is known by digits that do not say its bits.
     """
 
     names: tuple[str, str]
@@ -64,7 +62,7 @@ def explain_two_outputs(outputs: Mapping[str, Given]) -> Comparison:
     The verdict is `identical` where all bits are the same, else `undecided`: nothing says what either should be.
     Raises CaseFileError for shapes that are not each other's in another sequence, and for anything but numbers.
     """
-    printed = max((a.units.max(initial=0.0) for a in outputs.values() if isinstance(a, PrintedNumbers)), default=0.0)
+    units = [a.units if isinstance(a, PrintedNumbers) else np.zeros(a.shape) for a in outputs.values()]
     arrays = {name: a.values if isinstance(a, PrintedNumbers) else a for name, a in outputs.items()}
     (first_name, first), (second_name, second) = arrays.items()
     for name, array in arrays.items():
@@ -72,7 +70,8 @@ def explain_two_outputs(outputs: Mapping[str, Given]) -> Comparison:
             raise CaseFileError(f"{name} holds {array.dtype}, and only real numbers are compared")
     turned = _turn((first_name, second_name), first, second)
     turned_first = first if turned is None else first.transpose(turned)
-    measured = _measure((first_name, second_name), turned_first, second, float(printed))
+    turned_units = units[0] if turned is None else units[0].transpose(turned)
+    measured = _measure((first_name, second_name), turned_first, second, (turned_units, units[1]))
     if measured.same_bits and turned is None:
         return _conclude(measured, None, [f"{first.size:,} values, all bits the same"], same=True)
     facts = list(_list_facts(measured))
@@ -89,11 +88,14 @@ def explain_two_outputs(outputs: Mapping[str, Given]) -> Comparison:
     return _conclude(measured, find_relation((a, b)) or _find_reordered(a, b), facts)
 
 
-def _measure(names: tuple[str, str], first: np.ndarray, second: np.ndarray, printed: float) -> _Measured:
+def _measure(names: tuple[str, str], first: np.ndarray, second: np.ndarray, units: tuple[Floats, Floats]) -> _Measured:
     away = measure_absolute(first, second)
+    printed = float(max(unit.max(initial=0.0) for unit in units))
     if printed:
-        # Both may be off by half a digit, and by the rounding of decimals to float64.
-        away = np.where(away <= printed * (1 + _DECIMALS), 0.0, away)
+        # Each may be off by half of its last digit; both decimals, and their difference, were rounded to float64.
+        with np.errstate(invalid="ignore"):
+            rounded = 2.0**-52 * (np.abs(np.asarray(first, np.float64)) + np.abs(np.asarray(second, np.float64)))
+        away = np.where(away <= (units[0] + units[1]) / 2 + rounded, 0.0, away)
         return _Measured(names, first, second, away > 0, away, "", None, printed)
     dtypes = {array.dtype.name for array in (first, second)} & set(DTYPES)
     name = dtypes.pop() if first.dtype == second.dtype and dtypes else ""

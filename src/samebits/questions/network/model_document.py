@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Collection, Iterator
 
@@ -83,7 +84,7 @@ def _say_lead(found: ModelComparison) -> str:
         if not is_agreement(side.verdict)
         and side.own is not None
         and (share := side.own.max_over_bound) is not None
-        and share > 1
+        and 1 < share < math.inf
     ]
     if not beyond:
         return ""
