@@ -30,7 +30,7 @@ results = {
     "theirs": (x.astype(np.float16).astype(np.float64) @ w.T.astype(np.float16)).astype(np.float32),
 }
 # NumPy's stubs take the keyword arrays for its own flag.
-np.savez(Path(__file__).parent / "arrays.npz", x=x, w=w, **results)  # type: ignore[arg-type]
+np.savez(Path(__file__).parent / "arrays.npz", x=x, w=w, **results)  # type: ignore[arg-type]  (arrays by name)
 for name, result in results.items():
     np.save(Path(__file__).parent / f"{name}.npy", result)
 
