@@ -328,8 +328,8 @@ def test_inputs_and_ranges_are_taken_and_checked(tmp_path):
         compare_model(model, [ORT], inputs={"x": np.zeros((1, 3, 12, 12))})
     with pytest.raises(ModelError, match="no input 'z'"):
         compare_model(model, [ORT], ranges={"z": (0, 1)})
-    with pytest.raises(ArgumentError):
-        compare_model(model, "onnxruntime")
+    with pytest.raises(ArgumentError, match="a list of them, not 7"):
+        compare_model(model, 7)
 
 
 def test_an_engine_that_fails_is_a_finding_and_the_others_are_judged():
