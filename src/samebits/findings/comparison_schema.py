@@ -117,7 +117,8 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     `where` says in words which outputs are beyond their bound; `says` what the side does, as the predicate of a
     sentence; `bits` names those of its result. Two evidence levels: `certainty` is that of the verdict,
     `cause_certainty` that of the cause (and of `says`), for a bound can prove that another function was computed while
-    which fault did it is inferred.
+    which fault did it is inferred. `repeats` tells whether a second run on the same operands gave the same bits, where
+    there was one.
     """
 
     name: str
@@ -139,6 +140,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     where: str | None = None
     exact_data: ExactData | None = None
     failure: Failure | None = None
+    repeats: bool | None = None
     evidence: list[Evidence] = []
     picture: ErrorPicture | None = None
 

@@ -28,6 +28,11 @@ def say_wrong_on_integers(exact: ExactData) -> str:
     )
 
 
+def say_other_bits(differing: int, elements: int) -> str:
+    """Two runs on the same operands that differ."""
+    return f"run again on the same operands, {differing:,} of {elements:,} outputs get other bits"
+
+
 def say_inexact(exact: ExactData) -> str:
     """A small difference where a sum of products has none."""
     return (

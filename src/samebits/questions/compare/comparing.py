@@ -71,7 +71,8 @@ def compare(
     `subject` is a problem, its text (ours, XLA HLO, benchdnn, MIOpenDriver), or a case (file), whose recorded results
     become sides too. Runners are texts such as "torch:threads=1", which are opened and closed here, or objects with the
     Runner protocol, which stay open. Every runner is tried on exact integers, where any difference is a fault, and on
-    `data` (the case's own operands, if it has any). A runner that fails is a finding of its side. Where results differ
+    `data` (the case's own operands, if it has any). Unless `attributes` is off, each runs `data` twice, to see whether
+    its bits repeat. A runner that fails is a finding of its side. Where results differ
     and `attributes` is set, every runner's recipe is found by probing and replayed on the same operands. With `fix`
     settings of the engines are tried until the sides agree, which may take minutes. `progress` hears what is being done
     and the share done. Raises SamebitsError for a subject, a runner's text or a size that cannot be dealt with.
@@ -98,7 +99,9 @@ def compare(
         ran = [Ran(Recorded(name, result)) for name, result in recorded.items()]
         for i, runner in enumerate(runners):
             progress(f"running {runner.text}", i / len(runners))
-            ran.append(run_on_both(runner, problem, exact_operands, operands))
+            # The truth, and what an emulator computes, are the same bits by construction.
+            twice = attributes and runner.text != TRUTH and not runner.text.startswith(EMULATE)
+            ran.append(run_on_both(runner, problem, exact_operands, operands, twice=twice))
         found: list[Attribution | None] = [None] * len(ran)
         if attributes and _some_differ(ran):
             found[len(recorded) :] = _attribute_all(runners, ran[len(recorded) :], reference, operands, progress)
@@ -152,7 +155,8 @@ def _name_function(
 ) -> Side:
     """A side that deviates for a reason that its recipe does not show, with what explains its result, if anything."""
     result = ran.recorded.result
-    if result is None or side.cause is not None or side.verdict not in ("wrong", "undecided"):
+    explained = side.cause is not None or side.verdict not in ("wrong", "undecided")
+    if result is None or explained or side.repeats is False:
         return side
     if result.size < thresholds.FEWEST_TELLING:
         # Few outputs fit one hypothesis or another by chance.
@@ -181,7 +185,7 @@ def _attribute_all(
 ) -> list[Attribution | None]:
     found: list[Attribution | None] = []
     for i, (runner, r) in enumerate(zip(runners, ran, strict=True)):
-        if r.recorded.result is None or runner.text == TRUTH:
+        if r.recorded.result is None or runner.text == TRUTH or r.repeats is False:
             found.append(None)
             continue
         progress(f"probing how {runner.text[:60]} adds", i / len(runners))

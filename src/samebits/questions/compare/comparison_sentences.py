@@ -27,19 +27,27 @@ def summarize_comparison(verdict: Verdict, sides: list[Side]) -> str:
         )
     wrong = [s for s in ran if s.verdict == "wrong"]
     if wrong:
-        return " ".join(_summarize_wrong(s) for s in wrong)
+        return " ".join(_summarize_wrong(s) + _say_unrepeated([s]) for s in wrong)
     unclear = [s for s in ran if s.verdict == "undecided"]
     if unclear:
-        return " ".join(_summarize_unclear(s) for s in unclear)
+        return " ".join(_summarize_unclear(s) + _say_unrepeated([s]) for s in unclear)
     broken = [s.name for s in sides if s.failure and s.failure.kind != "unsupported"]
     said = _summarize_agreement(verdict, ran)
     return f"{' and '.join(broken)} returned no result. Of the others: {said}" if broken else said
 
 
+def _say_unrepeated(sides: list[Side]) -> str:
+    """A sentence of its own, behind another, where results differ from run to run."""
+    names = [s.name for s in sides if s.repeats is False]
+    if not names:
+        return ""
+    return f" {' and '.join(names)} give{'s' if len(names) == 1 else ''} other bits when run again."
+
+
 def _summarize_agreement(verdict: Verdict, ran: list[Side]) -> str:
     lost = [s for s in ran if s.verdict == "downgrade"]
     if lost:
-        return " ".join(_summarize_downgrade(s) for s in lost)
+        return " ".join(_summarize_downgrade(s) for s in lost) + _say_unrepeated(ran)
     right = [s.name for s in ran if s.verdict == "identical"]
     if len(right) == len(ran):
         return f"{_all_of(right)} correctly rounded: the same bits as the truth."
@@ -48,6 +56,7 @@ def _summarize_agreement(verdict: Verdict, ran: list[Side]) -> str:
     # That the declared products were added is shown where every side that rounds was replayed.
     shown = len(ran) > 1 and {s.cause for s in ran if s.verdict == "rounding"} == {CauseCode.SUMMATION_ORDER}
     said = "They add the same products in different orders or with different roundings. " if shown else ""
+    said = f"{_say_unrepeated(ran)[1:]} {said}".lstrip()
     said += f"{'None' if len(ran) > 1 else 'Nothing'} is wrong: {_say_largest(ran)}."
     return f"{said} {_all_of(right)} correctly rounded." if right else said
 
