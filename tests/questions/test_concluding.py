@@ -204,10 +204,11 @@ def test_runners_get_exact_integers_and_then_the_data(monkeypatch):
         return samebits.compute_truth(problem, operands).values
 
     samebits.compare(TEXT, [InjectedRunner("a", compute=compute)], data="uniform", seed=3)
-    on_integers, on_data = seen
+    on_integers, on_data, again = seen
     assert all((a == np.round(a)).all() for a in on_integers.values())
     for name, array in comparing.MAKERS["uniform"](PROBLEM, 3).items():
         assert (on_data[name] == array).all()
+        assert (again[name] == array).all()
     for name, array in comparing.MAKERS["exact"](PROBLEM, 3).items():
         assert (on_integers[name] == array).all()
 

@@ -11,7 +11,8 @@ from samebits.findings.json_text import Count, Share
 from samebits.findings.made import Made
 from samebits.findings.shown import ShownFinding
 
-EvidenceKind = Literal["replay", "probe", "structure", "statistic", "setting"]
+# `open` is what stayed undetermined, and why.
+EvidenceKind = Literal["replay", "probe", "structure", "statistic", "setting", "open"]
 Certainty = Literal["bits", "bounds", "statistics", "open"]
 
 

@@ -18,13 +18,13 @@ from samebits.problems import Problem
 from samebits.problems.operands import make_normal
 
 _SEED = 41
-_REPEATS = 5
+TIMES_RUN = 5
 
 
 def count_distinct_results(runner: Runner, problem: Problem, operands: Mapping[str, np.ndarray]) -> int:
     """How many different results the same operands give in several runs."""
     distinct: list[np.ndarray] = []
-    for _ in range(_REPEATS):
+    for _ in range(TIMES_RUN):
         result = _run(runner, problem, operands)
         if not any(has_same_bits(result, other) for other in distinct):
             distinct.append(result.copy())

@@ -163,10 +163,8 @@ def make_profile_row(subject: str, found: Profile) -> Row:
 
 
 def _say_open(found: Profile) -> str | None:
-    """What stayed undetermined: a profile says so after its replay."""
-    kinds = [evidence.kind for evidence in found.evidence]
-    after = kinds.index("replay") + 1 if "replay" in kinds else 0
-    return "; ".join(dict.fromkeys(e.says for e in found.evidence[after:] if e.kind == "probe")) or None
+    """What stayed undetermined."""
+    return "; ".join(dict.fromkeys(e.says for e in found.evidence if e.kind == "open")) or None
 
 
 def _finite(value: float | None) -> float | None:

@@ -53,10 +53,10 @@ def profile_command(
     if svg:
         write_picture(found, svg)
     print_finding(found, show_profile, verbose=verbose, as_json=as_json)
-    if found.failure or found.replay is None:
-        say(f"{found.engine}: {found.failure or found.summary}")
+    if found.failure:
+        say(f"{found.engine}: {found.failure}")
         return TROUBLE
-    return AGREE if found.replay.matched == 1.0 else DIFFER
+    return AGREE if found.replay is not None and found.replay.is_whole else DIFFER
 
 
 def _load_profile():
@@ -76,7 +76,7 @@ PROFILE = Question(
                 'samebits profile torch "conv2d x=1x64x56x56 w=64x64x3x3 padding=1"',
                 'samebits profile jax "linear x=4x768 w=768x768" --svg order.svg',
             ),
-            "0: the recipe replays every output; 1: it misses some",
+            "0: the recipe replays every output; 1: it misses some, or there is none",
         ),
     ),
     findings=(FindingKind("samebits.profile/1", _load_profile),),

@@ -10,7 +10,7 @@ import numpy as np
 from samebits.engines.probes.session import ProbeSession
 from samebits.engines.recipe_search.stages import SearchResult
 from samebits.engines.runner import Identity
-from samebits.findings import Evidence, Replay
+from samebits.findings import Evidence, ExactData, Replay
 from samebits.findings.comparison_schema import EvidenceKind
 from samebits.findings.words.order_words import describe_order
 from samebits.problems import Problem, format_problem
@@ -23,7 +23,9 @@ from samebits.questions.profile.profile_sentences import (
     say_impulse,
     say_product,
     say_proof,
+    summarize_another,
     summarize_profile,
+    summarize_unrepeated,
 )
 from samebits.sums.recipes.order import expand_order
 from samebits.sums.recipes.order_map import array_from_places, format_places
@@ -65,7 +67,13 @@ class Profiled:
     search: SearchResult = field(default_factory=SearchResult)
     replay_case: Replay | None = None
     invariances: InvarianceAnswers = field(default_factory=InvarianceAnswers)
+    on_integers: tuple[ExactData, bool] | None = None
     failure: str | None = None
+
+    @property
+    def computes_another(self) -> bool:
+        """Whether exact integers show another function than the problem's."""
+        return self.on_integers is not None and self.on_integers[1]
 
     def with_search(self, search: SearchResult) -> Profiled:
         """With what a recipe search found."""
@@ -74,6 +82,10 @@ class Profiled:
     def with_case(self, replay: Replay) -> Profiled:
         """With how much of a case's own result the recipe reproduces."""
         return replace(self, replay_case=replay)
+
+    def with_integers(self, found: ExactData, beyond: bool) -> Profiled:
+        """With what came of exact integers, and whether rounding could not have made it."""
+        return replace(self, on_integers=(found, beyond))
 
     def with_invariances(self, answers: InvarianceAnswers) -> Profiled:
         """With what changes the bits."""
@@ -100,7 +112,7 @@ def conclude_profile(text: str, session: ProbeSession, known: Profiled) -> Profi
         version=identity.version if identity else None,
         device=identity.device if identity else None,
         settings=identity.settings if identity else {},
-        summary=summarize_profile(recipe, replay, family, accumulator, len(uses), known.failure),
+        summary=_summarize(known, recipe, replay, accumulator, len(uses)),
         recipe=format_recipe(recipe) if recipe else None,
         family=family,
         replay=replay,
@@ -120,10 +132,24 @@ def conclude_profile(text: str, session: ProbeSession, known: Profiled) -> Profi
         invariant_to=Invariances(**known.invariances.known),
         distinct_results=known.invariances.distinct,
         special_values=dict(search.special.answers),
+        exact_data=known.on_integers[0] if known.on_integers else None,
+        computes_another=known.computes_another,
         evidence=[*_collect_evidence(search), *_name_settings(text, problem), *known.invariances.evidence],
         failure=known.failure,
         samebits_version=VERSION,
     )
+
+
+def _summarize(
+    known: Profiled, recipe: Recipe | None, replay: Replay | None, accumulator: str | None, orders: int
+) -> str:
+    if known.on_integers and known.computes_another:
+        return summarize_another(known.on_integers[0])
+    distinct = known.invariances.distinct
+    if distinct and distinct > 1:
+        return summarize_unrepeated(distinct)
+    family = known.search.family.family if known.search.family else None
+    return summarize_profile(recipe, replay, family, accumulator, orders, known.failure)
 
 
 def _count_uses(problem: Problem, recipe: Recipe) -> list[OrderUse]:
@@ -195,4 +221,4 @@ def _collect_evidence(search: SearchResult) -> list[Evidence]:
     evidence = [Evidence("probe", says) for says in said]
     if chosen.recipe:
         evidence.append(Evidence("replay", say_proof(Replay(chosen.matched, chosen.compared), chosen.tried)))
-    return [*evidence, *(Evidence("probe", note) for note in search.notes)]
+    return [*evidence, *(Evidence("open", note) for note in search.notes)]

@@ -11,21 +11,22 @@ from samebits.display.document import Block, Cell, Code, Document, Prose, Sectio
 from samebits.display.order_drawing import draw_map, draw_order
 from samebits.problems.problem_text import parse_problem_text
 from samebits.questions.profile.profile_schema import Profile
+from samebits.questions.profile.profile_sentences import name_outcome
 
 _MOST_DRAWN = 6
 _LONGEST_RECIPE = 20_000
+_TONES: dict[str, Tone] = {"replayed": "good", "wrong": "bad"}
 
 
 def lay_out_profile(found: Profile) -> Document:
     """The answer, the orders drawn, where each holds, what changes the bits, special values."""
-    whole = found.replay is not None and found.replay.is_whole
-    word = "replayed" if whole else "partly" if found.replay else "unknown"
+    word = name_outcome(found)
     version = f" {found.version}" if found.version else ""
     sections = [
-        Section("Orders of addition", list(_draw_orders(found))),
+        Section("Orders of addition", list(_draw_orders(found)) if found.has_own_recipe else []),
         Section("What it does", [_tabulate_answers(found)]),
         Section("What changes the bits", [_tabulate_invariances(found)]),
-        Section("Recipe", [Code("", found.recipe)] if found.recipe and len(found.recipe) <= _LONGEST_RECIPE else []),
+        Section("Recipe", _show_recipe(found)),
         tell_evidence(found.evidence),
     ]
     facts = f"{found.engine}{version}; {found.calls:,} calls, {found.time_s:.1f} s"
@@ -33,7 +34,7 @@ def lay_out_profile(found: Profile) -> Document:
         Document(
             found.problem,
             word,
-            "good" if whole else "care",
+            _TONES.get(word, "care"),
             found.summary,
             facts,
             sections,
@@ -43,6 +44,12 @@ def lay_out_profile(found: Profile) -> Document:
         .stamped(found.made)
         .without_empty()
     )
+
+
+def _show_recipe(found: Profile) -> list[Block]:
+    if found.recipe is None or not found.has_own_recipe or len(found.recipe) > _LONGEST_RECIPE:
+        return []
+    return [Code("", found.recipe)]
 
 
 def _draw_orders(found: Profile) -> Iterator[Block]:

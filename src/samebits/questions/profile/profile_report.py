@@ -8,10 +8,12 @@ from rich.console import Console
 from rich.text import Text
 
 from samebits.display.order_drawing import draw_map, draw_order
-from samebits.display.page_layout import Page, Remark, make_answer, open_console
+from samebits.display.page_layout import VERDICT_STYLES, Page, Remark, make_answer, open_console
 from samebits.display.visible_text import make_visible
+from samebits.engines.probes.invariances import TIMES_RUN
 from samebits.problems.problem_text import parse_problem_text
 from samebits.questions.profile.profile_schema import Profile
+from samebits.questions.profile.profile_sentences import name_outcome
 
 _INVARIANCES = (
     ("batch_size", "batch size"),
@@ -29,6 +31,7 @@ _BIAS_WORDS = {
     "rounded": "added after the sum is rounded to the result's format",
 }
 _UNKNOWN = "undetermined"
+_STYLES = {"replayed": "bold green", "wrong": VERDICT_STYLES["wrong"]}
 _MOST_DRAWN = 3
 # A recipe beyond this is a tree of its own, for machines.
 _LONGEST_RECIPE = 2000
@@ -41,16 +44,19 @@ def show_profile(found: Profile, console: Console | None = None, *, verbose: boo
     found, console = make_visible(found), console or open_console()
     version = f" {found.version}" if found.version else ""
     device = f" · {found.device}" if found.device else ""
-    whole = found.replay is not None and found.replay.is_whole
-    word = "replayed" if whole else "partly" if found.replay else "unknown"
+    word = name_outcome(found)
     page = Page()
     page.add(Text(found.problem, style="bold"), Text(f"{found.engine}{version}{device}", style="dim"))
-    page.add(make_answer(word, "bold green" if whole else "bold yellow", found.summary))
+    page.add(make_answer(word, _STYLES.get(word, "bold yellow"), found.summary))
     page.add(list(_list_remarks(found)))
     page.print_to(console, verbose=verbose)
 
 
 def _list_remarks(found: Profile) -> Iterator[Remark]:
+    if not found.has_own_recipe:
+        yield from _say_invariances(found)
+        yield Remark("next", _make_compare(found), verbatim=True)
+        return
     yield from _say_orders(found)
     if found.replay:
         yield Remark("proof", _say_replay(found))
@@ -58,9 +64,9 @@ def _list_remarks(found: Profile) -> Iterator[Remark]:
     yield from _say_invariances(found)
     yield from (Remark(name, says, rank=5) for name, says in found.special_values.items() if says)
     for evidence in found.evidence:
-        if "could not" in evidence.says or "missing" in evidence.says or "no tree" in evidence.says:
+        if evidence.kind == "open":
             yield Remark(_UNKNOWN, evidence.says, rank=2)
-        elif evidence.kind == "setting" and "compared with" not in evidence.says:
+        elif evidence.kind == "setting":
             yield Remark("setting", evidence.says, rank=2)
     if found.failure:
         yield Remark("failed", found.failure)
@@ -69,8 +75,12 @@ def _list_remarks(found: Profile) -> Iterator[Remark]:
         yield Remark(
             "recipe", found.recipe if shown else f"{len(found.recipe):,} characters: see --json", verbatim=True, rank=3
         )
-        command = f'samebits compare "{found.problem}" --on "{found.engine}"'
+        command = _make_compare(found)
         yield Remark("next", f'{command} --on "emulate:{found.recipe}"' if shown else command, verbatim=True)
+
+
+def _make_compare(found: Profile) -> str:
+    return f'samebits compare "{found.problem}" --on "{found.engine}"'
 
 
 def _say_orders(found: Profile) -> Iterator[Remark]:
@@ -112,7 +122,7 @@ def _say_invariances(found: Profile) -> Iterator[Remark]:
     answers = [(name, kept) for name, kept in known if kept is not None]
     if any(kept for _, kept in answers):
         yield Remark("bitwise invariant to", ", ".join(name for name, kept in answers if kept), style="green")
-    if not all(kept for _, kept in answers):
+    if any(not kept for _, kept in answers):
         yield Remark("bits change with", ", ".join(name for name, kept in answers if not kept), style="red")
     if found.distinct_results and found.distinct_results > 1:
-        yield Remark("", f"{found.distinct_results} different results in 5 runs of the same operands")
+        yield Remark("", f"{found.distinct_results} different results in {TIMES_RUN} runs of the same operands")

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from samebits.findings.comparison_schema import Evidence, Replay
+from samebits.findings.comparison_schema import Evidence, ExactData, Replay
 from samebits.findings.made import Made
 from samebits.findings.shown import ShownFinding
 
@@ -36,7 +36,9 @@ class Profile(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
 
     `replay` says how many outputs the recipe reproduced bit for bit on random data, `replay_case` on the person's own.
     `where` maps output positions to the orders (`samebits.sums.recipes.order_map`); `calls` and `time_s` count
-    everything that was asked, `order_calls` and `order_time_s` what the summation order took.
+    everything that was asked, `order_calls` and `order_time_s` what the summation order took. `exact_data` is there
+    where no recipe reproduces everything: what the engine returned on integers that leave no room for rounding;
+    `computes_another` says that this is another function, whose arithmetic was not asked further.
     """
 
     schema: Literal["samebits.profile/1"] = "samebits.profile/1"
@@ -65,7 +67,14 @@ class Profile(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     invariant_to: Invariances = Invariances()
     distinct_results: int | None = None
     special_values: dict[str, str | None] = {}
+    exact_data: ExactData | None = None
+    computes_another: bool = False
     evidence: list[Evidence] = []
     failure: str | None = None
     samebits_version: str
     made: Made | None = None
+
+    @property
+    def has_own_recipe(self) -> bool:
+        """Whether a recipe can be this engine's: it computes the problem, and the same bits each time."""
+        return not self.computes_another and (self.distinct_results or 1) == 1

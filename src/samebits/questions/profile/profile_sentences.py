@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
-from samebits.findings import Replay
+from samebits.engines.probes.invariances import TIMES_RUN
+from samebits.findings import ExactData, Replay
+from samebits.questions.profile.profile_schema import Profile
 from samebits.sums.recipes.recipe import Recipe
 from samebits.sums.recipes.recipe_text import format_recipe
+
+Outcome = Literal["replayed", "wrong", "partly", "varies", "unknown"]
+
+
+def name_outcome(found: Profile) -> Outcome:
+    """What a profile came to, in a word."""
+    if found.computes_another:
+        return "wrong"
+    if not found.has_own_recipe:
+        return "varies"
+    if found.replay is None:
+        return "unknown"
+    return "replayed" if found.replay.is_whole else "partly"
 
 
 def summarize_profile(
@@ -30,6 +46,19 @@ def summarize_profile(
         products = f"multi-term additions that keep {recipe.fused.fraction_bits} bits"
     many = "one order" if orders == 1 else f"{orders} orders"
     return f"Sums in {accumulator}, {products}, {many} for all outputs; replayed {share}."
+
+
+def summarize_another(exact: ExactData) -> str:
+    """The answer where exact integers show another function."""
+    return (
+        f"It computes another function: {exact.differing:,} of {exact.elements:,} outputs differ on integers that leave"
+        f" no room for rounding, {exact.where}. How a wrong function adds is not asked."
+    )
+
+
+def summarize_unrepeated(distinct: int) -> str:
+    """The answer where an engine's bits change by themselves."""
+    return f"It gives other bits when run again ({distinct} results in {TIMES_RUN} runs): no one recipe is its own."
 
 
 def say_impulse(wrong: float, leaked: float) -> str:

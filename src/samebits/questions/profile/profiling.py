@@ -15,17 +15,20 @@ from samebits.engines.recipe_search.stages import SearchResult
 from samebits.engines.registry.known_engines import ENGINES
 from samebits.engines.registry.runner_text import format_runner_text, parse_runner_text
 from samebits.engines.registry.runners import open_runner
-from samebits.engines.runner import Identity, Runner
+from samebits.engines.runner import Identity, Runner, check_result
 from samebits.engines.runner.guarded_runner import guard_runner
 from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import EngineFailure, ProbeStopped, ResourceLimitError
 from samebits.findings import Replay
-from samebits.judging.comparing_cost import announce_cost
+from samebits.judging.comparing_cost import announce_cost, check_memory
+from samebits.judging.references import make_reference
+from samebits.judging.side_running import judge_exact
 from samebits.numbers.float_environment import default_float_environment
 from samebits.problems import Problem, format_problem
 from samebits.problems.case_file import Case, lower_case
 from samebits.problems.languages.any_language import read_subject
 from samebits.problems.lowering import lower_problem
+from samebits.problems.operands import make_exact
 from samebits.problems.terms import find_terms
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.profile.profile_conclusion import InvarianceAnswers, Profiled, conclude_profile
@@ -105,7 +108,9 @@ def _profile_runner(runner: Runner, text: str | None, case: Problem | Case, sett
     try:
         for part in _ask_recipe(session, lower_case(case) if isinstance(case, Case) else None):
             known = part
-        if not settings.recipe_only:
+        if not known.search.chosen.is_whole:
+            known = _ask_integers(known, session)
+        if not settings.recipe_only and not known.computes_another:
             session.progress("asking what changes the bits", 0.8)
             for answers in _ask_invariances(session, runner, known.search, text, settings.time_limit_s):
                 known = known.with_invariances(answers)
@@ -133,6 +138,18 @@ def _ask_recipe(session: ProbeSession, case: Case | None) -> Iterator[Profiled]:
         yield known.with_case(Replay(matched, compared))
 
 
+def _ask_integers(known: Profiled, session: ProbeSession) -> Profiled:
+    """With what comes of exact integers, and whether rounding could not have made it; not where that needs too much."""
+    problem = session.problem
+    try:
+        check_memory(problem, 2)
+    except ResourceLimitError:
+        return known
+    operands = make_exact(problem)
+    reference = make_reference(problem, operands, ignore_progress, rounds=False)
+    return known.with_integers(*judge_exact(reference, check_result(problem, session.ask(operands))))
+
+
 def _ask_invariances(
     session: ProbeSession, runner: Runner, search: SearchResult, text: str | None, time_limit_s: float
 ) -> Iterator[InvarianceAnswers]:
@@ -150,11 +167,14 @@ def _ask_invariances(
     distinct = invariances.count_distinct_results(session.runner, session.problem, first.operands)
     answers = InvarianceAnswers({"repeat": distinct == 1}, distinct)
     yield answers
+    if distinct != 1:
+        # What differs by itself differs with everything else as well.
+        return
     for name, question in questions.items():
         try:
             answers = answers.add(name, question(runner, problem))
         except EngineFailure as error:
-            answers = answers.note("probe", f"{name} could not be tried: {error}")
+            answers = answers.note("open", f"{name} could not be tried: {error}")
         yield answers
     for name in _OTHER_SETTINGS:
         answers = _ask_other_setting(answers, name, text, first, time_limit_s)
@@ -172,9 +192,9 @@ def _ask_other_setting(
     try:
         lowered = lower_runner(changed, lower_problem(first.problem.stated or first.problem))
         same = invariances.is_same_on(lowered, first.problem, first.operands, first.result)
-        return answers.add(name, same).note("setting", f"{name}: compared with {other}")
+        return answers.add(name, same).note("probe", f"{name}: compared with {other}")
     except EngineFailure as error:
-        return answers.note("probe", f"{name} could not be tried: {error}")
+        return answers.note("open", f"{name} could not be tried: {error}")
     finally:
         changed.close()
 
