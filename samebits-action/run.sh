@@ -9,9 +9,10 @@ fi
 mkdir -p "$PAGES"
 worst=0
 
-# A finding as a page, and in short into the summary.
+# A finding as a page, in short into the summary, and what deviates as annotations of the run.
 publish() {
-  samebits report "$1" -o "${1%.json}.html" && samebits report "$1" --markdown >> "$GITHUB_STEP_SUMMARY"
+  samebits report "$1" -o "${1%.json}.html" && samebits report "$1" --markdown >> "$GITHUB_STEP_SUMMARY" \
+    && samebits report "$1" --as github
 }
 
 if [ -n "${COMPARE:-}" ]; then

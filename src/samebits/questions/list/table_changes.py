@@ -23,6 +23,7 @@ from samebits.version import VERSION
 _COMPARED = ("verdict", "failure", "cause", "recipe", "bits")
 _SHOWN = (*_COMPARED, "version")
 _MOST_SHOWN = 20
+_QUOTED = tuple(f'"{name}"' for name in COLUMNS)
 _KEY = " and ".join(f"coalesce(a.{name}, '') = coalesce(b.{name}, '')" for name in ("subject", "unit", "side"))
 # A side that does not take a problem says nothing about it.
 _FAILED = "verdict is null and failure is not null and failure <> 'unsupported'"
@@ -120,6 +121,17 @@ def list_texts(path: str | Path) -> list[tuple[str, ...]]:
     finally:
         connection.close()
     return [tuple(_say(value) for value in row) for row in rows]
+
+
+def list_rows(path: str | Path) -> list[Row]:
+    """The rows of a table, without the units that deviate in nothing; raises FindingError for what is no table."""
+    connection, (relation,) = _open(path)
+    try:
+        kept = "unit is null or (verdict is not null and verdict not in ('identical', 'rounding'))"
+        rows = connection.execute(f"select {', '.join(_QUOTED)} from {relation} where {kept}").fetchall()
+    finally:
+        connection.close()
+    return [Row(**dict(zip(COLUMNS, row, strict=True))) for row in rows]
 
 
 def _say(value: object) -> str:

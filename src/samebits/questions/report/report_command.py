@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -16,11 +17,27 @@ from samebits.questions.list.list_command import TABLE
 from samebits.questions.question import Command, Question
 from samebits.regular_files import write_text
 
-FindingFile = Annotated[
-    str,
+
+class CiFormat(StrEnum):
+    """Formats that continuous integration reads."""
+
+    JUNIT = "junit"
+    SARIF = "sarif"
+    GITHUB = "github"
+
+
+FindingFiles = Annotated[
+    list[str],
     typer.Argument(
-        help="findings as --json prints them (- is standard input), or the table of a list",
-        metavar="FINDING.json|TABLE.parquet",
+        help="findings as --json prints them (- is standard input), or the table of a list; several with --as",
+        metavar="FINDING.json|TABLE.parquet...",
+    ),
+]
+ReportFormat = Annotated[
+    CiFormat | None,
+    typer.Option(
+        "--as",
+        help="for continuous integration: JUnit's XML, SARIF, or GitHub's annotations (standard output or --output)",
     ),
 ]
 ReportFile = Annotated[
@@ -31,29 +48,59 @@ ReportMarkdown = Annotated[
 ]
 
 
-def report_command(subject: FindingFile, output: ReportFile = None, markdown: ReportMarkdown = False) -> int:
+def report_command(
+    subjects: FindingFiles,
+    output: ReportFile = None,
+    markdown: ReportMarkdown = False,
+    ci_format: ReportFormat = None,
+) -> int:
     """Make one HTML page (or Markdown) of findings: the answer, the evidence, charts, what to change and to run.
 
     Findings are what compare, explain, profile, diff and pick print with --json. The page of a table that sweep wrote
     (.parquet) has all its rows, to be sorted and filtered.
     """
+    if markdown and ci_format:
+        raise ArgumentError("--markdown and --as name two formats; give one")
+    if ci_format:
+        return _write(_write_checks(subjects, ci_format), output)
+    if len(subjects) > 1:
+        raise ArgumentError("a page is of one finding; several at once go with --as junit, sarif or github")
+    (subject,) = subjects
     from samebits.questions.report.rendering import render_markdown, write_page
 
     found = _read(subject)
     if markdown:
-        text = render_markdown(found)
-        if output is None:
-            print(text, end="")
-            return AGREE
-        try:
-            write_text(output, text)
-        except OSError as error:
-            raise ArgumentError(f"{output} could not be written: {error.strerror}") from None
-    else:
-        output = output or str(Path("samebits.html") if subject == "-" else Path(subject).with_suffix(".html"))
-        write_page(found, output)
+        return _write(render_markdown(found), output)
+    output = output or str(Path("samebits.html") if subject == "-" else Path(subject).with_suffix(".html"))
+    write_page(found, output)
     say(f"wrote {output}")
     return AGREE
+
+
+def _write(text: str, output: str | None) -> int:
+    """To a file, or to standard output."""
+    if output is None:
+        print(text, end="")
+        return AGREE
+    try:
+        write_text(output, text)
+    except OSError as error:
+        raise ArgumentError(f"{output} could not be written: {error.strerror}") from None
+    say(f"wrote {output}")
+    return AGREE
+
+
+def _write_checks(subjects: list[str], ci_format: CiFormat) -> str:
+    from samebits.questions.report.any_finding import LARGEST_FINDING, load, read_finding
+    from samebits.questions.report.ci_formats import WRITERS, Check, list_checks
+
+    checks: list[Check] = []
+    for subject in subjects:
+        if subject == "-":
+            checks += list_checks(read_finding(sys.stdin.buffer.read(LARGEST_FINDING)), "standard input")
+        else:
+            checks += list_checks(Path(subject) if subject.endswith(TABLE) else load(subject), subject)
+    return WRITERS[ci_format](checks)
 
 
 def _read(subject: str):
@@ -72,8 +119,8 @@ REPORT = Question(
         Command(
             "report",
             report_command,
-            ("samebits report found.json -o found.html", "samebits report found.json --markdown"),
-            "0: the page was written",
+            ("samebits report found.json -o found.html", "samebits report found.json --as junit -o samebits.xml"),
+            "0: the page, or the text, was written",
         ),
     )
 )

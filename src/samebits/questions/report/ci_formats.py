@@ -1,0 +1,233 @@
+"""Findings for continuous integration: JUnit's XML, SARIF 2.1.0, and the annotations of GitHub's workflows.
+
+One check per side of a comparison, or of a network as a whole, with the units of it that deviate. Sources:
+docs.oasis-open.org/sarif/sarif/v2.1.0 (sections 3.14, 3.27, 3.35, 3.49); GitHub's "Workflow commands".
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from xml.etree import ElementTree
+
+import msgspec
+
+from samebits.display.visible_text import make_visible, say_of_bound, show_controls
+from samebits.errors import FindingError
+from samebits.findings import Comparison
+from samebits.findings.causes import AGREEING, CauseCode, find_cause
+from samebits.findings.model_schema import ModelComparison
+from samebits.questions.list.row import Row, list_comparison_rows, list_model_rows
+from samebits.questions.list.table_changes import list_rows
+from samebits.version import VERSION
+
+Outcome = Literal["pass", "fail", "error", "skip"]
+_SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
+_MOST_UNITS = 20
+
+
+@dataclass(frozen=True)
+class Check:
+    """One side of one subject: what came of it, and the units that deviate.
+
+    `file` is the finding or table that it stands in, `summary` the finding's own sentence.
+    """
+
+    file: str
+    row: Row
+    summary: str = ""
+    units: list[Row] = field(default_factory=list[Row])
+
+    @property
+    def outcome(self) -> Outcome:
+        """A deviation that is known counts as skipped, as does a problem that an engine does not take."""
+        row = self.row
+        if row.known is not None or (row.failure == "unsupported" and row.verdict is None):
+            return "skip"
+        if _deviates(row):
+            return "fail"
+        return "error" if row.failure is not None else "pass"
+
+    @property
+    def rule(self) -> str:
+        """What a deviation is filed under."""
+        word = self.row.verdict or self.row.failure or "none"
+        return f"{word}/{self.row.cause}" if self.row.cause else word
+
+    @property
+    def side(self) -> str:
+        """The engine or the recorded result; a subject that could not be read has none."""
+        return self.row.side or "samebits"
+
+    def say(self) -> str:
+        """The deviation in one line."""
+        row = self.row
+        if row.known is not None:
+            return f"known: {row.known}"
+        parts = [f"{row.verdict or row.failure}{f' ({row.cause})' if row.cause else ''}"]
+        if row.max_over_bound is not None and _deviates(row):
+            parts.append(f"up to {say_of_bound(row.max_over_bound)} from the truth")
+        parts += [said for said in (row.where, row.says) if said]
+        return f"{self.side}: {', '.join(parts)}"
+
+    def tell(self) -> str:
+        """All that is known, line by line."""
+        lines = [self.say(), *([self.summary] if self.summary else []), f"subject: {self.row.subject}"]
+        if self.row.problem and self.row.problem != self.row.subject:
+            lines.append(f"problem: {self.row.problem}")
+        if self.row.version:
+            lines.append(f"version: {self.row.version}{f', {self.row.device}' if self.row.device else ''}")
+        shown = [f"unit {r.unit}: {r.verdict}{f' ({r.cause})' if r.cause else ''}" for r in self.units[:_MOST_UNITS]]
+        left = len(self.units) - len(shown)
+        return "\n".join([*lines, *shown, *([f"and {left:,} more units"] if left > 0 else [])])
+
+
+def _deviates(row: Row) -> bool:
+    return row.verdict is not None and row.verdict not in AGREEING
+
+
+def list_checks(found: msgspec.Struct | Path, file: str) -> list[Check]:
+    """The checks of a finding, or of a table; raises FindingError for a finding that has no sides.
+
+    Control characters of whatever names stand in it are written out.
+    """
+    file = show_controls(file)
+    if isinstance(found, Path):
+        return _gather((make_visible(row) for row in list_rows(found)), file, "")
+    found = make_visible(found)
+    if isinstance(found, Comparison):
+        # Of a log, every mismatch is a subject of its own.
+        every = [found, *found.more]
+        return [c for one in every for c in _gather(list_comparison_rows(one.problem, one), file, one.summary)]
+    if isinstance(found, ModelComparison):
+        return _gather(list_model_rows(found.model, found), file, found.summary)
+    raise FindingError(f"{file}: such a format is of findings of compare and explain, and of tables of sweep")
+
+
+def _gather(rows: Iterable[Row], file: str, summary: str) -> list[Check]:
+    checks: dict[tuple[str, str | None], Check] = {}
+    for row in rows:
+        known = checks.get((row.subject, row.side))
+        if row.unit is None or known is None:
+            checks[row.subject, row.side] = Check(file, row, summary)
+        elif _deviates(row):
+            known.units.append(row)
+    return list(checks.values())
+
+
+def write_junit(checks: Sequence[Check]) -> str:
+    """JUnit's XML: a suite per subject, a case per side."""
+    root = ElementTree.Element("testsuites", {"name": "samebits", **_count(checks)})
+    suites: dict[str, list[Check]] = {}
+    for check in checks:
+        suites.setdefault(check.row.subject, []).append(check)
+    for subject, own in suites.items():
+        suite = ElementTree.SubElement(root, "testsuite", {"name": subject, **_count(own)})
+        for check in own:
+            named = {"classname": subject, "name": check.side}
+            case = ElementTree.SubElement(suite, "testcase", named)
+            element = {"fail": "failure", "error": "error", "skip": "skipped"}.get(check.outcome)
+            if element:
+                said = {"message": check.say()}
+                inside = ElementTree.SubElement(case, element, {"type": check.rule, **said})
+                inside.text = check.tell()
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, "unicode", xml_declaration=True) + "\n"
+
+
+def _count(checks: Sequence[Check]) -> dict[str, str]:
+    counts = Counter(check.outcome for check in checks)
+    names: dict[str, Outcome] = {"failures": "fail", "errors": "error", "skipped": "skip"}
+    return {"tests": str(len(checks)), **{name: str(counts[outcome]) for name, outcome in names.items()}}
+
+
+def write_sarif(checks: Sequence[Check]) -> str:
+    """SARIF 2.1.0: a result per side that deviates or fails, filed by verdict and cause; known ones as suppressed."""
+    rules: dict[str, dict[str, Any]] = {}
+    results: list[dict[str, Any]] = []
+    for check in checks:
+        if check.outcome == "pass" or (check.outcome == "skip" and check.row.known is None):
+            continue
+        if check.rule not in rules:
+            rules[check.rule] = {"id": check.rule, "shortDescription": {"text": _describe_rule(check.row)}}
+        results.append(_make_result(check, list(rules).index(check.rule)))
+    driver = {"name": "samebits", "version": VERSION, "rules": list(rules.values())}
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return json.dumps({"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
+
+
+def _make_result(check: Check, rule: int) -> dict[str, Any]:
+    subject = check.row.subject
+    names = [subject, check.side, *(u.unit for u in check.units[:_MOST_UNITS] if u.unit)]
+    result: dict[str, Any] = {
+        "ruleId": check.rule,
+        "ruleIndex": rule,
+        "level": _name_level(check),
+        "message": {"text": f"{subject}: {check.say()}"},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": Path(_find_file(check)).as_posix()},
+                    # A finding is one thing: viewers that want a line get its first.
+                    "region": {"startLine": 1},
+                },
+                "logicalLocations": [{"name": name} for name in names],
+            }
+        ],
+        "partialFingerprints": {"side/v1": f"{subject}\n{check.side}\n{check.rule}"},
+    }
+    if check.row.known is not None:
+        result["suppressions"] = [{"kind": "external", "justification": check.row.known}]
+    return result
+
+
+def _describe_rule(row: Row) -> str:
+    if row.cause is None or row.cause not in set(CauseCode):
+        return f"{row.verdict or row.failure}: a side deviates" if row.verdict else f"{row.failure}: no result"
+    return f"{row.verdict or row.failure}: {find_cause(CauseCode(row.cause)).phrase}"
+
+
+def _name_level(check: Check) -> str:
+    return "warning" if check.row.verdict == "undecided" else "error"
+
+
+def _find_file(check: Check) -> str:
+    """The file of the repository that a deviation belongs to: the subject's, if it is one, else the finding's."""
+    subject = Path(check.row.subject)
+    try:
+        is_file = not subject.is_absolute() and ".." not in subject.parts and subject.is_file()
+    except (OSError, ValueError):
+        is_file = False
+    return str(subject) if is_file else check.file
+
+
+def write_annotations(checks: Sequence[Check]) -> str:
+    """GitHub's workflow commands, a line per side that deviates or fails."""
+    lines: list[str] = []
+    for check in checks:
+        if check.outcome in ("pass", "skip"):
+            continue
+        title, where = (_escape_property(text) for text in (f"samebits: {check.row.subject}", _find_file(check)))
+        lines.append(f"::{_name_level(check)} file={where},title={title}::{_escape(check.tell())}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _escape(text: str) -> str:
+    """Text inside a workflow command, which ends with its line."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _escape_property(text: str) -> str:
+    return _escape(text).replace(":", "%3A").replace(",", "%2C")
+
+
+# By the name that --as gives a format.
+WRITERS: dict[str, Callable[[Sequence[Check]], str]] = {
+    "junit": write_junit,
+    "sarif": write_sarif,
+    "github": write_annotations,
+}

@@ -1,0 +1,167 @@
+"""Findings as continuous integration reads them: JUnit by another library, SARIF and annotations by their rules."""
+
+import json
+import os
+
+import junitparser
+import pytest
+
+from samebits.cli import main
+from samebits.findings.causes import VERDICTS
+from samebits.questions.list.journal import write_table
+from samebits.questions.list.row import Row
+
+KERNELS = """
+def right(problem, operands):
+    return operands["x"] @ operands["w"].T
+
+def backwards(problem, operands):
+    return operands["x"][:, ::-1] @ operands["w"].T
+
+def broken(problem, operands):
+    raise ValueError("no & <kernel>")
+"""
+ROWS = [
+    Row(subject="a.onnx", side="one", verdict="rounding"),
+    Row(subject="a.onnx", unit="conv", side="one", verdict="rounding"),
+    Row(subject="a.onnx", side="two", verdict="downgrade", cause="tf32", version="9"),
+    Row(subject="a.onnx", unit="conv", side="two", verdict="downgrade", cause="tf32"),
+    Row(subject="a.onnx", unit="relu", side="two", verdict="identical"),
+    Row(subject="b", side="one", verdict="undecided", max_over_bound=370.0, where="only in batch = 3"),
+    Row(subject="b", side="two", failure="unsupported", says="no such layout"),
+    Row(subject="c", side="one", verdict="wrong", known="https://a.b/1"),
+    Row(subject="c", side="two", failure="crash", says="signal 11"),
+    Row(subject="line 7", failure="unreadable", says="no problem"),
+]
+OUTCOMES = {
+    ("a.onnx", "one"): None, ("a.onnx", "two"): "failure", ("b", "one"): "failure", ("b", "two"): "skipped",
+    ("c", "one"): "skipped", ("c", "two"): "error", ("line 7", "samebits"): "error",
+}  # fmt: skip
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_table(tmp_path / "all.parquet", ROWS)
+    (tmp_path / "a.onnx").write_bytes(b"")
+    return "all.parquet"
+
+
+def read_junit(path):
+    return {
+        (case.classname, case.name): next((type(r).__name__.lower() for r in case.result), None)
+        for suite in junitparser.JUnitXml.fromfile(str(path))
+        for case in suite
+    }
+
+
+def test_a_table_as_junit(table, tmp_path):
+    assert main(["report", table, "--as", "junit", "-o", "all.xml"]) == 0
+    assert read_junit("all.xml") == OUTCOMES
+    whole = junitparser.JUnitXml.fromfile("all.xml")
+    counts = list(OUTCOMES.values())
+    assert (whole.tests, whole.failures, whole.errors, whole.skipped) == (
+        7, counts.count("failure"), counts.count("error"), counts.count("skipped"),
+    )  # fmt: skip
+    said = (tmp_path / "all.xml").read_text()
+    assert "unit conv: downgrade (tf32)" in said
+    assert "unit relu" not in said
+    assert "370 times its bound from the truth, only in batch = 3" in said
+
+
+def test_a_table_as_sarif(table, capsys):
+    assert main(["report", table, "--as", "sarif"]) == 0
+    log = json.loads(capsys.readouterr().out)
+    # Sections 3.13 and 3.14: what a log and a run must have.
+    assert log["version"] == "2.1.0"
+    (run,) = log["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    results = run["results"]
+    assert [rules[r["ruleIndex"]]["id"] for r in results] == [r["ruleId"] for r in results]
+    assert [(r["ruleId"], r["level"]) for r in results] == [
+        ("downgrade/tf32", "error"),
+        ("undecided", "warning"),
+        ("wrong", "error"),
+        ("crash", "error"),
+        ("unreadable", "error"),
+    ]
+    assert [bool(r.get("suppressions")) for r in results] == [False, False, True, False, False]
+    places = [r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in results]
+    assert places == ["a.onnx", *["all.parquet"] * 4]
+    assert "conv" in [place["name"] for place in results[0]["locations"][0]["logicalLocations"]]
+    assert len({r["partialFingerprints"]["side/v1"] for r in results}) == len(results)
+
+
+def test_a_table_as_annotations(table, capsys):
+    assert main(["report", table, "--as", "github"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" ", 1)[0] for line in lines] == ["::error", "::warning", "::error", "::error"]
+    assert lines[0].startswith("::error file=a.onnx,title=samebits%3A a.onnx::two: downgrade (tf32)%0A")
+    assert "file=all.parquet" in lines[1]
+
+
+def test_findings_of_several_kinds_at_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(KERNELS)
+    sides = [f"./own.py:{name}" for name in ("right", "backwards", "broken")]
+    on = [part for side in sides for part in ("--on", side)]
+    assert main(["compare", "linear x=8x64 w=16x64", *on, "--quick", "--json"]) == 1
+    (tmp_path / "one.json").write_text(capsys.readouterr().out)
+    assert main(["compare", "linear x=2x3 w=2x3", "--on", "truth", "--json"]) == 0
+    (tmp_path / "two.json").write_text(capsys.readouterr().out)
+    assert main(["report", "one.json", "two.json", "--as", "junit", "-o", "both.xml"]) == 0
+    found = read_junit("both.xml")
+    assert [found["linear x=8x64 w=16x64 dtype=float32", side] for side in sides] == [None, "failure", "error"]
+    assert found["linear x=2x3 w=2x3 dtype=float32", "truth"] is None
+    assert "no &amp; &lt;kernel&gt;" in (tmp_path / "both.xml").read_text()
+
+
+@pytest.mark.parametrize(
+    "text", ["]]><a b='\"'>", "x\n::error ::y", "a\x00\x1b[31m\ufffeb", "%0A,:", "../../../etc/passwd"]
+)
+def test_hostile_names_stay_text(text, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    finding = {
+        "schema": "samebits.comparison/1", "problem": "linear x=2x3 w=2x3 dtype=float32", "outputs": 4,
+        "reduction_length": 3, "verdict": "wrong", "summary": text, "data": text, "samebits_version": "1",
+        "differences": [], "settled": {}, "ambiguous": 0,
+        "sides": [{"name": text, "engine": text, "verdict": "wrong", "where": text, "version": text, "says": text}],
+    }  # fmt: skip
+    (tmp_path / "f.json").write_text(json.dumps(finding))
+    assert main(["report", "f.json", "--as", "junit", "-o", "f.xml"]) == 0
+    ((place, outcome),) = read_junit("f.xml").items()
+    assert outcome == "failure"
+    assert place[1].isprintable()
+    assert main(["report", "f.json", "--as", "github"]) == 0
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) == 1
+    assert "\x1b" not in out
+    assert main(["report", "f.json", "--as", "sarif"]) == 0
+    (result,) = json.loads(capsys.readouterr().out)["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "f.json"
+    assert result["message"]["text"].isprintable()
+
+
+def test_what_has_no_sides_is_refused_in_a_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["profile", "emulate:direct", "linear x=2x3 w=2x3", "--json"]) == 0
+    (tmp_path / "p.json").write_text(capsys.readouterr().out)
+    for more, says in (
+        (["p.json", "--as", "junit"], "p.json: such a format is of findings of compare and explain"),
+        (["p.json", "p.json"], "a page is of one finding"),
+        (["p.json", "--as", "junit", "--markdown"], "give one"),
+        (["missing.parquet", "--as", "sarif"], "missing.parquet could not be read"),
+        (["missing.json", "--as", "sarif"], "missing.json"),
+    ):
+        assert main(["report", *more]) == 2
+        said = capsys.readouterr().err
+        assert says in said
+        assert said.count(os.linesep) == 1
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_every_verdict_has_an_outcome(verdict, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_table(tmp_path / "t.parquet", [Row(subject="s", side="e", verdict=verdict)])
+    assert main(["report", "t.parquet", "--as", "junit", "-o", "t.xml"]) == 0
+    assert read_junit("t.xml")["s", "e"] == (None if verdict in ("identical", "rounding") else "failure")
