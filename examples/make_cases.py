@@ -54,3 +54,36 @@ graph = helper.make_graph(
 )
 model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 onnx.save(model, Path(__file__).parent / "conv_clip.onnx")
+
+# A smaller network of the same kind, what it was fed, and what two runs elsewhere could have returned: one that loses
+# the clip's upper bound, and one that multiplies in TF32 (ten bits behind the point, to nearest).
+SIZE = 32
+folder = Path(__file__).parent / "recorded"
+folder.mkdir(exist_ok=True)
+del graph.input[:], graph.output[:]
+graph.input.append(helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, SIZE, SIZE]))
+graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, SIZE, SIZE]))
+small = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+onnx.save(small, folder / "conv_clip.onnx")
+
+
+def convolve(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The sums of the convolution and its bias, in float64."""
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    sums = np.zeros((1, 8, SIZE, SIZE))
+    for i, j in np.ndindex(3, 3):
+        sums += np.einsum("nchw,oc->nohw", padded[..., i : i + SIZE, j : j + SIZE], w[..., i, j].astype(np.float64))
+    return sums + tensors["bias"].astype(np.float64)[:, None, None]
+
+
+def round_to_tf32(array: np.ndarray) -> np.ndarray:
+    """The nearest numbers of TF32, ties to even."""
+    bits = array.view(np.uint32).astype(np.uint64)
+    return (((bits + 0xFFF + ((bits >> 13) & 1)) >> 13) << 13).astype(np.uint32).view(np.float32)
+
+
+fed = random.standard_normal((1, 3, SIZE, SIZE)).astype(np.float32)
+np.savez(folder / "inputs.npz", x=fed)
+np.savez(folder / "clip_lost.npz", y=np.maximum(convolve(fed, tensors["weight"]), 0).astype(np.float32))
+narrow = convolve(round_to_tf32(fed), round_to_tf32(tensors["weight"]))
+np.savez(folder / "tf32.npz", y=np.clip(narrow, 0, 1).astype(np.float32))

@@ -81,7 +81,8 @@ class ModelSide(msgspec.Struct, frozen=True, kw_only=True):
     """One engine on the whole network. `repeats` tells whether a second run gave the same bits.
 
     `deviating` counts units beyond their bounds, `unjudged` those of which nothing is known, `unjudged_operations` the
-    operations that are in none but these.
+    operations that are in none but these. A recorded side has no `engine`; `joined` counts its products that are judged
+    together with others, as values in between are not on record.
     """
 
     name: str
@@ -95,6 +96,7 @@ class ModelSide(msgspec.Struct, frozen=True, kw_only=True):
     deviating: int = 0
     unjudged: int = 0
     unjudged_operations: int = 0
+    joined: int = 0
     repeats: bool | None = None
     replayed: int | None = None
     failure: Failure | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +17,10 @@ from samebits.engines.runner import Runner
 from samebits.engines.runner.guarded_runner import list_runners
 from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import ArgumentError, EngineFailure, ProblemTextError
-from samebits.findings import Evidence, Failure, Verdict
+from samebits.findings import Evidence, Failure, Verdict, is_agreement
 from samebits.findings.causes import CauseCode
 from samebits.findings.model_schema import ModelComparison
+from samebits.findings.settings_advice import advise
 from samebits.judging.comparing_cost import check_memory
 from samebits.judging.fixes import AskedSide, FixSearch
 from samebits.judging.judging_sentences import say_wrong_on_integers
@@ -55,6 +57,7 @@ from samebits.networks.network_replay import replay_side
 from samebits.networks.observing import Observer, divide_observably
 from samebits.networks.onnx_reading import count_bytes, make_network, read_onnx
 from samebits.networks.program_meaning import settle_meaning
+from samebits.networks.recorded_runs import take_recorded
 from samebits.networks.units import fold_constants
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.format import FORMATS
@@ -148,6 +151,7 @@ def compare_model(
     replay: bool = False,
     save_cases: str | Path | None = None,
     against: str | Path | Network | None = None,
+    recorded: Mapping[str, Mapping[str, np.ndarray]] | None = None,
     progress: Progress = ignore_progress,
 ) -> ModelComparison:
     """Runs a network on every engine in `on` and judges each unit of it against the truth on what it was really fed.
@@ -162,7 +166,9 @@ def compare_model(
     with `replay` the recipe of every unit is looked for and executed on what it was fed, with `save_cases` the units
     that deviate are written to that folder as case files. An engine has `time_limit_s` for each of its runs; that long
     after the beginning, no further causes are looked for. `against` is another ONNX file of the network, which becomes
-    a side of its own: what a converter made of the whole file is named in one sentence. Raises SamebitsError for a
+    a side of its own: what a converter made of the whole file is named in one sentence. `recorded` are runs elsewhere
+    on the same inputs: by side, the outputs by name and as many values in between as were kept; what was not kept joins
+    units on that side. Raises SamebitsError for a
     model, inputs or a runner's text that cannot be dealt with.
     """
     on = list_runners(on)
@@ -174,9 +180,14 @@ def compare_model(
         network, examples, notes = _take_model(model, opened, time_limit_s, progress)
         if inputs is None and examples is not None and not ranges:
             inputs = examples
+        if recorded and inputs is None and examples is None:
+            raise ArgumentError("what was recorded belongs to the inputs of that run: give them, too (--inputs)")
         fed = _take_inputs(network, inputs, ranges, sizes, seed)
         network = settle_control_flow(network, fed, make_network)
         asked = _open_all(on, opened, time_limit_s, network.program)
+        asked += [Asked(side, take_recorded(network, side, values)) for side, values in (recorded or {}).items()]
+        if twice := [name for name, count in Counter(a.name for a in asked).items() if count > 1]:
+            raise ArgumentError(f"two sides are called {twice[0]!r}; name the recorded one otherwise")
         other = None if against is None else settle_control_flow(take_other(network, against), fed, make_network)
         if other is not None:
             asked.append(open_other(network, other, on, opened, time_limit_s))
@@ -196,6 +207,7 @@ def compare_model(
         found = conclude(outcome, "given" if inputs is not None else f"{drawn}, seed {seed}")
         said += [] if differences is None else list_sentences(differences)
         found = msgspec.structs.replace(found, evidence=[Evidence("structure", s) for s in said])
+        found = _advise_recorded(found)
         if save_cases is not None:
             found = msgspec.structs.replace(found, saved=write_cases(save_cases, outcome.judged))
         if fix:
@@ -304,7 +316,18 @@ def _add_fixes(
         if a.observer is not None
     ]
     fixes, evidence = FixSearch(place, sides, progress).run()
-    return msgspec.structs.replace(found, fixes=fixes, evidence=[*found.evidence, *evidence])
+    return msgspec.structs.replace(found, fixes=[*fixes, *found.fixes], evidence=[*found.evidence, *evidence])
+
+
+def _advise_recorded(found: ModelComparison) -> ModelComparison:
+    """With settings that end what recorded sides deviate by, by what others say: nothing can be tried there."""
+    sides = [s for s in found.sides if s.engine is None and s.cause is not None and not is_agreement(s.verdict)]
+    if not sides:
+        return found
+    told = [u for unit in found.units for u in unit.sides if u.name in {s.name for s in sides} and u.says]
+    names, says = [s.name for s in sides], " ".join(u.says or "" for u in told)
+    advice = advise([s.cause for s in sides if s.cause], names=names, says=says)
+    return msgspec.structs.replace(found, fixes=advice)
 
 
 def _disturb(fed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -15,9 +15,16 @@ from samebits.findings.model_schema import ModelComparison, ModelSide, OutputDif
 from samebits.judging.measuring import measure_absolute
 from samebits.networks.model_judging import PROVED, JudgedUnit, ModelJudge, measure_relative
 from samebits.networks.model_runners import ModelRunner
-from samebits.networks.model_sentences import say_exact_integers, say_meanings, say_network_replayed, summarize_model
+from samebits.networks.model_sentences import (
+    say_exact_integers,
+    say_joined,
+    say_meanings,
+    say_network_replayed,
+    summarize_model,
+)
 from samebits.networks.network import Network
 from samebits.networks.observing import Observer
+from samebits.networks.recorded_runs import RecordedRunner
 from samebits.networks.unit_judging import UnitJudgement
 from samebits.numbers import count_ulps, find_format
 from samebits.numbers.format import FORMATS
@@ -119,7 +126,8 @@ def _summarize(
         unjudged,
         _list_alike(outcome),
     )
-    return " ".join([*(f"{m}." for m in meanings[:1]), own])
+    joined = [say_joined(s.name, s.joined) for s in sides if s.joined and is_agreement(s.verdict)]
+    return " ".join([*(f"{m}." for m in meanings[:1]), own, *joined])
 
 
 def _list_alike(outcome: Outcome) -> dict[str, str]:
@@ -144,7 +152,7 @@ def _conclude_side(outcome: Outcome, asked: Asked) -> ModelSide:
     identity, name = asked.identity, asked.name
     base = ModelSide(
         name=name,
-        engine=asked.runner.text,
+        engine=None if isinstance(asked.runner, RecordedRunner) else asked.runner.text,
         version=identity.version if identity else None,
         device=identity.device if identity else None,
         settings=identity.settings if identity else {},
@@ -175,6 +183,7 @@ def _conclude_side(outcome: Outcome, asked: Asked) -> ModelSide:
         deviating=len(deviating),
         unjudged=sum(not u.sides[name].is_judged for u in own),
         unjudged_operations=len(_list_places(own) - _list_places(u for u in own if u.sides[name].is_judged)),
+        joined=sum(len(u.unit.products) for u in own if len(u.unit.products) > 1) if base.engine is None else 0,
         repeats=asked.observer.repeats,
         replayed=asked.replayed,
         evidence=evidence,

@@ -64,7 +64,7 @@ class ModelTrials:
                 verdicts: list[Verdict] = [self.judge(o) for o in observers]
                 deviating: list[Verdict] = [v for v in verdicts if not is_agreement(v)]
                 self.known[digests] = worst_verdict(deviating or verdicts)
-            repeats = all(o.repeats for o in observers)
+            repeats = all(o.repeats is not False for o in observers)
             return replace(failed, verdict=self.known[digests] if repeats else "undecided", digests=digests)
         except SamebitsError:
             return failed

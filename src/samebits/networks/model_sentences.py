@@ -47,6 +47,14 @@ def say_out_of_time(left: int) -> str:
     return f"the time limit ended the search for causes: {left:,} {units} not looked at"
 
 
+def say_joined(side: str, products: int) -> str:
+    """What a recorded side's agreement does not show."""
+    return (
+        f"Of {side} no values in between are on record: its {products:,} products are judged as one, and less precision"
+        " could hide in the bound of that."
+    )
+
+
 def say_unit_within(share: float | None) -> str:
     """Every output inside its bound."""
     return f"every output is within its bound; the largest error is {share or 0.0:.2g} of it"

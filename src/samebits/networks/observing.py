@@ -12,6 +12,7 @@ import numpy as np
 from samebits.networks.model_runners import Arrays, ModelRunner
 from samebits.networks.network import Network
 from samebits.networks.product_nodes import PRODUCTS
+from samebits.networks.recorded_runs import RecordedRunner
 from samebits.networks.recurrent_operations import returns_states
 from samebits.networks.units import Unit, divide_network, list_addends
 from samebits.numbers.ulps import has_same_bits
@@ -29,14 +30,14 @@ class Observer:
 
     `left_out` are values whose observation changes bits, or was not tried in time: then `is_settled` is False. `hidden`
     are those for which the runner has no name, `plain` the network's outputs without observation; `repeats` tells
-    whether a second run gives them again.
+    whether a second run gives them again; None of what was recorded, which cannot be run.
     """
 
     runner: ModelRunner
     network: Network
     inputs: Mapping[str, np.ndarray]
     plain: Arrays = field(default_factory=dict[str, np.ndarray])
-    repeats: bool = True
+    repeats: bool | None = True
     left_out: list[str] = field(default_factory=list[str])
     hidden: list[str] = field(default_factory=list[str])
     changed_bits: bool = False
@@ -48,11 +49,19 @@ class Observer:
     # The roles of values that changed something, each with the values that were put off for it.
     _alike: dict[tuple[object, ...], list[str]] = field(default_factory=dict[tuple[object, ...], list[str]])
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether nothing is run: the values are those of a run elsewhere."""
+        return isinstance(self.runner, RecordedRunner)
+
     def begin(self) -> None:
         """Runs the network as it is, twice."""
         began = time.monotonic()
         self.plain = self.run_with([], self.network.outputs)
         self.run_s = time.monotonic() - began
+        if self.is_recorded:
+            self.repeats = None
+            return
         again = self.run_with([], self.network.outputs)
         self.repeats = _are_same(self.plain, again)
 
@@ -146,16 +155,19 @@ def divide_observably(
     """By side, units whose ends can be observed there without changing what its runner returns.
 
     All sides have the same units where that is possible. A value that one of them must not show joins units on this
-    side alone; one that a side has no name for joins them on all, but for the states of recurrent layers.
+    side alone; one that an engine has no name for joins them on all, but for the states of recurrent layers; one that
+    was not recorded joins them on the recorded side.
     """
     units = divide_network(network, folded)
     for observer in observers.values():
         observer.find_hidden(list_ends(network, units))
-    hidden = {v for o in observers.values() for v in o.hidden}
+    hidden = {v for o in observers.values() if not o.is_recorded for v in o.hidden}
     # Without the states that a recurrent layer returned nothing can be said of it: who shows them is judged by them.
     own = {v for v in hidden if _is_state(network, v) and any(v not in o.hidden for o in observers.values())}
     hidden -= own
-    hidden_by = {name: hidden | (own & set(o.hidden)) for name, o in observers.items()}
+    hidden_by = {
+        name: hidden | (set(o.hidden) if o.is_recorded else own & set(o.hidden)) for name, o in observers.items()
+    }
     divisions = {name: divide_network(network, folded, values) for name, values in hidden_by.items()}
     left = {name for name, o in observers.items() if not o.keeps_bits(list_ends(network, divisions[name]))}
     # Another choice for sums is one for all sides: it is not tried where they have units of their own already.

@@ -52,6 +52,12 @@ def read_array_file(text: str, wanted: str = "") -> Given:
         return arrays[_choose(make_printable(str(path)), list(arrays), member, wanted)]()
 
 
+def read_every_array(path: str | Path) -> dict[str, Given]:
+    """All arrays of a file by name, "" for one without a name; raises CaseFileError as `read_array_file` does."""
+    with _open_arrays(Path(path)) as arrays:
+        return {name: read() for name, read in arrays.items()}
+
+
 def list_arrays(path: str | Path) -> list[str]:
     """The names of a file's arrays, "" for one without a name; raises CaseFileError as `read_array_file` does."""
     with _open_arrays(Path(path)) as arrays:

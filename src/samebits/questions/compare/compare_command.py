@@ -27,6 +27,7 @@ from samebits.questions.network.network_command import (
     NetworkInputs,
     NetworkOptions,
     NetworkRanges,
+    NetworkRecorded,
     NetworkReplay,
     NetworkSizes,
     compare_network,
@@ -86,6 +87,7 @@ def compare_command(
     replay: NetworkReplay = False,
     save_cases: NetworkCases = None,
     against: NetworkAgainst = None,
+    recorded: NetworkRecorded = None,
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> int:
@@ -98,13 +100,16 @@ def compare_command(
     from samebits.networks.model_subject import is_model
 
     text, common = " ".join(subject), CommonOptions(list(on or []), seed, time_limit, attribute, fix, verbose, as_json)
-    options = NetworkOptions(inputs, read_ranges(ranges or []), replay, save_cases, against, read_sizes(sizes or []))
+    sized = read_sizes(sizes or [])
+    options = NetworkOptions(inputs, read_ranges(ranges or []), replay, save_cases, against, sized, recorded or [])
     if len(subject) > 1 and all(is_model(part) for part in subject):
         raise ArgumentError("one network at a time; another file of the same network goes behind --against")
     if is_model(text) or is_integer_problem(text):
         return compare_network(text, common, options)
     if options.are_given:
-        raise ArgumentError("--inputs, --range, --size, --replay, --save-cases and --against are for networks")
+        raise ArgumentError(
+            "--inputs, --range, --size, --replay, --save-cases, --against and --recorded are for networks"
+        )
     return _compare_problem(text, data, common)
 
 

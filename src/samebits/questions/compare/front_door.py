@@ -23,6 +23,7 @@ from samebits.problems.case_file import Case
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.compare import comparing
 from samebits.questions.compare.comparing import Data
+from samebits.questions.network.recorded_files import read_inputs, read_recorded
 
 
 def compare(
@@ -39,15 +40,16 @@ def compare(
     replay: bool = False,
     save_cases: str | Path | None = None,
     against: str | Path | None = None,
+    recorded: Mapping[str, str | Path | Mapping[str, np.ndarray]] | None = None,
     progress: Progress = ignore_progress,
 ) -> Comparison | ModelComparison:
     """Runs a problem, a case, or a network on every runner in `on`, and judges each result against the truth.
 
     `subject` is a problem, its text (ours, XLA HLO, benchdnn ...) or a case (file): see `comparing.compare`, which
     takes `data`. Or a problem on integers (`dtype=uint8 weights=int8`), or a network: an .onnx file, a .pt2 exported
-    program, `file.py:function`: see `models.compare_model`, which takes `inputs`, `ranges`, `replay`, `save_cases` and
-    `against` and returns a ModelComparison. Raises SamebitsError for a subject, a runner's text or an option that
-    cannot be dealt with.
+    program, `file.py:function`: see `models.compare_model`, which takes `inputs`, `ranges`, `replay`, `save_cases`,
+    `against` and `recorded` (by side, a file or arrays by name) and returns a ModelComparison. Raises SamebitsError for
+    a subject, a runner's text or an option that cannot be dealt with.
 
     >>> import samebits
     >>> found = samebits.compare("matmul x=3x8 w=8x4", ["numpy", "emulate:direct acc=float16"])
@@ -62,8 +64,16 @@ def compare(
         if data != "normal":
             raise ArgumentError("a network takes `inputs` or `ranges`, not `data`")
         return compare_model(
-            subject, on, inputs=inputs, ranges=ranges, replay=replay, save_cases=save_cases, against=against, **common
+            subject,
+            on,
+            inputs=read_inputs(inputs) if isinstance(inputs, str) else inputs,
+            ranges=ranges,
+            replay=replay,
+            save_cases=save_cases,
+            against=against,
+            recorded=read_recorded(recorded or {}),
+            **common,
         )
-    if inputs is not None or ranges or replay or save_cases is not None or against is not None:
-        raise ArgumentError("inputs, ranges, replay, save_cases and against are for networks")
+    if inputs is not None or ranges or replay or save_cases is not None or against is not None or recorded:
+        raise ArgumentError("inputs, ranges, replay, save_cases, against and recorded are for networks")
     return comparing.compare(subject, on, data=data, **common)  # type: ignore[arg-type]  (no network is left)

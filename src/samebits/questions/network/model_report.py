@@ -201,11 +201,15 @@ def _say_next(found: ModelComparison, first: UnitFinding | None) -> Remark:
     failed = next((s for s in found.sides if s.failure), None)
     if is_agreement(found.verdict) and failed is not None:
         return Remark("next", f"{failed.name} gave no result: it was not compared")
+    if any(s.joined for s in found.sides):
+        more = "polygraphy run MODEL --trt --trt-outputs mark all --save-outputs FILE keeps them"
+        return Remark("next", f"record values in between, too: they tell units apart ({more})")
     if is_agreement(found.verdict):
         return Remark("next", "nothing is broken: compare outputs by their own error, not by a tolerance")
     if found.saved:
         return Remark("next", f"samebits explain {shlex.quote(found.saved[0])}", verbatim=True)
-    if not any(e.kind == "setting" for e in found.evidence):
+    can_try = any(s.engine is not None and not is_agreement(s.verdict) for s in found.sides)
+    if can_try and not any(e.kind == "setting" for e in found.evidence):
         what = "unit as a case file" if first is not None and first.problem else "units that deviate as case files"
         return Remark("next", f"the same with --fix tries settings; with --save-cases DIR it writes the {what}")
     return Remark("next", "the same with --save-cases DIR writes the units that deviate as case files")

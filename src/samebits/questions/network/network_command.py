@@ -38,6 +38,13 @@ NetworkCases = Annotated[
 NetworkAgainst = Annotated[
     str | None, typer.Option("--against", help="of a network: another .onnx file of it, which is run and compared too")
 ]
+NetworkRecorded = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--recorded",
+        help="of a network: [NAME=]FILE, what a run elsewhere on the same --inputs returned, as a side; repeat it",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,7 @@ class NetworkOptions:
     save_cases: str | None
     against: str | None = None
     sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    recorded: Sequence[str] = ()
 
     @property
     def are_given(self) -> bool:
@@ -74,6 +82,7 @@ class NetworkOptions:
             or self.replay
             or self.save_cases is not None
             or self.against is not None
+            or self.recorded
         )
 
 
@@ -109,12 +118,14 @@ def compare_network(text: str, common: CommonOptions, options: NetworkOptions) -
     from samebits.networks.model_comparing import compare_model
     from samebits.networks.model_subject import list_engines_for
     from samebits.questions.network.model_report import show_model
+    from samebits.questions.network.recorded_files import read_inputs, read_recorded
 
+    recorded = read_recorded(options.recorded)
     with Narrator() as narrator:
         found = compare_model(
             text,
-            common.on or list_engines_for(text),
-            inputs=options.inputs,
+            common.on or ([] if recorded else list_engines_for(text)),
+            inputs=None if options.inputs is None else read_inputs(options.inputs),
             ranges=options.ranges,
             sizes=options.sizes,
             seed=common.seed,
@@ -124,6 +135,7 @@ def compare_network(text: str, common: CommonOptions, options: NetworkOptions) -
             replay=options.replay,
             save_cases=options.save_cases,
             against=options.against,
+            recorded=recorded,
             progress=narrator.hear,
         )
     print_finding(found, show_model, verbose=common.verbose, as_json=common.as_json)

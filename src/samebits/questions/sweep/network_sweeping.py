@@ -133,7 +133,7 @@ class _Run:
     folded: Arrays
     units: Sequence[Unit]
     values: Arrays
-    repeats: bool
+    repeats: bool | None
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,14 @@ from samebits.problems import Problem
 from samebits.problems.languages.any_language import read_problem
 from samebits.problems.languages.hlo import CallMemory, read_memory
 from samebits.problems.network_files import explain_other_network, hint_network, is_other_network
+from samebits.problems.polygraphy_files import is_results
 from samebits.problems.problem import KINDS, Direction
 from samebits.questions.explain.logs.brought_readers import list_log_readers, read_brought
 from samebits.questions.explain.logs.entry import DIRECTION, PROBLEM_LINE, Mismatch
 from samebits.questions.explain.logs.failed_assertions import read_assertions
 from samebits.questions.explain.logs.metrics import read_polygraphy
 from samebits.questions.explain.logs.onednn import read_onednn
-from samebits.questions.explain.logs.polygraphy_results import is_results, read_results
+from samebits.questions.explain.logs.polygraphy_results import read_results
 from samebits.questions.explain.logs.printed_outputs import give_printed
 from samebits.questions.explain.logs.tensorrt import BUILD_LINE, is_tensorrt, keep_different, read_tensorrt
 from samebits.questions.explain.logs.test_programs import read_test_programs

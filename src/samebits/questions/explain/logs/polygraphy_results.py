@@ -1,32 +1,17 @@
-"""Polygraphy's saved results (`--save-outputs`, `--save-results`): whole outputs of several runners, as JSON.
-
-Arrays are base64 of `.npy` files; nothing in them is unpickled.
-"""
+"""Polygraphy's saved results (`--save-outputs`, `--save-results`): whole outputs of several runners, compared."""
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
 
-import msgspec
 import numpy as np
 
-from samebits.errors import LogError
+from samebits.errors import CaseFileError, LogError
+from samebits.problems.polygraphy_files import Outputs, list_runs
 from samebits.questions.explain.logs.entry import LONGEST_NAME, Metrics, Mismatch, name_sides
 
-_MARK = b'"polygraphy_class"'
 _MOST_OUTPUTS = 4096
-
-# The outputs of one runner by name, iterations after the first with their number; None for what cannot be read.
-Outputs = dict[str, np.ndarray | None]
-
-
-def is_results(data: bytes) -> bool:
-    """Whether a file is one of Polygraphy's, by its first letter and the word it puts into every object."""
-    return data.lstrip()[:1] == b"{" and _MARK in data
 
 
 def read_results(data: bytes, name: str) -> list[Mismatch]:
@@ -35,10 +20,9 @@ def read_results(data: bytes, name: str) -> list[Mismatch]:
     Raises LogError in one line for a file without two runners' outputs, and where all values are the same.
     """
     try:
-        document = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise LogError(f"{name}: no JSON, or a damaged one ({error})") from None
-    runners = [(runner, outputs) for runner, outputs in _list_runners(document) if outputs]
+        runners = list_runs(data, name)
+    except CaseFileError as error:
+        raise LogError(str(error)) from None
     if len(runners) < 2:
         raise LogError(
             f"{name} holds {'no results' if not runners else 'the results of one runner only'}; save those of two:"
@@ -50,7 +34,7 @@ def read_results(data: bytes, name: str) -> list[Mismatch]:
         names = name_sides(first, other)
         every = list(dict.fromkeys([*ours, *theirs]))
         for output in every[:_MOST_OUTPUTS]:
-            found += _compare(output, names, ours.get(output), theirs.get(output))
+            found += _compare(output[:LONGEST_NAME], names, ours.get(output), theirs.get(output))
         if len(every) > _MOST_OUTPUTS:
             found.append(_refuse(names, f"outputs beyond the first {_MOST_OUTPUTS:,} are not compared"))
     if found and not _share_any(ours, [theirs for _, theirs in others]):
@@ -63,43 +47,6 @@ def read_results(data: bytes, name: str) -> list[Mismatch]:
 def _share_any(ours: Outputs, others: Sequence[Outputs]) -> bool:
     """Whether any output was read on both sides."""
     return any(ours.get(output) is not None for theirs in others for output, a in theirs.items() if a is not None)
-
-
-def _list_runners(document: Any) -> Iterator[tuple[str, Outputs]]:
-    entries: Any = document.get("lst") if isinstance(document, dict) else None
-    for entry in cast("list[Any]", entries) if isinstance(entries, list) else []:
-        match entry:
-            case [str() as runner, [*iterations]]:
-                yield runner, dict(_list_outputs(cast("list[Any]", iterations)))
-            case _:
-                continue
-
-
-def _list_outputs(iterations: list[Any]) -> Iterator[tuple[str, np.ndarray | None]]:
-    for number, iteration in enumerate(iterations, 1):
-        match iteration:
-            case {"outputs": dict() as outputs}:
-                for output, holder in cast("dict[str, Any]", outputs).items():
-                    name = output[:LONGEST_NAME]
-                    yield name if number == 1 else f"{name} (iteration {number})", _read_array(holder)
-            case _:
-                continue
-
-
-def _read_array(holder: Any) -> np.ndarray | None:
-    """The array of an output; None for texts, objects, complex numbers and what is damaged."""
-    match holder:
-        case {"values": dict() as inner}:
-            return _read_array(inner)
-        case {"array": str() as text}:
-            try:
-                array = np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False)
-            except Exception:
-                # Readers of npy raise whatever hostile bytes make them raise.
-                return None
-            return array if isinstance(array, np.ndarray) and array.dtype.kind in "fiub" else None
-        case _:
-            return None
 
 
 def _refuse(names: tuple[str, str], why: str) -> Mismatch:
