@@ -9,6 +9,7 @@ import pytest
 import samebits
 from naive_convolution import convolve
 from samebits.engines.runner import Identity
+from samebits.engines.runner.guarded_runner import list_runners
 from samebits.errors import ArgumentError
 
 TEXT = "conv2d x=2x3x6x6 w=4x3x3x3 padding=1"
@@ -212,3 +213,20 @@ def test_what_is_no_runner_is_refused_in_one_line(thing, ask):
     with pytest.raises(ArgumentError) as raised:
         ask(thing)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "engines"),
+    [
+        ("torch", ["torch"]),
+        ("torch,jax", ["torch", "jax"]),
+        ("torch:threads=1,layout=channels_last,onnxruntime", ["torch:threads=1,layout=channels_last", "onnxruntime"]),
+        ("torch:threads={1,2},mkldnn=off,jax", ["torch:threads={1,2},mkldnn=off", "jax"]),
+        ("torch:threads=1,torch:threads=2", ["torch:threads=1", "torch:threads=2"]),
+        ("./own.py:kernel,torch", ["./own.py:kernel", "torch"]),
+        ("./own.py:Engine:key=1,other=2", ["./own.py:Engine:key=1,other=2"]),
+        ("emulate:direct order=c,kh,kw", ["emulate:direct order=c,kh,kw"]),
+    ],
+)
+def test_one_text_may_name_several_engines(text, engines):
+    assert list_runners(text) == engines

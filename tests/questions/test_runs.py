@@ -309,3 +309,25 @@ def test_other_numbers_of_workers_are_told(record):
     found = diff(record(), record("workers=2"))
     assert found.same
     assert [(s.name, s.a, s.b) for s in found.settings] == [("workers", "0", "2")]
+
+
+def test_an_operation_that_each_run_does_at_another_step_is_no_other_format(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, torch\n"
+        "torch.manual_seed(0)\n"
+        "layer = torch.nn.Linear(8, 3)\n"
+        "optimizer = torch.optim.SGD(layer.parameters(), 0.1)\n"
+        "for step in range(3):\n"
+        "    x = torch.randn(4, 8)\n"
+        "    if str(step) in sys.argv[1]:\n"
+        "        x = x.flip(-1)\n"
+        "    layer(x).sum().backward()\n"
+        "    optimizer.step()\n"
+    )
+    for when in ("1", "2"):
+        run_traced(tmp_path / when, sys.executable, str(script), when)
+    found = diff(tmp_path / "1", tmp_path / "2")
+    assert (found.first.kind, found.first.reason) == ("structure", None)
+    assert (found.first.operation, found.first.line) == ("aten.flip.default", "script.py:8")
+    assert "only the first run does it" in found.summary

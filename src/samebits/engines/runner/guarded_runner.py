@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,6 +21,9 @@ from samebits.problems import Problem
 
 AnswerT = TypeVar("AnswerT")
 _LONGEST_MESSAGE = 300
+_EMULATOR = "emulate:"
+# A comma, unless between the braces of a range.
+_COMMA = re.compile(r",(?![^{}]*\})")
 
 
 class GuardedRunner:
@@ -130,8 +134,21 @@ class FunctionRunner:
 
 
 def split_engine_texts(text: str) -> list[str]:
-    """The engines that a text without settings names: torch,onnxruntime; a text with settings is one engine's."""
-    return text.split(",") if not set(":{/") & set(text) else [text]
+    """The engines that a text names, settings and all: torch:threads=1,layout=channels_last,onnxruntime are two.
+
+    Settings are KEY=VALUE, so that what follows a comma without that is another engine. Recipes have commas of their
+    own: an emulator stands alone.
+    """
+    if text.startswith(_EMULATOR):
+        return [text]
+    found: list[str] = []
+    for part in _COMMA.split(text):
+        key, equals, _ = part.partition("=")
+        if found and equals and ":" not in key:
+            found[-1] += f",{part}"
+        else:
+            found.append(part)
+    return found
 
 
 def list_runners(on: object) -> list[Any]:

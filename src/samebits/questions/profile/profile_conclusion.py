@@ -18,6 +18,7 @@ from samebits.problems.terms import find_terms
 from samebits.problems.windows import name_axes
 from samebits.questions.profile.profile_schema import Invariances, OrderUse, Profile
 from samebits.questions.profile.profile_sentences import (
+    HALF_FORMATS,
     say_accumulator,
     say_bias,
     say_impulse,
@@ -39,7 +40,6 @@ _ORDERS_SHOWN = 8
 _ACCUMULATOR_SETTINGS = {
     "tensorflow": "env.TF_FP16_CONV_USE_FP32_COMPUTE=0 asks cuDNN for float16 sums on a GPU; on a CPU nothing",
 }
-_HALF_FORMATS = ("float16", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def conclude_profile(text: str, session: ProbeSession, known: Profiled) -> Profi
         version=identity.version if identity else None,
         device=identity.device if identity else None,
         settings=identity.settings if identity else {},
-        summary=_summarize(known, recipe, replay, accumulator, len(uses)),
+        summary=_summarize(known, problem, recipe, replay, accumulator, len(uses)),
         recipe=format_recipe(recipe) if recipe else None,
         family=family,
         replay=replay,
@@ -141,7 +141,12 @@ def conclude_profile(text: str, session: ProbeSession, known: Profiled) -> Profi
 
 
 def _summarize(
-    known: Profiled, recipe: Recipe | None, replay: Replay | None, accumulator: str | None, orders: int
+    known: Profiled,
+    problem: Problem,
+    recipe: Recipe | None,
+    replay: Replay | None,
+    accumulator: str | None,
+    orders: int,
 ) -> str:
     if known.on_integers and known.computes_another:
         return summarize_another(known.on_integers[0])
@@ -149,7 +154,7 @@ def _summarize(
     if distinct and distinct > 1:
         return summarize_unrepeated(distinct)
     family = known.search.family.family if known.search.family else None
-    return summarize_profile(recipe, replay, family, accumulator, orders, known.failure)
+    return summarize_profile(recipe, replay, family, accumulator, orders, known.failure, problem.dtype)
 
 
 def _count_uses(problem: Problem, recipe: Recipe) -> list[OrderUse]:
@@ -204,7 +209,7 @@ def _is_fused(search: SearchResult) -> bool | None:
 def _name_settings(text: str, problem: Problem) -> list[Evidence]:
     """The setting of this engine that changes what half-precision sums are kept in, where one is known."""
     says = _ACCUMULATOR_SETTINGS.get(text.partition(":")[0])
-    return [Evidence("setting", says)] if says and problem.dtype in _HALF_FORMATS else []
+    return [Evidence("setting", says)] if says and problem.dtype in HALF_FORMATS else []
 
 
 def _collect_evidence(search: SearchResult) -> list[Evidence]:

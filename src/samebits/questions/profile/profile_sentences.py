@@ -8,8 +8,11 @@ from typing import Literal
 from samebits.engines.probes.invariances import TIMES_RUN
 from samebits.findings import ExactData, Replay
 from samebits.questions.profile.profile_schema import Profile
+from samebits.sums.recipes.order import list_stored_formats
 from samebits.sums.recipes.recipe import Recipe
 from samebits.sums.recipes.recipe_text import format_recipe
+
+HALF_FORMATS = ("float16", "bfloat16")
 
 Outcome = Literal["replayed", "wrong", "partly", "varies", "unknown"]
 
@@ -32,8 +35,9 @@ def summarize_profile(
     accumulator: str | None,
     orders: int,
     failure: str | None,
+    declared: str = "float32",
 ) -> str:
-    """One sentence a person can repeat."""
+    """What a person can repeat; `declared` is the problem's dtype: where it is a half format, which one adds leads."""
     if recipe is None or replay is None:
         return f"No recipe: {failure or 'none that was tried reproduces any output'}."
     share = f"{replay.count:,} of {replay.elements:,} outputs"
@@ -41,11 +45,23 @@ def summarize_profile(
         return f"The recipe reproduces {share} only: part of the arithmetic is undetermined."
     if family not in (None, "direct", "unknown"):
         return f"Computed by {format_recipe(recipe).split()[0]}; replayed {share}."
+    answer = "" if declared not in HALF_FORMATS else f"{_answer_half(recipe, declared)} "
     products = "fused multiply-adds" if recipe.product == "fused" else "products rounded before they are added"
     if recipe.fused.fraction_bits:
         products = f"multi-term additions that keep {recipe.fused.fraction_bits} bits"
     many = "one order" if orders == 1 else f"{orders} orders"
-    return f"Sums in {accumulator}, {products}, {many} for all outputs; replayed {share}."
+    return f"{answer}Sums in {accumulator}, {products}, {many} for all outputs; replayed {share}."
+
+
+def _answer_half(recipe: Recipe, declared: str) -> str:
+    """Whether a sum of float16 numbers is really added in float16."""
+    accumulator = recipe.accumulator.format
+    if accumulator == declared:
+        return f"It really adds in {declared}."
+    between = {recipe.via, *(f for order in recipe.orders for f in list_stored_formats(order))} - {""}
+    if between:
+        return f"It adds in {accumulator}, and stores partial sums in {' and '.join(sorted(between))}."
+    return f"It does not add in {declared}: it adds in {accumulator} and rounds each sum once."
 
 
 def summarize_another(exact: ExactData) -> str:

@@ -309,7 +309,9 @@ def _find_other_format(found: _Compared) -> FirstDifference | None:
     if i is None or j is None:
         return None
     one, other = found.a.operations[i], found.b.operations[j]
-    if _key(one)[1:] != _key(other)[1:] or strip_formats(one.what) != strip_formats(other.what):
+    in_place = one.step == other.step and _key(one)[1:] == _key(other)[1:]
+    if not in_place or strip_formats(one.what) != strip_formats(other.what) or _key(one) == _key(other):
+        # The same operation in the same formats, elsewhere: what decides whether it is done differs.
         return None
     return _describe(found, one, "inputs", reason="number format", i=i, j=j)
 

@@ -25,7 +25,6 @@ _WHAT_TO_DO = {
     "order of the data": _SEED_LOADER,
     "order within a batch": _SEED_LOADER,
     "number format": "torch.autocast, or .to(dtype), in both runs alike or in neither",
-    "arguments": "compare what the script passes at this line",
 }
 
 
@@ -150,6 +149,10 @@ def say_next(
             " time it is walked through, DataLoader(..., generator=torch.Generator())"
         )
         return [seeds[0] if seeds else drawn]
+    if first.reason == "arguments":
+        seeds = _join_seeds(known)
+        drawn = f"; numbers drawn for it need a seed{seeds}" if seeds else ""
+        return [f"compare what the script passes at {first.line or 'this line'}{drawn}"]
     if first.reason in _WHAT_TO_DO:
         return [_WHAT_TO_DO[first.reason]]
     if captured is not None:

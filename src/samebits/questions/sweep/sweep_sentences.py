@@ -82,6 +82,11 @@ def say_advice(name: str, classes: Sequence[SweepClass], last: SizeOrSetting) ->
     return f"pad every call to {ending[-1]:,} {items}: calls of one size are computed one way, whatever they hold"
 
 
+def say_draws(draws: int, outputs: int) -> str:
+    """On how much equal bits were seen where the points share few outputs."""
+    return f"{draws} sets of operands were compared, {outputs:,} outputs at each point"
+
+
 def say_tried(count: int, *, any_helps: bool) -> str:
     """How much was tried for the same bits at every point."""
     rest = "" if any_helps else ": none gives the same bits at all points"

@@ -25,7 +25,14 @@ from samebits.progress import Progress, ignore_progress
 from samebits.questions.sweep.remedies import find_remedies
 from samebits.questions.sweep.shared_outputs import Shared, share_outputs
 from samebits.questions.sweep.sweep_schema import SizeOrSetting, Sweep, SweepAxis, SweepClass, SweepFailure
-from samebits.questions.sweep.sweep_sentences import say_advice, say_axis, say_boundaries, say_tried, summarize_sweep
+from samebits.questions.sweep.sweep_sentences import (
+    say_advice,
+    say_axis,
+    say_boundaries,
+    say_draws,
+    say_tried,
+    summarize_sweep,
+)
 from samebits.questions.sweep.sweep_text import Point, Range, SweepText, list_intervals, parse_sweep
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import Recipe, format_recipe
@@ -64,8 +71,9 @@ def list_cells(ranges: Sequence[Range], points: Sequence[Point]) -> list[dict[st
 
 _SEED, _OTHER_SEED = 0, 1
 _LARGEST_CHUNK, _QUICK_S = 64, 0.5
-# Fewer shared outputs than this may agree by chance: all points are then asked with other operands, too.
-_FEWEST_TELLING = 256
+# Fewer shared outputs than this may agree by chance: all points are then asked with other operands, until they come to
+# so many, or that takes so long.
+_FEWEST_TELLING, _LONGEST_TELLING_S = 256, 10.0
 _MOST_CONFIRMED, _MOST_ASKED_AGAIN, _MOST_RECIPES = 256, 4, 12
 _MOST_PROBING_S, _MOST_EMULATED = 20.0, 2e9
 
@@ -179,8 +187,8 @@ class _Sweeper:
         keys = {i: (r.digest,) for i, r in self.runs.items() if r.failure is None}
         evidence: list[Evidence] = []
         if outputs < _FEWEST_TELLING:
-            again = self._ask(list(keys), problems, share_outputs(problems, _OTHER_SEED), "running on other operands")
-            keys = {i: (*key, again[i].digest) for i, key in keys.items()}
+            keys, draws = self._ask_more(keys, problems, outputs)
+            evidence.append(Evidence("structure", say_draws(draws, draws * outputs)))
         groups: dict[tuple[str, ...], list[int]] = {}
         for i, key in keys.items():
             groups.setdefault(key, []).append(i)
@@ -191,6 +199,18 @@ class _Sweeper:
         if recipes:
             classes = self._find_recipes(classes, list(groups.values()), problems, shared)
         return self._conclude(classes, problems, outputs, repeats, evidence, time.perf_counter() - started)
+
+    def _ask_more(
+        self, keys: dict[int, tuple[str, ...]], problems: Sequence[Problem], outputs: int
+    ) -> tuple[dict[int, tuple[str, ...]], int]:
+        """The bits at each point on further operands as well, and how many sets of operands that makes."""
+        began, draws = time.perf_counter(), 1
+        while draws * outputs < _FEWEST_TELLING and (draws == 1 or time.perf_counter() - began < _LONGEST_TELLING_S):
+            other = share_outputs(problems, _OTHER_SEED + draws - 1)
+            again = self._ask(list(keys), problems, other, "running on other operands")
+            keys = {i: (*key, again[i].digest) for i, key in keys.items()}
+            draws += 1
+        return keys, draws
 
     def _ask(
         self, chosen: Sequence[int] | range, problems: Sequence[Problem], shared: Shared, doing: str
