@@ -88,5 +88,5 @@ def test_a_profile_that_found_nothing_says_nothing():
     )
     assert said == {
         "schema": "samebits.profile/1", "problem": "p", "engine": "e", "summary": "No recipe.", "calls": 3,
-        "time_s": 0.5, "samebits_version": "1", "invariant_to": nothing,
+        "time_s": 0.5, "samebits_version": "1", "invariant_to": nothing, "computes_another": False,
     }  # fmt: skip

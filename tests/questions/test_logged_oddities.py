@@ -100,7 +100,7 @@ def test_an_impossible_side_is_named_where_both_have_one_name(tmp_path, names):
         ("Mismatched elements: 0 / 0\n", "compares no elements"),
         ("Mismatched elements: 1 / 32\n", "compares 32 elements, but the problem in line 1 has 64 outputs"),
         ("Mismatched elements: 1 / 64\nGreatest absolute difference: -1 at\n", "the largest difference is -1"),
-        ("Mismatched elements: 1 / 64\nGreatest absolute difference: nan at\n", "a difference is NaN"),
+        ("Mismatched elements: 1 / 64\nGreatest absolute difference: nan at\n", "a side holds NaN or an infinity"),
         ("Mismatched elements: 1 / 64\nMax relative difference: -inf\n", "relative difference is -inf"),
         ("Difference at 64: 1 vs 2\n", "compares an element 64, but the problem in line 1 has 64 outputs"),
     ],

@@ -27,9 +27,13 @@ def say_metrics(metrics: Metrics) -> str:
         parts.append(f"{metrics.mismatched:,} of {metrics.elements:,} {many}{beyond}")
     elif metrics.share is not None:
         parts.append(f"{100 * metrics.share:.3g} % of the elements differ{beyond}")
-    if metrics.max_abs is not None:
+    if metrics.max_abs is not None and not math.isfinite(metrics.max_abs):
+        parts.append("a side holds NaN or an infinity, so that the log gives no largest difference of the others")
+    elif metrics.max_abs is not None:
         parts.append(f"the largest difference is {_say_number(metrics.max_abs)}")
-    if metrics.max_rel is not None:
+    if metrics.max_rel == math.inf and metrics.max_abs != math.inf:
+        parts.append("relative infinite, as where the other value is 0")
+    elif metrics.max_rel is not None and math.isfinite(metrics.max_rel):
         parts.append(f"relative {_say_number(metrics.max_rel)}, which says nothing where outputs are near zero")
     if metrics.max_ulp is not None:
         parts.append(f"the largest difference is {metrics.max_ulp:g} units in the last place")
@@ -144,10 +148,6 @@ def _say_odd_statistics(metrics: Metrics) -> list[str]:
         for name, value in named.items()
         if value is not None and value < 0
     ]
-    if any(value is not None and math.isnan(value) for value in named.values()):
-        odd.append(
-            "a difference is NaN, as where a side holds NaN or an infinity: what is said of the largest may not be"
-        )
     if metrics.max_abs is not None and metrics.mean_abs is not None and metrics.mean_abs > metrics.max_abs >= 0:
         odd.append(
             f"the mean difference {metrics.mean_abs:g} exceeds the largest, {metrics.max_abs:g}, which cannot be"
