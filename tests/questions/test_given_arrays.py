@@ -131,7 +131,7 @@ def test_wider_arrays_are_taken_where_their_numbers_fit():
         (SOUND.astype(ml_dtypes.bfloat16).astype(np.float32), "has a's values, rounded to bfloat16", "result-rounding"),
         (np.maximum(SOUND, 0), "is at least 0, a is not, and else the same", ""),
         (SOUND * np.float32(0.5), None, ""),
-        (SOUND[:, ::-1], "has a's values in another sequence", "axis-order"),
+        (SOUND[:, ::-1], "has a's values with axis 1 reversed", "axis-order"),
     ],
 )
 def test_a_rule_that_makes_one_result_of_the_other(other, says, cause):

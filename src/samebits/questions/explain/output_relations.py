@@ -128,7 +128,19 @@ def _uses(values: Floats, format_: Format) -> bool:
 
 
 def _find_factor(own: Floats, other: Floats) -> _Found:
-    """One factor between all numbers, to within what float32 rounds."""
+    """One factor between all numbers."""
+    factor = find_factor(own, other)
+    if factor is None:
+        return None
+    count = int((np.isfinite(own) & np.isfinite(other) & (own != 0)).sum())
+    return f"is {factor:.7g} times {{other}}", None, f"all {count:,} values that are not zero"
+
+
+def find_factor(own: Floats, other: Floats) -> float | None:
+    """The number, other than 1, by which all of one are the other's, to within what float32 rounds; None for none.
+
+    Numbers that are zero or not finite on both sides do not count; fewer than the threshold of others tell nothing.
+    """
     told = np.isfinite(own) & np.isfinite(other)
     if not np.array_equal(own[told] == 0, other[told] == 0):
         return None
@@ -141,4 +153,4 @@ def _find_factor(own: Floats, other: Floats) -> _Found:
     room = 4 * float(find_format("float32").unit_roundoff)
     if not 0 < abs(factor) < math.inf or abs(factor - 1) <= room or not (np.abs(ratios / factor - 1) <= room).all():
         return None
-    return f"is {factor:.7g} times {{other}}", None, f"all {int(told.sum()):,} values that are not zero"
+    return factor

@@ -22,14 +22,15 @@ from samebits.problems.array_files import Given
 from samebits.problems.printed_numbers import PrintedNumbers
 from samebits.problems.problem import DTYPES
 from samebits.questions.explain.output_relations import Relation, find_relation
+from samebits.questions.explain.part_relations import find_part_relation
 from samebits.version import VERSION
 
 # What stands where other findings name their problem.
 NO_PROBLEM = "(results without operands)"
 _MOST_AXES = 5
 _OPERANDS = (
-    "with operands it can be told which is right: samebits explain --problem"
-    ' "conv2d x=1x64x56x56 w=64x64x3x3 padding=1" x=FILE w=FILE {}=FILE {}=FILE'
+    "with operands it can be told which is right: samebits explain x=FILE w=FILE {}=FILE {}=FILE names the problems"
+    " that their shapes allow"
 )
 
 Floats = npt.NDArray[np.float64]
@@ -85,7 +86,8 @@ def explain_two_outputs(outputs: Mapping[str, Given]) -> Comparison:
     if measured.printed:
         return _conclude(measured, None, facts)
     a, b = (np.asarray(array, np.float64).ravel() for array in (measured.first, measured.second))
-    return _conclude(measured, find_relation((a, b)) or _find_reordered(a, b), facts)
+    parts = find_part_relation(measured.first, measured.second)
+    return _conclude(measured, find_relation((a, b)) or parts or _find_reordered(a, b), facts)
 
 
 def _measure(names: tuple[str, str], first: np.ndarray, second: np.ndarray, units: tuple[Floats, Floats]) -> _Measured:

@@ -1,0 +1,75 @@
+"""Two results of one shape whose slices along an axis say how they differ: moved, copied, or one of them scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from samebits import thresholds
+from samebits.findings.causes import CauseCode
+from samebits.questions.explain.output_relations import Relation, find_factor
+
+_MOST_NAMED = 3
+
+
+def find_part_relation(first: np.ndarray, second: np.ndarray) -> Relation | None:
+    """What slices along some axis show, bit for bit; None where none does, or where too few values would show it."""
+    if first.shape != second.shape or first.dtype != second.dtype or first.size < thresholds.FEWEST_TELLING:
+        return None
+    return next(_list_relations((first, second)), None)
+
+
+def _list_relations(outputs: tuple[np.ndarray, np.ndarray]) -> Iterator[Relation]:
+    """The axis along which fewest slices differ goes first: a row that was copied is no matter of every column."""
+    differing = outputs[0] != outputs[1]
+    axes = [axis for axis in range(differing.ndim) if differing.shape[axis] > 1]
+
+    def count(axis: int) -> int:
+        return int(differing.any(axis=tuple(other for other in axes if other != axis)).sum()) if len(axes) > 1 else 0
+
+    for axis in sorted(axes, key=count):
+        slices = tuple([np.ascontiguousarray(s).tobytes() for s in np.moveaxis(a, axis, 0)] for a in outputs)
+        # The second result is said in terms of the first, as a person names them.
+        for side in (1, 0):
+            own, other = slices[side], slices[1 - side]
+            if found := _find_moved(own, other, axis):
+                says, cause = found
+                yield Relation(side, says, cause, f"all {outputs[0].size:,} values bit for bit")
+        changed = [i for i, (a, b) in enumerate(zip(*slices, strict=True)) if a != b]
+        if len(changed) == 1 and (found := _find_scaled(outputs, axis, changed[0])):
+            yield found
+
+
+def _find_moved(own: Sequence[bytes], other: Sequence[bytes], axis: int) -> tuple[str, CauseCode | None] | None:
+    """Where each slice of one side is some slice of the other: how they were moved. Equal slices tell nothing."""
+    places = {content: i for i, content in enumerate(other)}
+    if len(places) < len(other) or any(content not in places for content in own):
+        return None
+    taken, count = [places[content] for content in own], len(own)
+    moved = [i for i, j in enumerate(taken) if i != j]
+    if not moved:
+        return None
+    if len(set(taken)) < count:
+        here, there = (", ".join(map(str, named[:_MOST_NAMED])) for named in (moved, [taken[i] for i in moved]))
+        more = " ..." if len(moved) > _MOST_NAMED else ""
+        return f"has at place {here}{more} of axis {axis} what {{other}} has at {there}{more}", None
+    if len(moved) == 2:
+        says = f"has {{other}}'s values with places {moved[0]} and {moved[1]} of axis {axis} exchanged"
+    elif taken == list(range(count))[::-1]:
+        says = f"has {{other}}'s values with axis {axis} reversed"
+    elif all(j == (i + taken[0]) % count for i, j in enumerate(taken)):
+        says = f"has {{other}}'s values shifted by {min(taken[0], count - taken[0])} along axis {axis}"
+    else:
+        says = f"has {{other}}'s slices along axis {axis} in another sequence"
+    return says, CauseCode.AXIS_ORDER
+
+
+def _find_scaled(outputs: tuple[np.ndarray, np.ndarray], axis: int, place: int) -> Relation | None:
+    """The only slice that differs is the other side's times one number."""
+    own, other = (np.asarray(a.take(place, axis), np.float64).ravel() for a in outputs)
+    for side, pair in ((1, (other, own)), (0, (own, other))):
+        if factor := find_factor(*pair):
+            says = f"is {factor:.7g} times {{other}} at place {place} of axis {axis}, and else the same"
+            return Relation(side, says, None, f"all {own.size:,} values there")
+    return None
