@@ -226,6 +226,8 @@ def test_what_is_no_runner_is_refused_in_one_line(thing, ask):
         ("./own.py:kernel,torch", ["./own.py:kernel", "torch"]),
         ("./own.py:Engine:key=1,other=2", ["./own.py:Engine:key=1,other=2"]),
         ("emulate:direct order=c,kh,kw", ["emulate:direct order=c,kh,kw"]),
+        ("torch,emulate:direct order=c,kh,kw", ["torch", "emulate:direct order=c,kh,kw"]),
+        ("torch:env.FOO=a\\,b", ["torch:env.FOO=a\\,b"]),
     ],
 )
 def test_one_text_may_name_several_engines(text, engines):

@@ -105,9 +105,14 @@ def _find_fused(first: Network, node: Node, second: Network, makers: Mapping[str
     return ""
 
 
+# What an attribute means where it is not written, of those that exporters write all the same. Source: ONNX's operators.
+_DEFAULTS: dict[str, object] = {"auto_pad": "NOTSET", "group": 1, "ceil_mode": 0, "count_include_pad": 0}
+
+
 def _compare_attributes(node: Node, other: Node) -> Iterator[FileDifference]:
     for name in sorted({*node.attributes, *other.attributes}):
-        a, b = node.attributes.get(name), other.attributes.get(name)
+        default = _DEFAULTS.get(name)
+        a, b = node.attributes.get(name, default), other.attributes.get(name, default)
         if not _are_equal(a, b):
             cause = _CAUSES.get(name, CauseCode.DROPPED_ATTRIBUTE)
             said = "lost" if b is None else f"{_show(b)} in place of {'its default' if a is None else _show(a)}"

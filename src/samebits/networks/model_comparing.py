@@ -49,7 +49,13 @@ from samebits.networks.model_runners import (
     find_problem_runner,
     open_model_runner,
 )
-from samebits.networks.model_sentences import say_first_verdict, say_out_of_time, say_share
+from samebits.networks.model_sentences import (
+    say_first_verdict,
+    say_nothing_saved,
+    say_out_of_time,
+    say_share,
+    say_unknown_values,
+)
 from samebits.networks.model_subject import is_module
 from samebits.networks.module_export import export_module
 from samebits.networks.network import Network, Program
@@ -57,7 +63,7 @@ from samebits.networks.network_replay import replay_side
 from samebits.networks.observing import Observer, divide_observably
 from samebits.networks.onnx_reading import count_bytes, make_network, read_onnx
 from samebits.networks.program_meaning import settle_meaning
-from samebits.networks.recorded_runs import take_recorded
+from samebits.networks.recorded_runs import RecordedRunner, take_recorded
 from samebits.networks.units import fold_constants
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.format import FORMATS
@@ -195,6 +201,9 @@ def compare_model(
         known = [asked[-1].name] if conversion and save_cases is None else []
         outcome = judge_network(network, fed, asked, progress, keeps=save_cases is not None, known=known)
         said = [*notes, *network.notes]
+        for one in asked:
+            if isinstance(one.runner, RecordedRunner) and one.runner.unknown:
+                said.append(say_unknown_values(one.name, one.runner.unknown, list(network.producers)))
         if attributes:
             said += _explain(outcome, progress, began + time_limit_s)
         settle_meaning(outcome)
@@ -209,7 +218,9 @@ def compare_model(
         found = msgspec.structs.replace(found, evidence=[Evidence("structure", s) for s in said])
         found = _advise_recorded(found)
         if save_cases is not None:
-            found = msgspec.structs.replace(found, saved=write_cases(save_cases, outcome.judged))
+            saved = write_cases(save_cases, outcome.judged)
+            nothing = [] if saved or is_agreement(found.verdict) else [Evidence("structure", say_nothing_saved())]
+            found = msgspec.structs.replace(found, saved=saved, evidence=[*found.evidence, *nothing])
         if fix:
             others = make_inputs(network, seed + 1, ranges, sizes) if inputs is None else _disturb(fed)
             place = ModelTrials(network, fed, others, _judge_alone, time_limit_s)

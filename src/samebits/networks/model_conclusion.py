@@ -17,7 +17,6 @@ from samebits.networks.model_judging import PROVED, JudgedUnit, ModelJudge, meas
 from samebits.networks.model_runners import ModelRunner
 from samebits.networks.model_sentences import (
     say_exact_integers,
-    say_joined,
     say_meanings,
     say_network_replayed,
     summarize_model,
@@ -126,8 +125,7 @@ def _summarize(
         unjudged,
         _list_alike(outcome),
     )
-    joined = [say_joined(s.name, s.joined) for s in sides if s.joined and is_agreement(s.verdict)]
-    return " ".join([*(f"{m}." for m in meanings[:1]), own, *joined])
+    return " ".join([*(f"{m}." for m in meanings[:1]), own])
 
 
 def _list_alike(outcome: Outcome) -> dict[str, str]:
@@ -168,6 +166,10 @@ def _conclude_side(outcome: Outcome, asked: Asked) -> ModelSide:
     if is_agreement(verdict) and any(u.unit.products and not u.sides[name].is_judged for u in own):
         # Its products are what a network computes: of a side whose products nobody saw little is known.
         verdict = "undecided"
+    joined = sum(len(u.unit.products) for u in own if len(u.unit.products) > 1) if base.engine is None else 0
+    if joined and verdict == "rounding":
+        # The bound of several products together is wide: being inside it shows little.
+        verdict = "undecided"
     evidence = list(base.evidence)
     if asked.exact is not None and asked.exact[1]:
         evidence.append(Evidence("structure", say_exact_integers(*asked.exact)))
@@ -183,7 +185,7 @@ def _conclude_side(outcome: Outcome, asked: Asked) -> ModelSide:
         deviating=len(deviating),
         unjudged=sum(not u.sides[name].is_judged for u in own),
         unjudged_operations=len(_list_places(own) - _list_places(u for u in own if u.sides[name].is_judged)),
-        joined=sum(len(u.unit.products) for u in own if len(u.unit.products) > 1) if base.engine is None else 0,
+        joined=joined,
         repeats=asked.observer.repeats,
         replayed=asked.replayed,
         evidence=evidence,

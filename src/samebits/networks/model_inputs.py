@@ -105,5 +105,5 @@ def check_inputs(network: Network, given: Mapping[str, np.ndarray]) -> dict[str,
             raise ModelError(f"input {name[:60]!r} has shape {array.shape}, but the model takes {wanted}")
         if type_.dtype and array.dtype.name != type_.dtype:
             raise ModelError(f"input {name[:60]!r} has dtype {array.dtype}, but the model takes {type_.dtype}")
-        checked[name] = np.ascontiguousarray(array)
+        checked[name] = np.asarray(array, array.dtype.newbyteorder("="), order="C")
     return checked

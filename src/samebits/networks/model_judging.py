@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from samebits.errors import ModelError
 from samebits.findings import Evidence, Verdict, is_agreement
 from samebits.findings.model_schema import InheritedError, UnitFinding, UnitSide
 from samebits.judging.measuring import measure_norm
@@ -202,6 +203,8 @@ class ModelJudge:
             goes_on = any(returns_states(self.network.nodes[p]) for p in unit.places)
             same = None if goes_on else next((references[other] for other in alike), None)
             references[name] = same or refer_unit(self.network, self.folded, unit, seen)
+            if self.observers[name].is_recorded:
+                _check_sizes(name, seen, references[name])
         judged = {
             name: judge_unit(self.network, self.folded, unit, seen, references[name]) for name, seen in values.items()
         }
@@ -302,6 +305,16 @@ def measure_relative(a: np.ndarray, b: np.ndarray) -> float:
     size = measure_norm(first[known])
     away = measure_norm((first - second)[known])
     return away / size if size else (0.0 if away == 0 else math.inf)
+
+
+def _check_sizes(side: str, seen: Mapping[str, np.ndarray], references: Mapping[str, OutputReference]) -> None:
+    """Raises ModelError where values were recorded of other inputs than these: an open size is another one."""
+    for name, reference in references.items():
+        if name in seen and seen[name].shape != reference.truth.shape:
+            raise ModelError(
+                f"{side}: {name[:60]!r} was recorded as {seen[name].shape}, but these inputs make"
+                f" {reference.truth.shape}; give the inputs of that run"
+            )
 
 
 def _measure_inherited(own: Mapping[str, OutputReference], first: Mapping[str, OutputReference]) -> float:

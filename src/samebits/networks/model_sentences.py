@@ -48,11 +48,24 @@ def say_out_of_time(left: int) -> str:
 
 
 def say_joined(side: str, products: int) -> str:
-    """What a recorded side's agreement does not show."""
+    """A recorded side that is inside a bound which shows little."""
     return (
-        f"Of {side} no values in between are on record: its {products:,} products are judged as one, and less precision"
-        " could hide in the bound of that."
+        f"{side} is within the bound of its {products:,} products together, which is wide: without the values in"
+        " between less precision, or a fault, could hide in it."
     )
+
+
+def say_unknown_values(side: str, names: Sequence[str], known: Sequence[str]) -> str:
+    """Recorded values that the network does not have."""
+    return (
+        f"{side}: the network has no values called {_name_some(names)}, and these were left out; its own are called"
+        f" {_name_some(known)}"
+    )
+
+
+def say_nothing_saved() -> str:
+    """Where cases were asked for and none could be made."""
+    return "no case was written: none of the units that deviate was explained as one problem"
 
 
 def say_unit_within(share: float | None) -> str:
@@ -216,6 +229,8 @@ def _summarize_deviating(
 ) -> str:
     name = shorten_engine(side.name, ran)
     own = next((s for s in first.sides if s.name == side.name), None) if first else None
+    if not side.deviating and side.joined:
+        return say_joined(name, side.joined)
     if not side.deviating:
         return f"{name} cannot be judged."
     more = f"; {side.deviating} units deviate" if side.deviating > 1 else ""

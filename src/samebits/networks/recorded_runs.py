@@ -17,9 +17,11 @@ _MOST_NAMED = 3
 class RecordedRunner:
     """Returns what was recorded on the network's inputs; raises EngineUnsupported where it is asked for more."""
 
-    def __init__(self, text: str, values: Mapping[str, np.ndarray]):
+    def __init__(self, text: str, values: Mapping[str, np.ndarray], unknown: Sequence[str] = ()):
         self.text = text
         self.values = dict(values)
+        # Names of recorded values that the network does not have.
+        self.unknown = list(unknown)
 
     def identify(self) -> Identity:
         return Identity(self.text, self.text, "", "")
@@ -47,34 +49,36 @@ class RecordedRunner:
 
 
 def take_recorded(network: Network, side: str, given: Mapping[str, np.ndarray]) -> RecordedRunner:
-    """The runner of recorded values, by the network's own names, or by position where its outputs have others.
+    """The runner of recorded values, by the network's own names; an only value of another name is the only output.
 
     Values that the network does not have are left out. Raises ModelError in one line where an output is missing, or a
     value has another shape or type than the network declares for it.
     """
     named = {name: given[name] for name in given if name in network.producers}
-    if not any(name in network.outputs for name in named) and len(given) == len(network.outputs):
-        named = dict(zip(network.outputs, given.values(), strict=True))
+    unknown = [name for name in given if name not in named and name not in network.inputs]
+    if len(given) == len(network.outputs) == 1 and not named and not set(given) & set(network.inputs):
+        named, unknown = dict(zip(network.outputs, given.values(), strict=True)), []
     if missing := [name for name in network.outputs if name not in named]:
         has = ", ".join(name[:60] for name in list(given)[:_MOST_NAMED]) or "nothing"
         raise ModelError(
             f"{side}: the output {missing[0][:60]!r} is not among what was recorded ({has}"
             f"{', ...' if len(given) > _MOST_NAMED else ''})"
         )
-    return RecordedRunner(side, {name: _check(network, side, name, array) for name, array in named.items()})
+    return RecordedRunner(side, {name: _check(network, side, name, array) for name, array in named.items()}, unknown)
 
 
 def _check(network: Network, side: str, name: str, array: np.ndarray) -> np.ndarray:
+    array = np.asarray(array, array.dtype.newbyteorder("="), order="C")
     type_ = network.types.get(name)
     if type_ is None:
-        return np.ascontiguousarray(array)
+        return array
     shape = type_.shape
     if len(shape) != array.ndim or any(a not in (None, b) for a, b in zip(shape, array.shape, strict=True)):
         wanted = "x".join("?" if size is None else str(size) for size in shape) or "a single number"
         raise ModelError(f"{side}: {name[:60]!r} was recorded as {array.shape}, but the network makes {wanted}")
     if type_.dtype and array.dtype.name != type_.dtype:
         array = _convert(side, name, array, type_.dtype)
-    return np.ascontiguousarray(array)
+    return array
 
 
 def _convert(side: str, name: str, array: np.ndarray, dtype: str) -> np.ndarray:

@@ -55,7 +55,13 @@ def read_array_file(text: str, wanted: str = "") -> Given:
 def read_every_array(path: str | Path) -> dict[str, Given]:
     """All arrays of a file by name, "" for one without a name; raises CaseFileError as `read_array_file` does."""
     with _open_arrays(Path(path)) as arrays:
-        return {name: read() for name, read in arrays.items()}
+        found: dict[str, Given] = {}
+        for name, read in arrays.items():
+            found[name] = read()
+            # Together, too, and before the next one is read: views of one piece of a file may be any number.
+            total = sum(a.nbytes for a in found.values() if isinstance(a, np.ndarray))
+            VALUE_BYTES.check(total, make_printable(str(path)))
+        return found
 
 
 def list_arrays(path: str | Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -22,8 +23,8 @@ from samebits.problems import Problem
 AnswerT = TypeVar("AnswerT")
 _LONGEST_MESSAGE = 300
 _EMULATOR = "emulate:"
-# A comma, unless between the braces of a range.
-_COMMA = re.compile(r",(?![^{}]*\})")
+# A comma, unless between the braces of a range, or written as part of a value.
+_COMMA = re.compile(r"(?<!\\),(?![^{}]*\})")
 
 
 class GuardedRunner:
@@ -137,14 +138,14 @@ def split_engine_texts(text: str) -> list[str]:
     """The engines that a text names, settings and all: torch:threads=1,layout=channels_last,onnxruntime are two.
 
     Settings are KEY=VALUE, so that what follows a comma without that is another engine. Recipes have commas of their
-    own: an emulator stands alone.
+    own: an emulator comes last.
     """
-    if text.startswith(_EMULATOR):
+    if text.startswith(_EMULATOR) or os.path.lexists(text.rpartition(":")[0]):
         return [text]
     found: list[str] = []
     for part in _COMMA.split(text):
         key, equals, _ = part.partition("=")
-        if found and equals and ":" not in key:
+        if found and ((equals and ":" not in key) or found[-1].startswith(_EMULATOR)):
             found[-1] += f",{part}"
         else:
             found.append(part)

@@ -75,7 +75,7 @@ def explain_two_outputs(outputs: Mapping[str, Given]) -> Comparison:
     measured = _measure((first_name, second_name), turned_first, second, (turned_units, units[1]))
     if measured.same_bits and turned is None:
         return _conclude(measured, None, [f"{first.size:,} values, all bits the same"], same=True)
-    facts = list(_list_facts(measured))
+    facts = [] if measured.same_bits else list(_list_facts(measured))
     if turned is not None:
         order = ", ".join(map(str, turned))
         facts.insert(0, f"{first_name} is compared with its axes in the sequence {order}")

@@ -56,7 +56,8 @@ def profile_command(
     if found.failure:
         say(f"{found.engine}: {found.failure}")
         return TROUBLE
-    return AGREE if found.replay is not None and found.replay.is_whole else DIFFER
+    is_replayed = found.replay is not None and found.replay.is_whole and found.has_own_recipe
+    return AGREE if is_replayed else DIFFER
 
 
 def _load_profile():

@@ -252,7 +252,10 @@ class _Reducer:
         assert smaller is not None
         if smaller.answer.result is not None:
             again = self.asker.ask_anew(smaller.problem, data, smaller.operands)
-            found.repeats = again.result is not None and has_same_bits(again.result, smaller.answer.result)
+            if again.result is None or again.result.shape != smaller.answer.result.shape:
+                # No result, or one on other integers, tells nothing of its bits.
+                return
+            found.repeats = has_same_bits(again.result, smaller.answer.result)
             found.evidence.append(Evidence("structure", say_repeats(repeats=found.repeats)))
 
     def _ask_others(self, found: _Found, data: Data) -> None:

@@ -105,7 +105,9 @@ def list_checks(found: msgspec.Struct | Path, file: str) -> list[Check]:
         return [c for one in every for c in _gather(list_comparison_rows(one.problem, one), file, one.summary)]
     if isinstance(found, ModelComparison):
         return _gather(list_model_rows(found.model, found), file, found.summary)
-    raise FindingError(f"{file}: such a format is of findings of compare and explain, and of tables of sweep")
+    raise FindingError(
+        f"{file}: such a format is of findings of compare and explain, and of tables that sweep writes (.parquet)"
+    )
 
 
 def _gather(rows: Iterable[Row], file: str, summary: str) -> list[Check]:

@@ -32,7 +32,7 @@ from samebits.questions.runs.run_sentences import (
     say_where,
     summarize_difference,
 )
-from samebits.questions.runs.setting_differences import list_differences, list_unseeded
+from samebits.questions.runs.setting_differences import is_drawn_from, list_differences, list_unseeded
 from samebits.regular_files import check_target
 from samebits.version import VERSION
 
@@ -263,7 +263,9 @@ def _list_remarks(a: Trace, b: Trace, chosen: _Compared, first: FirstDifference 
         changed = [
             name
             for (step, name), state in chosen.a.states.items()
-            if step == first.step and chosen.b.states.get((step, name), state) != state
+            if step == first.step
+            and chosen.b.states.get((step, name), state) != state
+            and is_drawn_from(chosen.a.states, chosen.b.states, name)
         ]
         if changed and first.reason not in ("random state", None):
             yield say_states(changed, first.step)
@@ -382,9 +384,12 @@ def _classify(found: _Compared, i: int, j: int) -> FirstDifference:
 
 def _find_reason(found: _Compared, outside: list[tuple[bytes, bytes]]) -> InputReason:
     """Why tensors from outside differ: their rows are in another order, elsewhere in the other run, or others."""
-    for x, y in outside:
-        one, other = found.a.rows.get(x), found.b.rows.get(y)
+    batches = [(found.a.rows.get(x), found.b.rows.get(y)) for x, y in outside]
+    for one, other in batches:
         if not one or not other:
+            continue
+        if 2 * len(set(one)) <= len(one):
+            # Labels: few values, of which each stands somewhere in any batch.
             continue
         if Counter(one) == Counter(other):
             return "order within a batch"
@@ -392,7 +397,7 @@ def _find_reason(found: _Compared, outside: list[tuple[bytes, bytes]]) -> InputR
         if sum(row in elsewhere for row in one) * 2 > len(one):
             return "order of the data"
         return "data"
-    return "initial values"
+    return "data" if any(one and other for one, other in batches) else "initial values"
 
 
 def _describe(

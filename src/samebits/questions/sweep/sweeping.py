@@ -322,7 +322,10 @@ class _Sweeper:
             if run.failure is not None
         ]
         uneven = list_cells(self.text.ranges, [self.points[i] for i, run in self.runs.items() if run.even is False])
-        if len(axes) == 1 and not uneven and (advice := say_advice(axes[0].name, classes, axes[0].values[-1])):
+        if repeats is False:
+            # The classes are those of one run: neither their boundaries nor what to pad to mean anything.
+            evidence = []
+        elif len(axes) == 1 and not uneven and (advice := say_advice(axes[0].name, classes, axes[0].values[-1])):
             evidence.append(Evidence("setting", advice))
         invariant = None if not classes else len(classes) == 1 and not uneven and repeats is not False and not failures
         return Sweep(
