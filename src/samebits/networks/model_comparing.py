@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -191,19 +190,14 @@ def compare_model(
         fed = _take_inputs(network, inputs, ranges, sizes, seed)
         network = settle_control_flow(network, fed, make_network)
         asked = _open_all(on, opened, time_limit_s, network.program)
-        asked += [Asked(side, take_recorded(network, side, values)) for side, values in (recorded or {}).items()]
-        if twice := [name for name, count in Counter(a.name for a in asked).items() if count > 1]:
-            raise ArgumentError(f"two sides are called {twice[0]!r}; name the recorded one otherwise")
+        asked += _take_recorded(network, recorded or {}, {a.name for a in asked})
         other = None if against is None else settle_control_flow(take_other(network, against), fed, make_network)
         if other is not None:
             asked.append(open_other(network, other, on, opened, time_limit_s))
         conversion = None if other is None else find_conversion(network, other)
         known = [asked[-1].name] if conversion and save_cases is None else []
         outcome = judge_network(network, fed, asked, progress, keeps=save_cases is not None, known=known)
-        said = [*notes, *network.notes]
-        for one in asked:
-            if isinstance(one.runner, RecordedRunner) and one.runner.unknown:
-                said.append(say_unknown_values(one.name, one.runner.unknown, list(network.producers)))
+        said = [*notes, *network.notes, *_list_unknown(network, asked)]
         if attributes:
             said += _explain(outcome, progress, began + time_limit_s)
         settle_meaning(outcome)
@@ -218,14 +212,35 @@ def compare_model(
         found = msgspec.structs.replace(found, evidence=[Evidence("structure", s) for s in said])
         found = _advise_recorded(found)
         if save_cases is not None:
-            saved = write_cases(save_cases, outcome.judged)
-            nothing = [] if saved or is_agreement(found.verdict) else [Evidence("structure", say_nothing_saved())]
-            found = msgspec.structs.replace(found, saved=saved, evidence=[*found.evidence, *nothing])
+            found = _save(found, write_cases(save_cases, outcome.judged))
         if fix:
             others = make_inputs(network, seed + 1, ranges, sizes) if inputs is None else _disturb(fed)
             place = ModelTrials(network, fed, others, _judge_alone, time_limit_s)
             found = _add_fixes(found, outcome, on, place, progress)
         return found
+
+
+def _take_recorded(
+    network: Network, recorded: Mapping[str, Mapping[str, np.ndarray]], taken: set[str]
+) -> Iterator[Asked]:
+    """A side for each run elsewhere; raises ArgumentError for one that has an engine's name."""
+    for side, values in recorded.items():
+        if side in taken:
+            raise ArgumentError(f"two sides are called {side!r}; name the recorded one otherwise")
+        yield Asked(side, take_recorded(network, side, values))
+
+
+def _list_unknown(network: Network, asked: Sequence[Asked]) -> Iterator[str]:
+    """What recorded sides have that the network has not, in sentences."""
+    for one in asked:
+        if isinstance(one.runner, RecordedRunner) and one.runner.unknown:
+            yield say_unknown_values(one.name, one.runner.unknown, list(network.producers))
+
+
+def _save(found: ModelComparison, saved: list[str]) -> ModelComparison:
+    """With the cases that were written, or why there are none."""
+    nothing = [] if saved or is_agreement(found.verdict) else [Evidence("structure", say_nothing_saved())]
+    return msgspec.structs.replace(found, saved=saved, evidence=[*found.evidence, *nothing])
 
 
 def _take_model(

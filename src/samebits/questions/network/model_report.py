@@ -203,7 +203,7 @@ def _say_next(found: ModelComparison, first: UnitFinding | None) -> Remark:
         return Remark("next", f"{failed.name} gave no result: it was not compared")
     if any(s.joined for s in found.sides):
         more = "polygraphy run MODEL --trt --trt-outputs mark all --save-outputs FILE keeps them"
-        return Remark("next", f"record values in between, too: they tell units apart ({more})")
+        return Remark("next", f"record values in between, too: then each unit is judged by itself ({more})")
     if is_agreement(found.verdict):
         return Remark("next", "nothing is broken: compare outputs by their own error, not by a tolerance")
     if found.saved:
