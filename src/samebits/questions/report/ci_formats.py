@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 from xml.etree import ElementTree
 
 import msgspec
@@ -173,7 +174,7 @@ def _make_result(check: Check, rule: int) -> dict[str, Any]:
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": Path(_find_file(check)).as_posix()},
+                    "artifactLocation": {"uri": quote(Path(_find_file(check)).as_posix())},
                     # A finding is one thing: viewers that want a line get its first.
                     "region": {"startLine": 1},
                 },
