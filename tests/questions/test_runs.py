@@ -331,3 +331,20 @@ def test_an_operation_that_each_run_does_at_another_step_is_no_other_format(tmp_
     assert (found.first.kind, found.first.reason) == ("structure", None)
     assert (found.first.operation, found.first.line) == ("aten.flip.default", "script.py:8")
     assert "only the first run does it" in found.summary
+
+
+def test_other_labels_are_other_data_and_no_order(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, torch\n"
+        "torch.manual_seed(0)\n"
+        "layer = torch.nn.Linear(8, 4)\n"
+        "images = torch.randn(16, 8)\n"
+        "labels = torch.tensor([(int(sys.argv[1]) * i) % 4 for i in range(16)])\n"
+        "torch.nn.functional.cross_entropy(layer(images), labels).backward()\n"
+    )
+    for step in ("1", "2"):
+        run_traced(tmp_path / step, sys.executable, str(script), step)
+    first = diff(tmp_path / "1", tmp_path / "2").first
+    assert first.kind == "inputs"
+    assert first.reason not in ("order of the data", "order within a batch")

@@ -72,10 +72,10 @@ def compare(
     become sides too. Runners are texts such as "torch:threads=1", which are opened and closed here, or objects with the
     Runner protocol, which stay open. Every runner is tried on exact integers, where any difference is a fault, and on
     `data` (the case's own operands, if it has any). Unless `attributes` is off, each runs `data` twice, to see whether
-    its bits repeat. A runner that fails is a finding of its side. Where results differ
-    and `attributes` is set, every runner's recipe is found by probing and replayed on the same operands. With `fix`
-    settings of the engines are tried until the sides agree, which may take minutes. `progress` hears what is being done
-    and the share done. Raises SamebitsError for a subject, a runner's text or a size that cannot be dealt with.
+    its bits repeat. A runner that fails is a finding of its side. Where results differ and `attributes` is set, every
+    runner's recipe is found by probing and replayed on the same operands. With `fix` settings of the engines are tried
+    until the sides agree, which may take minutes. `progress` hears what is being done and the share done. Raises
+    SamebitsError for a subject, a runner's text or a size that cannot be dealt with.
     """
     _check_arguments(data, seed, time_limit_s)
     on = list_runners(on)

@@ -66,7 +66,7 @@ def compare(
         return compare_model(
             subject,
             on,
-            inputs=read_inputs(inputs) if isinstance(inputs, str) else inputs,
+            inputs=read_inputs(str(inputs)) if isinstance(inputs, (str, Path)) else inputs,
             ranges=ranges,
             replay=replay,
             save_cases=save_cases,

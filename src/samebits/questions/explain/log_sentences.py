@@ -31,7 +31,7 @@ def say_metrics(metrics: Metrics) -> str:
         parts.append("a side holds NaN or an infinity, so that the log gives no largest difference of the others")
     elif metrics.max_abs is not None:
         parts.append(f"the largest difference is {_say_number(metrics.max_abs)}")
-    if metrics.max_rel == math.inf and metrics.max_abs != math.inf:
+    if metrics.max_rel == math.inf and (metrics.max_abs is None or math.isfinite(metrics.max_abs)):
         parts.append("relative infinite, as where the other value is 0")
     elif metrics.max_rel is not None and math.isfinite(metrics.max_rel):
         parts.append(f"relative {_say_number(metrics.max_rel)}, which says nothing where outputs are near zero")

@@ -155,11 +155,9 @@ def say_next(
         return [f"compare what the script passes at {first.line or 'this line'}{drawn}"]
     if first.reason in _WHAT_TO_DO:
         # A script may draw the order itself, without a loader.
-        seeds = [how for how in known if "seed" in how] if first.reason != "number format" else []
-        return [
-            *(f"numbers drawn for it need a seed: {', '.join(seeds)}" for _ in seeds[:1]),
-            _WHAT_TO_DO[first.reason],
-        ]
+        seeds = _join_seeds(known) if first.reason != "number format" else ""
+        drawn = [f"numbers drawn for it need a seed{seeds}"] if seeds else []
+        return [*drawn, _WHAT_TO_DO[first.reason]]
     if captured is not None:
         return [f"samebits explain {captured}", *alike]
     if first.kind == "operation" and known:
