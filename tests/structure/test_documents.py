@@ -32,11 +32,13 @@ COMMANDS = [
     *(
         line
         for line in PLAIN
-        if re.match(r"samebits (compare|explain|profile|doctor|sweep|pick|reduce) (?!.*-o )", line)
+        if re.match(r"samebits (compare|explain|profile|doctor|sweep|pick|reduce) (?!.*( -o | > ))", line)
     ),
     *IN_TABLE,
 ]
 STORIES = [text for language, text in BLOCKS if not language and "samebits trace" in text and "examples/" in text]
+# Commands that read what those before them wrote.
+CHAINS = [text for language, text in BLOCKS if not language and re.search(r"^samebits .* > \S+$", text, re.MULTILINE)]
 PROBLEMS = sorted({line for line in PLAIN if re.match(r"conv(_transpose)?[123]d|linear|matmul", line)})
 
 
@@ -88,6 +90,16 @@ def test_runs_that_are_recorded_and_compared(story, tmp_path):
     assert re.search(r"^(SAME|DIFFER) ", done.stdout, re.MULTILINE)
 
 
+@pytest.mark.parametrize("commands", CHAINS)
+def test_commands_that_read_what_others_wrote(commands, tmp_path):
+    skip_without_engines(name for name in ENGINES if re.search(rf"--on {name}\b", commands))
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    samebits = f'samebits() {{ {shlex.quote(sys.executable)} -m samebits "$@" || [ $? = 1 ]; }}'
+    script = f"set -e\n{samebits}\n{commands}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("text", PROBLEMS)
 def test_problem_texts_are_read_and_printed_back(text):
     printed = format_problem(parse_problem_text(text))
@@ -100,6 +112,7 @@ def test_something_was_found_to_test():
     assert len(set(COMMANDS)) >= 4
     assert len(PROBLEMS) >= 5
     assert len(STORIES) >= 1
+    assert len(CHAINS) >= 1
 
 
 def test_the_readme_is_short():
