@@ -11,8 +11,8 @@ from samebits.findings.json_text import Count, Share
 from samebits.findings.made import Made
 from samebits.findings.shown import ShownFinding
 
-# `open` is what stayed undetermined, and why.
-EvidenceKind = Literal["replay", "probe", "structure", "statistic", "setting", "open"]
+# `file` is what one of two files says otherwise; `open` what stayed undetermined, and why.
+EvidenceKind = Literal["replay", "probe", "structure", "statistic", "setting", "file", "open"]
 Certainty = Literal["bits", "bounds", "statistics", "open"]
 
 

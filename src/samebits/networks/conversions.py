@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from samebits.findings.causes import CauseCode
+from samebits.networks.folded_weights import Folded, find_norm, scale_weights
 from samebits.networks.network import Network, Node
 from samebits.networks.product_nodes import PRODUCTS
 from samebits.networks.quantising_operations import WHOLE_PRODUCTS
@@ -27,10 +28,6 @@ class Conversion:
 
     cause: CauseCode
     says: str
-
-
-# The values of a network that are the same whatever comes in.
-Folded = Mapping[str, np.ndarray]
 
 
 def find_conversion(first: Network, second: Network) -> Conversion | None:
@@ -63,16 +60,14 @@ def _list_own_weights(network: Network) -> Iterator[np.ndarray]:
         if array.ndim > 1 and array.dtype.kind == "f":
             yield array.astype(np.float64)
     for node in network.nodes:
-        weights = folded.get(node.inputs[1]) if node.operator in PRODUCTS else None
-        readers = [network.nodes[r] for r in network.consumers.get(node.outputs[0], ())]
-        if weights is None or [r.operator for r in readers] != ["BatchNormalization"]:
-            continue
-        scale, _, _, variance = (folded.get(v) for v in readers[0].inputs[1:5])
-        if scale is not None and variance is not None:
-            factor = scale / np.sqrt(variance.astype(np.float64) + float(readers[0].attributes.get("epsilon", 1e-5)))
-            axis = 1 if node.operator == "ConvTranspose" else 0
-            if weights.ndim > 2 and weights.shape[axis] == factor.size:
-                yield weights * factor.reshape([-1 if i == axis else 1 for i in range(weights.ndim)])
+        norm = find_norm(network, node)
+        weights = folded.get(node.inputs[1]) if norm is not None else None
+        if (
+            norm is not None
+            and weights is not None
+            and (scaled := scale_weights(folded, node, norm, weights)) is not None
+        ):
+            yield scaled
 
 
 def _list_converted(network: Network) -> Iterator[tuple[Node, np.ndarray, np.ndarray]]:

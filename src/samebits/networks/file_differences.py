@@ -16,6 +16,9 @@ from samebits.engines.runner import Runner
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.networks.conversions import Conversion
+from samebits.networks.folded_weights import compare_folded
+from samebits.networks.function_bodies import find_default
+from samebits.networks.matched_files import COMMUTING
 from samebits.networks.model_conclusion import Asked, Outcome
 from samebits.networks.model_runners import ModelRunner, OtherFileRunner, is_onnx_engine, open_model_runner
 from samebits.networks.model_sentences import say_own_file
@@ -42,6 +45,8 @@ class FileDifference:
     node: str
     cause: CauseCode
     says: str
+    # Other nodes, which may do the same, and not other numbers.
+    is_rewriting: bool = False
 
 
 def list_file_differences(first: Network, second: Network) -> list[FileDifference]:
@@ -63,21 +68,61 @@ def _list_all(first: Network, second: Network) -> Iterator[FileDifference]:
         if place is None and _is_folded(first, node, second):
             continue
         if fused := _find_fused(first, node, second, fusing):
-            yield FileDifference(node.name, CauseCode.FUSION, f"is computed by {fused} in the second file")
+            yield FileDifference(node.name, CauseCode.FUSION, f"is computed by {fused} in the second file", True)
             continue
         if place is None:
-            yield FileDifference(node.name, CauseCode.FUSION, f"{node.operator} is not in the second file")
+            yield FileDifference(node.name, CauseCode.FUSION, f"{node.operator} is not in the second file", True)
             continue
         other = second.nodes[place]
         if node.operator == "BatchNormalization" and other.operator in PRODUCTS:
-            # Folded into the weights: whether rightly, the run says.
+            yield from _compare_with_folded(first, constant, other_constant, node, other)
             continue
         if other.operator != node.operator:
+            if node.operator == "Add" and other.operator == "Gemm":
+                yield from _compare_with_row(first, constant, other_constant, node, other)
             says = f"{other.operator} makes what {node.operator} makes in the first file"
-            yield FileDifference(node.name, CauseCode.FUSION, says)
+            yield FileDifference(node.name, CauseCode.FUSION, says, True)
             continue
-        yield from _compare_attributes(node, other)
+        yield from _compare_attributes(node, other, second.opset, _list_meaningless(node, constant))
         yield from _compare_inputs(constant, other_constant, node, other)
+
+
+def _compare_with_folded(
+    first: Network,
+    constant: Mapping[str, np.ndarray],
+    other_constant: Mapping[str, np.ndarray],
+    norm: Node,
+    other: Node,
+) -> Iterator[FileDifference]:
+    """How a product with a batch normalisation folded in differs from both of the first file."""
+    place = first.producers.get(norm.inputs[0])
+    if place is None or first.nodes[place].operator != other.operator:
+        return
+    product = first.nodes[place]
+    yield from _compare_attributes(product, other, first.opset)
+    found = compare_folded(constant, other_constant, product, norm, other)
+    if found is not None:
+        yield FileDifference(product.name, *found)
+
+
+def _compare_with_row(
+    first: Network, constant: Mapping[str, np.ndarray], other_constant: Mapping[str, np.ndarray], add: Node, gemm: Node
+) -> Iterator[FileDifference]:
+    """How a Gemm differs from a MatMul and the Add of a row that the first file has in its place."""
+    makers = [first.nodes[first.producers[v]] for v in add.inputs if v in first.producers]
+    product = next((m for m in makers if m.operator in ("MatMul", "Gemm")), None)
+    row = next((constant[v] for v in add.inputs if v in constant), None)
+    if product is None or row is None:
+        return
+    weights, held = constant.get(product.inputs[1]), other_constant.get(gemm.inputs[1])
+    bias = other_constant.get(gemm.inputs[2]) if len(gemm.inputs) > 2 and gemm.inputs[2] else None
+    if weights is not None and held is not None:
+        turned = bool(product.attributes.get("transB", 0)) != bool(gemm.attributes.get("transB", 0))
+        found = _compare_weights(weights, held.T if turned else held)
+        if found is not None:
+            yield FileDifference(product.name, found[0], f"input 2 of {product.operator} {found[1]}")
+    if bias is not None and (found := _compare_weights(row.reshape(-1), bias.reshape(-1))) is not None:
+        yield FileDifference(add.name, found[0], f"the row that is added {found[1]}")
 
 
 def _is_folded(first: Network, node: Node, second: Network) -> bool:
@@ -105,18 +150,39 @@ def _find_fused(first: Network, node: Node, second: Network, makers: Mapping[str
     return ""
 
 
-# What an attribute means where it is not written, of those that exporters write all the same. Source: ONNX's operators.
-_DEFAULTS: dict[str, object] = {"auto_pad": "NOTSET", "group": 1, "ceil_mode": 0, "count_include_pad": 0}
+# What every element of a list is that an operator takes where none is written. Source: ONNX's operators.
+_PLAIN_ELEMENTS = {"pads": 0, "output_padding": 0, "strides": 1, "dilations": 1}
+# What follows from the shapes of the constants.
+_REPEATED = ("kernel_shape",)
 
 
-def _compare_attributes(node: Node, other: Node) -> Iterator[FileDifference]:
-    for name in sorted({*node.attributes, *other.attributes}):
-        default = _DEFAULTS.get(name)
-        a, b = node.attributes.get(name, default), other.attributes.get(name, default)
+def _list_meaningless(node: Node, constant: Mapping[str, np.ndarray]) -> Sequence[str]:
+    """Attributes that mean nothing for what this node reads."""
+    shape = constant.get(node.inputs[1]) if node.operator == "Reshape" else None
+    return ("allowzero",) if shape is not None and shape.all() else ()
+
+
+def _compare_attributes(
+    node: Node, other: Node, opset: int, meaningless: Sequence[str] = ()
+) -> Iterator[FileDifference]:
+    for name in sorted({*node.attributes, *other.attributes} - set(meaningless)):
+        a, b = node.attributes.get(name), other.attributes.get(name)
+        if name in _REPEATED and None in (a, b) and node.operator in PRODUCTS:
+            continue
+        a, b = (_fill_in(node.operator, name, *pair, opset) for pair in ((a, b), (b, a)))
         if not _are_equal(a, b):
             cause = _CAUSES.get(name, CauseCode.DROPPED_ATTRIBUTE)
-            said = "lost" if b is None else f"{_show(b)} in place of {'its default' if a is None else _show(a)}"
+            said = "lost" if b is None else f"{_show(b)} in place of {'none' if a is None else _show(a)}"
             yield FileDifference(node.name, cause, f"{node.operator}'s {name} is {said}")
+
+
+def _fill_in(operator: str, name: str, value: object, other: object, opset: int) -> object:
+    """An attribute's value, or what stands for it where none is written; None where nothing does."""
+    if value is not None:
+        return value
+    if isinstance(other, (list, tuple)) and name in _PLAIN_ELEMENTS:
+        return [_PLAIN_ELEMENTS[name]] * len(other)
+    return find_default(operator, name, opset)
 
 
 def _are_equal(a: object, b: object) -> bool:
@@ -127,6 +193,7 @@ def _are_equal(a: object, b: object) -> bool:
 
 
 def _show(value: object) -> str:
+    value = np.float32(value) if isinstance(value, float) else value
     return str(list(value))[:60] if isinstance(value, (list, tuple)) else str(value)[:60]
 
 
@@ -135,7 +202,11 @@ def _compare_inputs(
 ) -> Iterator[FileDifference]:
     """The differences of a node's inputs: missing ones, other ones, or weights with other values."""
     count = max(len(node.inputs), len(other.inputs))
-    pairs = zip((*node.inputs, *[""] * count)[:count], (*other.inputs, *[""] * count)[:count], strict=True)
+    reads, those = node.inputs, other.inputs
+    if node.operator in COMMUTING:
+        reads = sorted(reads, key=lambda v: v in constant)
+        those = sorted(those, key=lambda v: (v in other_constant, v not in reads))
+    pairs = zip((*reads, *[""] * count)[:count], (*those, *[""] * count)[:count], strict=True)
     for number, (a, b) in enumerate(pairs, 1):
         held, holds = constant.get(a), other_constant.get(b)
         if held is not None and holds is not None:
@@ -148,7 +219,7 @@ def _compare_inputs(
             yield FileDifference(node.name, cause, f"input {number} of {node.operator} {which}")
         elif (held is None) == (holds is None) and held is None and a != b:
             says = f"input {number} of {node.operator} is {b[:40]} in place of {a[:40]}"
-            yield FileDifference(node.name, CauseCode.FUSION, says)
+            yield FileDifference(node.name, CauseCode.FUSION, says, True)
         elif (held is None) != (holds is None):
             says = f"input {number} of {node.operator} is a constant in one file only"
             yield FileDifference(node.name, CauseCode.HARNESS, says)
@@ -172,7 +243,10 @@ def _compare_weights(a: np.ndarray, b: np.ndarray) -> tuple[CauseCode, str] | No
         return CauseCode.DROPPED_ATTRIBUTE, f"has shape {b.shape} in place of {a.shape}"
     if a.dtype != b.dtype:
         return CauseCode.DROPPED_ATTRIBUTE, f"is {b.dtype} in place of {a.dtype}"
-    return CauseCode.HARNESS, "holds other values: constants of another run"
+    if a.size == 1:
+        return CauseCode.HARNESS, f"is {_show(b.item())} in place of {_show(a.item())}"
+    count = np.count_nonzero(a != b)
+    return CauseCode.HARNESS, f"holds other values ({count:,} of {a.size:,}): constants of another run"
 
 
 def _rounds_to(a: np.ndarray, b: np.ndarray, format_: str) -> bool:
@@ -211,11 +285,14 @@ def blame_file(outcome: Outcome, differences: Sequence[FileDifference]) -> None:
     side = outcome.asked[-1].name
     for unit in outcome.list_deviating(side):
         names = {outcome.network.nodes[p].name for p in unit.unit.places}
-        own = next((d for d in differences if d.node in names), None)
-        if own is None:
+        # What has other numbers explains a difference; what is merely written otherwise may do the same.
+        all_own = sorted((d for d in differences if d.node in names), key=lambda d: d.is_rewriting)
+        if not all_own:
             continue
+        own, *others = all_own
         judged = unit.sides[side]
-        said = Evidence("structure", own.says)
+        others = [o for o in others if own.is_rewriting or not o.is_rewriting]
+        said = [Evidence("file", o.says) for o in (own, *others[: _MOST_DIFFERENCES - 1])]
         is_wrong = judged.verdict == "undecided" and own.cause != _ROUNDED_OPERATORS
         level = judged.cause_certainty if judged.cause == own.cause else "statistics"
         unit.sides[side] = replace(
@@ -225,7 +302,7 @@ def blame_file(outcome: Outcome, differences: Sequence[FileDifference]) -> None:
             cause=own.cause,
             cause_certainty=level,
             says=f"differs in the file: {own.says}",
-            evidence=(said, *judged.evidence),
+            evidence=(*said, *judged.evidence),
         )
 
 
@@ -251,7 +328,7 @@ def blame_conversion(outcome: Outcome, conversion: Conversion, own: Sequence[str
             # The file says so, whatever else an engine does.
             cause_certainty="bounds",
             says=conversion.says,
-            evidence=(Evidence("structure", say_own_file(own, odd)), *judged.evidence),
+            evidence=(Evidence("file", say_own_file(own, odd)), *judged.evidence),
         )
 
 

@@ -139,6 +139,18 @@ def _find_schema(operator: str, opset: int) -> Any:
     return onnx.defs.get_schema(operator, opset, "") if onnx.defs.has(operator, opset, "") else None
 
 
+def find_default(operator: str, attribute: str, opset: int) -> object:
+    """What ONNX defines an attribute as where none is written, as nodes hold it; None where it defines nothing."""
+    import onnx
+
+    schema = _find_schema(operator, opset)
+    known = schema.attributes.get(attribute) if schema is not None else None
+    if known is None or not known.default_value.type:
+        return None
+    value = onnx.helper.get_attribute_value(known.default_value)
+    return value.decode() if isinstance(value, bytes) else value
+
+
 def _find_body(node: Node, inputs: Sequence[Value | None], opset: int, dtype: str) -> Any:
     import onnx
 

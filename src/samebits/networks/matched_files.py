@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from samebits.errors import ModelError
+from samebits.networks.aligned_steps import Steps, choose_step
 from samebits.networks.graph_names import rename_values
 from samebits.networks.network import Network, Node, ValueType
 from samebits.networks.onnx_reading import make_network, read_onnx
@@ -19,6 +20,8 @@ from samebits.numbers.format import FORMATS
 
 # Behind the name of a value that is none of the first file's, although that has the name.
 _STRANGE = "#other"
+# The sequence in which exporters write the inputs of these says nothing.
+COMMUTING = ("Add", "And", "Max", "Min", "Mul", "Or", "Sum", "Xor")
 
 
 def take_other(network: Network, against: str | Path | Network) -> Network:
@@ -75,7 +78,7 @@ def match_values(first: Network, second: Network) -> dict[str, str]:
     """New names for values of the second file that the first has not: those of what is made in the same way.
 
     A node corresponds to the first one left with its operator and the same inputs; constants are the same by what they
-    hold, else by their shape.
+    hold, else by their shape. Where exporters wrote other nodes, steps that do one thing correspond (`aligned_steps`).
     """
     own = [node for node in second.stored.graph.node if any(v and v not in first.producers for v in node.output)]
     if not own:
@@ -90,20 +93,44 @@ def match_values(first: Network, second: Network) -> dict[str, str]:
     names: dict[str, str] = {}
     used: set[str] = set()
     taken = {v for node in second.nodes for v in node.outputs}
+    shared = {v for v in second.producers if v in first.producers}
+    steps, other_steps = Steps(first, known), Steps(second, constants)
     for node in second.nodes:
         made = [v for v in node.outputs if v]
         if all(v in first.producers for v in made) or any(v in second.hidden or v in constants for v in made):
             continue
         found = _find_maker(node, names, used, constants, makers)
-        if found is None or len(found.outputs) != len(node.outputs):
-            continue
-        pairs = [(a, b) for a, b in zip(node.outputs, found.outputs, strict=True) if a and b and a not in names]
+        if found is not None and len(found.outputs) == len(node.outputs):
+            both = zip(node.outputs, found.outputs, strict=True)
+        else:
+            both = _align(node, steps, other_steps, names, shared)
+        pairs = [(a, b) for a, b in both if a and b and a not in names]
         new = {a: b for a, b in pairs if b not in taken}
         names |= new
         used.update(new.values())
+        shared.update(new.values())
         taken.update(b for _, b in pairs)
     outputs = set(second.outputs)
     return {a: b for a, b in names.items() if a not in outputs and a != b}
+
+
+def _align(
+    node: Node, steps: Steps, other_steps: Steps, names: Mapping[str, str], shared: Collection[str]
+) -> list[tuple[str, str]]:
+    """What the step of the second file that begins with `node` makes, each with the first file's; [] where none fits.
+
+    `shared` are the values that both files have, by the first one's names.
+    """
+    wanted = other_steps.find(node)
+    if wanted is None or any(v in names for v in wanted.makes):
+        return []
+    behind = other_steps.lead_back(wanted, shared, names)
+    left = [s for s in steps.by_look.get((wanted.kind, wanted.shape), ()) if not any(v in shared for v in s.makes)]
+    candidates = [s for s in left if behind is not None and steps.lead_back(s, shared, {}) == behind]
+    found = choose_step(wanted, candidates, names)
+    if found is None:
+        return []
+    return [*zip(wanted.makes, found.makes, strict=True), *zip(wanted.inner, found.inner, strict=True)]
 
 
 def _find_maker(
@@ -126,7 +153,8 @@ def _list_keys(
     """What a node is known by: its constants by what they hold; then by their shapes."""
 
     def key(describe: Any) -> tuple[object, ...]:
-        return (operator, *(describe(constants[v]) if v in constants else names.get(v, v) for v in inputs))
+        read = [describe(constants[v]) if v in constants else names.get(v, v) for v in inputs]
+        return (operator, *(sorted(read, key=str) if operator in COMMUTING else read))
 
     return [key(_digest), key(lambda array: array.shape)]
 

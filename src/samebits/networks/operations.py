@@ -137,7 +137,7 @@ MOVES = (
     "ReverseSequence", "TensorScatter", "Trilu",
 )  # fmt: skip
 # What they return follows from sizes alone.
-_OF_SIZES = ("ConstantOfShape", "EyeLike", "Shape", "Size")
+OF_SIZES = ("ConstantOfShape", "EyeLike", "Shape", "Size")
 # Of truth values and whole numbers, which carry no error.
 _OF_TRUTH = ("And", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Not", "Or", "Xor")
 _OPSET_OF_PLAIN_SOFTMAX = 13
@@ -164,7 +164,7 @@ def is_known(node: Node, opset: int) -> bool:
     """Whether a node can be judged: it has a rule, moves values, or follows from what carries no error."""
     if is_random(node.operator):
         return False
-    return find_rule(node, opset) is not None or node.operator in (*MOVES, *_OF_SIZES, *_OF_TRUTH)
+    return find_rule(node, opset) is not None or node.operator in (*MOVES, *OF_SIZES, *_OF_TRUTH)
 
 
 def is_random(operator: str) -> bool:
@@ -448,7 +448,7 @@ def _apply_reference(node: Node, inputs: Sequence[Value | None], opset: int) -> 
     floats = [v for v in inputs if isinstance(v, Bounded)]
     if not floats:
         return [as_value(v) for v in evaluate_plainly(node, [make_plain(v) for v in inputs], opset)]
-    if node.operator in _OF_SIZES:
+    if node.operator in OF_SIZES:
         return [as_value(v) for v in evaluate_plainly(node, [make_plain(v) for v in inputs], opset)]
     return _move_each(node, inputs, opset) if node.operator in MOVES and _only_moves(node, inputs) else None
 

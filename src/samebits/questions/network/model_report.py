@@ -208,6 +208,9 @@ def _say_next(found: ModelComparison, first: UnitFinding | None) -> Remark:
         return Remark("next", "nothing is broken: compare outputs by their own error, not by a tolerance")
     if found.saved:
         return Remark("next", f"samebits explain {shlex.quote(found.saved[0])}", verbatim=True)
+    deviating = [s for s in first.sides if not is_agreement(s.verdict)] if first is not None else []
+    if any(e.kind == "file" for s in deviating for e in s.evidence):
+        return Remark("next", "correct the second file, or make it otherwise: no setting changes what it says")
     can_try = any(s.engine is not None and not is_agreement(s.verdict) for s in found.sides)
     if can_try and not any(e.kind == "setting" for e in found.evidence):
         what = "unit as a case file" if first is not None and first.problem else "units that deviate as case files"

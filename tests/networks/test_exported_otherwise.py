@@ -1,0 +1,197 @@
+"""A file against one that another exporter made of the same module, and against that one with one thing edited."""
+
+import copy
+import warnings
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from needed_engines import skip_without_engines
+from networks.network_building import make_model, node, random
+from samebits.networks.matched_files import take_other
+from samebits.networks.model_comparing import compare_model
+from samebits.networks.onnx_reading import make_network, read_onnx
+
+ORT = "onnxruntime:threads=1"
+
+
+def make_convolutional(torch):
+    """Residual blocks, parallel branches of one shape, and batch norms, of which one exporter folds all."""
+    nn = torch.nn
+
+    class Branches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = nn.ModuleList(nn.Sequential(nn.Conv2d(8, 4, 1), nn.BatchNorm2d(4)) for _ in range(3))
+            self.skip = nn.Conv2d(8, 12, 1, bias=False)
+
+        def forward(self, x):
+            return torch.cat([part(x).relu() for part in reversed(self.parts)], 1) + self.skip(x)
+
+    layers = [nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU6(), Branches()]
+    layers += [nn.Conv2d(12, 8, 3, padding=1, groups=4), nn.Hardswish(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    module = nn.Sequential(*layers, nn.Linear(8, 10), nn.LayerNorm(10), nn.GELU())
+    for part in module.modules():
+        if isinstance(part, nn.BatchNorm2d):
+            part.running_mean.uniform_(-0.5, 0.5)
+            part.running_var.uniform_(0.5, 2)
+    return module, torch.randn(2, 3, 12, 12)
+
+
+def make_attention(torch):
+    """Masked attention of several heads, written in rows by one exporter."""
+    nn = torch.nn
+    layer = nn.TransformerEncoderLayer(16, 2, 24, 0.0, activation="gelu", batch_first=True, norm_first=True)
+    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    return nn.Sequential(nn.Linear(5, 16), encoder, nn.Linear(16, 3)), torch.randn(2, 6, 5)
+
+
+MADE = {"convolutional": make_convolutional, "attention": make_attention}
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """(network of torch's own exporter, model of the one before it, inputs) by the module's name."""
+    skip_without_engines(["torch", "onnxruntime"])
+    import torch
+
+    found = {}
+    for name, make in MADE.items():
+        torch.manual_seed(3)
+        module, x = make(torch)
+        paths = [tmp_path_factory.mktemp(name) / f"{kind}.onnx" for kind in ("new", "old")]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(module.eval(), (x,), paths[0], dynamo=True, external_data=False, verbose=False)
+            torch.onnx.export(module.eval(), (x,), paths[1], dynamo=False)
+        network = read_onnx(paths[0])
+        found[name] = network, onnx.load(paths[1]), {next(iter(network.inputs)): x.numpy()}
+    return found
+
+
+def compare(exported, name, model):
+    network, _, inputs = exported[name]
+    return compare_model(network, on=[ORT], against=make_network(model, "other.onnx"), inputs=inputs)
+
+
+def optimise(model, folder):
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(folder / "optimised.onnx")
+    onnxruntime.InferenceSession(model.SerializeToString(), options)
+    return onnx.load(options.optimized_model_filepath)
+
+
+@pytest.mark.parametrize(("name", "units"), [("convolutional", 8), ("attention", 8)])
+@pytest.mark.parametrize("optimised", [False, True])
+def test_the_same_module_exported_otherwise_is_sound_unit_by_unit(exported, name, units, optimised, tmp_path):
+    model = optimise(exported[name][1], tmp_path) if optimised else exported[name][1]
+    found = compare(exported, name, model)
+    assert found.verdict in ("rounding", "identical")
+    assert optimised or len(found.units) >= units
+
+
+def find_nodes(model, operator):
+    return [n for n in model.graph.node if n.op_type == operator]
+
+
+def put(node, name, value):
+    kept = [a for a in node.attribute if a.name != name]
+    del node.attribute[:]
+    node.attribute.extend([*kept, onnx.helper.make_attribute(name, value)])
+
+
+def change_weights(model, value, change):
+    tensor = next(t for t in model.graph.initializer if t.name == value)
+    array = numpy_helper.to_array(tensor).copy()
+    change(array)
+    tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+
+
+def scale_branch(model):
+    branch = next(n for n in find_nodes(model, "Conv") if "parts.1" in n.name)
+    change_weights(model, branch.input[1], lambda a: a.__setitem__(2, a[2] * np.float32(1.5)))
+
+
+def scale_rows(model):
+    change_weights(model, find_nodes(model, "Gemm")[0].input[1], lambda a: a.__imul__(np.float32(1.25)))
+
+
+EDITS = {
+    "padding of a folded convolution": (
+        "convolutional",
+        lambda m: put(find_nodes(m, "Conv")[0], "pads", [2, 2, 0, 0]),
+        "padding",
+        "Conv's pads is [2, 2, 0, 0] in place of [1, 1, 1, 1]",
+    ),
+    "a branch among others alike": ("convolutional", scale_branch, "harness", "of 32"),
+    "another gelu": (
+        "convolutional",
+        lambda m: put(find_nodes(m, "Gelu")[0], "approximate", "tanh"),
+        "dropped-attribute",
+        "Gelu's approximate is tanh in place of none",
+    ),
+    "epsilon": (
+        "attention",
+        lambda m: put(find_nodes(m, "LayerNormalization")[1], "epsilon", 0.05),
+        "dropped-attribute",
+        "LayerNormalization's epsilon is 0.05 in place of 1e-05",
+    ),
+    "weights of a product in rows": ("attention", scale_rows, "harness", "input 2 of Gemm holds other values"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_what_was_edited_is_the_cause(exported, edit):
+    name, change, cause, says = EDITS[edit]
+    model = copy.deepcopy(exported[name][1])
+    change(model)
+    found = compare(exported, name, model)
+    assert (found.verdict, found.cause) == ("wrong", cause)
+    unit = next(u for u in found.units if u.name == found.first)
+    assert says in str(unit.sides[-1].says)
+    assert len(found.units) >= 6
+
+
+@pytest.mark.parametrize(("broken", "verdicts"), [(None, ("rounding", "identical")), (2, ("wrong",))])
+def test_weights_that_folding_does_not_give_are_named_by_their_channel(broken, verdicts):
+    constants = {"w": random((4, 3, 3, 3), 1), "s": random((4,), 2) + 2, "b": random((4,), 3), "m": random((4,), 4)}
+    constants["v"] = np.abs(random((4,), 5)) + np.float32(0.5)
+    sizes = {"x": [1, 3, 6, 6]}
+    nodes = [node("Conv", ["x", "w"], ["c"]), node("BatchNormalization", ["c", *"sbmv"], ["n"])]
+    first = make_network(make_model([*nodes, node("Relu", ["n"], ["y"])], sizes, ["y"], constants), "first")
+    factor = constants["s"] / np.sqrt(constants["v"] + np.float32(1e-5))
+    held = constants["w"] * factor[:, None, None, None]
+    if broken is not None:
+        held[broken] *= np.float32(1.01)
+    folded = [node("Conv", ["x", "w", "bias"], ["a"]), node("Relu", ["a"], ["y"])]
+    weights = {"w": held, "bias": constants["b"] - constants["m"] * factor}
+    found = compare_model(first, on=[ORT], against=make_network(make_model(folded, sizes, ["y"], weights), "other"))
+    assert found.verdict in verdicts
+    assert (f"weights of channel {broken} are not" in str(found.units[0].sides[-1].says)) == (broken is not None)
+
+
+def test_values_of_one_name_are_nearer_to_each_other_than_to_any_other(exported):
+    import onnxruntime
+
+    for network, model, inputs in exported.values():
+        other = take_other(network, make_network(model, "other.onnx"))
+        shared = [v for v in other.producers if v in network.producers]
+        results = []
+        for one in (network, other):
+            shown = type(one.stored)()
+            shown.CopyFrom(one.stored)
+            known = {v.name for v in shown.graph.output}
+            shown.graph.output.extend(onnx.helper.make_empty_tensor_value_info(v) for v in shared if v not in known)
+            session = onnxruntime.InferenceSession(shown.SerializeToString())
+            results.append(dict(zip([o.name for o in session.get_outputs()], session.run(None, inputs), strict=True)))
+        ours, theirs = results
+        assert len(shared) > 10
+        for value in shared:
+            alike = [v for v in shared if ours[v].shape == theirs[value].shape]
+            distances = {v: np.linalg.norm(ours[v] - theirs[value]) for v in alike}
+            assert distances[value] == min(distances.values()), value
