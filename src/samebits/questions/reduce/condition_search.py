@@ -46,6 +46,9 @@ _SIZES = ("n", "c", "size", "kernel", "rows", "columns", "k", "batch")
 _FACTORS = (*_SIZES, "dilation", "stride")
 _POOL, _MOST_CHANGES = 1500, 4
 _MOST_DEARER, _MOST_ALTERNATIVES, _MOST_ROUNDS = 1.6, 400, 60
+# What a runner may not know at all, however small the problem.
+_FLAGS = ("bias", "then")
+_MOST_EXCEPTIONS = 12
 _ASKED_EACH_ROUND, _CHECKED, _ASKED_MORE, _MORE_ROUNDS = 24, 400, 60, 6
 
 
@@ -54,7 +57,8 @@ class FoundCondition:
     """What is true of every faulty neighbour. `wrong` and `right` count the neighbours that were asked.
 
     `exceptions` are right all the same, the smallest first: none where the condition is exact. `is_settled`: no other
-    condition that fits as well was left untried.
+    condition that fits as well was left untried. `left_out` are parts of problems, such as a bias, that no neighbour
+    has, as the runner is not right with them where it is right without.
     """
 
     condition: Condition
@@ -63,6 +67,7 @@ class FoundCondition:
     is_settled: bool
     exceptions: tuple[Problem, ...] = ()
     nearest_right: tuple[Problem, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 class ConditionSearch:
@@ -83,21 +88,52 @@ class ConditionSearch:
         self._known = {p: answer == fault for p, answer in asker.list_answers(data) if answer in (None, fault)}
         self._seen = [p for p, wrong in self._known.items() if wrong and _keep_small(p)]
         self._rng = random.Random(0)
+        self._left_out: tuple[str, ...] = ()
 
     def find(self) -> FoundCondition:
         """The condition, and what speaks for it."""
         self._ask_all([self._base])
+        self._left_out = tuple(flag for flag in _FLAGS if not self._may_have(flag))
         self._scan()
         condition, settled = self._settle()
+        condition, exceptions = self._list_exceptions(condition)
+        if self._ask_otherwise(exceptions):
+            condition, settled = self._settle()
+            condition, exceptions = self._list_exceptions(condition)
+        problems = list(self._known)
+        wrong = sum(self._known.values())
+        nearest = self._list_nearest()
+        left_out = self._left_out
+        return FoundCondition(condition, wrong, len(problems) - wrong, settled, tuple(exceptions), nearest, left_out)
+
+    def _list_exceptions(self, condition: Condition | None) -> tuple[Condition, list[Problem]]:
+        """The condition, a necessary one where none is exact, and the right problems that it is true of."""
         problems = list(self._known)
         columns, faulty = self._tabulate(problems)
         if condition is None:
             condition = find_necessary(list_clauses(self._features, columns, faulty, pairs=False))
         exceptions = [problems[i] for i in np.flatnonzero(condition.hold(columns) & ~faulty)]
-        exceptions.sort(key=lambda p: (p.multiply_adds, count_elements(p)))
-        wrong = int(faulty.sum())
-        nearest = self._list_nearest()
-        return FoundCondition(condition, wrong, len(problems) - wrong, settled, tuple(exceptions), nearest)
+        return condition, sorted(exceptions, key=lambda p: (p.multiply_adds, count_elements(p)))
+
+    def _ask_otherwise(self, exceptions: Sequence[Problem]) -> bool:
+        """Asks on more integers what is right on the first ones, where a lost term may be 0; whether any is faulty."""
+        if self._data != "integers" or len(exceptions) > _MOST_EXCEPTIONS:
+            return False
+        faulty = [p for p in exceptions if not self._is_over() and self._asker.ask_more(p).fault == self._fault]
+        self._known.update(dict.fromkeys(faulty, True))
+        return bool(faulty)
+
+    def _may_have(self, flag: str) -> bool:
+        """Whether neighbours may have what the smallest problem has not: the runner is right with it somewhere."""
+        if take_apart(self._base).get(flag) != 0:
+            return True
+        right = next((p for p, wrong in self._known.items() if not wrong), None)
+        more = None if right is None else _keep_small(put_together(self._base, {**take_apart(right), flag: 1}))
+        return more is None or self._asker.ask(more, self._data).fault is None
+
+    def _list_varied(self) -> list[str]:
+        """The numbers of a problem that neighbours differ in."""
+        return [name for name in take_apart(self._base) if name not in self._left_out]
 
     def _is_over(self) -> bool:
         return time.monotonic() > self._ends
@@ -116,8 +152,7 @@ class ConditionSearch:
 
     def _scan(self) -> None:
         """Each number by itself, smaller values of all numbers first; then where the answer changes between two."""
-        numbers = take_apart(self._base)
-        lines = [(name, keeps) for name in numbers for keeps in (False, True)]
+        lines = [(name, keeps) for name in self._list_varied() for keeps in (False, True)]
         lines = [(name, keeps) for name, keeps in lines if not keeps or can_keep_large(self._base, name)]
         answers: dict[tuple[str, bool], dict[int, bool]] = {line: {} for line in lines}
         for value in _VALUES:
@@ -234,6 +269,7 @@ class ConditionSearch:
         """Neighbours of faulty problems, in a few numbers, that were not asked yet."""
         faulty = [problem for problem, wrong in self._known.items() if wrong]
         found: dict[Problem, None] = {}
+        varied = self._list_varied()
         for _ in range(_POOL):
             dice = self._rng.random()
             start = (
@@ -241,7 +277,7 @@ class ConditionSearch:
             )
             numbers = take_apart(start)
             for _ in range(self._rng.randint(1, _MOST_CHANGES)):
-                name = self._rng.choice(list(numbers))
+                name = self._rng.choice(varied)
                 value = max(min(self._draw_value(numbers[name]), _find_largest(name)), find_floor(name))
                 keeps = can_keep_large(self._base, name) and self._rng.random() < 0.5
                 numbers = set_number(self._base, numbers, name, value, keeps_large=keeps)
@@ -269,7 +305,7 @@ class ConditionSearch:
     def _iterate_nearest(self) -> Iterator[Problem]:
         numbers = take_apart(self._base)
         seen: set[Problem] = set()
-        for name in numbers:
+        for name in self._list_varied():
             for keeps in (True, False) if can_keep_large(self._base, name) else (False,):
                 problem = self._vary(numbers, name, numbers[name] + 1, keeps=keeps)
                 if problem is not None and self._known.get(problem) is False and problem not in seen:
@@ -284,4 +320,4 @@ def _keep_small(problem: Problem | None) -> Problem | None:
 
 
 def _find_largest(name: str) -> int:
-    return _LARGEST.get(name, _LARGEST.get(name.partition("_")[0], _VALUES[-1])) if name not in ("bias", "then") else 1
+    return _LARGEST.get(name, _LARGEST.get(name.partition("_")[0], _VALUES[-1])) if name not in _FLAGS else 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from samebits.errors import EngineCrashed, EngineFailure, EngineTimedOut
 from samebits.findings import Side, is_agreement
 from samebits.judging.references import Reference, make_reference
 from samebits.judging.side_running import Ran, judge_exact, judge_ran, run_on_both
+from samebits.numbers.ulps import has_same_bits
 from samebits.problems import Problem
 from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import make_exact, make_normal
@@ -28,7 +30,9 @@ Operands = Mapping[str, np.ndarray]
 Data = Literal["integers", "normal", "given"]
 # Several drawings, as a term that is lost may be zero in one of them; more where most terms are zero.
 _SEEDS, _SEEDS_OF_THIN = (0, 1), (0, 1, 2, 3)
+_MORE_SEEDS = tuple(range(4, 20))
 _LONG_SUM = 64
+_CALLS, _MOST_AGAIN_S = 6, 3.0
 _REFUSED, _UNCLEAR = "unsupported", "unclear"
 
 
@@ -56,6 +60,20 @@ class Answer:
     def is_fault(self) -> bool:
         """Whether a fault is proved."""
         return self.fault not in (None, _UNCLEAR)
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Calls on the same operands: how many, how many of them at fault, and the first answer at fault, if any."""
+
+    count: int
+    faulty: int
+    answer: Answer
+
+    @property
+    def is_by_chance(self) -> bool:
+        """Whether the fault comes and goes."""
+        return 0 < self.faulty < self.count
 
 
 class FaultAsker:
@@ -93,13 +111,35 @@ class FaultAsker:
         self.asked += 1
         return self._ask_integers(problem) if data == "integers" else self._ask_judged(problem, operands)
 
+    def ask_often(self, problem: Problem, answer: Answer, operands: Operands | None, data: Data) -> Calls:
+        """The problem on the same operands again and again, in a few seconds; `answer` is that of the first call."""
+        answers, ends = [answer], time.monotonic() + _MOST_AGAIN_S
+        while len(answers) < _CALLS and time.monotonic() < ends:
+            answers.append(self.ask_anew(problem, data, operands))
+        faulty = [a for a in answers if a.is_fault]
+        return Calls(len(answers), len(faulty), faulty[0] if faulty else answer)
+
+    def has_same_bits_twice(self, problem: Problem) -> bool:
+        """Whether two calls on the same random operands return the same bits."""
+        operands = make_normal(problem)
+        try:
+            a, b = (check_result(problem, self.runner.run(problem, operands)) for _ in range(2))
+        except EngineFailure:
+            return True
+        return has_same_bits(a, b)
+
     def list_answers(self, data: Data) -> list[tuple[Problem, str | None]]:
         """Every problem that was asked on such operands, with its fault."""
         return [(problem, answer.fault) for (problem, kind), answer in self._known.items() if kind == data]
 
-    def _ask_integers(self, problem: Problem) -> Answer:
+    def ask_more(self, problem: Problem) -> Answer:
+        """The answer on more exact integers, where a term that is lost may be 0 in those of `ask`."""
+        self.asked += 1
+        return self._ask_integers(problem, _MORE_SEEDS)
+
+    def _ask_integers(self, problem: Problem, seeds: Sequence[int] = ()) -> Answer:
         lowering = lower_problem(problem)
-        for seed in _SEEDS if problem.reduction_length <= _LONG_SUM else _SEEDS_OF_THIN:
+        for seed in seeds or (_SEEDS if problem.reduction_length <= _LONG_SUM else _SEEDS_OF_THIN):
             operands = make_exact(lowering.convolution, seed)
             given = lowering.restore_operands(operands)
             try:

@@ -27,17 +27,29 @@ from samebits.problems.languages.any_language import read_subject
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.reduce.condition_search import ConditionSearch, FoundCondition
 from samebits.questions.reduce.conditions import say_condition
-from samebits.questions.reduce.fault_asking import Answer, Data, FaultAsker, Operands, find_data, find_faulty_versions
+from samebits.questions.reduce.fault_asking import (
+    Answer,
+    Calls,
+    Data,
+    FaultAsker,
+    Operands,
+    find_data,
+    find_faulty_versions,
+)
 from samebits.questions.reduce.features import list_features
 from samebits.questions.reduce.reduction_schema import FaultyVersions, OtherEngine, Reduction
 from samebits.questions.reduce.reduction_sentences import (
     EVERYWHERE,
+    say_by_chance,
+    say_failure,
+    say_left_out,
     say_neighbours,
     say_no_fault,
     say_repeats,
     say_script,
     say_smallest,
     say_untried,
+    say_varies,
     summarize_reduction,
 )
 from samebits.questions.reduce.scripts.benchdnn_line import write_benchdnn
@@ -113,6 +125,7 @@ class _Found:
     smaller: Smaller | None = None
     is_smallest: bool | None = None
     repeats: bool | None = None
+    calls: Calls | None = None
     condition: FoundCondition | None = None
     others: list[OtherEngine] = field(default_factory=list[OtherEngine])
     versions: FaultyVersions | None = None
@@ -132,13 +145,15 @@ class _Found:
             "problems_asked": self.asked, "time_s": took_s, "samebits_version": VERSION,
         }  # fmt: skip
         if self.smaller is None or self.smaller.answer.fault is None:
-            summary = say_no_fault(self.identity.text, given=self.is_case)
-            return Reduction(problem=None, fault=None, summary=summary, evidence=self.evidence, **common)
+            summary = say_no_fault(self.identity.text, given=self.is_case, varies=self.repeats is False)
+            return Reduction(
+                problem=None, fault=None, summary=summary, repeats=self.repeats, evidence=self.evidence, **common
+            )
         answer, problem = self.smaller.answer, self.smaller.problem
         fault = answer.fault
         assert fault is not None
         words, exact = self._say_condition(problem)
-        index = _find_first(answer)
+        index = _find_first(answer, is_exact=self.data == "integers")
         return Reduction(
             problem=format_problem(problem),
             fault=fault,
@@ -168,6 +183,7 @@ class _Found:
                 words,
                 exact=bool(exact),
                 right_neighbours=self.condition.right if self.condition else 0,
+                calls=(self.calls.faulty, self.calls.count) if self.calls else None,
             ),
             evidence=self.evidence,
             **common,
@@ -184,8 +200,8 @@ class _Found:
         )
 
 
-def _find_first(answer: Answer) -> tuple[int, ...] | None:
-    """The first output that is not as it should be; the worst one where all are only less precise."""
+def _find_first(answer: Answer, *, is_exact: bool) -> tuple[int, ...] | None:
+    """The first output that is not as it should be on exact integers; else the worst one."""
     if answer.result is None or answer.truth is None or not answer.result.size:
         return None
     result, truth = answer.result.astype(np.float64), answer.truth.astype(np.float64)
@@ -193,7 +209,8 @@ def _find_first(answer: Answer) -> tuple[int, ...] | None:
         distance = np.abs(result - truth)
     distance[np.isnan(distance)] = np.inf
     distance[(result == truth) | (np.isnan(result) & np.isnan(truth))] = 0.0
-    flat = int(np.argmax(distance > 0)) if answer.fault == "wrong" else int(np.argmax(distance))
+    # On exact integers any other number is the fault; else roundings are among them.
+    flat = int(np.argmax(distance > 0)) if is_exact else int(np.argmax(distance))
     return tuple(int(i) for i in np.unravel_index(flat, result.shape))
 
 
@@ -219,9 +236,11 @@ class _Reducer:
         found = _Found(start, identity, data, is_case=operands is not None)
         if not answer.is_known:
             raise ArgumentError(f"{identity.text} does not take this problem: {answer.says}")
-        if answer.fault is None:
+        calls = self._call_often(found, answer, operands)
+        if calls.is_by_chance or answer.fault is None:
             found.asked = self.asker.asked
             return found
+        data = found.data
         shrinker = Shrinker(
             self.asker, Smaller(start, answer, operands if data == "given" else None), data,
             _SMALLER * self.most_time_s, self.progress,
@@ -230,6 +249,8 @@ class _Reducer:
         found.evidence.append(
             Evidence("structure", say_smallest(is_smallest=found.is_smallest, asked=self.asker.asked))
         )
+        if found.smaller.answer.says:
+            found.evidence.append(Evidence("structure", say_failure(found.smaller.answer.says)))
         smallest, fault = found.smaller.problem, found.smaller.answer.fault
         if data != "given":
             most_s = _CONDITION * self.most_time_s
@@ -239,12 +260,29 @@ class _Reducer:
             found.evidence.append(
                 Evidence("structure", say_neighbours(wrong, right, exceptions, by_chance=data == "normal"))
             )
+            if found.condition.left_out:
+                found.evidence.append(Evidence("structure", say_left_out(found.condition.left_out)))
             found.right_with = [format_problem(p) for p in found.condition.nearest_right[:_MOST_LISTED]]
         self._ask_again(found, data)
         self._ask_others(found, data)
         self._write(found, data)
         found.asked = self.asker.asked
         return found
+
+    def _call_often(self, found: _Found, answer: Answer, operands: Operands | None) -> Calls:
+        """Whether the fault is there at every call; one that comes and goes is the finding, at the problem given."""
+        if answer.fault is None:
+            found.data, operands = "integers", None
+            answer = self.asker.ask(found.start, found.data)
+        given = operands if found.data == "given" else None
+        calls = self.asker.ask_often(found.start, answer, given, found.data)
+        if calls.is_by_chance:
+            found.smaller, found.calls, found.repeats = Smaller(found.start, calls.answer, given), calls, False
+            found.evidence.append(Evidence("structure", say_by_chance()))
+        elif not calls.faulty and not self.asker.has_same_bits_twice(found.start):
+            found.repeats = False
+            found.evidence.append(Evidence("structure", say_varies()))
+        return calls
 
     def _ask_again(self, found: _Found, data: Data) -> None:
         """Whether the smallest problem gives the same wrong bits once more."""

@@ -33,7 +33,8 @@ def name_reduction(found: Reduction) -> tuple[str, str]:
 
 
 def _list_remarks(found: Reduction) -> Iterator[Remark]:
-    yield Remark("smallest", found.problem or "", verbatim=True)
+    by_chance = found.repeats is False and found.is_smallest is None
+    yield Remark("seen at" if by_chance else "smallest", found.problem or "", verbatim=True)
     if found.first_index is not None:
         at = ", ".join(map(str, found.first_index))
         values = f"{format_value(found.first_value)} where {format_value(found.first_truth)} is right"
@@ -42,6 +43,11 @@ def _list_remarks(found: Reduction) -> Iterator[Remark]:
         yield Remark("but right", problem, verbatim=True, rank=2)
     for problem in found.right_with[:_MOST_RIGHT]:
         yield Remark("right", problem, verbatim=True, rank=1)
+    if by_chance:
+        yield from (Remark("how known", e.says) for e in found.evidence)
+        compare = f"samebits compare {shlex.quote(found.problem or '')} --on {shlex.quote(found.engine)}"
+        yield Remark("next", f"{compare}   says which outputs vary", verbatim=True)
+        return
     yield Remark("right with", list_engines(found.others, right=True) or "none of the settings that were tried")
     if wrong := list_engines(found.others, right=False):
         yield Remark("as wrong with", wrong, rank=2)

@@ -29,10 +29,19 @@ def say_data(data: str) -> str:
 
 
 def summarize_reduction(
-    engine: str, fault: str, data: str, condition: str | None, *, exact: bool, right_neighbours: int
+    engine: str,
+    fault: str,
+    data: str,
+    condition: str | None,
+    *,
+    exact: bool,
+    right_neighbours: int,
+    calls: tuple[int, int] | None = None,
 ) -> str:
-    """The answer in one sentence."""
+    """The answer in one sentence; `calls` are those at fault and all of them, where the fault comes and goes."""
     said = f"{engine} is {say_fault(fault)} on {say_data(data)}"
+    if calls is not None:
+        return f"{said} in {calls[0]} of {calls[1]} calls on the same operands: it comes and goes"
     if not condition:
         return said
     if condition == EVERYWHERE:
@@ -41,10 +50,21 @@ def summarize_reduction(
     return f"{said}, {'wherever' if exact else 'only where'} {condition}"
 
 
-def say_no_fault(engine: str, *, given: bool) -> str:
+def say_no_fault(engine: str, *, given: bool, varies: bool) -> str:
     """The answer where nothing was found."""
     own = ", the case's operands" if given else ""
-    return f"no fault: {engine} is right on exact integers, and within its bounds on random operands{own}"
+    said = f"no fault: {engine} is right on exact integers, and within its bounds on random operands{own}"
+    return f"{said}, but does not return the same bits twice" if varies else said
+
+
+def say_by_chance() -> str:
+    """Why neither smaller problems nor neighbours were asked."""
+    return "neither smaller problems nor neighbours were asked: what comes and goes cannot be put down to sizes"
+
+
+def say_varies() -> str:
+    """What two calls on the same operands returned."""
+    return "two calls on the same random operands return other bits: something adds in another order each time"
 
 
 def say_neighbours(wrong: int, right: int, exceptions: int, *, by_chance: bool) -> str:
@@ -55,6 +75,17 @@ def say_neighbours(wrong: int, right: int, exceptions: int, *, by_chance: bool) 
     if not exceptions:
         return f"{asked}; the condition is true of all of the first, and of none of the second"
     return f"{asked}; the condition is true of all of the first, and of {exceptions:,} of the second as well"
+
+
+def say_left_out(parts: Sequence[str]) -> str:
+    """What no neighbour has, and why."""
+    names = " or ".join({"bias": "a bias", "then": "an activation"}[part] for part in parts)
+    return f"all were asked without {names}: with one it is not right where it is right without"
+
+
+def say_failure(says: str) -> str:
+    """What an engine said in place of a result."""
+    return f"it says: {says}"
 
 
 def say_smallest(*, is_smallest: bool, asked: int) -> str:

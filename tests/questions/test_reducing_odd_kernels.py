@@ -1,0 +1,87 @@
+"""Kernels whose faults come and go, that do not know a bias, or that return other shapes: what reduce says of them."""
+
+import numpy as np
+import pytest
+
+import samebits
+
+TEXT = "linear x=6x40 w=12x40"
+
+
+def whole(operands):
+    result = operands["x"] @ operands["w"].T
+    return result + operands["bias"] if "bias" in operands else result
+
+
+def test_a_fault_that_comes_and_goes_is_said_with_how_often():
+    calls = iter(range(10_000))
+
+    def kernel(problem, operands):
+        result = whole(operands)
+        if next(calls) % 3 == 1:
+            result[-1] = 0
+        return result
+
+    found = samebits.reduce(TEXT, [kernel])
+    assert (found.fault, found.repeats, found.condition, found.is_smallest) == ("wrong", False, None, None)
+    assert found.problem == found.start
+    assert "comes and goes" in found.summary
+    assert " calls on the same operands" in found.summary
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_bits_that_vary_without_a_fault_are_said(in_order):
+    rng = np.random.default_rng(0)
+
+    def kernel(problem, operands):
+        places = np.arange(problem.reduction_length)
+        if not in_order:
+            rng.shuffle(places)
+        result = np.zeros((operands["x"].shape[0], operands["w"].shape[0]), np.float32)
+        for k in places:
+            result += operands["x"][:, k, None] * operands["w"][:, k]
+        return result
+
+    found = samebits.reduce(TEXT, [kernel])
+    assert (found.fault, found.repeats) == (None, None if in_order else False)
+    assert ("does not return the same bits twice" in found.summary) != in_order
+
+
+@pytest.mark.parametrize("knows_bias", [True, False])
+def test_a_bias_that_a_kernel_does_not_know_is_no_part_of_its_fault(knows_bias):
+    def kernel(problem, operands):
+        given = {name: operands[name] for name in operands if name != "bias" or knows_bias}
+        length = problem.reduction_length
+        kept = length // 16 * 16 if length > 16 else length
+        return whole({**given, "x": given["x"][:, :kept], "w": given["w"][:, :kept]})
+
+    found = samebits.reduce(TEXT, [kernel])
+    assert found.problem == "linear x=1x17 w=1x17 dtype=float32"
+    assert sorted(found.condition.split(" and ")) == ["terms (K) >= 17", "terms (K) is no multiple of 16"]
+    assert found.is_exact
+    assert any("without a bias" in e.says for e in found.evidence) != knows_bias
+
+
+def test_what_came_in_place_of_a_result_is_said():
+    def kernel(problem, operands):
+        result = whole(operands)
+        return result[:, :8] if result.shape[1] > 8 else result
+
+    found = samebits.reduce(TEXT, [kernel])
+    assert (found.fault, found.condition) == ("error", "columns >= 9")
+    assert any("shape (1, 8) where the problem says (1, 9)" in e.says for e in found.evidence)
+
+
+def test_the_worst_output_is_shown_where_roundings_are_among_them():
+    """A lost power of two on random operands only: integers are exact in any format that this kernel rounds to."""
+
+    def kernel(problem, operands):
+        result = whole(operands)
+        odd = np.abs(operands["x"]).max() < 8 and not np.equal(operands["x"], np.round(operands["x"])).all()
+        if odd:
+            result[-1, -1] *= 2
+        return result
+
+    found = samebits.reduce("linear x=3x40 w=5x40", [kernel])
+    assert found.data == "normal"
+    assert found.first_value == pytest.approx(2 * found.first_truth, rel=1e-5)
