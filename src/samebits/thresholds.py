@@ -40,6 +40,8 @@ MOST_CHECKED = 8.0
 MOST_REPLAYED_PRODUCTS = 3e9
 # Fewer outputs that differ from the truth than this can be fitted by chance.
 FEWEST_TELLING = 20.0
+# A number added in each place explains the difference of two results if at most so much of it is left.
+LEFT_BY_A_SHIFT = 0.001
 # Bits that a recipe must get right that the truth does not.
 FEWEST_BITS = 30.0
 # A fault of a part fills the box around it to at least this share ...
@@ -154,6 +156,8 @@ TABLE: tuple[Threshold, ...] = (
               " a recipe; of larger problems a sample is replayed, and what a sample shows is inferred"),
     Threshold("FEWEST_TELLING", FEWEST_TELLING, "rounding or downgrade", "2^-20: the chance that the error of every output"
               " has the sign that a hypothesis predicts"),
+    Threshold("LEFT_BY_A_SHIFT", LEFT_BY_A_SHIFT, "which relation of two results is said", "inferred, and called so:"
+              " roundings, and faults that are no shift, leave most of the difference"),
     Threshold("FEWEST_BITS", FEWEST_BITS, "rounding or downgrade", "a thousand hypotheses, each right by luck with 2^-30:"
               " one time in a million"),
     Threshold("LEAST_FILLED", LEAST_FILLED, "cause", "of a part with values of its own some are right by chance"),

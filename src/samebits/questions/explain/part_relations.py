@@ -1,4 +1,4 @@
-"""Two results of one shape whose slices along an axis say how they differ: moved, copied, or one of them scaled."""
+"""Two results of one shape whose slices along an axis say how they differ: moved, copied, scaled, or shifted."""
 
 from __future__ import annotations
 
@@ -39,6 +39,9 @@ def _list_relations(outputs: tuple[np.ndarray, np.ndarray]) -> Iterator[Relation
         changed = [i for i, (a, b) in enumerate(zip(*slices, strict=True)) if a != b]
         if len(changed) == 1 and (found := _find_scaled(outputs, axis, changed[0])):
             yield found
+    for axis in sorted(axes, key=lambda axis: differing.shape[axis]):
+        if found := _find_shifted(outputs, axis):
+            yield found
 
 
 def _find_moved(own: Sequence[bytes], other: Sequence[bytes], axis: int) -> tuple[str, CauseCode | None] | None:
@@ -63,6 +66,31 @@ def _find_moved(own: Sequence[bytes], other: Sequence[bytes], axis: int) -> tupl
     else:
         says = f"has {{other}}'s slices along axis {axis} in another sequence"
     return says, CauseCode.AXIS_ORDER
+
+
+def _find_shifted(outputs: tuple[np.ndarray, np.ndarray], axis: int) -> Relation | None:
+    """Each slice is the other side's plus one number of its own, as a bias is added; of the rest only little is left.
+
+    What is left may be the rounding of sums in two orders.
+    """
+    own, other = (np.moveaxis(np.asarray(a, np.float64), axis, 0).reshape(a.shape[axis], -1) for a in reversed(outputs))
+    if own.size - len(own) < thresholds.FEWEST_TELLING or not (np.isfinite(own) & np.isfinite(other)).all():
+        return None
+    away = own - other
+    shifts = np.median(away, 1)
+    before, left = np.linalg.norm(away), np.linalg.norm(away - shifts[:, None])
+    if not before or left > thresholds.LEFT_BY_A_SHIFT * before:
+        return None
+    # Slices whose shift is no more than what is left of any are not shifted.
+    moved = np.abs(shifts) > np.abs(away - shifts[:, None]).max()
+    count = int(moved.sum())
+    shown = ", ".join(f"{number:.6g}" for number in shifts[moved][:_MOST_NAMED]) + " ..." * (count > _MOST_NAMED)
+    if count == len(shifts) and np.ptp(shifts) <= np.abs(away - shifts[:, None]).max():
+        return Relation(1, f"is {{other}} plus {shifts[0]:.6g}", None, f"all {own.size:,} values")
+    says = f"is {{other}} plus a number for each place of axis {axis} ({shown}): a bias (inferred)"
+    if count == 1:
+        says = f"is {{other}} plus {shown} at place {np.flatnonzero(moved)[0]} of axis {axis} (inferred)"
+    return Relation(1, says, None, f"{left / before:.1g} of the difference is left")
 
 
 def _find_scaled(outputs: tuple[np.ndarray, np.ndarray], axis: int, place: int) -> Relation | None:
