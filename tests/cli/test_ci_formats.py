@@ -87,7 +87,8 @@ def test_a_table_as_sarif(table, capsys):
     ]
     assert [bool(r.get("suppressions")) for r in results] == [False, False, True, False, False]
     places = [r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in results]
-    assert places == ["a.onnx", *["all.parquet"] * 4]
+    # Lists name files as their folders do: one of that name here is another.
+    assert places == ["all.parquet"] * 5
     assert "conv" in [place["name"] for place in results[0]["locations"][0]["logicalLocations"]]
     assert len({r["partialFingerprints"]["side/v1"] for r in results}) == len(results)
 
@@ -96,8 +97,7 @@ def test_a_table_as_annotations(table, capsys):
     assert main(["report", table, "--as", "github"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(" ", 1)[0] for line in lines] == ["::error", "::warning", "::error", "::error"]
-    assert lines[0].startswith("::error file=a.onnx,title=samebits%3A a.onnx::two: downgrade (tf32)%0A")
-    assert "file=all.parquet" in lines[1]
+    assert lines[0].startswith("::error file=all.parquet,title=samebits%3A a.onnx::two: downgrade (tf32)%0A")
 
 
 def test_findings_of_several_kinds_at_once(tmp_path, monkeypatch, capsys):
@@ -116,18 +116,47 @@ def test_findings_of_several_kinds_at_once(tmp_path, monkeypatch, capsys):
     assert "no &amp; &lt;kernel&gt;" in (tmp_path / "both.xml").read_text()
 
 
+def make_finding(text, **more):
+    side = {"name": text, "engine": text, "verdict": "wrong", "where": text, "version": text, "says": text}
+    return {
+        "schema": "samebits.comparison/1", "problem": "linear x=2x3 w=2x3 dtype=float32", "outputs": 4,
+        "reduction_length": 3, "verdict": "wrong", "summary": text, "data": text, "samebits_version": "1",
+        "differences": [], "settled": {}, "ambiguous": 0, "sides": [side], **more,
+    }  # fmt: skip
+
+
+def test_several_mismatches_of_one_log_are_several_checks(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    finding = make_finding("mine", more=[make_finding("mine"), make_finding("mine")])
+    (tmp_path / "log.json").write_text(json.dumps(finding))
+    assert main(["report", "log.json", "--as", "sarif"]) == 0
+    results = json.loads(capsys.readouterr().out)["runs"][0]["results"]
+    assert len({r["partialFingerprints"]["side/v1"] for r in results}) == 3
+    assert main(["report", "log.json", "--as", "junit", "-o", "log.xml"]) == 0
+    assert [name for _, name in read_junit("log.xml")] == ["mine", "mine #2", "mine #3"]
+
+
+def test_a_subject_that_is_a_file_is_where_it_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "case.npz").write_bytes(b"")
+    (tmp_path / "f.json").write_text(json.dumps(make_finding("mine", problem="case.npz")))
+    assert main(["report", "f.json", "--as", "github"]) == 0
+    assert capsys.readouterr().out.startswith("::error file=case.npz,")
+
+
+def test_a_table_of_recipes_passes_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_table(tmp_path / "recipes.parquet", [Row(subject="a", side="one", recipe="in order")])
+    assert main(["report", "recipes.parquet", "--as", "junit"]) == 2
+    assert "recipes.parquet holds recipes and no verdicts" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "text", ["]]><a b='\"'>", "x\n::error ::y", "a\x00\x1b[31m\ufffeb", "%0A,:", "../../../etc/passwd"]
 )
 def test_hostile_names_stay_text(text, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    finding = {
-        "schema": "samebits.comparison/1", "problem": "linear x=2x3 w=2x3 dtype=float32", "outputs": 4,
-        "reduction_length": 3, "verdict": "wrong", "summary": text, "data": text, "samebits_version": "1",
-        "differences": [], "settled": {}, "ambiguous": 0,
-        "sides": [{"name": text, "engine": text, "verdict": "wrong", "where": text, "version": text, "says": text}],
-    }  # fmt: skip
-    (tmp_path / "f.json").write_text(json.dumps(finding))
+    (tmp_path / "f.json").write_text(json.dumps(make_finding(text)))
     assert main(["report", "f.json", "--as", "junit", "-o", "f.xml"]) == 0
     ((place, outcome),) = read_junit("f.xml").items()
     assert outcome == "failure"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -35,13 +35,21 @@ _MOST_UNITS = 20
 class Check:
     """One side of one subject: what came of it, and the units that deviate.
 
-    `file` is the finding or table that it stands in, `summary` the finding's own sentence.
+    `file` is the finding or table that it stands in, `summary` the finding's own sentence, `place` its place among
+    several mismatches of one log. In a table a subject's name is no path: lists name files as their folders do.
     """
 
     file: str
     row: Row
     summary: str = ""
     units: list[Row] = field(default_factory=list[Row])
+    place: int = 0
+    is_in_table: bool = False
+
+    @property
+    def name(self) -> str:
+        """The side, which of several mismatches it is of, and nothing else."""
+        return f"{self.side} #{self.place + 1}" if self.place else self.side
 
     @property
     def outcome(self) -> Outcome:
@@ -98,12 +106,16 @@ def list_checks(found: msgspec.Struct | Path, file: str) -> list[Check]:
     """
     file = show_controls(file)
     if isinstance(found, Path):
-        return _gather((make_visible(row) for row in list_rows(found)), file, "")
+        rows = [make_visible(row) for row in list_rows(found)]
+        if rows and all(row.verdict is None and row.failure is None for row in rows):
+            raise FindingError(f"{file} holds recipes and no verdicts: nothing in it passes or fails")
+        return [replace(check, is_in_table=True) for check in _gather(rows, file, "")]
     found = make_visible(found)
     if isinstance(found, Comparison):
         # Of a log, every mismatch is a subject of its own.
         every = [found, *found.more]
-        return [c for one in every for c in _gather(list_comparison_rows(one.problem, one), file, one.summary)]
+        gathered = (_gather(list_comparison_rows(one.problem, one), file, one.summary) for one in every)
+        return [replace(check, place=i) for i, checks in enumerate(gathered) for check in checks]
     if isinstance(found, ModelComparison):
         return _gather(list_model_rows(found.model, found), file, found.summary)
     raise FindingError(
@@ -131,7 +143,7 @@ def write_junit(checks: Sequence[Check]) -> str:
     for subject, own in suites.items():
         suite = ElementTree.SubElement(root, "testsuite", {"name": subject, **_count(own)})
         for check in own:
-            named = {"classname": subject, "name": check.side}
+            named = {"classname": subject, "name": check.name}
             case = ElementTree.SubElement(suite, "testcase", named)
             element = {"fail": "failure", "error": "error", "skip": "skipped"}.get(check.outcome)
             if element:
@@ -181,7 +193,7 @@ def _make_result(check: Check, rule: int) -> dict[str, Any]:
                 "logicalLocations": [{"name": name} for name in names],
             }
         ],
-        "partialFingerprints": {"side/v1": f"{subject}\n{check.side}\n{check.rule}"},
+        "partialFingerprints": {"side/v1": f"{subject}\n{check.name}\n{check.rule}"},
     }
     if check.row.known is not None:
         result["suppressions"] = [{"kind": "external", "justification": check.row.known}]
@@ -202,7 +214,8 @@ def _find_file(check: Check) -> str:
     """The file of the repository that a deviation belongs to: the subject's, if it is one, else the finding's."""
     subject = Path(check.row.subject)
     try:
-        is_file = not subject.is_absolute() and ".." not in subject.parts and subject.is_file()
+        is_named = not check.is_in_table and not subject.is_absolute() and ".." not in subject.parts
+        is_file = is_named and subject.is_file()
     except (OSError, ValueError):
         is_file = False
     return str(subject) if is_file else check.file
