@@ -84,4 +84,5 @@ def test_the_worst_output_is_shown_where_roundings_are_among_them():
 
     found = samebits.reduce("linear x=3x40 w=5x40", [kernel])
     assert found.data == "normal"
-    assert found.first_value == pytest.approx(2 * found.first_truth, rel=1e-5)
+    # Nothing but the lost power of two is so far off.
+    assert round(found.first_value / found.first_truth, 3) == 2
