@@ -125,6 +125,9 @@ def test_the_command_says_it_with_an_exit_status(model, kernel, capsys):
     status, _, said = run("batch=4", "--on", "emulate:direct")
     assert (status, said.count("\n")) == (2, 1)
     assert "--size batch={1..8}" in said
+    # As a shell hands on {1..3} without quotes.
+    status, _, said = run("batch=1", "batch=2", "batch=3", "--on", "emulate:direct")
+    assert (status, said) == (2, "samebits: the shell wrote the braces out: quote them, --size 'batch={1..8}'\n")
     for option in ("--batch-invariant", "--no-recipes", "--resume"):
         status, _, said = run("batch={1,4}", "--on", "emulate:direct", option)
         assert (status, said.count("\n")) == (2, 1)

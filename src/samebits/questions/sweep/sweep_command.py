@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -166,6 +167,8 @@ def _sweep_network(
     from samebits.questions.sweep.network_sweeping import sweep_network
     from samebits.questions.sweep.sweep_report import show_sweep
 
+    if any(is_model(s) for s in subject) and any(re.fullmatch(r"[\w.]+=\d+", s) for s in subject):
+        raise ArgumentError("the shell wrote the braces out: quote them, --size 'batch={1..8}'")
     if len(subject) != 1 or not is_model(subject[0]):
         raise ArgumentError("--size and --range are of one network: an .onnx file or file.py:function")
     swept, others = read_swept_size(sizes)
