@@ -34,6 +34,28 @@ np.savez(Path(__file__).parent / "arrays.npz", x=x, w=w, **results)  # type: ign
 for name, result in results.items():
     np.save(Path(__file__).parent / f"{name}.npy", result)
 
+# A layer of int8 codes as two kernels in C compute it: both multiply the sum by a whole number of 31 bits; one shifts
+# what comes out to the right and forgets to round, the other rounds twice, as gemmlowp does.
+random = np.random.default_rng(2)
+codes = {name: random.integers(-127, 128, shape).astype(np.int8) for name, shape in (("x", (32, 48)), ("w", (16, 48)))}
+bias = random.integers(-4000, 4000, 16).astype(np.int32)
+scales = {"x_scale": np.float32(0.0371), "w_scale": np.float32(0.0052), "y_scale": np.float32(0.291)}
+mantissa, exponent = np.frexp(np.float64(scales["x_scale"]) * scales["w_scale"] / scales["y_scale"])
+multiplier, shift = int(np.floor(mantissa * 2**31 + 0.5)), -int(exponent)
+products = (codes["x"].astype(np.int64) @ codes["w"].T.astype(np.int64) + bias) * multiplier
+high = (np.abs(products) + 2**30 >> 31) * np.sign(products)
+rest = high & ((1 << shift) - 1)
+rounded = (high >> shift) + (rest > ((1 << shift) - 1 >> 1) + (high < 0))
+results = {"mine": np.clip(products >> 31 + shift, -128, 127), "theirs": np.clip(rounded, -128, 127)}
+np.savez(
+    Path(__file__).parent / "int8.npz",
+    problem=np.array("linear x=32x48 w=16x48 bias dtype=int8 out=int8"),
+    bias=bias,
+    **codes,  # type: ignore[arg-type]  (arrays by name)
+    **scales,  # type: ignore[arg-type]  (arrays by name)
+    **{name: result.astype(np.int8) for name, result in results.items()},  # type: ignore[arg-type]  (arrays by name)
+)
+
 random = np.random.default_rng(0)
 tensors = {
     "weight": random.standard_normal((8, 3, 3, 3)).astype(np.float32) / 5,

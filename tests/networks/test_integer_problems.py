@@ -14,8 +14,9 @@ import samebits
 from naive_convolution import convolve
 from samebits.cli import main
 from samebits.errors import ProblemTextError, SamebitsError
-from samebits.networks.integer_problems import is_integer_problem, make_integer_network
+from samebits.networks.integer_problems import make_integer_network
 from samebits.problems import parse_problem_text
+from samebits.problems.integer_problem import is_integer_problem
 
 SHAPES = ("linear x=5x24 w=6x24", "matmul x=2x3x8 w=8x5", "conv2d x=2x4x7x6 w=6x4x3x3 stride=2 padding=1",
           "conv1d x=1x8x12 w=8x2x3 groups=4 dilation=2", "conv2d x=1x3x6x6 w=4x3x2x2 padding=1:0x0:1 bias")  # fmt: skip

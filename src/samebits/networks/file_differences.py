@@ -243,10 +243,14 @@ def _compare_weights(a: np.ndarray, b: np.ndarray) -> tuple[CauseCode, str] | No
         return CauseCode.DROPPED_ATTRIBUTE, f"has shape {b.shape} in place of {a.shape}"
     if a.dtype != b.dtype:
         return CauseCode.DROPPED_ATTRIBUTE, f"is {b.dtype} in place of {a.dtype}"
+    return CauseCode.HARNESS, _say_values(a, b)
+
+
+def _say_values(a: np.ndarray, b: np.ndarray) -> str:
+    """How constants of one shape and dtype differ."""
     if a.size == 1:
-        return CauseCode.HARNESS, f"is {_show(b.item())} in place of {_show(a.item())}"
-    count = np.count_nonzero(a != b)
-    return CauseCode.HARNESS, f"holds other values ({count:,} of {a.size:,}): constants of another run"
+        return f"is {_show(b.item())} in place of {_show(a.item())}"
+    return f"holds other values ({np.count_nonzero(a != b):,} of {a.size:,}): constants of another run"
 
 
 def _rounds_to(a: np.ndarray, b: np.ndarray, format_: str) -> bool:

@@ -12,9 +12,7 @@ Sources: ONNX's operator specifications; onnxruntime, docs/ContribOperators.md (
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,45 +20,23 @@ import numpy as np
 from samebits.errors import ProblemTextError
 from samebits.networks.network import Network
 from samebits.networks.onnx_reading import make_network
-from samebits.problems.problem import KINDS, PRODUCTS, Problem
-from samebits.problems.problem_text import format_problem, parse_problem_text
+from samebits.problems.integer_problem import (
+    CODES,
+    FLOATS,
+    PACKED,
+    RESULTS,
+    IntegerProblem,
+    format_integer_problem,
+    parse_integer_problem,
+)
+from samebits.problems.problem import PRODUCTS, Problem
 
-_CODES = ("uint8", "int8")
-_PACKED, _FLOATS, _GROUP = ("uint4", "int4"), ("float32", "float16"), re.compile(r"group:(16|32|64|128|256)")
-_OUT = (*_CODES, "int32", "float32")
-_SCALES = ("tensor", "channel")
 # Zero points that are no round numbers; signed weights have none, as quantisers write them.
 _ZEROS = {"x": {"uint8": 121, "int8": 3}, "w": {"uint8": 119, "int8": 0}, "y": {"uint8": 117, "int8": -4}}
 _X_SCALE, _W_SCALE = 0.02, 0.01
 # A sum's usual size, in shares of the codes' largest, so that few results are clamped.
 _SPREAD, _WIDE = 3.0, 127
 _OPSET, _IR = 17, 9
-
-
-@dataclass(frozen=True)
-class _Quantised:
-    """What an integer problem says beyond its shapes; `plain` has the shapes and attributes."""
-
-    plain: Problem
-    x: str
-    w: str
-    out: str
-    scale: str
-
-
-def is_integer_problem(text: object) -> bool:
-    """Whether a text is a problem on integers: it begins with a kind of ours and names an integer dtype."""
-    if not isinstance(text, str):
-        return False
-    words = text.split()
-    return (
-        bool(words)
-        and words[0].partition(".")[0] in KINDS
-        and any(
-            word.partition("=")[0] in ("dtype", "weights") and word.partition("=")[2].lstrip("u").startswith("int")
-            for word in words[1:]
-        )
-    )
 
 
 def make_integer_network(text: str, seed: int = 0) -> tuple[Network, dict[str, tuple[float, float]]]:
@@ -70,12 +46,14 @@ def make_integer_network(text: str, seed: int = 0) -> tuple[Network, dict[str, t
     """
     from onnx import helper, numpy_helper
 
-    asked = _parse(text)
+    asked = parse_integer_problem(text)
+    if asked.plain.bias and asked.plain.kind in PRODUCTS and asked.out in CODES and len(asked.plain.x) != 2:
+        raise ProblemTextError("with a bias and 8-bit results x is a matrix", text)
     rng = np.random.default_rng(seed)
-    is_packed = asked.w in _PACKED
+    is_packed = asked.w in PACKED
     constants = _draw_packed(asked, rng) if is_packed else _draw_constants(asked, rng)
     nodes = [_make_packed(asked, constants)] if is_packed else _list_nodes(asked)
-    kinds = {name: helper.np_dtype_to_tensor_dtype(np.dtype(name)) for name in (*_OUT, *_FLOATS)}
+    kinds = {name: helper.np_dtype_to_tensor_dtype(np.dtype(name)) for name in (*RESULTS, *FLOATS)}
     graph = helper.make_graph(
         nodes,
         "integers",
@@ -86,52 +64,10 @@ def make_integer_network(text: str, seed: int = 0) -> tuple[Network, dict[str, t
     domains = [helper.make_opsetid("", _OPSET), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=domains, ir_version=_IR)
     limits = (-1, 1) if is_packed else (np.iinfo(asked.x).min, np.iinfo(asked.x).max)
-    return make_network(model, _format(asked)), {"x": (float(limits[0]), float(limits[1]))}
+    return make_network(model, format_integer_problem(asked)), {"x": (float(limits[0]), float(limits[1]))}
 
 
-def _format(asked: _Quantised) -> str:
-    """The problem's text with all that was left out."""
-    shapes = format_problem(asked.plain).replace(f" dtype={asked.plain.dtype}", "")
-    scale = "" if asked.out == "int32" else f" scale={asked.scale}"
-    return f"{shapes} dtype={asked.x} weights={asked.w} out={asked.out}{scale}"
-
-
-def _parse(text: str) -> _Quantised:
-    given: dict[str, str] = {}
-    kept: list[str] = []
-    for word in text.split():
-        key, equals, value = word.partition("=")
-        if key in ("dtype", "weights", "out", "scale") and equals:
-            given[key] = value
-        else:
-            kept.append(word)
-    plain = parse_problem_text(" ".join(kept))
-    if given.get("weights") in _PACKED:
-        x = given.get("dtype", "float32")
-        packed = _Quantised(plain, x, given["weights"], given.get("out", x), given.get("scale", "group:32"))
-        _check_packed(packed, text)
-        return packed
-    allowed = {"dtype": _CODES, "weights": (*_CODES, *_PACKED), "out": _OUT, "scale": _SCALES}
-    for key, value in given.items():
-        if value not in allowed[key]:
-            raise ProblemTextError(f"{key} is one of {', '.join(allowed[key])}, not {value!r}", text)
-    x, w = given.get("dtype", "uint8"), given.get("weights", "int8")
-    asked = _Quantised(plain, x, w, given.get("out", "int32"), given.get("scale", "tensor"))
-    _check(asked, text)
-    return asked
-
-
-def _check_packed(asked: _Quantised, text: str) -> None:
-    """Raises ProblemTextError for what MatMulNBits does not compute."""
-    if asked.plain.kind != "linear" or asked.plain.direction != "forward" or asked.plain.bias or asked.plain.then:
-        raise ProblemTextError("weights in 4 bits are those of a forward linear without bias and then=", text)
-    if asked.x not in _FLOATS or asked.out != asked.x:
-        raise ProblemTextError(f"with weights in 4 bits dtype is one of {', '.join(_FLOATS)}, and out= the same", text)
-    if not _GROUP.fullmatch(asked.scale):
-        raise ProblemTextError("weights in 4 bits have scale=group:16, 32, 64, 128 or 256", text)
-
-
-def _draw_packed(asked: _Quantised, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def _draw_packed(asked: IntegerProblem, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Two codes in a byte, the first in its low half; the last block is filled with codes that nothing multiplies."""
     columns, length = asked.plain.w
     size = int(asked.scale.partition(":")[2])
@@ -145,7 +81,7 @@ def _draw_packed(asked: _Quantised, rng: np.random.Generator) -> dict[str, np.nd
     return found
 
 
-def _make_packed(asked: _Quantised, constants: Mapping[str, np.ndarray]) -> Any:
+def _make_packed(asked: IntegerProblem, constants: Mapping[str, np.ndarray]) -> Any:
     from onnx import helper
 
     columns, length = asked.plain.w
@@ -155,22 +91,7 @@ def _make_packed(asked: _Quantised, constants: Mapping[str, np.ndarray]) -> Any:
     return helper.make_node("MatMulNBits", inputs, ["y"], name="product", domain="com.microsoft", **attributes)
 
 
-def _check(asked: _Quantised, text: str) -> None:
-    """Raises ProblemTextError for what no operator computes."""
-    plain = asked.plain
-    if plain.direction != "forward" or plain.kind.startswith("conv_transpose"):
-        raise ProblemTextError("integers are multiplied in forward conv1d to conv3d, linear and matmul", text)
-    if plain.then:
-        raise ProblemTextError("then= is not applied to integers", text)
-    if plain.kind in PRODUCTS and len(plain.w) != 2:
-        raise ProblemTextError("the weights of a product on integers are a matrix", text)
-    if plain.bias and plain.kind in PRODUCTS and asked.out in _CODES and len(plain.x) != 2:
-        raise ProblemTextError("with a bias and 8-bit results x is a matrix", text)
-    if asked.out == "int32" and asked.scale == "channel":
-        raise ProblemTextError("out=int32 has no scale", text)
-
-
-def _draw_constants(asked: _Quantised, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def _draw_constants(asked: IntegerProblem, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Weights, zero points, scales and bias, by name, shaped as the operator reads them."""
     plain = asked.plain
     low, high = np.iinfo(asked.w).min, np.iinfo(asked.w).max
@@ -187,7 +108,7 @@ def _draw_constants(asked: _Quantised, rng: np.random.Generator) -> dict[str, np
     w_scale = w_scale * (np.exp2(rng.uniform(-1, 1, columns)).astype(np.float32) if per_channel else np.float32(1))
     x_scale = np.float32(_X_SCALE)
     usual = _SPREAD * math.sqrt(plain.reduction_length) * np.iinfo("int8").max ** 2 / 3
-    if asked.out in _CODES:
+    if asked.out in CODES:
         y_scale = np.float32(_X_SCALE * _W_SCALE * usual / _WIDE)
         found |= {"x_scale": np.array(x_scale), "w_scale": np.asarray(w_scale), "y_scale": np.array(y_scale)}
         found["y_zero"] = np.array(_ZEROS["y"][asked.out], asked.out)
@@ -197,7 +118,7 @@ def _draw_constants(asked: _Quantised, rng: np.random.Generator) -> dict[str, np
         found["scale"] = _align(plain, np.asarray(x_scale * w_scale))
     if plain.bias:
         codes = rng.integers(-int(usual), int(usual) + 1, columns, dtype=np.int32)
-        found["bias"] = codes if asked.out in _CODES else _align(plain, codes)
+        found["bias"] = codes if asked.out in CODES else _align(plain, codes)
         if asked.out == "float32":
             found["bias"] = (found["bias"] * (_X_SCALE * _W_SCALE)).astype(np.float32)
     return found
@@ -209,13 +130,13 @@ def _align(plain: Problem, values: np.ndarray) -> np.ndarray:
     return values if is_plain else values.reshape(-1, *(1,) * plain.rank)
 
 
-def _list_nodes(asked: _Quantised) -> list[Any]:
+def _list_nodes(asked: IntegerProblem) -> list[Any]:
     from onnx import helper
 
     plain, is_product = asked.plain, asked.plain.kind in PRODUCTS
     window = {} if is_product else _describe_window(plain)
     quantised = ["x", "x_scale", "x_zero", "w", "w_scale", "w_zero"]
-    if asked.out in _CODES:
+    if asked.out in CODES:
         if is_product and plain.bias:
             inputs = [*quantised, "bias", "y_scale", "y_zero"]
             return [helper.make_node("QGemm", inputs, ["y"], name="product", domain="com.microsoft")]

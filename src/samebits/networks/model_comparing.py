@@ -35,7 +35,7 @@ from samebits.networks.file_differences import (
     list_sentences,
     open_other,
 )
-from samebits.networks.integer_problems import is_integer_problem, make_integer_network
+from samebits.networks.integer_problems import make_integer_network
 from samebits.networks.matched_files import take_other
 from samebits.networks.model_conclusion import Asked, Outcome, conclude
 from samebits.networks.model_fixes import ModelTrials, digest_outputs
@@ -67,6 +67,7 @@ from samebits.networks.units import fold_constants
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.format import FORMATS
 from samebits.problems import Problem, parse_problem_text
+from samebits.problems.integer_problem import is_integer_problem
 from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import make_exact
 from samebits.progress import Announcement, Progress, ignore_progress, prefix_progress

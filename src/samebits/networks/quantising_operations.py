@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from samebits.mechanisms.quantised.integer_sums import add_saturating_pairs
 from samebits.networks import bounded
 from samebits.networks.bounded import Arithmetic, Bounded
 from samebits.networks.network import Node
@@ -122,15 +123,9 @@ def _multiply_in_pairs(node: Node, inputs: Sequence[Value | None]) -> list[Value
     if w.ndim != 2 or x.ndim < 2 or zeros[0].size != 1:
         return None
     rows, x_zero = x.reshape(-1, x.shape[-1]) + lift, zeros[0].reshape(()) + lift
-    # A depth that is no multiple of two ends with a product of its own.
-    depth = x.shape[-1] % 2
-    rows, columns = np.pad(rows, [(0, 0), (0, depth)]), np.pad(w, [(0, depth), (0, 0)])
-    total = np.zeros((rows.shape[0], columns.shape[1]), np.int64)
-    for k in range(0, rows.shape[1], 2):
-        pair = rows[:, k, None] * columns[None, k] + rows[:, k + 1, None] * columns[None, k + 1]
-        total += np.clip(pair, -(2**15), 2**15 - 1)
+    total = add_saturating_pairs(rows, w.T)
     w_zero = zeros[1].reshape(1, -1)
-    total -= x_zero * columns.sum(0)[None] + w_zero * rows.sum(1)[:, None] - x.shape[-1] * x_zero * w_zero
+    total -= x_zero * w.sum(0)[None] + w_zero * rows.sum(1)[:, None] - x.shape[-1] * x_zero * w_zero
     return [total.reshape(*x.shape[:-1], -1)]
 
 

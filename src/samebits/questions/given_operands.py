@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from samebits.errors import ArgumentError, CaseFileError
+import numpy as np
+
+from samebits.errors import ArgumentError, CaseFileError, SamebitsError
 from samebits.problems.array_files import Given, list_arrays, read_array_file
 from samebits.problems.case_file import OPERANDS, Case
 from samebits.problems.given_arrays import make_case, offer_problems
@@ -74,6 +76,30 @@ def read_arrays(given: Mapping[str, Any]) -> dict[str, Given]:
         name: read_array_file(str(value), name) if isinstance(value, (str, Path)) else read_array(value, name)
         for name, value in given.items()
     }
+
+
+def read_numbers(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """What was given, with numbers for those of these names that are written as one and are no file."""
+    found = dict(given)
+    for name in names:
+        text = given.get(name)
+        if isinstance(text, str) and not Path(text).exists():
+            try:
+                found[name] = np.array(float(text))
+            except ValueError:
+                continue
+        elif isinstance(text, (int, float)):
+            found[name] = np.array(text)
+    return found
+
+
+def read_problem_text(path: str | Path) -> str | None:
+    """The text of the problem in an archive; None where it holds none, to be read as any case."""
+    try:
+        held = read_array_file(f"{path}:{_PROBLEM}")
+    except SamebitsError:
+        return None
+    return str(held) if isinstance(held, np.ndarray) and held.dtype.kind == "U" and not held.ndim else None
 
 
 def has_problem(path: str | Path) -> bool:

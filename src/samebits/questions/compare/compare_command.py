@@ -96,8 +96,8 @@ def compare_command(
     Each result is judged on exact integers, where any difference is a fault, and against the correctly rounded result;
     of a network each unit, on what it was really fed.
     """
-    from samebits.networks.integer_problems import is_integer_problem
     from samebits.networks.model_subject import is_model
+    from samebits.problems.integer_problem import is_integer_problem
 
     text, common = " ".join(subject), CommonOptions(list(on or []), seed, time_limit, attribute, fix, verbose, as_json)
     sized = read_sizes(sizes or [])

@@ -13,13 +13,13 @@ from samebits.engines.runner.guarded_runner import list_runners
 from samebits.errors import ArgumentError
 from samebits.findings import Comparison
 from samebits.findings.model_schema import ModelComparison
-from samebits.networks.integer_problems import is_integer_problem
 from samebits.networks.model_comparing import compare_model
 from samebits.networks.model_runners import ModelRunner
 from samebits.networks.model_subject import is_model
 from samebits.networks.network import Network
 from samebits.problems import Problem
 from samebits.problems.case_file import Case
+from samebits.problems.integer_problem import is_integer_problem
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.compare import comparing
 from samebits.questions.compare.comparing import Data

@@ -14,8 +14,11 @@ from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.numbers.float_environment import default_float_environment
 from samebits.problems import Problem
 from samebits.problems.case_file import Case
+from samebits.problems.integer_problem import is_integer_problem
 from samebits.problems.languages.any_language import load_any_case
 from samebits.progress import Progress, ignore_progress
+from samebits.questions.explain.integer_operands import NUMBERS
+from samebits.questions.explain.integer_results import explain_integers
 from samebits.questions.explain.logged.logged_mismatch import explain_log
 from samebits.questions.explain.logs import STANDARD_INPUT, read_log
 from samebits.questions.explain.two_outputs import explain_two_outputs
@@ -28,6 +31,8 @@ from samebits.questions.given_operands import (
     name_outputs,
     read_arrays,
     read_members,
+    read_numbers,
+    read_problem_text,
 )
 from samebits.regular_files import open_regular
 
@@ -58,6 +63,9 @@ def explain(
     without operands, or two files of them in place of a subject, are compared with each other, and which is right stays
     open.
 
+    Of a problem on integers ("linear x=8x64 w=16x64 bias dtype=int8 out=int8") scales and zero points are operands
+    too: x_scale, w_scale, y_scale, x_zero, w_zero, y_zero, each an array, a file or a number.
+
     `like` names engines at hand: each is asked how it computes the problem of a case, and its recipe is tried on every
     result first. Raises CaseFileError, LogError or OperandError, in one line, for what cannot be read, does not fit or
     has nothing to explain.
@@ -71,6 +79,8 @@ def explain(
     >>> found.sides[0].verdict, str(found.sides[0].cause)
     ('downgrade', 'reduced-precision-operands')
     """
+    if is_integer_problem(problem):
+        return _explain_codes(subject, str(problem), arrays, like, progress)
     if others:
         arrays = {**name_outputs([str(subject), *map(str, others)]), **arrays}
         subject = None
@@ -82,12 +92,29 @@ def explain(
         raise ArgumentError(f"a case, the path of one or of a log, or arrays are needed, not {type(subject).__name__}")
     if str(subject) != STANDARD_INPUT and (_is_case_file(Path(subject)) or is_array_file(str(subject))):
         if has_problem(subject):
+            text = read_problem_text(subject)
+            if is_integer_problem(text):
+                return _explain_codes(subject, str(text), {}, like, progress)
             return explain_case(load_any_case(subject), like=like, progress=progress)
         return _explain_arrays(subject, None, {}, like, progress)
     if like:
         raise ArgumentError("--like needs a case file: a log has no operands for an engine's recipe to be tried on")
     first, *rest = explain_log(read_log(subject), progress)
     return msgspec.structs.replace(first, more=rest)
+
+
+def _explain_codes(
+    subject: str | Path | Case | None,
+    problem: str,
+    arrays: Mapping[str, Any],
+    like: Sequence[str],
+    progress: Progress,
+) -> Comparison:
+    """Recorded codes of a problem on integers, whose scales and zero points may be numbers in place of files."""
+    if like:
+        raise ArgumentError("--like is of problems on floating-point numbers")
+    members = {} if subject is None or isinstance(subject, Case) else read_members(subject)
+    return explain_integers(problem, {**members, **read_arrays(read_numbers(arrays, NUMBERS))}, progress)
 
 
 def _explain_arrays(

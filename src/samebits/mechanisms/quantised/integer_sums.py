@@ -1,0 +1,168 @@
+"""Sums of products of 8-bit codes: exact, or as kernels go wrong that add in 16 bits.
+
+`IntegerCase` has the codes, scales and zero points of an integer problem; `add_saturating_pairs` adds as x86's
+vpmaddubsw does, which multiplies unsigned by signed bytes and adds two products in 16 bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.problems.integer_problem import IntegerProblem
+from samebits.problems.problem import PRODUCTS
+
+Whole = npt.NDArray[np.int64]
+ScalarT = TypeVar("ScalarT", np.int64, np.float64)
+_LEAST, _MOST = -(2**15), 2**15 - 1
+# Rows of products that are held at once.
+_MOST_HELD = 2_000_000
+
+
+@dataclass(frozen=True)
+class IntegerCase:
+    """An integer problem's operands: codes as whole numbers, zero points and scales; w's by channel.
+
+    Scales are the float32 numbers that were given, in float64. `pad` is the code that a convolution's padding has.
+    """
+
+    problem: IntegerProblem
+    x: Whole
+    w: Whole
+    x_zero: int
+    w_zero: Whole
+    bias: Whole
+    x_scale: float
+    w_scale: npt.NDArray[np.float64]
+    y_scale: float
+    y_zero: int
+    pad: int
+
+    @property
+    def low(self) -> int:
+        """The least code of the result."""
+        return int(np.iinfo(self.problem.out).min)
+
+    @property
+    def high(self) -> int:
+        """The largest code of the result."""
+        return int(np.iinfo(self.problem.out).max)
+
+    def align(self, values: npt.NDArray[ScalarT]) -> npt.NDArray[ScalarT]:
+        """One number a channel, shaped to go with the result; a single one as it is."""
+        is_product = self.problem.plain.kind in PRODUCTS
+        return values if values.size == 1 or is_product else values.reshape(-1, *(1,) * self.problem.plain.rank)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What every output reads, [group, place, term], and the weights of each row, [group, row, term]; `taps` each."""
+
+    read: Whole
+    weights: Whole
+    taps: int
+
+
+def sum_exactly(case: IntegerCase) -> Whole:
+    """The exact sums with their bias, of the result's shape."""
+    return _finish(case, _multiply(_lay_out(case), _add_exactly))
+
+
+def sum_in_pairs(case: IntegerCase, *, taps_fastest: bool) -> Whole | None:
+    """The sums of `add_saturating_pairs`; None where nothing saturates, or no byte is unsigned and the other signed."""
+    if case.problem.w != "int8":
+        return None
+    # Zero points are put right after the sum, exactly.
+    lift = 128 if case.problem.x == "int8" else 0
+    raw = replace(case, x=case.x + lift, x_zero=0, w_zero=np.zeros_like(case.w_zero), pad=case.pad + lift)
+    rows = _lay_out(raw)
+    if not taps_fastest:
+        rows = _with_channels_fastest(rows)
+    sums, whole = _multiply(rows, add_saturating_pairs), _multiply(rows, _add_exactly)
+    if (sums == whole).all():
+        return None
+    exact = _multiply(_lay_out(case), _add_exactly)
+    return _finish(case, exact + sums - whole)
+
+
+def sum_in_16_bits(case: IntegerCase, *, wraps: bool) -> Whole | None:
+    """Sums without bias that end in 16 bits, at its limits or wrapped around; None where none leaves them."""
+    sums = _multiply(_lay_out(case), _add_exactly)
+    ended = (sums - _LEAST) % 2**16 + _LEAST if wraps else np.clip(sums, _LEAST, _MOST)
+    return None if (ended == sums).all() else _finish(case, ended)
+
+
+def add_saturating_pairs(rows: Whole, weights: Whole) -> Whole:
+    """Sums of rows [place, term] times weights [row, term], pairs of products saturated in 16 bits: [place, row]."""
+    odd = rows.shape[1] % 2
+    rows, weights = (np.pad(a, ((0, 0), (0, odd))) for a in (rows, weights))
+    total = np.zeros((len(rows), len(weights)), np.int64)
+    for k in range(0, rows.shape[1], 2):
+        pair = rows[:, k, None] * weights[None, :, k] + rows[:, k + 1, None] * weights[None, :, k + 1]
+        total += np.clip(pair, _LEAST, _MOST)
+    return total
+
+
+def _add_exactly(rows: Whole, weights: Whole) -> Whole:
+    # Whole numbers below 2^53 are exact in float64, and so are their sums.
+    return np.rint(rows.astype(np.float64) @ weights.T.astype(np.float64)).astype(np.int64)
+
+
+def _multiply(rows: _Rows, add: Callable[[Whole, Whole], Whole]) -> Whole:
+    """[group, place, row], some places at a time."""
+    groups, places, terms = rows.read.shape
+    found = np.empty((groups, places, rows.weights.shape[1]), np.int64)
+    step = max(_MOST_HELD // max(terms, rows.weights.shape[1]), 1)
+    for group in range(groups):
+        for start in range(0, places, step):
+            part = slice(start, start + step)
+            found[group, part] = add(rows.read[group, part], rows.weights[group])
+    return found
+
+
+def _lay_out(case: IntegerCase) -> _Rows:
+    """The codes less their zero points as rows of terms, taps fastest."""
+    plain = case.problem.plain
+    x = case.x - case.x_zero
+    if plain.kind in PRODUCTS:
+        columns = case.w.T if plain.kind == "matmul" else case.w
+        weights = columns - case.w_zero.reshape(-1, 1)
+        return _Rows(x.reshape(1, -1, x.shape[-1]), weights[None], 1)
+    weights = case.w - case.w_zero.reshape(-1, *(1,) * (case.w.ndim - 1))
+    pads = [(0, 0), (0, 0), *((axis.pad_begin, axis.pad_end) for axis in plain.axes)]
+    padded = np.pad(x, pads, constant_values=case.pad - case.x_zero)
+    spans = [(axis.kernel - 1) * axis.dilation + 1 for axis in plain.axes]
+    windows = np.lib.stride_tricks.sliding_window_view(padded, spans, tuple(range(2, padded.ndim)))
+    strides = [slice(None, None, axis.stride) for axis in plain.axes]
+    steps = [slice(None, None, axis.dilation) for axis in plain.axes]
+    windows = windows[(slice(None), slice(None), *strides, *steps)]
+    # (batch, channels, places ..., taps ...) -> (groups, batch and places, channels of the group and taps).
+    batch, channels = windows.shape[:2]
+    taps = math.prod(windows.shape[2 + plain.rank :])
+    split = windows.reshape(batch, plain.groups, channels // plain.groups, -1, taps)
+    read = split.transpose(1, 0, 3, 2, 4).reshape(plain.groups, -1, channels // plain.groups * taps)
+    return _Rows(read, weights.reshape(plain.groups, len(case.w) // plain.groups, -1), taps)
+
+
+def _with_channels_fastest(rows: _Rows) -> _Rows:
+    def turn(values: Whole) -> Whole:
+        return values.reshape(*values.shape[:2], -1, rows.taps).swapaxes(2, 3).reshape(values.shape)
+
+    return replace(rows, read=turn(rows.read), weights=turn(rows.weights))
+
+
+def _finish(case: IntegerCase, sums: Whole) -> Whole:
+    """Sums [group, place, row] in the result's shape, with the bias."""
+    plain = case.problem.plain
+    if plain.kind in PRODUCTS:
+        shaped = sums[0].reshape(plain.out_shape)
+    else:
+        batch, channels, *places = plain.out_shape
+        shaped = sums.reshape(plain.groups, batch, math.prod(places), -1).transpose(1, 0, 3, 2)
+        shaped = shaped.reshape(batch, channels, *places)
+    return shaped + case.align(case.bias)

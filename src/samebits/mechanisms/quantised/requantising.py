@@ -1,0 +1,197 @@
+"""Sums of codes rescaled to codes: what is right, how far a sound kernel may be from it, and what kernels do.
+
+The real result is the sum times x_scale w_scale / y_scale, of the float32 scales as given; the right code is the
+nearest whole number, halves to the even one, plus the zero point, within the dtype's limits. Sound kernels multiply by
+that quotient in float32, or by its nearest fixed-point number of 31 bits: how far they may end from the real result is
+a bound, not a guess. Sources: ONNX's QuantizeLinear; gemmlowp's doc/quantization.md and fixedpoint.h (two roundings);
+TensorFlow Lite's quantization_util and common.h (one rounding); CMSIS-NN's arm_nnsupportfunctions.h.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.mechanisms.quantised.integer_sums import IntegerCase, Whole
+
+Floats = npt.NDArray[np.float64]
+_UNIT = 2.0**-24
+# xs ws, / ys, the sum, the product and the zero point round once each.
+_ROUNDINGS = 5
+# Nearer to a half than this share of its size a float64 result does not decide.
+_NEAR = 2.0**-49
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The right codes, and the least and largest code that a sound kernel may return; `real` are codes not rounded."""
+
+    right: Whole
+    least: Whole
+    most: Whole
+    real: Floats
+    away: Floats
+
+
+def find_steps(case: IntegerCase, sums: Whole) -> Steps:
+    """What is right for these sums, exactly, and what the bound allows."""
+    scales = _list_scales(case)
+    factor = case.align(np.array([float(s) for s in scales]))
+    real: Floats = sums.astype(np.float64) * factor
+    whole = np.rint(real).astype(np.int64)
+    near = np.abs(np.abs(real - np.floor(real)) - 0.5) <= _NEAR * np.maximum(np.abs(real), 1)
+    if near.any():
+        spread = np.broadcast_to(case.align(np.arange(len(scales))), sums.shape)
+        for index in zip(*np.nonzero(near), strict=True):
+            # Python rounds halves to even.
+            whole[index] = round(int(sums[index]) * scales[int(spread[index])])
+    away = _bound(case, real, factor)
+    limits = (np.ceil(real + case.y_zero - 0.5 - away), np.floor(real + case.y_zero + 0.5 + away))
+    least, most = (clamp(case, np.clip(limit, -(2.0**53), 2.0**53).astype(np.int64)) for limit in limits)
+    return Steps(clamp(case, whole + case.y_zero), least, most, real + case.y_zero, away)
+
+
+def _bound(case: IntegerCase, real: Floats, factor: Floats) -> Floats:
+    """How far what a sound kernel rounds last may be from the real result, in steps."""
+    loss = _ROUNDINGS * _UNIT / (1 - _ROUNDINGS * _UNIT)
+    floats = loss * (np.abs(real) + abs(case.y_zero))
+    # Two roundings: the first to 2^-n steps, where the quotient is between 2^-n-1 and 2^-n.
+    shifts = -np.frexp(factor)[1]
+    fixed = np.where(shifts > 0, 2.0 ** -(shifts + 1.0), 0.0) + 2.0**-31 * np.abs(real)
+    return np.maximum(floats, fixed)
+
+
+def clamp(case: IntegerCase, codes: Whole) -> Whole:
+    """Codes within the limits of the result's dtype."""
+    return np.clip(codes, case.low, case.high)
+
+
+def _list_scales(case: IntegerCase) -> list[Fraction]:
+    """x_scale w_scale / y_scale of each channel, exactly."""
+    both = Fraction(case.x_scale) / Fraction(case.y_scale)
+    return [both * Fraction(float(w)) for w in case.w_scale]
+
+
+Requantise = Callable[[IntegerCase, Whole], Whole]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to rescale, as a predicate; `run` gives codes without limits. `is_sound`: within the bound.
+
+    `rounds` is how it rounds alone, whatever it multiplies by.
+    """
+
+    says: str
+    run: Requantise
+    is_sound: bool = True
+    rounds: str = ""
+
+
+def list_ways() -> Iterator[Way]:
+    """The ways that kernels rescale, the usual ones first."""
+    for rounding, (name, is_sound) in _ROUNDED.items():
+        for multiplier in _MULTIPLIERS:
+            for wide in (False, True):
+                if is_sound:
+                    yield _by_floats(multiplier, name, rounding, wide=wide, is_sound=True)
+    yield from _list_fixed()
+    for rounding, (name, is_sound) in _ROUNDED.items():
+        if not is_sound:
+            for multiplier in _MULTIPLIERS[:2]:
+                yield _by_floats(multiplier, name, rounding, wide=False, is_sound=False)
+
+
+def _round_away(values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+    return np.trunc(values + np.copysign(np.asarray(0.5, values.dtype), values))
+
+
+def _round_up(values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+    return np.floor(values + np.asarray(0.5, values.dtype))
+
+
+_ROUNDED: dict[Callable[..., npt.NDArray[np.floating]], tuple[str, bool]] = {
+    np.rint: ("rounds halves to even", True),
+    _round_away: ("rounds halves away from zero", True),
+    _round_up: ("rounds halves up", True),
+    np.trunc: ("cuts off in place of rounding", False),
+    np.floor: ("rounds down in place of to the nearest", False),
+    np.ceil: ("rounds up in place of to the nearest", False),
+}
+_MULTIPLIERS = ("x_scale w_scale / y_scale", "x_scale (w_scale / y_scale)", "(x_scale / y_scale) w_scale", "/ y_scale")
+
+
+def _by_floats(
+    multiplier: str, name: str, rounding: Callable[..., npt.NDArray[np.floating]], *, wide: bool, is_sound: bool
+) -> Way:
+    """The sum times a float32 quotient, or, `wide`, in float64; the last multiplier divides by y_scale in the end."""
+    kind = np.float64 if wide else np.float32
+
+    def run(case: IntegerCase, sums: Whole) -> Whole:
+        xs, ys = kind(case.x_scale), kind(case.y_scale)
+        ws = case.align(case.w_scale).astype(kind)
+        held = sums.astype(kind)
+        with np.errstate(over="ignore"):
+            if multiplier == _MULTIPLIERS[3]:
+                scaled = held * (xs * ws) / ys
+            else:
+                quotients = {_MULTIPLIERS[0]: lambda: xs * ws / ys, _MULTIPLIERS[1]: lambda: xs * (ws / ys)}
+                scaled = held * quotients.get(multiplier, lambda: (xs / ys) * ws)()
+            rounded = rounding(np.clip(scaled, -(2.0**40), 2.0**40))
+        return rounded.astype(np.int64) + case.y_zero
+
+    last = multiplier == _MULTIPLIERS[3]
+    by = "times x_scale w_scale, divided by y_scale" if last else f"times {multiplier}"
+    return Way(f"rescales in {np.dtype(kind).name} ({by}) and {name}", run, is_sound, name)
+
+
+def _list_fixed() -> Iterator[Way]:
+    yield Way("rescales by a fixed-point number of 31 bits and rounds twice, as gemmlowp does", _round_twice)
+    yield Way("rescales by a fixed-point number of 31 bits and rounds once, halves up", _fix(31, add_half=True))
+    yield Way("rescales by a fixed-point number of 15 bits and rounds once, halves up", _fix(15, add_half=True), False)
+    unrounded = _fix(31, add_half=False)
+    yield Way("rescales by a fixed-point number of 31 bits and shifts without rounding", unrounded, False)
+
+
+def _split(case: IntegerCase, bits: int) -> tuple[Whole, Whole]:
+    """Each channel's quotient as a whole number of `bits` bits and a shift to the right, halves away from zero."""
+    numbers: list[int] = []
+    shifts: list[int] = []
+    for w in case.w_scale:
+        # As kernels prepare it: in float64.
+        mantissa, exponent = math.frexp(case.x_scale * float(w) / case.y_scale)
+        number = math.floor(mantissa * 2**bits + 0.5)
+        if number == 2**bits:
+            number, exponent = number // 2, exponent + 1
+        numbers.append(number)
+        shifts.append(-exponent)
+    return tuple(case.align(np.array(values, np.int64)) for values in (numbers, shifts))  # type: ignore[return-value]  (two of them)
+
+
+def _round_twice(case: IntegerCase, sums: Whole) -> Whole:
+    """gemmlowp's SaturatingRoundingDoublingHighMul, then RoundingDivideByPOT."""
+    number, shift = _split(case, 31)
+    left, right = np.maximum(-shift, 0), np.maximum(shift, 0)
+    product = np.clip(sums << left, -(2**31), 2**31 - 1) * number
+    nudge = np.where(product >= 0, 2**30, 1 - 2**30)
+    # C++ divides towards zero.
+    high = np.sign(product + nudge) * (np.abs(product + nudge) >> 31)
+    mask = (np.int64(1) << right) - 1
+    rest, threshold = high & mask, (mask >> 1) + (high < 0)
+    return (high >> right) + (rest > threshold) + case.y_zero
+
+
+def _fix(bits: int, *, add_half: bool) -> Requantise:
+    def run(case: IntegerCase, sums: Whole) -> Whole:
+        number, shift = _split(case, bits)
+        total = np.clip(shift + bits, 0, 62)
+        held = np.clip(sums, -(2**31), 2**31 - 1) * number
+        half = np.where(total > 0, np.int64(1) << np.maximum(total - 1, 0), 0) if add_half else 0
+        return ((held + half) >> total) + case.y_zero
+
+    return run
