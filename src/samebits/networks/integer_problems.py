@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from samebits.errors import ProblemTextError
+from samebits.mechanisms.quantised.integer_sums import IntegerCase
 from samebits.networks.network import Network
 from samebits.networks.onnx_reading import make_network
 from samebits.problems.integer_problem import (
@@ -44,27 +45,68 @@ def make_integer_network(text: str, seed: int = 0) -> tuple[Network, dict[str, t
 
     Weights, bias and scales are drawn by `seed`. Raises ProblemTextError for what no operator computes.
     """
-    from onnx import helper, numpy_helper
-
     asked = parse_integer_problem(text)
-    if asked.plain.bias and asked.plain.kind in PRODUCTS and asked.out in CODES and len(asked.plain.x) != 2:
-        raise ProblemTextError("with a bias and 8-bit results x is a matrix", text)
+    _check_written(asked, text)
     rng = np.random.default_rng(seed)
     is_packed = asked.w in PACKED
-    constants = _draw_packed(asked, rng) if is_packed else _draw_constants(asked, rng)
-    nodes = [_make_packed(asked, constants)] if is_packed else _list_nodes(asked)
+    limits = (-1, 1) if is_packed else (np.iinfo(asked.x).min, np.iinfo(asked.x).max)
+    network = _write(asked, _draw_packed(asked, rng) if is_packed else _draw_constants(asked, rng))
+    return network, {"x": (float(limits[0]), float(limits[1]))}
+
+
+def write_integer_network(case: IntegerCase) -> tuple[Network, dict[str, np.ndarray]]:
+    """The network of one operator that computes a case with 8-bit or 32-bit results, and the input that it is fed.
+
+    Raises ProblemTextError for what no operator computes.
+    """
+    asked = case.problem
+    _check_written(asked, format_integer_problem(asked))
+    w = case.w.astype(asked.w)
+    found: dict[str, np.ndarray] = {
+        "w": np.ascontiguousarray(w.T) if asked.plain.kind == "linear" else w,
+        "x_zero": np.array(case.x_zero, asked.x),
+        "w_zero": _take_one(case.w_zero.astype(asked.w), asked),
+    }
+    if asked.out in CODES:
+        scales = {"x_scale": case.x_scale, "w_scale": case.w_scale, "y_scale": case.y_scale}
+        found |= {name: _take_one(np.float32(scale), asked) for name, scale in scales.items()}
+        found["y_zero"] = np.array(case.y_zero, asked.out)
+    if asked.plain.bias:
+        bias = case.bias.astype(np.int32)
+        found["bias"] = bias if asked.out in CODES else _align(asked.plain, bias)
+    return _write(asked, found), {"x": case.x.astype(asked.x)}
+
+
+def _take_one(values: Any, asked: IntegerProblem) -> np.ndarray:
+    """One number for a tensor, or one a channel where the problem's scale is by channel and there are several."""
+    array = np.asarray(values)
+    if not array.ndim:
+        return array
+    by_channel = asked.scale == "channel" and asked.out in CODES
+    return np.array(np.broadcast_to(array, asked.channels)) if by_channel else array.reshape(-1)[0]
+
+
+def _check_written(asked: IntegerProblem, text: str) -> None:
+    """Raises ProblemTextError for what no operator of ONNX computes, though others may."""
+    if asked.plain.bias and asked.plain.kind in PRODUCTS and asked.out in CODES and len(asked.plain.x) != 2:
+        raise ProblemTextError("with a bias and 8-bit results x is a matrix", text)
+
+
+def _write(asked: IntegerProblem, constants: Mapping[str, np.ndarray]) -> Network:
+    from onnx import helper, numpy_helper
+
+    nodes = [_make_packed(asked, constants)] if asked.w in PACKED else _list_nodes(asked)
     kinds = {name: helper.np_dtype_to_tensor_dtype(np.dtype(name)) for name in (*RESULTS, *FLOATS)}
     graph = helper.make_graph(
         nodes,
         "integers",
         [helper.make_tensor_value_info("x", kinds[asked.x], asked.plain.x)],
         [helper.make_tensor_value_info("y", kinds[asked.out], asked.plain.out_shape)],
-        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
     )
     domains = [helper.make_opsetid("", _OPSET), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=domains, ir_version=_IR)
-    limits = (-1, 1) if is_packed else (np.iinfo(asked.x).min, np.iinfo(asked.x).max)
-    return make_network(model, format_integer_problem(asked)), {"x": (float(limits[0]), float(limits[1]))}
+    return make_network(model, format_integer_problem(asked))
 
 
 def _draw_packed(asked: IntegerProblem, rng: np.random.Generator) -> dict[str, np.ndarray]:

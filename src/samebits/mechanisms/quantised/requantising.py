@@ -101,6 +101,12 @@ def list_ways() -> Iterator[Way]:
                 if is_sound:
                     yield _by_floats(multiplier, name, rounding, wide=wide, is_sound=True)
     yield from _list_fixed()
+    yield Way("rescales as FakeQuantize from y's range: one multiplication and addition in float32", _fake_quantise)
+    for rounding, (name, is_sound) in _ROUNDED.items():
+        for multiplier in _MULTIPLIERS:
+            if is_sound:
+                # Halves of numbers with the zero point in them are other halves.
+                yield _by_floats(multiplier, name, rounding, wide=False, is_sound=True, zero_first=True)
     for rounding, (name, is_sound) in _ROUNDED.items():
         if not is_sound:
             for multiplier in _MULTIPLIERS[:2]:
@@ -108,10 +114,13 @@ def list_ways() -> Iterator[Way]:
 
 
 def _round_away(values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
-    return np.trunc(values + np.copysign(np.asarray(0.5, values.dtype), values))
+    # As C's roundf: the half is added in more bits, so that nothing below a half becomes one.
+    wide = values.astype(np.float64)
+    return np.trunc(wide + np.copysign(0.5, wide))
 
 
 def _round_up(values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+    # As floorf(x + 0.5f), which rounds the sum.
     return np.floor(values + np.asarray(0.5, values.dtype))
 
 
@@ -127,9 +136,18 @@ _MULTIPLIERS = ("x_scale w_scale / y_scale", "x_scale (w_scale / y_scale)", "(x_
 
 
 def _by_floats(
-    multiplier: str, name: str, rounding: Callable[..., npt.NDArray[np.floating]], *, wide: bool, is_sound: bool
+    multiplier: str,
+    name: str,
+    rounding: Callable[..., npt.NDArray[np.floating]],
+    *,
+    wide: bool,
+    is_sound: bool,
+    zero_first: bool = False,
 ) -> Way:
-    """The sum times a float32 quotient, or, `wide`, in float64; the last multiplier divides by y_scale in the end."""
+    """The sum times a float32 quotient, or, `wide`, in float64; the last multiplier divides by y_scale in the end.
+
+    With `zero_first` the zero point is added before the sum is rounded.
+    """
     kind = np.float64 if wide else np.float32
 
     def run(case: IntegerCase, sums: Whole) -> Whole:
@@ -142,12 +160,25 @@ def _by_floats(
             else:
                 quotients = {_MULTIPLIERS[0]: lambda: xs * ws / ys, _MULTIPLIERS[1]: lambda: xs * (ws / ys)}
                 scaled = held * quotients.get(multiplier, lambda: (xs / ys) * ws)()
-            rounded = rounding(np.clip(scaled, -(2.0**40), 2.0**40))
-        return rounded.astype(np.int64) + case.y_zero
+            moved = scaled + kind(case.y_zero) if zero_first else scaled
+            rounded = rounding(np.clip(moved, -(2.0**40), 2.0**40)).astype(np.int64)
+        return rounded if zero_first else rounded + case.y_zero
 
     last = multiplier == _MULTIPLIERS[3]
     by = "times x_scale w_scale, divided by y_scale" if last else f"times {multiplier}"
-    return Way(f"rescales in {np.dtype(kind).name} ({by}) and {name}", run, is_sound, name)
+    then = f"adds the zero point and {name}" if zero_first else name
+    return Way(f"rescales in {np.dtype(kind).name} ({by}) and {then}", run, is_sound, name)
+
+
+def _fake_quantise(case: IntegerCase, sums: Whole) -> Whole:
+    """OpenVINO's: real numbers by a scale and a shift that the ends of y's range give, fused, to codes from 0 on."""
+    step, ends = np.float32(case.y_scale), (case.low - case.y_zero, case.high - case.y_zero)
+    low, high = (np.float32(end) * step for end in ends)
+    levels, span = np.float32(case.high - case.low), high - low
+    real = sums.astype(np.float32) * (np.float32(case.x_scale) * case.align(case.w_scale).astype(np.float32))
+    scale, shift = levels / span, -low * levels / span
+    moved = (real.astype(np.float64) * np.float64(scale) + np.float64(shift)).astype(np.float32)
+    return np.rint(np.clip(moved, -(2.0**40), 2.0**40)).astype(np.int64) + case.low
 
 
 def _list_fixed() -> Iterator[Way]:

@@ -15,6 +15,7 @@ from samebits import thresholds
 from samebits.findings import Certainty, Comparison, Difference, Error, Evidence, Replay, Side, Verdict
 from samebits.findings.causes import CauseCode, worst_verdict
 from samebits.findings.words.place_words import describe_indices
+from samebits.judging.comparing_cost import check_memory
 from samebits.mechanisms.quantised.integer_faults import Fault, list_faults
 from samebits.mechanisms.quantised.integer_sums import IntegerCase, Whole, sum_exactly
 from samebits.mechanisms.quantised.requantising import Steps, clamp, find_steps, list_ways
@@ -82,6 +83,7 @@ class _Found:
 def explain_integers(problem_text: str, given: Mapping[str, Given], progress: Progress) -> Comparison:
     """Which recorded codes are right, and what made the others; raises OperandError for operands that do not fit."""
     problem = parse_integer_problem(problem_text)
+    check_memory(problem.plain, 2)
     recorded = take_recorded(problem, given)
     case = recorded.case
     progress("adding codes exactly", 0.0)

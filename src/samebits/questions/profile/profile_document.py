@@ -53,6 +53,8 @@ def _show_recipe(found: Profile) -> list[Block]:
 
 
 def _draw_orders(found: Profile) -> Iterator[Block]:
+    if not found.order_uses and found.where is None:
+        return
     problem = parse_problem_text(found.problem)
     for use in found.order_uses[:_MOST_DRAWN]:
         yield Prose(use.says, (f"used by {use.outputs:,} outputs",))

@@ -11,6 +11,7 @@ from samebits.display.order_drawing import draw_map, draw_order
 from samebits.display.page_layout import VERDICT_STYLES, Page, Remark, make_answer, open_console
 from samebits.display.visible_text import make_visible
 from samebits.engines.probes.invariances import TIMES_RUN
+from samebits.problems.integer_problem import is_integer_problem
 from samebits.problems.problem_text import parse_problem_text
 from samebits.questions.profile.profile_schema import Profile
 from samebits.questions.profile.profile_sentences import name_outcome
@@ -57,6 +58,9 @@ def _list_remarks(found: Profile) -> Iterator[Remark]:
         yield from _say_invariances(found)
         yield Remark("next", _make_compare(found), verbatim=True)
         return
+    if is_integer_problem(found.problem):
+        yield from _say_integers(found)
+        return
     yield from _say_orders(found)
     if found.replay:
         yield Remark("proof", _say_replay(found))
@@ -77,6 +81,17 @@ def _list_remarks(found: Profile) -> Iterator[Remark]:
         )
         command = _make_compare(found)
         yield Remark("next", f'{command} --on "emulate:{found.recipe}"' if shown else command, verbatim=True)
+
+
+def _say_integers(found: Profile) -> Iterator[Remark]:
+    if found.replay:
+        counts = f"{found.replay.count:,} of {found.replay.elements:,}"
+        yield Remark("proof", f"replayed {counts} codes, {found.calls} calls")
+    yield Remark("sums in", found.accumulator or _UNKNOWN)
+    yield from (Remark(_UNKNOWN, e.says, rank=2) for e in found.evidence if e.kind == "open")
+    if found.failure:
+        yield Remark("failed", found.failure)
+    yield Remark("next", _make_compare(found), verbatim=True)
 
 
 def _make_compare(found: Profile) -> str:

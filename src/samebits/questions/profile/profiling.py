@@ -18,19 +18,22 @@ from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Identity, Runner, check_result
 from samebits.engines.runner.guarded_runner import guard_runner
 from samebits.engines.runner.lowered_runner import lower_runner
-from samebits.errors import EngineFailure, ProbeStopped, ResourceLimitError
+from samebits.errors import ArgumentError, EngineFailure, ProbeStopped, ResourceLimitError
 from samebits.findings import Replay
 from samebits.judging.comparing_cost import announce_cost, check_memory
 from samebits.judging.references import make_reference
 from samebits.judging.side_running import judge_exact
+from samebits.networks.model_runners import is_onnx_engine, open_model_runner
 from samebits.numbers.float_environment import default_float_environment
 from samebits.problems import Problem, format_problem
 from samebits.problems.case_file import Case, lower_case
+from samebits.problems.integer_problem import is_integer_problem, parse_integer_problem
 from samebits.problems.languages.any_language import read_subject
 from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import make_exact
 from samebits.problems.terms import find_terms
 from samebits.progress import Progress, ignore_progress
+from samebits.questions.profile.integer_profiling import profile_integers
 from samebits.questions.profile.profile_conclusion import InvarianceAnswers, Profiled, conclude_profile
 from samebits.questions.profile.profile_schema import Profile
 
@@ -68,13 +71,16 @@ def profile(
     leaves a profile that says how far it came. `recipe_only` leaves out what changes the bits, which takes longest for
     small problems: each other setting is an engine of its own. `time_limit_s` holds for loading and for each call,
     `most_time_s` for all calls. Raises SamebitsError for a text that cannot be read or a problem too large for this
-    machine.
+    machine. Of a problem on integers the profile says how codes are added and how sums are rescaled (engines that run
+    ONNX only).
 
     >>> import samebits
     >>> found = samebits.profile("emulate:direct order=pairs:k", "matmul x=3x8 w=8x4", recipe_only=True)
     >>> found.recipe, found.replay.matched
     ('direct product=fused acc=float32 order=pairs:k', 1.0)
     """
+    if is_integer_problem(subject):
+        return _profile_integers(engine, str(subject), time_limit_s, progress)
     case = read_subject(subject)
     problem = case.problem if isinstance(case, Case) else case
     _check_size(problem)
@@ -86,6 +92,20 @@ def profile(
     runner = open_runner(engine, time_limit_s=time_limit_s)
     try:
         return _profile_runner(runner, engine, case, settings)
+    finally:
+        runner.close()
+
+
+def _profile_integers(engine: str | Runner, text: str, time_limit_s: float, progress: Progress) -> Profile:
+    """How an engine that runs ONNX adds codes and rescales sums; raises ArgumentError for any other engine."""
+    asked = parse_integer_problem(text)
+    if not isinstance(engine, str) or not is_onnx_engine(engine):
+        raise ArgumentError("problems on integers are profiled on engines that run ONNX, such as onnxruntime")
+    _check_size(asked.plain)
+    check_memory(asked.plain, 2)
+    runner = open_model_runner(engine, time_limit_s=time_limit_s)
+    try:
+        return profile_integers(runner, asked, progress)
     finally:
         runner.close()
 
