@@ -9,6 +9,7 @@ TensorFlow Lite's quantization_util and common.h (one rounding); CMSIS-NN's arm_
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -95,22 +96,15 @@ class Way:
 
 def list_ways() -> Iterator[Way]:
     """The ways that kernels rescale, the usual ones first."""
-    for rounding, (name, is_sound) in _ROUNDED.items():
-        for multiplier in _MULTIPLIERS:
-            for wide in (False, True):
-                if is_sound:
-                    yield _by_floats(multiplier, name, rounding, wide=wide, is_sound=True)
+    for rounding, multiplier, wide in itertools.product(_SOUND, _MULTIPLIERS, (False, True)):
+        yield _by_floats(multiplier, _SOUND[rounding], rounding, wide=wide, is_sound=True)
     yield from _list_fixed()
     yield Way("rescales as FakeQuantize from y's range: one multiplication and addition in float32", _fake_quantise)
-    for rounding, (name, is_sound) in _ROUNDED.items():
-        for multiplier in _MULTIPLIERS:
-            if is_sound:
-                # Halves of numbers with the zero point in them are other halves.
-                yield _by_floats(multiplier, name, rounding, wide=False, is_sound=True, zero_first=True)
-    for rounding, (name, is_sound) in _ROUNDED.items():
-        if not is_sound:
-            for multiplier in _MULTIPLIERS[:2]:
-                yield _by_floats(multiplier, name, rounding, wide=False, is_sound=False)
+    for rounding, multiplier in itertools.product(_SOUND, _MULTIPLIERS):
+        # Halves of numbers with the zero point in them are other halves.
+        yield _by_floats(multiplier, _SOUND[rounding], rounding, wide=False, is_sound=True, zero_first=True)
+    for rounding, multiplier in itertools.product(_UNSOUND, _MULTIPLIERS[:2]):
+        yield _by_floats(multiplier, _UNSOUND[rounding], rounding, wide=False, is_sound=False)
 
 
 def _round_away(values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
@@ -124,13 +118,16 @@ def _round_up(values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
     return np.floor(values + np.asarray(0.5, values.dtype))
 
 
-_ROUNDED: dict[Callable[..., npt.NDArray[np.floating]], tuple[str, bool]] = {
-    np.rint: ("rounds halves to even", True),
-    _round_away: ("rounds halves away from zero", True),
-    _round_up: ("rounds halves up", True),
-    np.trunc: ("cuts off in place of rounding", False),
-    np.floor: ("rounds down in place of to the nearest", False),
-    np.ceil: ("rounds up in place of to the nearest", False),
+_Rounding = Callable[..., npt.NDArray[np.floating]]
+_SOUND: dict[_Rounding, str] = {
+    np.rint: "rounds halves to even",
+    _round_away: "rounds halves away from zero",
+    _round_up: "rounds halves up",
+}
+_UNSOUND: dict[_Rounding, str] = {
+    np.trunc: "cuts off in place of rounding",
+    np.floor: "rounds down in place of to the nearest",
+    np.ceil: "rounds up in place of to the nearest",
 }
 _MULTIPLIERS = ("x_scale w_scale / y_scale", "x_scale (w_scale / y_scale)", "(x_scale / y_scale) w_scale", "/ y_scale")
 
@@ -138,7 +135,7 @@ _MULTIPLIERS = ("x_scale w_scale / y_scale", "x_scale (w_scale / y_scale)", "(x_
 def _by_floats(
     multiplier: str,
     name: str,
-    rounding: Callable[..., npt.NDArray[np.floating]],
+    rounding: _Rounding,
     *,
     wide: bool,
     is_sound: bool,
