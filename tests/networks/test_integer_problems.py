@@ -17,6 +17,7 @@ from samebits.errors import ProblemTextError, SamebitsError
 from samebits.networks.integer_problems import make_integer_network
 from samebits.problems import parse_problem_text
 from samebits.problems.integer_problem import is_integer_problem
+from samebits.questions.list.table_changes import list_rows
 
 SHAPES = ("linear x=5x24 w=6x24", "matmul x=2x3x8 w=8x5", "conv2d x=2x4x7x6 w=6x4x3x3 stride=2 padding=1",
           "conv1d x=1x8x12 w=8x2x3 groups=4 dilation=2", "conv2d x=1x3x6x6 w=4x3x2x2 padding=1:0x0:1 bias")  # fmt: skip
@@ -147,8 +148,23 @@ def test_the_command_takes_integers_and_says_what_it_does_not_take(capsys):
         main(["compare", "conv2d x=1x3x6x6 w=4x3x3x3 dtype=uint8 weights=uint8", "--on", "onnxruntime", "--json"]) == 0
     )
     assert '"samebits.model/1"' in capsys.readouterr().out
-    assert main(["profile", "onnxruntime", "linear x=4x8 w=4x8 dtype=int8"]) == 2
-    assert "integers are for samebits compare alone" in capsys.readouterr().err
+    assert main(["pick", "linear x=4x8 w=4x8 dtype=int8", "--on", "onnxruntime"]) == 2
+    assert "integers are for samebits compare, profile, explain and lists" in capsys.readouterr().err
+
+
+def test_lists_take_integers(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "l.txt").write_text("linear x=4x8 w=6x8 dtype=uint8 weights=uint8 out=uint8\nlinear x=2x8 w=2x8\n")
+    on = ["--on", "onnxruntime", "--on", "torch"]
+    assert main(["sweep", "l.txt", *on, "-o", "t.parquet"]) == 0
+    rows = [row for row in list_rows(tmp_path / "t.parquet") if row.unit is None]
+    text = "linear x=4x8 w=6x8 dtype=uint8 weights=uint8 out=uint8"
+    found = {(row.subject, row.side): row.verdict or row.failure for row in rows}
+    assert found[text, "torch"] == "unsupported"
+    assert {found[text, "onnxruntime"], found["linear x=2x8 w=2x8", "torch"]} <= {"identical", "rounding"}
+    assert main(["sweep", "l.txt", "--on", "onnxruntime", "--do", "recipe", "-o", "r.parquet"]) == 0
+    assert [row.replayed for row in list_rows(tmp_path / "r.parquet")] == [1, 1]
+    capsys.readouterr()
 
 
 @pytest.mark.parametrize(

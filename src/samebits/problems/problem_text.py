@@ -140,7 +140,8 @@ def _parse_value(key: str, value: str, rank: int, text: str, position: int) -> A
         return _parse_epilogue(value, text, position)
     value = _OTHER_NAMES.get(value, value)
     if value not in DTYPES:
-        more = "; integers are for samebits compare alone" if value in ("int8", "uint8", "int32") else ""
+        integers = "; integers are for samebits compare, profile, explain and lists"
+        more = integers if value in ("int8", "uint8", "int32") else ""
         raise ProblemTextError(f"unknown dtype {value!r}; one of {', '.join(DTYPES)}{more}", text, position)
     return value
 

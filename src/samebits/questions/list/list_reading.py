@@ -15,6 +15,7 @@ from samebits.errors import ArgumentError, SamebitsError
 from samebits.limits import INCLUDED_FILES, SUBJECTS
 from samebits.problems import format_problem
 from samebits.problems.catalog import catalog
+from samebits.problems.integer_problem import format_integer_problem, is_integer_problem, parse_integer_problem
 from samebits.problems.languages.any_language import read_problem
 from samebits.regular_files import read_regular
 
@@ -195,7 +196,10 @@ def _is_descriptor(text: str) -> bool:
 @functools.lru_cache(maxsize=2**14)
 def _read_line(text: str) -> Subject:
     try:
-        problem = format_problem(read_problem(text))
+        if is_integer_problem(text):
+            problem = format_integer_problem(parse_integer_problem(text))
+        else:
+            problem = format_problem(read_problem(text))
     except SamebitsError as error:
         return Subject(text, trouble=str(error))
     return Subject(text, problem)

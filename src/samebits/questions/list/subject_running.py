@@ -11,10 +11,20 @@ import numpy as np
 from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Identity, Runner
-from samebits.errors import ArgumentError, EngineCrashed, EngineFailure, EngineTimedOut, SamebitsError
+from samebits.errors import (
+    ArgumentError,
+    EngineCrashed,
+    EngineFailure,
+    EngineTimedOut,
+    EngineUnsupported,
+    SamebitsError,
+)
+from samebits.findings.model_schema import ModelComparison
+from samebits.networks.model_runners import is_onnx_engine
 from samebits.networks.model_subject import list_engines_for
 from samebits.problems import Problem
 from samebits.problems.case_file import load_case
+from samebits.problems.integer_problem import is_integer_problem
 from samebits.questions.compare.front_door import compare
 from samebits.questions.explain.explaining import explain
 from samebits.questions.list.list_reading import Subject, make_plain
@@ -102,6 +112,8 @@ class SubjectRunner:
         asking = self._asking
         if subject.trouble:
             yield Row(subject=subject.name, failure=UNREADABLE, says=subject.trouble)
+        elif is_integer_problem(subject.text):
+            yield from self._ask_integers(subject)
         elif subject.kind == "network":
             takes = list_engines_for(subject.text)
             chosen = [text for text in asking.engines if parse_runner_text(text).name in takes]
@@ -121,3 +133,21 @@ class SubjectRunner:
             given = load_case(subject.text) if subject.kind == "case" else subject.text
             found = compare(given, engines, seed=asking.seed, attributes=asking.recipes)
             yield from list_comparison_rows(subject.name, found)
+
+    def _ask_integers(self, subject: Subject) -> Iterator[Row]:
+        """A problem on integers, which engines that run ONNX compute as one operator; the others do not take it."""
+        asking = self._asking
+        takes = [text for text in asking.engines if is_onnx_engine(text)]
+        for text in asking.engines:
+            if text not in takes:
+                kind, says = EngineUnsupported.kind, "takes no problems on integers"
+                yield Row(subject=subject.name, problem=subject.text, side=text, failure=kind, says=says)
+        if asking.doing == "explain":
+            raise ArgumentError("only recorded results (.npz) can be explained")
+        if asking.doing != "compare":
+            for text in takes:
+                yield make_profile_row(subject.name, profile(text, subject.text, time_limit_s=asking.time_limit_s))
+        elif takes:
+            found = compare(subject.text, takes, seed=asking.seed, time_limit_s=asking.time_limit_s)
+            assert isinstance(found, ModelComparison)
+            yield from list_model_rows(subject.name, found)
