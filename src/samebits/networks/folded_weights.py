@@ -63,7 +63,7 @@ def compare_folded(
     unit = _ROUNDINGS * 2.0**-24
     axis = 1 if product.operator == "ConvTranspose" else 0
     rows = np.moveaxis(np.abs(held - scaled) > unit / (1 - unit) * np.abs(scaled) + 2.0**-149, axis, 0)
-    odd = rows.reshape(len(rows), -1).any(1)
+    odd = np.asarray(rows.reshape(len(rows), -1).any(1))
     if odd.any():
         return CauseCode.HARNESS, f"weights of {_say_channels(odd)} are not the first file's with its normalisation"
     own = folded.get(product.inputs[2]) if len(product.inputs) > 2 and product.inputs[2] else np.zeros(1)
@@ -74,9 +74,9 @@ def compare_folded(
     wanted = moved + shift.astype(np.float64)
     # The difference and the sum round too, each relative to what it is made of.
     size = (np.abs(own) + np.abs(mean)) * np.abs(factor) + np.abs(shift)
-    odd = np.asarray(np.abs(held_bias.astype(np.float64) - wanted) > 2 * unit * size + 2.0**-149)
-    if odd.any():
-        return CauseCode.HARNESS, f"the bias of {_say_channels(odd)} is not the first file's with its normalisation"
+    odd_bias = np.asarray(np.abs(held_bias.astype(np.float64) - wanted) > 2 * unit * size + 2.0**-149)
+    if odd_bias.any():
+        return CauseCode.HARNESS, f"the bias of {_say_channels(odd_bias)} is not the first file's with its normalisation"
     return None
 
 
