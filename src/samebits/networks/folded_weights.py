@@ -76,7 +76,8 @@ def compare_folded(
     size = (np.abs(own) + np.abs(mean)) * np.abs(factor) + np.abs(shift)
     odd_bias = np.asarray(np.abs(held_bias.astype(np.float64) - wanted) > 2 * unit * size + 2.0**-149)
     if odd_bias.any():
-        return CauseCode.HARNESS, f"the bias of {_say_channels(odd_bias)} is not the first file's with its normalisation"
+        channels = _say_channels(odd_bias)
+        return CauseCode.HARNESS, f"the bias of {channels} is not the first file's with its normalisation"
     return None
 
 
