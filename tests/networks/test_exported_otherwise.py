@@ -141,7 +141,7 @@ EDITS = {
         "dropped-attribute",
         "LayerNormalization's epsilon is 0.05 in place of 1e-05",
     ),
-    "weights of a product in rows": ("attention", scale_rows, "harness", "input 2 of Gemm holds other values"),
+    "weights of a product in rows": ("attention", scale_rows, "harness", "the first file's values times 1.25"),
 }
 
 

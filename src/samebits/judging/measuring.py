@@ -241,3 +241,23 @@ def estimate_transform_noise(problem: Problem, magnitudes: Floats, *, in_halves:
     others = tuple(i for i in range(magnitudes.ndim) if i != rows)
     finite = np.where(np.isfinite(magnitudes), magnitudes, 0.0)
     return np.broadcast_to(share * finite.max(axis=others, keepdims=True), magnitudes.shape)
+
+
+def find_factor(own: Floats, other: Floats) -> float | None:
+    """The number, other than 1, by which all of one are the other's, to within what float32 rounds; None for none.
+
+    Numbers that are zero or not finite on both sides do not count; fewer than the threshold of others tell nothing.
+    """
+    told = np.isfinite(own) & np.isfinite(other)
+    if not np.array_equal(own[told] == 0, other[told] == 0):
+        return None
+    told &= own != 0
+    if told.sum() < thresholds.FEWEST_TELLING:
+        return None
+    with np.errstate(over="ignore", under="ignore"):
+        ratios = own[told] / other[told]
+    factor = float(np.median(ratios))
+    room = 4 * float(find_format("float32").unit_roundoff)
+    if not 0 < abs(factor) < math.inf or abs(factor - 1) <= room or not (np.abs(ratios / factor - 1) <= room).all():
+        return None
+    return factor

@@ -15,10 +15,11 @@ import numpy as np
 from samebits.engines.runner import Runner
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
+from samebits.judging.measuring import find_factor
 from samebits.networks.conversions import Conversion
 from samebits.networks.folded_weights import compare_folded
 from samebits.networks.function_bodies import find_default
-from samebits.networks.matched_files import COMMUTING
+from samebits.networks.matched_files import COMMUTING, digest
 from samebits.networks.model_conclusion import Asked, Outcome
 from samebits.networks.model_runners import ModelRunner, OtherFileRunner, is_onnx_engine, open_model_runner
 from samebits.networks.model_sentences import say_own_file
@@ -60,6 +61,7 @@ def _list_all(first: Network, second: Network) -> Iterator[FileDifference]:
         yield FileDifference("", CauseCode.DROPPED_ATTRIBUTE, says)
     fusing = {v: n.op_type for n in second.stored.graph.node if n.domain not in PLAIN_DOMAINS for v in n.output if v}
     constant, other_constant = fold_constants(first), fold_constants(second)
+    holders = _list_holders(first, constant)
     for node in first.nodes:
         if all(v in constant for v in node.outputs if v):
             # Whatever makes it, it is compared where it is read.
@@ -71,7 +73,8 @@ def _list_all(first: Network, second: Network) -> Iterator[FileDifference]:
             yield FileDifference(node.name, CauseCode.FUSION, f"is computed by {fused} in the second file", True)
             continue
         if place is None:
-            yield FileDifference(node.name, CauseCode.FUSION, f"{node.operator} is not in the second file", True)
+            says = f"no node of the second file corresponds to this {node.operator}"
+            yield FileDifference(node.name, CauseCode.FUSION, says, True)
             continue
         other = second.nodes[place]
         if node.operator == "BatchNormalization" and other.operator in PRODUCTS:
@@ -84,7 +87,7 @@ def _list_all(first: Network, second: Network) -> Iterator[FileDifference]:
             yield FileDifference(node.name, CauseCode.FUSION, says, True)
             continue
         yield from _compare_attributes(node, other, second.opset, _list_meaningless(node, constant))
-        yield from _compare_inputs(constant, other_constant, node, other)
+        yield from _compare_inputs(constant, other_constant, node, other, holders)
 
 
 def _compare_with_folded(
@@ -197,8 +200,22 @@ def _show(value: object) -> str:
     return str(list(value))[:60] if isinstance(value, (list, tuple)) else str(value)[:60]
 
 
+def _list_holders(network: Network, constant: Mapping[str, np.ndarray]) -> dict[tuple[object, ...], str]:
+    """The first node that reads each constant of several numbers, by what that holds."""
+    found: dict[tuple[object, ...], str] = {}
+    for node in network.nodes:
+        for value in node.inputs:
+            if value in constant and constant[value].size > 1:
+                found.setdefault(digest(constant[value]), node.name)
+    return found
+
+
 def _compare_inputs(
-    constant: Mapping[str, np.ndarray], other_constant: Mapping[str, np.ndarray], node: Node, other: Node
+    constant: Mapping[str, np.ndarray],
+    other_constant: Mapping[str, np.ndarray],
+    node: Node,
+    other: Node,
+    holders: Mapping[tuple[object, ...], str],
 ) -> Iterator[FileDifference]:
     """The differences of a node's inputs: missing ones, other ones, or weights with other values."""
     count = max(len(node.inputs), len(other.inputs))
@@ -211,12 +228,18 @@ def _compare_inputs(
         held, holds = constant.get(a), other_constant.get(b)
         if held is not None and holds is not None:
             found = _compare_weights(held, holds)
+            owner = holders.get(digest(holds), node.name)
+            if found is not None and found[0] == CauseCode.HARNESS and owner != node.name:
+                found = CauseCode.AXIS_ORDER, f"holds what {owner} has in the first file"
             if found is not None:
                 yield FileDifference(node.name, found[0], f"input {number} of {node.operator} {found[1]}")
         elif bool(a) != bool(b):
             cause = CauseCode.DROPPED_ATTRIBUTE
             which = "is lost" if a else "is new"
             yield FileDifference(node.name, cause, f"input {number} of {node.operator} {which}")
+        elif held is None and holds is None and a != b and b in node.inputs:
+            says = f"{node.operator} reads its inputs in another sequence"
+            yield FileDifference(node.name, CauseCode.AXIS_ORDER, says)
         elif (held is None) == (holds is None) and held is None and a != b:
             says = f"input {number} of {node.operator} is {b[:40]} in place of {a[:40]}"
             yield FileDifference(node.name, CauseCode.FUSION, says, True)
@@ -250,6 +273,8 @@ def _say_values(a: np.ndarray, b: np.ndarray) -> str:
     """How constants of one shape and dtype differ."""
     if a.size == 1:
         return f"is {_show(b.item())} in place of {_show(a.item())}"
+    if a.dtype.kind == "f" and (factor := find_factor(b.astype(np.float64).ravel(), a.astype(np.float64).ravel())):
+        return f"holds the first file's values times {factor:.6g}"
     return f"holds other values ({np.count_nonzero(a != b):,} of {a.size:,}): constants of another run"
 
 

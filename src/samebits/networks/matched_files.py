@@ -12,15 +12,19 @@ import numpy as np
 
 from samebits.errors import ModelError
 from samebits.networks.aligned_steps import Steps, choose_step
+from samebits.networks.folded_weights import find_norm
 from samebits.networks.graph_names import rename_values
 from samebits.networks.network import Network, Node, ValueType
 from samebits.networks.onnx_reading import make_network, read_onnx
+from samebits.networks.product_nodes import PRODUCTS
 from samebits.networks.units import fold_constants
 from samebits.numbers.format import FORMATS
 
 # Behind the name of a value that is none of the first file's, although that has the name.
 _STRANGE = "#other"
 # The sequence in which exporters write the inputs of these says nothing.
+# These read the same values in another sequence where a file was edited, or written wrongly.
+_GATHERING = ("Concat",)
 COMMUTING = ("Add", "And", "Max", "Min", "Mul", "Or", "Sum", "Xor")
 
 
@@ -59,8 +63,22 @@ def _list_strange(first: Network, second: Network) -> list[str]:
     return [
         v
         for v in shared
-        if (v in constant) != (v in other_constant) or not _may_be_same(first.types.get(v), second.types.get(v))
+        if (v in constant) != (v in other_constant)
+        or not _may_be_same(first.types.get(v), second.types.get(v))
+        or _is_folded_in_one(first, second, v)
     ]
+
+
+def _is_folded_in_one(first: Network, second: Network, value: str) -> bool:
+    """Whether a product of this name has a batch normalisation behind it in one file, and in its weights in the other.
+
+    The same name is then of two values.
+    """
+    nodes = [network.nodes[network.producers[value]] for network in (first, second)]
+    if nodes[0].operator not in PRODUCTS or nodes[0].operator != nodes[1].operator:
+        return False
+    norms = [find_norm(network, node) for network, node in zip((first, second), nodes, strict=True)]
+    return (norms[0] is None) != (norms[1] is None)
 
 
 def _may_be_same(a: ValueType | None, b: ValueType | None) -> bool:
@@ -99,10 +117,15 @@ def match_values(first: Network, second: Network) -> dict[str, str]:
         made = [v for v in node.outputs if v]
         if all(v in first.producers for v in made) or any(v in second.hidden or v in constants for v in made):
             continue
-        found = _find_maker(node, names, used, constants, makers)
-        if found is not None and len(found.outputs) == len(node.outputs):
-            both = zip(node.outputs, found.outputs, strict=True)
-        else:
+        exact, *loose = _list_keys(node.operator, node.inputs, names, constants)
+        free = [m for m in makers.get(exact, ()) if _is_free(m, node, used)]
+        both = list(zip(node.outputs, free[0].outputs, strict=True)) if free else []
+        if not both and node.operator in PRODUCTS:
+            both = _align(node, steps, other_steps, names, shared)
+        free = [m for key in loose for m in makers.get(key, ()) if not both and _is_free(m, node, used)]
+        if not both and free and not _is_other_step(first, second, free[0], node):
+            both = list(zip(node.outputs, free[0].outputs, strict=True))
+        if not both and node.operator not in PRODUCTS:
             both = _align(node, steps, other_steps, names, shared)
         pairs = [(a, b) for a, b in both if a and b and a not in names]
         new = {a: b for a, b in pairs if b not in taken}
@@ -133,31 +156,31 @@ def _align(
     return [*zip(wanted.makes, found.makes, strict=True), *zip(wanted.inner, found.inner, strict=True)]
 
 
-def _find_maker(
-    node: Node,
-    names: Mapping[str, str],
-    used: Collection[str],
-    constants: Mapping[str, np.ndarray],
-    makers: Mapping[tuple[object, ...], list[Node]],
-) -> Node | None:
-    for key in _list_keys(node.operator, node.inputs, names, constants):
-        for maker in makers.get(key, ()):
-            if not any(v in used for v in maker.outputs):
-                return maker
-    return None
+def _is_free(maker: Node, node: Node, used: Collection[str]) -> bool:
+    """Whether no node of the second file has been found to correspond to `maker` yet, and this one may."""
+    return len(maker.outputs) == len(node.outputs) and not any(v in used for v in maker.outputs)
+
+
+def _is_other_step(first: Network, second: Network, maker: Node, node: Node) -> bool:
+    """Whether one of two products has a batch normalisation behind it that the other has in its weights."""
+    return (find_norm(first, maker) is None) != (find_norm(second, node) is None)
 
 
 def _list_keys(
     operator: str, inputs: Sequence[str], names: Mapping[str, str], constants: Mapping[str, np.ndarray]
 ) -> list[tuple[object, ...]]:
-    """What a node is known by: its constants by what they hold; then by their shapes."""
+    """What a node is known by: its constants by what they hold; then by their shapes, then in any sequence."""
 
     def key(describe: Any) -> tuple[object, ...]:
         read = [describe(constants[v]) if v in constants else names.get(v, v) for v in inputs]
         return (operator, *(sorted(read, key=str) if operator in COMMUTING else read))
 
-    return [key(_digest), key(lambda array: array.shape)]
+    keys = [key(digest), key(lambda array: array.shape)]
+    if operator in _GATHERING:
+        keys.append((operator, "in any sequence", *sorted(str(names.get(v, v)) for v in inputs)))
+    return keys
 
 
-def _digest(array: np.ndarray) -> tuple[object, ...]:
+def digest(array: np.ndarray) -> tuple[object, ...]:
+    """What an array is known by: its shape, its dtype and what it holds."""
     return (array.shape, array.dtype.name, hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest())

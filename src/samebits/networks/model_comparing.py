@@ -49,6 +49,7 @@ from samebits.networks.model_runners import (
     open_model_runner,
 )
 from samebits.networks.model_sentences import (
+    say_files_differ,
     say_first_verdict,
     say_nothing_saved,
     say_out_of_time,
@@ -211,6 +212,7 @@ def compare_model(
         found = conclude(outcome, "given" if inputs is not None else f"{drawn}, seed {seed}")
         said += [] if differences is None else list_sentences(differences)
         found = msgspec.structs.replace(found, evidence=[Evidence("structure", s) for s in said])
+        found = _add_differences(found, differences or [])
         found = _advise_recorded(found)
         if save_cases is not None:
             found = _save(found, write_cases(save_cases, outcome.judged))
@@ -236,6 +238,16 @@ def _list_unknown(network: Network, asked: Sequence[Asked]) -> Iterator[str]:
     for one in asked:
         if isinstance(one.runner, RecordedRunner) and one.runner.unknown:
             yield say_unknown_values(one.name, one.runner.unknown, list(network.producers))
+
+
+def _add_differences(found: ModelComparison, differences: Sequence[FileDifference]) -> ModelComparison:
+    """Says what the second file says otherwise, where no side deviates by it: on other inputs one may."""
+    other = [d for d in differences if not d.is_rewriting and d.node]
+    if not other or not is_agreement(found.verdict):
+        return found
+    says = say_files_differ(list_sentences(other)[0], len(other) - 1)
+    kept = [Evidence("file", says), *found.evidence]
+    return msgspec.structs.replace(found, summary=f"{found.summary} {says}", evidence=kept)
 
 
 def _save(found: ModelComparison, saved: list[str]) -> ModelComparison:

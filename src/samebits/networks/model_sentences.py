@@ -63,6 +63,12 @@ def say_unknown_values(side: str, names: Sequence[str], known: Sequence[str]) ->
     )
 
 
+def say_files_differ(first: str, others: int) -> str:
+    """What two files say otherwise, though the results on these inputs show nothing of it that rounding could not."""
+    more = f" and {others} more" if others else ""
+    return f"But the second file says something else: {first}{more}. On other inputs that may show."
+
+
 def say_nothing_saved() -> str:
     """Where cases were asked for and none could be made."""
     return "no case was written: none of the units that deviate was explained as one problem"

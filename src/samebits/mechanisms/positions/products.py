@@ -20,6 +20,8 @@ Operands = Mapping[str, np.ndarray]
 Change = Callable[[np.ndarray], np.ndarray]
 # Widths of vectors and tiles that kernels step through a sum in.
 _STEPS = (4, 8, 16, 32, 64)
+# A length has few divisors; each sequence is a product of its own to compute.
+_MOST_INNER = 24
 _RESULTS = {"forward": "y", "grad_input": "x", "grad_weight": "w"}
 
 
@@ -33,6 +35,10 @@ def list_product_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
         labels = product.labels["y" if name == "dy" else name]
         for says, cause, change in _list_changes(name, labels, problem.stated.operand_shapes[name]):
             yield _misread(lowering, says, cause, lambda given, n=name, c=change: {**given, n: c(given[n])})
+    if problem.direction == "forward":
+        axis, length = product.labels["x"].index("k"), product.length
+        for says, cause, change in itertools.islice(_list_inner_changes(axis, length), _MOST_INNER):
+            yield _misread(lowering, says, cause, lambda given, c=change: {**given, "x": c(given["x"])})
     yield from _list_exchanges(lowering)
     for says, cause, change in _list_changes("the result", product.labels[_RESULTS[problem.direction]],
                                              problem.stated.out_shape):  # fmt: skip
@@ -93,6 +99,27 @@ def _list_changes(name: str, labels: Labels, shape: tuple[int, ...]) -> Iterator
         yield says, CauseCode.AXIS_ORDER, lambda a, i=i: np.flip(a, i)
         says = f"{takes} the first of {name} for all along {labels[i]}"
         yield says, CauseCode.STRIDED_VIEW, lambda a, i=i: np.repeat(np.take(a, [0], i), a.shape[i], i)
+
+
+def _list_inner_changes(axis: int, length: int) -> Iterator[tuple[str, CauseCode, Change]]:
+    """x with the numbers of every sum in another sequence: turned around, rolled, or flattened from other axes."""
+    if length < 2:
+        return
+    yield "takes x in reverse along k", CauseCode.AXIS_ORDER, lambda a: np.flip(a, axis)
+    for by in dict.fromkeys((1, -1, length // 2)):
+        says = f"takes x shifted by {by} along k"
+        yield says, CauseCode.AXIS_ORDER, lambda a, by=by: np.roll(a, by, axis)
+    for outer in range(2, length // 2 + 1):
+        if length % outer:
+            continue
+
+        def turn(a: np.ndarray, outer: int = outer) -> np.ndarray:
+            last = np.moveaxis(a, axis, -1)
+            parts = last.reshape(*last.shape[:-1], outer, length // outer)
+            return np.moveaxis(parts.swapaxes(-1, -2).reshape(last.shape), -1, axis)
+
+        says = f"takes x flattened as {length // outer} x {outer} where w has {outer} x {length // outer}"
+        yield says, CauseCode.AXIS_ORDER, turn
 
 
 def _list_exchanges(lowering: Lowering) -> Iterator[Hypothesis]:

@@ -6,7 +6,6 @@ counting; a coincidence over so many numbers is not to be feared.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from samebits import thresholds
 from samebits.findings.causes import CauseCode
+from samebits.judging.measuring import find_factor
 from samebits.numbers.array import measure_spacing, round_array_to_format
 from samebits.numbers.format import Format, find_format
 
@@ -134,23 +134,3 @@ def _find_factor(own: Floats, other: Floats) -> _Found:
         return None
     count = int((np.isfinite(own) & np.isfinite(other) & (own != 0)).sum())
     return f"is {factor:.7g} times {{other}}", None, f"all {count:,} values that are not zero"
-
-
-def find_factor(own: Floats, other: Floats) -> float | None:
-    """The number, other than 1, by which all of one are the other's, to within what float32 rounds; None for none.
-
-    Numbers that are zero or not finite on both sides do not count; fewer than the threshold of others tell nothing.
-    """
-    told = np.isfinite(own) & np.isfinite(other)
-    if not np.array_equal(own[told] == 0, other[told] == 0):
-        return None
-    told &= own != 0
-    if told.sum() < thresholds.FEWEST_TELLING:
-        return None
-    with np.errstate(over="ignore", under="ignore"):
-        ratios = own[told] / other[told]
-    factor = float(np.median(ratios))
-    room = 4 * float(find_format("float32").unit_roundoff)
-    if not 0 < abs(factor) < math.inf or abs(factor - 1) <= room or not (np.abs(ratios / factor - 1) <= room).all():
-        return None
-    return factor

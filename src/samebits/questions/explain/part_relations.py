@@ -8,7 +8,8 @@ import numpy as np
 
 from samebits import thresholds
 from samebits.findings.causes import CauseCode
-from samebits.questions.explain.output_relations import Relation, find_factor
+from samebits.judging.measuring import find_factor
+from samebits.questions.explain.output_relations import Relation
 
 _MOST_NAMED = 3
 

@@ -204,6 +204,8 @@ def _say_next(found: ModelComparison, first: UnitFinding | None) -> Remark:
     if any(s.joined for s in found.sides):
         more = "polygraphy run MODEL --trt --trt-outputs mark all --save-outputs FILE keeps them"
         return Remark("next", f"record values in between, too: then each unit is judged by itself ({more})")
+    if is_agreement(found.verdict) and any(e.kind == "file" for e in found.evidence):
+        return Remark("next", "correct the second file, or ask on --inputs that reach what differs")
     if is_agreement(found.verdict):
         return Remark("next", "nothing is broken: compare outputs by their own error, not by a tolerance")
     if found.saved:

@@ -32,7 +32,7 @@ from samebits.questions.runs.run_sentences import (
     say_where,
     summarize_difference,
 )
-from samebits.questions.runs.setting_differences import is_drawn_from, list_differences, list_unseeded
+from samebits.questions.runs.setting_differences import is_unseeded, list_differences, list_unseeded
 from samebits.regular_files import check_target
 from samebits.version import VERSION
 
@@ -265,7 +265,7 @@ def _list_remarks(a: Trace, b: Trace, chosen: _Compared, first: FirstDifference 
             for (step, name), state in chosen.a.states.items()
             if step == first.step
             and chosen.b.states.get((step, name), state) != state
-            and is_drawn_from(chosen.a.states, chosen.b.states, name)
+            and is_unseeded(chosen.a.states, chosen.b.states, name)
         ]
         if changed and first.reason not in ("random state", None):
             yield say_states(changed, first.step)

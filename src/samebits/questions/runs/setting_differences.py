@@ -54,17 +54,21 @@ def list_differences(
     return sorted(found, key=lambda s: (s.name in _SEEDS) != drawn)
 
 
-def is_drawn_from(a: Mapping[tuple[int, str], bytes], b: Mapping[tuple[int, str], bytes], name: str) -> bool:
-    """Whether a random state moves on from step to step in either run: who never draws differs in every process."""
-    return any(len({state for (_, of), state in states.items() if of == name}) > 1 for states in (a, b))
+def is_unseeded(a: Mapping[tuple[int, str], bytes], b: Mapping[tuple[int, str], bytes], name: str) -> bool:
+    """Whether a random state differs at every step and moves on from step to step in either run.
+
+    Who never draws differs in every process; who is seeded after the first step was seen is the same from then on.
+    """
+    shared = {step for step, of in a if of == name} & {step for step, of in b if of == name}
+    moves = any(len({state for (_, of), state in states.items() if of == name}) > 1 for states in (a, b))
+    return moves and bool(shared) and all(a[step, name] != b[step, name] for step in shared)
 
 
 def list_unseeded(a: Mapping[tuple[int, str], bytes], b: Mapping[tuple[int, str], bytes]) -> list[SettingDifference]:
-    """The libraries that drew random numbers and whose random state differed when it was first seen."""
+    """The libraries that drew random numbers and whose random state differed all the time."""
     found: list[SettingDifference] = []
     for name, how in (("numpy", "numpy.random.seed(N)"), ("python", "random.seed(N)")):
-        steps = sorted({step for step, of in a if of == name} & {step for step, of in b if of == name})
-        if steps and is_drawn_from(a, b, name) and a[steps[0], name] != b[steps[0], name]:
+        if is_unseeded(a, b, name):
             found.append(SettingDifference(f"{name} random state", "one", "another", how))
     return found
 
