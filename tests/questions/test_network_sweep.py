@@ -73,6 +73,33 @@ def test_the_unit_whose_sums_change_is_named_and_what_inherits_them_is_not(model
     assert (sound.invariant, len(sound.classes), sound.units) == (True, 1, [])
 
 
+def test_items_that_only_larger_batches_have_count_too(tmp_path):
+    """Rows in blocks of four; what is left over is added the other way round: items 0 to 3 never are."""
+    (tmp_path / "blocks.py").write_text(
+        textwrap.dedent(
+            """
+            import numpy as np
+
+            def blocks(problem, operands):
+                x, w = operands["x"], operands["w"]
+                total = np.zeros((*x.shape[:-1], w.shape[-1]), np.float32)
+                whole = len(x) // 4 * 4
+                for rows, step in ((slice(0, whole), 1), (slice(whole, None), -1)):
+                    for k in range(x.shape[-1])[::step]:
+                        total[rows] += x[rows, k : k + 1] * w[k]
+                return total
+            """
+        )
+    )
+    graph = make_model([node("MatMul", ["x", "w"], ["y"])], {"x": ["batch", 64]}, ["y"], {"w": random((64, 16), 2)})
+    model = save(graph, tmp_path / "one.onnx")
+    found = sweep_network(model, [f"{tmp_path}/blocks.py:blocks"], Range("batch", (4, 5, 6, 7, 8)))
+    assert (len(found.classes), found.invariant) == (1, False)
+    assert found.uneven == [{"batch": [5, 7]}]
+    assert "the bits of the first 4 items do not depend" in found.summary
+    assert "5 to 7" in found.summary
+
+
 def test_a_batch_without_a_name_is_the_first_axis(tmp_path, kernel):
     found = sweep_network(save(two_products(batch=None), tmp_path / "net.onnx"), [kernel], UP_TO_SIX)
     assert [one.sizes for one in found.classes] == [[[1, 3]], [[4, 6]]]

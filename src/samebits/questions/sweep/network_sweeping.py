@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +42,7 @@ from samebits.questions.sweep.sweep_schema import (
     SweepFailure,
     SweepUnit,
 )
-from samebits.questions.sweep.sweep_sentences import say_cells, summarize_sweep
+from samebits.questions.sweep.sweep_sentences import say_cells, say_later, summarize_sweep
 from samebits.questions.sweep.sweep_text import Range, list_intervals
 from samebits.regular_files import open_folder
 from samebits.version import VERSION
@@ -199,10 +199,13 @@ class _NetworkSweep:
         items = _find_items(runs) if runs else _Items({}, 0)
         told = [v for v in self.network.outputs if items.axes.get(v) is not None]
         classes = self._make_classes(runs, items, told) if told else []
+        later = self._find_later(runs, items, told) if told else []
         units = self._find_units(runs, items) if len(classes) > 1 else []
         repeats = all(run.repeats for run in runs.values()) if runs else None
         engine_s = time.monotonic() - began
         said = summarize_sweep(["the size of the batch"], classes, len(failures), uneven=False, repeats=repeats)
+        if later and len(classes) == 1 and repeats:
+            said = say_later(items.count, later)
         if units:
             said += f"; it begins in {say_unit_name(units[0].name, units[0].operators)}, at {say_cells(units[0].cells)}"
         elif len(classes) > 1:
@@ -217,11 +220,12 @@ class _NetworkSweep:
             engine=self.runner.text,
             version=identity.version if identity else None,
             device=identity.device if identity else None,
-            invariant=len(classes) == 1 if told and repeats else None,
+            invariant=len(classes) == 1 and not later if told and repeats else None,
             axes=[SweepAxis(self.batch.name, "the size of the batch", list(self.inputs))],
             points=len(self.inputs),
             outputs=sum(array.size for array in outputs),
             classes=classes,
+            uneven=later,
             units=units,
             repeats=repeats,
             failures=failures,
@@ -257,7 +261,22 @@ class _NetworkSweep:
             for sizes in by_bits.values()
         ]
 
-    def _list_cells(self, sizes: Sequence[int]) -> list[dict[str, list[SizeOrSetting]]]:
+    def _find_later(
+        self, runs: Mapping[int, _Run], items: _Items, told: Sequence[str]
+    ) -> list[dict[str, list[SizeOrSetting]]]:
+        """Where an item behind those that all sizes have got other bits than the same item in the largest batch."""
+        moved: set[int] = set()
+        for n, run in runs.items():
+            for value in told:
+                axis = items.axes[value]
+                assert axis is not None
+                places = range(items.count, n)
+                own, other = (one.values[value].take(places, axis) for one in (run, runs[max(runs)]))
+                if own.tobytes() != other.tobytes():
+                    moved.add(n)
+        return self._list_cells(moved)
+
+    def _list_cells(self, sizes: Collection[int]) -> list[dict[str, list[SizeOrSetting]]]:
         return [{self.batch.name: [first, end]} for first, end in list_intervals(tuple(self.inputs), set(sizes))]
 
     def _find_units(self, runs: Mapping[int, _Run], items: _Items) -> list[SweepUnit]:

@@ -18,7 +18,7 @@ from samebits.display.document import (
     tell_evidence,
 )
 from samebits.questions.sweep.sweep_chart import chart_classes
-from samebits.questions.sweep.sweep_report import is_of_network, name_answer, say_points
+from samebits.questions.sweep.sweep_report import is_of_network, name_answer, say_points, say_uneven
 from samebits.questions.sweep.sweep_schema import Sweep
 from samebits.questions.sweep.sweep_sentences import say_cell, say_cells
 
@@ -100,7 +100,8 @@ def _show_units(found: Sweep) -> list[Block]:
 def _show_uneven(found: Sweep) -> list[Block]:
     if not found.uneven:
         return []
-    return [Prose("", (f"Equal items of one batch get other bits at {say_cells(found.uneven)}.",))]
+    says = say_uneven(found)
+    return [Prose("", (f"{says[0].upper()}{says[1:]} at {say_cells(found.uneven)}.",))]
 
 
 def _show_failures(found: Sweep) -> list[Block]:

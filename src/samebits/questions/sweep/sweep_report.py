@@ -50,7 +50,7 @@ def _list_remarks(found: Sweep) -> Iterator[Remark]:
     if len(found.classes) > _MOST_CLASSES:
         yield Remark("", f"{len(found.classes) - _MOST_CLASSES:,} more: --json lists them")
     if found.uneven:
-        yield Remark("position", f"equal items of one batch get other bits at {say_cells(found.uneven)}")
+        yield Remark("position", f"{say_uneven(found)} at {say_cells(found.uneven)}")
     for failed in found.failures[:_MOST_FAILURES]:
         where = say_cell({name: [value, value] for name, value in failed.at.items()})
         yield Remark(failed.failure.kind, f"{where}: {failed.failure.says}", rank=1)
@@ -61,6 +61,13 @@ def _list_remarks(found: Sweep) -> Iterator[Remark]:
     yield Remark("took", f"{found.time_s:.1f} s, {found.engine_time_s:.1f} s of it in the engine", rank=5)
     yield from _list_units(found)
     yield from _list_next(found)
+
+
+def say_uneven(found: Sweep) -> str:
+    """What `uneven` is, as the begin of a sentence."""
+    if is_of_network(found):
+        return "items that not all batches have get other bits than in the largest one"
+    return "equal items of one batch get other bits"
 
 
 def _list_units(found: Sweep) -> Iterator[Remark]:

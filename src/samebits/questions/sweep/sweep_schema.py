@@ -68,10 +68,11 @@ class SweepFailure(msgspec.Struct, frozen=True):
 class Sweep(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     """One engine over the points of a sweep. `invariant` is null where too little ran to say.
 
-    `outputs` are shared by all points; `uneven` are cells whose items, all equal, did not get equal bits; `repeats`
-    says whether points that were asked again gave the same bits. `units` are those of a network that make the classes,
-    in sequence; `fixes` give the same bits at all points, of as many settings and engines as were `tried` (null where
-    none was asked for). `more` are the other engines asked.
+    `outputs` are shared by all points; `uneven` are cells whose items, all equal, did not get equal bits, of a network
+    those where an item that not all batches have got other bits than in the largest batch. `repeats` says whether
+    points that were asked again gave the same bits. `units` are those of a network that make the classes, in sequence;
+    `fixes` give the same bits at all points, of as many settings and engines as were `tried` (null where none was asked
+    for). `more` are the other engines asked.
     """
 
     _rows: ClassVar[str] = "classes"

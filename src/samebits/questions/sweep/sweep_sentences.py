@@ -68,6 +68,12 @@ def summarize_sweep(
     return f"the bits of an output depend on {along}: {len(classes):,} classes, {named}{rest}{lost}"
 
 
+def say_later(shared: int, cells: Sequence[dict[str, list[SizeOrSetting]]]) -> str:
+    """The answer where only items that not all batches have get other bits."""
+    which = "the first item's bits do" if shared == 1 else f"the bits of the first {shared:,} items do"
+    return f"{which} not depend on the size of the batch, those of later items do: {say_cells(cells)}"
+
+
 def say_advice(name: str, classes: Sequence[SweepClass], last: SizeOrSetting) -> str | None:
     """What to pad a batch to: where a run of sizes goes to the end of the range, to its begin; else to the end."""
     if len(classes) < 2 or name not in ("rows", "n"):
