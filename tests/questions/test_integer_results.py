@@ -195,7 +195,9 @@ def test_faults_of_plain_numpy_are_named_and_replayed(fault, seed):
     found = explain(g, mine=limit(make(g)), right=right)
     mine, other = found.sides
     assert other.verdict == "identical"
-    assert (mine.verdict, mine.cause, mine.cause_certainty) == ("wrong", cause, "bits")
+    # A bias that is not rescaled takes nearly every code to a limit: what gives such codes is inferred.
+    level = "statistics" if fault == "bias unscaled" else "bits"
+    assert (mine.verdict, mine.cause, mine.cause_certainty) == ("wrong", cause, level)
     assert says in mine.says
     assert mine.replay.matched == 1
 

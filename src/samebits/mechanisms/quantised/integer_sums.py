@@ -22,6 +22,9 @@ ScalarT = TypeVar("ScalarT", np.int64, np.float64)
 _LEAST, _MOST = -(2**15), 2**15 - 1
 # Rows of products that are held at once.
 _MOST_HELD = 2_000_000
+_NARROW_BITS = 16
+# Products that are added one by one.
+_MOST_RUNNING = 200_000_000
 
 
 @dataclass(frozen=True)
@@ -90,11 +93,34 @@ def sum_in_pairs(case: IntegerCase, *, taps_fastest: bool) -> Whole | None:
     return _finish(case, exact + sums - whole)
 
 
-def sum_in_16_bits(case: IntegerCase, *, wraps: bool) -> Whole | None:
-    """Sums without bias that end in 16 bits, at its limits or wrapped around; None where none leaves them."""
+def sum_in_bits(case: IntegerCase, bits: int, *, wraps: bool) -> Whole | None:
+    """Sums that end in so many bits, at their limits or wrapped around; None where none leaves them.
+
+    In 16 bits the bias is added after, in more bits it is part of the sum.
+    """
     sums = _multiply(_lay_out(case), _add_exactly)
-    ended = (sums - _LEAST) % 2**16 + _LEAST if wraps else np.clip(sums, _LEAST, _MOST)
-    return None if (ended == sums).all() else _finish(case, ended)
+    with_bias = _finish(case, sums) if bits > _NARROW_BITS else sums
+    half = 2 ** (bits - 1)
+    ended = (with_bias + half) % (2 * half) - half if wraps else np.clip(with_bias, -half, half - 1)
+    if (ended == with_bias).all():
+        return None
+    return ended if bits > _NARROW_BITS else _finish(case, ended)
+
+
+def sum_running(case: IntegerCase) -> Whole | None:
+    """Sums that saturate in 16 bits after every product; None where none leaves them, and where that takes too long."""
+    rows = _lay_out(case)
+    if rows.read.size * rows.weights.shape[1] > _MOST_RUNNING:
+        return None
+    sums, whole = _multiply(rows, _add_saturating), _multiply(rows, _add_exactly)
+    return None if (sums == whole).all() else _finish(case, sums)
+
+
+def _add_saturating(rows: Whole, weights: Whole) -> Whole:
+    total = np.zeros((len(rows), len(weights)), np.int64)
+    for k in range(rows.shape[1]):
+        total = np.clip(total + rows[:, k, None] * weights[None, :, k], _LEAST, _MOST)
+    return total
 
 
 def add_saturating_pairs(rows: Whole, weights: Whole) -> Whole:

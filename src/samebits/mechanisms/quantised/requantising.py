@@ -2,9 +2,11 @@
 
 The real result is the sum times x_scale w_scale / y_scale, of the float32 scales as given; the right code is the
 nearest whole number, halves to the even one, plus the zero point, within the dtype's limits. Sound kernels multiply by
-that quotient in float32, or by its nearest fixed-point number of 31 bits: how far they may end from the real result is
-a bound, not a guess. Sources: ONNX's QuantizeLinear; gemmlowp's doc/quantization.md and fixedpoint.h (two roundings);
-TensorFlow Lite's quantization_util and common.h (one rounding); CMSIS-NN's arm_nnsupportfunctions.h.
+that quotient in float32, or by its nearest fixed-point number of 31 bits, which may come from a float32 quotient or
+from scales in double, and may round twice: how far they may end from the real result is a bound, not a guess.
+
+Sources: ONNX's QuantizeLinear; gemmlowp's doc/quantization.md and fixedpoint.h (two roundings); TensorFlow Lite's
+quantization_util and common.h (one rounding, and a float32 quotient); CMSIS-NN's arm_nnsupportfunctions.h.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ from samebits.mechanisms.quantised.integer_sums import IntegerCase, Whole
 
 Floats = npt.NDArray[np.float64]
 _UNIT = 2.0**-24
-# xs ws, / ys, the sum, the product and the zero point round once each.
-_ROUNDINGS = 5
+# xs ws, / ys, the sum, the product and the zero point round once each; so did three scales given in more bits.
+_ROUNDINGS = 8
+# Beyond every code, and far from where int64 ends.
+_FAR = 2.0**40
 # Nearer to a half than this share of its size a float64 result does not decide.
 _NEAR = 2.0**-49
 
@@ -43,7 +47,7 @@ def find_steps(case: IntegerCase, sums: Whole) -> Steps:
     """What is right for these sums, exactly, and what the bound allows."""
     scales = _list_scales(case)
     factor = case.align(np.array([float(s) for s in scales]))
-    real: Floats = sums.astype(np.float64) * factor
+    real: Floats = np.clip(sums.astype(np.float64) * factor, -_FAR, _FAR)
     whole = np.rint(real).astype(np.int64)
     near = np.abs(np.abs(real - np.floor(real)) - 0.5) <= _NEAR * np.maximum(np.abs(real), 1)
     if near.any():
@@ -53,7 +57,7 @@ def find_steps(case: IntegerCase, sums: Whole) -> Steps:
             whole[index] = round(int(sums[index]) * scales[int(spread[index])])
     away = _bound(case, real, factor)
     limits = (np.ceil(real + case.y_zero - 0.5 - away), np.floor(real + case.y_zero + 0.5 + away))
-    least, most = (clamp(case, np.clip(limit, -(2.0**53), 2.0**53).astype(np.int64)) for limit in limits)
+    least, most = (clamp(case, np.clip(limit, -2 * _FAR, 2 * _FAR).astype(np.int64)) for limit in limits)
     return Steps(clamp(case, whole + case.y_zero), least, most, real + case.y_zero, away)
 
 
@@ -63,8 +67,8 @@ def _bound(case: IntegerCase, real: Floats, factor: Floats) -> Floats:
     floats = loss * (np.abs(real) + abs(case.y_zero))
     # Two roundings: the first to 2^-n steps, where the quotient is between 2^-n-1 and 2^-n.
     shifts = -np.frexp(factor)[1]
-    fixed = np.where(shifts > 0, 2.0 ** -(shifts + 1.0), 0.0) + 2.0**-31 * np.abs(real)
-    return np.maximum(floats, fixed)
+    second = np.where(shifts > 0, 2.0 ** -np.maximum(shifts + 1.0, 0.0), 0.0)
+    return floats + second + 2.0**-31 * np.abs(real)
 
 
 def clamp(case: IntegerCase, codes: Whole) -> Whole:
@@ -104,7 +108,10 @@ def list_ways() -> Iterator[Way]:
         # Halves of numbers with the zero point in them are other halves.
         yield _by_floats(multiplier, _SOUND[rounding], rounding, wide=False, is_sound=True, zero_first=True)
     for rounding, multiplier in itertools.product(_UNSOUND, _MULTIPLIERS[:2]):
-        yield _by_floats(multiplier, _UNSOUND[rounding], rounding, wide=False, is_sound=False)
+        for zero_first in (False, True):
+            yield _by_floats(
+                multiplier, _UNSOUND[rounding], rounding, wide=False, is_sound=False, zero_first=zero_first
+            )
 
 
 def _round_away(values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
@@ -124,7 +131,14 @@ _SOUND: dict[_Rounding, str] = {
     _round_away: "rounds halves away from zero",
     _round_up: "rounds halves up",
 }
+
+
+def _cut_after_half(values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+    return np.trunc(values + np.asarray(0.5, values.dtype))
+
+
 _UNSOUND: dict[_Rounding, str] = {
+    _cut_after_half: "adds a half and cuts off, below zero too",
     np.trunc: "cuts off in place of rounding",
     np.floor: "rounds down in place of to the nearest",
     np.ceil: "rounds up in place of to the nearest",
@@ -158,7 +172,7 @@ def _by_floats(
                 quotients = {_MULTIPLIERS[0]: lambda: xs * ws / ys, _MULTIPLIERS[1]: lambda: xs * (ws / ys)}
                 scaled = held * quotients.get(multiplier, lambda: (xs / ys) * ws)()
             moved = scaled + kind(case.y_zero) if zero_first else scaled
-            rounded = rounding(np.clip(moved, -(2.0**40), 2.0**40)).astype(np.int64)
+            rounded = rounding(np.clip(moved, -_FAR, _FAR)).astype(np.int64)
         return rounded if zero_first else rounded + case.y_zero
 
     last = multiplier == _MULTIPLIERS[3]
@@ -175,13 +189,15 @@ def _fake_quantise(case: IntegerCase, sums: Whole) -> Whole:
     real = sums.astype(np.float32) * (np.float32(case.x_scale) * case.align(case.w_scale).astype(np.float32))
     scale, shift = levels / span, -low * levels / span
     moved = (real.astype(np.float64) * np.float64(scale) + np.float64(shift)).astype(np.float32)
-    return np.rint(np.clip(moved, -(2.0**40), 2.0**40)).astype(np.int64) + case.low
+    return np.rint(np.clip(moved, -_FAR, _FAR)).astype(np.int64) + case.low
 
 
 def _list_fixed() -> Iterator[Way]:
     yield Way("rescales by a fixed-point number of 31 bits and rounds twice, as gemmlowp does", _round_twice)
     yield Way("rescales by a fixed-point number of 31 bits and rounds once, halves up", _fix(31, add_half=True))
-    yield Way("rescales by a fixed-point number of 15 bits and rounds once, halves up", _fix(15, add_half=True), False)
+    for bits in (15, 7):
+        says = f"rescales by a fixed-point number of {bits} bits and rounds once, halves up"
+        yield Way(says, _fix(bits, add_half=True), False)
     unrounded = _fix(31, add_half=False)
     yield Way("rescales by a fixed-point number of 31 bits and shifts without rounding", unrounded, False)
 

@@ -79,6 +79,8 @@ def explain(
     >>> found.sides[0].verdict, str(found.sides[0].cause)
     ('downgrade', 'reduced-precision-operands')
     """
+    if problem is not None and not isinstance(problem, (str, Problem)):
+        raise ArgumentError(f"problem is a text or a Problem, not {type(problem).__name__}")
     if is_integer_problem(problem):
         return _explain_codes(subject, str(problem), arrays, like, progress)
     if others:

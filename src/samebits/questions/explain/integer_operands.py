@@ -106,8 +106,13 @@ def _take_zero(problem: IntegerProblem, name: str, arrays: Mapping[str, np.ndarr
 def _take_scale(problem: IntegerProblem, name: str, arrays: Mapping[str, np.ndarray]) -> npt.NDArray[np.float64]:
     """Scales as float32 has them, as all kernels read them."""
     array = _count(problem, name, arrays[name])
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        held = array.astype(np.float32).astype(np.float64)
-    if array.dtype.kind not in "fiu" or not np.isfinite(held).all() or (held <= 0).any():
+    if array.dtype.kind not in "fiuV":
+        raise OperandError(f"{name} holds {array.dtype}, and numbers are needed")
+    try:
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            held = array.astype(np.float32).astype(np.float64)
+    except (TypeError, ValueError):
+        raise OperandError(f"{name} holds {array.dtype}, and numbers are needed") from None
+    if not np.isfinite(held).all() or (held <= 0).any():
         raise OperandError(f"{name} must be finite numbers above 0 that float32 has")
     return held

@@ -6,7 +6,7 @@ Sums of codes are exact, so that nothing is a matter of rounding before the sum 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from samebits.problems.array_files import Given
 from samebits.problems.integer_problem import format_integer_problem, parse_integer_problem
 from samebits.progress import Progress
 from samebits.questions.explain.integer_operands import take_recorded
+from samebits.questions.explain.part_relations import find_part_relation
 from samebits.version import VERSION
 
 _NEAR = 1
@@ -37,6 +38,14 @@ class _Judged:
     right: Whole
     beyond: npt.NDArray[np.bool_]
     error: Error
+    limits: tuple[int, int]
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether enough codes differ from the right ones that are at no limit: what gives them all is no chance."""
+        low, high = self.limits
+        inside = (self.codes != self.right) & (self.codes > low) & (self.codes < high)
+        return int(inside.sum()) >= thresholds.FEWEST_TELLING
 
     @property
     def differing(self) -> int:
@@ -78,6 +87,7 @@ class _Found:
     cause: CauseCode | None
     others: int
     is_whole: bool
+    also: str = ""
 
 
 def explain_integers(problem_text: str, given: Mapping[str, Given], progress: Progress) -> Comparison:
@@ -89,7 +99,8 @@ def explain_integers(problem_text: str, given: Mapping[str, Given], progress: Pr
     progress("adding codes exactly", 0.0)
     sums = sum_exactly(case)
     steps = find_steps(case, sums) if problem.out != "int32" else None
-    judged = [_judge(name, codes, sums, steps) for name, codes in recorded.results.items()]
+    limits = case.low, case.high
+    judged = [_judge(name, codes, sums, steps, limits) for name, codes in recorded.results.items()]
     faults: list[Fault] = []
     if any(j.beyond.any() for j in judged):
         progress("adding codes as kernels go wrong", 0.3)
@@ -112,38 +123,53 @@ def explain_integers(problem_text: str, given: Mapping[str, Given], progress: Pr
     )
 
 
-def _judge(name: str, codes: Whole, sums: Whole, steps: Steps | None) -> _Judged:
+def _judge(name: str, codes: Whole, sums: Whole, steps: Steps | None, limits: tuple[int, int]) -> _Judged:
     right = sums if steps is None else steps.right
     beyond = codes != right if steps is None else (codes < steps.least) | (codes > steps.most)
     away = np.abs(codes - right).astype(np.float64)
     size = float(np.linalg.norm(right)) or 1.0
-    over = None
+    over = 0.0 if not away.any() else None
     if steps is not None:
         shares = np.where(codes == right, 0.0, np.abs(codes - steps.real) / (0.5 + steps.away))
         over = float(shares.max(initial=0.0))
     largest = float(away.max(initial=0.0))
-    return _Judged(name, codes, right, beyond, Error(largest, largest, float(np.linalg.norm(away)) / size, over))
+    error = Error(largest, largest, float(np.linalg.norm(away)) / size, over)
+    return _Judged(name, codes, right, beyond, error, limits)
 
 
 def _find(case: IntegerCase, sums: Whole, judged: _Judged, faults: list[Fault], progress: Progress) -> _Found | None:
     """What reproduces every code: another way to rescale, else a fault; None where nothing does."""
     plain = Fault(CauseCode.REQUANTIZATION, "", case, sums)
+    if judged.verdict == "wrong" and judged.codes.size > 1 and (judged.codes == judged.codes.flat[0]).all():
+        says = f"returns {judged.codes.flat[0]} everywhere, as memory that was never written may"
+        return _Found(says, CauseCode.UNINITIALIZED_MEMORY, 0, is_whole=False)
     if case.problem.out == "int32":
-        same = next((f for f in faults if np.array_equal(f.sums, judged.codes)), None)
-        return None if same is None else _Found(same.says, same.cause, 0, is_whole=True)
+        return _choose([_Found(f.says, f.cause, 0, True) for f in faults if np.array_equal(f.sums, judged.codes)])
     if judged.verdict != "identical" and (found := _replay(plain, judged)):
         return found
     if judged.verdict != "wrong":
         return None
     nearest, left = _list_nearest(plain, judged), thresholds.EXPLAINS_WITHIN * judged.differing
+    whole: list[_Found] = []
     for number, fault in enumerate(faults):
         progress(f"trying {fault.says[:60]}", 0.4 + 0.6 * number / len(faults))
         distance = np.abs(_end(fault, _rescale_plainly(fault)) - judged.codes)
         if distance.max(initial=0) <= _NEAR and (found := _replay(fault, judged)):
-            return found
+            whole.append(found)
         nearest.append((int((distance > 0).sum()), fault.says, fault.cause))
+    if whole:
+        return _choose(whole)
+    if parts := find_part_relation(judged.right, judged.codes):
+        return _Found(parts.says.format(other="the right result"), parts.cause, 0, is_whole=False)
     count, says, cause = min(nearest, key=lambda one: one[0])
     return _Found(says, cause, 0, is_whole=False) if count <= left else None
+
+
+def _choose(found: list[_Found]) -> _Found | None:
+    """The first of several that give every code, and what else does."""
+    if not found:
+        return None
+    return replace(found[0], also="; ".join(dict.fromkeys(f.says for f in found[1:] if f.says != found[0].says)))
 
 
 def _list_nearest(plain: Fault, judged: _Judged) -> list[tuple[int, str, CauseCode]]:
@@ -157,7 +183,8 @@ def _list_nearest(plain: Fault, judged: _Judged) -> list[tuple[int, str, CauseCo
 
 def _replay(fault: Fault, judged: _Judged) -> _Found | None:
     """The first way to rescale that reproduces every code, and how many others do."""
-    same = [way for way in list_ways() if np.array_equal(_end(fault, way.run(fault.case, fault.sums)), judged.codes)]
+    ways = [w for w in list_ways() if w.is_sound or judged.verdict == "wrong"]
+    same = [way for way in ways if np.array_equal(_end(fault, way.run(fault.case, fault.sums)), judged.codes)]
     if not same:
         return None
     says = f"{fault.says}, and {same[0].says}" if fault.says and len(same) == 1 else fault.says or same[0].says
@@ -183,6 +210,8 @@ def _make_side(case: IntegerCase, sums: Whole, judged: _Judged, found: _Found | 
         replay = Replay(1.0, judged.codes.size)
         which = f", with any of {found.others + 1} known ways to rescale," if found.others else ""
         facts.append(Evidence("replay", f"{found.says}: that{which} gives every one of {judged.codes.size:,} codes"))
+        if found.also:
+            facts.append(Evidence("open", f"as well as this: {found.also}"))
     elif judged.verdict == "identical" and case.problem.out != "int32":
         facts.append(Evidence("replay", _say_fitting(case, sums, judged)))
     level: Certainty = "bits" if judged.verdict == "identical" else "bounds"
@@ -192,13 +221,19 @@ def _make_side(case: IntegerCase, sums: Whole, judged: _Judged, found: _Found | 
         verdict=judged.verdict,
         certainty=level,
         cause=found.cause if found else None,
-        cause_certainty=None if found is None else "bits" if found.is_whole else "statistics",
+        cause_certainty=None if found is None else _find_level(judged, found),
         says=found.says if found else None,
         replay=replay,
         error=judged.error,
         where=describe_indices(judged.beyond) if judged.beyond.any() else None,
         evidence=facts,
     )
+
+
+def _find_level(judged: _Judged, found: _Found) -> Certainty:
+    """Few codes that tell, and several faults that give them all, leave a cause inferred."""
+    is_sure = found.is_whole and not found.also and (judged.is_telling or judged.verdict == "rounding")
+    return "bits" if is_sure else "statistics"
 
 
 def _say_fitting(case: IntegerCase, sums: Whole, judged: _Judged) -> str:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from samebits.errors import EngineFailure, ProblemTextError
 from samebits.findings import Evidence, Replay
-from samebits.mechanisms.quantised.integer_sums import IntegerCase, Whole, sum_exactly, sum_in_16_bits, sum_in_pairs
+from samebits.mechanisms.quantised.integer_sums import IntegerCase, Whole, sum_exactly, sum_in_bits, sum_in_pairs
 from samebits.mechanisms.quantised.requantising import Way, clamp, find_steps, list_ways
 from samebits.networks.integer_problems import write_integer_network
 from samebits.networks.model_runners import ModelRunner
@@ -61,8 +61,11 @@ def profile_integers(runner: ModelRunner, problem: IntegerProblem, progress: Pro
         return Profile(**common, summary=f"No result: {failure}.", calls=len(asked), time_s=took, failure=failure)
     total = sum(one.codes.size for one in asked)
     sums = next((name for name, add in _SUMS.items() if _fits(asked, add)), None)
+    overflows = _overflows(asked[0].case)
     counts, ways = (0, []) if sums is None else _count_ways(asked, _SUMS[sums])
     evidence = list(_list_evidence(sums, ways, counts, total))
+    if sums is not None and not overflows:
+        evidence.append(Evidence("open", "no sum of this size overflows in 16 bits: narrower sums give the same codes"))
     return Profile(
         **common,
         summary=_summarize(sums, ways, counts, total),
@@ -141,7 +144,7 @@ def _add_pairs(*, taps_fastest: bool) -> Callable[[IntegerCase], Whole]:
 
 
 def _end_in_16_bits(case: IntegerCase) -> Whole:
-    found = sum_in_16_bits(case, wraps=False)
+    found = sum_in_bits(case, 16, wraps=False)
     return sum_exactly(case) if found is None else found
 
 
@@ -151,6 +154,12 @@ _SUMS: dict[str, Callable[[IntegerCase], Whole]] = {
     "pairs in int16 that saturate, taps fastest": _add_pairs(taps_fastest=True),
     "int16 in the end": _end_in_16_bits,
 }
+
+
+def _overflows(case: IntegerCase) -> bool:
+    """Whether sums in fewer bits would give other codes of the first case."""
+    pairs = case.problem.w == "int8" and sum_in_pairs(case, taps_fastest=False) is None
+    return not pairs and sum_in_bits(case, 16, wraps=False) is not None
 
 
 def _fits(asked: list[_Asked], add: Callable[[IntegerCase], Whole]) -> bool:
