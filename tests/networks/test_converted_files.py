@@ -222,3 +222,25 @@ def test_a_converted_file_is_told_from_an_engine_that_does_not_follow_it(tmp_pat
 def test_values_with_other_names_are_observed_on_both_sides(tmp_path):
     found = compare("attention", rename, tmp_path)
     assert len(found.units) > 4
+
+
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_weights_of_dynamic_quantisation_that_are_none_of_the_first_files_are_named(exchanged, tmp_path):
+    """Two rows of the second layer exchanged before onnxruntime's own quantiser ran."""
+    skip_without_engines(["onnxruntime"])
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    constants = {"w1": random((16, 24), 1), "w2": random((24, 20), 2), "w3": random((20, 8), 3)}
+    nodes = [node("MatMul", ["x", "w1"], ["a"]), node("Relu", ["a"], ["b"]), node("MatMul", ["b", "w2"], ["c"])]
+    nodes += [node("Relu", ["c"], ["d"]), node("MatMul", ["d", "w3"], ["y"])]
+    first = make_model(nodes, {"x": [4, 16]}, ["y"], constants)
+    if exchanged:
+        constants = {**constants, "w2": constants["w2"][:, [0, 7, *range(2, 7), 1, *range(8, 20)]]}
+    onnx.save(make_model(nodes, {"x": [4, 16]}, ["y"], constants), tmp_path / "plain.onnx")
+    quantize_dynamic(tmp_path / "plain.onnx", tmp_path / "codes.onnx", weight_type=QuantType.QUInt8)
+    found = compare_model(make_network(first, "first"), on=[ORT], against=tmp_path / "codes.onnx")
+    wrong = [u.name for u in found.units if u.sides[-1].verdict == "wrong"]
+    assert found.verdict == ("wrong" if exchanged else "downgrade")
+    assert len(wrong) == exchanged
+    said = [e.says for e in found.evidence]
+    assert any("none of the first file's" in s for s in said) == exchanged

@@ -75,6 +75,10 @@ def _list_converted(network: Network) -> Iterator[tuple[Node, np.ndarray, np.nda
     folded = fold_constants(network)
     makers = network.producers
     for node in network.nodes:
+        if node.operator in WHOLE_PRODUCTS and (found := _read_codes(network, folded, node)) is not None:
+            # Half a step, and three roundings of a quotient that is rounded to a code.
+            yield node, found[0], found[1] / 2 + 3 * 2.0**-24 * np.abs(found[0])
+            continue
         name = node.inputs[1] if node.operator in PRODUCTS and len(node.inputs) > 1 else ""
         weights = folded.get(name)
         if weights is None or weights.ndim < 2 or weights.dtype.name not in FORMATS:
@@ -92,6 +96,27 @@ def _list_converted(network: Network) -> Iterator[tuple[Node, np.ndarray, np.nda
             format_ = find_format(held.dtype.name)
             unit = float(format_.unit_roundoff)
             yield node, weights.astype(np.float64), size * unit / (1 - unit) + float(format_.smallest_subnormal)
+
+
+def _read_codes(network: Network, folded: Folded, node: Node) -> tuple[np.ndarray, np.ndarray] | None:
+    """What the constant codes of a whole-number product stand for, and a step of each; None where that is not seen.
+
+    The sum is cast and multiplied by both scales, as dynamic quantisation writes it.
+    """
+    codes = folded.get(node.inputs[1])
+    zero = folded.get(node.inputs[3]) if len(node.inputs) > 3 and node.inputs[3] else np.zeros(1)
+    value: str | None = node.outputs[0]
+    for operator in ("Cast", "Mul"):
+        readers = [network.nodes[r] for r in network.consumers.get(value or "", ())]
+        if codes is None or zero is None or [r.operator for r in readers] != [operator]:
+            return None
+        reads, value = readers[0].inputs, readers[0].outputs[0]
+        scales = [network.nodes[network.producers[v]] for v in reads if v in network.producers]
+    steps = [folded[v] for made in scales if made.operator == "Mul" for v in made.inputs if v in folded]
+    if len(steps) != 1 or steps[0].size not in (1, codes.shape[-1]) or zero.size not in (1, codes.shape[-1]):
+        return None
+    step = np.broadcast_to(steps[0].astype(np.float64), codes.shape)
+    return (codes.astype(np.float64) - zero.astype(np.float64)) * step, step
 
 
 def _spread_scale(node: Node, scale: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

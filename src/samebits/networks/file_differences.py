@@ -22,7 +22,7 @@ from samebits.networks.function_bodies import find_default
 from samebits.networks.matched_files import COMMUTING, digest
 from samebits.networks.model_conclusion import Asked, Outcome
 from samebits.networks.model_runners import ModelRunner, OtherFileRunner, is_onnx_engine, open_model_runner
-from samebits.networks.model_sentences import say_own_file
+from samebits.networks.model_sentences import say_odd_weights, say_own_file
 from samebits.networks.network import Network, Node
 from samebits.networks.product_nodes import PRODUCTS
 from samebits.networks.unit_reference import HALVES
@@ -291,6 +291,8 @@ def _permutations(rank: int) -> list[tuple[int, ...]]:
 _MOST_DIFFERENCES = 12
 # So many values may lie within what is fused: an attention has about thirty.
 _MOST_FUSED = 60
+# A product of codes is cast, scaled, and gets its bias.
+_MOST_BEHIND = 6
 _ROUNDED_OPERATORS = CauseCode.REDUCED_PRECISION_OPERANDS
 
 
@@ -335,18 +337,29 @@ def blame_file(outcome: Outcome, differences: Sequence[FileDifference]) -> None:
         )
 
 
-def blame_conversion(outcome: Outcome, conversion: Conversion, own: Sequence[str] | None, odd: Sequence[str]) -> None:
+def blame_conversion(
+    outcome: Outcome, other: Network, conversion: Conversion, own: Sequence[str] | None, odd: Sequence[str]
+) -> None:
     """Makes what the other file was converted to the cause of every unit that deviates on its side.
 
     `own` are the units of the other file in which the engine does not compute what that file says; None where that
-    could not be judged. `odd` are those whose weights are no converted ones of the first file. In all other units the
-    conversion is all there is: no side computes another function.
+    could not be judged. `odd` are its products whose weights are no converted ones of the first file: that is the cause
+    of their units. In all other units the conversion is all there is: no side computes another function.
     """
     side = outcome.asked[-1].name
-    open_ = {*(own or ()), *odd}
+    located = [_locate(outcome.network, other, name) for name in odd]
     for unit in outcome.list_deviating(side):
-        judged = unit.sides[side]
-        is_proved = own is not None and not open_ & {outcome.network.nodes[p].name for p in unit.unit.places}
+        judged, names = unit.sides[side], {outcome.network.nodes[p].name for p in unit.unit.places}
+        said = Evidence("file", say_own_file(own, odd))
+        if names & set(located):
+            says = say_odd_weights()
+            unit.sides[side] = replace(
+                judged, verdict="wrong", certainty="statistics", cause=CauseCode.HARNESS, cause_certainty="statistics",
+                says=f"differs in the file: {says}", evidence=(Evidence("file", says), said, *judged.evidence),
+            )  # fmt: skip
+            continue
+        # Weights that belong to no unit that is known may be those of any.
+        is_proved = own is not None and None not in located and not names & set(own)
         # Where an engine computes something else than a converted file says, what it is of the first file is open.
         is_own = own is not None and not is_proved and not odd
         unit.sides[side] = replace(
@@ -357,8 +370,22 @@ def blame_conversion(outcome: Outcome, conversion: Conversion, own: Sequence[str
             # The file says so, whatever else an engine does.
             cause_certainty="bounds",
             says=conversion.says,
-            evidence=(Evidence("file", say_own_file(own, odd)), *judged.evidence),
+            evidence=(said, *judged.evidence),
         )
+
+
+def _locate(first: Network, other: Network, name: str) -> str | None:
+    """The node of the first file that makes what a product of the other one leads to; None where that is not seen."""
+    node = next((n for n in other.nodes if n.name == name), None)
+    for _ in range(_MOST_BEHIND):
+        if node is None or name in {n.name for n in first.nodes}:
+            break
+        value = node.outputs[0]
+        if value in first.producers:
+            return first.nodes[first.producers[value]].name
+        readers = other.consumers.get(value, ())
+        node = other.nodes[readers[0]] if len(readers) == 1 else None
+    return name if name in {n.name for n in first.nodes} else None
 
 
 def list_sentences(differences: Sequence[FileDifference]) -> list[str]:

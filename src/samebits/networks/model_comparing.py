@@ -52,6 +52,7 @@ from samebits.networks.model_sentences import (
     say_files_differ,
     say_first_verdict,
     say_nothing_saved,
+    say_odd_weights,
     say_out_of_time,
     say_share,
     say_unknown_values,
@@ -287,11 +288,9 @@ def _blame_other(
         return differences
     odd = list_odd_weights(outcome.network, other)
     if outcome.list_deviating(outcome.asked[-1].name):
-        blame_conversion(outcome, conversion, _judge_other(outcome, other, fed, progress), odd)
+        blame_conversion(outcome, other, conversion, _judge_other(outcome, other, fed, progress), odd)
     said = [FileDifference("", conversion.cause, f"the other file {conversion.says}")]
-    return said + [
-        FileDifference(name, CauseCode.HARNESS, "has weights that are none of the first file's") for name in odd
-    ]
+    return said + [FileDifference(name, CauseCode.HARNESS, say_odd_weights()) for name in odd]
 
 
 def _judge_other(

@@ -111,6 +111,11 @@ def say_unit_moved(count: int, total: int, operators: Sequence[str]) -> str:
     return f"{' + '.join(operators)} cannot round, but {count:,} of {total:,} outputs differ"
 
 
+def say_odd_weights() -> str:
+    """What is odd about weights that no conversion of the first file's makes."""
+    return "has weights that are none of the first file's, rounded or quantised"
+
+
 def say_own_file(beyond: Sequence[str] | None, odd: Sequence[str]) -> str:
     """Whether an engine computes what the other file says, and whether that is the first file's."""
     if odd:
