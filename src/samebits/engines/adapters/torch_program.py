@@ -101,7 +101,9 @@ class TorchProgram:
             if not inputs and not named:
                 raise ValueError(f"{text} was exported without example inputs")
             return _Taken(tuple(inputs), program=program, named=named)
-        model, given = load_function(text, "torch")
+        # It may train the module before it returns it.
+        with self.torch.enable_grad():
+            model, given = load_function(text, "torch")
         if is_keras_model(model):
             module, inputs = make_exportable(self.torch, model, given)
             said = "the model is exported from Keras's torch backend; all backends take its weights"

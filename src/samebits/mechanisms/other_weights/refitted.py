@@ -36,6 +36,7 @@ _MOST_TRIED, _MOST_KEPT, _FEWEST_POSITIONS = 10**9, 10**7, 24
 def list_refitted_hypotheses(observation: Observation, sample: Sample) -> Iterator[Hypothesis]:
     """What can be fitted to a result whose operands are known: the fewest unknowns first."""
     yield from _list_reordered_rows(observation)
+    yield from _list_reordered_items(observation)
     yield from _list_reordered_filters(observation)
     few = sample.thin(_ROWS, _POSITIONS)
     terms = observation.terms
@@ -256,6 +257,29 @@ def _list_reordered_rows(observation: Observation) -> Iterator[Hypothesis]:
         bare, bias = sample.pick(observation.bare_sums()), observation.operands["bias"].astype(np.float64)
         order = _find_nearest(given, lambda r: observation.apply_epilogue(bare + bias[r]))
         yield from _say_reordered(observation, order, with_bias=False)
+
+
+def _list_reordered_items(observation: Observation) -> Iterator[Hypothesis]:
+    """Items of the batch that hold what belongs to others: each given one is paired with the true one nearest to it."""
+    problem = observation.problem
+    count = problem.out_shape[0]
+    if problem.direction != "forward" or count < 2 or count * observation.truth.size > _MOST_PRODUCTS * 8:
+        return
+    true = observation.truth.reshape(count, -1).astype(np.float64)
+    order = _find_nearest(observation.result.reshape(count, -1).astype(np.float64), lambda r: true)
+    moved = np.flatnonzero(order != np.arange(count))
+    # Several that hold one item are what a batch index that is lost makes; that is said elsewhere.
+    if len(moved) == 0 or len(set(order)) < count:
+        return
+    places = f"item {order[moved[0]]} stands in place of {moved[0]}"
+    says = f"takes {len(moved)} of {count} items of the batch in another sequence ({places})"
+    if len(moved) == 2:
+        says = f"exchanges items {moved[0]} and {moved[1]} of the batch"
+
+    def predict(observation: Observation, sample: Sample) -> Floats:
+        return sample.pick(true[order].reshape(problem.out_shape))
+
+    yield Hypothesis(CauseCode.AXIS_ORDER, "wrong", says, predict)
 
 
 def _list_reordered_filters(observation: Observation) -> Iterator[Hypothesis]:

@@ -127,9 +127,15 @@ class ConditionSearch:
         """Whether neighbours may have what the smallest problem has not: the runner is right with it somewhere."""
         if take_apart(self._base).get(flag) != 0:
             return True
-        right = next((p for p, wrong in self._known.items() if not wrong), None)
+        right = next((p for p, wrong in self._known.items() if not wrong), None) or self._find_smallest_right()
         more = None if right is None else _keep_small(put_together(self._base, {**take_apart(right), flag: 1}))
         return more is None or self._asker.ask(more, self._data).fault is None
+
+    def _find_smallest_right(self) -> Problem | None:
+        """The problem of the smallest numbers, if the runner is right at it."""
+        least = {name: find_floor(name) for name in take_apart(self._base)}
+        problem = _keep_small(put_together(self._base, least))
+        return problem if problem is not None and self._ask_all([problem])[0] is False else None
 
     def _list_varied(self) -> list[str]:
         """The numbers of a problem that neighbours differ in."""

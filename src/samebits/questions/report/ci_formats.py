@@ -7,6 +7,7 @@ docs.oasis-open.org/sarif/sarif/v2.1.0 (sections 3.14, 3.27, 3.35, 3.49); GitHub
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -212,7 +213,8 @@ def _name_level(check: Check) -> str:
 
 def _find_file(check: Check) -> str:
     """The file of the repository that a deviation belongs to: the subject's, if it is one, else the finding's."""
-    subject = Path(check.row.subject)
+    # Of a module the file, without the function's name.
+    subject = Path(re.sub(r"\.py:\w+$", ".py", check.row.subject))
     try:
         is_named = not check.is_in_table and not subject.is_absolute() and ".." not in subject.parts
         is_file = is_named and subject.is_file()

@@ -33,7 +33,8 @@ def trace_command(output: TraceFile, command: TracedCommand = None) -> int:
     for says in troubles:
         say(f"{output}: {says}")
     if not troubles and is_empty(output):
-        say(f"{output}: nothing was recorded: no Python of the command imported torch, or it has no samebits")
+        why = "no Python of the command imported torch, it has no samebits, or something replaces PYTHONPATH"
+        say(f"{output}: nothing was recorded: {why}")
     return end_as(status)
 
 
