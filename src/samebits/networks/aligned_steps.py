@@ -147,8 +147,8 @@ class Steps:
 def choose_step(wanted: Step, candidates: Sequence[Step], names: Mapping[str, str]) -> Step | None:
     """The one step that corresponds to `wanted`; None where several may.
 
-    Of several, those that read the same values directly come first; then the product whose weights are most nearly
-    those wanted, each output's times a number of its own.
+    Of several, those that read the same values directly come first; then the product whose weights point most nearly
+    where those wanted do.
     """
     same = [c for c in candidates if c.constants == wanted.constants and len(c.makes) == len(wanted.makes)]
     direct = [c for c in same if Counter(c.reads) == Counter(names.get(v, v) for v in wanted.reads)]
