@@ -14,6 +14,7 @@ import numpy.typing as npt
 from samebits import thresholds
 from samebits.findings import Certainty, Comparison, Difference, Error, Evidence, Replay, Side, Verdict
 from samebits.findings.causes import CauseCode, worst_verdict
+from samebits.findings.settings_advice import advise
 from samebits.findings.words.place_words import describe_indices
 from samebits.judging.comparing_cost import check_memory
 from samebits.mechanisms.quantised.integer_faults import Fault, list_faults
@@ -27,6 +28,7 @@ from samebits.questions.explain.part_relations import find_part_relation
 from samebits.version import VERSION
 
 _NEAR = 1
+_AT_HALVES = CauseCode.REQUANTIZATION
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,8 @@ def explain_integers(problem_text: str, given: Mapping[str, Given], progress: Pr
         settled={},
         sides=sides,
         differences=list(_list_differences(judged)),
+        # That a step at a half is no fault is no advice for codes that are wrong.
+        fixes=[] if odd.cause is None or (worst == "wrong" and odd.cause == _AT_HALVES) else advise([odd.cause]),
         samebits_version=VERSION,
     )
 
