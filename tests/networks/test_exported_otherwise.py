@@ -93,6 +93,7 @@ def test_the_same_module_exported_otherwise_is_sound_unit_by_unit(exported, name
     found = compare(exported, name, model)
     assert found.verdict in ("rounding", "identical")
     assert optimised or len(found.units) >= units
+    assert "says something else" not in found.summary
 
 
 def find_nodes(model, operator):
@@ -155,6 +156,18 @@ def test_what_was_edited_is_the_cause(exported, edit):
     unit = next(u for u in found.units if u.name == found.first)
     assert says in str(unit.sides[-1].says)
     assert len(found.units) >= 6
+
+
+def test_what_these_inputs_do_not_show_is_said_all_the_same(exported):
+    """A weight that is a little off: far within every bound."""
+    network, model, inputs = exported["attention"]
+    edited = copy.deepcopy(model)
+    norm = find_nodes(edited, "LayerNormalization")[0]
+    change_weights(edited, norm.input[1], lambda a: a.__setitem__(3, a[3] * np.float32(1.000002)))
+    found = compare_model(network, on=[ORT], against=make_network(edited, "other.onnx"), inputs=inputs)
+    assert found.verdict == "rounding"
+    assert "But the second file says something else" in found.summary
+    assert any(e.kind == "file" and "(1 of 16)" in e.says for e in found.evidence)
 
 
 @pytest.mark.parametrize(("broken", "verdicts"), [(None, ("rounding", "identical")), (2, ("wrong",))])

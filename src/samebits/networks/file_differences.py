@@ -17,13 +17,14 @@ from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.judging.measuring import find_factor
 from samebits.networks.conversions import Conversion
-from samebits.networks.folded_weights import compare_folded
+from samebits.networks.folded_weights import FOLDING_ROUNDINGS, compare_folded
 from samebits.networks.function_bodies import find_default
 from samebits.networks.matched_files import COMMUTING, digest
 from samebits.networks.model_conclusion import Asked, Outcome
 from samebits.networks.model_runners import ModelRunner, OtherFileRunner, is_onnx_engine, open_model_runner
 from samebits.networks.model_sentences import say_odd_weights, say_own_file
 from samebits.networks.network import Network, Node
+from samebits.networks.operations import MOVES
 from samebits.networks.product_nodes import PRODUCTS
 from samebits.networks.unit_reference import HALVES
 from samebits.networks.units import fold_constants
@@ -86,8 +87,28 @@ def _list_all(first: Network, second: Network) -> Iterator[FileDifference]:
             says = f"{other.operator} makes what {node.operator} makes in the first file"
             yield FileDifference(node.name, CauseCode.FUSION, says, True)
             continue
-        yield from _compare_attributes(node, other, second.opset, _list_meaningless(node, constant))
-        yield from _compare_inputs(constant, other_constant, node, other, holders)
+        newest = max(first.opset, second.opset)
+        yield from _compare_nodes(constant, other_constant, node, other, newest, holders)
+
+
+def _compare_nodes(
+    constant: Mapping[str, np.ndarray],
+    other_constant: Mapping[str, np.ndarray],
+    node: Node,
+    other: Node,
+    opset: int,
+    holders: Mapping[tuple[object, ...], str],
+) -> Iterator[FileDifference]:
+    """How two nodes of one operator differ; `opset` is the newer one of both files."""
+    moved = _find_moved(constant, other_constant, node, other)
+    for found in _compare_attributes(node, other, opset, [*_list_meaningless(node, constant), *moved]):
+        # Several moves may do together what one does.
+        yield replace(found, is_rewriting=node.operator in MOVES)
+    if moved:
+        # What one file says as an input the other says as an attribute.
+        shorter = min(len(node.inputs), len(other.inputs))
+        node, other = (replace(n, inputs=n.inputs[:shorter]) for n in (node, other))
+    yield from _compare_inputs(constant, other_constant, node, other, holders)
 
 
 def _compare_with_folded(
@@ -159,6 +180,21 @@ _PLAIN_ELEMENTS = {"pads": 0, "output_padding": 0, "strides": 1, "dilations": 1}
 _REPEATED = ("kernel_shape",)
 
 
+def _find_moved(
+    constant: Mapping[str, np.ndarray], other_constant: Mapping[str, np.ndarray], node: Node, other: Node
+) -> list[str]:
+    """Attributes of one node that the other has as its last inputs, as newer opsets have them, of the same value."""
+    for one, two, known in ((node, other, other_constant), (other, node, constant)):
+        names = [name for name in one.attributes if name not in two.attributes]
+        extra = two.inputs[len(one.inputs) :]
+        if extra and all(v in known for v in extra if v):
+            held = [known[v].ravel().tolist() for v in extra if v]
+            moved = [n for n in names if np.ravel(one.attributes[n]).tolist() in held]
+            if len(moved) == len(held):
+                return moved
+    return []
+
+
 def _list_meaningless(node: Node, constant: Mapping[str, np.ndarray]) -> Sequence[str]:
     """Attributes that mean nothing for what this node reads."""
     shape = constant.get(node.inputs[1]) if node.operator == "Reshape" else None
@@ -224,20 +260,25 @@ def _compare_inputs(
         reads = sorted(reads, key=lambda v: v in constant)
         those = sorted(those, key=lambda v: (v in other_constant, v not in reads))
     pairs = zip((*reads, *[""] * count)[:count], (*those, *[""] * count)[:count], strict=True)
+    refolded = False
     for number, (a, b) in enumerate(pairs, 1):
         held, holds = constant.get(a), other_constant.get(b)
         if held is not None and holds is not None:
             found = _compare_weights(held, holds)
-            owner = holders.get(digest(holds), node.name)
-            if found is not None and found[0] == CauseCode.HARNESS and owner != node.name:
-                found = CauseCode.AXIS_ORDER, f"holds what {owner} has in the first file"
-            if found is not None:
-                yield FileDifference(node.name, found[0], f"input {number} of {node.operator} {found[1]}")
+            if found is None:
+                continue
+            is_rounding = _differ_by_rounding(held, holds)
+            # Where weights were folded otherwise their bias was, too, and sums lose what the numbers do not show.
+            refolded = refolded or (is_rounding and node.operator in PRODUCTS)
+            cause, says = _name_owner(found, holders.get(digest(holds)), node)
+            says = "holds the first file's values but for their last bits" if is_rounding else says
+            yield FileDifference(node.name, cause, f"input {number} of {node.operator} {says}", refolded)
         elif bool(a) != bool(b):
             cause = CauseCode.DROPPED_ATTRIBUTE
             which = "is lost" if a else "is new"
-            yield FileDifference(node.name, cause, f"input {number} of {node.operator} {which}")
-        elif held is None and holds is None and a != b and b in node.inputs:
+            # A bias may be added by a node of its own.
+            yield FileDifference(node.name, cause, f"input {number} of {node.operator} {which}", True)
+        elif held is None and holds is None and a != b and b in node.inputs and node.operator not in COMMUTING:
             says = f"{node.operator} reads its inputs in another sequence"
             yield FileDifference(node.name, CauseCode.AXIS_ORDER, says)
         elif (held is None) == (holds is None) and held is None and a != b:
@@ -245,12 +286,13 @@ def _compare_inputs(
             yield FileDifference(node.name, CauseCode.FUSION, says, True)
         elif (held is None) != (holds is None):
             says = f"input {number} of {node.operator} is a constant in one file only"
-            yield FileDifference(node.name, CauseCode.HARNESS, says)
+            yield FileDifference(node.name, CauseCode.HARNESS, says, True)
 
 
 def _compare_weights(a: np.ndarray, b: np.ndarray) -> tuple[CauseCode, str] | None:
     """How constants differ, found by trying; None where they are the same."""
-    if a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes():
+    # Axes of length 1 in front are those of broadcasting.
+    if _strip(a.shape) == _strip(b.shape) and a.dtype == b.dtype and a.tobytes() == b.tobytes():
         return None
     for format_ in HALVES:
         if a.shape == b.shape and a.dtype == np.float32 and _rounds_to(a, b, format_):
@@ -267,6 +309,25 @@ def _compare_weights(a: np.ndarray, b: np.ndarray) -> tuple[CauseCode, str] | No
     if a.dtype != b.dtype:
         return CauseCode.DROPPED_ATTRIBUTE, f"is {b.dtype} in place of {a.dtype}"
     return CauseCode.HARNESS, _say_values(a, b)
+
+
+def _name_owner(found: tuple[CauseCode, str], owner: str | None, node: Node) -> tuple[CauseCode, str]:
+    """How constants differ; those of another node of the first file (`owner`) are named by it."""
+    if found[0] != CauseCode.HARNESS or owner in (None, node.name):
+        return found
+    return CauseCode.AXIS_ORDER, f"holds what {owner} has in the first file"
+
+
+def _differ_by_rounding(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether float32 constants are so near as two ways to fold a batch normalisation into them may be."""
+    if a.shape != b.shape or a.dtype != np.float32 or b.dtype != np.float32:
+        return False
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    return bool((np.abs(x - y) <= 2 * FOLDING_ROUNDINGS * 2.0**-24 * np.maximum(np.abs(x), np.abs(y))).all())
+
+
+def _strip(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(itertools.dropwhile(lambda size: size == 1, shape))
 
 
 def _say_values(a: np.ndarray, b: np.ndarray) -> str:

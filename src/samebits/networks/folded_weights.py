@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
@@ -14,7 +15,7 @@ from samebits.networks.product_nodes import PRODUCTS
 Folded = Mapping[str, np.ndarray]
 # variance + epsilon, its root, the quotient and the product round once each; the root halves what came before it.
 # With one rounding to spare for a reciprocal root that is multiplied in place of the quotient.
-_ROUNDINGS = 5
+FOLDING_ROUNDINGS = 5
 
 
 def find_norm(network: Network, product: Node) -> Node | None:
@@ -60,10 +61,12 @@ def compare_folded(
     scaled = scale_weights(folded, product, norm, weights)
     if scaled is None or scaled is weights or scaled.shape != held.shape or held.dtype != np.float32:
         return None
-    unit = _ROUNDINGS * 2.0**-24
+    unit = FOLDING_ROUNDINGS * 2.0**-24
     axis = 1 if product.operator == "ConvTranspose" else 0
-    rows = np.moveaxis(np.abs(held - scaled) > unit / (1 - unit) * np.abs(scaled) + 2.0**-149, axis, 0)
-    odd = np.asarray(rows.reshape(len(rows), -1).any(1))
+    odd = _list_odd_channels(held, scaled, unit, axis)
+    turned = [t for n in range(2, held.ndim) for t in itertools.combinations(range(2, held.ndim), n - 1)]
+    if odd.any() and any(not _list_odd_channels(np.flip(held, axes), scaled, unit, axis).any() for axes in turned):
+        return CauseCode.AXIS_ORDER, "holds the first file's kernel flipped, with its normalisation"
     if odd.any():
         return CauseCode.HARNESS, f"weights of {_say_channels(odd)} are not the first file's with its normalisation"
     own = folded.get(product.inputs[2]) if len(product.inputs) > 2 and product.inputs[2] else np.zeros(1)
@@ -79,6 +82,12 @@ def compare_folded(
         channels = _say_channels(odd_bias)
         return CauseCode.HARNESS, f"the bias of {channels} is not the first file's with its normalisation"
     return None
+
+
+def _list_odd_channels(held: np.ndarray, scaled: np.ndarray, unit: float, axis: int) -> np.ndarray:
+    """Which channels have weights that rounding does not make of those wanted."""
+    rows = np.moveaxis(np.abs(held - scaled) > unit / (1 - unit) * np.abs(scaled) + 2.0**-149, axis, 0)
+    return np.asarray(rows.reshape(len(rows), -1).any(1))
 
 
 def _say_channels(odd: np.ndarray) -> str:

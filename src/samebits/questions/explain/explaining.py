@@ -79,8 +79,7 @@ def explain(
     >>> found.sides[0].verdict, str(found.sides[0].cause)
     ('downgrade', 'reduced-precision-operands')
     """
-    if problem is not None and not isinstance(problem, (str, Problem)):
-        raise ArgumentError(f"problem is a text or a Problem, not {type(problem).__name__}")
+    _check_problem(problem)
     if is_integer_problem(problem):
         return _explain_codes(subject, str(problem), arrays, like, progress)
     if others:
@@ -103,6 +102,11 @@ def explain(
         raise ArgumentError("--like needs a case file: a log has no operands for an engine's recipe to be tried on")
     first, *rest = explain_log(read_log(subject), progress)
     return msgspec.structs.replace(first, more=rest)
+
+
+def _check_problem(problem: object) -> None:
+    if problem is not None and not isinstance(problem, (str, Problem)):
+        raise ArgumentError(f"problem is a text or a Problem, not {type(problem).__name__}")
 
 
 def _explain_codes(
