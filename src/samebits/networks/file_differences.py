@@ -17,7 +17,7 @@ from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.judging.measuring import find_factor
 from samebits.networks.conversions import Conversion
-from samebits.networks.folded_weights import FOLDING_ROUNDINGS, compare_folded
+from samebits.networks.folded_weights import FOLDING_ROUNDINGS, compare_folded, find_norm
 from samebits.networks.function_bodies import find_default
 from samebits.networks.matched_files import COMMUTING, digest
 from samebits.networks.model_conclusion import Asked, Outcome
@@ -151,10 +151,10 @@ def _compare_with_row(
 
 def _is_folded(first: Network, node: Node, second: Network) -> bool:
     """Whether the second file computes a product of the first together with the batch norm behind it."""
-    readers = [first.nodes[r] for r in first.consumers.get(node.outputs[0], ())]
-    if node.operator not in PRODUCTS or [r.operator for r in readers] != ["BatchNormalization"]:
+    norm = find_norm(first, node)
+    if norm is None:
         return False
-    place = second.producers.get(readers[0].outputs[0])
+    place = second.producers.get(norm.outputs[0])
     return place is not None and second.nodes[place].operator in PRODUCTS
 
 

@@ -22,9 +22,9 @@ from samebits.numbers.format import FORMATS
 
 # Behind the name of a value that is none of the first file's, although that has the name.
 _STRANGE = "#other"
-# The sequence in which exporters write the inputs of these says nothing.
 # These read the same values in another sequence where a file was edited, or written wrongly.
 _GATHERING = ("Concat",)
+# The sequence in which exporters write the inputs of these says nothing.
 COMMUTING = ("Add", "And", "Max", "Min", "Mul", "Or", "Sum", "Xor")
 
 
@@ -77,8 +77,7 @@ def _is_folded_in_one(first: Network, second: Network, value: str) -> bool:
     nodes = [network.nodes[network.producers[value]] for network in (first, second)]
     if nodes[0].operator not in PRODUCTS or nodes[0].operator != nodes[1].operator:
         return False
-    norms = [find_norm(network, node) for network, node in zip((first, second), nodes, strict=True)]
-    return (norms[0] is None) != (norms[1] is None)
+    return _is_other_step(first, second, *nodes)
 
 
 def _may_be_same(a: ValueType | None, b: ValueType | None) -> bool:

@@ -246,7 +246,8 @@ def _add_differences(found: ModelComparison, differences: Sequence[FileDifferenc
     other = [d for d in differences if not d.is_rewriting and d.node]
     if not other or not is_agreement(found.verdict):
         return found
-    says = say_files_differ(list_sentences(other)[0], len(other) - 1)
+    first, *more = list_sentences(other)
+    says = say_files_differ(first, len(more))
     kept = [Evidence("file", says), *found.evidence]
     return msgspec.structs.replace(found, summary=f"{found.summary} {says}", evidence=kept)
 

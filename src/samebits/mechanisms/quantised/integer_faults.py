@@ -22,8 +22,8 @@ from samebits.numbers.array import round_array_to_format
 from samebits.numbers.format import find_format
 from samebits.problems.problem import PRODUCTS
 
-# Widths of vectors that kernels step through a sum in.
 _SCALES = ("x_scale", "w_scale", "y_scale")
+# Widths of vectors that kernels step through a sum in.
 _STEPS = (4, 8, 16, 32)
 # Widths of accumulators: of int16, of processors for signals, of sums kept in a float32, of int32.
 _WRAPPING = (16, 18, 20, 24, 32)
@@ -43,19 +43,19 @@ class Fault:
     end: Callable[[Whole], Whole] | None = None
 
 
-def list_faults(case: IntegerCase) -> Iterator[Fault]:
-    """Every fault that changes something here, the likeliest first."""
-    yield from _list_sums(case)
-    yield from _list_codes(case)
+def list_faults(case: IntegerCase, sums: Whole) -> Iterator[Fault]:
+    """Every fault that changes something here, the likeliest first; `sums` are the exact ones."""
+    yield from _list_sums(case, sums)
+    yield from _list_codes(case, sums)
     yield from _list_biases(case)
     yield from _list_windows(case)
     yield from _list_terms(case)
     if case.problem.out != "int32":
-        yield from _list_scales(case)
-        yield from _list_ends(case)
+        yield from _list_scales(case, sums)
+        yield from _list_ends(case, sums)
 
 
-def _list_sums(case: IntegerCase) -> Iterator[Fault]:
+def _list_sums(case: IntegerCase, exact: Whole) -> Iterator[Fault]:
     orders = (False,) if case.problem.plain.kind in PRODUCTS else (False, True)
     for taps_fastest in orders:
         order = f", {'taps' if taps_fastest else 'channels'} fastest" if len(orders) > 1 else ""
@@ -64,17 +64,17 @@ def _list_sums(case: IntegerCase) -> Iterator[Fault]:
             says = f"saturates sums of two integer products at 16 bits{order}"
             yield Fault(CauseCode.INT8_SATURATION, says, case, sums)
     says = "saturates sums of integer products at 16 bits, at their end"
-    if (sums := sum_in_bits(case, 16, wraps=False)) is not None:
+    if (sums := sum_in_bits(case, exact, 16, wraps=False)) is not None:
         yield Fault(CauseCode.INT8_SATURATION, says, case, sums)
     for bits in _WRAPPING:
-        if (sums := sum_in_bits(case, bits, wraps=True)) is not None:
+        if (sums := sum_in_bits(case, exact, bits, wraps=True)) is not None:
             yield Fault(CauseCode.OVERFLOW, f"lets sums of integer products wrap around in {bits} bits", case, sums)
     running = sum_running(case)
     if running is not None:
         yield Fault(CauseCode.INT8_SATURATION, "saturates running sums of integer products at 16 bits", case, running)
 
 
-def _list_codes(case: IntegerCase) -> Iterator[Fault]:
+def _list_codes(case: IntegerCase, sums: Whole) -> Iterator[Fault]:
     """Other zero points, paddings, signs and biases."""
     yield from _change(case, CauseCode.DROPPED_ATTRIBUTE, "leaves x's zero point out", x_zero=0, pad=0)
     yield from _change(
@@ -102,7 +102,7 @@ def _list_codes(case: IntegerCase) -> Iterator[Fault]:
     both = case.align(case.problem.plain.reduction_length * case.x_zero * case.w_zero)
     if both.any():
         says = "leaves out the product of both zero points"
-        yield Fault(CauseCode.DROPPED_ATTRIBUTE, says, case, sum_exactly(case) - both)
+        yield Fault(CauseCode.DROPPED_ATTRIBUTE, says, case, sums - both)
     for name in ("x", "w"):
         codes, dtype = getattr(case, name), getattr(case.problem, name)
         other = (
@@ -223,8 +223,8 @@ def _change(case: IntegerCase, cause: CauseCode, says: str, **changes: Any) -> I
         yield Fault(cause, says, changed, sum_exactly(changed))
 
 
-def _list_scales(case: IntegerCase) -> Iterator[Fault]:
-    sums, ws = sum_exactly(case), case.w_scale
+def _list_scales(case: IntegerCase, sums: Whole) -> Iterator[Fault]:
+    ws = case.w_scale
     scales: list[tuple[str, dict[str, Any]]] = [
         ("leaves x_scale out", {"x_scale": 1.0}),
         ("leaves w_scale out", {"w_scale": np.ones_like(ws)}),
@@ -262,8 +262,8 @@ def _list_scales(case: IntegerCase) -> Iterator[Fault]:
         yield Fault(CauseCode.DROPPED_ATTRIBUTE, says, unscaled, sum_exactly(unscaled), lambda codes: codes + late)
 
 
-def _list_ends(case: IntegerCase) -> Iterator[Fault]:
-    sums, low, high = sum_exactly(case), case.low, case.high
+def _list_ends(case: IntegerCase, sums: Whole) -> Iterator[Fault]:
+    low, high = case.low, case.high
     span = high - low + 1
     zero, lost = case.y_zero, CauseCode.DROPPED_ATTRIBUTE
     if zero:

@@ -93,18 +93,15 @@ def sum_in_pairs(case: IntegerCase, *, taps_fastest: bool) -> Whole | None:
     return _finish(case, exact + sums - whole)
 
 
-def sum_in_bits(case: IntegerCase, bits: int, *, wraps: bool) -> Whole | None:
-    """Sums that end in so many bits, at their limits or wrapped around; None where none leaves them.
+def sum_in_bits(case: IntegerCase, sums: Whole, bits: int, *, wraps: bool) -> Whole | None:
+    """The exact sums ended in so many bits, at their limits or wrapped around; None where none leaves them.
 
     In 16 bits the bias is added after, in more bits it is part of the sum.
     """
-    sums = _multiply(_lay_out(case), _add_exactly)
-    with_bias = _finish(case, sums) if bits > _NARROW_BITS else sums
-    half = 2 ** (bits - 1)
-    ended = (with_bias + half) % (2 * half) - half if wraps else np.clip(with_bias, -half, half - 1)
-    if (ended == with_bias).all():
-        return None
-    return ended if bits > _NARROW_BITS else _finish(case, ended)
+    late = case.align(case.bias) if bits <= _NARROW_BITS else np.zeros(1, np.int64)
+    kept, half = sums - late, 2 ** (bits - 1)
+    ended = (kept + half) % (2 * half) - half if wraps else np.clip(kept, -half, half - 1)
+    return None if (ended == kept).all() else ended + late
 
 
 def sum_running(case: IntegerCase) -> Whole | None:

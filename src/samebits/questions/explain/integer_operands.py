@@ -16,7 +16,7 @@ from samebits.problems.printed_numbers import PrintedNumbers
 
 _SCALES, _ZEROS = ("x_scale", "w_scale", "y_scale"), ("x_zero", "w_zero", "y_zero")
 NUMBERS = (*_SCALES, *_ZEROS)
-_CODES = ("x", "w", "bias")
+_ARRAYS = ("x", "w", "bias")
 _LARGEST_SUM = 2**53
 
 
@@ -64,7 +64,7 @@ def take_recorded(problem: IntegerProblem, given: Mapping[str, Given]) -> Record
     if problem.plain.reduction_length * 2**18 >= _LARGEST_SUM:
         raise OperandError("so many products of a sum are not added exactly")
     shape = problem.plain.out_shape
-    names = [name for name in arrays if name not in (*NUMBERS, *_CODES)]
+    names = [name for name in arrays if name not in (*NUMBERS, *_ARRAYS)]
     if not names:
         raise ArgumentError("a result is needed, by any other name than an operand's: mine=FILE")
     return Recorded(case, {name: _take_whole(name, arrays[name], problem.out, shape) for name in names})

@@ -19,7 +19,7 @@ from samebits.findings.words.place_words import describe_indices
 from samebits.judging.comparing_cost import check_memory
 from samebits.mechanisms.quantised.integer_faults import Fault, list_faults
 from samebits.mechanisms.quantised.integer_sums import IntegerCase, Whole, sum_exactly
-from samebits.mechanisms.quantised.requantising import Steps, clamp, find_steps, list_ways
+from samebits.mechanisms.quantised.requantising import Steps, Way, clamp, find_steps, list_ways
 from samebits.problems.array_files import Given
 from samebits.problems.integer_problem import format_integer_problem, parse_integer_problem
 from samebits.progress import Progress
@@ -106,7 +106,7 @@ def explain_integers(problem_text: str, given: Mapping[str, Given], progress: Pr
     faults: list[Fault] = []
     if any(j.beyond.any() for j in judged):
         progress("adding codes as kernels go wrong", 0.3)
-        faults = list(list_faults(case))
+        faults = list(list_faults(case, sums))
     sides = [_make_side(case, sums, j, _find(case, sums, j, faults, progress)) for j in judged]
     worst = worst_verdict([s.verdict for s in sides])
     odd = next((s for s in sides if s.verdict == worst), sides[0])
@@ -191,8 +191,19 @@ def _replay(fault: Fault, judged: _Judged) -> _Found | None:
     same = [way for way in ways if np.array_equal(_end(fault, way.run(fault.case, fault.sums)), judged.codes)]
     if not same:
         return None
-    says = f"{fault.says}, and {same[0].says}" if fault.says and len(same) == 1 else fault.says or same[0].says
+    says = _say_ways(same)
+    says = f"{fault.says}, and {says}" if fault.says and len(same) == 1 else fault.says or says
     return _Found(says, fault.cause, len(same) - 1, is_whole=True)
+
+
+def _say_ways(same: list[Way]) -> str:
+    """What ways to rescale that give the same codes have in common; else the first, and that there are others."""
+    if len(same) == 1:
+        return same[0].says
+    rounds = {way.rounds for way in same}
+    if len(rounds) == 1 and "" not in rounds:
+        return rounds.pop()
+    return f"{same[0].says} (or another way that gives the same codes)"
 
 
 def _rescale_plainly(fault: Fault) -> Whole:

@@ -144,8 +144,9 @@ def _add_pairs(*, taps_fastest: bool) -> Callable[[IntegerCase], Whole]:
 
 
 def _end_in_16_bits(case: IntegerCase) -> Whole:
-    found = sum_in_bits(case, 16, wraps=False)
-    return sum_exactly(case) if found is None else found
+    exact = sum_exactly(case)
+    found = sum_in_bits(case, exact, 16, wraps=False)
+    return exact if found is None else found
 
 
 _SUMS: dict[str, Callable[[IntegerCase], Whole]] = {
@@ -159,7 +160,7 @@ _SUMS: dict[str, Callable[[IntegerCase], Whole]] = {
 def _overflows(case: IntegerCase) -> bool:
     """Whether sums in fewer bits would give other codes of the first case."""
     pairs = case.problem.w == "int8" and sum_in_pairs(case, taps_fastest=False) is None
-    return not pairs and sum_in_bits(case, 16, wraps=False) is not None
+    return not pairs and sum_in_bits(case, sum_exactly(case), 16, wraps=False) is not None
 
 
 def _fits(asked: list[_Asked], add: Callable[[IntegerCase], Whole]) -> bool:

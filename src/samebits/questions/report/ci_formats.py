@@ -7,7 +7,6 @@ docs.oasis-open.org/sarif/sarif/v2.1.0 (sections 3.14, 3.27, 3.35, 3.49); GitHub
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from samebits.errors import FindingError
 from samebits.findings import Comparison
 from samebits.findings.causes import AGREEING, CauseCode, find_cause
 from samebits.findings.model_schema import ModelComparison
+from samebits.networks.model_subject import is_module
 from samebits.questions.list.row import Row, list_comparison_rows, list_model_rows
 from samebits.questions.list.table_changes import list_rows
 from samebits.version import VERSION
@@ -213,8 +213,9 @@ def _name_level(check: Check) -> str:
 
 def _find_file(check: Check) -> str:
     """The file of the repository that a deviation belongs to: the subject's, if it is one, else the finding's."""
+    named = check.row.subject
     # Of a module the file, without the function's name.
-    subject = Path(re.sub(r"\.py:\w+$", ".py", check.row.subject))
+    subject = Path(named.rpartition(":")[0] if is_module(named) else named)
     try:
         is_named = not check.is_in_table and not subject.is_absolute() and ".." not in subject.parts
         is_file = is_named and subject.is_file()
