@@ -173,10 +173,10 @@ def test_hostile_names_stay_text(text, tmp_path, monkeypatch, capsys):
 
 def test_what_has_no_sides_is_refused_in_a_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(["profile", "emulate:direct", "linear x=2x3 w=2x3", "--json"]) == 0
+    assert main(["doctor", "--json"]) == 0
     (tmp_path / "p.json").write_text(capsys.readouterr().out)
     for more, says in (
-        (["p.json", "--as", "junit"], "p.json: such a format is of findings of compare and explain"),
+        (["p.json", "--as", "junit"], "p.json: schema 'samebits.inventory/1' is none that report knows"),
         (["p.json", "p.json"], "a page is of one finding"),
         (["p.json", "--as", "junit", "--markdown"], "give one"),
         (["missing.parquet", "--as", "sarif"], "missing.parquet could not be read"),
@@ -188,9 +188,72 @@ def test_what_has_no_sides_is_refused_in_a_line(tmp_path, monkeypatch, capsys):
         assert said.count(os.linesep) == 1
 
 
+def name_outcomes(finding, tmp_path):
+    (tmp_path / "f.json").write_text(finding)
+    assert main(["report", "f.json", "--as", "junit", "-o", "f.xml"]) == 0
+    return list(read_junit("f.xml").values())
+
+
+def test_findings_without_sides_are_a_check_each(tmp_path, monkeypatch, capsys):
+    """By construction: a kernel that is right, one that is not; and one that adds otherwise above four rows."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(
+        KERNELS
+        + """
+def split(problem, operands):
+    x, w = operands["x"], operands["w"]
+    half = x.shape[1] // 2
+    return x @ w.T if len(x) < 4 else x[:, :half] @ w[:, :half].T + x[:, half:] @ w[:, half:].T
+"""
+    )
+    problem, on = "linear x=4x64 w=8x64", "./own.py:"
+    for name, expected in (("right", None), ("backwards", "failure")):
+        assert main(["reduce", problem, "--on", on + name, "--json"]) == (expected is not None)
+        assert name_outcomes(capsys.readouterr().out, tmp_path) == [expected]
+    sides = [part for name in ("right", "split") for part in ("--on", on + name)]
+    assert main(["sweep", "linear x={3,4,5}x64 w=8x64", *sides, "--json"]) == 1
+    outcomes = name_outcomes(capsys.readouterr().out, tmp_path)
+    assert outcomes[1] == "failure"
+    assert len(outcomes) == 2
+    (tmp_path / "s.json").write_text((tmp_path / "f.json").read_text())
+    assert main(["report", "s.json", "--as", "sarif"]) == 0
+    results = json.loads(capsys.readouterr().out)["runs"][0]["results"]
+    assert "the bits of an output depend on the number of rows" in results[-1]["message"]["text"]
+
+
+def test_a_deviating_file_is_where_its_deviation_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("first.onnx", "second.onnx"):
+        (tmp_path / name).write_bytes(b"")
+    side = {"engine": "onnxruntime", "verdict": "rounding"}
+    finding = {
+        "schema": "samebits.model/1", "model": "first.onnx", "verdict": "wrong", "summary": "weights differ.",
+        "units": [], "taps": {"changed_bits": False, "left_out": []}, "outputs": [], "data": "",
+        "samebits_version": "1",
+        "sides": [
+            {"name": "a", **side}, {"name": "b", **side, "verdict": "wrong", "cause": "harness", "file": "second.onnx"},
+        ],
+    }  # fmt: skip
+    (tmp_path / "f.json").write_text(json.dumps(finding))
+    assert main(["report", "f.json", "--as", "sarif"]) == 0
+    (result,) = json.loads(capsys.readouterr().out)["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "second.onnx"
+    assert result["message"]["text"].endswith(". weights differ.")
+
+
 @pytest.mark.parametrize("verdict", VERDICTS)
 def test_every_verdict_has_an_outcome(verdict, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path / "t.parquet", [Row(subject="s", side="e", verdict=verdict)])
     assert main(["report", "t.parquet", "--as", "junit", "-o", "t.xml"]) == 0
     assert read_junit("t.xml")["s", "e"] == (None if verdict in ("identical", "rounding") else "failure")
+
+
+def test_the_name_of_a_file_says_its_format(table, capsys):
+    for name, begins in (("a.xml", "<?xml"), ("a.sarif", "{"), ("a.md", "**"), ("a.html", "<!doctype html>")):
+        assert main(["report", table, "-o", name]) == 0
+        with open(name, encoding="utf-8") as written:
+            assert written.read().lower().startswith(begins)
+    assert main(["report", table, "-o", "a.json"]) == 2
+    assert "a.json would be no page" in capsys.readouterr().err
+    assert not os.path.exists("a.json")

@@ -3,6 +3,7 @@
 import io
 import sys
 
+from samebits.display import narrator as narrator_module
 from samebits.display.narrator import Narrator
 from samebits.display.streams import say
 
@@ -23,3 +24,16 @@ def test_a_line_is_written_with_its_end_at_once(monkeypatch):
     monkeypatch.setattr(sys, "stderr", stream)
     say("at work ...")
     assert [text for text in written if text] == ["samebits: at work ...\n"]
+
+
+def test_a_log_gets_a_line_now_and_then_and_the_newest(monkeypatch, capfd):
+    """Not one per unit of a network; a report that came between two lines is said once the next is due."""
+    monkeypatch.setattr(narrator_module, "LINE_EVERY_S", 3600.0)
+    with Narrator() as narrator:
+        narrator.hear("unit 1", 0.0)
+        narrator._begin()
+        for number in range(2, 100):
+            narrator.hear(f"unit {number}", 0.0)
+        narrator._begin()
+        narrator._begin()
+    assert capfd.readouterr().err.splitlines() == ["samebits: unit 1 ...", "samebits: unit 99 ..."]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -17,22 +16,25 @@ from samebits.progress import Announcement
 from samebits.sums.tiles.compile_notices import hear_of_compiling
 
 QUIET_S = 1.0
-_LINE_EVERY_S = 10.0
+LINE_EVERY_S = 10.0
 
 
 class Narrator:
-    """Shows the latest report: a line that is rewritten on a terminal, a line now and then elsewhere."""
+    """Shows the latest report: on a terminal in a line that is rewritten, elsewhere in one every ten seconds."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
         self._status: Status | None = None
         self._what = "starting"
         self._said = ""
-        self._said_at = 0.0
         self._lock = threading.Lock()
-        self._timer = threading.Timer(QUIET_S, self._begin)
-        self._timer.daemon = True
-        self._begun = self._ended = False
+        self._ended = False
+        self._timer = self._make_timer(QUIET_S)
+
+    def _make_timer(self, after_s: float) -> threading.Timer:
+        timer = threading.Timer(after_s, self._begin)
+        timer.daemon = True
+        return timer
 
     def __enter__(self) -> Narrator:
         self._timer.start()
@@ -40,10 +42,10 @@ class Narrator:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
         hear_of_compiling(None)
         with self._lock:
-            self._begun, self._ended = False, True
+            self._timer.cancel()
+            self._ended = True
             if self._status:
                 self._status.stop()
 
@@ -55,8 +57,8 @@ class Narrator:
         what = show_controls(what)
         with self._lock:
             self._what = f"{what}, {share:.0%}" if 0 < share < 1 else what
-            if self._begun:
-                self._show()
+            if self._status:
+                self._status.update(Text(self._what))
 
     def ask_to_run(self, commands: Sequence[str]) -> bool:
         """Asks on a terminal whether these commands, announced before, may be run; elsewhere nobody answers: no."""
@@ -77,19 +79,12 @@ class Narrator:
             # The timer may have fired just before it was cancelled.
             if self._ended:
                 return
-            self._begun = True
             if self._console.is_terminal:
                 self._status = self._console.status(Text(self._what))
                 self._status.start()
-            else:
-                self._show()
-
-    def _show(self) -> None:
-        if self._status:
-            self._status.update(Text(self._what))
-            return
-        headline = self._what.partition(",")[0]
-        now = time.monotonic()
-        if headline != self._said or now - self._said_at > _LINE_EVERY_S:
-            self._said, self._said_at = headline, now
-            say(f"{self._what} ...")
+                return
+            if self._what != self._said:
+                self._said = self._what
+                say(f"{self._what} ...")
+            self._timer = self._make_timer(LINE_EVERY_S)
+            self._timer.start()

@@ -82,11 +82,12 @@ class ModelSide(msgspec.Struct, frozen=True, kw_only=True):
 
     `deviating` counts units beyond their bounds, `unjudged` those of which nothing is known, `unjudged_operations` the
     operations that are in none but these. A recorded side has no `engine`; `joined` counts its products that are judged
-    together with others, as values in between are not on record.
+    together with others, as values in between are not on record. `file` is that of a side with one of its own.
     """
 
     name: str
     engine: str | None
+    file: str | None = None
     version: str | None = None
     device: str | None = None
     settings: dict[str, str] = {}

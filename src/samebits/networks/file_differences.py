@@ -6,7 +6,6 @@ Nodes correspond by the names of what they make, as exporters and converters kee
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,9 +14,9 @@ import numpy as np
 from samebits.engines.runner import Runner
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
-from samebits.judging.measuring import find_factor
+from samebits.networks.constant_differences import compare_constants, differ_by_rounding, show_value
 from samebits.networks.conversions import Conversion
-from samebits.networks.folded_weights import FOLDING_ROUNDINGS, compare_folded, find_norm
+from samebits.networks.folded_weights import compare_folded, find_norm
 from samebits.networks.function_bodies import find_default
 from samebits.networks.matched_files import COMMUTING, digest
 from samebits.networks.model_conclusion import Asked, Outcome
@@ -26,10 +25,8 @@ from samebits.networks.model_sentences import say_odd_weights, say_own_file
 from samebits.networks.network import Network, Node
 from samebits.networks.operations import MOVES
 from samebits.networks.product_nodes import PRODUCTS
-from samebits.networks.unit_reference import HALVES
 from samebits.networks.units import fold_constants
 from samebits.networks.written_out import PLAIN_DOMAINS
-from samebits.numbers.format import numpy_dtype
 
 _CAUSES = {
     "pads": CauseCode.PADDING,
@@ -142,10 +139,10 @@ def _compare_with_row(
     bias = other_constant.get(gemm.inputs[2]) if len(gemm.inputs) > 2 and gemm.inputs[2] else None
     if weights is not None and held is not None:
         turned = bool(product.attributes.get("transB", 0)) != bool(gemm.attributes.get("transB", 0))
-        found = _compare_weights(weights, held.T if turned else held)
+        found = compare_constants(weights, held.T if turned else held)
         if found is not None:
             yield FileDifference(product.name, found[0], f"input 2 of {product.operator} {found[1]}")
-    if bias is not None and (found := _compare_weights(row.reshape(-1), bias.reshape(-1))) is not None:
+    if bias is not None and (found := compare_constants(row.reshape(-1), bias.reshape(-1))) is not None:
         yield FileDifference(add.name, found[0], f"the row that is added {found[1]}")
 
 
@@ -211,7 +208,7 @@ def _compare_attributes(
         a, b = (_fill_in(node.operator, name, *pair, opset) for pair in ((a, b), (b, a)))
         if not _are_equal(a, b):
             cause = _CAUSES.get(name, CauseCode.DROPPED_ATTRIBUTE)
-            said = "lost" if b is None else f"{_show(b)} in place of {'none' if a is None else _show(a)}"
+            said = "lost" if b is None else f"{show_value(b)} in place of {'none' if a is None else show_value(a)}"
             yield FileDifference(node.name, cause, f"{node.operator}'s {name} is {said}")
 
 
@@ -229,11 +226,6 @@ def _are_equal(a: object, b: object) -> bool:
         return a is not None and b is not None and list(a) == list(b)  # type: ignore[call-overload]  (both lists)
     same = a == b
     return same if isinstance(same, bool) else str(a) == str(b)
-
-
-def _show(value: object) -> str:
-    value = np.float32(value) if isinstance(value, float) else value
-    return str(list(value))[:60] if isinstance(value, (list, tuple)) else str(value)[:60]
 
 
 def _list_holders(network: Network, constant: Mapping[str, np.ndarray]) -> dict[tuple[object, ...], str]:
@@ -264,10 +256,10 @@ def _compare_inputs(
     for number, (a, b) in enumerate(pairs, 1):
         held, holds = constant.get(a), other_constant.get(b)
         if held is not None and holds is not None:
-            found = _compare_weights(held, holds)
+            found = compare_constants(held, holds)
             if found is None:
                 continue
-            is_rounding = _differ_by_rounding(held, holds)
+            is_rounding = differ_by_rounding(held, holds)
             # Where weights were folded otherwise their bias was, too, and sums lose what the numbers do not show.
             refolded = refolded or (is_rounding and node.operator in PRODUCTS)
             cause, says = _name_owner(found, holders.get(digest(holds)), node)
@@ -289,64 +281,11 @@ def _compare_inputs(
             yield FileDifference(node.name, CauseCode.HARNESS, says, True)
 
 
-def _compare_weights(a: np.ndarray, b: np.ndarray) -> tuple[CauseCode, str] | None:
-    """How constants differ, found by trying; None where they are the same."""
-    # Axes of length 1 in front are those of broadcasting.
-    if _strip(a.shape) == _strip(b.shape) and a.dtype == b.dtype and a.tobytes() == b.tobytes():
-        return None
-    for format_ in HALVES:
-        if a.shape == b.shape and a.dtype == np.float32 and _rounds_to(a, b, format_):
-            return CauseCode.REDUCED_PRECISION_OPERANDS, f"holds the first file's values rounded to {format_}"
-    if b.dtype.kind == "f" and b.size and not b.any() and a.any():
-        return CauseCode.DROPPED_ATTRIBUTE, "holds zeros"
-    if sorted(a.shape) == sorted(b.shape) and a.size == b.size and a.ndim > 1:
-        if any(np.array_equal(a.transpose(axes), b) for axes in _permutations(a.ndim)):
-            return CauseCode.AXIS_ORDER, "holds the first file's values with axes exchanged"
-        if a.shape == b.shape and np.array_equal(np.flip(a, tuple(range(2, a.ndim))), b):
-            return CauseCode.AXIS_ORDER, "holds the first file's kernel flipped"
-    if a.shape != b.shape:
-        return CauseCode.DROPPED_ATTRIBUTE, f"has shape {b.shape} in place of {a.shape}"
-    if a.dtype != b.dtype:
-        return CauseCode.DROPPED_ATTRIBUTE, f"is {b.dtype} in place of {a.dtype}"
-    return CauseCode.HARNESS, _say_values(a, b)
-
-
 def _name_owner(found: tuple[CauseCode, str], owner: str | None, node: Node) -> tuple[CauseCode, str]:
     """How constants differ; those of another node of the first file (`owner`) are named by it."""
     if found[0] != CauseCode.HARNESS or owner in (None, node.name):
         return found
     return CauseCode.AXIS_ORDER, f"holds what {owner} has in the first file"
-
-
-def _differ_by_rounding(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether float32 constants are so near as two ways to fold a batch normalisation into them may be."""
-    if a.shape != b.shape or a.dtype != np.float32 or b.dtype != np.float32:
-        return False
-    x, y = a.astype(np.float64), b.astype(np.float64)
-    return bool((np.abs(x - y) <= 2 * FOLDING_ROUNDINGS * 2.0**-24 * np.maximum(np.abs(x), np.abs(y))).all())
-
-
-def _strip(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(itertools.dropwhile(lambda size: size == 1, shape))
-
-
-def _say_values(a: np.ndarray, b: np.ndarray) -> str:
-    """How constants of one shape and dtype differ."""
-    if a.size == 1:
-        return f"is {_show(b.item())} in place of {_show(a.item())}"
-    if a.dtype.kind == "f" and (factor := find_factor(b.astype(np.float64).ravel(), a.astype(np.float64).ravel())):
-        return f"holds the first file's values times {factor:.6g}"
-    return f"holds other values ({np.count_nonzero(a != b):,} of {a.size:,}): constants of another run"
-
-
-def _rounds_to(a: np.ndarray, b: np.ndarray, format_: str) -> bool:
-    with np.errstate(over="ignore"):
-        rounded = a.astype(numpy_dtype(format_)).astype(np.float32)
-    return bool(np.array_equal(rounded, b.astype(np.float32), equal_nan=True))
-
-
-def _permutations(rank: int) -> list[tuple[int, ...]]:
-    return list(itertools.permutations(range(rank)))[1:] if rank <= 5 else []
 
 
 _MOST_DIFFERENCES = 12

@@ -14,7 +14,7 @@ from samebits.findings.causes import CauseCode, gravest_cause
 from samebits.findings.model_schema import ModelComparison, ModelSide, OutputDifference, Taps
 from samebits.judging.measuring import measure_absolute
 from samebits.networks.model_judging import PROVED, JudgedUnit, ModelJudge, measure_relative
-from samebits.networks.model_runners import ModelRunner
+from samebits.networks.model_runners import ModelRunner, OtherFileRunner
 from samebits.networks.model_sentences import (
     say_exact_integers,
     say_meanings,
@@ -151,6 +151,7 @@ def _conclude_side(outcome: Outcome, asked: Asked) -> ModelSide:
     base = ModelSide(
         name=name,
         engine=None if isinstance(asked.runner, RecordedRunner) else asked.runner.text,
+        file=asked.runner.other.name if isinstance(asked.runner, OtherFileRunner) else None,
         version=identity.version if identity else None,
         device=identity.device if identity else None,
         settings=identity.settings if identity else {},

@@ -1,6 +1,7 @@
 """Findings for continuous integration: JUnit's XML, SARIF 2.1.0, and the annotations of GitHub's workflows.
 
-One check per side of a comparison, or of a network as a whole, with the units of it that deviate. Sources:
+One check per side of a comparison, or of a network as a whole, with the units of it that deviate; one of each other
+finding, by the colour that its page gives the answer. Sources:
 docs.oasis-open.org/sarif/sarif/v2.1.0 (sections 3.14, 3.27, 3.35, 3.49); GitHub's "Workflow commands".
 """
 
@@ -25,6 +26,8 @@ from samebits.findings.model_schema import ModelComparison
 from samebits.networks.model_subject import is_module
 from samebits.questions.list.row import Row, list_comparison_rows, list_model_rows
 from samebits.questions.list.table_changes import list_rows
+from samebits.questions.report.any_finding import document_from_finding
+from samebits.questions.sweep.sweep_schema import Sweep
 from samebits.version import VERSION
 
 Outcome = Literal["pass", "fail", "error", "skip"]
@@ -37,7 +40,8 @@ class Check:
     """One side of one subject: what came of it, and the units that deviate.
 
     `file` is the finding or table that it stands in, `summary` the finding's own sentence, `place` its place among
-    several mismatches of one log. In a table a subject's name is no path: lists name files as their folders do.
+    several mismatches of one log, `own_file` that of a side which runs another than its subject's. In a table a
+    subject's name is no path: lists name files as their folders do.
     """
 
     file: str
@@ -45,6 +49,7 @@ class Check:
     summary: str = ""
     units: list[Row] = field(default_factory=list[Row])
     place: int = 0
+    own_file: str | None = None
     is_in_table: bool = False
 
     @property
@@ -101,7 +106,7 @@ def _deviates(row: Row) -> bool:
 
 
 def list_checks(found: msgspec.Struct | Path, file: str) -> list[Check]:
-    """The checks of a finding, or of a table; raises FindingError for a finding that has no sides.
+    """The checks of a finding, or of a table; raises FindingError for what passes or fails nothing.
 
     Control characters of whatever names stand in it are written out.
     """
@@ -118,9 +123,25 @@ def list_checks(found: msgspec.Struct | Path, file: str) -> list[Check]:
         gathered = (_gather(list_comparison_rows(one.problem, one), file, one.summary) for one in every)
         return [replace(check, place=i) for i, checks in enumerate(gathered) for check in checks]
     if isinstance(found, ModelComparison):
-        return _gather(list_model_rows(found.model, found), file, found.summary)
-    raise FindingError(
-        f"{file}: such a format is of findings of compare and explain, and of tables that sweep writes (.parquet)"
+        checks = _gather(list_model_rows(found.model, found), file, found.summary)
+        files = {side.name: side.file for side in found.sides}
+        return [replace(check, own_file=files[check.side]) for check in checks]
+    # A sweep holds those of its other engines.
+    every = [found, *found.more] if isinstance(found, Sweep) else [found]
+    return [Check(file, _summarize(one)) for one in every]
+
+
+def _summarize(found: msgspec.Struct) -> Row:
+    """One row for a finding without sides, by its page's answer."""
+    document = document_from_finding(found)
+    fails = document.tone != "good"
+    return Row(
+        subject=document.title,
+        side=getattr(found, "engine", None),
+        version=getattr(found, "version", None),
+        device=getattr(found, "device", None),
+        verdict=document.verdict if fails else None,
+        says=document.summary,
     )
 
 
@@ -183,7 +204,7 @@ def _make_result(check: Check, rule: int) -> dict[str, Any]:
         "ruleId": check.rule,
         "ruleIndex": rule,
         "level": _name_level(check),
-        "message": {"text": f"{subject}: {check.say()}"},
+        "message": {"text": f"{subject}: {check.say()}{f'. {check.summary}' if check.summary else ''}"},
         "locations": [
             {
                 "physicalLocation": {
@@ -213,7 +234,7 @@ def _name_level(check: Check) -> str:
 
 def _find_file(check: Check) -> str:
     """The file of the repository that a deviation belongs to: the subject's, if it is one, else the finding's."""
-    named = check.row.subject
+    named = check.own_file or check.row.subject
     # Of a module the file, without the function's name.
     subject = Path(named.rpartition(":")[0] if is_module(named) else named)
     try:

@@ -41,7 +41,13 @@ ReportFormat = Annotated[
     ),
 ]
 ReportFile = Annotated[
-    str | None, typer.Option("-o", "--output", help="where the page goes; default: beside the findings", metavar="FILE")
+    str | None,
+    typer.Option(
+        "-o",
+        "--output",
+        help="where the page goes (.html; .md is Markdown, .xml JUnit, .sarif SARIF); default: beside the findings",
+        metavar="FILE",
+    ),
 ]
 ReportMarkdown = Annotated[
     bool, typer.Option("--markdown", help="Markdown for issues and pull requests, on standard output or in --output")
@@ -56,11 +62,13 @@ def report_command(
 ) -> int:
     """Make one HTML page (or Markdown) of findings: the answer, the evidence, charts, what to change and to run.
 
-    Findings are what compare, explain, profile, diff and pick print with --json. The page of a table that sweep wrote
+    Findings are what every command prints with --json. The page of a table that sweep wrote
     (.parquet) has all its rows, to be sorted and filtered.
     """
     if markdown and ci_format:
         raise ArgumentError("--markdown and --as name two formats; give one")
+    if output is not None and not markdown and not ci_format:
+        markdown, ci_format = _find_format(output)
     if ci_format:
         return _write(_write_checks(subjects, ci_format), output)
     if len(subjects) > 1:
@@ -75,6 +83,19 @@ def report_command(
     write_page(found, output)
     say(f"wrote {output}")
     return AGREE
+
+
+# What a file's name says of its format; any other is a page.
+_FORMATS = {".xml": CiFormat.JUNIT, ".sarif": CiFormat.SARIF}
+_MARKDOWN = (".md", ".markdown")
+
+
+def _find_format(output: str) -> tuple[bool, CiFormat | None]:
+    """Whether a file of this name is to hold Markdown, or which format of continuous integration."""
+    suffix = Path(output).suffix.lower()
+    if suffix in (".json", TABLE):
+        raise ArgumentError(f"{output} would be no page: report reads such files and writes .html, .md, .xml or .sarif")
+    return suffix in _MARKDOWN, _FORMATS.get(suffix)
 
 
 def _write(text: str, output: str | None) -> int:
