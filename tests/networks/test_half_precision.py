@@ -99,7 +99,8 @@ def test_a_fault_is_no_excess_of_digits(name, spoil):
     ("engine", "name"),
     [
         pytest.param("onnxruntime:threads=1", "float16", marks=pytest.mark.needs("onnxruntime")),
-        pytest.param("openvino", "float16", marks=pytest.mark.needs("openvino")),
+        # By default some processors have it compute in bfloat16.
+        pytest.param("openvino:INFERENCE_PRECISION_HINT=f32", "float16", marks=pytest.mark.needs("openvino")),
         # Its arrays of bfloat16 have the name of float16.
         pytest.param("openvino", "bfloat16", marks=pytest.mark.needs("openvino")),
     ],
@@ -162,3 +163,29 @@ def test_the_setting_that_is_there_for_the_cause_is_tried_before_what_was_asked_
     changes = list_changes("torch:compile=on", None, CauseCode.EXCESS_PRECISION, {})
     assert [c.says for c in changes if c.is_meant] == ["env.TORCHINDUCTOR_EMULATE_PRECISION_CASTS=1"]
     assert not any(c.is_meant for c in list_changes("torch:compile=on", None, CauseCode.SUMMATION_ORDER, {}))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "cuts_between", "verdict", "says"),
+    [
+        (ml_dtypes.bfloat16, True, "downgrade", "bfloat16"),
+        (ml_dtypes.bfloat16, False, "downgrade", "returns numbers of bfloat16 only"),
+        (np.float16, True, "rounding", "within its bound"),
+    ],
+)
+def test_a_float16_network_computed_in_bfloat16_is_called_so(dtype, cuts_between, verdict, says):
+    """By ml_dtypes: as some processors run such a file; the same arithmetic in float16 is the control."""
+
+    def cut(array):
+        return array.astype(dtype).astype(np.float32)
+
+    x, w1, w2 = (cut(a.astype(np.float16)) for a in (X, FIRST, SECOND))
+    h = x @ w1
+    h = cut(h) if cuts_between else h
+    g = h / (1 + np.exp(-h))
+    g = cut(g) if cuts_between else g
+    seen = {"g": g.astype(np.float16), "y": cut(g @ w2).astype(np.float16)}
+    inputs = {"x": X.astype(np.float16)}
+    found = compare_model(two_products("float16"), [], inputs=inputs, recorded={"phone": seen})
+    assert found.verdict == verdict
+    assert says in found.summary

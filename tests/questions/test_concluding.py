@@ -203,9 +203,9 @@ def test_runners_get_exact_integers_and_then_the_data(monkeypatch):
         seen.append({n: a.copy() for n, a in operands.items()})
         return samebits.compute_truth(problem, operands).values
 
-    samebits.compare(TEXT, [InjectedRunner("a", compute=compute)], data="uniform", seed=3)
-    on_integers, on_data, again = seen
-    assert all((a == np.round(a)).all() for a in on_integers.values())
+    samebits.compare(TEXT, [InjectedRunner("a", compute=compute)], data="uniform", seed=3, calls=2)
+    on_integers, on_data, again, exact_again = seen
+    assert all((a == np.round(a)).all() for given in (on_integers, exact_again) for a in given.values())
     for name, array in comparing.MAKERS["uniform"](PROBLEM, 3).items():
         assert (on_data[name] == array).all()
         assert (again[name] == array).all()

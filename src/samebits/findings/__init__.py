@@ -13,6 +13,7 @@ from samebits.findings.comparison_schema import (
     Fix,
     Replay,
     Side,
+    Varying,
     WorstElement,
 )
 from samebits.findings.json_text import finding_from_json, json_from_finding
@@ -31,6 +32,7 @@ __all__ = [
     "Fix",
     "Replay",
     "Side",
+    "Varying",
     "Verdict",
     "WorstElement",
     "finding_from_json",

@@ -112,14 +112,29 @@ class Failure(msgspec.Struct, frozen=True):
     says: str
 
 
+class Varying(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls on the same operands that do not all return the same bits.
+
+    `other` counts those that return other bits than most, `faulty` those whose result deviates from the truth;
+    `outputs` counts those, of all `elements`, whose bits vary, and `where` says which.
+    """
+
+    calls: int
+    other: int
+    faulty: int
+    outputs: int
+    elements: int
+    where: str | None
+
+
 class Side(msgspec.Struct, frozen=True, kw_only=True):
     """One of the results that are compared, an engine's or a recorded one.
 
     `where` says in words which outputs are beyond their bound; `says` what the side does, as the predicate of a
     sentence; `bits` names those of its result. Two evidence levels: `certainty` is that of the verdict,
     `cause_certainty` that of the cause (and of `says`), for a bound can prove that another function was computed while
-    which fault did it is inferred. `repeats` tells whether a second run on the same operands gave the same bits, where
-    there was one.
+    which fault did it is inferred. `repeats` tells whether calls on the same operands gave the same bits, where there
+    were several, and `varying` what they gave if not.
     """
 
     name: str
@@ -142,6 +157,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     exact_data: ExactData | None = None
     failure: Failure | None = None
     repeats: bool | None = None
+    varying: Varying | None = None
     evidence: list[Evidence] = []
     picture: ErrorPicture | None = None
 

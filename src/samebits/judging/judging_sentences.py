@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from samebits.findings import ExactData, Side
+from samebits.findings import ExactData, Side, Varying
 from samebits.findings.words.place_words import describe_places
 from samebits.problems import Problem
 from samebits.sums.bounds import accumulator_format
@@ -28,9 +28,10 @@ def say_wrong_on_integers(exact: ExactData) -> str:
     )
 
 
-def say_other_bits(differing: int, elements: int) -> str:
-    """Two runs on the same operands that differ."""
-    return f"run again on the same operands, {differing:,} of {elements:,} outputs get other bits"
+def say_other_bits(varying: Varying) -> str:
+    """Calls on the same operands that differ."""
+    said = f"{varying.other:,} of {varying.calls:,} calls on the same operands return other bits"
+    return f"{said}: {varying.outputs:,} of {varying.elements:,} outputs vary, {varying.where}"
 
 
 def say_inexact(exact: ExactData) -> str:

@@ -11,14 +11,14 @@ import numpy as np
 from samebits import thresholds
 from samebits.engines.runner import Identity, Runner, check_result
 from samebits.errors import EngineFailure, SamebitsError
-from samebits.findings import Evidence, ExactData, Failure, Side, is_agreement, worst_verdict
+from samebits.findings import Evidence, ExactData, Failure, Side, Varying, Verdict, is_agreement, worst_verdict
 from samebits.findings.causes import CauseCode
 from samebits.findings.words.place_words import describe_places
 from samebits.judging.judging_sentences import say_other_bits
 from samebits.judging.measuring import estimate_transform_noise, measure_distances
 from samebits.judging.references import Reference
+from samebits.judging.repeated_calls import RepeatedCalls, call_again
 from samebits.judging.sides import Attribution, Recorded, describe_side, measure_result
-from samebits.numbers.ulps import has_same_bits, mark_differing_bits
 from samebits.problems import Problem
 from samebits.problems.lowering import state_index
 
@@ -27,14 +27,19 @@ from samebits.problems.lowering import state_index
 class Ran:
     """What one runner returned, on the operands and on exact integers; or one recorded result.
 
-    `again` is the result of a second run on the same operands, kept where it has other bits than the first; `repeats`
-    tells whether it had the same, None where there was no second run.
+    `calls` and `exact_calls` are what it returned when it was called again on the same operands; None where it was not.
     """
 
     recorded: Recorded
     on_exact: np.ndarray | None = None
-    again: np.ndarray | None = None
-    repeats: bool | None = None
+    calls: RepeatedCalls | None = None
+    exact_calls: RepeatedCalls | None = None
+
+    @property
+    def repeats(self) -> bool | None:
+        """Whether all calls on the same operands returned the same bits; None where there was one of each."""
+        made = [c for c in (self.calls, self.exact_calls) if c is not None]
+        return all(c.is_same for c in made) if made else None
 
 
 def run_on_both(
@@ -43,25 +48,26 @@ def run_on_both(
     exact: Mapping[str, np.ndarray],
     operands: Mapping[str, np.ndarray],
     *,
-    twice: bool = False,
+    calls: int | None = 1,
 ) -> Ran:
     """Runs both sets of operands (one that is both: once); an engine that fails leaves what it did, and its failure.
 
-    With `twice` the operands are run a second time, to see whether the bits are the same.
+    Both are run `calls` times, to see whether the bits are the same; None: twice, and more often where that is cheap.
     """
     identity: Identity | None = None
     on_exact: np.ndarray | None = None
     result: np.ndarray | None = None
-    again: np.ndarray | None = None
-    repeats: bool | None = None
+    on_data: RepeatedCalls | None = None
+    on_integers: RepeatedCalls | None = None
     failure: Failure | None = None
     try:
         identity = runner.identify()
         on_exact = check_result(problem, runner.run(problem, exact))
         result = on_exact if operands is exact else check_result(problem, runner.run(problem, operands))
-        if twice:
-            again = check_result(problem, runner.run(problem, operands))
-            repeats = has_same_bits(result, again)
+        if calls != 1:
+            on_data = call_again(lambda: check_result(problem, runner.run(problem, operands)), result, calls)
+            if calls is not None or on_data.count > 2:  # Else a call takes long.
+                on_integers = call_again(lambda: check_result(problem, runner.run(problem, exact)), on_exact, calls)
         # Only now can a caller's runner say what it was seen to do.
         identity = runner.identify()
     except EngineFailure as error:
@@ -70,31 +76,69 @@ def run_on_both(
     except (SamebitsError, MemoryError) as error:
         failure = Failure("error", f"{type(error).__name__}: {error}")
     recorded = Recorded(runner.text, result, runner.text, identity, failure)
-    return Ran(recorded, on_exact, None if repeats else again, repeats)
+    return Ran(recorded, on_exact, on_data, on_integers)
 
 
 def judge_ran(reference: Reference, exact: Reference, ran: Ran, attribution: Attribution | None = None) -> Side:
     """The finding of one side, from what it returned on both sets of operands and the recipe that was found, if any.
 
-    Where a second run gave other bits, the worse of both results is the side's.
+    Where calls on the same operands returned other bits, the worst of the results is the side's.
     """
-    on_exact, beyond = judge_exact(exact, ran.on_exact) if ran.on_exact is not None else (None, False)
-    measured = measure_result(reference, ran.recorded.result, on_exact, exact_beyond=beyond)
-    side = describe_side(reference, ran.recorded, measured, attribution)
-    if ran.again is None or ran.recorded.result is None:
+    on_exact, beyond, faulty_exact = _judge_integers(exact, ran)
+    result = ran.recorded.result
+    side = describe_side(
+        reference, ran.recorded, measure_result(reference, result, on_exact, exact_beyond=beyond), attribution
+    )
+    if ran.repeats is not False or result is None:
         return msgspec.structs.replace(side, repeats=ran.repeats)
-    again = measure_result(reference, ran.again, on_exact, exact_beyond=beyond)
-    other = describe_side(reference, replace(ran.recorded, result=ran.again), again)
-    if worst_verdict([side.verdict, other.verdict]) != side.verdict:
-        side = other
-    differing = int(mark_differing_bits(ran.recorded.result, ran.again).sum())
-    said = Evidence("statistic", say_other_bits(differing, ran.again.size))
+    others = [
+        describe_side(reference, replace(ran.recorded, result=other), measure_result(reference, other, None))
+        for other in (ran.calls.results[1:] if ran.calls else ())
+    ]
+    verdicts: list[Verdict] = [side.verdict, *(other.verdict for other in others)]
+    worst = worst_verdict(verdicts)
+    if worst != side.verdict:
+        side = msgspec.structs.replace(others[verdicts.index(worst) - 1], exact_data=on_exact)
     if is_agreement(side.verdict):
         # A run that happens to be correctly rounded does not make the other one so.
         side = msgspec.structs.replace(
             side, verdict="rounding", certainty="bounds", cause=CauseCode.NONDETERMINISM, cause_certainty="bits"
         )
-    return msgspec.structs.replace(side, repeats=False, evidence=[*side.evidence, said])
+    if ran.exact_calls is not None and not ran.exact_calls.is_same:
+        varying = _describe_varying(exact.problem, ran.exact_calls, faulty_exact)
+    else:
+        assert ran.calls is not None
+        counted = zip(ran.calls.counts, verdicts, strict=True)
+        faulty = sum(count for count, verdict in counted if not is_agreement(verdict))
+        varying = _describe_varying(reference.problem, ran.calls, faulty)
+    said = Evidence("statistic", say_other_bits(varying))
+    return msgspec.structs.replace(side, repeats=False, varying=varying, evidence=[*side.evidence, said])
+
+
+def _judge_integers(exact: Reference, ran: Ran) -> tuple[ExactData | None, bool, int]:
+    """The worst of what came of exact integers, whether it is beyond rounding, and in how many calls that is so."""
+    if ran.on_exact is None:
+        return None, False, 0
+    results, counts = (ran.on_exact,), (1,)
+    if ran.exact_calls is not None:
+        results, counts = ran.exact_calls.results, ran.exact_calls.counts
+    judged = [judge_exact(exact, result) for result in results]
+    faulty = sum(count for (_, beyond), count in zip(judged, counts, strict=True) if beyond)
+    found, beyond = max(judged, key=lambda one: (one[1], one[0].differing))
+    return found, beyond, faulty
+
+
+def _describe_varying(problem: Problem, calls: RepeatedCalls, faulty: int) -> Varying:
+    marked = calls.mark_varying()
+    where = describe_places(problem, marked)
+    return Varying(
+        calls=calls.count,
+        other=calls.other,
+        faulty=faulty,
+        outputs=int(marked.sum()),
+        elements=marked.size,
+        where=where,
+    )
 
 
 def judge_exact(exact: Reference, result: np.ndarray) -> tuple[ExactData, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from samebits.findings import Certainty, Evidence, ExactData, Replay, Verdict, is_agreement, worst_verdict
 from samebits.findings.causes import CauseCode, find_cause
 from samebits.findings.comparison_schema import Difference
+from samebits.findings.model_schema import OutputDifference
 from samebits.judging.judging_sentences import (
     say_another_function,
     say_beyond,
@@ -171,7 +173,7 @@ def _level_of(mechanism: Mechanism) -> Certainty:
     return "bits" if mechanism.fit == "bits" and not mechanism.sampled else "statistics"
 
 
-def judge_all(verdicts: list[Verdict], differences: list[Difference]) -> Verdict:
+def judge_all(verdicts: list[Verdict], differences: Sequence[Difference | OutputDifference]) -> Verdict:
     """The verdict on all sides that have results: `identical` only if they agree with each other bit for bit."""
     verdict = worst_verdict(verdicts)
     if not is_agreement(verdict) or not differences:

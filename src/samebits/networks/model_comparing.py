@@ -156,6 +156,7 @@ def compare_model(
     time_limit_s: float = 300.0,
     attributes: bool = True,
     fix: bool = False,
+    calls: int | None = None,
     replay: bool = False,
     save_cases: str | Path | None = None,
     against: str | Path | Network | None = None,
@@ -172,7 +173,8 @@ def compare_model(
     network whole; all others compute its convolutions and products one at a time. Values between units are observed
     only as far as that leaves every bit of the result as it is. With `fix` settings are tried until the sides agree,
     with `replay` the recipe of every unit is looked for and executed on what it was fed, with `save_cases` the units
-    that deviate are written to that folder as case files. An engine has `time_limit_s` for each of its runs; that long
+    that deviate are written to that folder as case files. Every engine runs the network `calls` times, at least twice,
+    to see whether its bits repeat. An engine has `time_limit_s` for each of its runs; that long
     after the beginning, no further causes are looked for. `against` is another ONNX file of the network, which becomes
     a side of its own: what a converter made of the whole file is named in one sentence. `recorded` are runs elsewhere
     on the same inputs: by side, the outputs by name and as many values in between as were kept; what was not kept joins
@@ -199,7 +201,7 @@ def compare_model(
             asked.append(open_other(network, other, on, opened, time_limit_s))
         conversion = None if other is None else find_conversion(network, other)
         known = [asked[-1].name] if conversion and save_cases is None else []
-        outcome = judge_network(network, fed, asked, progress, keeps=save_cases is not None, known=known)
+        outcome = judge_network(network, fed, asked, progress, keeps=save_cases is not None, known=known, calls=calls)
         said = [*notes, *network.notes, *_list_unknown(network, asked)]
         if attributes:
             said += _explain(outcome, progress, began + time_limit_s)
@@ -420,14 +422,16 @@ def judge_network(
     *,
     keeps: bool = False,
     known: Sequence[str] = (),
+    calls: int | None = None,
 ) -> Outcome:
     """Runs all sides and judges all units; a side that fails keeps its failure. Causes are not looked for yet.
 
-    `keeps` holds on to deviating cases; `known` are sides of which no causes are to be looked for.
+    Every side runs the network `calls` times, at least twice, to see whether its bits repeat. `keeps` holds on to
+    deviating cases; `known` are sides of which no causes are to be looked for.
     """
     for i, side in enumerate(asked):
         progress(f"running {side.name[:60]}", i / len(asked))
-        observer = Observer(side.runner, network, inputs)
+        observer = Observer(side.runner, network, inputs, max(calls or 0, 2))
         try:
             side.identity = side.runner.identify()
             observer.begin()

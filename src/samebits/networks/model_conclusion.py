@@ -13,6 +13,7 @@ from samebits.findings import Evidence, Failure, Verdict, is_agreement, worst_ve
 from samebits.findings.causes import CauseCode, gravest_cause
 from samebits.findings.model_schema import ModelComparison, ModelSide, OutputDifference, Taps
 from samebits.judging.measuring import measure_absolute
+from samebits.judging.verdict_rules import judge_all
 from samebits.networks.model_judging import PROVED, JudgedUnit, ModelJudge, measure_relative
 from samebits.networks.model_runners import ModelRunner, OtherFileRunner
 from samebits.networks.model_sentences import (
@@ -73,9 +74,7 @@ def conclude(outcome: Outcome, data: str) -> ModelComparison:
         # Nothing is proved against anybody, and there is nothing that differs.
         sides = [_call_equal(s) for s in sides]
     verdicts: list[Verdict] = [s.verdict for s in sides if s.failure is None]
-    verdict = worst_verdict(verdicts)
-    if is_agreement(verdict):
-        verdict = "rounding" if any(d.differing for d in differences) or len(ran) < 2 else "identical"
+    verdict = judge_all(verdicts, differences)
     first = outcome.find_first()
     observers = [a.observer for a in ran if a.observer]
     cause = gravest_cause(s.cause for s in sides if s.cause)

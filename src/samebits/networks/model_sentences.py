@@ -221,7 +221,7 @@ def _summarize_judged(
             said.append(f"{' and '.join(right)} {plural} right: every {every}unit is within its bound.")
         return " ".join(said)
     if verdict == "identical":
-        return "The same bits from every side."
+        return "The same bits from every side." if len(ran) > 1 else f"Every {every}unit is correctly rounded."
     largest = max((d.rel_l2 or 0.0 for d in outputs), default=0.0)
     said = f"Every {every}unit on every side is within its bound: what differs is rounding."
     if len(ran) < 2:

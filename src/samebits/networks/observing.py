@@ -30,12 +30,13 @@ class Observer:
 
     `left_out` are values whose observation changes bits, or was not tried in time: then `is_settled` is False. `hidden`
     are those for which the runner has no name, `plain` the network's outputs without observation; `repeats` tells
-    whether a second run gives them again; None of what was recorded, which cannot be run.
+    whether all of `calls` runs give them; None of what was recorded, which cannot be run.
     """
 
     runner: ModelRunner
     network: Network
     inputs: Mapping[str, np.ndarray]
+    calls: int = 2
     plain: Arrays = field(default_factory=dict[str, np.ndarray])
     repeats: bool | None = True
     left_out: list[str] = field(default_factory=list[str])
@@ -55,15 +56,16 @@ class Observer:
         return isinstance(self.runner, RecordedRunner)
 
     def begin(self) -> None:
-        """Runs the network as it is, twice."""
+        """Runs the network as it is, `calls` times."""
         began = time.monotonic()
         self.plain = self.run_with([], self.network.outputs)
         self.run_s = time.monotonic() - began
         if self.is_recorded:
             self.repeats = None
             return
-        again = self.run_with([], self.network.outputs)
-        self.repeats = _are_same(self.plain, again)
+        self.repeats = all(
+            _are_same(self.plain, self.run_with([], self.network.outputs)) for _ in range(self.calls - 1)
+        )
 
     def settle(self, values: Sequence[str], progress: Progress) -> None:
         """Finds values that can be outputs together without changing the result; all others are `left_out`."""

@@ -318,12 +318,13 @@ def _find_narrow(
     One rounding at the end takes a result no farther than the format's error; a result farther off was kept in the
     format before. With `several` products this cannot be decided.
     """
-    floats = [(result, value) for result, value, _ in known if result.dtype == np.float32]
-    joined = _join_numbers([result for result, _ in floats])
+    # All numbers of float16 are those of float32; bfloat16 has fewer digits than either.
+    floats = [(result, value) for result, value, _ in known if result.dtype in (np.float32, np.float16)]
+    joined = _join_numbers([result.astype(np.float32) for result, _ in floats])
     if joined.size < _FEWEST:
         return None
     with np.errstate(over="ignore"):
-        right = _join_numbers([value.astype(np.float32) for _, value in floats])
+        right = _join_numbers([value.astype(result.dtype).astype(np.float32) for result, value in floats])
     for name, lacking in _NARROW:
         # Where what is right has numbers of the format only, they say nothing.
         if not _are_numbers_of(joined, name, lacking) or _are_numbers_of(right, name, lacking):
@@ -336,8 +337,11 @@ def _find_narrow(
         )
         if once:
             return CauseCode.REDUCED_PRECISION_OPERANDS, f"returns numbers of {name} only"
-        says = f"returns numbers of {name} only, farther from the truth than one rounding: its sums were kept in it"
-        return CauseCode.LOW_PRECISION_ACCUMULATOR, says
+        says = f"returns numbers of {name} only, farther from the truth than one rounding:"
+        if any(result.dtype != np.float32 for result, _ in floats):
+            # What it multiplies has two bytes, too, and is as likely to have been rounded.
+            return CauseCode.REDUCED_PRECISION_OPERANDS, f"{says} its operands or sums were in it, too"
+        return CauseCode.LOW_PRECISION_ACCUMULATOR, f"{says} its sums were kept in it"
     return None
 
 

@@ -81,6 +81,14 @@ def compare_command(
     fix: Annotated[
         bool, typer.Option("--fix", help="try settings until the sides agree; each in a process of its own (minutes)")
     ] = False,
+    calls: Annotated[
+        int | None,
+        typer.Option(
+            help="call each engine so often on the same operands: do its bits repeat? Default: 2, up to 20 if quick",
+            min=1,
+            max=10**6,
+        ),
+    ] = None,
     inputs: NetworkInputs = None,
     ranges: NetworkRanges = None,
     sizes: NetworkSizes = None,
@@ -99,7 +107,10 @@ def compare_command(
     from samebits.networks.model_subject import is_model
     from samebits.problems.integer_problem import is_integer_problem
 
-    text, common = " ".join(subject), CommonOptions(list(on or []), seed, time_limit, attribute, fix, verbose, as_json)
+    text, common = (
+        " ".join(subject),
+        CommonOptions(list(on or []), seed, time_limit, attribute, fix, calls, verbose, as_json),
+    )
     sized = read_sizes(sizes or [])
     options = NetworkOptions(inputs, read_ranges(ranges or []), replay, save_cases, against, sized, recorded or [])
     if len(subject) > 1 and all(is_model(part) for part in subject):
@@ -135,6 +146,7 @@ def _compare_problem(text: str, data: DataChoice, options: CommonOptions) -> int
             time_limit_s=options.time_limit_s,
             attributes=options.attribute,
             fix=options.fix,
+            calls=options.calls,
             progress=narrator.hear,
         )
     print_finding(found, show_comparison, verbose=options.verbose, as_json=options.as_json)

@@ -64,6 +64,7 @@ def compare(
     time_limit_s: float = 300.0,
     attributes: bool = True,
     fix: bool = False,
+    calls: int | None = None,
     progress: Progress = ignore_progress,
 ) -> Comparison:
     """Runs one problem on every runner in `on` and judges each result against the truth and against the others.
@@ -71,13 +72,14 @@ def compare(
     `subject` is a problem, its text (ours, XLA HLO, benchdnn, MIOpenDriver), or a case (file), whose recorded results
     become sides too. Runners are texts such as "torch:threads=1", which are opened and closed here, or objects with the
     Runner protocol, which stay open. Every runner is tried on exact integers, where any difference is a fault, and on
-    `data` (the case's own operands, if it has any). Unless `attributes` is off, each runs `data` twice, to see whether
-    its bits repeat. A runner that fails is a finding of its side. Where results differ and `attributes` is set, every
-    runner's recipe is found by probing and replayed on the same operands. With `fix` settings of the engines are tried
+    `data` (the case's own operands, if it has any). Each runs both `calls` times, to see whether its bits repeat; None:
+    twice and, where that takes next to no time, up to twenty times, or once with `attributes` off. A runner that fails
+    is a finding of its side. Where results differ and `attributes` is set, every runner's recipe is found by probing
+    and replayed on the same operands. With `fix` settings of the engines are tried
     until the sides agree, which may take minutes. `progress` hears what is being done and the share done. Raises
     SamebitsError for a subject, a runner's text or a size that cannot be dealt with.
     """
-    _check_arguments(data, seed, time_limit_s)
+    _check_arguments(data, seed, time_limit_s, calls)
     on = list_runners(on)
     case = read_subject(subject)
     lowering = lower_problem(case.problem if isinstance(case, Case) else case)
@@ -100,8 +102,9 @@ def compare(
         for i, runner in enumerate(runners):
             progress(f"running {runner.text}", i / len(runners))
             # The truth, and what an emulator computes, are the same bits by construction.
-            twice = attributes and runner.text != TRUTH and not runner.text.startswith(EMULATE)
-            ran.append(run_on_both(runner, problem, exact_operands, operands, twice=twice))
+            is_own = runner.text == TRUTH or runner.text.startswith(EMULATE)
+            often = 1 if is_own or (calls is None and not attributes) else calls
+            ran.append(run_on_both(runner, problem, exact_operands, operands, calls=often))
         found: list[Attribution | None] = [None] * len(ran)
         if attributes and _some_differ(ran):
             found[len(recorded) :] = _attribute_all(runners, ran[len(recorded) :], reference, operands, progress)
@@ -140,12 +143,14 @@ def _open(runner: str | Runner | Kernel, opened: contextlib.ExitStack, time_limi
     return own
 
 
-def _check_arguments(data: str, seed: int, time_limit_s: float) -> None:
+def _check_arguments(data: str, seed: int, time_limit_s: float, calls: int | None) -> None:
     """Raises ArgumentError for what `compare` does not take."""
     if data not in MAKERS:
         raise ArgumentError(f"data must be one of {', '.join(MAKERS)}, not {data!r}")
     if not isinstance(seed, int) or seed < 0:
         raise ArgumentError(f"seed must be a whole number from 0, not {seed!r}")
+    if calls is not None and (not isinstance(calls, int) or calls < 1):
+        raise ArgumentError(f"calls must be a whole number from 1, not {calls!r}")
     if not isinstance(time_limit_s, (int, float)) or not 0 < time_limit_s <= LONGEST_TIME_LIMIT_S:
         raise ArgumentError(f"time_limit_s must be above 0 and at most {LONGEST_TIME_LIMIT_S:g}, not {time_limit_s!r}")
 

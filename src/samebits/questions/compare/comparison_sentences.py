@@ -27,7 +27,8 @@ def summarize_comparison(verdict: Verdict, sides: list[Side]) -> str:
         )
     wrong = [s for s in ran if s.verdict == "wrong"]
     if wrong:
-        return " ".join(_summarize_wrong(s) + _say_unrepeated([s]) for s in wrong)
+        said = (_say_by_chance(s) or _summarize_wrong(s) + _say_unrepeated([s]) for s in wrong)
+        return " ".join(said)
     unclear = [s for s in ran if s.verdict == "undecided"]
     if unclear:
         return " ".join(_summarize_unclear(s) + _say_unrepeated([s]) for s in unclear)
@@ -37,11 +38,25 @@ def summarize_comparison(verdict: Verdict, sides: list[Side]) -> str:
 
 
 def _say_unrepeated(sides: list[Side]) -> str:
-    """A sentence of its own, behind another, where results differ from run to run."""
-    names = [s.name for s in sides if s.repeats is False]
-    if not names:
+    """A sentence of its own for each side whose results differ from call to call, behind another."""
+    said = ""
+    for side in sides:
+        if side.varying is not None:
+            other, calls = side.varying.other, side.varying.calls
+            said += f" {side.name} gives other bits in {other:,} of {calls:,} calls on the same operands"
+            said += f", {side.varying.where}" if side.varying.where else ""
+            said += f"; {side.varying.faulty:,} calls are at fault." if side.varying.faulty else "."
+    return said
+
+
+def _say_by_chance(side: Side) -> str:
+    """The answer where some calls on the same operands are at fault, and others are not; else nothing."""
+    varying = side.varying
+    if varying is None or not 0 < varying.faulty < varying.calls:
         return ""
-    return f" {' and '.join(names)} give{'s' if len(names) == 1 else ''} other bits when run again."
+    often = f"{varying.faulty:,} of {varying.calls:,} calls on the same operands, and right in the others"
+    which = f"{varying.outputs:,} of {varying.elements:,} outputs vary, {varying.where}"
+    return f"{side.name} is wrong in {often}: {which}."
 
 
 def _summarize_agreement(verdict: Verdict, ran: list[Side]) -> str:

@@ -35,6 +35,7 @@ def compare(
     time_limit_s: float = 300.0,
     attributes: bool = True,
     fix: bool = False,
+    calls: int | None = None,
     inputs: str | Path | Mapping[str, np.ndarray] | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
     replay: bool = False,
@@ -49,7 +50,8 @@ def compare(
     takes `data`. Or a problem on integers (`dtype=uint8 weights=int8`), or a network: an .onnx file, a .pt2 exported
     program, `file.py:function`: see `models.compare_model`, which takes `inputs`, `ranges`, `replay`, `save_cases`,
     `against` and `recorded` (by side, a file or arrays by name) and returns a ModelComparison. Raises SamebitsError for
-    a subject, a runner's text or an option that cannot be dealt with.
+    a subject, a runner's text or an option that cannot be dealt with. `calls`: how often each runner is called on the
+    same operands, or runs the network, to see whether its bits repeat.
 
     >>> import samebits
     >>> found = samebits.compare("matmul x=3x8 w=8x4", ["numpy", "emulate:direct acc=float16"])
@@ -58,7 +60,8 @@ def compare(
     """
     on = list_runners(on)
     common: dict[str, Any] = {
-        "seed": seed, "time_limit_s": time_limit_s, "attributes": attributes, "fix": fix, "progress": progress,
+        "seed": seed, "time_limit_s": time_limit_s, "attributes": attributes, "fix": fix, "calls": calls,
+        "progress": progress,
     }  # fmt: skip
     if isinstance(subject, (str, Path, Network)) and (is_model(subject) or is_integer_problem(subject)):
         if data != "normal":

@@ -56,6 +56,7 @@ class CommonOptions:
     time_limit_s: float
     attribute: bool
     fix: bool
+    calls: int | None
     verbose: bool
     as_json: bool
 
@@ -132,6 +133,7 @@ def compare_network(text: str, common: CommonOptions, options: NetworkOptions) -
             time_limit_s=common.time_limit_s,
             attributes=common.attribute,
             fix=common.fix,
+            calls=common.calls,
             replay=options.replay,
             save_cases=options.save_cases,
             against=options.against,

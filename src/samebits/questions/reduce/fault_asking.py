@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -18,8 +19,9 @@ from samebits.engines.runner.sliced_runs import slice_operands
 from samebits.errors import EngineCrashed, EngineFailure, EngineTimedOut
 from samebits.findings import Side, is_agreement
 from samebits.judging.references import Reference, make_reference
+from samebits.judging.repeated_calls import call_again
 from samebits.judging.side_running import Ran, judge_exact, judge_ran, run_on_both
-from samebits.numbers.ulps import has_same_bits
+from samebits.judging.sides import Recorded
 from samebits.problems import Problem
 from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import make_exact, make_normal
@@ -33,6 +35,8 @@ _SEEDS, _SEEDS_OF_THIN = (0, 1), (0, 1, 2, 3)
 _MORE_SEEDS = tuple(range(4, 20))
 _LONG_SUM = 64
 _CALLS, _MOST_AGAIN_S = 6, 3.0
+# A fault that comes and goes is looked for with so many calls, in so many seconds.
+_USUAL_CALLS = (200, 1.0)
 _REFUSED, _UNCLEAR = "unsupported", "unclear"
 
 
@@ -69,6 +73,7 @@ class Calls:
     count: int
     faulty: int
     answer: Answer
+    varies: bool = False
 
     @property
     def is_by_chance(self) -> bool:
@@ -119,14 +124,33 @@ class FaultAsker:
         faulty = [a for a in answers if a.is_fault]
         return Calls(len(answers), len(faulty), faulty[0] if faulty else answer)
 
-    def has_same_bits_twice(self, problem: Problem) -> bool:
-        """Whether two calls on the same random operands return the same bits."""
-        operands = make_normal(problem)
+    def call_often(self, problem: Problem, data: Data, calls: int | None) -> Calls:
+        """What many calls return on the same operands, where the first of them is right; None: as many as are cheap.
+
+        Without a fault `faulty` is 0, and `varies` says whether they returned the same bits.
+        """
+        lowering = lower_problem(problem)
+        is_exact = data == "integers"
+        operands = make_exact(lowering.convolution) if is_exact else lowering.lower_operands(make_normal(problem))
+        given = lowering.restore_operands(operands)
         try:
-            a, b = (check_result(problem, self.runner.run(problem, operands)) for _ in range(2))
-        except EngineFailure:
-            return True
-        return has_same_bits(a, b)
+            run = partial(self._run, problem, given)
+            called = call_again(run, run(), calls, _USUAL_CALLS)
+        except EngineFailure as error:
+            return Calls(2, 1, self._fail(error, given))
+        if called.is_same:
+            return Calls(called.count, 0, Answer(None))
+        reference = make_reference(lowering.convolution, operands, ignore_progress, rounds=not is_exact)
+        faulty, answer = 0, Answer(None)
+        for result, count in zip(called.results, called.counts, strict=True):
+            fault, where = _judge_alone(reference, lowering.lower_result(result), is_exact=is_exact)
+            if fault is not None:
+                faulty += count
+                answer = Answer(fault, where, None, given, result, lowering.restore_result(reference.truth))
+        return Calls(called.count, faulty, answer, varies=True)
+
+    def _run(self, problem: Problem, operands: Operands) -> np.ndarray:
+        return check_result(problem, self.runner.run(problem, operands))
 
     def list_answers(self, data: Data) -> list[tuple[Problem, str | None]]:
         """Every problem that was asked on such operands, with its fault."""
@@ -143,7 +167,7 @@ class FaultAsker:
             operands = make_exact(lowering.convolution, seed)
             given = lowering.restore_operands(operands)
             try:
-                result = check_result(problem, self.runner.run(problem, given))
+                result = self._run(problem, given)
             except EngineFailure as error:
                 return self._fail(error, given)
             reference = make_reference(lowering.convolution, operands, ignore_progress, rounds=False)
@@ -182,6 +206,15 @@ class FaultAsker:
         if isinstance(error, (EngineCrashed, EngineTimedOut)):
             self.close()
         return Answer(error.kind, says=str(error), operands=operands)
+
+
+def _judge_alone(reference: Reference, result: np.ndarray, *, is_exact: bool) -> tuple[str | None, str | None]:
+    """The fault of one result, and where; None where it is right."""
+    if is_exact:
+        found, beyond = judge_exact(reference, result)
+        return ("wrong", found.where) if beyond else (None, None)
+    side = judge_ran(reference, reference, Ran(Recorded("", result)))
+    return (None, None) if is_agreement(side.verdict) else (side.verdict, side.where)
 
 
 def judge_result(problem: Problem, operands: Operands, exact: Operands, ran: Ran) -> tuple[Side, Reference]:

@@ -35,6 +35,14 @@ ReduceOn = Annotated[
 ]
 ReduceScript = Annotated[str | None, typer.Option("--output", "-o", help="write the script that shows the fault here")]
 ReduceMarkdown = Annotated[bool, typer.Option("--markdown", help="print a report for upstream's issue form instead")]
+ReduceCalls = Annotated[
+    int | None,
+    typer.Option(
+        help="where nothing is wrong at first: call it so often on the same operands (default: for a second)",
+        min=2,
+        max=10**6,
+    ),
+]
 ReduceTime = Annotated[float, typer.Option(help="seconds that looking may take", min=1, max=1e6)]
 
 
@@ -44,6 +52,7 @@ def reduce_command(
     output: ReduceScript = None,
     markdown: ReduceMarkdown = False,
     most_time: ReduceTime = 60,
+    calls: ReduceCalls = None,
     time_limit: TimeLimit = 30,
     verbose: Verbose = False,
     as_json: AsJson = False,
@@ -58,7 +67,12 @@ def reduce_command(
         raise ArgumentError("--markdown and --json are two forms of one finding; take one of them")
     with Narrator() as narrator:
         found = reduce(
-            " ".join(subject), on or [], most_time_s=most_time, time_limit_s=time_limit, progress=narrator.hear
+            " ".join(subject),
+            on or [],
+            most_time_s=most_time,
+            time_limit_s=time_limit,
+            calls=calls,
+            progress=narrator.hear,
         )
     if output and found.reproducer:
         try:

@@ -71,6 +71,7 @@ def reduce(
     *,
     most_time_s: float = 60.0,
     time_limit_s: float = 30.0,
+    calls: int | None = None,
     progress: Progress = ignore_progress,
 ) -> Reduction:
     """The smallest problem at which the first engine of `on` has the same fault as at `subject`, and when it has it.
@@ -79,8 +80,9 @@ def reduce(
     fault is a result that is wrong or less precise than its format, or a crash. Neighbours of the smallest problem are
     asked until a simple condition is left; settings of the engine, and the other engines of `on` (other versions, for
     example), are asked at the smallest problem. `most_time_s` is about what all that may take, the engine's start
-    excepted; one call of an engine may take `time_limit_s`. Raises SamebitsError, in one line, for a subject or a
-    runner's text that cannot be dealt with.
+    excepted; one call of an engine may take `time_limit_s`. Where nothing is wrong at first, the engine is called again
+    on the same operands, `calls` times or for a second: a fault may come and go. Raises SamebitsError, in one
+    line, for a subject or a runner's text that cannot be dealt with.
 
     >>> import samebits
     >>> def kernel(problem, operands):
@@ -106,7 +108,7 @@ def reduce(
     with contextlib.ExitStack() as stack:
         asker = FaultAsker(lambda: _open(runners[0], time_limit_s))
         stack.callback(asker.close)
-        reducer = _Reducer(asker, runners, most_time_s, time_limit_s, progress)
+        reducer = _Reducer(asker, runners, most_time_s, time_limit_s, calls, progress)
         found = reducer.find(problem, operands)
     return found.finish(time.perf_counter() - started)
 
@@ -145,7 +147,8 @@ class _Found:
             "problems_asked": self.asked, "time_s": took_s, "samebits_version": VERSION,
         }  # fmt: skip
         if self.smaller is None or self.smaller.answer.fault is None:
-            summary = say_no_fault(self.identity.text, given=self.is_case, varies=self.repeats is False)
+            calls = self.calls.count if self.calls else 1
+            summary = say_no_fault(self.identity.text, given=self.is_case, varies=self.repeats is False, calls=calls)
             return Reduction(
                 problem=None, fault=None, summary=summary, repeats=self.repeats, evidence=self.evidence, **common
             )
@@ -183,7 +186,7 @@ class _Found:
                 words,
                 exact=bool(exact),
                 right_neighbours=self.condition.right if self.condition else 0,
-                calls=(self.calls.faulty, self.calls.count) if self.calls else None,
+                calls=(self.calls.faulty, self.calls.count) if self.calls and self.calls.is_by_chance else None,
             ),
             evidence=self.evidence,
             **common,
@@ -224,6 +227,7 @@ class _Reducer:
     runners: list[str | Runner]
     most_time_s: float
     time_limit_s: float
+    calls: int | None
     progress: Progress
 
     def find(self, start: Problem, operands: Operands | None) -> _Found:
@@ -275,11 +279,18 @@ class _Reducer:
             found.data, operands = "integers", None
             answer = self.asker.ask(found.start, found.data)
         given = operands if found.data == "given" else None
-        calls = self.asker.ask_often(found.start, answer, given, found.data)
+        if answer.is_fault:
+            calls = self.asker.ask_often(found.start, answer, given, found.data)
+        else:
+            calls = self.asker.call_often(found.start, "integers", self.calls)
+            if not calls.faulty:
+                found.data = "normal"
+                calls = self.asker.call_often(found.start, "normal", self.calls)
+        found.calls = calls
         if calls.is_by_chance:
-            found.smaller, found.calls, found.repeats = Smaller(found.start, calls.answer, given), calls, False
+            found.smaller, found.repeats = Smaller(found.start, calls.answer, given), False
             found.evidence.append(Evidence("structure", say_by_chance()))
-        elif not calls.faulty and not self.asker.has_same_bits_twice(found.start):
+        elif calls.varies:
             found.repeats = False
             found.evidence.append(Evidence("structure", say_varies()))
         return calls

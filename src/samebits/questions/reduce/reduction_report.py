@@ -45,7 +45,7 @@ def _list_remarks(found: Reduction) -> Iterator[Remark]:
         yield Remark("right", problem, verbatim=True, rank=1)
     if by_chance:
         yield from (Remark("how known", e.says) for e in found.evidence)
-        compare = f"samebits compare {shlex.quote(found.problem or '')} --on {shlex.quote(found.engine)}"
+        compare = f"samebits compare {shlex.quote(found.problem or '')} --on {shlex.quote(found.engine)} --calls 200"
         yield Remark("next", f"{compare}   says which outputs vary", verbatim=True)
         return
     yield Remark("right with", list_engines(found.others, right=True) or "none of the settings that were tried")

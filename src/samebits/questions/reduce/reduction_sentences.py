@@ -50,10 +50,11 @@ def summarize_reduction(
     return f"{said}, {'wherever' if exact else 'only where'} {condition}"
 
 
-def say_no_fault(engine: str, *, given: bool, varies: bool) -> str:
+def say_no_fault(engine: str, *, given: bool, varies: bool, calls: int) -> str:
     """The answer where nothing was found."""
     own = ", the case's operands" if given else ""
-    said = f"no fault: {engine} is right on exact integers, and within its bounds on random operands{own}"
+    said = f"{engine} is right on exact integers, and within its bounds on random operands{own}"
+    said += f", in {calls:,} calls on the same ones" if calls > 1 else ""
     return f"{said}, but does not return the same bits twice" if varies else said
 
 
