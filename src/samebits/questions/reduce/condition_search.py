@@ -12,8 +12,15 @@ import numpy as np
 
 from samebits.problems import Problem
 from samebits.progress import Progress
-from samebits.questions.reduce.conditions import Columns, Condition, Truths, list_nearby
-from samebits.questions.reduce.covering import Clauses, find_cheapest, find_necessary, list_alternatives, list_clauses
+from samebits.questions.reduce.conditions import Columns, Condition, Truths, hold_any, list_nearby
+from samebits.questions.reduce.covering import (
+    Clause,
+    Clauses,
+    find_cheapest,
+    find_necessary,
+    list_alternatives,
+    list_clauses,
+)
 from samebits.questions.reduce.fault_asking import Data, FaultAsker
 from samebits.questions.reduce.features import list_features, measure_features
 from samebits.questions.reduce.parameters import (
@@ -23,6 +30,7 @@ from samebits.questions.reduce.parameters import (
     put_together,
     set_number,
     take_apart,
+    turn_axes,
 )
 
 # Values of a number that are asked one after the other, beyond which boundaries are looked for by halving.
@@ -45,10 +53,13 @@ _FROM, _BESIDE, _LARGEST_ASKED = 10, (-2, -1, 0, 1), 4096
 _SIZES = ("n", "c", "size", "kernel", "rows", "columns", "k", "batch")
 _FACTORS = (*_SIZES, "dilation", "stride")
 _POOL, _MOST_CHANGES = 1500, 4
+# How often a neighbour has height and width exchanged: what is true of one axis may be so of the other.
+_TURNED = 0.1
 _MOST_DEARER, _MOST_ALTERNATIVES, _MOST_ROUNDS = 1.6, 400, 60
 # What a runner may not know at all, however small the problem.
 _FLAGS = ("bias", "then")
 _MOST_EXCEPTIONS = 12
+_ASKED_ALONE, _STARTS = 20, 12
 _ASKED_EACH_ROUND, _CHECKED, _ASKED_MORE, _MORE_ROUNDS = 24, 400, 60, 6
 
 
@@ -97,9 +108,12 @@ class ConditionSearch:
         self._scan()
         condition, settled = self._settle()
         condition, exceptions = self._list_exceptions(condition)
-        if self._ask_otherwise(exceptions):
+        if self._ask_otherwise(exceptions or self._list_doubtful(condition)):
             condition, settled = self._settle()
             condition, exceptions = self._list_exceptions(condition)
+        if exceptions:
+            self._refute()
+            condition, exceptions = self._list_exceptions(None)
         problems = list(self._known)
         wrong = sum(self._known.values())
         nearest = self._list_nearest()
@@ -115,6 +129,17 @@ class ConditionSearch:
         exceptions = [problems[i] for i in np.flatnonzero(condition.hold(columns) & ~faulty)]
         return condition, sorted(exceptions, key=lambda p: (p.multiply_adds, count_elements(p)))
 
+    def _list_doubtful(self, condition: Condition) -> list[Problem]:
+        """Right problems for which a condition has a clause of its own, where these are few."""
+        problems = list(self._known)
+        columns, faulty = self._tabulate(problems)
+        held = _hold_each(condition.clauses, columns, len(problems))
+        found: list[Problem] = []
+        for own in held:
+            alone = np.flatnonzero(~own & ~faulty & (held.sum(axis=0) == len(held) - 1))
+            found += [problems[i] for i in alone] if len(alone) <= _MOST_EXCEPTIONS else []
+        return found[:_MOST_EXCEPTIONS]
+
     def _ask_otherwise(self, exceptions: Sequence[Problem]) -> bool:
         """Asks on more integers what is right on the first ones, where a lost term may be 0; whether any is faulty."""
         if self._data != "integers" or len(exceptions) > _MOST_EXCEPTIONS:
@@ -122,6 +147,39 @@ class ConditionSearch:
         faulty = [p for p in exceptions if not self._is_over() and self._asker.ask_more(p).fault == self._fault]
         self._known.update(dict.fromkeys(faulty, True))
         return bool(faulty)
+
+    def _refute(self) -> None:
+        """Asks where one clause of a necessary condition alone is not true, until no fault shows up there."""
+        for _ in range(_MORE_ROUNDS):
+            columns, faulty = self._tabulate(list(self._known))
+            clauses = find_necessary(list_clauses(self._features, columns, faulty, pairs=False)).clauses
+            pool = [*self.draw_unseen(), *self._list_beside(clauses)]
+            measured = self.measure(pool)
+            held = _hold_each(clauses, measured, len(pool))
+            # Where one clause is not true, and all others are.
+            alone = ~held & (held.sum(axis=0) == len(clauses) - 1)
+            asked = [sorted((pool[i] for i in np.flatnonzero(own)), key=count_elements) for own in alone]
+            answers = self._ask_all([problem for own in asked for problem in own[:_ASKED_ALONE]])
+            if not any(answers) or self._is_over():
+                break
+
+    def _list_beside(self, clauses: Sequence[Clause]) -> list[Problem]:
+        """Faulty problems with one number set to what the clauses are about, or to its least values.
+
+        Numbers may be larger than those of other neighbours, whose limits are none of the fault's.
+        """
+        numbers = {atom.number + step for clause in clauses for atom in clause for step in (-1, 0, 1)}
+        faulty = sorted((p for p, wrong in self._known.items() if wrong), key=count_elements)
+        found: dict[Problem, None] = {}
+        for start in [self._base, *faulty[:: len(faulty) // _STARTS + 1]]:
+            taken = take_apart(start)
+            for name in self._list_varied():
+                least, most = find_floor(name), 1 if name in _FLAGS else _VALUES[-1]
+                values = [v for v in sorted({least, least + 1, *numbers}) if least <= v <= most]
+                ways = (False, True) if can_keep_large(self._base, name) else (False,)
+                problems = (self._vary(taken, name, v, keeps=keeps) for v in values for keeps in ways)
+                found |= dict.fromkeys(p for p in problems if p is not None and p not in self._known)
+        return list(found)
 
     def _may_have(self, flag: str) -> bool:
         """Whether neighbours may have what the smallest problem has not: the runner is right with it somewhere."""
@@ -282,6 +340,8 @@ class ConditionSearch:
                 self._base if dice < 0.4 else self._rng.choice(faulty if dice < 0.8 or not self._seen else self._seen)
             )
             numbers = take_apart(start)
+            if self._rng.random() < _TURNED:
+                numbers = turn_axes(numbers)
             for _ in range(self._rng.randint(1, _MOST_CHANGES)):
                 name = self._rng.choice(varied)
                 value = max(min(self._draw_value(numbers[name]), _find_largest(name)), find_floor(name))
@@ -317,6 +377,11 @@ class ConditionSearch:
                 if problem is not None and self._known.get(problem) is False and problem not in seen:
                     seen.add(problem)
                     yield problem
+
+
+def _hold_each(clauses: Sequence[Clause], columns: Columns, count: int) -> Truths:
+    """Which clause holds at which of so many points: a row for each clause."""
+    return np.array([hold_any(clause, columns) for clause in clauses], bool).reshape(len(clauses), count)
 
 
 def _keep_small(problem: Problem | None) -> Problem | None:

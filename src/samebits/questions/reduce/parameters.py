@@ -69,6 +69,19 @@ def set_number(base: Problem, values: Values, name: str, value: int, *, keeps_la
     return changed | {f"size_{axis}": room // stride + 1, f"rest_{axis}": room % stride}
 
 
+def turn_axes(values: Values) -> dict[str, int]:
+    """The numbers with those of the last two spatial axes exchanged; as they are where there is one axis, or none."""
+    if "size_h" not in values:
+        return dict(values)
+    turned = {"h": "w", "w": "h"}
+    return {name: values[_turn(name, turned)] for name in values}
+
+
+def _turn(name: str, turned: Mapping[str, str]) -> str:
+    part, _, axis = name.partition("_")
+    return f"{part}_{turned[axis]}" if part in _PER_AXIS and axis in turned else name
+
+
 def _find_large(numbers: Sequence[int]) -> int:
     """The larger side of an axis, from its numbers as `_PER_AXIS` names them."""
     small, kernel, stride, dilation, begin, end, rest = numbers
