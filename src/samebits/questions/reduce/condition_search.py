@@ -65,8 +65,9 @@ _ASKED_EACH_ROUND, _CHECKED, _ASKED_MORE, _MORE_ROUNDS = 24, 400, 60, 6
 
 @dataclass(frozen=True)
 class FoundCondition:
-    """What is true of every faulty neighbour. `wrong` and `right` count the neighbours that were asked.
+    """What is true of every faulty neighbour, what says most first.
 
+    `wrong` and `right` count the neighbours that were asked.
     `exceptions` are right all the same, the smallest first: none where the condition is exact. `is_settled`: no other
     condition that fits as well was left untried. `left_out` are parts of problems, such as a bias, that no neighbour
     has, as the runner is not right with them where it is right without.
@@ -118,7 +119,20 @@ class ConditionSearch:
         wrong = sum(self._known.values())
         nearest = self._list_nearest()
         left_out = self._left_out
+        condition = self._put_first(condition)
         return FoundCondition(condition, wrong, len(problems) - wrong, settled, tuple(exceptions), nearest, left_out)
+
+    def _put_first(self, condition: Condition) -> Condition:
+        """The condition with the clauses first that are true of the fewest right neighbours, given those before."""
+        right = self.measure([problem for problem, wrong in self._known.items() if not wrong])
+        held = _hold_each(condition.clauses, right, len(next(iter(right.values()))))
+        order: list[int] = []
+        left = np.ones(held.shape[1], bool)
+        while len(order) < len(held):
+            best = min((i for i in range(len(held)) if i not in order), key=lambda i: int((held[i] & left).sum()))
+            order.append(best)
+            left &= held[best]
+        return Condition(tuple(condition.clauses[i] for i in order))
 
     def _list_exceptions(self, condition: Condition | None) -> tuple[Condition, list[Problem]]:
         """The condition, a necessary one where none is exact, and the right problems that it is true of."""
@@ -159,7 +173,12 @@ class ConditionSearch:
             # Where one clause is not true, and all others are.
             alone = ~held & (held.sum(axis=0) == len(clauses) - 1)
             asked = [sorted((pool[i] for i in np.flatnonzero(own)), key=count_elements) for own in alone]
-            answers = self._ask_all([problem for own in asked for problem in own[:_ASKED_ALONE]])
+            chosen = [problem for own in asked for problem in own[:_ASKED_ALONE]]
+            answers = self._ask_all(chosen)
+            # Beyond the limits a right answer says that the limits were left, and no more.
+            for problem in chosen:
+                if self._known.get(problem) is False and not _is_usual(problem):
+                    del self._known[problem]
             if not any(answers) or self._is_over():
                 break
 
@@ -388,6 +407,10 @@ def _keep_small(problem: Problem | None) -> Problem | None:
     if problem is None or problem.multiply_adds > _MOST_MULTIPLY_ADDS or count_elements(problem) > _MOST_ELEMENTS:
         return None
     return problem
+
+
+def _is_usual(problem: Problem) -> bool:
+    return all(value <= _find_largest(name) for name, value in take_apart(problem).items())
 
 
 def _find_largest(name: str) -> int:

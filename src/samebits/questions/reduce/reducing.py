@@ -26,7 +26,7 @@ from samebits.problems.case_file import Case
 from samebits.problems.languages.any_language import read_subject
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.reduce.condition_search import ConditionSearch, FoundCondition
-from samebits.questions.reduce.conditions import say_condition
+from samebits.questions.reduce.conditions import Condition, say_condition
 from samebits.questions.reduce.fault_asking import (
     Answer,
     Calls,
@@ -43,6 +43,7 @@ from samebits.questions.reduce.reduction_sentences import (
     say_by_chance,
     say_failure,
     say_left_out,
+    say_more_clauses,
     say_neighbours,
     say_no_fault,
     say_repeats,
@@ -62,6 +63,8 @@ _ONEDNN = ("torch", "tensorflow", "openvino")
 # Shares of the time for making it small, for its condition, and for other settings.
 _SMALLER, _CONDITION, _SETTINGS = 0.4, 0.35, 0.25
 _SCRIPT_S, _MOST_LISTED = 60.0, 12
+# More clauses than these no sentence bears.
+_MOST_SAID = 4
 
 
 @default_float_environment()
@@ -183,7 +186,7 @@ class _Found:
                 self.identity.text,
                 fault,
                 self.data,
-                words,
+                self._shorten(words, problem),
                 exact=bool(exact),
                 right_neighbours=self.condition.right if self.condition else 0,
                 calls=(self.calls.faulty, self.calls.count) if self.calls and self.calls.is_by_chance else None,
@@ -191,6 +194,15 @@ class _Found:
             evidence=self.evidence,
             **common,
         )
+
+    def _shorten(self, words: str | None, problem: Problem) -> str | None:
+        """The condition as far as a sentence bears it: what says most of it."""
+        found = self.condition
+        more = len(found.condition.clauses) - _MOST_SAID if found else 0
+        if words is None or found is None or more <= 1:
+            return words
+        first = say_condition(Condition(found.condition.clauses[:_MOST_SAID]), list_features(problem))
+        return say_more_clauses(first, more)
 
     def _say_condition(self, problem: Problem) -> tuple[str | None, bool | None]:
         """The condition in words, and whether it is exact; None where there is none worth saying."""

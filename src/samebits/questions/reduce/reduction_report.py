@@ -39,6 +39,8 @@ def _list_remarks(found: Reduction) -> Iterator[Remark]:
         at = ", ".join(map(str, found.first_index))
         values = f"{format_value(found.first_value)} where {format_value(found.first_truth)} is right"
         yield Remark("", f"output [{at}] is {values}; {found.where or 'within the bounds of a narrower format'}")
+    if found.condition and found.condition not in found.summary:
+        yield Remark("wherever" if found.is_exact else "only where", found.condition, rank=1)
     for problem in found.exceptions[:_MOST_EXCEPTIONS]:
         yield Remark("but right", problem, verbatim=True, rank=2)
     for problem in found.right_with[:_MOST_RIGHT]:

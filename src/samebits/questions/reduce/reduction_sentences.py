@@ -50,6 +50,11 @@ def summarize_reduction(
     return f"{said}, {'wherever' if exact else 'only where'} {condition}"
 
 
+def say_more_clauses(first: str, more: int) -> str:
+    """A condition of which only the first clauses are said."""
+    return f"{first}, and {more:,} more things are true of the problem"
+
+
 def say_no_fault(engine: str, *, given: bool, varies: bool, calls: int) -> str:
     """The answer where nothing was found."""
     own = ", the case's operands" if given else ""
