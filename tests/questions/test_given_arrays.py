@@ -65,14 +65,28 @@ def test_results_beside_a_case(files):
     assert set(say(explain("case.npz", mine=NARROW))) == {"a", "mine"}
 
 
-def test_an_archive_without_a_problem_is_offered_one_that_can_be_typed(files, capsys):
-    status, _, err = run(capsys, "explain", "all.npz")
-    assert (status, err.count("\n")) == (2, 1)
-    offered = err.split('"')[1]
-    assert parse_problem_text(offered) == parse_problem_text(TEXT)
-    status, out, _ = run(capsys, "explain", "all.npz", "--problem", offered, "--json")
-    assert status == 1
-    assert [side["name"] for side in json.loads(out)["sides"]] == ["mine", "theirs"]
+def test_the_only_product_of_these_shapes_needs_no_problem(files, capsys):
+    status, out, _ = run(capsys, "explain", "all.npz", "--json")
+    found = json.loads(out)
+    assert (status, [side["name"] for side in found["sides"]]) == (1, ["mine", "theirs"])
+    assert parse_problem_text(found["problem"]) == parse_problem_text(TEXT)
+
+
+def test_where_shapes_allow_several_problems_they_can_be_typed(files, capsys):
+    """Of a square array of weights both ways to read it; of a convolution what its padding may be."""
+    np.savez("square.npz", x=X[:, :8], w=W[:8, :8], y=X[:, :8] @ W[:8, :8].T)
+    x, w = np.ones((1, 2, 9, 9), np.float32), np.ones((4, 2, 3, 3), np.float32)
+    np.savez("kernel.npz", x=x, w=w, y=np.ones((1, 4, 9, 9), np.float32))
+    for name, expected in (
+        ("square.npz", "linear x=16x8 w=8x8"),
+        ("kernel.npz", "conv2d x=1x2x9x9 w=4x2x3x3 padding=1"),
+    ):
+        status, _, err = run(capsys, "explain", name)
+        assert (status, err.count("\n")) == (2, 1)
+        offered = err.split('"')[1]
+        assert parse_problem_text(offered) == parse_problem_text(expected)
+        status, out, _ = run(capsys, "explain", name, "--problem", offered, "--json")
+        assert json.loads(out)["sides"][0]["name"] == "y"
 
 
 @pytest.mark.parametrize(

@@ -119,10 +119,17 @@ def read_members(path: str | Path) -> dict[str, Given]:
 
 
 def make_given_case(problem: str | Problem | None, arrays: Mapping[str, Given]) -> Case:
-    """The case of operands and results; without a problem a CaseFileError that offers the problems they allow."""
+    """The case of operands and results.
+
+    Without a problem that of the only product with these shapes; a CaseFileError that offers the problems they allow,
+    where there are several, or convolutions, whose padding and strides shapes do not say.
+    """
     if problem is None:
-        offered = " or ".join(f'--problem "{text}"' for text in offer_problems(arrays))
-        raise CaseFileError(f"which problem is it? These shapes allow {offered}")
+        offered = offer_problems(arrays)
+        if len(offered) > 1 or not read_problem(offered[0]).product:
+            texts = " or ".join(f'--problem "{text}"' for text in offered)
+            raise CaseFileError(f"which problem is it? These shapes allow {texts}")
+        problem = offered[0]
     return make_case(read_problem(problem) if isinstance(problem, str) else problem, arrays)
 
 

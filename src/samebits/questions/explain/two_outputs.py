@@ -157,12 +157,19 @@ def _list_facts(measured: _Measured) -> Iterator[str]:
     told = np.isfinite(a) & np.isfinite(b)
     share = measure_norm(a[told] - b[told]) / (measure_norm(a[told]) or 1.0)
     largest = f"the largest difference is {measured.away.max():.6g}, at [{index}]: {a[at]:.9g} and {b[at]:.9g}"
-    yield f"{largest}; in norm {share:.3g}"
+    yield f"{largest}; in norm {share:.3g}{_say_roundings(measured, share)}"
     if measured.ulps is not None:
         far, usual = measured.ulps.max(), np.median(measured.ulps)
         yield f"they are up to {far:,.0f} numbers of {measured.format_name} apart, {usual:,.0f} in the median"
     if count < a.size and (where := describe_indices(measured.differing)):
         yield f"they differ {where}"
+
+
+def _say_roundings(measured: _Measured, share: float) -> str:
+    """Whether results that each rounded every value once may be so far from each other."""
+    if measured.ulps is None or not 0 < share <= 2 * float(find_format(measured.format_name).unit_roundoff):
+        return ""
+    return f", no more than two results differ that round each value once to {measured.format_name}"
 
 
 def _conclude(measured: _Measured, relation: Relation | None, facts: list[str], *, same: bool = False) -> Comparison:
