@@ -127,7 +127,7 @@ class Document:
 
     def stamped(self, made: Made | None) -> Document:
         """The document with when and where it was made, and by the command that was typed."""
-        return self if made is None else replace(self, made=say_made(made), again=made.command)
+        return self if made is None else replace(self, made=say_made(made), again=made.command or self.again)
 
     def list_commands(self) -> list[str]:
         """The command that asks again, and those that ask further."""

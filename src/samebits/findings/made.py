@@ -16,7 +16,7 @@ FindingT = TypeVar("FindingT", bound=msgspec.Struct)
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """What a colleague has to know of a finding: `at` is the time in UTC, `command` what was typed."""
+    """What a colleague has to know of a finding: `at` is the time in UTC, `command` what was typed, if anything."""
 
     at: str
     command: str
@@ -26,13 +26,13 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     python: str
 
 
-def stamp(found: FindingT, arguments: Sequence[str]) -> FindingT:
+def stamp(found: FindingT, arguments: Sequence[str] | None = None) -> FindingT:
     """The finding with when, where and how it was made; one of a kind that has no room for it stays as it is."""
     if "made" not in found.__struct_fields__:
         return found
     made = Made(
         at=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        command=shlex.join(["samebits", *arguments]),
+        command="" if arguments is None else shlex.join(["samebits", *arguments]),
         processor=describe_processor(),
         cores=count_cores(),
         platform=f"{platform.system()} {platform.machine()}",

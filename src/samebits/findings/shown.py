@@ -13,6 +13,7 @@ import msgspec
 
 from samebits.errors import ArgumentError
 from samebits.findings.json_text import json_from_finding
+from samebits.findings.made import stamp
 from samebits.regular_files import write_text
 
 _LONGEST = 3900
@@ -67,7 +68,10 @@ class ShownFinding:
         if ending == ".json":
             text = json_from_finding(_as_struct(self)) + "\n"
         elif ending in (".html", ".md") and _renderers:
-            text = (_renderers[0].page if ending == ".html" else _renderers[0].markdown)(_as_struct(self))
+            found = _as_struct(self)
+            # A finding made in Python does not say where; its page does.
+            found = stamp(found) if getattr(found, "made", None) is None else found
+            text = (_renderers[0].page if ending == ".html" else _renderers[0].markdown)(found)
         else:
             raise ArgumentError(f"{path} must end in .json, .html or .md")
         try:

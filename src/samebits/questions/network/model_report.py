@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from itertools import groupby
+from pathlib import Path
 
 from rich.console import Console
 from rich.padding import Padding
@@ -81,9 +82,11 @@ def _count_products(found: ModelComparison, side: str) -> int:
 
 
 def _format_name(side: ModelSide) -> str:
-    name, _, settings = side.name.partition(":")
+    # What it runs in place of the network has a line of its own, as each of its settings has.
+    own = [f"  on {Path(side.file).name}"] if side.file else []
+    name, _, settings = side.name.removesuffix("".join(own)[1:]).partition(":")
     version = f" {side.version}" if side.version and name != "truth" else ""
-    return "\n".join([f"{name}{version}", *(f"  {part}" for part in settings.split(",") if part)])
+    return "\n".join([f"{name}{version}", *(f"  {part}" for part in settings.split(",") if part), *own])
 
 
 def _list_remarks(found: ModelComparison) -> Iterator[Remark]:

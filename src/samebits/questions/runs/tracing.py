@@ -51,6 +51,7 @@ def run_traced(command: Sequence[str], path: str | Path, tell_person: Callable[[
     try:
         process = subprocess.Popen(command, env=environment)
     except (OSError, ValueError) as error:
+        target.unlink()
         raise ArgumentError(f"{command[0]}: cannot be started ({getattr(error, 'strerror', None) or error})") from None
     for number in _PASSED_ON:
         signal.signal(number, lambda n, _frame: process.send_signal(n))
@@ -59,6 +60,14 @@ def run_traced(command: Sequence[str], path: str | Path, tell_person: Callable[[
     finally:
         for says in ear.close():
             tell_person(says)
+        _remove_if_empty(target)
+
+
+def _remove_if_empty(target: Path) -> None:
+    """What a command that recorded nothing would leave behind; a process that outlives it makes the file again."""
+    with contextlib.suppress(OSError):
+        if target.stat().st_size == 0:
+            target.unlink()
 
 
 def make_environment(
