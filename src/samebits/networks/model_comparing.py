@@ -182,7 +182,8 @@ def compare_model(
     model, inputs or a runner's text that cannot be dealt with.
     """
     on = list_runners(on)
-    if is_integer_problem(model):
+    codes = is_integer_problem(model)
+    if codes:
         model, own = make_integer_network(str(model), seed)
         ranges = ranges or own
     began = time.monotonic()
@@ -194,7 +195,7 @@ def compare_model(
             raise ArgumentError("what was recorded belongs to the inputs of that run: give them, too (--inputs)")
         fed = _take_inputs(network, inputs, ranges, sizes, seed)
         network = settle_control_flow(network, fed, make_network)
-        asked = _open_all(on, opened, time_limit_s, network.program)
+        asked = _open_all(on, opened, time_limit_s, network.program, codes=codes)
         asked += _take_recorded(network, recorded or {}, {a.name for a in asked})
         other = None if against is None else settle_control_flow(take_other(network, against), fed, make_network)
         if other is not None:
@@ -402,11 +403,16 @@ def _take_inputs(
 
 
 def _open_all(
-    on: Sequence[str | ModelRunner | Runner], opened: contextlib.ExitStack, time_limit_s: float, program: Program | None
+    on: Sequence[str | ModelRunner | Runner],
+    opened: contextlib.ExitStack,
+    time_limit_s: float,
+    program: Program | None,
+    *,
+    codes: bool,
 ) -> list[Asked]:
     asked: list[Asked] = []
     for one in on:
-        runner = open_model_runner(one, time_limit_s=time_limit_s, program=program)
+        runner = open_model_runner(one, time_limit_s=time_limit_s, program=program, codes=codes)
         if isinstance(one, str):
             opened.callback(runner.close)
         count = sum(1 for a in asked if a.runner.text == runner.text)

@@ -374,11 +374,11 @@ def _run_reference(node: Node, inputs: list[np.ndarray | None], opset: int) -> l
         raise EngineRaised(f"ONNX's reference cannot compute node {node.name} ({node.operator}): {error}") from None
 
 
-def is_onnx_engine(text: str) -> bool:
-    """Whether an engine's text names one that runs ONNX models whole."""
+def is_onnx_engine(text: str, *, codes: bool = False) -> bool:
+    """Whether an engine's text names one that runs ONNX models whole; with `codes` those of one product of codes."""
     name = parse_runner_text(text).name
     known = find_class(name)
-    return known is not None and known.runs_onnx
+    return known is not None and (known.runs_onnx or (codes and known.runs_codes))
 
 
 def find_problem_runner(runner: ModelRunner) -> Runner | None:
@@ -388,10 +388,11 @@ def find_problem_runner(runner: ModelRunner) -> Runner | None:
 
 
 def open_model_runner(
-    on: str | ModelRunner | Runner, *, time_limit_s: float, program: Program | None = None
+    on: str | ModelRunner | Runner, *, time_limit_s: float, program: Program | None = None, codes: bool = False
 ) -> ModelRunner:
     """The runner of networks that a text names, or that a caller's object is. `program`: what the network came from.
 
+    `codes` says that the network is one product of codes, which engines may run that run no other.
     Raises what `registry.open_runner` raises, and ArgumentError for an object that runs neither.
     """
     if not isinstance(on, str):
@@ -402,7 +403,7 @@ def open_model_runner(
         raise ArgumentError(f"an engine's text or a runner is needed, not {type(on).__name__}")
     runner = open_runner(on, time_limit_s=time_limit_s)
     name = parse_runner_text(on).name
-    if isinstance(runner, WorkerRunner) and is_onnx_engine(on):
+    if isinstance(runner, WorkerRunner) and is_onnx_engine(on, codes=codes):
         return OnnxRunner(runner)
     runs = ENGINES[name].load_class().runs_programs if name in ENGINES else ()
     if isinstance(runner, WorkerRunner) and program and program.kind in runs:

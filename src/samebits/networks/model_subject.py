@@ -9,6 +9,7 @@ from typing import Any
 from samebits.engines.adapters.model_function import mentions_keras
 from samebits.engines.registry.known_engines import ENGINES, list_installed
 from samebits.networks.network import Network
+from samebits.problems.integer_problem import is_integer_problem
 
 # file.py:function
 _FUNCTION = re.compile(r".+\.py:[A-Za-z_]\w*")
@@ -39,4 +40,6 @@ def list_engines_for(subject: str | Path) -> list[str]:
     if kinds and file.is_file() and mentions_keras(file):
         kinds.add("keras")
     classes = {name: ENGINES[name].load_class() for name in list_installed()}
-    return [name for name, own in classes.items() if own.runs_onnx or kinds & {*own.runs_programs}]
+    codes = is_integer_problem(subject)
+    whole = (n for n, own in classes.items() if own.runs_onnx or kinds & {*own.runs_programs})
+    return [*whole, *(n for n, own in classes.items() if codes and own.runs_codes)]

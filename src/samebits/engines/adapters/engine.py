@@ -91,6 +91,8 @@ class Engine(ABC):
 
     # Whether it runs ONNX models; the others compute their convolutions and products one at a time.
     runs_onnx: ClassVar[bool] = False
+    # Whether it runs one of them alone: a product of 8-bit codes.
+    runs_codes: ClassVar[bool] = False
     # Whether it reads such a model's weights from the files in `data_files`.
     reads_data_files: ClassVar[bool] = False
     # Which exported programs it runs whole, by what they were made from: "torch", "keras".

@@ -54,6 +54,7 @@ ENGINES: dict[str, EngineSpec] = {
         _spec("tensorflow", "TensorflowEngine", "tensorflow-cpu", "tensorflow", "tensorflow-intel"),
         _spec("jax", "JaxEngine", "jax"),
         _spec("openvino", "OpenvinoEngine", "openvino"),
+        _spec("litert", "LitertEngine", "ai-edge-litert"),
         _spec("numpy", "NumpyEngine", "numpy"),
         _spec("cudnn", "CudnnEngine", "nvidia-cudnn-frontend"),
     )

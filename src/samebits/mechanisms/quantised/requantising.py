@@ -11,6 +11,7 @@ quantization_util and common.h (one rounding, and a float32 quotient); CMSIS-NN'
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -193,22 +194,31 @@ def _fake_quantise(case: IntegerCase, sums: Whole) -> Whole:
 
 
 def _list_fixed() -> Iterator[Way]:
-    yield Way("rescales by a fixed-point number of 31 bits and rounds twice, as gemmlowp does", _round_twice)
-    yield Way("rescales by a fixed-point number of 31 bits and rounds once, halves up", _fix(31, add_half=True))
+    kinds = {
+        "rounds twice, as gemmlowp does": _round_twice,
+        "rounds twice, halves up both times, as ruy does": _round_up_twice,
+        "rounds once, halves up": _round_once,
+    }
+    for (says, run), narrow in itertools.product(kinds.items(), (False, True)):
+        of = " (of x_scale w_scale in float32)" if narrow else ""
+        run = functools.partial(run, bits=31, narrow=narrow)
+        yield Way(f"rescales by a fixed-point number of 31 bits{of} and {says}", run)
     for bits in (15, 7):
         says = f"rescales by a fixed-point number of {bits} bits and rounds once, halves up"
-        yield Way(says, _fix(bits, add_half=True), False)
-    unrounded = _fix(31, add_half=False)
-    yield Way("rescales by a fixed-point number of 31 bits and shifts without rounding", unrounded, False)
+        yield Way(says, functools.partial(_round_once, bits=bits), False)
+    yield Way("rescales by a fixed-point number of 31 bits and shifts without rounding", _shift, False)
 
 
-def _split(case: IntegerCase, bits: int) -> tuple[Whole, Whole]:
-    """Each channel's quotient as a whole number of `bits` bits and a shift to the right, halves away from zero."""
+def _split(case: IntegerCase, bits: int, *, narrow: bool) -> tuple[Whole, Whole]:
+    """Each channel's quotient as a whole number of `bits` bits and a shift to the right, halves away from zero.
+
+    As kernels prepare it: in float64, but for the product of both scales where it is `narrow`.
+    """
     numbers: list[int] = []
     shifts: list[int] = []
     for w in case.w_scale:
-        # As kernels prepare it: in float64.
-        mantissa, exponent = math.frexp(case.x_scale * float(w) / case.y_scale)
+        product = float(np.float32(case.x_scale) * np.float32(w)) if narrow else case.x_scale * float(w)
+        mantissa, exponent = math.frexp(product / case.y_scale)
         number = math.floor(mantissa * 2**bits + 0.5)
         if number == 2**bits:
             number, exponent = number // 2, exponent + 1
@@ -217,11 +227,15 @@ def _split(case: IntegerCase, bits: int) -> tuple[Whole, Whole]:
     return tuple(case.align(np.array(values, np.int64)) for values in (numbers, shifts))  # type: ignore[return-value]  (two of them)
 
 
-def _round_twice(case: IntegerCase, sums: Whole) -> Whole:
+def _hold(sums: Whole) -> Whole:
+    return np.clip(sums, -(2**31), 2**31 - 1)
+
+
+def _round_twice(case: IntegerCase, sums: Whole, *, bits: int, narrow: bool) -> Whole:
     """gemmlowp's SaturatingRoundingDoublingHighMul, then RoundingDivideByPOT."""
-    number, shift = _split(case, 31)
+    number, shift = _split(case, bits, narrow=narrow)
     left, right = np.maximum(-shift, 0), np.maximum(shift, 0)
-    product = np.clip(sums << left, -(2**31), 2**31 - 1) * number
+    product = _hold(sums << left) * number
     nudge = np.where(product >= 0, 2**30, 1 - 2**30)
     # C++ divides towards zero.
     high = np.sign(product + nudge) * (np.abs(product + nudge) >> 31)
@@ -230,12 +244,25 @@ def _round_twice(case: IntegerCase, sums: Whole) -> Whole:
     return (high >> right) + (rest > threshold) + case.y_zero
 
 
-def _fix(bits: int, *, add_half: bool) -> Requantise:
-    def run(case: IntegerCase, sums: Whole) -> Whole:
-        number, shift = _split(case, bits)
-        total = np.clip(shift + bits, 0, 62)
-        held = np.clip(sums, -(2**31), 2**31 - 1) * number
-        half = np.where(total > 0, np.int64(1) << np.maximum(total - 1, 0), 0) if add_half else 0
-        return ((held + half) >> total) + case.y_zero
+def _round_up_twice(case: IntegerCase, sums: Whole, *, bits: int, narrow: bool) -> Whole:
+    """ruy's kernels for x86: the high half of the product, rounded, and its shift to the right, rounded again."""
+    number, shift = _split(case, bits, narrow=narrow)
+    left, right = np.maximum(-shift, 0), np.maximum(shift, 0)
+    high = (_hold(sums << left) * number + 2**30) >> 31
+    return ((high + _half(right)) >> right) + case.y_zero
 
-    return run
+
+def _round_once(case: IntegerCase, sums: Whole, *, bits: int, narrow: bool = False) -> Whole:
+    number, shift = _split(case, bits, narrow=narrow)
+    total = np.clip(shift + bits, 0, 62)
+    return ((_hold(sums) * number + _half(total)) >> total) + case.y_zero
+
+
+def _shift(case: IntegerCase, sums: Whole) -> Whole:
+    number, shift = _split(case, 31, narrow=False)
+    return (_hold(sums) * number >> np.clip(shift + 31, 0, 62)) + case.y_zero
+
+
+def _half(shift: Whole) -> Whole:
+    """What is added before a shift to the right rounds."""
+    return np.where(shift > 0, np.int64(1) << np.maximum(shift - 1, 0), 0)

@@ -135,9 +135,9 @@ class SubjectRunner:
             yield from list_comparison_rows(subject.name, found)
 
     def _ask_integers(self, subject: Subject) -> Iterator[Row]:
-        """A problem on integers, which engines that run ONNX compute as one operator; the others do not take it."""
+        """A problem on integers, which engines of ONNX or of codes compute as one operator; others do not take it."""
         asking = self._asking
-        takes = [text for text in asking.engines if is_onnx_engine(text)]
+        takes = [text for text in asking.engines if is_onnx_engine(text, codes=True)]
         for text in asking.engines:
             if text not in takes:
                 kind, says = EngineUnsupported.kind, "takes no problems on integers"

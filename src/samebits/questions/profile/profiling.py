@@ -99,11 +99,13 @@ def profile(
 def _profile_integers(engine: str | Runner, text: str, time_limit_s: float, progress: Progress) -> Profile:
     """How an engine that runs ONNX adds codes and rescales sums; raises ArgumentError for any other engine."""
     asked = parse_integer_problem(text)
-    if not isinstance(engine, str) or not is_onnx_engine(engine):
-        raise ArgumentError("problems on integers are profiled on engines that run ONNX, such as onnxruntime")
+    if not isinstance(engine, str) or not is_onnx_engine(engine, codes=True):
+        raise ArgumentError(
+            "problems on integers are profiled on engines that take them: onnxruntime, openvino, litert"
+        )
     _check_size(asked.plain)
     check_memory(asked.plain, 2)
-    runner = open_model_runner(engine, time_limit_s=time_limit_s)
+    runner = open_model_runner(engine, time_limit_s=time_limit_s, codes=True)
     try:
         return profile_integers(runner, asked, progress)
     finally:
