@@ -23,7 +23,7 @@ from pages import write_page
 import samebits
 from samebits.engines.registry.runners import open_runner
 from samebits.errors import EngineFailure
-from samebits.findings.settings_advice import SETTINGS
+from samebits.findings.engine_settings import SETTINGS
 from samebits.numbers.ulps import mark_differing_bits
 from samebits.problems import Problem, parse_problem_text
 from samebits.problems.case_file import Case

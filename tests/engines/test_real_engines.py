@@ -1,4 +1,4 @@
-"""The five engines on exact data, every kind and direction: what they return is the truth or a declared refusal."""
+"""The engines on exact data, every kind and direction: what they return is the truth or a declared refusal."""
 
 import numpy as np
 import pytest
@@ -42,9 +42,11 @@ TEXTS = [
     "matmul x=5x33 w=33",
     "matmul x=33 w=33",
 ]
-INFERENCE_ONLY = ("onnxruntime", "openvino")
+INFERENCE_ONLY = ("onnxruntime", "openvino", "litert")
 RUNNERS = [
     *ENGINES,
+    "litert:kernels=builtin",
+    "litert:kernels=reference",
     "torch:mkldnn=off,layout=channels_last",
     "torch:linear_as=addmm,w_memory=transposed",
     "torch:linear_as=matmul,x_memory=strided",
@@ -104,6 +106,7 @@ def test_an_engine_reports_its_version_device_and_settings(runner):
         ("openvino:INFERENCE_NUM_THREADS=10", "INFERENCE_NUM_THREADS", "10"),
         ("jax:precision=highest", "precision", "highest"),
         ("onnxruntime:threads=1,optimization=basic", "optimization", "basic"),
+        ("litert:kernels=reference", "kernels", "reference"),
     ],
 )
 def test_a_setting_asked_for_is_read_back_in_force(text, setting, value):

@@ -11,7 +11,7 @@ from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.engines.registry.runners import Emulator
 from samebits.engines.runner import Identity
 from samebits.errors import EngineCrashed, EngineMissingError
-from samebits.findings.settings_advice import SETTINGS
+from samebits.findings.engine_settings import SETTINGS
 from samebits.judging.fixes import problem_trials, setting_changes, trials
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case

@@ -7,9 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import samebits
 from samebits import SamebitsError
 from samebits.cli.app import main
 from samebits.engines.runner import Identity
+from samebits.networks.integer_problems import make_integer_network
+from samebits.networks.model_runners import open_model_runner
 from samebits.problems.integer_problem import parse_integer_problem
 from samebits.progress import ignore_progress
 from samebits.questions.profile.integer_profiling import profile_integers
@@ -79,6 +82,21 @@ def gemmlowp(s, xs, ws, ys, zero):
     return (high >> -exponent) + (rest > half) + zero
 
 
+def ruy(s, xs, ws, ys, zero, product=None):
+    """Plain Python's whole numbers: rounded up at bit 31, then at the shift."""
+    mantissa, exponent = math.frexp((float(xs) * float(ws) if product is None else product) / float(ys))
+    number = math.floor(mantissa * 2**31 + 0.5)
+    if number == 2**31:
+        number, exponent = number // 2, exponent + 1
+    held = s << max(exponent, 0)
+    high, shift = (held * number + 2**30) // 2**31, max(-exponent, 0)
+    return (high + (2**shift // 2)) // 2**shift + zero
+
+
+def ruy_of_float32(s, xs, ws, ys, zero):
+    return ruy(s, xs, ws, ys, zero, float(np.float32(xs) * np.float32(ws)))
+
+
 def saturate(x, w):
     """vpmaddubsw, pair by pair."""
     total = np.zeros((len(x), w.shape[1]), np.int64)
@@ -97,6 +115,8 @@ def saturate(x, w):
         (divided, "(times x_scale w_scale, divided by y_scale) and rounds halves to even"),
         (cut, "cuts off in place of rounding"),
         (gemmlowp, "rounds twice, as gemmlowp does"),
+        (ruy, "31 bits and rounds twice, halves up both times, as ruy does"),
+        (ruy_of_float32, "(of x_scale w_scale in float32) and rounds twice, halves up both times, as ruy does"),
     ],
 )
 @pytest.mark.parametrize("add", [None, saturate])
@@ -131,6 +151,63 @@ def test_onnxruntime_is_replayed_to_the_last_code(text):
         assert "(times x_scale w_scale / y_scale) and rounds halves to even" in found.summary
 
 
+@pytest.mark.needs("litert")
+@pytest.mark.parametrize("kernels", ["xnnpack", "builtin", "reference"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "linear x=8x64 w=32x64 bias dtype=int8 weights=int8 out=int8",
+        "linear x=3x5x20 w=7x20 dtype=uint8 weights=uint8 out=uint8",
+        "conv2d x=1x8x9x9 w=8x8x3x3 padding=1 bias dtype=int8 weights=int8 out=int8 scale=channel",
+        "conv2d x=2x6x9x7 w=6x1x3x3 groups=6 stride=2 padding=0:1x1:2 dtype=int8 weights=int8 out=int8 scale=channel",
+        "conv2d x=1x4x8x8 w=6x4x2x3 dilation=2 bias dtype=uint8 weights=uint8 out=uint8",
+    ],
+)
+def test_litert_is_replayed_to_the_last_code(text, kernels):
+    found = profile(f"litert:kernels={kernels}", text)
+    assert (found.failure, found.replay.matched, found.accumulator) == (None, 1, "int32")
+
+
+@pytest.mark.needs("litert")
+@pytest.mark.parametrize("kernels", ["xnnpack", "builtin", "reference"])
+def test_litert_computes_the_product_that_was_asked_for(kernels):
+    """By fractions: the exact result to the nearest code, or beside it where it is near a half."""
+    text = "conv2d x=1x3x6x5 w=4x3x2x3 bias padding=1:0x0:1 stride=2x1 dtype=int8 weights=int8 out=int8 scale=channel"
+    network, _ = make_integer_network(text)
+    x = np.random.default_rng(1).integers(-128, 128, (1, 3, 6, 5)).astype(np.int8)
+    runner = open_model_runner(f"litert:kernels={kernels}", time_limit_s=60, codes=True)
+    try:
+        y = runner.run_network(network, {"x": x}, [], ["y"], {})["y"]
+    finally:
+        runner.close()
+    c = network.constants
+    padded = np.pad(x.astype(int) - int(c["x_zero"]), ((0, 0), (0, 0), (1, 0), (0, 1)))
+    assert y.shape == (1, 4, 3, 4)
+    for o, i, j in np.ndindex(y.shape[1:]):
+        window = padded[0, :, 2 * i : 2 * i + 2, j : j + 3]
+        total = int((window * c["w"][o].astype(int)).sum()) + int(c["bias"][o])
+        real = total * Fraction(float(c["x_scale"])) * Fraction(float(c["w_scale"][o])) / Fraction(float(c["y_scale"]))
+        nearest = max(-128, min(127, round(real) + int(c["y_zero"])))
+        is_beside_half = abs(real - math.floor(real) - Fraction(1, 2)) < Fraction(1, 64)
+        assert abs(int(y[0, o, i, j]) - nearest) <= is_beside_half
+
+
+@pytest.mark.needs("litert")
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("linear x=4x8 w=4x8 dtype=uint8 weights=int8 out=uint8", "codes of one dtype, not int8 by uint8"),
+        ("linear x=4x8 w=4x8 dtype=uint8 weights=uint8 out=uint8 scale=channel", "unsigned weights have one scale"),
+        ("linear x=4x8 w=4x8 dtype=int8 weights=int8 out=int32", "not for MatMulInteger"),
+        ("conv1d x=1x2x9 w=2x2x3 dtype=int8 weights=int8 out=int8", "two axes"),
+    ],
+)
+def test_what_litert_has_not_is_said(text, says):
+    (side,) = samebits.compare(text, ["litert"]).sides
+    assert side.failure.kind == "unsupported"
+    assert says in side.failure.says
+
+
 @pytest.mark.needs("onnxruntime")
 def test_the_command_prints_and_writes_it(capsys, tmp_path):
     assert main(["profile", "onnxruntime", TEXT]) == 0
@@ -146,7 +223,7 @@ def test_the_command_prints_and_writes_it(capsys, tmp_path):
     ("engine", "text", "says"),
     [
         ("onnxruntime", TEXT.replace("out=uint8", "out=float32"), "out=uint8, int8 or int32"),
-        ("emulate:direct", TEXT, "on engines that run ONNX"),
+        ("emulate:direct", TEXT, "on engines that take them"),
     ],
 )
 def test_what_is_not_profiled_is_one_line(engine, text, says):

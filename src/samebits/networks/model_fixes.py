@@ -23,6 +23,7 @@ from samebits.networks.network import Network
 from samebits.networks.observing import Observer
 from samebits.numbers.ulps import digest_bits
 from samebits.problems.case_file import save_case
+from samebits.problems.integer_problem import is_integer_problem
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -72,7 +73,8 @@ class ModelTrials:
             runner.close()
 
     def _open(self, text: str) -> ModelRunner:
-        return open_model_runner(text, time_limit_s=self.time_limit_s, program=self.network.program)
+        codes = is_integer_problem(self.network.name)
+        return open_model_runner(text, time_limit_s=self.time_limit_s, program=self.network.program, codes=codes)
 
     def time_in_turns(self, texts: tuple[str, str]) -> tuple[float, float] | None:
         return time_in_turns(self._open_run, texts)

@@ -17,7 +17,7 @@ _ONE = Axis(1, 1, 1, 1, 1, 0, 0)
 
 
 class LitertEngine(Engine):
-    """CONV_2D, DEPTHWISE_CONV_2D, TRANSPOSE_CONV, CONV_3D, FULLY_CONNECTED and BATCH_MATMUL of float32.
+    """CONV_2D, DEPTHWISE_CONV_2D, CONV_3D, their transposes, FULLY_CONNECTED and BATCH_MATMUL of float32.
 
     Convolutions along one axis are two-dimensional ones, as LiteRT's converter writes them; weights stand in the model.
     Padding that is not LiteRT's SAME is an operator of its own. XNNPACK takes what it knows; the rest falls to LiteRT's
@@ -58,10 +58,8 @@ class LitertEngine(Engine):
             return "LiteRT's operators compute float32 here, and 8-bit integers (dtype=int8 out=int8)"
         if problem.product:
             return None
-        if problem.is_transposed and (problem.groups > 1 or max(problem.dilation) > 1 or problem.rank == 3):
-            return "LiteRT's TRANSPOSE_CONV has two axes at most, and neither groups nor dilation"
-        if problem.is_transposed and any(_find_rest(axis) > axis.pad_end for axis in problem.axes):
-            return "LiteRT's TRANSPOSE_CONV has no output padding"
+        if problem.is_transposed and (problem.groups > 1 or max(problem.dilation) > 1):
+            return "LiteRT's transposed convolutions have neither groups nor dilation"
         if problem.rank == 3 and problem.groups > 1:
             return "LiteRT's CONV_3D has no groups"
         return None
@@ -130,12 +128,9 @@ def _write_plain(graph: LitertGraph, problem: Problem, operands: Mapping[str, np
     padded = graph.pad(fed, [(0, 0), *((a.pad_begin, a.pad_end) for a in axes), (0, 0)])
     shape = (x.shape[0], *problem.y_shape[2:], problem.w[0])
     constants = [graph.add_constant(w.transpose(2, 3, 4, 1, 0)), graph.add_constant(bias)]
-    window: dict[str, Any] = {}
-    for name, axis in zip(("D", "H", "W"), axes, strict=True):
-        window |= {f"stride{name}": axis.stride, f"dilation{name}Factor": axis.dilation}
     y = graph.add_operator(
         "CONV_3D", [padded, *constants], shape, "float32", options="Conv3DOptions",
-        padding=graph.schema.Padding.VALID, fusedActivationFunction=fused, **window,
+        padding=graph.schema.Padding.VALID, fusedActivationFunction=fused, **_describe_window(axes),
     )  # fmt: skip
     return [fed], _clip(graph, problem, y), [x]
 
@@ -148,14 +143,21 @@ def _write_transposed(graph: LitertGraph, problem: Problem, operands: Mapping[st
     if problem.rank == 1:
         x, w, axes = x[:, None], w[:, :, None], (_ONE, *axes)
     fed = graph.add_tensor(x.shape, "float32")
-    sizes = [(a.size_small - 1) * a.stride + a.kernel for a in axes]
+    # What no product reaches is part of it.
+    sizes = [max((a.size_small - 1) * a.stride + a.kernel, a.pad_begin + a.size_large) for a in axes]
     whole = (x.shape[0], *sizes, problem.w[1])
-    constants = [graph.add_constant(np.array(whole, np.int32)), graph.add_constant(w.transpose(1, 2, 3, 0))]
-    (down, across), fused = (a.stride for a in axes), _find_fused(graph, problem)
+    window: dict[str, Any]
+    if problem.rank == 3:
+        code, options, window = "CONV_3D_TRANSPOSE", "Conv3DOptions", _describe_window(axes)
+        arranged = w.transpose(2, 3, 4, 1, 0)
+    else:
+        code, options = "TRANSPOSE_CONV", "TransposeConvOptions"
+        window = {"strideH": axes[0].stride, "strideW": axes[1].stride}
+        arranged = w.transpose(1, 2, 3, 0)
+    constants = [graph.add_constant(np.array(whole, np.int32)), graph.add_constant(arranged)]
     y = graph.add_operator(
-        "TRANSPOSE_CONV", [*constants, fed, graph.add_constant(bias)], whole, "float32",
-        options="TransposeConvOptions", padding=graph.schema.Padding.VALID, strideH=down, strideW=across,
-        fusedActivationFunction=fused,
+        code, [*constants, fed, graph.add_constant(bias)], whole, "float32", options=options,
+        padding=graph.schema.Padding.VALID, fusedActivationFunction=_find_fused(graph, problem), **window,
     )  # fmt: skip
     kept = (x.shape[0], *(a.size_large for a in axes), problem.w[1])
     if kept != whole:
@@ -163,6 +165,14 @@ def _write_transposed(graph: LitertGraph, problem: Problem, operands: Mapping[st
         lengths = graph.add_constant(np.array(kept, np.int32))
         y = graph.add_operator("SLICE", [y, begins, lengths], kept, "float32", options="SliceOptions")
     return [fed], _clip(graph, problem, y), [x]
+
+
+def _describe_window(axes: Sequence[Axis]) -> dict[str, Any]:
+    """Strides and dilations along three axes."""
+    window: dict[str, Any] = {}
+    for name, axis in zip(("D", "H", "W"), axes, strict=True):
+        window |= {f"stride{name}": axis.stride, f"dilation{name}Factor": axis.dilation}
+    return window
 
 
 def _write_product(graph: LitertGraph, problem: Problem, operands: Mapping[str, np.ndarray]) -> _Written:
@@ -204,8 +214,3 @@ def _find_fused(graph: LitertGraph, problem: Problem) -> int:
 def _clip(graph: LitertGraph, problem: Problem, value: int) -> int:
     limits = _read_limits(problem)
     return value if graph.find_fused(*limits) is not None else graph.add_clip(value, *limits)
-
-
-def _find_rest(axis: Axis) -> int:
-    """The rows of a transposed result that lie behind what any product reaches, padding included."""
-    return axis.size_large - ((axis.size_small - 1) * axis.stride + axis.kernel - axis.pad_begin - axis.pad_end)

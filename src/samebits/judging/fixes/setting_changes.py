@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from samebits.engines.registry.known_engines import ENGINES
 from samebits.engines.registry.runner_text import format_runner_text, parse_runner_text
 from samebits.findings.causes import CauseCode
-from samebits.findings.settings_advice import SETTINGS, SettingRow
+from samebits.findings.engine_settings import SETTINGS, SettingRow
 from samebits.problems import Problem
 
 _ENVIRONMENT, _DEVICE = "env.", "device"
