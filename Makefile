@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test quick coverage mutants check bench sweep survey replay injected variants bounds reports fixes models runs kills layers guard picks thresholds attack causes commands operators networks schemas pages docs examples dist format clean
+.PHONY: help demo test quick coverage mutants check bench sweep survey replay injected variants bounds reports fixes models runs kills layers guard picks thresholds attack causes commands operators networks schemas integers pages docs examples dist format clean
 
 help:
 	@echo "make demo     what samebits says of one convolution on the light engines"
@@ -28,6 +28,7 @@ help:
 	@echo "make guard    networks in training under a guard: what it finds, what it costs"
 	@echo "make picks    what pick chooses for 50 layers, compared with another timing (docs/pick_survey.md)"
 	@echo "make reductions  faults put into kernels of plain NumPy: smallest problem, condition (docs/reduction_survey.md)"
+	@echo "make integers  random layers of 8-bit codes, replayed on every engine (docs/integer_replays.md)"
 	@echo "make kills    the catalog swept, killed twenty times, and on a cluster that loses a node: the same table?"
 	@echo "make thresholds  every threshold halved and doubled: whose answer changes"
 	@echo "make attack   hostile inputs, interrupts at random times, random cases: what ends otherwise than it may"
@@ -145,6 +146,10 @@ picks: $(VENV)/.dev
 
 reductions: $(VENV)/.dev
 	$(BIN)/python benchmarks/reduction_survey.py --output docs/reduction_survey.md
+
+# Some ten minutes.
+integers: $(VENV)/.dev
+	$(BIN)/python benchmarks/integer_replays.py --output docs/integer_replays.md
 
 # Some forty minutes.
 kills: $(VENV)/.dev

@@ -57,8 +57,8 @@ from samebits.networks.model_sentences import (
     say_share,
     say_unknown_values,
 )
-from samebits.networks.model_subject import is_module
-from samebits.networks.module_export import export_module
+from samebits.networks.model_subject import is_lite, is_module
+from samebits.networks.module_export import export_module, read_lite
 from samebits.networks.network import Network, Program
 from samebits.networks.network_replay import replay_side
 from samebits.networks.observing import Observer, divide_observably
@@ -267,6 +267,9 @@ def _take_model(
     """The network, example inputs where it came with some, and what its exporter has to say."""
     if isinstance(model, Network):
         return model, None, ()
+    if is_lite(str(model)):
+        folder = opened.enter_context(open_folder())
+        return read_lite(str(model), folder, time_limit_s=time_limit_s), None, ()
     if not is_module(str(model)):
         network = read_onnx(model, time_limit_s=time_limit_s)
         size = sum(count_bytes(type_) for type_ in network.types.values())

@@ -23,7 +23,7 @@ def make_inputs(
     ranges: Mapping[str, tuple[float, float]] | None = None,
     sizes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Random inputs: normal ones, or uniform in the range given by name; whole numbers from 0 to 9.
+    """Random inputs: normal ones, or uniform in the range given by name; codes of 8 bits, other whole numbers 0 to 9.
 
     Sizes that the network leaves open are those of `sizes`, or what `settle_shapes` finds. Raises ModelError for a
     range of an input that there is not, for sizes that nothing decides, and for dtypes that nobody can draw.
@@ -50,8 +50,10 @@ def _draw(
     if type_.dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
     if type_.dtype.startswith(("int", "uint")):
-        low, high = (0, _LARGEST_TOKEN) if limits is None else (int(limits[0]), int(limits[1]))
         holds = np.iinfo(type_.dtype)
+        # Eight bits are codes or pixels; more of them count things.
+        usual = (int(holds.min), int(holds.max)) if holds.bits == 8 else (0, _LARGEST_TOKEN)
+        low, high = usual if limits is None else (int(limits[0]), int(limits[1]))
         if not holds.min <= low <= high <= holds.max:
             raise ModelError(f"input {name[:60]} has dtype {type_.dtype}, which does not hold {low:.4g} to {high:.4g}")
         return rng.integers(low, max(high, low + 1), shape, dtype=type_.dtype, endpoint=False)

@@ -20,14 +20,19 @@ def is_module(text: str) -> bool:
     return text.endswith(".pt2") or bool(_FUNCTION.fullmatch(text))
 
 
+def is_lite(text: str) -> bool:
+    """Whether a text names a LiteRT file."""
+    return text.endswith(".tflite")
+
+
 def is_model(subject: Any) -> bool:
-    """Whether a subject names a whole network: an .onnx or .pt2 file, or `file.py:function`."""
+    """Whether a subject names a whole network: an .onnx, .tflite or .pt2 file, or `file.py:function`."""
     if isinstance(subject, Network):
         return True
     if not isinstance(subject, (str, Path)):
         return False
     text = str(subject)
-    return text.endswith(".onnx") or is_module(text)
+    return text.endswith(".onnx") or is_lite(text) or is_module(text)
 
 
 def list_engines_for(subject: str | Path) -> list[str]:
@@ -36,7 +41,7 @@ def list_engines_for(subject: str | Path) -> list[str]:
     Problems on integers are operators of ONNX.
     """
     file = Path(str(subject).rpartition(":")[0])
-    kinds = {"torch"} if is_module(str(subject)) else set[str]()
+    kinds = {"torch"} if is_module(str(subject)) else {"tflite"} if is_lite(str(subject)) else set[str]()
     if kinds and file.is_file() and mentions_keras(file):
         kinds.add("keras")
     classes = {name: ENGINES[name].load_class() for name in list_installed()}

@@ -1,7 +1,8 @@
-"""Torch modules and exported programs as networks: exported once, in an engine's own process, for all sides."""
+"""Torch modules, exported programs and LiteRT files as networks: read once, in an engine's own process."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +14,9 @@ from samebits.engines.workers.process import WorkerRunner
 from samebits.errors import EngineFailure, EngineMissingError, ModelError
 from samebits.networks.network import Network, Program
 from samebits.networks.onnx_reading import read_onnx
+from samebits.networks.quantising_operations import COARSE
 
-_EXPORTER = "torch"
+_EXPORTER, _LITE = "torch", "litert"
 
 
 @dataclass(frozen=True)
@@ -53,3 +55,30 @@ def export_module(text: str, folder: Path, *, time_limit_s: float, opens_batch: 
         inputs,
         tuple(said.notes),
     )
+
+
+def read_lite(text: str, folder: Path, *, time_limit_s: float) -> Network:
+    """The network that a LiteRT file says, in operators of ONNX; LiteRT runs the file itself.
+
+    Raises ModelError where it cannot be read.
+    """
+    if not Path(text).is_file():
+        raise ModelError(f"{text}: no such file")
+    try:
+        runner = open_runner(_LITE, time_limit_s=time_limit_s)
+    except EngineMissingError as error:
+        raise ModelError(f"{text}: reading a LiteRT file needs LiteRT: {error}") from None
+    try:
+        assert isinstance(runner, WorkerRunner)
+        runner.export_program(str(Path(text).resolve()), str(folder))
+    except EngineFailure as error:
+        raise ModelError(f"{text} cannot be read: {error}") from None
+    finally:
+        runner.close()
+    network = read_onnx(folder / "model.onnx")
+    coarse = json.loads((folder / "coarse.json").read_text(encoding="utf-8"))
+    nodes = tuple(
+        replace(node, attributes={**node.attributes, COARSE: coarse[node.name]}) if node.name in coarse else node
+        for node in network.nodes
+    )
+    return replace(network, name=text, nodes=nodes, program=Program(str(Path(text).resolve()), "tflite"))

@@ -22,7 +22,7 @@ class ValueType:
 
 @dataclass(frozen=True)
 class Program:
-    """An exported program: its file, and whether it was a "torch" module or a "keras" model."""
+    """A program: its file, and whether it was a "torch" module, a "keras" model, or is a "tflite" file."""
 
     path: str
     kind: str

@@ -25,7 +25,8 @@ _EXPORTING = "torch"
 def settle_meaning(outcome: Outcome) -> None:
     """Leaves open which side is right where the module and its graph are two functions, and says so at the unit."""
     program = outcome.network.program
-    if program is None:
+    if program is None or program.kind == "tflite":
+        # What such a file says is read from the file itself.
         return
     asked = [a for a in outcome.asked if a.observer and isinstance(a.runner, ProgramRunner)]
     is_keras = program.kind == "keras"

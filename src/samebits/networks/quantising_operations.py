@@ -19,6 +19,9 @@ from samebits.networks.product_nodes import SATURATES, apply_product
 from samebits.networks.values import Rule, Value, list_floats
 
 _MOST_CODE = 255
+# An attribute of our own: how far off a value may be before it is rounded to a code, where whole numbers are rescaled by
+# others. In steps, one number or one for each index of the last axis; and as a share of the value.
+COARSE = "coarse"
 
 
 def _spread(node: Node, x: np.ndarray, given: np.ndarray) -> np.ndarray | None:
@@ -43,7 +46,8 @@ def _quantize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list
         return None
     with np.errstate(all="ignore"):
         steps = x.value / scale
-        off = x.error / np.abs(scale) + 3 * a.unit * np.abs(steps)
+        more, share = node.attributes.get(COARSE, (0.0, 0.0))
+        off = x.error / np.abs(scale) + (3 * a.unit + share) * np.abs(steps) + np.asarray(more)
         holds = np.iinfo(zero.dtype)
 
         def code(value: np.ndarray) -> np.ndarray:

@@ -12,7 +12,6 @@ _KERAS = _FUNCTION.format("keras.saving.load_model({path!r}) and its inputs")
 
 # By how the name ends: what it is, and what to do.
 _OTHERS = {
-    ".tflite": ("a LiteRT model", _TF2ONNX.format("--tflite")),
     ".pb": ("a TensorFlow graph", _TF2ONNX.format("--inputs NAMES --outputs NAMES --graphdef")),
     ".keras": ("a Keras model", _KERAS),
     ".h5": ("a Keras model", _KERAS),
@@ -48,7 +47,7 @@ def explain_other_network(path: str | Path) -> str:
 def hint_network(path: str | Path) -> str:
     """What else to do with a file that is a network by its name; nothing for all others."""
     text = str(path)
-    if text.endswith((".onnx", ".pt2")):
+    if text.endswith((".onnx", ".tflite", ".pt2")):
         return f"; of a network tells: samebits compare {text}"
     if text.endswith(".py") or ".py:" in text:
         named = text if ".py:" in text else f"{text}:FUNCTION"

@@ -1,8 +1,9 @@
-"""LiteRT (TensorFlow Lite) on the CPU: each problem as a model of one operator, and ONNX networks of a few."""
+"""LiteRT (TensorFlow Lite) on the CPU: each problem as a model of one operator, and its own files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +27,7 @@ class LitertEngine(Engine):
 
     name = "litert"
     runs_codes = True
+    runs_programs = ("tflite",)
     settings: ClassVar[dict[str, Setting]] = {
         "kernels": Setting("whose kernels compute", "xnnpack", tuple(_RESOLVERS)),
         "threads": THREADS,
@@ -43,6 +45,9 @@ class LitertEngine(Engine):
         self.threads = int(settings["threads"]) if "threads" in settings else None
         self.is_left_out = False
         self.interpreter: Any = None
+        self._opened: Any = None
+        self._file: Any = None
+        self._path = ""
 
     def report(self) -> InForce:
         from importlib import metadata
@@ -81,12 +86,58 @@ class LitertEngine(Engine):
 
         return Prepared(interpreter.invoke, read)
 
+    def export_program(
+        self, text: str, folder: str, *, opens_batch: bool = False
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        import json
+
+        import onnx
+
+        read = self._read(text)
+        onnx.save(read.model, str(Path(folder, "model.onnx")))
+        Path(folder, "coarse.json").write_text(json.dumps(read.coarse), encoding="utf-8")
+        return {"inputs": [], "notes": [], "kind": "tflite", "layers": []}, {}
+
+    def list_program_values(self, path: str) -> list[str]:
+        return list(self._read(path).shown)
+
+    def run_program(
+        self,
+        path: str,
+        inputs: Mapping[str, np.ndarray],
+        outputs: Sequence[str],
+        observed: Sequence[str],
+        given: Mapping[str, np.ndarray],
+    ) -> dict[str, np.ndarray]:
+        file, shown = self._read(path).file, self._read(path).shown
+        asked = (*outputs, *observed)
+        fed = {shown[name].tensor: shown[name].undress(file, array) for name, array in {**inputs, **given}.items()}
+        made = list(dict.fromkeys(shown[name].tensor for name in asked))
+        key = (path, tuple(fed), tuple(made))
+        if key != self._opened:
+            self.interpreter, self._opened = self._open(file.pack(list(fed), made)), key
+        for detail, array in zip(self.interpreter.get_input_details(), fed.values(), strict=True):
+            self.interpreter.set_tensor(detail["index"], np.ascontiguousarray(array))
+        self.interpreter.invoke()
+        results = zip(made, self.interpreter.get_output_details(), strict=True)
+        values = {tensor: np.array(self.interpreter.get_tensor(detail["index"])) for tensor, detail in results}
+        return {name: shown[name].dress(file, values[shown[name].tensor]) for name in asked}
+
+    def _read(self, path: str) -> Any:
+        import onnx
+
+        from samebits.engines.adapters.litert_reading import read_file
+
+        if path != self._path:
+            self._file, self._path = read_file(onnx, Path(path).read_bytes()), path
+        return self._file
+
     def load_onnx(self, model: bytes, observed: Sequence[str]) -> None:
         import onnx
 
         from samebits.engines.adapters.litert_codes import write_codes
 
-        self.interpreter = self._open(write_codes(onnx, model))
+        self.interpreter, self._opened = self._open(write_codes(onnx, model)), None
 
     def run_onnx(self, inputs: Mapping[str, np.ndarray], wanted: Sequence[str]) -> dict[str, np.ndarray]:
         fed, made = self.interpreter.get_input_details()[0], self.interpreter.get_output_details()[0]

@@ -79,7 +79,7 @@ class ExportedProgram(msgspec.Struct, frozen=True):
 
     inputs: list[str]
     notes: list[str]
-    kind: Literal["torch", "keras"]
+    kind: Literal["torch", "keras", "tflite"]
     layers: list[str]
 
 
