@@ -19,8 +19,8 @@ from samebits.networks.product_nodes import SATURATES, apply_product
 from samebits.networks.values import Rule, Value, list_floats
 
 _MOST_CODE = 255
-# An attribute of our own: how far off a value may be before it is rounded to a code, where whole numbers are rescaled by
-# others. In steps, one number or one for each index of the last axis; and as a share of the value.
+# An attribute of our own: how far off a value may be before it is rounded to a code, where sums are rescaled by whole
+# numbers. In steps, one number or one for each index of the last axis; and as a share of the value.
 COARSE = "coarse"
 
 

@@ -306,7 +306,7 @@ class _Writer:
         """That a sum of whole numbers is rescaled by a multiplier of 31 bits: its first rounding is `2^(e - 1)` steps.
 
         The multiplier is the product of the factors' scales over the result's: a mantissa times 2^e. Sums of 64 bits
-        have one of 15 bits, which is off by up to 2^-16 of itself.
+        have one of 15 bits, which is off by up to 2^-15 of itself.
         """
         scalings = [self.file.read_scaling(t) for t in factors]
         own = self.file.read_scaling(tensor)
@@ -319,7 +319,7 @@ class _Writer:
         exponents = np.frexp(np.atleast_1d(product / float(own[0][0])))[1]
         is_wide = self.file.read_dtype(tensor) == "int16"
         steps = [float(np.ldexp(0.5, int(e))) for e in exponents]
-        self.coarse[self.file.names[tensor]] = Coarse(steps, 2.0**-16 if is_wide else 0.0)
+        self.coarse[self.file.names[tensor]] = Coarse(steps, 2.0**-15 if is_wide else 0.0)
 
     def _note_sum(self, tensor: int, *addends: int) -> None:
         """That addends are brought to one scale with 20 more bits, each rounded twice, and their sum rescaled."""
