@@ -96,6 +96,54 @@ def test_the_same_module_exported_otherwise_is_sound_unit_by_unit(exported, name
     assert "says something else" not in found.summary
 
 
+@pytest.fixture(scope="module")
+def open_files(tmp_path_factory):
+    """Files with an open batch, of both exporters, and inputs; their constants of several numbers are to be edited."""
+    skip_without_engines(["torch", "onnxruntime"])
+    import torch
+
+    torch.manual_seed(3)
+    folder = tmp_path_factory.mktemp("open")
+    paths = {}
+    for name, make in MADE.items():
+        module, x = make(torch)
+        paths[name] = (folder / f"{name}_new.onnx", folder / f"{name}_old.onnx", x.numpy())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            sizes = ({0: torch.export.Dim("batch")},)
+            torch.onnx.export(
+                module.eval(), (x,), paths[name][0], dynamo=True, external_data=False, verbose=False,
+                dynamic_shapes=sizes, input_names=["x"], output_names=["y"],
+            )  # fmt: skip
+            axes = {"x": {0: "batch"}}
+            torch.onnx.export(
+                module.eval(), (x,), paths[name][1], dynamo=False, dynamic_axes=axes, input_names=["x"],
+                output_names=["y"],
+            )  # fmt: skip
+    return paths
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("name", MADE)
+def test_open_sizes_are_no_difference_and_hide_none(open_files, name, reverse):
+    """Two exporters with an open batch: sound; with one of the weights or biases set to zero the unit is named."""
+    *paths, x = open_files[name]
+    first, second = reversed(paths) if reverse else paths
+    network, model = read_onnx(first), onnx.load(second)
+    found = compare_model(network, on=[ORT], against=make_network(model, "other.onnx"), inputs={"x": x})
+    assert found.verdict in ("rounding", "identical")
+    assert len(found.units) >= 8
+    assert "says something else" not in found.summary
+    biases = [t for t in model.graph.initializer if len(t.dims) == 1 and t.data_type == onnx.TensorProto.FLOAT]
+    biases = [t for t in biases if numpy_helper.to_array(t).any() and "norm" not in t.name]
+    chosen = biases[len(biases) // 2]
+    chosen.CopyFrom(numpy_helper.from_array(np.zeros(chosen.dims, np.float32), chosen.name))
+    found = compare_model(network, on=[ORT], against=make_network(model, "other.onnx"), inputs={"x": x})
+    assert found.verdict == "wrong"
+    assert found.sides[-1].deviating >= 1
+    assert "differs in the file" in found.summary
+
+
 def find_nodes(model, operator):
     return [n for n in model.graph.node if n.op_type == operator]
 

@@ -380,7 +380,7 @@ def lose_the_relu(model):
         (change_weights(lambda w: w.astype(np.float16).astype(np.float32)), "reduced-precision-operands", "to float16"),
         (change_weights(lambda w: w.swapaxes(0, 1)), "axis-order", "axes exchanged"),
         (change_weights(lambda w: w[:, :, ::-1, ::-1]), "axis-order", "flipped"),
-        (change_weights(lambda w: random((4, 4, 3, 3), 99, 0.2)), "harness", "of another run"),
+        (change_weights(lambda w: random((4, 4, 3, 3), 99, 0.2)), "other-operands", "of another run"),
     ],
 )
 def test_what_a_converter_broke_is_named(spoil, cause, says, tmp_path):

@@ -41,7 +41,7 @@ def compare_constants(a: np.ndarray, b: np.ndarray) -> tuple[CauseCode, str] | N
     axis = _find_sequence(a, b)
     if axis is not None:
         return CauseCode.AXIS_ORDER, f"holds the first file's values in another sequence along axis {axis}"
-    return CauseCode.HARNESS, _say_values(a, b)
+    return CauseCode.OTHER_OPERANDS, _say_values(a, b)
 
 
 def differ_by_rounding(a: np.ndarray, b: np.ndarray) -> bool:

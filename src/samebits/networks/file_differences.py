@@ -21,10 +21,11 @@ from samebits.networks.function_bodies import find_default
 from samebits.networks.matched_files import COMMUTING, digest
 from samebits.networks.model_conclusion import Asked, Outcome
 from samebits.networks.model_runners import ModelRunner, OtherFileRunner, is_onnx_engine, open_model_runner
-from samebits.networks.model_sentences import say_odd_weights, say_own_file
+from samebits.networks.model_sentences import say_odd_weights, say_own_file, say_refolded, say_unmatched
 from samebits.networks.network import Network, Node
 from samebits.networks.operations import MOVES
 from samebits.networks.product_nodes import PRODUCTS
+from samebits.networks.same_operations import AXES, SHAPED, are_other_functions, have_same_axes, have_same_sizes
 from samebits.networks.units import fold_constants
 from samebits.networks.written_out import PLAIN_DOMAINS
 
@@ -46,6 +47,10 @@ class FileDifference:
     says: str
     # Other nodes, which may do the same, and not other numbers.
     is_rewriting: bool = False
+    # The same numbers but for their last bits.
+    is_rounding: bool = False
+    # Nothing in the second file was found for the node.
+    is_unmatched: bool = False
 
 
 def list_file_differences(first: Network, second: Network) -> list[FileDifference]:
@@ -72,7 +77,7 @@ def _list_all(first: Network, second: Network) -> Iterator[FileDifference]:
             continue
         if place is None:
             says = f"no node of the second file corresponds to this {node.operator}"
-            yield FileDifference(node.name, CauseCode.FUSION, says, True)
+            yield FileDifference(node.name, CauseCode.FUSION, says, True, is_unmatched=True)
             continue
         other = second.nodes[place]
         if node.operator == "BatchNormalization" and other.operator in PRODUCTS:
@@ -82,10 +87,12 @@ def _list_all(first: Network, second: Network) -> Iterator[FileDifference]:
             if node.operator == "Add" and other.operator == "Gemm":
                 yield from _compare_with_row(first, constant, other_constant, node, other)
             says = f"{other.operator} makes what {node.operator} makes in the first file"
-            yield FileDifference(node.name, CauseCode.FUSION, says, True)
+            yield FileDifference(node.name, CauseCode.FUSION, says, not are_other_functions(constant, node, other))
             continue
         newest = max(first.opset, second.opset)
-        yield from _compare_nodes(constant, other_constant, node, other, newest, holders)
+        says_sizes = node.operator in SHAPED and have_same_sizes(first, node, second, other)
+        says_sizes |= node.operator in AXES and have_same_axes(first, constant, node, other_constant, other)
+        yield from _compare_nodes(constant, other_constant, node, other, newest, holders, says_sizes=says_sizes)
 
 
 def _compare_nodes(
@@ -95,8 +102,13 @@ def _compare_nodes(
     other: Node,
     opset: int,
     holders: Mapping[tuple[object, ...], str],
+    *,
+    says_sizes: bool = False,
 ) -> Iterator[FileDifference]:
-    """How two nodes of one operator differ; `opset` is the newer one of both files."""
+    """How two nodes of one operator differ; `opset` is the newer one of both files.
+
+    `says_sizes`: their second inputs say the same sizes, however these are written.
+    """
     moved = _find_moved(constant, other_constant, node, other)
     for found in _compare_attributes(node, other, opset, [*_list_meaningless(node, constant), *moved]):
         # Several moves may do together what one does.
@@ -105,6 +117,8 @@ def _compare_nodes(
         # What one file says as an input the other says as an attribute.
         shorter = min(len(node.inputs), len(other.inputs))
         node, other = (replace(n, inputs=n.inputs[:shorter]) for n in (node, other))
+    if says_sizes:
+        node, other = (replace(n, inputs=n.inputs[:1]) for n in (node, other))
     yield from _compare_inputs(constant, other_constant, node, other, holders)
 
 
@@ -264,7 +278,8 @@ def _compare_inputs(
             refolded = refolded or (is_rounding and node.operator in PRODUCTS)
             cause, says = _name_owner(found, holders.get(digest(holds)), node)
             says = "holds the first file's values but for their last bits" if is_rounding else says
-            yield FileDifference(node.name, cause, f"input {number} of {node.operator} {says}", refolded)
+            says = f"input {number} of {node.operator} {says}"
+            yield FileDifference(node.name, cause, says, refolded, is_rounding=is_rounding)
         elif bool(a) != bool(b):
             cause = CauseCode.DROPPED_ATTRIBUTE
             which = "is lost" if a else "is new"
@@ -278,12 +293,12 @@ def _compare_inputs(
             yield FileDifference(node.name, CauseCode.FUSION, says, True)
         elif (held is None) != (holds is None):
             says = f"input {number} of {node.operator} is a constant in one file only"
-            yield FileDifference(node.name, CauseCode.HARNESS, says, True)
+            yield FileDifference(node.name, CauseCode.OTHER_OPERANDS, says, True)
 
 
 def _name_owner(found: tuple[CauseCode, str], owner: str | None, node: Node) -> tuple[CauseCode, str]:
     """How constants differ; those of another node of the first file (`owner`) are named by it."""
-    if found[0] != CauseCode.HARNESS or owner in (None, node.name):
+    if found[0] != CauseCode.OTHER_OPERANDS or owner in (None, node.name):
         return found
     return CauseCode.AXIS_ORDER, f"holds what {owner} has in the first file"
 
@@ -311,30 +326,73 @@ def open_other(
     return Asked(own.text, own)
 
 
-def blame_file(outcome: Outcome, differences: Sequence[FileDifference]) -> None:
-    """Makes a file difference the cause where a unit of the other file deviates and its nodes differ in that file."""
+def blame_file(outcome: Outcome, differences: Sequence[FileDifference], own: Sequence[str] | None) -> None:
+    """Makes a file difference the cause where a unit of the other file deviates and its nodes differ in that file.
+
+    `own` are the units of the other file in which the engine does not compute what that file says; None where that was
+    not asked. Where it does, and only the last bits of weights differ, that is rounding.
+    """
     side = outcome.asked[-1].name
-    for unit in outcome.list_deviating(side):
+    deviating = outcome.list_deviating(side)
+    _leave_unmatched_open(outcome, differences)
+    for unit in deviating:
         names = {outcome.network.nodes[p].name for p in unit.unit.places}
         # What has other numbers explains a difference; what is merely written otherwise may do the same.
         all_own = sorted((d for d in differences if d.node in names), key=lambda d: d.is_rewriting)
         if not all_own:
             continue
-        own, *others = all_own
+        first, *others = all_own
         judged = unit.sides[side]
-        others = [o for o in others if own.is_rewriting or not o.is_rewriting]
-        said = [Evidence("file", o.says) for o in (own, *others[: _MOST_DIFFERENCES - 1])]
-        is_wrong = judged.verdict == "undecided" and own.cause != _ROUNDED_OPERATORS
-        level = judged.cause_certainty if judged.cause == own.cause else "statistics"
+        others = [o for o in others if first.is_rewriting or not o.is_rewriting]
+        said = [Evidence("file", o.says) for o in (first, *others[: _MOST_DIFFERENCES - 1])]
+        if own == [] and any(d.is_rounding for d in all_own) and all(d.is_rounding or d.is_rewriting for d in all_own):
+            unit.sides[side] = replace(
+                judged, verdict="rounding", certainty="bounds", cause=None, cause_certainty=None,
+                says=say_refolded(), evidence=(*said, *judged.evidence), own=None,
+            )  # fmt: skip
+            continue
+        is_wrong = judged.verdict == "undecided" and first.cause != _ROUNDED_OPERATORS
+        level = judged.cause_certainty if judged.cause == first.cause else "statistics"
         unit.sides[side] = replace(
             judged,
             verdict="wrong" if is_wrong else judged.verdict,
             certainty="statistics" if is_wrong else judged.certainty,
-            cause=own.cause,
+            cause=first.cause,
             cause_certainty=level,
-            says=f"differs in the file: {own.says}",
+            says=f"differs in the file: {first.says}",
             evidence=(*said, *judged.evidence),
         )
+
+
+def _leave_unmatched_open(outcome: Outcome, differences: Sequence[FileDifference]) -> None:
+    """Units of several products of which some were not found in the second file: their wide bounds say little.
+
+    Where that file holds all constants of the unit, whichever nodes read them, it is taken for what an optimizer wrote.
+    """
+    side = outcome.asked[-1].name
+    runner = outcome.asked[-1].runner
+    held = fold_constants(runner.other) if isinstance(runner, OtherFileRunner) else {}
+    by_size: dict[int, list[np.ndarray]] = {}
+    for array in held.values():
+        by_size.setdefault(array.size, []).append(array)
+    unmatched = {d.node for d in differences if d.is_unmatched}
+    for unit in outcome.judged:
+        names = {outcome.network.nodes[p].name for p in unit.unit.products}
+        judged = unit.sides.get(side)
+        if judged is None or judged.verdict != "rounding" or len(names) < 2 or not names & unmatched:
+            continue
+        own = fold_constants(outcome.network)
+        read = {v for p in unit.unit.places for v in outcome.network.nodes[p].inputs if v in own}
+        if not all(_is_held(own[v], by_size.get(own[v].size, ())) for v in read):
+            unit.sides[side] = replace(judged, verdict="undecided", certainty="open", says=say_unmatched(len(names)))
+
+
+def _is_held(array: np.ndarray, others: Sequence[np.ndarray]) -> bool:
+    """Whether one of these has the same numbers but for their last bits, in any sequence; true of single numbers."""
+    if array.dtype.kind != "f" or array.size == 1:
+        return True
+    mine = np.sort(array, axis=None)
+    return any(other.dtype == array.dtype and differ_by_rounding(mine, np.sort(other, axis=None)) for other in others)
 
 
 def blame_conversion(
@@ -354,7 +412,7 @@ def blame_conversion(
         if names & set(located):
             says = say_odd_weights()
             unit.sides[side] = replace(
-                judged, verdict="wrong", certainty="statistics", cause=CauseCode.HARNESS, cause_certainty="statistics",
+                judged, verdict="wrong", certainty="statistics", cause=CauseCode.OTHER_OPERANDS, cause_certainty="statistics",
                 says=f"differs in the file: {says}", evidence=(Evidence("file", says), said, *judged.evidence),
             )  # fmt: skip
             continue

@@ -12,12 +12,14 @@ import numpy as np
 
 from samebits.errors import ModelError
 from samebits.networks.aligned_steps import Steps, choose_step
+from samebits.networks.bound_sizes import bind_sizes
 from samebits.networks.folded_weights import find_norm
 from samebits.networks.graph_names import rename_values
 from samebits.networks.network import Network, Node, ValueType
 from samebits.networks.onnx_reading import make_network, read_onnx
 from samebits.networks.product_nodes import PRODUCTS
 from samebits.networks.units import fold_constants
+from samebits.networks.written_out import PLAIN_DOMAINS
 from samebits.numbers.format import FORMATS
 
 # Behind the name of a value that is none of the first file's, although that has the name.
@@ -28,9 +30,12 @@ _GATHERING = ("Concat",)
 COMMUTING = ("Add", "And", "Max", "Min", "Mul", "Or", "Sum", "Xor")
 
 
-def take_other(network: Network, against: str | Path | Network) -> Network:
+def take_other(
+    network: Network, against: str | Path | Network, shapes: Mapping[str, Sequence[int]] | None = None
+) -> Network:
     """Another file of the network, its values named alike; raises ModelError unless it has as many inputs and outputs.
 
+    `shapes` are those of the inputs that both are fed: what a file computes of sizes that it leaves open is known then.
     Other names of inputs and outputs are matched by position, if all inputs there have the same types; floating types
     may be of another format. Values in between that no file shares get the name of what is made in the same way.
     """
@@ -50,23 +55,29 @@ def take_other(network: Network, against: str | Path | Network) -> Network:
             f"{other.name} is no other file of this network: it has {taken[:120]} in place of"
             f" {', '.join(network.inputs)} -> {', '.join(network.outputs)}"[:300]
         )
-    if strange := _list_strange(network, other):
-        other = rename_values(other, {name: f"{name}{_STRANGE}" for name in strange}, make_network)
-    alike = match_values(network, other)
-    return rename_values(other, alike, make_network) if alike else other
+    network, bound = (bind_sizes(one, shapes or {}) for one in (network, other))
+    for find in (_find_strange, match_values):
+        if names := find(network, bound):
+            other = rename_values(other, names, make_network)
+            bound = bind_sizes(other, shapes or {})
+    return other
 
 
-def _list_strange(first: Network, second: Network) -> list[str]:
-    """Values of the second file with the name of something else in the first: exporters number what they make."""
+def _find_strange(first: Network, second: Network) -> dict[str, str]:
+    """New names for what the second file calls as the first calls something else: exporters number what they make."""
     constant, other_constant = fold_constants(first), fold_constants(second)
     shared = [v for v in second.producers if v in first.producers and v not in second.outputs]
-    return [
+    # What an optimizer put in place of several nodes has the last one's name.
+    written = {v for n in second.stored.graph.node if n.domain in PLAIN_DOMAINS for v in n.output}
+    strange = [
         v
         for v in shared
         if (v in constant) != (v in other_constant)
         or not _may_be_same(first.types.get(v), second.types.get(v))
         or _is_folded_in_one(first, second, v)
+        or (v in written and _is_product_in_one(first, second, v))
     ]
+    return {name: f"{name}{_STRANGE}" for name in strange}
 
 
 def _is_folded_in_one(first: Network, second: Network, value: str) -> bool:
@@ -78,6 +89,17 @@ def _is_folded_in_one(first: Network, second: Network, value: str) -> bool:
     if nodes[0].operator not in PRODUCTS or nodes[0].operator != nodes[1].operator:
         return False
     return _is_other_step(first, second, *nodes)
+
+
+# What a product may be computed together with, so that both have one name.
+_WITH_PRODUCTS = (*PRODUCTS, "BatchNormalization", "Add")
+
+
+def _is_product_in_one(first: Network, second: Network, value: str) -> bool:
+    """Whether a product makes the value of this name in one file, and in the other what no product stands for."""
+    operators = [n.nodes[n.producers[value]].operator for n in (first, second)]
+    plain = [o for o in operators if o not in _WITH_PRODUCTS]
+    return len(plain) == 1 and any(o in PRODUCTS for o in operators)
 
 
 def _may_be_same(a: ValueType | None, b: ValueType | None) -> bool:

@@ -25,6 +25,7 @@ from samebits.judging.fixes import AskedSide, FixSearch
 from samebits.judging.judging_sentences import say_wrong_on_integers
 from samebits.judging.references import make_reference
 from samebits.judging.side_running import judge_ran, run_on_both
+from samebits.networks.bound_sizes import bind_sizes
 from samebits.networks.control_flow import settle_control_flow
 from samebits.networks.conversions import Conversion, find_conversion, list_odd_weights
 from samebits.networks.file_differences import (
@@ -197,7 +198,10 @@ def compare_model(
         network = settle_control_flow(network, fed, make_network)
         asked = _open_all(on, opened, time_limit_s, network.program, codes=codes)
         asked += _take_recorded(network, recorded or {}, {a.name for a in asked})
-        other = None if against is None else settle_control_flow(take_other(network, against), fed, make_network)
+        shapes = {name: array.shape for name, array in fed.items()}
+        other = None
+        if against is not None:
+            other = settle_control_flow(take_other(network, against, shapes), fed, make_network)
         if other is not None:
             asked.append(open_other(network, other, on, opened, time_limit_s))
         conversion = None if other is None else find_conversion(network, other)
@@ -289,15 +293,19 @@ def _blame_other(
     progress: Progress,
 ) -> list[FileDifference]:
     """Makes what the other file says otherwise the cause where its side deviates; the differences of both files."""
+    shapes = {name: array.shape for name, array in fed.items()}
+    first, second = (bind_sizes(one, shapes) for one in (outcome.network, other))
     if conversion is None:
-        differences = list_file_differences(outcome.network, other)
-        blame_file(outcome, differences)
+        differences = list_file_differences(first, second)
+        deviates = outcome.list_deviating(outcome.asked[-1].name)
+        asks = deviates and any(d.is_rounding for d in differences)
+        blame_file(outcome, differences, _judge_other(outcome, other, fed, progress) if asks else None)
         return differences
     odd = list_odd_weights(outcome.network, other)
     if outcome.list_deviating(outcome.asked[-1].name):
         blame_conversion(outcome, other, conversion, _judge_other(outcome, other, fed, progress), odd)
     said = [FileDifference("", conversion.cause, f"the other file {conversion.says}")]
-    return said + [FileDifference(name, CauseCode.HARNESS, say_odd_weights()) for name in odd]
+    return said + [FileDifference(name, CauseCode.OTHER_OPERANDS, say_odd_weights()) for name in odd]
 
 
 def _judge_other(

@@ -111,6 +111,16 @@ def say_unit_moved(count: int, total: int, operators: Sequence[str]) -> str:
     return f"{' + '.join(operators)} cannot round, but {count:,} of {total:,} outputs differ"
 
 
+def say_refolded() -> str:
+    """What a side computes with whose file folded something into weights in another way."""
+    return "has weights that were folded otherwise: they differ in their last bits"
+
+
+def say_unmatched(products: int) -> str:
+    """Why nothing is said of a unit of the second file."""
+    return f"joins {products:,} products that could not be found one by one in the second file: its bound says little"
+
+
 def say_odd_weights() -> str:
     """What is odd about weights that no conversion of the first file's makes."""
     return "has weights that are none of the first file's, rounded or quantised"

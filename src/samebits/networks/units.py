@@ -112,6 +112,9 @@ def fold_constants(network: Network) -> Mapping[str, np.ndarray]:
         return network.folded
     folded, bounds = dict(network.constants), network.folded_bounds
     for node in network.nodes:
+        if (sizes := _read_sizes(network, node)) is not None:
+            folded[node.outputs[0]] = sizes
+            continue
         if is_random(node.operator) or not all(v in folded for v in node.inputs if v):
             continue
         try:
@@ -129,6 +132,14 @@ def fold_constants(network: Network) -> Mapping[str, np.ndarray]:
                 bounds[name] = value
     network.folded.update(folded)
     return network.folded
+
+
+def _read_sizes(network: Network, node: Node) -> np.ndarray | None:
+    """What a Shape is where every size is declared or follows from what is; None for any other node."""
+    known = network.types.get(node.inputs[0]) if node.operator == "Shape" and not node.attributes else None
+    if known is None or None in known.shape:
+        return None
+    return np.array(known.shape, np.int64)
 
 
 def _bound_folded(
