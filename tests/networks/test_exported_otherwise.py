@@ -177,7 +177,7 @@ EDITS = {
         "padding",
         "Conv's pads is [2, 2, 0, 0] in place of [1, 1, 1, 1]",
     ),
-    "a branch among others alike": ("convolutional", scale_branch, "harness", "of 32"),
+    "a branch among others alike": ("convolutional", scale_branch, "other-operands", "of 32"),
     "another gelu": (
         "convolutional",
         lambda m: put(find_nodes(m, "Gelu")[0], "approximate", "tanh"),
@@ -190,7 +190,7 @@ EDITS = {
         "dropped-attribute",
         "LayerNormalization's epsilon is 0.05 in place of 1e-05",
     ),
-    "weights of a product in rows": ("attention", scale_rows, "harness", "the first file's values times 1.25"),
+    "weights of a product in rows": ("attention", scale_rows, "other-operands", "the first file's values times 1.25"),
 }
 
 

@@ -426,3 +426,48 @@ def test_orders_that_seldom_give_other_bits_are_seen_all_the_same():
     assert [parse_recipe(one.recipe).product for one in found.classes] == ["rounded", "rounded"]
     assert any("86 sets of operands were compared, 258 outputs" in e.says for e in found.evidence)
     assert sweep("conv1d x=1x1x{8..12} w=1x1x5 bias", f"{PACKETS}:packets").invariant
+
+
+def test_a_row_that_is_computed_of_another_shows_though_equal_rows_hide_it():
+    """By construction: of three rows beyond blocks of four the last is that before it; the control computes all."""
+
+    def mixing(problem, operands):
+        x = operands["x"].copy()
+        if len(x) % 4 == 3:
+            x[-1] = x[-2]
+        return np.stack([row @ operands["w"].T for row in x])
+
+    def right(problem, operands):
+        return np.stack([row @ operands["w"].T for row in operands["x"]])
+
+    text = "linear x={1..12}x40 w=24x40"
+    found = samebits.sweep(text, mixing)
+    assert (len(found.classes), found.invariant) == (1, False)
+    assert [cell["rows"] for cell in found.uneven] == [[3, 3], [7, 7], [11, 11]]
+    assert "other items get other bits by where they stand in the batch" in found.summary
+    control = samebits.sweep(text, [right])
+    assert (control.invariant, control.uneven) == (True, [])
+
+
+def test_what_comes_and_goes_is_no_boundary():
+    """One call of many adds otherwise: whichever it is, and on whichever operands, it is not there again."""
+    text = "linear x={1..12}x40 w=24x40"
+    for at in (5, 17, 30, 50, 77, 101):
+        calls = []
+
+        def flaky(problem, operands, at=at, calls=calls):
+            calls.append(1)
+            x, w = operands["x"], operands["w"]
+            turned = slice(None, None, -1 if len(calls) == at else 1)
+            return np.stack([sum_in_order(row[turned] * w[:, turned]) for row in x])
+
+        found = samebits.sweep(text, flaky)
+        assert found.repeats is (len(found.classes) == 1)
+        assert not any(e.kind == "setting" for e in found.evidence)
+
+
+def sum_in_order(products):
+    total = np.zeros(len(products), np.float32)
+    for column in products.T:
+        total = total + column
+    return total

@@ -412,9 +412,14 @@ def blame_conversion(
         if names & set(located):
             says = say_odd_weights()
             unit.sides[side] = replace(
-                judged, verdict="wrong", certainty="statistics", cause=CauseCode.OTHER_OPERANDS, cause_certainty="statistics",
-                says=f"differs in the file: {says}", evidence=(Evidence("file", says), said, *judged.evidence),
-            )  # fmt: skip
+                judged,
+                verdict="wrong",
+                certainty="statistics",
+                cause=CauseCode.OTHER_OPERANDS,
+                cause_certainty="statistics",
+                says=f"differs in the file: {says}",
+                evidence=(Evidence("file", says), said, *judged.evidence),
+            )
             continue
         # Weights that belong to no unit that is known may be those of any.
         is_proved = own is not None and None not in located and not names & set(own)

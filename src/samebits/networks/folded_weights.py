@@ -68,7 +68,10 @@ def compare_folded(
     if odd.any() and any(not _list_odd_channels(np.flip(held, axes), scaled, unit, axis).any() for axes in turned):
         return CauseCode.AXIS_ORDER, "holds the first file's kernel flipped, with its normalisation"
     if odd.any():
-        return CauseCode.OTHER_OPERANDS, f"weights of {_say_channels(odd)} are not the first file's with its normalisation"
+        return (
+            CauseCode.OTHER_OPERANDS,
+            f"weights of {_say_channels(odd)} are not the first file's with its normalisation",
+        )
     own = folded.get(product.inputs[2]) if len(product.inputs) > 2 and product.inputs[2] else np.zeros(1)
     held_bias = other_folded.get(other.inputs[2]) if len(other.inputs) > 2 and other.inputs[2] else np.zeros(1)
     if own is None or held_bias is None:

@@ -28,8 +28,11 @@ class Shared:
     item_axis: int | None
 
 
-def share_outputs(problems: Sequence[Problem], seed: int = 0) -> Shared:
-    """What the problems of a sweep have in common; raises ProblemShapeError where no output is shared."""
+def share_outputs(problems: Sequence[Problem], seed: int = 0, *, equal: bool = True) -> Shared:
+    """What the problems of a sweep have in common; raises ProblemShapeError where no output is shared.
+
+    With `equal` all items of a batch, or rows, are the first one.
+    """
     first = problems[0]
     if first.direction != "forward":
         raise ProblemShapeError("a sweep is over sizes of a forward problem: of a gradient every size changes the sums")
@@ -40,7 +43,7 @@ def share_outputs(problems: Sequence[Problem], seed: int = 0) -> Shared:
     operands = make_normal(largest, seed)
     _clear_longer_sums(first, operands["w"], least_w)
     of_x, item_axis = _find_item_axes(first)
-    if of_x is not None:
+    if of_x is not None and equal:
         operands["x"][...] = np.take(operands["x"], [0], of_x)
     outputs = _find_product_outputs(problems) if first.product else _find_outputs(problems, least_x)
     if min(outputs, default=1) < 1:

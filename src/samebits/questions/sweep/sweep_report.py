@@ -13,7 +13,7 @@ from samebits.display.visible_text import make_visible
 from samebits.networks.model_sentences import say_unit_name
 from samebits.problems.problem import KINDS
 from samebits.questions.sweep.sweep_schema import Sweep, SweepClass
-from samebits.questions.sweep.sweep_sentences import say_cell, say_cells
+from samebits.questions.sweep.sweep_sentences import say_cell, say_cells, say_places
 
 _MOST_CLASSES, _MOST_FAILURES, _LONGEST_RECIPE = 8, 3, 400
 
@@ -67,7 +67,7 @@ def say_uneven(found: Sweep) -> str:
     """What `uneven` is, as the begin of a sentence."""
     if is_of_network(found):
         return "items that not all batches have get other bits than in the largest one"
-    return "equal items of one batch get other bits"
+    return say_places()
 
 
 def _list_units(found: Sweep) -> Iterator[Remark]:

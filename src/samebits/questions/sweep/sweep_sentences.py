@@ -62,10 +62,16 @@ def summarize_sweep(
     if len(classes) == 1 and not uneven:
         return f"the bits of an output do not depend on {along}{lost}"
     if len(classes) == 1:
-        return f"the first item's bits do not depend on {along}, but equal items of one batch get other bits{lost}"
+        return f"the first item's bits do not depend on {along}, but {say_places()}{lost}"
     named = " | ".join(say_cells(c.cells) for c in classes[:_MOST_RUNS])
     rest = f" | and {len(classes) - _MOST_RUNS:,} more" if len(classes) > _MOST_RUNS else ""
-    return f"the bits of an output depend on {along}: {len(classes):,} classes, {named}{rest}{lost}"
+    also = f"; {say_places()}" if uneven else ""
+    return f"the bits of an output depend on {along}: {len(classes):,} classes, {named}{rest}{also}{lost}"
+
+
+def say_places() -> str:
+    """That items are not computed alike: equal ones differ, or one differs from itself in a larger batch."""
+    return "other items get other bits by where they stand in the batch"
 
 
 def say_later(shared: int, cells: Sequence[dict[str, list[SizeOrSetting]]]) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
@@ -12,8 +13,8 @@ import numpy as np
 from samebits.engines.probes.session import ProbeSession
 from samebits.engines.recipe_search.recipe_search import search_recipe
 from samebits.engines.registry.runners import open_runner
-from samebits.engines.runner import Identity, Runner
-from samebits.engines.runner.guarded_runner import list_runners
+from samebits.engines.runner import Identity, Kernel, Runner
+from samebits.engines.runner.guarded_runner import guard_runner, list_runners
 from samebits.engines.runner.sliced_runs import Part, SlicedRun, run_slices, slice_operands
 from samebits.engines.workers.process import DEFAULT_TIME_LIMIT_S
 from samebits.errors import ArgumentError, EngineFailure, EngineMissingError, SamebitsError
@@ -75,13 +76,14 @@ _LARGEST_CHUNK, _QUICK_S = 64, 0.5
 # so many, or that takes so long.
 _FEWEST_TELLING, _LONGEST_TELLING_S = 256, 10.0
 _MOST_CONFIRMED, _MOST_ASKED_AGAIN, _MOST_RECIPES = 256, 4, 12
+_MOST_ITEMS_COMPARED = 32
 _MOST_PROBING_S, _MOST_EMULATED = 20.0, 2e9
 
 
 @default_float_environment()
 def sweep(
     text: str,
-    on: str | Sequence[str],
+    on: str | Runner | Kernel | Sequence[str | Runner | Kernel],
     *,
     recipes: bool = True,
     fix: bool = False,
@@ -91,10 +93,10 @@ def sweep(
     """Over which sizes and settings do the bits of the same outputs change, on each engine.
 
     `text` is a problem with ranges in its sizes (`linear x={1..256}x768 w=768x768`), `on` engines, whose settings may
-    have ranges, too. Every point is run, on operands that all points share; each boundary between classes is confirmed
-    with other operands, and for each class a recipe is searched for (not with `recipes=False`). With `fix`, where bits
-    change, the engine's settings are tried one by one, and the other engines at hand. The finding is that of
-    the first engine, with the others in its `more`. Raises ProblemTextError, RunnerTextError or ProblemShapeError, in
+    have ranges, too, or runners and functions of your own. Every point is run, on operands that all points share; each
+    boundary between classes is confirmed with other operands, and for each class a recipe is searched for (not with
+    `recipes=False`). With `fix`, where bits change, the engine's settings are tried one by one, and the other engines
+    at hand. The finding is that of the first engine, with the others in its `more`. Raises ProblemTextError, RunnerTextError or ProblemShapeError, in
     one line, for ranges that cannot be read or share no output; an engine that fails at a point is a finding there.
 
     >>> import samebits
@@ -105,18 +107,21 @@ def sweep(
     on = list_runners(on)
     if not on:
         raise ArgumentError("a sweep needs an engine to run: --on ENGINE")
-    sweeps = [parse_sweep(text, engine) for engine in on]
+    sweeps = [parse_sweep(text, engine if isinstance(engine, str) else "") for engine in on]
     for one in sweeps:
         if not one.ranges:
             raise ArgumentError(f"no range in {text[:80]!r}: write a size as {{1..64}}, {{1..64:2}} or {{1,2,8}}")
     found: list[Sweep] = []
     for one, engine in zip(sweeps, on, strict=True):
-        sweeper = _Sweeper(one, text, engine, time_limit_s, progress)
+        guarded = None if isinstance(engine, str) else guard_runner(engine)
+        named = engine if isinstance(engine, str) else guard_runner(engine).text
+        sweeper = _Sweeper(one, text, named, time_limit_s, progress, own=guarded)
         try:
             own = sweeper.find(recipes=recipes)
         finally:
             sweeper.close()
-        found.append(_add_remedies(own, sweeper, text, engine) if fix and own.invariant is False else own)
+        may_fix = fix and own.invariant is False and isinstance(engine, str)
+        found.append(_add_remedies(own, sweeper, text, named) if may_fix else own)
     return msgspec.structs.replace(found[0], more=found[1:])
 
 
@@ -153,6 +158,8 @@ class _Sweeper:
     points: list[Point] = field(default_factory=list[Point])
     runs: dict[int, SlicedRun] = field(default_factory=dict[int, SlicedRun])
     runners: dict[str, Runner] = field(default_factory=dict[str, Runner])
+    # A caller's runner in place of an engine; it stays open.
+    own: Runner | None = None
 
     def close(self) -> None:
         """Ends the engine that is open."""
@@ -162,6 +169,8 @@ class _Sweeper:
 
     def _open(self, engine: str) -> Runner:
         """An engine of the sweep, open from its first question to that of another."""
+        if self.own is not None:
+            return self.own
         if engine not in self.runners:
             self.close()
             self.runners[engine] = open_runner(engine, time_limit_s=self.time_limit_s)
@@ -186,13 +195,15 @@ class _Sweeper:
         self.runs = self._ask(range(len(self.points)), problems, shared, "running")
         keys = {i: (r.digest,) for i, r in self.runs.items() if r.failure is None}
         evidence: list[Evidence] = []
+        draws = [shared]
         if outputs < _FEWEST_TELLING:
-            keys, draws = self._ask_more(keys, problems, outputs)
-            evidence.append(Evidence("structure", say_draws(draws, draws * outputs)))
+            keys, draws = self._ask_more(keys, problems, shared)
+            evidence.append(Evidence("structure", say_draws(len(draws), len(draws) * outputs)))
         groups: dict[tuple[str, ...], list[int]] = {}
         for i, key in keys.items():
             groups.setdefault(key, []).append(i)
-        repeats = self._ask_again(groups, problems, shared)
+        repeats = self._ask_again(keys, list(groups.values()), problems, draws)
+        self._compare_items(list(groups.values()), problems)
         if len(groups) > 1 and outputs >= _FEWEST_TELLING:
             evidence.append(Evidence("structure", self._confirm(keys, problems)))
         classes = [self._describe(members, problems) for members in groups.values()]
@@ -201,15 +212,16 @@ class _Sweeper:
         return self._conclude(classes, problems, outputs, repeats, evidence, time.perf_counter() - started)
 
     def _ask_more(
-        self, keys: dict[int, tuple[str, ...]], problems: Sequence[Problem], outputs: int
-    ) -> tuple[dict[int, tuple[str, ...]], int]:
-        """The bits at each point on further operands as well, and how many sets of operands that makes."""
-        began, draws = time.perf_counter(), 1
-        while draws * outputs < _FEWEST_TELLING and (draws == 1 or time.perf_counter() - began < _LONGEST_TELLING_S):
-            other = share_outputs(problems, _OTHER_SEED + draws - 1)
-            again = self._ask(list(keys), problems, other, "running on other operands")
+        self, keys: dict[int, tuple[str, ...]], problems: Sequence[Problem], shared: Shared
+    ) -> tuple[dict[int, tuple[str, ...]], list[Shared]]:
+        """The bits at each point on further operands as well, and all sets of operands that makes."""
+        began, draws, outputs = time.perf_counter(), [shared], int(np.prod(shared.outputs))
+        while len(draws) * outputs < _FEWEST_TELLING:
+            if len(draws) > 1 and time.perf_counter() - began > _LONGEST_TELLING_S:
+                break
+            draws.append(share_outputs(problems, _OTHER_SEED + len(draws) - 1))
+            again = self._ask(list(keys), problems, draws[-1], "running on other operands")
             keys = {i: (*key, again[i].digest) for i, key in keys.items()}
-            draws += 1
         return keys, draws
 
     def _ask(
@@ -245,14 +257,44 @@ class _Sweeper:
         return answers
 
     def _ask_again(
-        self, groups: dict[tuple[str, ...], list[int]], problems: Sequence[Problem], shared: Shared
+        self,
+        keys: dict[int, tuple[str, ...]],
+        groups: Sequence[list[int]],
+        problems: Sequence[Problem],
+        draws: Sequence[Shared],
     ) -> bool | None:
-        """Whether some points give the same bits when asked again among other points; None where nothing ran."""
-        chosen = [members[-1] for members in list(groups.values())[:_MOST_ASKED_AGAIN]]
+        """Whether points give the same bits when asked again among other points; None where nothing ran.
+
+        What comes and goes looks like a boundary: the points beside each of them are asked, on all operands.
+        """
+        ran = list(keys)
+        beside = [i for a, b in itertools.pairwise(ran) if keys[a] != keys[b] for i in (a, b)]
+        chosen = list(dict.fromkeys([*(members[-1] for members in groups[:_MOST_ASKED_AGAIN]), *beside]))
         if not chosen:
             return None
-        again = self._ask(chosen, problems, shared, "asking again")
-        return all(again[i].digest == self.runs[i].digest for i in chosen)
+        chosen = chosen[: 2 * _MOST_ASKED_AGAIN]
+        again = [self._ask(chosen, problems, shared, "asking again") for shared in draws]
+        return all(one[i].digest == keys[i][d] for d, one in enumerate(again) for i in chosen)
+
+    def _compare_items(self, groups: Sequence[list[int]], problems: Sequence[Problem]) -> None:
+        """Marks points where an item, or a row, has other bits than in the largest of its class: with different items.
+
+        Where all items are equal, one that is computed of another does not show.
+        """
+        shared, find = share_outputs(problems, _OTHER_SEED, equal=False), self.text.find_engine
+        if shared.item_axis is None:
+            return
+        for members in groups:
+            sizes = {i: problems[i].out_shape[shared.item_axis] for i in members}
+            largest = max(members, key=lambda i: sizes[i])
+            alone = [i for i in members if i != largest and find(self.points[i]) == find(self.points[largest])]
+            for i in alone[:_MOST_ITEMS_COMPARED]:
+                outputs = list(shared.outputs)
+                outputs[shared.item_axis] = sizes[i]
+                part = replace(shared, outputs=tuple(outputs))
+                runs = self._ask([i, largest], problems, part, "comparing items")
+                if runs[i].failure is None and runs[largest].failure is None and runs[i].digest != runs[largest].digest:
+                    self.runs[i] = replace(self.runs[i], even=False)
 
     def _confirm(self, keys: dict[int, tuple[str, ...]], problems: Sequence[Problem]) -> str:
         """Neighbours with other bits, asked with other operands: do they differ again?"""
