@@ -44,7 +44,12 @@ class LitertFile:
             if content[4:8] != b"TFL3":
                 raise ValueError("it is no LiteRT file")
             self.model: Any = self.schema.ModelT.InitFromPackedBuf(content, 0)
-            (self.graph,) = self.model.subgraphs
+            count = len(self.model.subgraphs)
+            if count != 1:
+                raise ValueError(f"it has {count}")
+            self.graph: Any = self.model.subgraphs[0]
+            if any(tensor.sparsity is not None for tensor in self.graph.tensors):
+                raise EngineUnsupported("it holds sparse weights, which are not read")
             self.names = self._name_tensors()
             self._makers = {tensor: one for one in self.graph.operators for tensor in one.outputs}
         except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:

@@ -96,8 +96,9 @@ def sweep(
     have ranges, too, or runners and functions of your own. Every point is run, on operands that all points share; each
     boundary between classes is confirmed with other operands, and for each class a recipe is searched for (not with
     `recipes=False`). With `fix`, where bits change, the engine's settings are tried one by one, and the other engines
-    at hand. The finding is that of the first engine, with the others in its `more`. Raises ProblemTextError, RunnerTextError or ProblemShapeError, in
-    one line, for ranges that cannot be read or share no output; an engine that fails at a point is a finding there.
+    at hand. The finding is that of the first engine, with the others in its `more`. Raises ProblemTextError,
+    RunnerTextError or ProblemShapeError, in one line, for ranges that cannot be read or share no output; an engine that
+    fails at a point is a finding there.
 
     >>> import samebits
     >>> found = samebits.sweep("matmul x={1..3}x8 w=8x4", ["emulate:direct"])
