@@ -124,6 +124,7 @@ def test_doctor_lists_engines_and_settings(capsys):
         "tensorflow",
         "jax",
         "openvino",
+        "litert",
         "numpy",
         "cudnn",
     ]

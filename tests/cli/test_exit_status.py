@@ -194,7 +194,7 @@ def test_the_options_of_compare_reach_the_library(answer):
     assert given[1] == ["truth", "jax"]
     assert str(given[0].x) == "(1, 1, 4)"
     del named["progress"]
-    assert named == {"data": "exact", "seed": 7, "time_limit_s": 2.5, "attributes": False, "fix": True}
+    assert named == {"data": "exact", "seed": 7, "time_limit_s": 2.5, "attributes": False, "fix": True, "calls": None}
 
 
 def test_without_engines_all_installed_ones_run_unless_results_are_recorded(answer, monkeypatch):

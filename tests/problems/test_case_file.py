@@ -242,7 +242,6 @@ def test_paths_that_are_no_case_are_said(tmp_path):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("net.tflite", r"LiteRT model.*python -m tf2onnx\.convert --tflite \S+net\.tflite --output net\.onnx"),
         ("net.keras", r"Keras model.*keras\.saving\.load_model\('\S+net\.keras'\)"),
         ("net.pth", "torch file.*function returns the module"),
         ("net.xml", "OpenVINO model.*compare the ONNX file or the module"),

@@ -71,6 +71,15 @@ def parse_runner_text(text: str) -> RunnerText:
     return RunnerText(name, settings, environment, place=place)
 
 
+def can_be_typed(text: str) -> bool:
+    """Whether a runner's text names an engine; functions and objects of a program have names that nobody can type."""
+    try:
+        parse_runner_text(text)
+    except RunnerTextError:
+        return False
+    return True
+
+
 def format_runner_text(runner: RunnerText) -> str:
     """The text that `parse_runner_text` reads back."""
     if runner.recipe:

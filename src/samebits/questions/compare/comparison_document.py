@@ -30,8 +30,8 @@ from samebits.display.visible_text import (
     say_of_bound,
     say_times,
 )
-from samebits.engines.registry.runner_text import parse_runner_text
-from samebits.errors import FindingError, RunnerTextError
+from samebits.engines.registry.runner_text import can_be_typed
+from samebits.errors import FindingError
 from samebits.findings import Comparison, ErrorPicture, Side, is_agreement
 from samebits.problems.problem_text import parse_problem_text
 from samebits.sums.recipes import format_order, parse_recipe
@@ -218,7 +218,7 @@ def _has_structure(picture: ErrorPicture) -> bool:
 
 def _list_commands(found: Comparison) -> Iterator[str]:
     engines = [s.name for s in found.sides if s.engine and s.engine != "truth"]
-    if not all(map(_can_be_typed, engines)):
+    if not all(map(can_be_typed, engines)):
         # Functions and objects of a program have no text.
         return
     if engines and found.data != "recorded":
@@ -231,14 +231,6 @@ def _list_commands(found: Comparison) -> Iterator[str]:
         yield "samebits explain THE-LOG"
     elif found.outputs:
         yield "samebits explain CASE.npz"
-
-
-def _can_be_typed(engine: str) -> bool:
-    try:
-        parse_runner_text(engine)
-    except RunnerTextError:
-        return False
-    return True
 
 
 def _list_others(found: Comparison) -> Iterator[Block]:

@@ -33,6 +33,7 @@ from samebits.display.visible_text import (
     make_visible,
     say_of_bound,
 )
+from samebits.engines.registry.runner_text import can_be_typed
 from samebits.findings import Comparison, Side, is_agreement
 from samebits.findings.words.place_words import EMULATE, shorten_names
 from samebits.problems import Problem
@@ -273,6 +274,10 @@ def _say_next(found: Comparison) -> Remark:
     if any(e.kind == "setting" for s in deviating for e in s.evidence):
         return Remark("next", "compare again with the setting named in the note")
     first = deviating[0]
+    if not can_be_typed(first.engine or ""):
+        asks = "reduce" if first.verdict == "wrong" else "profile"
+        given = f'"{found.problem}", {first.name}' if asks == "reduce" else f'{first.name}, "{found.problem}"'
+        return Remark("next", f"samebits.{asks}({given})", verbatim=True)
     if first.verdict == "wrong":
         # A smallest problem and its condition are what whoever wrote the kernel needs.
         return Remark("next", f'samebits reduce "{found.problem}" --on "{first.engine}"', verbatim=True)

@@ -59,7 +59,7 @@ _MOST_DEARER, _MOST_ALTERNATIVES, _MOST_ROUNDS = 1.6, 400, 60
 # What a runner may not know at all, however small the problem.
 _FLAGS = ("bias", "then")
 _MOST_EXCEPTIONS = 12
-_ASKED_ALONE, _STARTS = 20, 12
+_ASKED_ALONE, _STARTS, _REFUTING = 20, 12, 0.25
 _ASKED_EACH_ROUND, _CHECKED, _ASKED_MORE, _MORE_ROUNDS = 24, 400, 60, 6
 
 
@@ -112,9 +112,12 @@ class ConditionSearch:
         if self._ask_otherwise(exceptions or self._list_doubtful(condition)):
             condition, settled = self._settle()
             condition, exceptions = self._list_exceptions(condition)
-        if exceptions:
-            self._refute()
-            condition, exceptions = self._list_exceptions(None)
+        is_exact = not exceptions
+        if self._refute(condition) and is_exact:
+            condition, settled = self._settle()
+        if not is_exact:
+            condition = None
+        condition, exceptions = self._list_exceptions(condition)
         problems = list(self._known)
         wrong = sum(self._known.values())
         nearest = self._list_nearest()
@@ -162,11 +165,12 @@ class ConditionSearch:
         self._known.update(dict.fromkeys(faulty, True))
         return bool(faulty)
 
-    def _refute(self) -> None:
-        """Asks where one clause of a necessary condition alone is not true, until no fault shows up there."""
+    def _refute(self, condition: Condition) -> bool:
+        """Asks where one clause of a condition alone is not true, until no fault shows there; whether any did."""
+        refuted, clauses = False, condition.clauses
+        # Looking for a condition may have taken all the time there was.
+        self._ends = max(self._ends, time.monotonic() + _REFUTING * self._most_s)
         for _ in range(_MORE_ROUNDS):
-            columns, faulty = self._tabulate(list(self._known))
-            clauses = find_necessary(list_clauses(self._features, columns, faulty, pairs=False)).clauses
             pool = [*self.draw_unseen(), *self._list_beside(clauses)]
             measured = self.measure(pool)
             held = _hold_each(clauses, measured, len(pool))
@@ -179,8 +183,12 @@ class ConditionSearch:
             for problem in chosen:
                 if self._known.get(problem) is False and not _is_usual(problem):
                     del self._known[problem]
+            refuted |= any(answers)
             if not any(answers) or self._is_over():
                 break
+            columns, faulty = self._tabulate(list(self._known))
+            clauses = find_necessary(list_clauses(self._features, columns, faulty, pairs=False)).clauses
+        return refuted
 
     def _list_beside(self, clauses: Sequence[Clause]) -> list[Problem]:
         """Faulty problems with one number set to what the clauses are about, or to its least values.
@@ -196,7 +204,12 @@ class ConditionSearch:
                 least, most = find_floor(name), 1 if name in _FLAGS else _VALUES[-1]
                 values = [v for v in sorted({least, least + 1, *numbers}) if least <= v <= most]
                 ways = (False, True) if can_keep_large(self._base, name) else (False,)
-                problems = (self._vary(taken, name, v, keeps=keeps) for v in values for keeps in ways)
+                problems = [self._vary(taken, name, v, keeps=keeps) for v in values for keeps in ways]
+                # Where two numbers have to be equal, one alone changes nothing but that.
+                alike = [n for n in self._list_varied() if taken[n] == taken[name] > 1]
+                if len(alike) > 1:
+                    changes = [dict.fromkeys(alike, v) for v in values if v > 0]
+                    problems += [_keep_small(put_together(self._base, taken | change)) for change in changes]
                 found |= dict.fromkeys(p for p in problems if p is not None and p not in self._known)
         return list(found)
 

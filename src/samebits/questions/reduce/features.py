@@ -40,6 +40,8 @@ def list_features(problem: Problem) -> dict[str, Feature]:
             "columns*k": Feature("columns times terms", _RELATION),
         }
         found |= {"rows-columns": Feature("rows", _RELATION, other="columns")}
+        found |= {"rows-k": Feature("rows", _RELATION, other="terms (K)")}
+        found |= {"columns-k": Feature("columns", _RELATION, other="terms (K)")}
         return found | _list_flags()
     found = {
         "n": Feature("batch size", _PLAIN),
@@ -128,7 +130,7 @@ def measure_features(problem: Problem) -> dict[str, int]:
         return {
             "columns": columns, "k": terms, "rows": rows, "batch": batch, "rows-columns": rows - columns,
             "outputs": rows * columns, "work": rows * columns * terms, "rows*k": rows * terms,
-            "columns*k": columns * terms, **flags,
+            "columns*k": columns * terms, "rows-k": rows - terms, "columns-k": columns - terms, **flags,
         }  # fmt: skip
     in_channels, out_channels, groups = problem.c_in, problem.c_out, problem.groups
     spatial_in, spatial_out = problem.x[2:], problem.y_shape[2:]

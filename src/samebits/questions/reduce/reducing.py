@@ -202,7 +202,7 @@ class _Found:
         if words is None or found is None or more <= 1:
             return words
         first = say_condition(Condition(found.condition.clauses[:_MOST_SAID]), list_features(problem))
-        return say_more_clauses(first, more)
+        return say_more_clauses(first, more, exact=found.is_settled and not found.exceptions)
 
     def _say_condition(self, problem: Problem) -> tuple[str | None, bool | None]:
         """The condition in words, and whether it is exact; None where there is none worth saying."""

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from samebits.display.page_layout import Page, Remark, make_answer, open_console
 from samebits.display.visible_text import format_value, make_visible
+from samebits.engines.registry.runner_text import can_be_typed
 from samebits.questions.reduce.reduction_schema import OtherEngine, Reduction
 from samebits.questions.reduce.reduction_sentences import say_versions
 
@@ -48,6 +49,8 @@ def _list_remarks(found: Reduction) -> Iterator[Remark]:
     if by_chance:
         yield from (Remark("how known", e.says) for e in found.evidence)
         compare = f"samebits compare {shlex.quote(found.problem or '')} --on {shlex.quote(found.engine)} --calls 200"
+        if not can_be_typed(found.engine):
+            compare = f'samebits.compare("{found.problem}", {found.engine}, calls=200)'
         yield Remark("next", f"{compare}   says which outputs vary", verbatim=True)
         return
     yield Remark("right with", list_engines(found.others, right=True) or "none of the settings that were tried")
@@ -63,7 +66,8 @@ def _list_remarks(found: Reduction) -> Iterator[Remark]:
         says = {True: "fails as it should", False: "finds nothing wrong when run", None: "could not be run here"}
         yield Remark("script", f"{says[found.reproduced]}: -o FILE writes it")
     again = f"samebits reduce {shlex.quote(found.problem or '')} --on {shlex.quote(found.engine)} --markdown"
-    yield Remark("next", again, verbatim=True)
+    if can_be_typed(found.engine):
+        yield Remark("next", again, verbatim=True)
 
 
 def list_engines(others: list[OtherEngine], *, right: bool) -> str:

@@ -50,9 +50,10 @@ def summarize_reduction(
     return f"{said}, {'wherever' if exact else 'only where'} {condition}"
 
 
-def say_more_clauses(first: str, more: int) -> str:
-    """A condition of which only the first clauses are said."""
-    return f"{first}, and {more:,} more things are true of the problem"
+def say_more_clauses(first: str, more: int, *, exact: bool) -> str:
+    """A condition of which only the first clauses are said; where it is not exact, it may be more than it takes."""
+    said = f"{first}, and {more:,} more things are true of the problem"
+    return said if exact else f"{said}: no simple condition fits what was asked"
 
 
 def say_no_fault(engine: str, *, given: bool, varies: bool, calls: int) -> str:
