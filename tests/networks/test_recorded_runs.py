@@ -89,7 +89,7 @@ def test_the_unit_that_deviates_is_named(model, name):
 
 def test_a_sound_run_is_rounding_and_outputs_alone_show_too_little(model):
     found = compare(model, record())
-    assert (found.verdict, found.sides[0].joined) == ("rounding", 0)
+    assert (found.verdict, found.sides[0].joined) == ("identical", 0)
     found = compare(model, {"y": record()["y"]})
     assert (found.verdict, found.sides[0].joined) == ("undecided", 3)
     assert "is within the bound of its 3 products together, which is wide" in found.summary
@@ -148,7 +148,7 @@ def test_advice_is_of_the_engine_that_a_side_is_called_by(model):
 def test_other_names_and_types_are_taken_where_they_say_the_same(model):
     values = record()
     found = compare(model, {**values, "y": values["y"].astype(np.float64)})
-    assert found.verdict == "rounding"
+    assert found.verdict == "identical"
     assert compare(model, {"output": values["y"]}).sides[0].joined == 3
     found = compare(model, {**values, "not_there": np.zeros(3)})
     assert found.sides[0].joined == 0
@@ -223,7 +223,7 @@ def test_what_was_recorded_of_other_inputs_is_refused(tmp_path):
     path = save(made, tmp_path / "open.onnx")
     fed = random((4, 8), 9)
     right = (fed.astype(np.float64) @ WEIGHTS["w2"].T.astype(np.float64)).astype(np.float32)
-    assert samebits.compare(str(path), inputs={"x": fed}, recorded={"a": {"y": right}}).verdict == "rounding"
+    assert samebits.compare(str(path), inputs={"x": fed}, recorded={"a": {"y": right}}).verdict == "identical"
     with pytest.raises(SamebitsError, match=r"recorded as \(2, 5\), but these inputs make \(4, 5\)"):
         samebits.compare(str(path), inputs={"x": fed}, recorded={"a": {"y": right[:2]}})
 

@@ -29,19 +29,26 @@ def compare_constants(a: np.ndarray, b: np.ndarray) -> tuple[CauseCode, str] | N
             return CauseCode.REDUCED_PRECISION_OPERANDS, f"holds the first file's values rounded to {format_}"
     if b.dtype.kind == "f" and b.size and not b.any() and a.any():
         return CauseCode.DROPPED_ATTRIBUTE, "holds zeros"
-    if sorted(a.shape) == sorted(b.shape) and a.size == b.size and a.ndim > 1:
-        if any(np.array_equal(a.transpose(axes), b) for axes in _permutations(a.ndim)):
-            return CauseCode.AXIS_ORDER, "holds the first file's values with axes exchanged"
-        if a.shape == b.shape and np.array_equal(np.flip(a, tuple(range(2, a.ndim))), b):
-            return CauseCode.AXIS_ORDER, "holds the first file's kernel flipped"
+    if turned := _find_turned(a, b):
+        return CauseCode.AXIS_ORDER, turned
     if a.shape != b.shape:
         return CauseCode.DROPPED_ATTRIBUTE, f"has shape {b.shape} in place of {a.shape}"
     if a.dtype != b.dtype:
         return CauseCode.DROPPED_ATTRIBUTE, f"is {b.dtype} in place of {a.dtype}"
-    axis = _find_sequence(a, b)
-    if axis is not None:
+    if (axis := _find_sequence(a, b)) is not None:
         return CauseCode.AXIS_ORDER, f"holds the first file's values in another sequence along axis {axis}"
     return CauseCode.OTHER_OPERANDS, _say_values(a, b)
+
+
+def _find_turned(a: np.ndarray, b: np.ndarray) -> str:
+    """How the same numbers lie otherwise in whole axes; "" where they do not."""
+    if sorted(a.shape) != sorted(b.shape) or a.ndim < 2:
+        return ""
+    if any(np.array_equal(a.transpose(axes), b) for axes in _permutations(a.ndim)):
+        return "holds the first file's values with axes exchanged"
+    if a.shape == b.shape and np.array_equal(np.flip(a, tuple(range(2, a.ndim))), b):
+        return "holds the first file's kernel flipped"
+    return ""
 
 
 def differ_by_rounding(a: np.ndarray, b: np.ndarray) -> bool:

@@ -190,18 +190,12 @@ def compare_model(
     began = time.monotonic()
     with contextlib.ExitStack() as opened:
         network, examples, notes = _take_model(model, opened, time_limit_s, progress)
-        if inputs is None and examples is not None and not ranges:
-            inputs = examples
-        if recorded and inputs is None and examples is None:
-            raise ArgumentError("what was recorded belongs to the inputs of that run: give them, too (--inputs)")
+        inputs = _choose_inputs(inputs, examples, ranges, recorded)
         fed = _take_inputs(network, inputs, ranges, sizes, seed)
         network = settle_control_flow(network, fed, make_network)
         asked = _open_all(on, opened, time_limit_s, network.program, codes=codes)
         asked += _take_recorded(network, recorded or {}, {a.name for a in asked})
-        shapes = {name: array.shape for name, array in fed.items()}
-        other = None
-        if against is not None:
-            other = settle_control_flow(take_other(network, against, shapes), fed, make_network)
+        other = _take_other(network, against, fed)
         if other is not None:
             asked.append(open_other(network, other, on, opened, time_limit_s))
         conversion = None if other is None else find_conversion(network, other)
@@ -229,6 +223,30 @@ def compare_model(
             place = ModelTrials(network, fed, others, _judge_alone, time_limit_s)
             found = _add_fixes(found, outcome, on, place, progress)
         return found
+
+
+def _choose_inputs(
+    inputs: str | Path | Mapping[str, np.ndarray] | None,
+    examples: Mapping[str, np.ndarray] | None,
+    ranges: Mapping[str, tuple[float, float]] | None,
+    recorded: Mapping[str, Mapping[str, np.ndarray]] | None,
+) -> str | Path | Mapping[str, np.ndarray] | None:
+    """The inputs that were given, or those of the module; raises ArgumentError where a recorded run has none."""
+    if inputs is None and examples is not None and not ranges:
+        return examples
+    if recorded and inputs is None and examples is None:
+        raise ArgumentError("what was recorded belongs to the inputs of that run: give them, too (--inputs)")
+    return inputs
+
+
+def _take_other(
+    network: Network, against: str | Path | Network | None, fed: Mapping[str, np.ndarray]
+) -> Network | None:
+    """The other file, its values named as the network's; None where there is none."""
+    if against is None:
+        return None
+    shapes = {name: array.shape for name, array in fed.items()}
+    return settle_control_flow(take_other(network, against, shapes), fed, make_network)
 
 
 def _take_recorded(

@@ -39,6 +39,7 @@ def have_same_axes(
     other_constant: Mapping[str, np.ndarray],
     other: Node,
 ) -> bool:
+    """Whether two nodes name the same axes, counted from the front or from the end."""
     counted = first.types.get(getattr(node, AXES[node.operator])[0])
     held = [known.get(n.inputs[1]) for known, n in ((constant, node), (other_constant, other)) if len(n.inputs) > 1]
     if counted is None or not counted.shape or len(held) < 2 or held[0] is None or held[1] is None:
@@ -48,6 +49,7 @@ def have_same_axes(
 
 
 def have_same_sizes(first: Network, node: Node, second: Network, other: Node) -> bool:
+    """Whether what two nodes make has the same shape, as far as that is known."""
     a, b = (network.types.get(n.outputs[0]) for network, n in ((first, node), (second, other)))
     if a is None or b is None or len(a.shape) != len(b.shape):
         return False

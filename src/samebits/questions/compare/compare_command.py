@@ -48,14 +48,25 @@ class DataChoice(StrEnum):
     EXACT = "exact"
 
 
+CompareSubject = Annotated[
+    list[str],
+    typer.Argument(
+        help="a problem's text, a case file (.npz), or a network: .onnx, .tflite, .pt2, file.py:function",
+        metavar="PROBLEM|CASE|MODEL",
+    ),
+]
+CompareCalls = Annotated[
+    int | None,
+    typer.Option(
+        help="call each engine so often on the same operands: do its bits repeat? Default: 2, up to 20 if quick",
+        min=1,
+        max=10**6,
+    ),
+]
+
+
 def compare_command(
-    subject: Annotated[
-        list[str],
-        typer.Argument(
-            help="a problem's text, a case file (.npz), or a network: .onnx, .pt2, file.py:function",
-            metavar="PROBLEM|CASE|MODEL",
-        ),
-    ],
+    subject: CompareSubject,
     on: Annotated[
         list[str] | None,
         typer.Option(
@@ -81,14 +92,7 @@ def compare_command(
     fix: Annotated[
         bool, typer.Option("--fix", help="try settings until the sides agree; each in a process of its own (minutes)")
     ] = False,
-    calls: Annotated[
-        int | None,
-        typer.Option(
-            help="call each engine so often on the same operands: do its bits repeat? Default: 2, up to 20 if quick",
-            min=1,
-            max=10**6,
-        ),
-    ] = None,
+    calls: CompareCalls = None,
     inputs: NetworkInputs = None,
     ranges: NetworkRanges = None,
     sizes: NetworkSizes = None,

@@ -36,10 +36,7 @@ def name_reduction(found: Reduction) -> tuple[str, str]:
 def _list_remarks(found: Reduction) -> Iterator[Remark]:
     by_chance = found.repeats is False and found.is_smallest is None
     yield Remark("seen at" if by_chance else "smallest", found.problem or "", verbatim=True)
-    if found.first_index is not None:
-        at = ", ".join(map(str, found.first_index))
-        values = f"{format_value(found.first_value)} where {format_value(found.first_truth)} is right"
-        yield Remark("", f"output [{at}] is {values}; {found.where or 'within the bounds of a narrower format'}")
+    yield from _say_output(found)
     if found.condition and found.condition not in found.summary:
         yield Remark("wherever" if found.is_exact else "only where", found.condition, rank=1)
     for problem in found.exceptions[:_MOST_EXCEPTIONS]:
@@ -47,11 +44,7 @@ def _list_remarks(found: Reduction) -> Iterator[Remark]:
     for problem in found.right_with[:_MOST_RIGHT]:
         yield Remark("right", problem, verbatim=True, rank=1)
     if by_chance:
-        yield from (Remark("how known", e.says) for e in found.evidence)
-        compare = f"samebits compare {shlex.quote(found.problem or '')} --on {shlex.quote(found.engine)} --calls 200"
-        if not can_be_typed(found.engine):
-            compare = f'samebits.compare("{found.problem}", {found.engine}, calls=200)'
-        yield Remark("next", f"{compare}   says which outputs vary", verbatim=True)
+        yield from _say_by_chance(found)
         return
     yield Remark("right with", list_engines(found.others, right=True) or "none of the settings that were tried")
     if wrong := list_engines(found.others, right=False):
@@ -68,6 +61,21 @@ def _list_remarks(found: Reduction) -> Iterator[Remark]:
     again = f"samebits reduce {shlex.quote(found.problem or '')} --on {shlex.quote(found.engine)} --markdown"
     if can_be_typed(found.engine):
         yield Remark("next", again, verbatim=True)
+
+
+def _say_output(found: Reduction) -> Iterator[Remark]:
+    if found.first_index is not None:
+        at = ", ".join(map(str, found.first_index))
+        values = f"{format_value(found.first_value)} where {format_value(found.first_truth)} is right"
+        yield Remark("", f"output [{at}] is {values}; {found.where or 'within the bounds of a narrower format'}")
+
+
+def _say_by_chance(found: Reduction) -> Iterator[Remark]:
+    yield from (Remark("how known", e.says) for e in found.evidence)
+    compare = f"samebits compare {shlex.quote(found.problem or '')} --on {shlex.quote(found.engine)} --calls 200"
+    if not can_be_typed(found.engine):
+        compare = f'samebits.compare("{found.problem}", {found.engine}, calls=200)'
+    yield Remark("next", f"{compare}   says which outputs vary", verbatim=True)
 
 
 def list_engines(others: list[OtherEngine], *, right: bool) -> str:

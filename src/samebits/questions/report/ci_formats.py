@@ -27,7 +27,6 @@ from samebits.networks.model_subject import is_module
 from samebits.questions.list.row import Row, list_comparison_rows, list_model_rows
 from samebits.questions.list.table_changes import list_rows
 from samebits.questions.report.any_finding import document_from_finding
-from samebits.questions.sweep.sweep_schema import Sweep
 from samebits.version import VERSION
 
 Outcome = Literal["pass", "fail", "error", "skip"]
@@ -126,9 +125,8 @@ def list_checks(found: msgspec.Struct | Path, file: str) -> list[Check]:
         checks = _gather(list_model_rows(found.model, found), file, found.summary)
         files = {side.name: side.file for side in found.sides}
         return [replace(check, own_file=files[check.side]) for check in checks]
-    # A sweep holds those of its other engines.
-    every = [found, *found.more] if isinstance(found, Sweep) else [found]
-    return [Check(file, _summarize(one)) for one in every]
+    # Some hold those of the other engines that were asked.
+    return [Check(file, _summarize(one)) for one in (found, *getattr(found, "more", ()))]
 
 
 def _summarize(found: msgspec.Struct) -> Row:
