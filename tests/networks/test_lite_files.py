@@ -124,6 +124,20 @@ def test_a_damaged_file_is_one_line(files, damage, tmp_path, monkeypatch, capsys
         assert said.splitlines()[-1].startswith("samebits: bad.tflite cannot be read:")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["sweep", "int8.tflite", "--size", "batch={1..2}", "--on", "litert"],
+        ["pick", "float.tflite", "--on", "litert"],
+        ["compare", "float.tflite", "--on", "litert", "--against", "int8.tflite"],
+    ],
+)
+def test_what_reads_no_such_file_says_what_does(files, words, monkeypatch, capsys):
+    monkeypatch.chdir(files)
+    assert main(words) == 2
+    assert "a LiteRT file is read by compare alone" in capsys.readouterr().err
+
+
 def test_without_the_file_or_the_engine_one_line_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["compare", "missing.tflite", "--on", "litert"]) == 2

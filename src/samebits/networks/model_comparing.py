@@ -311,9 +311,9 @@ def _blame_other(
     progress: Progress,
 ) -> list[FileDifference]:
     """Makes what the other file says otherwise the cause where its side deviates; the differences of both files."""
-    shapes = {name: array.shape for name, array in fed.items()}
-    first, second = (bind_sizes(one, shapes) for one in (outcome.network, other))
     if conversion is None:
+        shapes = {name: array.shape for name, array in fed.items()}
+        first, second = (bind_sizes(one, shapes) for one in (outcome.network, other))
         differences = list_file_differences(first, second)
         deviates = outcome.list_deviating(outcome.asked[-1].name)
         asks = deviates and any(d.is_rounding for d in differences)

@@ -40,6 +40,10 @@ def read_onnx(path: str | Path, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -
     folder; ResourceLimitError for what does not fit in memory, beyond the limits, or takes longer than `time_limit_s`.
     """
     path, deadline = Path(path), Deadline(time_limit_s, str(path))
+    if path.suffix == ".tflite":
+        raise ModelError(
+            f"{path}: a LiteRT file is read by compare alone, and not behind --against: samebits compare {path}"
+        )
     data = _read_file(path)
     import google.protobuf.message
     import onnx

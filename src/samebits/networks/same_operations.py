@@ -51,7 +51,7 @@ def have_same_axes(
 def have_same_sizes(first: Network, node: Node, second: Network, other: Node) -> bool:
     """Whether what two nodes make has the same shape, as far as that is known."""
     a, b = (network.types.get(n.outputs[0]) for network, n in ((first, node), (second, other)))
-    if a is None or b is None or len(a.shape) != len(b.shape):
+    if a is None or b is None or not a.shape or len(a.shape) != len(b.shape):
         return False
     # What shape inference does not follow is open.
     return all(x == y or None in (x, y) for x, y in zip(a.shape, b.shape, strict=True))

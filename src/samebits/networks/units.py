@@ -137,7 +137,8 @@ def fold_constants(network: Network) -> Mapping[str, np.ndarray]:
 def _read_sizes(network: Network, node: Node) -> np.ndarray | None:
     """What a Shape is where every size is declared or follows from what is; None for any other node."""
     known = network.types.get(node.inputs[0]) if node.operator == "Shape" and not node.attributes else None
-    if known is None or None in known.shape:
+    # Exporters declare no sizes at all where they know none.
+    if known is None or not known.shape or None in known.shape:
         return None
     return np.array(known.shape, np.int64)
 

@@ -197,9 +197,15 @@ class LitertGraph:
         )
 
 
+def find_same_padding(size: int, kernel: int, dilation: int, stride: int) -> tuple[int, int]:
+    """What LiteRT calls SAME: as much padding as ceil(size / stride) results need, the larger half of it behind."""
+    needed = max((-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
+    return needed // 2, needed - needed // 2
+
+
 def _is_same(axis: Axis) -> bool:
-    """Whether the padding is what LiteRT calls SAME: as much as ceil(size / stride) results need, more of it behind."""
+    """Whether the padding is what LiteRT calls SAME."""
     if axis.size_small != -(-axis.size_large // axis.stride):
         return False
-    needed = max((axis.size_small - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1 - axis.size_large, 0)
-    return (axis.pad_begin, axis.pad_end) == (needed // 2, needed - needed // 2)
+    same = find_same_padding(axis.size_large, axis.kernel, axis.dilation, axis.stride)
+    return (axis.pad_begin, axis.pad_end) == same

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from samebits.engines.adapters.litert_file import LitertFile, Shown
+from samebits.engines.adapters.litert_graph import find_same_padding
 from samebits.errors import EngineUnsupported
 
 # Codes of 16 bits came later.
@@ -30,115 +32,7 @@ _REDUCTIONS = {"MEAN": "ReduceMean", "SUM": "ReduceSum", "REDUCE_MAX": "ReduceMa
 _CLIPS = {"RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
 _RESHAPES = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
 # What an operator's own flags would make of its result in a way that is not written here.
-_REFUSED_FLAGS = ("adjX", "adjY", "transposeA")
-
-
-class LitertFile:
-    """A file's first graph. Raises EngineUnsupported for what cannot be read."""
-
-    def __init__(self, content: bytes) -> None:
-        from ai_edge_litert import schema_py_generated
-
-        self.schema: Any = schema_py_generated
-        try:
-            if content[4:8] != b"TFL3":
-                raise ValueError("it is no LiteRT file")
-            self.model: Any = self.schema.ModelT.InitFromPackedBuf(content, 0)
-            count = len(self.model.subgraphs)
-            if count != 1:
-                raise ValueError(f"it has {count}")
-            self.graph: Any = self.model.subgraphs[0]
-            if any(tensor.sparsity is not None for tensor in self.graph.tensors):
-                raise EngineUnsupported("it holds sparse weights, which are not read")
-            self.names = self._name_tensors()
-            self._makers = {tensor: one for one in self.graph.operators for tensor in one.outputs}
-        except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise EngineUnsupported(f"a LiteRT file of one graph is needed: {str(error)[:120]}") from None
-        self._codes = {number: name for name, number in vars(self.schema.BuiltinOperator).items() if name[0] != "_"}
-        self._types = {number: name for name, number in vars(self.schema.TensorType).items() if name[0] != "_"}
-
-    def _name_tensors(self) -> list[str]:
-        """Each tensor's name, with its number where another has it, too."""
-        names = [(t.name or b"").decode("utf-8", "replace") for t in self.graph.tensors]
-        return [name if name and names.count(name) == 1 else f"{name}#{i}" for i, name in enumerate(names)]
-
-    def name_operator(self, operator: Any) -> str:
-        """The name of what an operator computes."""
-        code = self.model.operatorCodes[operator.opcodeIndex]
-        number = max(code.builtinCode, code.deprecatedBuiltinCode)
-        return self._codes.get(number, f"operator {number}")
-
-    def read_dtype(self, tensor: int) -> str:
-        """A tensor's format as NumPy names it."""
-        return self._types.get(self.graph.tensors[tensor].type, "?").lower()
-
-    def read_shape(self, tensor: int) -> tuple[int, ...]:
-        """A tensor's sizes."""
-        shape = self.graph.tensors[tensor].shape
-        return () if shape is None else tuple(int(size) for size in shape)
-
-    def read_constant(self, tensor: int) -> np.ndarray | None:
-        """What a tensor holds from the beginning; None for what is computed."""
-        data = self.model.buffers[self.graph.tensors[tensor].buffer].data
-        if data is not None and len(data) > 0:
-            array = np.frombuffer(bytes(data), np.dtype(self.read_dtype(tensor)))
-            return array.reshape(self.read_shape(tensor))
-        maker = self._makers.get(tensor)
-        if maker is None or self.name_operator(maker) != "DEQUANTIZE":
-            return None
-        held = self.read_constant(maker.inputs[0])
-        if held is None or held.dtype != np.float16:
-            return None
-        # Weights that are stored in float16 are read as float32.
-        return held.astype(np.float32)
-
-    def read_scaling(self, tensor: int) -> tuple[np.ndarray, np.ndarray, int] | None:
-        """Scales, zero points and their axis of a quantised tensor; None for any other."""
-        found = self.graph.tensors[tensor].quantization
-        if found is None or found.scale is None or len(found.scale) == 0 or self.read_dtype(tensor) == "float32":
-            return None
-        scale = np.asarray(found.scale, np.float32)
-        zero = np.zeros(len(scale), np.int64) if found.zeroPoint is None else np.asarray(found.zeroPoint)
-        return scale, np.broadcast_to(zero, scale.shape), int(found.quantizedDimension)
-
-    def pack(self, inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
-        """The file with other inputs, which nothing computes then, and other outputs."""
-        import copy
-
-        import flatbuffers
-
-        model = copy.copy(self.model)
-        graph = copy.copy(self.graph)
-        graph.inputs, graph.outputs = list(inputs), list(outputs)
-        graph.operators = [o for o in graph.operators if not set(o.outputs) & set(inputs)]
-        model.subgraphs, model.signatureDefs = [graph], None
-        builder: Any = flatbuffers.Builder(1024)
-        builder.Finish(model.Pack(builder), b"TFL3")
-        return bytes(builder.Output())
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A value of the ONNX model that is a tensor of the file, dequantised or with its axes in another order."""
-
-    tensor: int
-    is_real: bool = False
-    order: tuple[int, ...] = ()
-
-    def dress(self, file: LitertFile, array: np.ndarray) -> np.ndarray:
-        """The value, of the tensor's."""
-        if self.is_real and (scaling := file.read_scaling(self.tensor)) is not None:
-            scale, zero, axis = scaling
-            shape = [-1 if i == axis and len(scale) > 1 else 1 for i in range(array.ndim)]
-            codes = array.astype(np.int32) - zero.astype(np.int32).reshape(shape)
-            array = codes.astype(np.float32) * scale.reshape(shape)
-        return array.transpose(self.order) if self.order else array
-
-    def undress(self, file: LitertFile, array: np.ndarray) -> np.ndarray:
-        """The tensor, of the value; raises EngineUnsupported where it is dequantised."""
-        if self.is_real and file.read_scaling(self.tensor) is not None:
-            raise EngineUnsupported("a quantised value is not replaced by a real one")
-        return array.transpose(np.argsort(self.order)) if self.order else array
+_REFUSED_FLAGS = ("adjX", "adjY")
 
 
 class Coarse(NamedTuple):
@@ -299,13 +193,9 @@ class _Writer:
         options = operator.builtinOptions
         if options.padding != self.file.schema.Padding.SAME:
             return [0] * (2 * len(kernel))
-        before, after = list[int](), list[int]()
         strides = (options.strideH, options.strideW)
-        for size, k, d, s in zip(sizes, kernel, dilation, strides, strict=True):
-            needed = max((-(-size // s) - 1) * s + (k - 1) * d + 1 - size, 0)
-            before.append(needed // 2)
-            after.append(needed - needed // 2)
-        return before + after
+        pads = [find_same_padding(*one) for one in zip(sizes, kernel, dilation, strides, strict=True)]
+        return [before for before, _ in pads] + [after for _, after in pads]
 
     def _note_product(self, tensor: int, *factors: int, by: float = 1.0) -> None:
         """That a sum of whole numbers is rescaled by a multiplier of 31 bits: its first rounding is `2^(e - 1)` steps.
@@ -533,9 +423,7 @@ class _Writer:
                 return
             ends, steps = parts[1].copy(), parts[2]
             for axis in range(count):
-                least, most = (
-                    (0, np.iinfo(np.int64).max) if steps[axis] > 0 else (np.iinfo(np.int64).max, -sizes[axis] - 1)
-                )
+                least, most = (0, _FAR) if steps[axis] > 0 else (_FAR, -sizes[axis] - 1)
                 begins[axis] = least if options.beginMask >> axis & 1 else begins[axis]
                 ends[axis] = most if options.endMask >> axis & 1 else ends[axis]
                 if options.shrinkAxisMask >> axis & 1:

@@ -201,8 +201,8 @@ def _list_fixed() -> Iterator[Way]:
     }
     for (says, run), narrow in itertools.product(kinds.items(), (False, True)):
         of = " (of x_scale w_scale in float32)" if narrow else ""
-        run = functools.partial(run, bits=31, narrow=narrow)
-        yield Way(f"rescales by a fixed-point number of 31 bits{of} and {says}", run)
+        own = functools.partial(run, narrow=narrow)
+        yield Way(f"rescales by a fixed-point number of 31 bits{of} and {says}", own)
     for bits in (15, 7):
         says = f"rescales by a fixed-point number of {bits} bits and rounds once, halves up"
         yield Way(says, functools.partial(_round_once, bits=bits), False)
@@ -231,9 +231,9 @@ def _hold(sums: Whole) -> Whole:
     return np.clip(sums, -(2**31), 2**31 - 1)
 
 
-def _round_twice(case: IntegerCase, sums: Whole, *, bits: int, narrow: bool) -> Whole:
+def _round_twice(case: IntegerCase, sums: Whole, *, narrow: bool) -> Whole:
     """gemmlowp's SaturatingRoundingDoublingHighMul, then RoundingDivideByPOT."""
-    number, shift = _split(case, bits, narrow=narrow)
+    number, shift = _split(case, 31, narrow=narrow)
     left, right = np.maximum(-shift, 0), np.maximum(shift, 0)
     product = _hold(sums << left) * number
     nudge = np.where(product >= 0, 2**30, 1 - 2**30)
@@ -244,15 +244,15 @@ def _round_twice(case: IntegerCase, sums: Whole, *, bits: int, narrow: bool) -> 
     return (high >> right) + (rest > threshold) + case.y_zero
 
 
-def _round_up_twice(case: IntegerCase, sums: Whole, *, bits: int, narrow: bool) -> Whole:
+def _round_up_twice(case: IntegerCase, sums: Whole, *, narrow: bool) -> Whole:
     """ruy's kernels for x86: the high half of the product, rounded, and its shift to the right, rounded again."""
-    number, shift = _split(case, bits, narrow=narrow)
+    number, shift = _split(case, 31, narrow=narrow)
     left, right = np.maximum(-shift, 0), np.maximum(shift, 0)
     high = (_hold(sums << left) * number + 2**30) >> 31
     return ((high + _half(right)) >> right) + case.y_zero
 
 
-def _round_once(case: IntegerCase, sums: Whole, *, bits: int, narrow: bool = False) -> Whole:
+def _round_once(case: IntegerCase, sums: Whole, *, bits: int = 31, narrow: bool = False) -> Whole:
     number, shift = _split(case, bits, narrow=narrow)
     total = np.clip(shift + bits, 0, 62)
     return ((_hold(sums) * number + _half(total)) >> total) + case.y_zero

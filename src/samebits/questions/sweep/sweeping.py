@@ -115,7 +115,7 @@ def sweep(
     found: list[Sweep] = []
     for one, engine in zip(sweeps, on, strict=True):
         guarded = None if isinstance(engine, str) else guard_runner(engine)
-        named = engine if isinstance(engine, str) else guard_runner(engine).text
+        named = guarded.text if guarded is not None else str(engine)
         sweeper = _Sweeper(one, text, named, time_limit_s, progress, own=guarded)
         try:
             own = sweeper.find(recipes=recipes)
@@ -285,11 +285,14 @@ class _Sweeper:
         shared, find = share_outputs(problems, _OTHER_SEED, equal=False), self.text.find_engine
         if shared.item_axis is None:
             return
+        began = time.perf_counter()
         for members in groups:
             sizes = {i: problems[i].out_shape[shared.item_axis] for i in members}
             largest = max(members, key=lambda i: sizes[i])
             alone = [i for i in members if i != largest and find(self.points[i]) == find(self.points[largest])]
             for i in alone[:_MOST_ITEMS_COMPARED]:
+                if time.perf_counter() - began > _LONGEST_TELLING_S:
+                    return
                 outputs = list(shared.outputs)
                 outputs[shared.item_axis] = sizes[i]
                 part = replace(shared, outputs=tuple(outputs))
