@@ -1,6 +1,7 @@
 """A recording never harms what is recorded: output, status and signals are those of the script without it."""
 
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,17 @@ def test_a_disk_that_is_full_ends_the_recording_and_not_the_script(where, tmp_pa
     (line,) = traced.stderr.splitlines()
     assert line.startswith(f"samebits: {target}: train.py: recording ended after ")
     assert line.endswith("the run went on")
+
+
+@pytest.mark.parametrize("command", [["true"], ["/no/such/command"]])
+def test_a_device_that_a_recording_is_written_to_stays(command, tmp_path):
+    device = tmp_path / "null"
+    try:
+        os.mknod(device, stat.S_IFCHR | 0o666, os.stat("/dev/null").st_rdev)
+    except PermissionError:
+        pytest.skip("only root makes devices, and removes them")
+    run_traced(device, *command)
+    assert device.is_char_device()
 
 
 def test_a_script_whose_name_is_no_utf8_is_recorded_and_can_be_named_again(tmp_path):

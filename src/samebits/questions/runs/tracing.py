@@ -51,7 +51,7 @@ def run_traced(command: Sequence[str], path: str | Path, tell_person: Callable[[
     try:
         process = subprocess.Popen(command, env=environment)
     except (OSError, ValueError) as error:
-        target.unlink()
+        _remove_if_empty(target)
         raise ArgumentError(f"{command[0]}: cannot be started ({getattr(error, 'strerror', None) or error})") from None
     for number in _PASSED_ON:
         signal.signal(number, lambda n, _frame: process.send_signal(n))
@@ -64,9 +64,12 @@ def run_traced(command: Sequence[str], path: str | Path, tell_person: Callable[[
 
 
 def _remove_if_empty(target: Path) -> None:
-    """What a command that recorded nothing would leave behind; a process that outlives it makes the file again."""
+    """What a command that recorded nothing would leave behind; a process that outlives it makes the file again.
+
+    A device such as /dev/null has no bytes either, and stays.
+    """
     with contextlib.suppress(OSError):
-        if target.stat().st_size == 0:
+        if target.is_file() and target.stat().st_size == 0:
             target.unlink()
 
 
