@@ -35,7 +35,7 @@ def _list_remarks(found: RunDiff) -> Iterator[Remark]:
         yield Remark("settings", f"{setting.name}: {setting.a} and {setting.b}{how}", rank=1)
     if len(found.settings) > _MOST_SETTINGS:
         yield Remark("settings", f"{len(found.settings) - _MOST_SETTINGS} more differ: --json lists them")
-    yield from (Remark("next", line) for line in say_next(found.first, found.settings, found.captured))
+    yield from (Remark("next", line) for line in say_next(found.first, found.settings, found.captured, found.drawn))
 
 
 def lay_out_diff(found: RunDiff) -> Document:
@@ -63,7 +63,7 @@ def lay_out_diff(found: RunDiff) -> Document:
             [Table(("setting", "first", "second", "to make equal"), settings)] if settings else [],
         ),
         tell_evidence(found.evidence),
-        Section("What next", [Prose("", tuple(say_next(found.first, found.settings, found.captured)))]),
+        Section("What next", [Prose("", tuple(say_next(found.first, found.settings, found.captured, found.drawn)))]),
     ]
     alone = found.only_a + found.only_b
     facts = f"{found.compared:,} operations in both, {found.differing:,} differ, {alone:,} in one only"

@@ -59,7 +59,7 @@ class RunDiff(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     """Two runs compared, operation by operation.
 
     `compared` counts operations that both runs have, `differing` those of them whose bits differ, `only_a` and `only_b`
-    those that one run has alone.
+    those that one run has alone. `drawn` is what one run alone drew random numbers with before they part.
     """
 
     _rows: ClassVar[str] = "settings"
@@ -75,6 +75,7 @@ class RunDiff(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     only_a: int
     only_b: int
     captured: str | None = None
+    drawn: FirstDifference | None = None
     evidence: list[Evidence] = []
     samebits_version: str
     made: Made | None = None

@@ -32,7 +32,8 @@ from samebits.questions.runs.run_sentences import (
     say_where,
     summarize_difference,
 )
-from samebits.questions.runs.setting_differences import is_unseeded, list_differences, list_unseeded
+from samebits.questions.runs.setting_differences import is_unseeded, list_differences, list_unordered, list_unseeded
+from samebits.questions.runs.settings import LOADER_WORKERS
 from samebits.regular_files import check_target
 from samebits.version import VERSION
 
@@ -108,7 +109,8 @@ def strip_formats(what: str) -> str:
 # What a script recorded by hand; its name follows.
 _NOTE = "note "
 # What numbers that Python or NumPy drew may have decided.
-_DECIDED = ("order of the data", "order within a batch", "data", "arguments", "noted values")
+_DATA = ("order of the data", "order within a batch", "data")
+_DECIDED = (*_DATA, "arguments", "noted values")
 _TAKES = (["select"], ["slice"], ["index_select"], ["narrow"])
 
 
@@ -217,16 +219,20 @@ def _choose(found: list[_Compared]) -> _Compared:
 def _conclude(a: Trace, b: Trace, found: list[_Compared], chosen: _Compared) -> RunDiff:
     main, first = found[0], chosen.first
     settings = list_differences(_list_settings(a, main.a), _list_settings(b, main.b), first)
-    if first is not None and (first.kind == "structure" or first.reason in _DECIDED):
+    are_drawn_alike = all(s.name != "workers" for s in settings)
+    if are_drawn_alike and first is not None and (first.kind == "structure" or first.reason in _DECIDED):
+        # What workers draw in one run the process itself draws in the other: its state then says nothing of seeds.
         settings += list_unseeded(main.a.states, main.b.states)
-    evidence = [Evidence("structure", s) for s in _list_remarks(a, b, chosen, first)]
+    if first is not None and first.reason in _DATA and not settings:
+        settings = list_unordered(main.a.settings, main.b.settings)
+    drawn = _find_drawn(chosen, first) if first is not None else None
+    evidence = [Evidence("structure", s) for s in _list_remarks(a, b, chosen, first, drawn)]
     compared, differing, only_a, only_b = (
         sum(getattr(f, name) for f in found) for name in ("compared", "differing", "only_a", "only_b")
     )
     if first is None:
         summary = say_same(compared, only_a + only_b, of_hashes=a.has_weak_hashes)
     else:
-        drawn = _find_drawn(chosen) if first.reason == "random state" else None
         summary = summarize_difference(first, settings if main.a.settings else None, drawn)
     return RunDiff(
         a=a.path,
@@ -234,6 +240,7 @@ def _conclude(a: Trace, b: Trace, found: list[_Compared], chosen: _Compared) -> 
         same=first is None,
         summary=summary,
         first=first,
+        drawn=drawn,
         settings=settings,
         compared=compared,
         differing=differing,
@@ -245,18 +252,23 @@ def _conclude(a: Trace, b: Trace, found: list[_Compared], chosen: _Compared) -> 
 
 
 def _list_settings(trace: Trace, process: Process) -> list[dict[str, str]]:
-    """A process's settings as they were one after the other, with how many workers it had at once."""
-    if not process.settings:
+    """A process's settings as they were one after the other, with how many workers its loaders had at once."""
+    own = [{name: value for name, value in s.items() if name != LOADER_WORKERS} for s in process.settings]
+    if not own:
         return []
-    # Workers of a later pass have the names of the first, and a number.
-    workers = sum(1 for name in trace.processes if name.startswith(f"{process.name}/") and " #" not in name)
-    return [{**process.settings[0], "workers": str(workers)}, *process.settings[1:]]
+    children = [p for name, p in trace.processes.items() if name.startswith(f"{process.name}/")]
+    told = [s[LOADER_WORKERS] for p in children for s in p.settings if s.get(LOADER_WORKERS, "unknown") != "unknown"]
+    # Children of a later pass have other names, or a number: only they themselves know how many are one pass's.
+    workers = ", then ".join(dict.fromkeys(told)) or str(sum(" #" not in p.name for p in children))
+    return [{**own[0], "workers": workers}, *own[1:]]
 
 
-def _list_remarks(a: Trace, b: Trace, chosen: _Compared, first: FirstDifference | None) -> Iterator[str]:
+def _list_remarks(
+    a: Trace, b: Trace, chosen: _Compared, first: FirstDifference | None, drawn: FirstDifference | None
+) -> Iterator[str]:
     if first is not None:
         yield say_where(first)
-        if first.reason == "random state" and (drawn := _find_drawn(chosen)) is not None:
+        if drawn is not None:
             yield say_drawn(drawn, chosen.draws)
         if chosen.first is not None:
             yield say_followed(chosen.differing, chosen.compared)
@@ -323,8 +335,20 @@ def _draws(operation: Operation) -> bool:
     return operation.random is not None and not _GENERATOR.search(operation.what)
 
 
-def _find_drawn(found: _Compared) -> FirstDifference | None:
-    """What one run alone drew before they part, where it was drawn.
+def _find_drawn(found: _Compared, first: FirstDifference) -> FirstDifference | None:
+    """What one run alone drew before they part, where it was drawn, if what follows is other for it.
+
+    That is so where the random state differs first. Where one run does what the other leaves out, a loader that it
+    alone walks through draws, too; what a layer draws there belongs to what is done.
+    """
+    if first.reason == "random state":
+        return _find_line_drawn(found)
+    drawn = _find_line_drawn(found) if first.kind == "structure" else None
+    return drawn if drawn is not None and not drawn.module and drawn.direction == "forward" else None
+
+
+def _find_line_drawn(found: _Compared) -> FirstDifference | None:
+    """What one run alone drew, where it stands.
 
     Of draws that are alike, one that the other run lacks may stand beside the other's next one: then the line says so.
     """
@@ -378,12 +402,16 @@ def _classify(found: _Compared, i: int, j: int) -> FirstDifference:
         # A log of another tool: it does not say where its tensors come from.
         return _describe(found, one, "inputs", i=i, j=j)
     if outside:
-        return _describe(found, one, "inputs", reason=_find_reason(found, outside), i=i, j=j)
+        return _describe(found, one, "inputs", reason=_find_reason(found, outside, i), i=i, j=j)
     return _describe(found, one, "inputs", i=i, j=j)
 
 
-def _find_reason(found: _Compared, outside: list[tuple[bytes, bytes]]) -> InputReason:
-    """Why tensors from outside differ: their rows are in another order, elsewhere in the other run, or others."""
+def _find_reason(found: _Compared, outside: list[tuple[bytes, bytes]], place: int) -> InputReason:
+    """Why tensors from outside differ: their rows are in another order, elsewhere in the other run, or others.
+
+    Where as many other rows are the same in this step, the samples are the same: then a label that stands elsewhere in
+    the other run is another label.
+    """
     batches = [(found.a.rows.get(x), found.b.rows.get(y)) for x, y in outside]
     for one, other in batches:
         if not one or not other:
@@ -391,6 +419,8 @@ def _find_reason(found: _Compared, outside: list[tuple[bytes, bytes]]) -> InputR
         if 2 * len(set(one)) <= len(one):
             # Labels: few values, of which each stands somewhere in any batch.
             continue
+        if _are_samples_same(found, place, len(one)):
+            return "data"
         if Counter(one) == Counter(other):
             return "order within a batch"
         elsewhere = {row for rows in found.b.rows.values() for row in rows}
@@ -398,6 +428,19 @@ def _find_reason(found: _Compared, outside: list[tuple[bytes, bytes]]) -> InputR
             return "order of the data"
         return "data"
     return "data" if any(one and other for one, other in batches) else "initial values"
+
+
+def _are_samples_same(found: _Compared, place: int, count: int) -> bool:
+    """Whether the step, before this place, took so many rows from outside or stacked so many, the same in both runs."""
+    step = found.a.operations[place].step
+    before = list(itertools.takewhile(lambda o: o.step == step, reversed(found.a.operations[:place])))
+    taken = [i for o in before for i, source in zip(o.inputs, o.sources, strict=True) if source is None and i]
+    rows = [found.a.rows.get(i, []) for i in taken if i in found.b.rows]
+    if any(len(own) == len(set(own)) == count for own in rows):
+        return True
+    made = {f for o in found.b.operations if o.step == step for f in o.outputs}
+    stacked = [o for o in before if o.name.startswith("aten.stack.") and len(o.inputs) == count]
+    return any(f is not None and f in made for o in stacked for f in o.outputs)
 
 
 def _describe(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from samebits.questions.runs.diff_schema import FirstDifference, SettingDifference
+from samebits.questions.runs.setting_differences import SETS
 
 _MOST_NAMED = 3
 _FORMATS = re.compile(r"\b([a-z]+\d*(?:_[a-z0-9]+)?)\[")
@@ -21,6 +22,10 @@ _REASONS = {
 
 
 _SEED_LOADER = "give the loader a seeded generator: DataLoader(..., generator=torch.Generator().manual_seed(N))"
+_OWN_GENERATOR = (
+    "give what one run draws more a generator of its own: for a validation's loader, which draws a number each"
+    " time it is walked through, DataLoader(..., generator=torch.Generator())"
+)
 _WHAT_TO_DO = {
     "order of the data": _SEED_LOADER,
     "order within a batch": _SEED_LOADER,
@@ -130,34 +135,39 @@ def say_inputs_unknown() -> str:
 
 
 def say_next(
-    first: FirstDifference | None, settings: Sequence[SettingDifference], captured: str | None = None
+    first: FirstDifference | None,
+    settings: Sequence[SettingDifference],
+    captured: str | None = None,
+    drawn: FirstDifference | None = None,
 ) -> list[str]:
-    """What to do about it."""
+    """What to do about it; `drawn` is what one run alone drew before."""
     if first is None:
         return []
-    known = [s.set for s in settings if s.set]
+    sets = [f"where the order of a set of texts decides it: {s.set}" for s in settings if s.name == SETS]
+    known = [s.set for s in settings if s.set and s.name != SETS]
     alike = [f"set in both runs alike: {'; '.join(known[:_MOST_NAMED])}"] if known else []
     if first.reason == "noted values":
         return alike or ["note what it is made from, too: run.note(...)"]
     if first.kind == "structure":
         line = first.line or "the line that only one run came to"
-        return [f"look what decides at {line}; numbers drawn for it need a seed{_join_seeds(known)}"]
+        seeds, workers = _join_seeds(known), [s.set for s in settings if s.name == "workers" and s.set]
+        decides = f"look what decides at {line}{f'; numbers drawn for it need a seed{seeds}' if seeds else ''}"
+        return [*workers, decides, *([_OWN_GENERATOR] if drawn is not None else [])]
     if first.reason == "random state":
         seeds = [s for s in known if "seed" in s.lower()]
-        drawn = (
-            "give what one run draws more a generator of its own: for a validation's loader, which draws a number each"
-            " time it is walked through, DataLoader(..., generator=torch.Generator())"
-        )
-        return [seeds[0] if seeds else drawn]
+        return [seeds[0] if seeds else _OWN_GENERATOR]
+    if first.reason == "data":
+        return [*alike, f"look where the data at {first.line or 'this line'} come from", *sets]
     if first.reason == "arguments":
-        seeds = _join_seeds(known)
-        drawn = f"; numbers drawn for it need a seed{seeds}" if seeds else ""
-        return [f"compare what the script passes at {first.line or 'this line'}{drawn}"]
+        needs = f"; a number drawn for it needs a seed{_join_seeds(known)}"
+        return [f"compare what the script passes at {first.line or 'this line'}{needs}"]
     if first.reason in _WHAT_TO_DO:
         # A script may draw the order itself, without a loader.
         seeds = _join_seeds(known) if first.reason != "number format" else ""
-        drawn = [f"numbers drawn for it need a seed{seeds}"] if seeds else []
-        return [*drawn, _WHAT_TO_DO[first.reason]]
+        needs = [f"numbers drawn for it need a seed{seeds}"] if seeds else []
+        others = [s for s in known if "seed" not in s]
+        alike = [f"set in both runs alike: {'; '.join(others[:_MOST_NAMED])}"] if others else []
+        return [*alike, *needs, _WHAT_TO_DO[first.reason], *sets]
     if captured is not None:
         return [f"samebits explain {captured}", *alike]
     if first.kind == "operation" and known:

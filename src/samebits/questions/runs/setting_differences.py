@@ -37,6 +37,7 @@ _HOW = {
 }
 # Where a difference may come from other random numbers.
 _DRAWN = ("random state", "order of the data", "order within a batch", "noted values")
+SETS = "order of sets of texts"
 _SEEDS = ("torch seed", "tensorflow seed")
 
 
@@ -71,6 +72,16 @@ def list_unseeded(a: Mapping[tuple[int, str], bytes], b: Mapping[tuple[int, str]
         if is_unseeded(a, b, name):
             found.append(SettingDifference(f"{name} random state", "one", "another", how))
     return found
+
+
+def list_unordered(a: Sequence[Mapping[str, str]], b: Sequence[Mapping[str, str]]) -> list[SettingDifference]:
+    """The order of sets of texts, which Python draws for each process."""
+    is_drawn = all(s and s[0].get("hash randomisation") == "on" and _is_random(s[0]) for s in (a, b))
+    return [SettingDifference(SETS, "drawn", "drawn anew", "PYTHONHASHSEED=0")] if is_drawn else []
+
+
+def _is_random(settings: Mapping[str, str]) -> bool:
+    return settings.get("env PYTHONHASHSEED") in ("not set", "random", "")
 
 
 def _join(settings: Sequence[Mapping[str, str]]) -> dict[str, str]:

@@ -18,6 +18,8 @@ VARIABLES = (
     "TF_DETERMINISTIC_OPS", "TF_CUDNN_DETERMINISTIC", "TF_ENABLE_ONEDNN_OPTS", "TF_CUDNN_USE_AUTOTUNE", "XLA_FLAGS",
     "JAX_ENABLE_X64", "JAX_DEFAULT_MATMUL_PRECISION", "JAX_PLATFORMS", "KERAS_BACKEND", "NCCL_ALGO", "NCCL_PROTO",
 )  # fmt: skip
+# In a loader's worker: how many it is one of; "unknown" elsewhere.
+LOADER_WORKERS = "torch loader's workers"
 _PACKAGES = ("torch", "numpy", "tensorflow", "jax", "keras")
 
 
@@ -69,6 +71,7 @@ TORCH_SETTINGS: dict[str, Callable[[Any], Any]] = {
     "backends.cudnn.allow_tf32": lambda t: t.backends.cudnn.allow_tf32,
     "backends.cuda.matmul.allow_tf32": lambda t: t.backends.cuda.matmul.allow_tf32,
     "cpu capability": lambda t: t.backends.cpu.get_cpu_capability(),
+    LOADER_WORKERS.removeprefix("torch "): lambda t: t.utils.data.get_worker_info().num_workers,
 }
 
 

@@ -74,7 +74,8 @@ class Tracing:
     def _begin(self) -> None:
         self.known = KnownTensors(self.torch)
         self.whats, self.wheres, self.forwards = {}, {}, {}
-        self.recorder.note_states(self.step)
+        # The random states count from the first operation: until then a script imports, and seeds.
+        self.is_begun = False
 
     def start(self) -> None:
         """From here on everything is recorded."""
@@ -152,6 +153,9 @@ class Tracing:
 
     def _note_before(self, operator: _Operator, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Before:
         """Keeps what is needed of an operation before it runs, as it may write into what it reads."""
+        if not self.is_begun:
+            self.is_begun = True
+            self.recorder.note_states(self.step)
         inputs: list[Any] = []
         key = (func, _describe_all(self.torch.Tensor, (*args, *kwargs.items()), inputs))
         known = self.known
