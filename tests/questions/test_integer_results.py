@@ -221,6 +221,31 @@ def test_codes_that_wrap_around_in_place_of_saturating():
     found = explain(g, mine=codes.astype(np.int8))
     assert (found.verdict, found.cause) == ("wrong", "overflow")
     assert "wrap around in place of saturating" in found.sides[0].says
+    # No kernel of codes is told what a kernel of floats is.
+    assert "narrow" in found.fixes[0].setting
+    assert not any("float32" in fix.setting for fix in found.fixes)
+
+
+def test_a_multiplier_of_few_bits_is_named_where_all_its_codes_are_within_the_bound():
+    """15 bits, as kernels for 16-bit processors have them: wrong on some layers, a step from the nearest on others."""
+
+    def round_narrow(s, xs, ws, ys):
+        mantissa, exponent = math.frexp(float(xs) * float(ws) / float(ys))
+        number = math.floor(mantissa * 2**15 + 0.5)
+        return (s * number + (1 << (14 - exponent))) >> (15 - exponent)
+
+    seen = set()
+    for seed in range(12):
+        g = make_layer(seed)
+        mine = limit(rescale(g, sum_codes(g), round_narrow))
+        (side,) = explain(g, mine=mine).sides
+        seen.add(side.verdict)
+        if side.verdict == "rounding":
+            assert "15 bits" in side.says
+            assert side.cause == "requantization"
+        # Of few codes that tell nothing follows for the rest.
+        assert side.cause_certainty != "bits" or side.verdict == "wrong"
+    assert "rounding" in seen
 
 
 def test_a_wrong_code_without_a_rule_has_a_place_and_no_cause():

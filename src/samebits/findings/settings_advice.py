@@ -16,7 +16,8 @@ class Advice:
     """One setting or change of code; `source` is where its maker, or a report, says that it helps.
 
     `only` names the family of problems that it is for, where it does nothing for the other, and `formats` those that
-    operands are rounded to, where it does nothing for others.
+    operands are rounded to, where it does nothing for others. `of` tells advice for kernels of integer codes from that
+    for floating-point ones.
     """
 
     cause: CauseCode
@@ -26,11 +27,13 @@ class Advice:
     source: str
     only: Literal["", "convolution", "product"] = ""
     formats: tuple[str, ...] = ()
+    of: Literal["", "codes", "floats"] = ""
 
 
 _TORCH_PRECISION = "pytorch.org/docs/stable/notes/numerical_accuracy.html"
 _TORCH_RANDOM = "pytorch.org/docs/stable/notes/randomness.html"
 _OPENVINO_PRECISION = "docs.openvino.ai: Precision Control"
+_QUANTIZE = "onnx.ai/onnx/operators: QuantizeLinear, QLinearConv, QLinearMatMul"
 _TF32, _HALVES = ("tf32",), ("float16", "bfloat16")
 _CUDNN = "docs.nvidia.com/deeplearning/cudnn: Convolution Functions, backward filter"
 
@@ -102,7 +105,33 @@ ADVICE = (
     ),
     Advice(
         CauseCode.OVERFLOW, "any", "scale the input by 2^-k and the result by 2^k, or compute in float32 or bfloat16",
-        "float16 ends at 65,504; a power of two changes no bit of the rest", "IEEE 754",
+        "float16 ends at 65,504; a power of two changes no bit of the rest", "IEEE 754", of="floats",
+    ),
+    Advice(
+        CauseCode.OVERFLOW, "any", "hold sums and codes in 32 bits; clip to the limits of 8 bits, zero point included, then narrow",
+        "a narrowing conversion wraps around, QuantizeLinear saturates", _QUANTIZE, of="codes",
+    ),
+    Advice(
+        CauseCode.DROPPED_ATTRIBUTE, "any", "hold scales, zero points and bias against the model's, one after the other:"
+        " code = round(sum x_scale w_scale / y_scale) + y_zero, bias in steps of x_scale w_scale",
+        "a kernel that took one of them otherwise gives such codes", _QUANTIZE, of="codes",
+    ),
+    Advice(
+        CauseCode.OTHER_OPERANDS, "any", "say int8 or uint8 where codes change hands; move codes and zero point by 128 together",
+        "the same bytes are other numbers in the other dtype", _QUANTIZE, of="codes",
+    ),
+    Advice(
+        CauseCode.REDUCED_PRECISION_OPERANDS, "any", "keep scales in float32, or their quotient as a whole number of 31 bits and a shift",
+        "a scale in fewer bits moves every code that lies near a half", "github.com/google/gemmlowp: doc/quantization.md",
+        of="codes",
+    ),
+    Advice(
+        CauseCode.PADDING, "any", "pad with x's zero point, which is what the number 0 is as a code",
+        "the code 0 is another number unless the zero point is 0", _QUANTIZE, of="codes",
+    ),
+    Advice(
+        CauseCode.FUSION, "any", "clip where the activation of this layer clips, and only there",
+        "a fused activation clips codes at those of its own limits", _QUANTIZE, of="codes",
     ),
     Advice(
         CauseCode.WINOGRAD, "miopen", "MIOPEN_DEBUG_CONV_WINOGRAD=0 in the environment",
@@ -237,17 +266,27 @@ _READS = {
 
 
 def advise(
-    causes: Sequence[CauseCode], *, product: bool = False, names: Sequence[str] = (), says: str = ""
+    causes: Sequence[CauseCode],
+    *,
+    product: bool = False,
+    names: Sequence[str] = (),
+    says: str = "",
+    codes: bool = False,
 ) -> list[Fix]:
     """Advice for these causes, none of it tried here; for a cause without a known setting the general one.
 
     `product`: the problem is a matrix product and no convolution. `names` are those of the deviating sides: where all
     of them name engines, settings that these do not read are left out. `says` is what these sides do: where it names
-    formats, settings that govern others are left out.
+    formats, settings that govern others are left out. `codes`: the problem's operands are integer codes.
     """
     family = "product" if product else "convolution"
     engines, formats = _find_engines(names), set(re.findall(r"\b(?:tf32|bfloat16|float16)\b", says))
-    return [fix for cause in dict.fromkeys(causes) for fix in _list_fixes(cause, family, engines, formats)]
+    table = [a for a in ADVICE if a.only in ("", family) and a.of in ("", "codes" if codes else "floats")]
+    if codes:
+        # What holds for codes alone comes in place of what holds for any numbers.
+        own = {a.cause for a in table if a.of == "codes"}
+        table = [a for a in table if a.of == "codes" or a.cause not in own]
+    return [fix for cause in dict.fromkeys(causes) for fix in _list_fixes(table, cause, engines, formats)]
 
 
 def _find_engines(names: Sequence[str]) -> set[str] | None:
@@ -261,8 +300,8 @@ def _find_engines(names: Sequence[str]) -> set[str] | None:
     return found if names else None
 
 
-def _list_fixes(cause: CauseCode, family: str, engines: set[str] | None, formats: set[str]) -> list[Fix]:
-    known = [a for a in ADVICE if a.cause == cause and a.only in ("", family)]
+def _list_fixes(table: Sequence[Advice], cause: CauseCode, engines: set[str] | None, formats: set[str]) -> list[Fix]:
+    known = [a for a in table if a.cause == cause]
     known = [a for a in known if not formats or not a.formats or formats & set(a.formats)]
     known = [a for a in known if engines is None or a.engine == "any" or a.engine in engines]
     if not known:

@@ -22,6 +22,7 @@ from samebits.mechanisms.quantised.integer_sums import IntegerCase, Whole, sum_e
 from samebits.mechanisms.quantised.requantising import Steps, Way, clamp, find_steps, list_ways
 from samebits.problems.array_files import Given
 from samebits.problems.integer_problem import format_integer_problem, parse_integer_problem
+from samebits.problems.problem import PRODUCTS
 from samebits.progress import Progress
 from samebits.questions.explain.integer_operands import take_recorded
 from samebits.questions.explain.part_relations import find_part_relation
@@ -90,6 +91,8 @@ class _Found:
     others: int
     is_whole: bool
     also: str = ""
+    # Whether a way to rescale stays within the bound on any sums.
+    is_sound: bool = False
 
 
 def explain_integers(problem_text: str, given: Mapping[str, Given], progress: Progress) -> Comparison:
@@ -122,7 +125,9 @@ def explain_integers(problem_text: str, given: Mapping[str, Given], progress: Pr
         sides=sides,
         differences=list(_list_differences(judged)),
         # That a step at a half is no fault is no advice for codes that are wrong.
-        fixes=[] if odd.cause is None or (worst == "wrong" and odd.cause == _AT_HALVES) else advise([odd.cause]),
+        fixes=[]
+        if odd.cause is None or (worst == "wrong" and odd.cause == _AT_HALVES)
+        else advise([odd.cause], product=problem.plain.kind in PRODUCTS, codes=True),
         samebits_version=VERSION,
     )
 
@@ -187,13 +192,14 @@ def _list_nearest(plain: Fault, judged: _Judged) -> list[tuple[int, str, CauseCo
 
 def _replay(fault: Fault, judged: _Judged) -> _Found | None:
     """The first way to rescale that reproduces every code, and how many others do."""
-    ways = [w for w in list_ways() if w.is_sound or judged.verdict == "wrong"]
-    same = [way for way in ways if np.array_equal(_end(fault, way.run(fault.case, fault.sums)), judged.codes)]
+    same = [way for way in list_ways() if np.array_equal(_end(fault, way.run(fault.case, fault.sums)), judged.codes)]
+    if judged.verdict != "wrong":
+        same = [way for way in same if way.is_sound] or same
     if not same:
         return None
     says = _say_ways(same)
     says = f"{fault.says}, and {says}" if fault.says and len(same) == 1 else fault.says or says
-    return _Found(says, fault.cause, len(same) - 1, is_whole=True)
+    return _Found(says, fault.cause, len(same) - 1, is_whole=True, is_sound=same[0].is_sound)
 
 
 def _say_ways(same: list[Way]) -> str:
@@ -247,7 +253,9 @@ def _make_side(case: IntegerCase, sums: Whole, judged: _Judged, found: _Found | 
 
 def _find_level(judged: _Judged, found: _Found) -> Certainty:
     """Few codes that tell, and several faults that give them all, leave a cause inferred."""
-    is_sure = found.is_whole and not found.also and (judged.is_telling or judged.verdict == "rounding")
+    is_sure = (
+        found.is_whole and not found.also and (judged.is_telling or (judged.verdict == "rounding" and found.is_sound))
+    )
     return "bits" if is_sure else "statistics"
 
 
