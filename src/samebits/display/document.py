@@ -61,11 +61,15 @@ class Code:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart as a Vega-Lite specification, and the sentence that says the same to whoever does not see it."""
+    """A chart as a Vega-Lite specification, and the sentence that says the same to whoever does not see it.
+
+    `hint` says what a reader may do with it, where it is drawn.
+    """
 
     label: str
     says: str
     spec: dict[str, Any]
+    hint: str = ""
 
 
 @dataclass(frozen=True)

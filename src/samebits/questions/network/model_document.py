@@ -33,7 +33,6 @@ _MOST_TOLD = 50
 def lay_out_model(found: ModelComparison) -> Document:
     """The answer, errors along the network, the sides, what to change, the units, each with a part of its own."""
     says = f"Own and inherited errors of {len(found.units):,} units on {len(found.sides)} sides."
-    says += " A click on a unit that deviates tells more."
     if found.first:
         says += f" The dashed line marks {found.first}, the first that {_say_differs(found)}."
     telling = [
@@ -45,7 +44,10 @@ def lay_out_model(found: ModelComparison) -> Document:
     told = {number: section for number, section in told.items() if section.blocks}
     spec = chart_units(found, told)
     sections = [
-        Section("Where along the network do errors arise?", [Chart("", says, spec)] if spec else []),
+        Section(
+            "Where along the network do errors arise?",
+            [Chart("", says, spec, "A click on a unit that deviates tells more.")] if spec else [],
+        ),
         Section("Sides", [_tabulate_sides(found)]),
         Section("What to change", [tabulate_fixes(found.fixes)] if found.fixes else []),
         Section("How this is known", list(_list_evidence(found))),

@@ -28,7 +28,8 @@ _MOST_CELLS = 4000
 def lay_out_sweep(found: Sweep) -> Document:
     """The answer, the map, the classes with their recipes, of each engine that was asked."""
     sections: list[Section] = []
-    for one in (found, *found.more):
+    every = (found, *found.more)
+    for one in every:
         of = f" of {one.engine}" if found.more else ""
         sections += [
             Section(f"Classes{of}", _show_classes(one)),
@@ -39,18 +40,20 @@ def lay_out_sweep(found: Sweep) -> Document:
             Section(f"Failures{of}", _show_failures(one)),
             tell_evidence(one.evidence, of),
         ]
-    engines = " ".join(f"--on {shlex.quote(one.engine)}" for one in (found, *found.more))
+    engines = " ".join(f"--on {shlex.quote(one.engine)}" for one in every)
+    # The answer in a word is that of an engine whose bits change, if there is one.
+    told = min(every, key=lambda one: (False, None, True).index(one.invariant))
     tones: dict[bool | None, Tone] = {True: "good", False: "care", None: "open"}
     return (
         Document(
             found.sweep,
-            name_answer(found)[0],
-            tones[found.invariant],
-            found.summary,
+            name_answer(told)[0],
+            tones[told.invariant],
+            "; ".join(f"{one.engine}: {one.summary}" for one in every),
             f"{found.engine} {found.version or ''}; {say_points(found)}",
             sections,
             found.samebits_version,
-            remedy=next((Remedy(fix.says, fix.engine) for one in (found, *found.more) for fix in one.fixes), None),
+            remedy=next((Remedy(fix.says, fix.engine) for one in every for fix in one.fixes), None),
             again=f"samebits sweep {_say_subject(found)} {engines}",
         )
         .stamped(found.made)
