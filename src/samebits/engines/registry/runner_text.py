@@ -15,6 +15,7 @@ from samebits.engines.registry.known_engines import (
     list_plugins,
     match_given_engine,
 )
+from samebits.engines.workers.emulated_cpu import NATIVE, check_model
 from samebits.engines.workers.place import HERE, Place, check_host, check_image
 from samebits.errors import RunnerTextError
 from samebits.sums.recipes import Recipe, format_recipe, parse_recipe
@@ -23,7 +24,7 @@ from samebits.sums.recipes.hardware import find_unit_recipe
 TRUTH = "truth"
 EMULATE = "emulate"
 _ENVIRONMENT = "env."
-_PYTHON, _HOST, _IMAGE = _PLACES = ("python", "ssh", "docker")
+_PYTHON, _HOST, _IMAGE, _CPU = _PLACES = ("python", "ssh", "docker", "cpu")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -43,9 +44,10 @@ def parse_runner_text(text: str) -> RunnerText:
 
     `name[:key=value[,key=value...]]`; a comma inside a value is written `\\,`. `env.NAME=value` sets an environment
     variable before the engine is imported, `python=PATH` takes the engine of another Python, `ssh=HOST` that of another
-    machine, `docker=IMAGE` that of a container. `FILE.py:NAME` is a class or function of a person's own,
-    `onnx-backend:MODULE` whatever speaks ONNX's backend interface. After `emulate:` stands a recipe's text, or a matrix
-    unit (`a100/tf32`). Raises RecipeError for one that cannot be read.
+    machine, `docker=IMAGE` that of a container; `cpu=MODEL` has it run as another processor, emulated.
+    `FILE.py:NAME` is a class or function of a person's own, `onnx-backend:MODULE` whatever speaks ONNX's backend
+    interface. After `emulate:` stands a recipe's text, or a matrix unit (`a100/tf32`). Raises RecipeError for one that
+    cannot be read.
     """
     name, rest = _split_name(text)
     if name == EMULATE:
@@ -67,7 +69,8 @@ def parse_runner_text(text: str) -> RunnerText:
             _check_setting(name, key, value)
             settings[key] = value
     _check_places_together(text, name, places)
-    place = Place(places.get(_PYTHON), places.get(_HOST), places.get(_IMAGE))
+    cpu = places.get(_CPU)
+    place = Place(places.get(_PYTHON), places.get(_HOST), places.get(_IMAGE), None if cpu == NATIVE else cpu)
     return RunnerText(name, settings, environment, place=place)
 
 
@@ -84,7 +87,12 @@ def format_runner_text(runner: RunnerText) -> str:
     """The text that `parse_runner_text` reads back."""
     if runner.recipe:
         return f"{runner.name}:{format_recipe(runner.recipe)}"
-    given = ((_HOST, runner.place.host), (_IMAGE, runner.place.image), (_PYTHON, runner.place.python))
+    given = (
+        (_HOST, runner.place.host),
+        (_IMAGE, runner.place.image),
+        (_PYTHON, runner.place.python),
+        (_CPU, runner.place.cpu),
+    )
     places = [(key, value) for key, value in given if value]
     pairs = [*places, *runner.settings.items(), *((_ENVIRONMENT + k, v) for k, v in runner.environment.items())]
     joined = ",".join(f"{key}={value.replace(',', chr(92) + ',')}" for key, value in pairs)
@@ -121,6 +129,8 @@ def _check_places_together(text: str, name: str, places: Mapping[str, str]) -> N
         raise RunnerTextError(f"engine text {text!r}: an engine is on a host or in a container, not both")
     if is_file_engine(name) and (_HOST in places or _IMAGE in places):
         raise RunnerTextError(f"engine text {text!r}: a file's engine runs on this machine; python= may name a Python")
+    if _CPU in places and (_HOST in places or _IMAGE in places):
+        raise RunnerTextError(f"engine text {text!r}: cpu= emulates a processor on this machine, not elsewhere")
 
 
 def _split_commas(text: str) -> list[str]:
@@ -133,6 +143,8 @@ def _check_place(text: str, key: str, value: str) -> str:
         raise RunnerTextError(f"engine text {text!r}: python= names the program of a Python environment")
     if key == _HOST and not check_host(value):
         raise RunnerTextError(f"engine text {text!r}: ssh= names a host, as in ssh=user@gpu-box")
+    if key == _CPU and not check_model(value):
+        raise RunnerTextError(f"engine text {text!r}: cpu= names a processor, as in cpu=Haswell or cpu=native")
     if key == _IMAGE and not check_image(value):
         raise RunnerTextError(f"engine text {text!r}: docker= names an image, as in docker=pytorch/pytorch:latest")
     return value

@@ -83,7 +83,7 @@ def open_runner(text: str, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -> Run
         spec = ENGINES[runner.name]
     else:
         spec, settings = _GIVEN, {**settings, SOURCE: _find_source(runner.name)}
-    if runner.place.is_here and spec.distributions and spec.find_version() is None:
+    if runner.place.has_our_packages and spec.distributions and spec.find_version() is None:
         raise EngineMissingError(f"engine {runner.name} is not installed; {spec.install}")
     return WorkerRunner(
         text, runner.name, spec.module, spec.class_name, settings, runner.environment, time_limit_s, runner.place

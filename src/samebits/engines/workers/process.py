@@ -32,6 +32,7 @@ from samebits.engines.workers.answers import (
     read_answer,
     read_failure,
 )
+from samebits.engines.workers.emulated_cpu import EmulatedPython
 from samebits.engines.workers.lasting_thread import call_in_lasting_thread
 from samebits.engines.workers.place import HERE, Place
 from samebits.engines.workers.transport import MODEL, TransportError, receive_message, send_message
@@ -64,7 +65,8 @@ class WorkerRunner:
     """Runs problems in a process that holds one engine with its settings; the process starts with the object.
 
     A crash or a missed time limit ends the process; later calls then raise the same failure. `time_limit_s` holds for
-    the start and for each run. `place` is where the engine is; raises EngineMissingError where no worker can run there.
+    the start and for each run; on an emulated processor it is longer. `place` is where the engine is; raises
+    EngineMissingError where no worker can run there.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class WorkerRunner:
     ):
         self.text = text
         self.name = name
-        self.time_limit_s = time_limit_s
+        self.time_limit_s = time_limit_s * place.slowness
         self._start_header: dict[str, Any] = {"module": module, "class": class_name, "settings": dict(settings or {})}
         self._identity: Identity | None = None
         self._failure: EngineFailure | None = None
@@ -111,7 +113,10 @@ class WorkerRunner:
             answer, _ = self._exchange(self._start_header, {}, 0, Reported)
             report = answer.report
             notes = (*report.notes, *say_overruled(self._start_header["settings"], report.settings))
-            self._identity = Identity(self.text, self.name, report.version, report.device, report.settings, notes)
+            device = report.device
+            if isinstance(self._elsewhere, EmulatedPython):
+                device = f"{device}: {self._elsewhere.emulated.describe()}"
+            self._identity = Identity(self.text, self.name, report.version, device, report.settings, notes)
         return self._identity
 
     def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -266,14 +271,14 @@ class WorkerRunner:
             return call_in_lasting_thread(lambda: far.start(self._log))
         read_end, write_end = os.pipe()
 
-        program, environment = sys.executable, {**os.environ, **variables}
+        program, environment = (sys.executable,), {**os.environ, **variables}
         if far is not None:
-            program, environment = far.program, far.adapt(environment)
+            program, environment = far.words, far.adapt(environment)
 
         def start() -> subprocess.Popen[bytes]:
             return subprocess.Popen(
                 # -P: what happens to lie in the current directory must not be taken for a library.
-                [program, "-P", "-m", "samebits.engines.workers.worker", str(write_end)],
+                [*program, "-P", "-m", "samebits.engines.workers.worker", str(write_end)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=self._log,
@@ -360,7 +365,7 @@ class WorkerRunner:
         """The last line that the process wrote before it ended; hints to `--help` are passed over."""
         self._log.seek(max(self._log.seek(0, os.SEEK_END) - 4096, 0))
         lines = [line.strip() for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
-        said = [line for line in lines if "--help" not in line] or lines
+        said = [line for line in lines if "--help" not in line and "warning: TCG" not in line] or lines
         return f"; last words: {said[-1][:200]}" if said else ""
 
 
@@ -395,5 +400,7 @@ def _describe_exit(code: int) -> str:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    hint = " (as when memory runs out)" if name == "SIGKILL" else ""
+    hint = {"SIGKILL": " (as when memory runs out)", "SIGILL": " (an instruction that the processor lacks)"}.get(
+        name, ""
+    )
     return f"its process was ended by {name}{hint}"

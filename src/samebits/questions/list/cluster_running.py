@@ -250,7 +250,7 @@ class _Cluster:
         engine = parse_runner_text(text)
         if engine.name in self._declared:
             return engine.name in node.declares
-        needs_package = engine.name in ENGINES and engine.place.is_here
+        needs_package = engine.name in ENGINES and engine.place.has_our_packages
         return not needs_package or engine.name in node.installed
 
     def _can_ask(self, node: _Node, number: int) -> bool:

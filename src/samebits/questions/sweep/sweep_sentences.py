@@ -19,13 +19,13 @@ _WORDS = {
     "k": "the number of zeros behind its terms",
 }
 _LENGTH = "the length of the input"
-_MOST_RUNS = 4
+_MOST_RUNS, _MOST_WORDS = 4, 12
 
 
 def say_axis(name: str, kind: str, *, of_engine: bool) -> str:
     """What changes along a range."""
     if of_engine:
-        return f"the setting {name}"
+        return "the processor" if name == "cpu" else f"the setting {name}"
     if name == "w" and kind.partition(".")[0] in ("conv1d", "conv_transpose1d"):
         return _LENGTH
     return _WORDS.get(name, f"the size {name}")
@@ -40,8 +40,11 @@ def say_cell(cell: dict[str, list[SizeOrSetting]]) -> str:
 
 def say_cells(cells: Sequence[dict[str, list[SizeOrSetting]]]) -> str:
     """The points of a class."""
-    shown = "; ".join(map(say_cell, cells[:_MOST_RUNS]))
-    return shown + (f" and {len(cells) - _MOST_RUNS:,} more" if len(cells) > _MOST_RUNS else "")
+    # Words alone are a list; sizes, of which each may be a run, are told apart.
+    are_words = all(len(cell) == 1 and isinstance(next(iter(cell.values()))[0], str) for cell in cells)
+    most = _MOST_WORDS if are_words else _MOST_RUNS
+    shown = (", " if are_words else "; ").join(map(say_cell, cells[:most]))
+    return shown + (f" and {len(cells) - most:,} more" if len(cells) > most else "")
 
 
 def _say_run(run: Sequence[SizeOrSetting]) -> str:

@@ -41,12 +41,17 @@ from samebits.version import VERSION
 
 
 def list_cells(ranges: Sequence[Range], points: Sequence[Point]) -> list[dict[str, list[SizeOrSetting]]]:
-    """Cells that hold just these points: per axis the first and the last value, in the range's own sequence."""
+    """Cells that hold just these points: per axis the first and the last value, in the range's own sequence.
+
+    Values that are words, as names of processors, have no values between them: each is a cell's own.
+    """
     if not points:
         return []
     *before, last = ranges
     if not before:
         chosen = {point[last.name] for point in points}
+        if _are_words(last):
+            return [{last.name: [value, value]} for value in last.values if value in chosen]
         return [{last.name: [first, end]} for first, end in list_intervals(last.values, chosen)]
     first, *rest = ranges
     by_value: dict[SizeOrSetting, list[Point]] = {}
@@ -59,7 +64,7 @@ def list_cells(ranges: Sequence[Range], points: Sequence[Point]) -> list[dict[st
         inner = list_cells(rest, by_value.get(value, []))
         still: dict[str, int] = {}
         for cell in inner:
-            known = open_cells.get(repr(cell))
+            known = None if _are_words(first) else open_cells.get(repr(cell))
             if known is None:
                 cells.append({first.name: [value, value], **cell})
                 known = len(cells) - 1
@@ -68,6 +73,10 @@ def list_cells(ranges: Sequence[Range], points: Sequence[Point]) -> list[dict[st
             still[repr(cell)] = known
         open_cells = still
     return cells
+
+
+def _are_words(axis: Range) -> bool:
+    return any(isinstance(value, str) for value in axis.values)
 
 
 _SEED, _OTHER_SEED = 0, 1
