@@ -65,7 +65,14 @@ $(VENV)/.browser: $(VENV)/.dev
 		|| echo "no browser: tests of pages are skipped"
 	@touch $@
 
-test: $(VENV)/.dev $(VENV)/.browser
+# Other processors are emulated; without the emulator those tests are skipped.
+$(VENV)/.emulator: $(VENV)/.dev
+	@command -v qemu-x86_64-static || command -v qemu-x86_64 \
+		|| (test "$$(id -u)" = 0 && ($(APT) install -y qemu-user-static || ($(APT) update && $(APT) install -y qemu-user-static)) >/dev/null) \
+		|| echo "no qemu-user: tests of other processors are skipped"
+	@touch $@
+
+test: $(VENV)/.dev $(VENV)/.browser $(VENV)/.emulator
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal --durations 25
 
 # Some six minutes on two cores: what computes little and starts no process.

@@ -10,7 +10,7 @@ import pytest
 import samebits
 from samebits.engines.registry.runner_text import format_runner_text, parse_runner_text
 from samebits.engines.registry.runners import open_runner
-from samebits.engines.workers import place as other_python
+from samebits.engines.workers import other_python
 from samebits.errors import ArgumentError, EngineMissingError, EngineUnsupported, RunnerTextError
 from samebits.numbers import count_ulps
 from samebits.numbers.format import FLOAT32
@@ -55,7 +55,7 @@ def test_nothing_else_of_ours_comes_along(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "ours"), *sys.path]))
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    monkeypatch.setattr(other_python, "_ASKS", "import sys")
+    monkeypatch.setattr(other_python, "NEEDS", "import sys")
     with open_runner(f"numpy:python={program}") as runner:
         assert runner.identify().name == "numpy"
     assert list((tmp_path / "temporary").glob("samebits-*")) == []
@@ -117,5 +117,5 @@ def test_what_is_no_python_for_it_is_refused_in_one_line(script, says, tmp_path,
 
 
 def test_pick_takes_none():
-    with pytest.raises(ArgumentError, match="leave python=, ssh= and docker= out"):
+    with pytest.raises(ArgumentError, match="leave python=, ssh=, docker= and cpu= out"):
         samebits.pick("linear x=3x8 w=4x8", [f"numpy:python={sys.executable}"])

@@ -21,7 +21,7 @@ class Setting:
     """One setting of an engine. `choices` empty means any whole number where `is_number`, else any text.
 
     `of_problems`: it says how the engine is asked for one problem, and means nothing for a network. `loads_code`: it
-    names a program, which only a person may choose.
+    names a program, which only a person may choose. `compiles`: a compiler of this machine makes its kernels.
     """
 
     says: str
@@ -30,6 +30,7 @@ class Setting:
     is_number: bool = False
     of_problems: bool = False
     loads_code: bool = False
+    compiles: bool = False
 
     def check(self, name: str, value: str) -> None:
         """Raises RunnerTextError if `value` is none that this setting takes."""

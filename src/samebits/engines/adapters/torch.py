@@ -50,7 +50,7 @@ class TorchEngine(Engine):
         "deterministic": Setting("torch.use_deterministic_algorithms", "off", ON_OFF),
         "flush_denormal": Setting("torch.set_flush_denormal", "off", ON_OFF),
         "fp32_precision": Setting("precision oneDNN may compute float32 in", "", ("ieee", "tf32", "bf16")),
-        "compile": Setting("torch.compile, with inductor", "off", ON_OFF),
+        "compile": Setting("torch.compile, with inductor", "off", ON_OFF, compiles=True),
         "linear_as": Setting(
             "the call that computes linear", "linear", ("linear", "addmm", "matmul"), of_problems=True
         ),

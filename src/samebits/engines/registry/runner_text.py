@@ -69,6 +69,8 @@ def parse_runner_text(text: str) -> RunnerText:
             _check_setting(name, key, value)
             settings[key] = value
     _check_places_together(text, name, places)
+    if _CPU in places and places[_CPU] != NATIVE:
+        _refuse_compiling(text, name, settings)
     cpu = places.get(_CPU)
     place = Place(places.get(_PYTHON), places.get(_HOST), places.get(_IMAGE), None if cpu == NATIVE else cpu)
     return RunnerText(name, settings, environment, place=place)
@@ -131,6 +133,15 @@ def _check_places_together(text: str, name: str, places: Mapping[str, str]) -> N
         raise RunnerTextError(f"engine text {text!r}: a file's engine runs on this machine; python= may name a Python")
     if _CPU in places and (_HOST in places or _IMAGE in places):
         raise RunnerTextError(f"engine text {text!r}: cpu= emulates a processor on this machine, not elsewhere")
+
+
+def _refuse_compiling(text: str, name: str, settings: Mapping[str, str]) -> None:
+    """A compiler is a program of its own, which is not emulated: it compiles for the processor that is here."""
+    own = find_class(name)
+    known = own.settings if own else {}
+    for key, value in settings.items():
+        if key in known and known[key].compiles and value != known[key].default:
+            raise RunnerTextError(f"engine text {text!r}: {key} compiles for this machine's processor, not for cpu=")
 
 
 def _split_commas(text: str) -> list[str]:

@@ -45,16 +45,23 @@ _ALSO_NAMED = {
     "zen5": "EPYC-Turin",
     "turin": "EPYC-Turin",
 }
+# From older to newer, Intel's and AMD's.
+_USUAL = (
+    "Nehalem", "Westmere", "SandyBridge", "IvyBridge", "Haswell", "Broadwell", "Skylake-Client", "Skylake-Server",
+    "Cascadelake-Server", "Icelake-Server", "SapphireRapids", "EPYC", "EPYC-Rome", "EPYC-Milan", "EPYC-Genoa",
+    "EPYC-Turin",
+)  # fmt: skip
 NATIVE = "native"
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,60}")
 _LISTED = re.compile(r"^x86\s+(\S+)", re.MULTILINE)
 _LACKED = re.compile(r"doesn't support requested feature: \S*?\.([a-z0-9-]+) \[bit")
-# Instructions that compute: libraries choose kernels by them. What else a processor has makes no numbers.
+# Instructions that compute: libraries choose kernels by them. What else a processor has does not compute.
 _COMPUTES = re.compile(r"avx|amx|sse|ssse|fma|f16c|xop|gfni|bf16|vnni")
-_MAKES_NO_NUMBERS = {"misalignsse"}
+_DOES_NOT_COMPUTE = {"misalignsse"}
 _PROGRAMS = ("qemu-x86_64-static", "qemu-x86_64")
 _VARIABLE = "SAMEBITS_QEMU_COMMAND"
-# Emulated code took 5 to 20 times as long where it was tried; a limit is no measurement.
+# Small problems took some 20 times as long where they were tried, large products 170 to 640 times; a limit is no
+# measurement, and one of hours is none.
 SLOWER = 20
 _ASKS = f"{NEEDS}; from numpy._core._multiarray_umath import __cpu_features__ as f; print(*(n for n in f if f[n]))"
 _SHOWN = ("AVX512F", "AVX2", "AVX", "FMA3", "F16C", "SSE42")
@@ -112,8 +119,7 @@ def find_emulated(name: str, python: str | None = None) -> Emulated:
     model = _find_model(program, name)
     words = (program, "-cpu", model, sys.executable if python is None else python)
     done = run_briefly((*words, "-P", "-c", _ASKS), f"cpu={name}: Python cannot be run as a {model}")
-    lacked = [f for f in dict.fromkeys(_LACKED.findall(done.stderr)) if _COMPUTES.search(f)]
-    lacked = [f for f in lacked if f not in _MAKES_NO_NUMBERS]
+    lacked = _list_lacked(done.stderr)
     version = _ask_version(program)
     if lacked:
         raise EngineMissingError(
@@ -140,10 +146,28 @@ def find_emulator() -> str:
     )
 
 
+def describe_emulator() -> str:
+    """The emulator and its version; raises EngineMissingError where there is none for this machine."""
+    return f"qemu {_ask_version(find_emulator())}"
+
+
 def list_models() -> list[str]:
-    """The models that the emulator on this machine knows, aliases of versions left out."""
-    found = _LISTED.findall(_ask_models(find_emulator()))
-    return [name for name in found if not re.search(r"-v\d+$|IBRS|noTSX|IBPB", name)]
+    """The usual models that the emulator on this machine has whole; raises EngineMissingError where there is none."""
+    program = find_emulator()
+    known = set(_LISTED.findall(_ask_models(program)))
+    # Itself is a program that every one of them can run.
+    tried = {
+        name: run_briefly((program, "-cpu", name, program, "--version"), f"cpu={name}: it cannot be run")
+        for name in _USUAL
+        if name in known
+    }
+    return [name for name, done in tried.items() if done.returncode == 0 and not _list_lacked(done.stderr)]
+
+
+def _list_lacked(says: str) -> list[str]:
+    """The computing instructions that the emulator says it lacks of a model."""
+    lacked = [name for name in dict.fromkeys(_LACKED.findall(says)) if _COMPUTES.search(name)]
+    return [name for name in lacked if name not in _DOES_NOT_COMPUTE]
 
 
 def _find_model(program: str, name: str) -> str:

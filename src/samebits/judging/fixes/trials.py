@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.engines.runner import Identity
 from samebits.errors import SamebitsError
 from samebits.findings import Fix, Verdict, is_agreement
@@ -63,9 +64,14 @@ class Trials(Protocol):
 def time_in_turns(
     open_run: Callable[[str], tuple[Callable[[], object], Callable[[], None]]], texts: tuple[str, str]
 ) -> tuple[float, float] | None:
-    """Median seconds of the runs of two texts in turns; None where one fails. `open_run` gives a run and its end."""
+    """Median seconds of the runs of two texts in turns; None where one fails, or is emulated: that takes other times.
+
+    `open_run` gives a run and its end.
+    """
     opened: list[tuple[Callable[[], object], Callable[[], None]]] = []
     try:
+        if any(parse_runner_text(text).place.cpu is not None for text in texts):
+            return None
         for text in texts:
             # One by one: what is open already is closed where the next cannot be opened.
             opened.append(open_run(text))

@@ -13,7 +13,8 @@ import msgspec
 
 from samebits.engines.registry.known_engines import ENGINES, EngineSpec, list_plugins
 from samebits.engines.registry.runner_text import EMULATE, TRUTH
-from samebits.errors import LogError, RunnerTextError, SamebitsError
+from samebits.engines.workers.emulated_cpu import describe_emulator, list_models
+from samebits.errors import EngineMissingError, LogError, RunnerTextError, SamebitsError
 from samebits.machine import count_cores, find_processor_name, list_processor_features, read_lines
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.doctor.inventory_schema import AskedEngine, EngineState, Inventory, LogReader, Variable
@@ -33,6 +34,7 @@ _SHARED_VARIABLES = {
 def take_inventory() -> Inventory:
     """Engines, versions, processor features, threads, and the settings that decide bits, with where they come from."""
     features = list_processor_features()
+    emulator, processors = _list_processors()
     return Inventory(
         samebits_version=VERSION,
         python=platform.python_version(),
@@ -45,7 +47,17 @@ def take_inventory() -> Inventory:
         packages={name: _version(name) for name in _PACKAGES},
         engines=[_engine_state(spec, features) for spec in ENGINES.values()],
         variables=_set_variables(_SHARED_VARIABLES),
+        processors=processors,
+        emulator=emulator,
     )
+
+
+def _list_processors() -> tuple[str, list[str]]:
+    """The emulator and the processors that it can be; why there is none, and no processor."""
+    try:
+        return describe_emulator(), list_models()
+    except EngineMissingError as error:
+        return str(error), []
 
 
 def _engine_state(spec: EngineSpec, features: list[str]) -> EngineState:

@@ -32,9 +32,14 @@ def show_inventory(found: Inventory, console: Console | None = None) -> None:
     if found.log_readers:
         readers = [(f"logs: {one.name}", one.brought_by, one.failure) for one in found.log_readers]
         page.add([Remark(name, f"of {of}" + (f": {why}" if why else "")) for name, of, why in readers])
+    if found.processors:
+        says = f"as another processor, cpu=MODEL, by {found.emulator}: {', '.join(found.processors)}"
+        page.add([Remark("processors", says)])
     if found.asked:
         page.add([Remark(one.text, say_asked(one)) for one in found.asked])
     remarks = [Remark("missing", f"{e.name}: {e.install}", verbatim=True) for e in missing]
+    if found.emulator and not found.processors:
+        remarks.append(Remark("missing", f"other processors: {found.emulator}"))
     if not missing:
         remarks.append(Remark("missing", "none: all engines that samebits knows are installed"))
     command = 'samebits compare "conv2d x=1x3x32x32 w=8x3x3x3 padding=1"'

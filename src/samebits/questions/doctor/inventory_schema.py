@@ -49,6 +49,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     """Engines, versions, processor features, threads and GPUs.
 
     `asked` are engines that were named, of any place; `plugins` and `log_readers` are what installed packages bring.
+    `processors` are models that engines may be run as (`cpu=MODEL`), by the `emulator`.
     """
 
     schema: Literal["samebits.inventory/1"] = "samebits.inventory/1"
@@ -66,3 +67,5 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     asked: list[AskedEngine] = []
     plugins: list[AskedEngine] = []
     log_readers: list[LogReader] = []
+    processors: list[str] = []
+    emulator: str = ""

@@ -56,15 +56,15 @@ _AXES: dict[str, tuple[_Axis, ...]] = {
 def list_candidates(problem: Problem, on: Sequence[str]) -> list[str]:
     """The texts to try: of an engine named without settings all of its variants, any other text as it stands.
 
-    Raises RunnerTextError for a text that names nothing, ArgumentError for an engine of another Python, whose version
-    only running it tells.
+    Raises RunnerTextError for a text that names nothing, ArgumentError for an engine of another place, whose version
+    or times only running it there tells.
     """
     found: dict[str, None] = {}
     for text in on:
         runner = parse_runner_text(text)
         if not runner.place.is_here:
             raise ArgumentError(
-                f"{text[:80]}: pick chooses among the engines here; leave python=, ssh= and docker= out"
+                f"{text[:80]}: pick chooses among the engines here; leave python=, ssh=, docker= and cpu= out"
             )
         bare = runner.name in ENGINES and not runner.settings and not runner.environment
         found |= dict.fromkeys(_list_variants(runner.name, problem) if bare else [text])

@@ -145,14 +145,11 @@ def say_next(
         return []
     sets = [f"where the order of a set of texts decides it: {s.set}" for s in settings if s.name == SETS]
     known = [s.set for s in settings if s.set and s.name != SETS]
-    alike = [f"set in both runs alike: {'; '.join(known[:_MOST_NAMED])}"] if known else []
+    alike = _say_alike(known)
     if first.reason == "noted values":
         return alike or ["note what it is made from, too: run.note(...)"]
     if first.kind == "structure":
-        line = first.line or "the line that only one run came to"
-        seeds, workers = _join_seeds(known), [s.set for s in settings if s.name == "workers" and s.set]
-        decides = f"look what decides at {line}{f'; numbers drawn for it need a seed{seeds}' if seeds else ''}"
-        return [*workers, decides, *([_OWN_GENERATOR] if drawn is not None else [])]
+        return _say_decision(first, settings, known, drawn)
     if first.reason == "random state":
         seeds = [s for s in known if "seed" in s.lower()]
         return [seeds[0] if seeds else _OWN_GENERATOR]
@@ -162,12 +159,7 @@ def say_next(
         needs = f"; a number drawn for it needs a seed{_join_seeds(known)}"
         return [f"compare what the script passes at {first.line or 'this line'}{needs}"]
     if first.reason in _WHAT_TO_DO:
-        # A script may draw the order itself, without a loader.
-        seeds = _join_seeds(known) if first.reason != "number format" else ""
-        needs = [f"numbers drawn for it need a seed{seeds}"] if seeds else []
-        others = [s for s in known if "seed" not in s]
-        alike = [f"set in both runs alike: {'; '.join(others[:_MOST_NAMED])}"] if others else []
-        return [*alike, *needs, _WHAT_TO_DO[first.reason], *sets]
+        return [*_list_needs(first, known), _WHAT_TO_DO[first.reason], *sets]
     if captured is not None:
         return [f"samebits explain {captured}", *alike]
     if first.kind == "operation" and known:
@@ -175,6 +167,28 @@ def say_next(
     if first.kind == "operation":
         return ["torch.use_deterministic_algorithms(True); the same processor, versions and number of threads"]
     return []
+
+
+def _say_decision(
+    first: FirstDifference, settings: Sequence[SettingDifference], known: Sequence[str], drawn: FirstDifference | None
+) -> list[str]:
+    """What decides whether one run alone does something: other workers, a seed, a loader of its own."""
+    workers = [s.set for s in settings if s.name == "workers" and s.set]
+    seeds = _join_seeds(known)
+    line = first.line or "the line that only one run came to"
+    decides = f"look what decides at {line}{f'; numbers drawn for it need a seed{seeds}' if seeds else ''}"
+    return [*workers, decides, *([_OWN_GENERATOR] if drawn is not None else [])]
+
+
+def _list_needs(first: FirstDifference, known: Sequence[str]) -> list[str]:
+    """Settings to be set alike, and seeds: a script may draw the order itself, without a loader."""
+    seeds = _join_seeds(known) if first.reason != "number format" else ""
+    needs = [f"numbers drawn for it need a seed{seeds}"] if seeds else []
+    return [*_say_alike([s for s in known if "seed" not in s]), *needs]
+
+
+def _say_alike(known: Sequence[str]) -> list[str]:
+    return [f"set in both runs alike: {'; '.join(known[:_MOST_NAMED])}"] if known else []
 
 
 def _join_seeds(known: Sequence[str]) -> str:

@@ -77,7 +77,7 @@ def list_unseeded(a: Mapping[tuple[int, str], bytes], b: Mapping[tuple[int, str]
 def list_unordered(a: Sequence[Mapping[str, str]], b: Sequence[Mapping[str, str]]) -> list[SettingDifference]:
     """The order of sets of texts, which Python draws for each process."""
     is_drawn = all(s and s[0].get("hash randomisation") == "on" and _is_random(s[0]) for s in (a, b))
-    return [SettingDifference(SETS, "drawn", "drawn anew", "PYTHONHASHSEED=0")] if is_drawn else []
+    return [SettingDifference(SETS, "drawn", "drawn again", "PYTHONHASHSEED=0")] if is_drawn else []
 
 
 def _is_random(settings: Mapping[str, str]) -> bool:

@@ -2,51 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from samebits.engines.registry.known_engines import ENGINES
 from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.errors import SamebitsError
 from samebits.findings.causes import CauseCode
-from samebits.judging.fixes.setting_changes import list_changes
+from samebits.judging.fixes.setting_changes import Change, apply_all, list_changes
 from samebits.problems import Problem
 from samebits.questions.sweep.sweep_schema import Sweep, SweepFix
+from samebits.questions.sweep.sweep_text import PROCESSOR
 
 _MOST_TRIED = 24
+_CAUSE = CauseCode.SHAPE_SPECIFIC_KERNEL
+_PARTS_END = re.compile(r",(?![^{]*\})")
+
+
+@dataclass(frozen=True)
+class Swept:
+    """An engine's text with its ranges, and as it stands at one point."""
+
+    text: str
+    at_point: str
+
+    def list_ranged(self) -> list[tuple[str, str]]:
+        """The parts with ranges: as they are at the point, and as they were written."""
+        here, written = (_PARTS_END.split(text.partition(":")[2]) for text in (self.at_point, self.text))
+        return [(a, b) for a, b in zip(here, written, strict=True) if a != b]
+
+    @property
+    def keys(self) -> set[str]:
+        """The settings that have ranges."""
+        return {written.partition("=")[0] for _, written in self.list_ranged()}
+
+    def apply(self, changes: Sequence[Change]) -> str:
+        """The text with these changes and its ranges."""
+        name, _, rest = apply_all(self.at_point, tuple(changes)).partition(":")
+        ranged = self.list_ranged()
+        fixed = [part for part in re.split(r"(?<!\\),", rest) if part and part not in {here for here, _ in ranged}]
+        parts = [*(written for _, written in ranged), *fixed]
+        return f"{name}:{','.join(parts)}" if parts else name
 
 
 def find_remedies(
-    engine: str, problem: Problem, in_force: Mapping[str, str], ask: Callable[[str], Sweep]
+    engine: Swept, problem: Problem, in_force: Mapping[str, str], ask: Callable[[str], Sweep]
 ) -> tuple[list[SweepFix], int]:
     """The first setting of this engine, and the first other engine, whose bits are the same at every point; how many
     were tried.
 
-    `ask` sweeps an engine over the points; `in_force` are the settings that the engine reports.
+    `ask` sweeps an engine over the points; `in_force` are the settings that the engine reports. Over processors, the
+    settings that choose instruction sets are tried together, each at its oldest, before they are tried alone.
     """
-    fixes: list[SweepFix] = []
-    tried = 0
-    for list_texts in (_list_settings, _list_engines):
-        for text, says in list_texts(engine, problem, in_force):
-            if tried == _MOST_TRIED:
+    tries = _Tries(ask)
+    changes = [c for c in list_changes(engine.at_point, problem, _CAUSE, in_force) if c.key not in engine.keys]
+    together: list[SweepFix] = []
+    if PROCESSOR in engine.keys:
+        chosen = {c.key: c for c in changes if c.key.startswith("env.")}
+        if len(chosen) > 1:
+            says = " and ".join(c.says for c in chosen.values())
+            together = tries.find([(engine.apply(list(chosen.values())), says)])
+            # Where all of them at their oldest do not help, none does alone.
+            changes = [c for c in changes if together or c.key not in chosen]
+        changes.sort(key=lambda c: c.key not in chosen)
+    fixes = tries.find((engine.apply([c]), c.says) for c in changes) or together
+    return [*fixes, *tries.find(_list_engines(engine))], tries.count
+
+
+class _Tries:
+    """What was asked of engines' texts, at most so many of them."""
+
+    def __init__(self, ask: Callable[[str], Sweep]):
+        self._ask = ask
+        self.count = 0
+
+    def find(self, texts: Iterator[tuple[str, str]] | Sequence[tuple[str, str]]) -> list[SweepFix]:
+        """The first of them with the same bits at every point; none where there is none."""
+        for text, says in texts:
+            if self.count == _MOST_TRIED:
                 break
-            tried += 1
+            self.count += 1
             try:
-                found = ask(text)
+                found = self._ask(text)
             except SamebitsError:
                 # What does not load, or does not take this problem, is no remedy.
                 continue
             if found.invariant:
-                fixes.append(SweepFix(text, says, found.version))
-                break
-    return fixes, tried
+                return [SweepFix(text, says, found.version)]
+        return []
 
 
-def _list_settings(engine: str, problem: Problem, in_force: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for change in list_changes(engine, problem, CauseCode.SHAPE_SPECIFIC_KERNEL, in_force):
-        yield change.apply(engine), change.says
-
-
-def _list_engines(engine: str, problem: Problem, in_force: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _list_engines(engine: Swept) -> Iterator[tuple[str, str]]:
+    """The other engines that are here, where only sizes have ranges: none has another one's settings."""
+    if engine.keys:
+        return
+    own = parse_runner_text(engine.at_point).name
     for name, spec in ENGINES.items():
-        if name != parse_runner_text(engine).name and spec.find_version() is not None:
+        if name != own and spec.find_version() is not None:
             yield name, f"--on {name}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from samebits.questions.sweep.sweep_schema import SizeOrSetting, SweepClass
+from samebits.questions.sweep.sweep_text import PROCESSOR
 
 _WORDS = {
     "rows": "the number of rows",
@@ -25,7 +26,7 @@ _MOST_RUNS, _MOST_WORDS = 4, 12
 def say_axis(name: str, kind: str, *, of_engine: bool) -> str:
     """What changes along a range."""
     if of_engine:
-        return "the processor" if name == "cpu" else f"the setting {name}"
+        return "the processor" if name == PROCESSOR else f"the setting {name}"
     if name == "w" and kind.partition(".")[0] in ("conv1d", "conv_transpose1d"):
         return _LENGTH
     return _WORDS.get(name, f"the size {name}")
@@ -40,7 +41,7 @@ def say_cell(cell: dict[str, list[SizeOrSetting]]) -> str:
 
 def say_cells(cells: Sequence[dict[str, list[SizeOrSetting]]]) -> str:
     """The points of a class."""
-    # Words alone are a list; sizes, of which each may be a run, are told apart.
+    # Names make a list; sizes, which may be runs, are separated by semicolons.
     are_words = all(len(cell) == 1 and isinstance(next(iter(cell.values()))[0], str) for cell in cells)
     most = _MOST_WORDS if are_words else _MOST_RUNS
     shown = (", " if are_words else "; ").join(map(say_cell, cells[:most]))
@@ -61,7 +62,7 @@ def summarize_sweep(
         return "the engine gave no result at any of these points"
     if repeats is False:
         return "the same operands give other bits when they are asked again: the classes are those of one run"
-    lost = f"; {failed:,} points gave no result" if failed else ""
+    lost = f"; {failed:,} point{'s' if failed > 1 else ''} gave no result" if failed else ""
     if len(classes) == 1 and not uneven:
         return f"the bits of an output do not depend on {along}{lost}"
     if len(classes) == 1:

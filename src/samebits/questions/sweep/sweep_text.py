@@ -17,6 +17,8 @@ from samebits.numbers.whole_number import is_whole_number
 from samebits.problems import Problem, parse_problem_text
 
 MOST_POINTS = 65_536
+# The range of an engine's text that is a place, not a setting: `cpu={Nehalem,Haswell,native}`.
+PROCESSOR = "cpu"
 _RANGE = re.compile(r"\{([^{}]*)\}")
 _NAMED = re.compile(r"([A-Za-z_]\w*)(?::(.*))?", re.DOTALL)
 _STEPS = re.compile(r"(\d{1,12})\.\.(\d{1,12})(?::(\d{1,12}))?")
