@@ -26,6 +26,7 @@ _OWN_GENERATOR = (
     "give what one run draws more a generator of its own: for a validation's loader, which draws a number each"
     " time it is walked through, DataLoader(..., generator=torch.Generator())"
 )
+_DETERMINISTIC = "torch.use_deterministic_algorithms(True); the same processor, versions and number of threads"
 _WHAT_TO_DO = {
     "order of the data": _SEED_LOADER,
     "order within a batch": _SEED_LOADER,
@@ -162,11 +163,7 @@ def say_next(
         return [*_list_needs(first, known), _WHAT_TO_DO[first.reason], *sets]
     if captured is not None:
         return [f"samebits explain {captured}", *alike]
-    if first.kind == "operation" and known:
-        return alike
-    if first.kind == "operation":
-        return ["torch.use_deterministic_algorithms(True); the same processor, versions and number of threads"]
-    return []
+    return (alike or [_DETERMINISTIC]) if first.kind == "operation" else []
 
 
 def _say_decision(
