@@ -63,7 +63,10 @@ _VARIABLE = "SAMEBITS_QEMU_COMMAND"
 # Small problems took some 20 times as long where they were tried, large products 170 to 640 times; a limit is no
 # measurement, and one of hours is none.
 SLOWER = 20
-_ASKS = f"{NEEDS}; from numpy._core._multiarray_umath import __cpu_features__ as f; print(*(n for n in f if f[n]))"
+# NumPy 1 has it elsewhere.
+_ASKS = f"""{NEEDS}
+f = getattr(numpy, "_core", None) or numpy.core
+print(*(n for n, has in f._multiarray_umath.__cpu_features__.items() if has))"""
 _SHOWN = ("AVX512F", "AVX2", "AVX", "FMA3", "F16C", "SSE42")
 
 
