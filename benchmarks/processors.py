@@ -6,6 +6,7 @@ Prints a Markdown table per engine: the processors in classes of equal bits, on 
 lies with qemu's user mode (docs/howto/processors.md). Some minutes an engine.
 """
 
+import contextlib
 import hashlib
 import sys
 import time
@@ -29,7 +30,7 @@ PROBLEMS = (
 def list_bits(engine: str, model: str) -> dict[str, str]:
     """The bits of every problem that the engine takes there."""
     found: dict[str, str] = {}
-    with open_runner(f"{engine}{',' if ':' in engine else ':'}cpu={model}") as runner:
+    with contextlib.closing(open_runner(f"{engine}{',' if ':' in engine else ':'}cpu={model}")) as runner:
         for text in PROBLEMS:
             problem = parse_problem_text(text)
             try:
@@ -62,8 +63,8 @@ def main() -> None:
             if classes:
                 counted[" / ".join(", ".join(models) for models in classes.values())] += 1
         print(f"\n{engine}, {time.monotonic() - begun:.0f} s\n\n| classes of equal bits | problems |\n|---|---|")
-        for classes, count in counted.most_common():
-            print(f"| {classes} | {count} |", flush=True)
+        for said, count in counted.most_common():
+            print(f"| {said} | {count} |", flush=True)
 
 
 if __name__ == "__main__":
