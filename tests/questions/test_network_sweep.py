@@ -1,6 +1,8 @@
 """A network over its batch: classes as plain torch has them, the unit that makes them, what only inherits them."""
 
 import json
+import subprocess
+import sys
 import textwrap
 
 import numpy as np
@@ -162,8 +164,6 @@ def test_the_command_says_it_with_an_exit_status(model, kernel, capsys):
 
 @pytest.mark.needs("torch", "onnxruntime")
 def test_a_module_has_the_classes_that_plain_torch_has(tmp_path):
-    import torch
-
     (tmp_path / "net.py").write_text(
         textwrap.dedent("""
         import torch
@@ -176,10 +176,17 @@ def test_a_module_has_the_classes_that_plain_torch_has(tmp_path):
         """)
     )
     found = sweep_network(f"{tmp_path}/net.py:make", ["torch"], UP_TO_SIX)
-    torch.manual_seed(0)
-    module = torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 10)).eval()
-    items = torch.randn(6, 512)
-    with torch.no_grad():
-        bits = {n: module(items[:n])[0].numpy().tobytes() for n in UP_TO_SIX.values}
+    # In a process of its own: threads and modes that other tests set change bits.
+    plain = textwrap.dedent("""
+        import json, sys, torch
+        torch.manual_seed(0)
+        module = torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 10)).eval()
+        items = torch.randn(6, 512)
+        with torch.no_grad():
+            print(json.dumps({n: module(items[:n])[0].numpy().tobytes().hex() for n in json.loads(sys.argv[1])}))
+        """)
+    command = [sys.executable, "-c", plain, json.dumps(list(UP_TO_SIX.values))]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    bits = {int(n): own for n, own in json.loads(said).items()}
     expected = {tuple(n for n in bits if bits[n] == own) for own in bits.values()}
     assert {tuple(n for a, b in one.sizes for n in range(a, b + 1)) for one in found.classes} == expected
