@@ -25,7 +25,8 @@ class SettingRow:
     """One change of one engine's settings.
 
     `also` says what else it does; `takes` what it can have an effect on: all, convolutions, products, or networks only;
-    `devices` where, of an engine that has the setting `device`.
+    `devices` where, of an engine that has the setting `device`. `is_instruction_set`: it is for an instruction set, as
+    each processor has its own; of one variable the oldest comes last.
     """
 
     engine: str
@@ -37,6 +38,7 @@ class SettingRow:
     since: str = ""
     takes: str = "all"
     devices: tuple[str, ...] = ("cpu",)
+    is_instruction_set: bool = False
 
     @property
     def key(self) -> str:
@@ -228,16 +230,18 @@ SETTINGS = (
                takes="products"),
     # Instruction sets: which kernels a library chooses on this processor.
     *(SettingRow(engine, f"env.ONEDNN_MAX_CPU_ISA={isa}", (_ORDER, _KERNEL, _OPERANDS), f"oneDNN's kernels for {isa}",
-               _OLDER, _ISA)
+               _OLDER, _ISA, is_instruction_set=True)
       for isa in ("AVX512_CORE", "AVX2", "SSE41") for engine in ("torch", "tensorflow", "openvino")),
     *(SettingRow("torch", f"env.ATEN_CPU_CAPABILITY={isa}", (_ORDER, _KERNEL), f"torch's own kernels for {isa}", _OLDER,
-                 "github.com/pytorch/pytorch: aten/src/ATen/native/DispatchStub.cpp") for isa in ("avx2", "default")),
+                 "github.com/pytorch/pytorch: aten/src/ATen/native/DispatchStub.cpp", is_instruction_set=True)
+      for isa in ("avx2", "default")),
     SettingRow("torch", "env.MKL_CBWR=COMPATIBLE", (_ORDER, _RUNS), "MKL's kernels for any processor", _OLDER,
-               "www.intel.com: MKL, Conditional Numerical Reproducibility"),
+               "www.intel.com: MKL, Conditional Numerical Reproducibility", is_instruction_set=True),
     *(SettingRow("jax", f"env.XLA_FLAGS=--xla_cpu_max_isa={isa}", (_ORDER, _KERNEL), f"code for {isa}", _OLDER,
-               _XLA_FLAGS)
+               _XLA_FLAGS, is_instruction_set=True)
       for isa in ("AVX2", "SSE4_2")),
     *(SettingRow("numpy", f"env.OPENBLAS_CORETYPE={core}", (_ORDER, _KERNEL), f"OpenBLAS's kernels for {core}",
                "may be slower",
-                 _OPENBLAS, takes="products") for core in ("SkylakeX", "Haswell", "Sandybridge", "Nehalem")),
+                 _OPENBLAS, takes="products", is_instruction_set=True)
+      for core in ("SkylakeX", "Haswell", "Sandybridge", "Nehalem")),
 )  # fmt: skip

@@ -26,6 +26,7 @@ class Change:
     source: str | None
     # Whether it is there for the cause alone: it leaves the rest as it was asked for.
     is_meant: bool = False
+    is_instruction_set: bool = False
 
     @property
     def says(self) -> str:
@@ -73,7 +74,7 @@ def list_changes(
 
 def _make_change(row: SettingRow, cause: CauseCode | None, given: Mapping[str, str]) -> Change:
     is_meant = row.causes == (cause,) and row.key not in given
-    return Change(row.engine, row.key, row.value, row.why, row.also, row.source, is_meant)
+    return Change(row.engine, row.key, row.value, row.why, row.also, row.source, is_meant, row.is_instruction_set)
 
 
 def _takes(row: SettingRow, problem: Problem | None) -> bool:

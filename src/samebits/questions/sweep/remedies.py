@@ -59,13 +59,13 @@ def find_remedies(
     changes = [c for c in list_changes(engine.at_point, problem, _CAUSE, in_force) if c.key not in engine.keys]
     together: list[SweepFix] = []
     if PROCESSOR in engine.keys:
-        chosen = {c.key: c for c in changes if c.key.startswith("env.")}
+        chosen = {c.key: c for c in changes if c.is_instruction_set}
         if len(chosen) > 1:
             says = " and ".join(c.says for c in chosen.values())
             together = tries.find([(engine.apply(list(chosen.values())), says)])
-            # Where all of them at their oldest do not help, none does alone.
-            changes = [c for c in changes if together or c.key not in chosen]
-        changes.sort(key=lambda c: c.key not in chosen)
+            # Each costs a start on every processor: alone they are tried only where they help together.
+            changes = [c for c in changes if together or not c.is_instruction_set]
+        changes.sort(key=lambda c: not c.is_instruction_set)
     fixes = tries.find((engine.apply([c]), c.says) for c in changes) or together
     return [*fixes, *tries.find(_list_engines(engine))], tries.count
 

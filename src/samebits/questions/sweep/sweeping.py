@@ -104,10 +104,10 @@ def sweep(
     `text` is a problem with ranges in its sizes (`linear x={1..256}x768 w=768x768`), `on` engines, whose settings may
     have ranges, too, or runners and functions of your own. Every point is run, on operands that all points share; each
     boundary between classes is confirmed with other operands, and for each class a recipe is searched for (not with
-    `recipes=False`). With `fix`, where bits change, the engine's settings are tried one by one, and the other engines
-    at hand. The finding is that of the first engine, with the others in its `more`. Raises ProblemTextError,
-    RunnerTextError or ProblemShapeError, in one line, for ranges that cannot be read or share no output; an engine that
-    fails at a point is a finding there.
+    `recipes=False`). With `fix`, where bits change, the engine's settings are tried one by one, and, where only sizes
+    have ranges, the other engines at hand. The finding is that of the first engine, with the others in its `more`.
+    Raises ProblemTextError, RunnerTextError or ProblemShapeError, in one line, for ranges that cannot be read or share
+    no output; an engine that fails at a point is a finding there.
 
     >>> import samebits
     >>> found = samebits.sweep("matmul x={1..3}x8 w=8x4", ["emulate:direct"])
