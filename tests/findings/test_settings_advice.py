@@ -28,15 +28,28 @@ def test_a_product_is_advised_of_what_multiplies_matrices_only():
     assert not any("cudnn" in s for s in settings)
 
 
+@pytest.mark.parametrize("codes", [False, True], ids=["floats", "codes"])
 @pytest.mark.parametrize("family", ["convolution", "product"])
 @pytest.mark.parametrize("cause", CauseCode)
-def test_all_rows_of_a_cause_are_given_or_its_own_general_advice(cause, family):
-    rows = [(a.engine, a.setting, a.why, a.source) for a in ADVICE if a.cause == cause and a.only in ("", family)]
+def test_all_rows_of_a_cause_are_given_or_its_own_general_advice(cause, family, codes):
+    rows = [a for a in ADVICE if a.cause == cause and a.only in ("", family)]
+    rows = [a for a in rows if a.of != ("floats" if codes else "codes")]
+    if codes and "codes" in [a.of for a in rows]:
+        rows = [a for a in rows if a.of == "codes"]
     row = find_cause(cause)
     general = [("any", row.advice, row.phrase, f"docs/causes.md#{cause}")]
-    fixes = advise([cause], product=family == "product")
-    assert [(f.engine, f.setting, f.why, f.source) for f in fixes] == (rows or general)
+    fixes = advise([cause], product=family == "product", codes=codes)
+    assert [(f.engine, f.setting, f.why, f.source) for f in fixes] == (
+        [(a.engine, a.setting, a.why, a.source) for a in rows] or general
+    )
     assert {(f.verified, f.verdict_after) for f in fixes} == {(False, None)}
+
+
+def test_kernels_of_codes_and_of_floats_are_each_told_what_concerns_them():
+    codes = " ".join(f.setting for f in advise([CauseCode.PADDING], codes=True))
+    floats = " ".join(f.setting for f in advise([CauseCode.PADDING]))
+    assert "zero point" in codes
+    assert "zero point" not in floats
 
 
 @pytest.mark.parametrize(
@@ -70,7 +83,6 @@ def test_some_causes_have_no_setting():
         CauseCode.HARNESS,
         CauseCode.RESULT_ROUNDING,
         CauseCode.QUANTIZED_OPERANDS,
-        CauseCode.OTHER_OPERANDS,
     }
 
 
