@@ -1,5 +1,7 @@
 """Kernels whose faults come and go, that do not know a bias, or that return other shapes: what reduce says of them."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -13,20 +15,36 @@ def whole(operands):
     return result + operands["bias"] if "bias" in operands else result
 
 
-def test_a_fault_that_comes_and_goes_is_said_with_how_often():
-    calls = iter(range(10_000))
+def now_and_then(every, seconds=0.0):
+    """Loses the columns from the ninth on in one of so many calls."""
+    calls = iter(range(10**7))
 
     def kernel(problem, operands):
         result = whole(operands)
-        if next(calls) % 3 == 1:
-            result[-1] = 0
+        time.sleep(seconds)
+        if next(calls) % every == 1:
+            result[:, 8:] = 0
         return result
 
-    found = samebits.reduce(TEXT, [kernel])
+    return kernel
+
+
+@pytest.mark.parametrize("every", [3, 20])
+def test_a_fault_that_comes_and_goes_is_made_small_by_calling_each_problem_often(every):
+    found = samebits.reduce(TEXT, [now_and_then(every)], calls=100)
+    assert (found.fault, found.repeats, found.is_smallest) == ("wrong", False, True)
+    assert (found.problem, found.condition) == ("linear x=1x1 w=9x1 dtype=float32", "columns >= 9")
+    assert 0 < found.faulty_calls < found.calls
+    # Called so often, a problem with a third or a tenth of this rate would show it, too.
+    assert found.calls_each > 10 * every
+    assert f"in {found.faulty_calls} of {found.calls} calls on the same operands: it comes and goes" in found.summary
+
+
+def test_where_a_call_takes_long_a_fault_that_comes_and_goes_is_said_where_it_was_seen():
+    found = samebits.reduce(TEXT, [now_and_then(3, seconds=0.01)])
     assert (found.fault, found.repeats, found.condition, found.is_smallest) == ("wrong", False, None, None)
-    assert found.problem == found.start
-    assert "comes and goes" in found.summary
-    assert " calls on the same operands" in found.summary
+    assert (found.problem, found.calls_each) == (found.start, 1)
+    assert "takes too long" in found.evidence[-1].says
 
 
 @pytest.mark.parametrize("in_order", [True, False])

@@ -134,7 +134,8 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     sentence; `bits` names those of its result. Two evidence levels: `certainty` is that of the verdict,
     `cause_certainty` that of the cause (and of `says`), for a bound can prove that another function was computed while
     which fault did it is inferred. `repeats` tells whether calls on the same operands gave the same bits, where there
-    were several, and `varying` what they gave if not.
+    were several, `calls` how many, exact integers and the operands in question together, and `varying` what they gave
+    if they differ.
     """
 
     name: str
@@ -157,6 +158,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     exact_data: ExactData | None = None
     failure: Failure | None = None
     repeats: bool | None = None
+    calls: int | None = None
     varying: Varying | None = None
     evidence: list[Evidence] = []
     picture: ErrorPicture | None = None

@@ -10,6 +10,7 @@ import numpy as np
 
 from samebits import thresholds
 from samebits.engines.runner import Identity, Runner, check_result
+from samebits.engines.runner.repeated_runs import RepeatedRuns, run_again
 from samebits.errors import EngineFailure, SamebitsError
 from samebits.findings import Evidence, ExactData, Failure, Side, Varying, Verdict, is_agreement, worst_verdict
 from samebits.findings.causes import CauseCode
@@ -17,7 +18,6 @@ from samebits.findings.words.place_words import describe_places
 from samebits.judging.judging_sentences import say_other_bits
 from samebits.judging.measuring import estimate_transform_noise, measure_distances
 from samebits.judging.references import Reference
-from samebits.judging.repeated_calls import RepeatedCalls, call_again
 from samebits.judging.sides import Attribution, Recorded, describe_side, measure_result
 from samebits.problems import Problem
 from samebits.problems.lowering import state_index
@@ -32,8 +32,14 @@ class Ran:
 
     recorded: Recorded
     on_exact: np.ndarray | None = None
-    calls: RepeatedCalls | None = None
-    exact_calls: RepeatedCalls | None = None
+    calls: RepeatedRuns | None = None
+    exact_calls: RepeatedRuns | None = None
+
+    @property
+    def count(self) -> int | None:
+        """How many calls there were, on both sets of operands together; None where there was one of each."""
+        made = [c.count for c in (self.calls, self.exact_calls) if c is not None]
+        return sum(made) if made else None
 
     @property
     def repeats(self) -> bool | None:
@@ -57,17 +63,17 @@ def run_on_both(
     identity: Identity | None = None
     on_exact: np.ndarray | None = None
     result: np.ndarray | None = None
-    on_data: RepeatedCalls | None = None
-    on_integers: RepeatedCalls | None = None
+    on_data: RepeatedRuns | None = None
+    on_integers: RepeatedRuns | None = None
     failure: Failure | None = None
     try:
         identity = runner.identify()
         on_exact = check_result(problem, runner.run(problem, exact))
         result = on_exact if operands is exact else check_result(problem, runner.run(problem, operands))
         if calls != 1:
-            on_data = call_again(lambda: check_result(problem, runner.run(problem, operands)), result, calls)
+            on_data = run_again(runner, problem, operands, result, calls)
             if calls is not None or on_data.count > 2:  # Else a call takes long.
-                on_integers = call_again(lambda: check_result(problem, runner.run(problem, exact)), on_exact, calls)
+                on_integers = run_again(runner, problem, exact, on_exact, calls)
         # Only now can a caller's runner say what it was seen to do.
         identity = runner.identify()
     except EngineFailure as error:
@@ -90,7 +96,7 @@ def judge_ran(reference: Reference, exact: Reference, ran: Ran, attribution: Att
         reference, ran.recorded, measure_result(reference, result, on_exact, exact_beyond=beyond), attribution
     )
     if ran.repeats is not False or result is None:
-        return msgspec.structs.replace(side, repeats=ran.repeats)
+        return msgspec.structs.replace(side, repeats=ran.repeats, calls=ran.count)
     others = [
         describe_side(reference, replace(ran.recorded, result=other), measure_result(reference, other, None))
         for other in (ran.calls.results[1:] if ran.calls else ())
@@ -112,7 +118,8 @@ def judge_ran(reference: Reference, exact: Reference, ran: Ran, attribution: Att
         faulty = sum(count for count, verdict in counted if not is_agreement(verdict))
         varying = _describe_varying(reference.problem, ran.calls, faulty)
     said = Evidence("statistic", say_other_bits(varying))
-    return msgspec.structs.replace(side, repeats=False, varying=varying, evidence=[*side.evidence, said])
+    evidence = [*side.evidence, said]
+    return msgspec.structs.replace(side, repeats=False, calls=ran.count, varying=varying, evidence=evidence)
 
 
 def _judge_integers(exact: Reference, ran: Ran) -> tuple[ExactData | None, bool, int]:
@@ -128,7 +135,7 @@ def _judge_integers(exact: Reference, ran: Ran) -> tuple[ExactData | None, bool,
     return found, beyond, faulty
 
 
-def _describe_varying(problem: Problem, calls: RepeatedCalls, faulty: int) -> Varying:
+def _describe_varying(problem: Problem, calls: RepeatedRuns, faulty: int) -> Varying:
     marked = calls.mark_varying()
     where = describe_places(problem, marked)
     return Varying(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from samebits.engines.runner import Identity, Runner, check_result
+from samebits.engines.runner.repeated_runs import RepeatedRuns, RepeatingRunner, repeat_call
 from samebits.errors import EngineUnsupported
 from samebits.problems import Problem
 from samebits.problems.lowering import Lowering
@@ -31,6 +32,17 @@ class LoweredRunner:
             raise EngineUnsupported(f"{self.text} is asked as a product, of this one shape only")
         result = self._runner.run(lowering.stated, lowering.restore_operands(operands))
         return lowering.lower_result(check_result(lowering.stated, result))
+
+    def run_again(
+        self, problem: Problem, operands: Mapping[str, np.ndarray], calls: int, most_s: float, most_results: int
+    ) -> RepeatedRuns:
+        """As `run`, again and again where the runner can do that by itself."""
+        runner, stated = self._runner, self._lowering.stated
+        if not isinstance(runner, RepeatingRunner):
+            return repeat_call(lambda: self.run(problem, operands), calls, most_s, most_results)
+        given = self._lowering.restore_operands(operands)
+        runs = runner.run_again(stated, given, calls, most_s, most_results)
+        return RepeatedRuns(tuple(self._lowering.lower_result(result) for result in runs.results), runs.counts)
 
     def close(self) -> None:
         """Does nothing: the caller that opened the runner closes it."""

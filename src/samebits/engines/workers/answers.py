@@ -49,6 +49,16 @@ class Timed(msgspec.Struct, frozen=True):
             raise ValueError("no times, or times that are none")
 
 
+class RanAgain(msgspec.Struct, frozen=True):
+    """How many calls returned each of the arrays that came."""
+
+    counts: list[int]
+
+    def __post_init__(self) -> None:
+        if not self.counts or min(self.counts) < 1:
+            raise ValueError("no calls")
+
+
 class SizeRun(msgspec.Struct, frozen=True):
     """One size of a sweep: its bits, or its failure (kind, what was said)."""
 

@@ -17,6 +17,7 @@ from typing import IO, Any, BinaryIO, cast
 import numpy as np
 
 from samebits.engines.runner import Identity, check_result
+from samebits.engines.runner.repeated_runs import RepeatedRuns
 from samebits.engines.runner.sliced_runs import Part, SlicedRun
 from samebits.engines.runner.timed_runs import TimedRuns
 from samebits.engines.workers.answers import (
@@ -24,6 +25,7 @@ from samebits.engines.workers.answers import (
     Done,
     ExportedProgram,
     ProgramValues,
+    RanAgain,
     Reported,
     SizeRun,
     SizesRun,
@@ -127,6 +129,23 @@ class WorkerRunner:
         if "result" not in arrays:
             raise EngineRaised("returned no result")
         return check_result(problem, arrays["result"])
+
+    def run_again(
+        self, problem: Problem, operands: Mapping[str, np.ndarray], calls: int, most_s: float, most_results: int
+    ) -> RepeatedRuns:
+        """At least one and at most so many calls inside the worker, within `most_s` and a call. Raises EngineFailure.
+
+        They end early once there are `most_results` different results.
+        """
+        self.identify()
+        header = {"problem": format_problem(problem), "again": calls, "most_s": most_s, "most_results": most_results}
+        largest = most_results * (64 + 16 * math.prod(problem.out_shape))
+        # Two calls may take as long as the time limit, one within `most_s` and one begun at its end.
+        answer, arrays = self._exchange(header, operands, largest, RanAgain, 2 + math.ceil(most_s / self.time_limit_s))
+        if set(arrays) != {str(i) for i in range(len(answer.counts))}:
+            raise EngineRaised(f"answered nonsense: {len(arrays)} results where {len(answer.counts)} were counted")
+        results = tuple(check_result(problem, arrays[str(i)]) for i in range(len(arrays)))
+        return RepeatedRuns(results, tuple(answer.counts))
 
     def time_runs(self, problem: Problem, operands: Mapping[str, np.ndarray], runs: int) -> TimedRuns:
         """What calls take inside the worker. The last problem stays prepared there. Raises EngineFailure."""

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from samebits.engines.adapters.engine import Engine
+from samebits.engines.runner.repeated_runs import repeat_call
 from samebits.engines.runner.sliced_runs import Part, look_at
 from samebits.engines.runner.timed_runs import TimedRuns
 from samebits.engines.workers.run_timing import RunTiming
@@ -63,6 +64,8 @@ def main() -> int:
                 send_message(replies, {"report": _report(engine)})
             elif "timed" in header:
                 send_message(replies, {"ok": True, **asdict(_time(engine, timing, header, arrays))})
+            elif "again" in header:
+                send_message(replies, *_run_again(engine, header, arrays))
             elif "sliced" in header:
                 sliced = arrays or sliced
                 send_message(replies, {"runs": [_run_slice(engine, text, sliced, header) for text in header["sliced"]]})
@@ -112,6 +115,19 @@ def _report(engine: Engine) -> dict[str, Any]:
 
 def _run(engine: Engine, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> np.ndarray:
     return np.asarray(engine.run(_take_problem(engine, header), arrays))
+
+
+def _run_again(
+    engine: Engine, header: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """One problem again and again, each time on operands and for a result of its own."""
+    problem = _take_problem(engine, header)
+
+    def call() -> np.ndarray:
+        return np.array(engine.run(problem, {name: array.copy() for name, array in arrays.items()}))
+
+    runs = repeat_call(call, header["again"], header["most_s"], header["most_results"])
+    return {"counts": list(runs.counts)}, {str(i): result for i, result in enumerate(runs.results)}
 
 
 def _run_slice(engine: Engine, text: str, operands: dict[str, np.ndarray], header: dict[str, Any]) -> dict[str, Any]:

@@ -58,7 +58,7 @@ CompareSubject = Annotated[
 CompareCalls = Annotated[
     int | None,
     typer.Option(
-        help="call each engine so often on the same operands: do its bits repeat? Default: 2, up to 20 if quick",
+        help="call each engine so often on the same operands: do its bits repeat? Default: 2, up to 200 if quick",
         min=1,
         max=10**6,
     ),

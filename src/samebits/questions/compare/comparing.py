@@ -73,7 +73,7 @@ def compare(
     become sides too. Runners are texts such as "torch:threads=1", which are opened and closed here, or objects with the
     Runner protocol, which stay open. Every runner is tried on exact integers, where any difference is a fault, and on
     `data` (the case's own operands, if it has any). Each runs both `calls` times, to see whether its bits repeat; None:
-    twice and, where that takes next to no time, up to twenty times, or once with `attributes` off. A runner that fails
+    twice and, where that takes next to no time, up to 200 times, or once with `attributes` off. A runner that fails
     is a finding of its side. Where results differ and `attributes` is set, every runner's recipe is found by probing
     and replayed on the same operands. With `fix` settings of the engines are tried
     until the sides agree, which may take minutes. `progress` hears what is being done and the share done. Raises

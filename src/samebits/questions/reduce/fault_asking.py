@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -15,11 +15,11 @@ import numpy.typing as npt
 from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.engines.runner import Runner, check_result
 from samebits.engines.runner.lowered_runner import lower_runner
+from samebits.engines.runner.repeated_runs import Usual, run_again
 from samebits.engines.runner.sliced_runs import slice_operands
 from samebits.errors import EngineCrashed, EngineFailure, EngineTimedOut
 from samebits.findings import Side, is_agreement
 from samebits.judging.references import Reference, make_reference
-from samebits.judging.repeated_calls import call_again
 from samebits.judging.side_running import Ran, judge_exact, judge_ran, run_on_both
 from samebits.judging.sides import Recorded
 from samebits.problems import Problem
@@ -36,7 +36,10 @@ _MORE_SEEDS = tuple(range(4, 20))
 _LONG_SUM = 64
 _CALLS, _MOST_AGAIN_S = 6, 3.0
 # A fault that comes and goes is looked for with so many calls, in so many seconds.
-_USUAL_CALLS = (200, 1.0)
+_USUAL_CALLS = Usual(200, 1.0)
+# How often it comes is known from so many faulty calls, of so many in all. A rate seen in ten is true to a factor of
+# 0.3 (99.9 %). Where each problem is called ln(1e6) / (0.3 rate) times, one in a million of that rate passes as right.
+_FAULTY_CALLS, _CALLS_FOR_RATE, _CALLS_PER_RATE = 10, 10_000, 46
 _REFUSED, _UNCLEAR = "unsupported", "unclear"
 
 
@@ -88,6 +91,7 @@ class FaultAsker:
         self._open = open_again
         self._runner: Runner | None = None
         self._known: dict[tuple[Problem, Data], Answer] = {}
+        self._calls = 1
         self.asked = 0
 
     @property
@@ -111,9 +115,17 @@ class FaultAsker:
             self._known[problem, data] = answer
         return answer
 
+    def ask_each(self, calls: int) -> None:
+        """From now on every problem is called so often on the same operands; one fault among them is its answer."""
+        if calls > 1:
+            self._calls = calls
+            self._known.clear()
+
     def ask_anew(self, problem: Problem, data: Data, operands: Operands | None = None) -> Answer:
         """As `ask`, whatever answers are kept."""
         self.asked += 1
+        if self._calls > 1:
+            return self._ask_often(problem, data, _find_seeds(problem) if data == "integers" else (0,))
         return self._ask_integers(problem) if data == "integers" else self._ask_judged(problem, operands)
 
     def ask_often(self, problem: Problem, answer: Answer, operands: Operands | None, data: Data) -> Calls:
@@ -124,30 +136,44 @@ class FaultAsker:
         faulty = [a for a in answers if a.is_fault]
         return Calls(len(answers), len(faulty), faulty[0] if faulty else answer)
 
-    def call_often(self, problem: Problem, data: Data, calls: int | None) -> Calls:
-        """What many calls return on the same operands, where the first of them is right; None: as many as are cheap.
+    def call_often(self, problem: Problem, data: Data, calls: int | None, seed: int = 0) -> Calls:
+        """What many calls return on the same operands; None: as many as are cheap.
 
         Without a fault `faulty` is 0, and `varies` says whether they returned the same bits.
         """
         lowering = lower_problem(problem)
         is_exact = data == "integers"
-        operands = make_exact(lowering.convolution) if is_exact else lowering.lower_operands(make_normal(problem))
+        convolution = lowering.convolution
+        operands = make_exact(convolution, seed) if is_exact else lowering.lower_operands(make_normal(problem, seed))
         given = lowering.restore_operands(operands)
         try:
-            run = partial(self._run, problem, given)
-            called = call_again(run, run(), calls, _USUAL_CALLS)
+            first = self._run(problem, given)
+        except EngineFailure as error:
+            return Calls(1, 1, self._fail(error, given))
+        try:
+            called = run_again(self.runner, problem, given, first, calls, _USUAL_CALLS)
         except EngineFailure as error:
             return Calls(2, 1, self._fail(error, given))
-        if called.is_same:
-            return Calls(called.count, 0, Answer(None))
-        reference = make_reference(lowering.convolution, operands, ignore_progress, rounds=not is_exact)
+        reference = make_reference(convolution, operands, ignore_progress, rounds=not is_exact)
         faulty, answer = 0, Answer(None)
         for result, count in zip(called.results, called.counts, strict=True):
             fault, where = _judge_alone(reference, lowering.lower_result(result), is_exact=is_exact)
             if fault is not None:
                 faulty += count
                 answer = Answer(fault, where, None, given, result, lowering.restore_result(reference.truth))
-        return Calls(called.count, faulty, answer, varies=True)
+        return Calls(called.count, faulty, answer, varies=not called.is_same)
+
+    def count_calls_for(self, problem: Problem, data: Data, most_s: float) -> int:
+        """How often a problem must be called to show a fault that comes as often as here; 0 where `most_s` is less."""
+        started, called, faulty = time.monotonic(), 0, 0
+        while faulty < _FAULTY_CALLS and called < _CALLS_FOR_RATE and time.monotonic() - started < _MOST_AGAIN_S:
+            more = self.call_often(problem, data, None)
+            called, faulty = called + more.count, faulty + more.faulty
+        if faulty < _FAULTY_CALLS:
+            return 0
+        calls, started = math.ceil(_CALLS_PER_RATE * called / faulty), time.monotonic()
+        self.call_often(problem, data, calls)
+        return calls if time.monotonic() - started <= most_s else 0
 
     def _run(self, problem: Problem, operands: Operands) -> np.ndarray:
         return check_result(problem, self.runner.run(problem, operands))
@@ -159,11 +185,17 @@ class FaultAsker:
     def ask_more(self, problem: Problem) -> Answer:
         """The answer on more exact integers, where a term that is lost may be 0 in those of `ask`."""
         self.asked += 1
-        return self._ask_integers(problem, _MORE_SEEDS)
+        if self._calls == 1:
+            return self._ask_integers(problem, _MORE_SEEDS)
+        return self._ask_often(problem, "integers", _MORE_SEEDS)
+
+    def _ask_often(self, problem: Problem, data: Data, seeds: Sequence[int]) -> Answer:
+        asked = (self.call_often(problem, data, self._calls, seed).answer for seed in seeds)
+        return next((answer for answer in asked if answer.fault is not None), Answer(None))
 
     def _ask_integers(self, problem: Problem, seeds: Sequence[int] = ()) -> Answer:
         lowering = lower_problem(problem)
-        for seed in seeds or (_SEEDS if problem.reduction_length <= _LONG_SUM else _SEEDS_OF_THIN):
+        for seed in seeds or _find_seeds(problem):
             operands = make_exact(lowering.convolution, seed)
             given = lowering.restore_operands(operands)
             try:
@@ -206,6 +238,10 @@ class FaultAsker:
         if isinstance(error, (EngineCrashed, EngineTimedOut)):
             self.close()
         return Answer(error.kind, says=str(error), operands=operands)
+
+
+def _find_seeds(problem: Problem) -> Sequence[int]:
+    return _SEEDS if problem.reduction_length <= _LONG_SUM else _SEEDS_OF_THIN
 
 
 def _judge_alone(reference: Reference, result: np.ndarray, *, is_exact: bool) -> tuple[str | None, str | None]:

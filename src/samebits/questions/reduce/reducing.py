@@ -62,6 +62,8 @@ from samebits.version import VERSION
 _ONEDNN = ("torch", "tensorflow", "openvino")
 # Shares of the time for making it small, for its condition, and for other settings.
 _SMALLER, _CONDITION, _SETTINGS = 0.4, 0.35, 0.25
+# And what calling one problem again and again may take of it, where a fault comes and goes.
+_EACH = 0.005
 _SCRIPT_S, _MOST_LISTED = 60.0, 12
 # More clauses than these no sentence bears.
 _MOST_SAID = 4
@@ -131,6 +133,7 @@ class _Found:
     is_smallest: bool | None = None
     repeats: bool | None = None
     calls: Calls | None = None
+    calls_each: int = 1
     condition: FoundCondition | None = None
     others: list[OtherEngine] = field(default_factory=list[OtherEngine])
     versions: FaultyVersions | None = None
@@ -191,6 +194,9 @@ class _Found:
                 right_neighbours=self.condition.right if self.condition else 0,
                 calls=(self.calls.faulty, self.calls.count) if self.calls and self.calls.is_by_chance else None,
             ),
+            calls=self.calls.count if self.calls else None,
+            faulty_calls=self.calls.faulty if self.calls else None,
+            calls_each=self.calls_each,
             evidence=self.evidence,
             **common,
         )
@@ -253,10 +259,13 @@ class _Reducer:
         if not answer.is_known:
             raise ArgumentError(f"{identity.text} does not take this problem: {answer.says}")
         calls = self._call_often(found, answer, operands)
-        if calls.is_by_chance or answer.fault is None:
+        data = found.data
+        if calls.is_by_chance:
+            answer = calls.answer
+            self.asker.ask_each(found.calls_each)
+        if answer.fault is None or (calls.is_by_chance and found.calls_each == 1):
             found.asked = self.asker.asked
             return found
-        data = found.data
         shrinker = Shrinker(
             self.asker, Smaller(start, answer, operands if data == "given" else None), data,
             _SMALLER * self.most_time_s, self.progress,
@@ -279,9 +288,12 @@ class _Reducer:
             if found.condition.left_out:
                 found.evidence.append(Evidence("structure", say_left_out(found.condition.left_out)))
             found.right_with = [format_problem(p) for p in found.condition.nearest_right[:_MOST_LISTED]]
-        self._ask_again(found, data)
+        if not calls.is_by_chance:
+            self._ask_again(found, data)
         self._ask_others(found, data)
-        self._write(found, data)
+        if not calls.is_by_chance:
+            # A script calls once, and would say that nothing is wrong.
+            self._write(found, data)
         found.asked = self.asker.asked
         return found
 
@@ -301,7 +313,11 @@ class _Reducer:
         found.calls = calls
         if calls.is_by_chance:
             found.smaller, found.repeats = Smaller(found.start, calls.answer, given), False
-            found.evidence.append(Evidence("structure", say_by_chance()))
+            if given is None:
+                self.progress("counting how often it comes", 0.0)
+                most_s = _EACH * self.most_time_s
+                found.calls_each = self.asker.count_calls_for(found.start, found.data, most_s) or 1
+            found.evidence.append(Evidence("structure", say_by_chance(found.calls_each)))
         elif calls.varies:
             found.repeats = False
             found.evidence.append(Evidence("structure", say_varies()))
@@ -323,7 +339,7 @@ class _Reducer:
         """The smallest problem on the other engines that were named, and under other settings of the first."""
         smaller = found.smaller
         assert smaller is not None
-        found.others += [self._ask_other(runner, smaller, data) for runner in self.runners[1:]]
+        found.others += [self._ask_other(runner, smaller, data, found.calls_each) for runner in self.runners[1:]]
         first = self.runners[0]
         if not isinstance(first, str):
             return
@@ -336,12 +352,13 @@ class _Reducer:
                 untried.append(change.says)
                 continue
             self.progress(f"trying {change.says}", 0.0)
-            found.others.append(self._ask_other(apply_all(first, (change,)), smaller, data))
+            found.others.append(self._ask_other(apply_all(first, (change,)), smaller, data, found.calls_each))
         if untried:
             found.evidence.append(Evidence("setting", say_untried(untried)))
 
-    def _ask_other(self, runner: str | Runner, smaller: Smaller, data: Data) -> OtherEngine:
+    def _ask_other(self, runner: str | Runner, smaller: Smaller, data: Data, calls: int) -> OtherEngine:
         asker = FaultAsker(lambda: _open(runner, self.time_limit_s))
+        asker.ask_each(calls)
         text = runner if isinstance(runner, str) else runner.text
         try:
             identity = asker.runner.identify()

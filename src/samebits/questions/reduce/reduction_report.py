@@ -15,6 +15,7 @@ from samebits.questions.reduce.reduction_schema import OtherEngine, Reduction
 from samebits.questions.reduce.reduction_sentences import say_versions
 
 _MOST_RIGHT, _MOST_EXCEPTIONS = 3, 2
+_FEWEST_CALLS = 200
 
 
 def show_reduction(found: Reduction, console: Console | None = None, *, verbose: bool = True) -> None:
@@ -34,7 +35,8 @@ def name_reduction(found: Reduction) -> tuple[str, str]:
 
 
 def _list_remarks(found: Reduction) -> Iterator[Remark]:
-    by_chance = found.repeats is False and found.is_smallest is None
+    comes_and_goes = bool(found.calls and found.faulty_calls and found.faulty_calls < found.calls)
+    by_chance = comes_and_goes and found.calls_each == 1
     yield Remark("seen at" if by_chance else "smallest", found.problem or "", verbatim=True)
     yield from _say_output(found)
     if found.condition and found.condition not in found.summary:
@@ -44,7 +46,8 @@ def _list_remarks(found: Reduction) -> Iterator[Remark]:
     for problem in found.right_with[:_MOST_RIGHT]:
         yield Remark("right", problem, verbatim=True, rank=1)
     if by_chance:
-        yield from _say_by_chance(found)
+        yield from (Remark("how known", e.says) for e in found.evidence)
+        yield _advise_calls(found)
         return
     yield Remark("right with", list_engines(found.others, right=True) or "none of the settings that were tried")
     if wrong := list_engines(found.others, right=False):
@@ -59,6 +62,8 @@ def _list_remarks(found: Reduction) -> Iterator[Remark]:
         says = {True: "fails as it should", False: "finds nothing wrong when run", None: "could not be run here"}
         yield Remark("script", f"{says[found.reproduced]}: -o FILE writes it")
     again = f"samebits reduce {shlex.quote(found.problem or '')} --on {shlex.quote(found.engine)} --markdown"
+    if comes_and_goes:
+        yield _advise_calls(found)
     if can_be_typed(found.engine):
         yield Remark("next", again, verbatim=True)
 
@@ -70,12 +75,12 @@ def _say_output(found: Reduction) -> Iterator[Remark]:
         yield Remark("", f"output [{at}] is {values}; {found.where or 'within the bounds of a narrower format'}")
 
 
-def _say_by_chance(found: Reduction) -> Iterator[Remark]:
-    yield from (Remark("how known", e.says) for e in found.evidence)
-    compare = f"samebits compare {shlex.quote(found.problem or '')} --on {shlex.quote(found.engine)} --calls 200"
+def _advise_calls(found: Reduction) -> Remark:
+    calls = max(_FEWEST_CALLS, found.calls_each)
+    compare = f"samebits compare {shlex.quote(found.problem or '')} --on {shlex.quote(found.engine)} --calls {calls}"
     if not can_be_typed(found.engine):
-        compare = f'samebits.compare("{found.problem}", {found.engine}, calls=200)'
-    yield Remark("next", f"{compare}   says which outputs vary", verbatim=True)
+        compare = f'samebits.compare("{found.problem}", {found.engine}, calls={calls})'
+    return Remark("next", f"{compare}   says which outputs vary", verbatim=True)
 
 
 def list_engines(others: list[OtherEngine], *, right: bool) -> str:

@@ -39,7 +39,9 @@ class Reduction(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     failed (`crash`, `timeout`, `error`); `data` what it was seen on: exact integers, random normal operands, or those
     of the case. `condition` is true of every faulty neighbour; `exceptions` are neighbours that fulfil it and are right
     all the same: where there are none it is exact, as far as was asked. `repeats`: asked again, the smallest problem
-    gives the same bits. `reproduced` says whether the script failed as it should when run.
+    gives the same bits. Of `calls` on the same operands at `start` `faulty_calls` showed the fault; where it comes and
+    goes, every other problem was called `calls_each` times. `reproduced` says whether the script failed as it should
+    when run.
     """
 
     schema: Literal["samebits.reduction/1"] = "samebits.reduction/1"
@@ -70,6 +72,9 @@ class Reduction(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     benchdnn: str | None = None
     summary: str
     evidence: list[Evidence] = []
+    calls: int | None = None
+    faulty_calls: int | None = None
+    calls_each: int = 1
     problems_asked: int = 0
     time_s: float
     samebits_version: str

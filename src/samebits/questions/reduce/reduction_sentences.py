@@ -41,7 +41,7 @@ def summarize_reduction(
     """The answer in one sentence; `calls` are those at fault and all of them, where the fault comes and goes."""
     said = f"{engine} is {say_fault(fault)} on {say_data(data)}"
     if calls is not None:
-        return f"{said} in {calls[0]} of {calls[1]} calls on the same operands: it comes and goes"
+        said += f" in {calls[0]} of {calls[1]} calls on the same operands: it comes and goes"
     if not condition:
         return said
     if condition == EVERYWHERE:
@@ -64,9 +64,13 @@ def say_no_fault(engine: str, *, given: bool, varies: bool, calls: int) -> str:
     return f"{said}, but does not return the same bits twice" if varies else said
 
 
-def say_by_chance() -> str:
-    """Why neither smaller problems nor neighbours were asked."""
-    return "neither smaller problems nor neighbours were asked: what comes and goes cannot be put down to sizes"
+def say_by_chance(calls_each: int) -> str:
+    """How often every other problem was called; or why no other was asked."""
+    if calls_each > 1:
+        return f"every other problem was called {calls_each:,} times; one where the fault is much rarer counts as right"
+    return (
+        "neither smaller problems nor neighbours were asked: calling each often enough to see the fault takes too long"
+    )
 
 
 def say_varies() -> str:
