@@ -218,22 +218,72 @@ def test_what_these_inputs_do_not_show_is_said_all_the_same(exported):
     assert any(e.kind == "file" and "(1 of 16)" in e.says for e in found.evidence)
 
 
-@pytest.mark.parametrize(("broken", "verdicts"), [(None, ("rounding", "identical")), (2, ("wrong",))])
-def test_weights_that_folding_does_not_give_are_named_by_their_channel(broken, verdicts):
-    constants = {"w": random((4, 3, 3, 3), 1), "s": random((4,), 2) + 2, "b": random((4,), 3), "m": random((4,), 4)}
-    constants["v"] = np.abs(random((4,), 5)) + np.float32(0.5)
+def fold(constants, epsilon=1e-5, shift="b", mean="m"):
+    """Weights and bias with the batch norm in them, as an exporter folds it in float32."""
+    factor = constants["s"] / np.sqrt(constants["v"] + np.float32(epsilon))
+    moved = (constants.get("o", np.float32(0)) - (constants[mean] if mean else 0)) * factor
+    return constants["w"] * factor[:, None, None, None], moved + (constants[shift] if shift else np.float32(0))
+
+
+def spoil(folded, channel):
+    folded[0][channel] *= np.float32(1.01)
+    return folded
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (fold, None),
+        (lambda c: spoil(fold(c), 2), "weights of channel 2 are not the first file's"),
+        (lambda c: fold(c, shift="m", mean="b"), "its normalisation's bias and mean exchanged"),
+        (lambda c: fold({**c, "s": c["v"], "v": c["s"]}), "its normalisation's scale and variance exchanged"),
+        (lambda c: fold(c, shift=""), "lacks its normalisation's bias"),
+        (lambda c: fold(c, mean=""), "lacks its normalisation's mean"),
+        (lambda c: fold(c, epsilon=1e-3), "an epsilon of 0.001 in place of 1e-05"),
+        (lambda c: (fold(c)[0], fold(c)[1] * np.float32(1.5)), "the bias of all channels is not the first file's"),
+    ],
+)
+@pytest.mark.parametrize("bias", [False, True])
+def test_what_folding_does_not_give_is_named(make, says, bias):
+    constants = {"w": random((4, 3, 3, 3), 1), "b": random((4,), 3), "m": random((4,), 4)}
+    constants |= {"v": np.abs(random((4,), 5)) + np.float32(0.5), "s": np.abs(random((4,), 2)) + np.float32(0.5)}
+    constants |= {"o": random((4,), 6)} if bias else {}
     sizes = {"x": [1, 3, 6, 6]}
-    nodes = [node("Conv", ["x", "w"], ["c"]), node("BatchNormalization", ["c", *"sbmv"], ["n"])]
+    nodes = [node("Conv", ["x", "w", *("o" * bias)], ["c"]), node("BatchNormalization", ["c", *"sbmv"], ["n"])]
     first = make_network(make_model([*nodes, node("Relu", ["n"], ["y"])], sizes, ["y"], constants), "first")
-    factor = constants["s"] / np.sqrt(constants["v"] + np.float32(1e-5))
-    held = constants["w"] * factor[:, None, None, None]
-    if broken is not None:
-        held[broken] *= np.float32(1.01)
+    held, shift = make(constants)
     folded = [node("Conv", ["x", "w", "bias"], ["a"]), node("Relu", ["a"], ["y"])]
-    weights = {"w": held, "bias": constants["b"] - constants["m"] * factor}
-    found = compare_model(first, on=[ORT], against=make_network(make_model(folded, sizes, ["y"], weights), "other"))
-    assert found.verdict in verdicts
-    assert (f"weights of channel {broken} are not" in str(found.units[0].sides[-1].says)) == (broken is not None)
+    other = make_network(make_model(folded, sizes, ["y"], {"w": held, "bias": shift}), "other")
+    found = compare_model(first, on=[ORT], against=other)
+    assert found.verdict in (("rounding", "identical") if says is None else ("wrong",))
+    assert (says or "") in str(found.units[0].sides[-1].says)
+
+
+def test_a_bias_of_the_product_that_folding_loses_is_named():
+    constants = {"w": random((4, 3, 3, 3), 1), "s": random((4,), 2) + 2, "b": random((4,), 3), "m": random((4,), 4)}
+    constants |= {"v": np.abs(random((4,), 5)) + np.float32(0.5), "o": random((4,), 6)}
+    nodes = [node("Conv", ["x", "w", "o"], ["c"]), node("BatchNormalization", ["c", *"sbmv"], ["y"])]
+    first = make_network(make_model(nodes, {"x": [1, 3, 6, 6]}, ["y"], constants), "first")
+    held, shift = fold({**constants, "o": np.float32(0)})
+    other = make_model([node("Conv", ["x", "w", "b"], ["y"])], {"x": [1, 3, 6, 6]}, ["y"], {"w": held, "b": shift})
+    found = compare_model(first, on=[ORT], against=make_network(other, "other"))
+    assert found.verdict == "wrong"
+    assert "lacks the product's own bias" in str(found.units[0].sides[-1].says)
+
+
+@pytest.mark.parametrize(("one", "two"), ["bm", "sv"])
+def test_a_normalisation_whose_constants_are_exchanged_is_named_by_them(one, two):
+    constants = {"w": random((4, 3, 3, 3), 1), "b": random((4,), 3), "m": random((4,), 4)}
+    constants |= {"v": np.abs(random((4,), 5)) + np.float32(0.5), "s": np.abs(random((4,), 2)) + np.float32(0.5)}
+    nodes = [node("Conv", ["x", "w"], ["c"]), node("BatchNormalization", ["c", *"sbmv"], ["y"])]
+    sizes = {"x": [1, 3, 6, 6]}
+    exchanged = {**constants, one: constants[two], two: constants[one]}
+    first, other = (make_network(make_model(nodes, sizes, ["y"], held), "n") for held in (constants, exchanged))
+    found = compare_model(first, on=[ORT], against=other)
+    assert found.verdict == "wrong"
+    places = ["csbmv".index(name) + 1 for name in sorted((one, two), key="csbmv".index)]
+    says = f"input {places[0]} of BatchNormalization holds what input {places[1]} holds in the first file"
+    assert says in str(found.units[0].sides[-1].says)
 
 
 def test_values_of_one_name_are_nearer_to_each_other_than_to_any_other(exported):

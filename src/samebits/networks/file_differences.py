@@ -36,6 +36,8 @@ _CAUSES = {
     "output_shape": CauseCode.TRANSPOSED_GEOMETRY,
     "perm": CauseCode.AXIS_ORDER,
 }
+# The nodes that read a constant of several numbers, each with the number of the input that it is, by what it holds.
+_Holders = dict[tuple[object, ...], dict[str, int]]
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def _compare_nodes(
     node: Node,
     other: Node,
     opset: int,
-    holders: Mapping[tuple[object, ...], str],
+    holders: _Holders,
     *,
     says_sizes: bool = False,
 ) -> Iterator[FileDifference]:
@@ -242,13 +244,12 @@ def _are_equal(a: object, b: object) -> bool:
     return same if isinstance(same, bool) else str(a) == str(b)
 
 
-def _list_holders(network: Network, constant: Mapping[str, np.ndarray]) -> dict[tuple[object, ...], str]:
-    """The first node that reads each constant of several numbers, by what that holds."""
-    found: dict[tuple[object, ...], str] = {}
+def _list_holders(network: Network, constant: Mapping[str, np.ndarray]) -> _Holders:
+    found: _Holders = {}
     for node in network.nodes:
-        for value in node.inputs:
+        for number, value in enumerate(node.inputs, 1):
             if value in constant and constant[value].size > 1:
-                found.setdefault(digest(constant[value]), node.name)
+                found.setdefault(digest(constant[value]), {}).setdefault(node.name, number)
     return found
 
 
@@ -257,7 +258,7 @@ def _compare_inputs(
     other_constant: Mapping[str, np.ndarray],
     node: Node,
     other: Node,
-    holders: Mapping[tuple[object, ...], str],
+    holders: _Holders,
 ) -> Iterator[FileDifference]:
     """The differences of a node's inputs: missing ones, other ones, or weights with other values."""
     count = max(len(node.inputs), len(other.inputs))
@@ -276,7 +277,7 @@ def _compare_inputs(
             is_rounding = differ_by_rounding(held, holds)
             # Where weights were folded otherwise their bias was, too, and sums lose what the numbers do not show.
             refolded = refolded or (is_rounding and node.operator in PRODUCTS)
-            cause, says = _name_owner(found, holders.get(digest(holds)), node)
+            cause, says = _name_owner(found, holders.get(digest(holds), {}), node)
             says = "holds the first file's values but for their last bits" if is_rounding else says
             says = f"input {number} of {node.operator} {says}"
             yield FileDifference(node.name, cause, says, refolded, is_rounding=is_rounding)
@@ -296,11 +297,13 @@ def _compare_inputs(
             yield FileDifference(node.name, CauseCode.OTHER_OPERANDS, says, True)
 
 
-def _name_owner(found: tuple[CauseCode, str], owner: str | None, node: Node) -> tuple[CauseCode, str]:
-    """How constants differ; those of another node of the first file (`owner`) are named by it."""
-    if found[0] != CauseCode.OTHER_OPERANDS or owner in (None, node.name):
+def _name_owner(found: tuple[CauseCode, str], owners: Mapping[str, int], node: Node) -> tuple[CauseCode, str]:
+    """How constants differ; those that the first file has at another input, or in another node, are named by it."""
+    if found[0] not in (CauseCode.OTHER_OPERANDS, CauseCode.AXIS_ORDER) or not owners:
         return found
-    return CauseCode.AXIS_ORDER, f"holds what {owner} has in the first file"
+    if node.name in owners:
+        return CauseCode.AXIS_ORDER, f"holds what input {owners[node.name]} holds in the first file"
+    return CauseCode.AXIS_ORDER, f"holds what {next(iter(owners))} has in the first file"
 
 
 _MOST_DIFFERENCES = 12

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -54,43 +55,114 @@ def compare_folded(
 
     None where they agree but for the rounding of float32, or where it cannot be said.
     """
-    weights, held = folded.get(product.inputs[1]), other_folded.get(other.inputs[1])
-    factor, shift, mean = find_factor(folded, norm), folded.get(norm.inputs[2]), folded.get(norm.inputs[3])
-    if weights is None or held is None or factor is None or shift is None or mean is None:
+    held, held_bias = other_folded.get(other.inputs[1]), _read_bias(other_folded, other)
+    folding = _read_folding(folded, product, norm)
+    if folding is None or held is None or held_bias is None:
         return None
-    scaled = scale_weights(folded, product, norm, weights)
-    if scaled is None or scaled is weights or scaled.shape != held.shape or held.dtype != np.float32:
+    if held.dtype != np.float32 or held.shape != folding.weights.shape:
         return None
-    unit = FOLDING_ROUNDINGS * 2.0**-24
-    axis = 1 if product.operator == "ConvTranspose" else 0
-    odd = _list_odd_channels(held, scaled, unit, axis)
+    odd, odd_bias = folding.list_odd_channels(held), folding.list_odd_biases(held_bias)
+    if not odd.any() and not odd_bias.any():
+        return None
     turned = [t for n in range(2, held.ndim) for t in itertools.combinations(range(2, held.ndim), n - 1)]
-    if odd.any() and any(not _list_odd_channels(np.flip(held, axes), scaled, unit, axis).any() for axes in turned):
+    if odd.any() and any(not folding.list_odd_channels(np.flip(held, axes)).any() for axes in turned):
         return CauseCode.AXIS_ORDER, "holds the first file's kernel flipped, with its normalisation"
-    if odd.any():
-        return (
-            CauseCode.OTHER_OPERANDS,
-            f"weights of {_say_channels(odd)} are not the first file's with its normalisation",
-        )
-    own = folded.get(product.inputs[2]) if len(product.inputs) > 2 and product.inputs[2] else np.zeros(1)
-    held_bias = other_folded.get(other.inputs[2]) if len(other.inputs) > 2 and other.inputs[2] else np.zeros(1)
-    if own is None or held_bias is None:
+    for cause, says, changed in folding.list_changed(held):
+        if not changed.list_odd_channels(held).any() and not changed.list_odd_biases(held_bias).any():
+            return cause, says
+    what, which = ("weights", odd) if odd.any() else ("the bias", odd_bias)
+    says = (
+        f"{what} of {_say_channels(which)} {'are' if odd.any() else 'is'} not the first file's with its normalisation"
+    )
+    return CauseCode.OTHER_OPERANDS, says
+
+
+def _read_folding(folded: Folded, product: Node, norm: Node) -> _Folding | None:
+    weights, own = folded.get(product.inputs[1]), _read_bias(folded, product)
+    parts = [folded.get(name) for name in norm.inputs[1:5]]
+    axis = 1 if product.operator == "ConvTranspose" else 0
+    if weights is None or own is None or weights.ndim < 3:
         return None
-    moved = (own.astype(np.float64) - mean.astype(np.float64)) * factor
-    wanted = moved + shift.astype(np.float64)
-    # The difference and the sum round too, each relative to what it is made of.
-    size = (np.abs(own) + np.abs(mean)) * np.abs(factor) + np.abs(shift)
-    odd_bias = np.asarray(np.abs(held_bias.astype(np.float64) - wanted) > 2 * unit * size + 2.0**-149)
-    if odd_bias.any():
-        channels = _say_channels(odd_bias)
-        return CauseCode.OTHER_OPERANDS, f"the bias of {channels} is not the first file's with its normalisation"
-    return None
+    if any(part is None or part.size != weights.shape[axis] for part in parts):
+        return None
+    scale, shift, mean, variance = (part.astype(np.float64) for part in parts if part is not None)
+    epsilon = float(np.float32(norm.attributes.get("epsilon", 1e-5)))
+    own = own.astype(np.float64)
+    return _Folding(weights.astype(np.float64), own, scale, shift, mean, variance, epsilon, axis)
 
 
-def _list_odd_channels(held: np.ndarray, scaled: np.ndarray, unit: float, axis: int) -> np.ndarray:
-    """Which channels have weights that rounding does not make of those wanted."""
-    rows = np.moveaxis(np.abs(held - scaled) > unit / (1 - unit) * np.abs(scaled) + 2.0**-149, axis, 0)
-    return np.asarray(rows.reshape(len(rows), -1).any(1))
+def _read_bias(folded: Folded, product: Node) -> np.ndarray | None:
+    return folded.get(product.inputs[2]) if len(product.inputs) > 2 and product.inputs[2] else np.zeros(1)
+
+
+@dataclass(frozen=True)
+class _Folding:
+    """A product's weights and bias, and the normalisation that is to be folded into them, in float64."""
+
+    weights: np.ndarray
+    own: np.ndarray
+    scale: np.ndarray
+    shift: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    epsilon: float
+    axis: int
+
+    @property
+    def factor(self) -> np.ndarray:
+        """What each channel is multiplied by."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return self.scale / np.sqrt(self.variance + self.epsilon)
+
+    def list_odd_channels(self, held: np.ndarray) -> np.ndarray:
+        """Which channels have weights that rounding does not make of those wanted."""
+        scaled, unit = self.weights * _along(self.factor, self.axis, held.ndim), _UNIT / (1 - _UNIT)
+        near = np.abs(held - scaled) <= unit * np.abs(scaled) + _LEAST
+        rows = np.moveaxis(~near, self.axis, 0)
+        return np.asarray(rows.reshape(len(rows), -1).any(1))
+
+    def list_odd_biases(self, held: np.ndarray) -> np.ndarray:
+        """Which channels have a bias that rounding does not make of the one wanted."""
+        wanted = (self.own - self.mean) * self.factor + self.shift
+        # The difference and the sum round too, each relative to what it is made of.
+        size = (np.abs(self.own) + np.abs(self.mean)) * np.abs(self.factor) + np.abs(self.shift)
+        return np.asarray(~(np.abs(held.astype(np.float64) - wanted) <= 2 * _UNIT * size + _LEAST))
+
+    def list_changed(self, held: np.ndarray) -> Iterator[tuple[CauseCode, str, _Folding]]:
+        """What an exporter may have got wrong: the cause, the words, and the folding that it would be."""
+        lost = {
+            "the product's own bias": "own",
+            "its normalisation's bias": "shift",
+            "its normalisation's mean": "mean",
+        }
+        for name, field in lost.items():
+            yield CauseCode.DROPPED_ATTRIBUTE, f"lacks {name}", replace(self, **{field: np.zeros(1)})
+        for a, b in itertools.combinations(_PARTS, 2):
+            exchanged = {a: getattr(self, b), b: getattr(self, a)}
+            words = f"holds the first file's weights with its normalisation's {_PARTS[a]} and {_PARTS[b]} exchanged"
+            yield CauseCode.AXIS_ORDER, words, replace(self, **exchanged)
+        epsilon = self._find_epsilon(held)
+        if epsilon is not None:
+            says = f"holds the first file's weights with an epsilon of {epsilon:.3g} in place of {self.epsilon:.3g}"
+            yield CauseCode.DROPPED_ATTRIBUTE, says, replace(self, epsilon=epsilon)
+
+    def _find_epsilon(self, held: np.ndarray) -> float | None:
+        """The epsilon that the largest weight of each channel speaks for, the channel of least variance most."""
+        rows = np.moveaxis(self.weights, self.axis, 0).reshape(self.scale.size, -1)
+        given = np.moveaxis(held.astype(np.float64), self.axis, 0).reshape(self.scale.size, -1)
+        channel = int(np.argmin(np.abs(self.variance)))
+        place = int(np.argmax(np.abs(rows[channel])))
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            factor = given[channel, place] / rows[channel, place]
+            epsilon = (self.scale[channel] / factor) ** 2 - self.variance[channel]
+        # Shown, and tried, with as many digits as a person would have written.
+        return float(f"{epsilon:.2g}") if np.isfinite(epsilon) and epsilon > 0 else None
+
+
+# The parts of a batch normalisation that may be exchanged: all have a number for each channel.
+_PARTS = {"scale": "scale", "shift": "bias", "mean": "mean", "variance": "variance"}
+# What folding may round, relative to the result, and beside the least numbers.
+_UNIT, _LEAST = FOLDING_ROUNDINGS * 2.0**-24, 2.0**-149
 
 
 def _say_channels(odd: np.ndarray) -> str:
