@@ -54,6 +54,13 @@ def test_files_of_several_kinds_with_a_problem(files, capsys):
     assert run(capsys, "explain", "--problem", TEXT, *words[:3])[0] == 0
 
 
+def test_files_without_names_beside_named_ones_are_results(files, capsys):
+    status, out, _ = run(capsys, "explain", "x=x.npy", "w=w.pt:weight", "sound.npy", "narrow.csv", "--json")
+    assert (status, [side["name"] for side in json.loads(out)["sides"]]) == (1, ["sound", "narrow"])
+    status, out, _ = run(capsys, "explain", "w=w.pt:weight", "x.npy", "sound.npy", "--json")
+    assert (status, [side["name"] for side in json.loads(out)["sides"]]) == (0, ["sound"])
+
+
 @pytest.mark.parametrize("make", [lambda a: a, torch.from_numpy, np.ndarray.tolist, np.asfortranarray])
 def test_any_librarys_arrays_in_python(make):
     found = explain(problem=TEXT, x=make(X), w=make(W), theirs=NARROW)
@@ -222,7 +229,8 @@ def test_three_results_are_each_compared_with_the_first():
         (["sound.npy"], "without a name; name it, as in a=sound.npy"),
         (["a=sound.npy"], "one result alone says nothing"),
         (["sound.npy", "x.npy"], "shapes|needed"),
-        (["sound.npy", "a=x.npy"], "without a name; name it, as in a=sound.npy"),
+        (["x=w.pt:weight", "w=sound.npy", "x.npy", "sound.npy"], "x.npy would be x, which is given"),
+        (["x=x.npy", "w=w.pt:weight", "all.npz", "sound.npy"], "name each file"),
         (["a=sound.npy", "a=x.npy"], "a is given twice"),
         (["sound.npy", "sound.npy"], "named twice"),
         (["a=nothing.npy", "b=sound.npy"], "No such file"),

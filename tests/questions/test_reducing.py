@@ -174,6 +174,9 @@ def test_the_command_says_it_with_an_exit_status(capsys, tmp_path):
     report = capsys.readouterr().out
     for heading in ("Summary", "Version", "Environment", "Steps to reproduce", "Observed", "Expected", "When"):
         assert f"## {heading}" in report
+    words = ["reduce", "conv1d x=1x2x17 w=3x2x5", "--on", recipe, "--markdown", "-o", str(tmp_path / "f.md")]
+    assert (main(words), capsys.readouterr().out) == (1, "")
+    assert (tmp_path / "f.md").read_text().startswith(report[: report.index("## Version")])
     assert main(["reduce", "conv1d x=1x2x17 w=3x2x5", "--on", recipe, "-o", str(tmp_path / "f.py")]) == 1
     assert "was not written" in capsys.readouterr().err
     assert main(["reduce", "conv1d x=1x2x17 w=3x2x5", "--on", "truth", "-o", str(tmp_path / "f.py")]) == 0

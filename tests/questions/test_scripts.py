@@ -112,6 +112,38 @@ def test_settings_and_variables_stand_in_the_script():
     assert run_script(script, "wrong", None, 100)[0] is False
 
 
+OWN = """
+import numpy as np
+
+def right(problem, operands):
+    assert all(array.dtype == operands["x"].dtype for array in operands.values())
+    return (operands["x"].astype(np.float64) @ operands["w"].T.astype(np.float64)).astype(operands["x"].dtype)
+
+def one_off(problem, operands):
+    result = right(problem, operands)
+    result[-1, -1] += 1
+    return result
+
+class Engine:
+    settings = {}
+
+    def load(self, settings):
+        self.compute = right
+
+    def run(self, problem, operands):
+        return self.compute(problem, operands)
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(("name", "fails"), [("right", False), ("Engine", False), ("one_off", True)])
+def test_the_script_of_a_kernel_in_a_file_calls_it_there(tmp_path, name, fails, dtype):
+    (tmp_path / "own.py").write_text(OWN)
+    script = write(f"linear x=3x5 w=2x5 dtype={dtype}", f"{tmp_path}/own.py:{name}")
+    reproduced, last = run_script(script, "wrong", None, 60)
+    assert (reproduced, last.startswith("AssertionError")) == (fails, fails)
+
+
 def test_many_operands_are_drawn_and_not_written_out():
     problem = parse_problem_text("linear x=64x64 w=32x64 bias")
     script = write("", "numpy", "normal", problem)

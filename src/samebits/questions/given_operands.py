@@ -26,15 +26,29 @@ _ARRAY_FILES = (".npy", ".pt", ".pth", ".safetensors", ".pb", ".csv", ".tsv")
 def sort_subjects(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
     """The one case or log of a command's words, if any, and the files of arrays by name.
 
-    Several files without names are results, named by their files. Raises ArgumentError for a name given twice.
+    Several files without names, and one of a single array beside named ones, are results, named by their files. Raises
+    ArgumentError for a name given twice.
     """
     files = [word for word in words if _split_assignment(word) is None]
     named = read_assignments([word for word in words if word not in files])
-    if len(files) == 1:
+    are_results = all(_holds_one_array(file) for file in files) if named else len(files) > 1
+    if len(files) == 1 and not are_results:
         return files[0], named
-    if files and named:
+    if files and not are_results:
         raise ArgumentError(f"name each file of an array, as in a={files[0]}")
-    return None, {**named, **(name_outputs(files) if files else {})}
+    results = name_outputs(files) if files else {}
+    if twice := [name for name in results if name in named]:
+        file = results[twice[0]]
+        raise ArgumentError(f"{file} would be {twice[0]}, which is given, too; name it, as in a={file}")
+    return None, {**named, **results}
+
+
+def _holds_one_array(path: str) -> bool:
+    """Whether a file holds an array without a name and nothing else."""
+    try:
+        return is_array_file(path) and list_arrays(path) == [""]
+    except SamebitsError:
+        return False
 
 
 def read_assignments(words: Sequence[str]) -> dict[str, str]:

@@ -33,7 +33,10 @@ ReduceOn = Annotated[
         help="the engine with the fault; further ones are asked at the smallest problem; repeat it",
     ),
 ]
-ReduceScript = Annotated[str | None, typer.Option("--output", "-o", help="write the script that shows the fault here")]
+ReduceScript = Annotated[
+    str | None,
+    typer.Option("--output", "-o", help="write the script that shows the fault here; with --markdown, the report"),
+]
 ReduceMarkdown = Annotated[bool, typer.Option("--markdown", help="print a report for upstream's issue form instead")]
 ReduceCalls = Annotated[
     int | None,
@@ -74,17 +77,18 @@ def reduce_command(
             calls=calls,
             progress=narrator.hear,
         )
-    if output and found.reproducer:
+    written = write_upstream_report(found) if markdown else found.reproducer
+    if output and written and found.fault is not None:
         try:
-            write_text(output, found.reproducer)
+            write_text(output, written)
         except OSError as error:
             raise ArgumentError(f"{output} could not be written: {error.strerror}") from None
         say(f"wrote {output}")
     elif output:
         missing = "fault" if found.fault is None else "script of this fault"
         say(f"{output} was not written: there is no {missing}")
-    if markdown:
-        print(write_upstream_report(found), end="")
+    if markdown and not output:
+        print(written, end="")
     else:
         print_finding(found, show_reduction, verbose=verbose, as_json=as_json)
     return AGREE if found.fault is None else DIFFER

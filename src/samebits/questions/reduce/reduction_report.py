@@ -49,7 +49,8 @@ def _list_remarks(found: Reduction) -> Iterator[Remark]:
         yield from (Remark("how known", e.says) for e in found.evidence)
         yield _advise_calls(found)
         return
-    yield Remark("right with", list_engines(found.others, right=True) or "none of the settings that were tried")
+    if found.others:
+        yield Remark("right with", list_engines(found.others, right=True) or "none of the settings that were tried")
     if wrong := list_engines(found.others, right=False):
         yield Remark("as wrong with", wrong, rank=2)
     if found.versions:

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from samebits.engines.registry.known_engines import is_file_engine
 from samebits.engines.registry.runner_text import RunnerText
 from samebits.engines.runner import Identity
 from samebits.problems import Problem, format_problem
+from samebits.questions.reduce.scripts.given_script import write_given
 from samebits.questions.reduce.scripts.jax_script import write_jax
 from samebits.questions.reduce.scripts.onnx_script import write_onnxruntime, write_openvino
 from samebits.questions.reduce.scripts.script_parts import (
@@ -60,13 +62,21 @@ def write_script(
     *,
     data: str,
 ) -> str | None:
-    """A script that fails where the fault is, with nothing of samebits in it; None for an engine without a writer."""
-    if runner.name not in _WRITERS or (runner.name == "numpy" and problem.direction != "forward"):
+    """A script that fails where the fault is; None for an engine without a writer.
+
+    Nothing of samebits is in it, except for a kernel of one's own, which is called as samebits calls it.
+    """
+    if is_file_engine(runner.name):
+        imports, call = write_given(problem, runner.settings, runner.name)
+    elif runner.name not in _WRITERS or (runner.name == "numpy" and problem.direction != "forward"):
         return None
+    else:
+        imports, call = _WRITERS[runner.name](problem, runner.settings)
     whole = data == "integers"
-    imports, call = _WRITERS[runner.name](problem, runner.settings)
     environment = [f"os.environ[{name!r}] = {value!r}" for name, value in runner.environment.items()]
-    title = f"{runner.name} {identity.version}: {fault} at {format_problem(problem)}".encode("unicode_escape").decode()
+    title = f"{f'{runner.name} {identity.version}'.rstrip()}: {fault} at {format_problem(problem)}".encode(
+        "unicode_escape"
+    ).decode()
     names = ", ".join(f'"{name}": {name}' for name in problem.operand_shapes)
     lines = [
         f"# {title}",
