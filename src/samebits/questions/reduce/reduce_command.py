@@ -78,19 +78,21 @@ def reduce_command(
             progress=narrator.hear,
         )
     written = write_upstream_report(found) if markdown else found.reproducer
+    is_written = False
     if output and written and found.fault is not None:
         try:
             write_text(output, written)
         except OSError as error:
             raise ArgumentError(f"{output} could not be written: {error.strerror}") from None
+        is_written = True
         say(f"wrote {output}")
     elif output:
         missing = "fault" if found.fault is None else "script of this fault"
         say(f"{output} was not written: there is no {missing}")
-    if markdown and not output:
-        print(written, end="")
-    else:
+    if not markdown:
         print_finding(found, show_reduction, verbose=verbose, as_json=as_json)
+    elif not is_written:
+        print(written, end="")
     return AGREE if found.fault is None else DIFFER
 
 

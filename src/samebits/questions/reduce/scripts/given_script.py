@@ -18,7 +18,7 @@ def write_given(problem: Problem, settings: Mapping[str, str], name: str) -> tup
     """
     file, _, found = name.rpartition(":")
     path, dtype = Path(file).resolve(), numpy_dtype(problem.dtype)
-    is_plain = dtype.name in np.sctypeDict
+    is_plain = hasattr(np, dtype.name)
     imports = [
         "import importlib.util",
         "import sys",
