@@ -167,7 +167,8 @@ def test_bytes_that_are_no_utf_8_in_a_variable_do_not_end_doctor():
             [sys.executable, "-m", "samebits", "doctor", *flags], env=environment, capture_output=True, check=True
         )
         assert b"\x1b" not in run.stdout
-        assert run.stderr == b""
+        # A machine that is busy takes over a second, and is told so.
+        assert run.stderr in (b"", b"samebits: starting ...\n")
         assert b"\\udcff" in run.stdout
 
 

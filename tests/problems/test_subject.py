@@ -80,7 +80,7 @@ def test_a_file_that_is_no_case_is_told_so(tmp_path):
 
 @pytest.mark.parametrize("folder", [str, Path])
 def test_a_folder_is_no_case(tmp_path, folder):
-    error = ProblemTextError if folder is str else CaseFileError
+    error = ArgumentError if folder is str else CaseFileError
     with pytest.raises(error):
         read_subject(folder(tmp_path))
 

@@ -1,5 +1,6 @@
 """Arrays that a person names, in files or in memory: explained with their problem, or compared with each other."""
 
+import io
 import json
 
 import ml_dtypes
@@ -9,7 +10,7 @@ import torch
 
 from samebits import explain, parse_problem_text
 from samebits.cli import main
-from samebits.errors import ArgumentError, CaseFileError, OperandError
+from samebits.errors import ArgumentError, CaseFileError, OperandError, SamebitsError
 from samebits.problems.given_arrays import offer_problems
 
 RNG = np.random.default_rng(11)
@@ -321,3 +322,79 @@ def test_half_of_a_printed_digit_is_no_difference(tmp_path, text, off, differing
     exact = np.float32([float(number) + off for number in text.split()])
     found = explain(a=exact, b=tmp_path / "printed.txt")
     assert found.differences[0].differing == differing
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("c0,c1\n1.5,2.5\n", "begins with names of columns"),
+        (",0,1\n0,1.5,2.5\n", "begins with names of columns"),
+        ("1,5;2,5\n3,5;4,5\n", "where a comma is a decimal point, write a point"),
+        ("1.5;2.5\n3.5;4.5\n", None),
+        ("nan,inf\n1,2\n", None),
+        ("1.5\t2.5\n3.5\t4.5\n", None),
+        ("1.5e3 -2\n3 4\n", None),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_tables_as_spreadsheets_and_pandas_write_them(tmp_path, text, says, encoding):
+    path = tmp_path / "table.csv"
+    path.write_text(text, encoding)
+    if says:
+        with pytest.raises(SamebitsError, match=says):
+            explain(path, np.zeros((2, 2)))
+    else:
+        found = explain(path, np.loadtxt(io.StringIO(text.replace(",", " ").replace(";", " "))))
+        assert found.differences == [] or found.differences[0].differing == 0
+
+
+def test_results_by_position_in_python(files):
+    found = explain(SOUND, NARROW)
+    assert [side.name for side in found.sides] == ["a", "b"]
+    assert [side.name for side in explain(torch.from_numpy(SOUND), "narrow.csv").sides] == ["a", "narrow"]
+    assert explain(SOUND, SOUND.copy()).verdict == "identical"
+    assert explain(SOUND.tolist(), NARROW.tolist()).verdict == "undecided"
+    with pytest.raises(SamebitsError, match="one result alone"):
+        explain(SOUND)
+    np.save("a.npy", SOUND)
+    with pytest.raises(SamebitsError, match="by name"):
+        explain(SOUND, "a.npy")
+
+
+@pytest.mark.parametrize("dtype", ["", "dtype=float64"])
+def test_lists_of_numbers_of_float32_are_float32_unless_the_problem_says_otherwise(dtype):
+    text = f"{TEXT} {dtype}".strip()
+    exact = X.astype(np.float64) @ W.T.astype(np.float64)
+    result = exact.tolist() if dtype else SOUND.tolist()
+    found = explain(problem=text, x=X.tolist(), w=W.tolist(), mine=result)
+    assert found.verdict in ("identical", "rounding")
+    assert found.problem == f"{TEXT} dtype={'float64' if dtype else 'float32'}"
+
+
+def test_equal_numbers_in_another_dtype_are_said_to_be_equal():
+    found = explain(a=SOUND, b=SOUND.astype(np.float64))
+    assert (found.verdict, found.cause, found.sides[1].says) == ("undecided", None, None)
+    assert "the values are equal, the bits are not (float32 and float64)" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda a: np.rint(a * 8) / 8, "has a's values, rounded to multiples of 0.125"),
+        (lambda a: np.rint(a / np.float32(0.037)) * np.float32(0.037), "has a's values, rounded to multiples of 0.037"),
+        (lambda a: np.rint(a * 4) + 3, "holds whole numbers only"),
+        (lambda a: a * np.linspace(1, 2, 8, dtype=np.float32), None),
+        # Of few levels any numbers may be multiples.
+        (lambda a: np.sign(a) + a * 0, "is at least -1 and at most 1, a is not, and else the same"),
+    ],
+)
+def test_a_result_on_a_grid_of_one_step_is_told_by_it(make, says):
+    wide = SOUND * np.float32(4)
+    found = explain(a=wide, b=make(wide).astype(np.float32))
+    assert found.sides[1].says == says
+
+
+def test_float64_rounded_to_float32_is_told():
+    wide = RNG.standard_normal((9, 9))
+    found = explain(a=wide, b=wide.astype(np.float32))
+    assert found.sides[1].says == "has a's values, rounded to float32"

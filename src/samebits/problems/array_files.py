@@ -5,6 +5,7 @@ Files are read as those of a stranger: nothing is unpickled, nothing larger than
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import functools
 import json
@@ -135,7 +136,13 @@ def _find_arrays(where: str, path: Path, file: BinaryIO) -> Arrays:
         raise CaseFileError(f"{where} is no file of numbers: .npy, .npz, .pt, .safetensors, .pb and text are read")
     if size > _LARGEST_TEXT:
         raise CaseFileError(f"{where} has {size:,} bytes of text; store it with np.save")
-    return {"": lambda: parse_numbers(where, file.read().decode("utf-8-sig", errors="replace"))}
+    return {"": lambda: parse_numbers(where, _decode_text(file.read()))}
+
+
+def _decode_text(data: bytes) -> str:
+    """Text as editors and spreadsheets save it: UTF-8, or UTF-16 where it begins with that mark."""
+    is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return data.decode("utf-16" if is_wide else "utf-8-sig", errors="replace")
 
 
 def _find_in_archive(where: str, archive: zipfile.ZipFile) -> Arrays:

@@ -16,8 +16,9 @@ import numpy as np
 
 from samebits.errors import CaseFileError, OperandError, ProblemShapeError, ProblemTextError, SamebitsError
 from samebits.numbers.format import code_dtype, find_format, numpy_dtype
+from samebits.problems.integer_problem import is_integer_problem
 from samebits.problems.lowering import lower_problem
-from samebits.problems.network_files import explain_other_network, hint_network, is_other_network
+from samebits.problems.network_files import explain_other_network, hint_file, is_other_network
 from samebits.problems.npy_files import list_members, make_printable, read_member
 from samebits.problems.operands import check_operands, check_results
 from samebits.problems.problem import Problem, Shape
@@ -206,7 +207,7 @@ def _read_entries(path: Path, read: Read) -> dict[str, np.ndarray]:
     try:
         with open_regular(path) as file:
             if file.read(4) != b"PK\x03\x04":
-                raise CaseFileError(f"case file {path} is no .npz archive{hint_network(path)}")
+                raise CaseFileError(f"case file {path} is no .npz archive{hint_file(path)}")
             with zipfile.ZipFile(file) as archive, warnings.catch_warnings():
                 # NumPy warns of headers that Python 2 wrote.
                 warnings.simplefilter("ignore")
@@ -255,6 +256,10 @@ def _read_problem(path: Path, entries: Mapping[str, np.ndarray], read: Read) -> 
     try:
         return read(_read_text(path, entries, "problem"))
     except (ProblemTextError, ProblemShapeError) as error:
+        text = _read_text(path, entries, "problem")
+        if is_integer_problem(text):
+            says = f"samebits explain {path} judges them, and engines run samebits compare {text!r}"
+            raise CaseFileError(f"case file {path} holds codes that were recorded: {says}") from None
         raise CaseFileError(f"case file {path}: {error}") from None
 
 

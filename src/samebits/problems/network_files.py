@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 _FUNCTION = "write a file.py whose function returns {}, and compare file.py:function"
@@ -9,6 +10,8 @@ _TF2ONNX = "python -m tf2onnx.convert {} {{path}} --output net.onnx (package tf2
 _SOURCE = "compare the ONNX file or the module that it was made from"
 _WEIGHTS = f"it holds weights: {_FUNCTION.format('the module with them, and its inputs')}"
 _KERAS = _FUNCTION.format("keras.saving.load_model({path!r}) and its inputs")
+
+_SCRIPTED = f"no engine takes it as it is: {_FUNCTION.format('the module that it was made from, and its inputs')}"
 
 # By how the name ends: what it is, and what to do.
 _OTHERS = {
@@ -18,6 +21,7 @@ _OTHERS = {
     ".hdf5": ("a Keras model", _KERAS),
     ".pt": ("a torch file", _WEIGHTS),
     ".pth": ("a torch file", _WEIGHTS),
+    ".torchscript": ("a TorchScript program", _SCRIPTED),
     ".ckpt": ("a checkpoint", _WEIGHTS),
     ".safetensors": ("a checkpoint", _WEIGHTS),
     ".gguf": ("a llama.cpp model", _WEIGHTS),
@@ -40,19 +44,38 @@ def explain_other_network(path: str | Path) -> str:
     """What a network in a form that samebits does not read is, and what to do with it."""
     if _is_saved_model(path):
         return f"is a TensorFlow SavedModel: {_TF2ONNX.format('--saved-model').format(path=path)}"
-    what, advice = _OTHERS[Path(path).suffix]
+    what, advice = _OTHERS[".torchscript" if _is_scripted(path) else Path(path).suffix]
     return f"is {what}, which samebits does not read: {advice.format(path=str(path))}"
 
 
-def hint_network(path: str | Path) -> str:
-    """What else to do with a file that is a network by its name; nothing for all others."""
+# By how the name ends: what tells of such files.
+_ASKED_OTHERWISE = {
+    (".onnx", ".tflite", ".pt2"): "of a network tells: samebits compare {}",
+    (".npy", ".csv", ".tsv"): "of two results tells: samebits explain {} OTHER",
+    (".log", ".txt", ".html"): "of a log tells: samebits explain {}",
+    (".json", ".parquet"): "of a finding tells: samebits report {}",
+}
+
+
+def hint_file(path: str | Path, asked: str = "") -> str:
+    """What else to do with a file that is no case, by its name; nothing where that is what was `asked`."""
     text = str(path)
-    if text.endswith((".onnx", ".tflite", ".pt2")):
-        return f"; of a network tells: samebits compare {text}"
+    for ends, hint in _ASKED_OTHERWISE.items():
+        if text.endswith(ends) and not (asked and f"samebits {asked} " in hint):
+            return f"; {hint.format(text)}"
     if text.endswith(".py") or ".py:" in text:
         named = text if ".py:" in text else f"{text}:FUNCTION"
         return f"; of a network tells: samebits compare {named} (the function returns model and inputs)"
     return ""
+
+
+def _is_scripted(path: str | Path) -> bool:
+    """Whether a torch file is TorchScript: an archive with code beside its constants."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.partition("/")[2].startswith("code/") for name in archive.namelist())
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return False
 
 
 def _is_saved_model(path: str | Path) -> bool:

@@ -64,12 +64,25 @@ def parse_numbers(where: str, text: str) -> PrintedNumbers:
         raise CaseFileError(f"{where} has dots in place of numbers; store the whole array with np.save")
     if "[" in text or "]" in text:
         return _parse_brackets(where, text)
+    if ";" in text and "," in text and "." not in text:
+        raise CaseFileError(f"{where} has commas and semicolons: where a comma is a decimal point, write a point")
+    _refuse_names(where, text)
     rows = [_list_tokens(where, line) for line in text.splitlines()]
     rows = [row for row in rows if row]
     if not rows or len({len(row) for row in rows}) != 1:
         raise CaseFileError(f"{where} is no table of numbers: {'rows of several lengths' if rows else 'it has none'}")
     shape = (len(rows), len(rows[0])) if len(rows) > 1 else (len(rows[0]),)
     return _make([t for row in rows for t in row], shape)
+
+
+def _refuse_names(where: str, text: str) -> None:
+    """Raises CaseFileError where the first line holds the names of columns, as tables with a head and an index have."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    words = [word.strip(" \"'") for word in re.split(r"[,;\t]", first)]
+    are_names = len(words) > 1 and all(re.match(r"[^\W\d]", w) and not re.fullmatch(_NUMBER, w, re.I) for w in words)
+    if are_names or first.startswith((",", ";")):
+        numbers = "write numbers alone (pandas: to_csv(FILE, header=False, index=False))"
+        raise CaseFileError(f"{where} begins with names of columns: {numbers}")
 
 
 def _list_tokens(where: str, text: str) -> list[str]:

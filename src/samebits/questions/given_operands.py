@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,23 @@ def is_array_file(path: str | Path) -> bool:
     return Path(path).suffix in _ARRAY_FILES
 
 
+def name_positional(given: Sequence[Any]) -> dict[str, Any]:
+    """Names for results that were given without: files by their paths, arrays a, b, c and so on.
+
+    Raises ArgumentError for more arrays than there are letters, and for a name given twice.
+    """
+    files = [str(g) for g in given if isinstance(g, (str, Path))]
+    names = {file: name for name, file in (name_outputs(files) if files else {}).items()}
+    letters = iter(ascii_lowercase)
+    named: dict[str, Any] = {}
+    for one in given:
+        name = names[str(one)] if isinstance(one, (str, Path)) else next(letters, "")
+        if not name or name in named:
+            raise ArgumentError("give so many results by name, as in mine=ARRAY")
+        named[name] = one
+    return named
+
+
 def name_outputs(files: Sequence[str]) -> dict[str, str]:
     """Names for files of results: what tells them apart at the end of their paths."""
     for parts in range(1, max(len(Path(f).parts) for f in files) + 1):
@@ -84,12 +102,23 @@ def name_outputs(files: Sequence[str]) -> dict[str, str]:
     raise ArgumentError(f"{files[0]} is named twice; two different results are needed")
 
 
-def read_arrays(given: Mapping[str, Any]) -> dict[str, Given]:
-    """Arrays by name: a text or path is read as a file, anything else as any library's array."""
-    return {
-        name: read_array_file(str(value), name) if isinstance(value, (str, Path)) else read_array(value, name)
-        for name, value in given.items()
-    }
+def read_arrays(given: Mapping[str, Any], *, wide: bool = False) -> dict[str, Given]:
+    """Arrays by name: a text or path is read as a file, anything else as any library's array.
+
+    Lists that hold numbers of float32 only are float32, as NumPy and torch print such arrays, unless `wide` is set.
+    """
+    return {name: _read_any(value, name, wide=wide) for name, value in given.items()}
+
+
+def _read_any(value: Any, name: str, *, wide: bool) -> Given:
+    if isinstance(value, (str, Path)):
+        return read_array_file(str(value), name)
+    array = read_array(value, name)
+    if isinstance(value, (list, tuple)) and array.dtype == np.float64 and not wide:
+        with np.errstate(over="ignore"):
+            narrow = array.astype(np.float32)
+        return narrow if np.array_equal(narrow, array, equal_nan=True) else array
+    return array
 
 
 def read_numbers(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from pathlib import Path
 
@@ -54,6 +55,8 @@ def read_subject(subject: str | Path | Problem | Case) -> Problem | Case:
         raise ArgumentError(f"a problem, its text, a case or its path is needed, not {type(subject).__name__}")
     if isinstance(subject, Path) or _is_case_path(subject):
         return load_any_case(subject)
+    if os.path.exists(subject):
+        raise ArgumentError(f"{subject} is no file; a problem's text, a case or a network is needed")
     return read_problem(subject)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import msgspec
+from numpy.typing import ArrayLike
 
 from samebits.errors import ArgumentError, LogError
 from samebits.findings import Comparison
@@ -15,7 +17,7 @@ from samebits.numbers.float_environment import default_float_environment
 from samebits.problems import Problem
 from samebits.problems.case_file import Case
 from samebits.problems.integer_problem import is_integer_problem
-from samebits.problems.languages.any_language import load_any_case
+from samebits.problems.languages.any_language import load_any_case, read_problem
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.explain.integer_operands import NUMBERS
 from samebits.questions.explain.integer_results import explain_integers
@@ -28,7 +30,7 @@ from samebits.questions.given_operands import (
     is_array_file,
     make_given_case,
     make_plain,
-    name_outputs,
+    name_positional,
     read_arrays,
     read_members,
     read_numbers,
@@ -42,8 +44,8 @@ _FEWEST = 2
 
 @default_float_environment()
 def explain(
-    subject: str | Path | Case | None = None,
-    *others: str | Path,
+    subject: str | Path | Case | ArrayLike | None = None,
+    *others: str | Path | ArrayLike,
     problem: str | Problem | None = None,
     like: Sequence[str] = (),
     progress: Progress = ignore_progress,
@@ -60,8 +62,8 @@ def explain(
     In place of a subject, or beside a case, `arrays` are operands (x, w, bias, dy) and results of any other name:
     arrays of any library, or files of them (.npy, .npz, .pt, .safetensors, .pb, text; FILE:NAME for one of several).
     `problem` is then the text of what they are; without it the error offers what their shapes allow. Two results
-    without operands, or two files of them in place of a subject, are compared with each other, and which is right stays
-    open.
+    without operands, or two arrays or files of them in place of a subject, are compared with each other, and which is
+    right stays open.
 
     Of a problem on integers ("linear x=8x64 w=16x64 bias dtype=int8 out=int8") scales and zero points are operands
     too: x_scale, w_scale, y_scale, x_zero, w_zero, y_zero, each an array, a file or a number.
@@ -80,11 +82,11 @@ def explain(
     ('downgrade', 'reduced-precision-operands')
     """
     _check_problem(problem)
+    if others or not isinstance(subject, (str, Path, Case, NoneType)):
+        arrays = {**name_positional([subject, *others]), **arrays}
+        subject = None
     if is_integer_problem(problem):
         return _explain_codes(subject, str(problem), arrays, like, progress)
-    if others:
-        arrays = {**name_outputs([str(subject), *map(str, others)]), **arrays}
-        subject = None
     if arrays or problem is not None:
         return _explain_arrays(subject, problem, arrays, like, progress)
     if isinstance(subject, Case):
@@ -131,7 +133,7 @@ def _explain_arrays(
     progress: Progress,
 ) -> Comparison:
     """Arrays by name, those of a file or a case first; two results alone where there are no operands."""
-    given = read_arrays(arrays)
+    given = read_arrays(arrays, wide=_is_wide(problem))
     if isinstance(subject, (str, Path)) and has_problem(subject):
         subject = load_any_case(subject)
     if isinstance(subject, Case):
@@ -149,6 +151,12 @@ def _explain_arrays(
     (first, *others) = results.items()
     found, *more = [explain_two_outputs(dict([first, other])) for other in others]
     return msgspec.structs.replace(found, more=more)
+
+
+def _is_wide(problem: str | Problem | None) -> bool:
+    """Whether the problem is one of float64, whose numbers may happen to be those of float32."""
+    asked = read_problem(problem) if isinstance(problem, str) else problem
+    return asked is not None and asked.dtype == "float64"
 
 
 def _is_case_file(path: Path) -> bool:

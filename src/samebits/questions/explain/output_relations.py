@@ -19,8 +19,10 @@ from samebits.numbers.array import measure_spacing, round_array_to_format
 from samebits.numbers.format import Format, find_format
 
 Floats = npt.NDArray[np.float64]
-# The usual ones first.
-_NARROW = ("float16", "bfloat16", "tf32")
+# The usual ones first; the last for results in float64.
+_NARROW = ("float16", "bfloat16", "tf32", "float32")
+# What was quantised has so many levels at most, and is a multiple of one step to so many roundings of float32.
+_MOST_LEVELS, _LEVEL_ROUNDINGS = 2**16, 4
 # Binades in which a format's last bit is set: multiples of one step have it in one.
 _FEWEST_SIZES = 3
 
@@ -45,7 +47,7 @@ def find_relation(outputs: tuple[Floats, Floats]) -> Relation | None:
 
 def _list_relations(outputs: tuple[Floats, Floats]) -> Iterator[Relation]:
     """Every relation that holds, the most telling first."""
-    for find in (_find_not_finite, _find_rounded, _find_cut, _find_grid, _find_factor):
+    for find in (_find_not_finite, _find_rounded, _find_cut, _find_levels, _find_grid, _find_factor):
         for side in (0, 1):
             found = find(outputs[side], outputs[1 - side])
             if found:
@@ -100,6 +102,42 @@ def _find_cut(own: Floats, other: Floats) -> _Found:
         return None
     bounds = [f"at least {low:g}"] * bool(below) + [f"at most {high:g}"] * bool(above)
     return f"is {' and '.join(bounds)}, {{other}} is not, and else the same", None, f"{below + above:,} values are cut"
+
+
+def _find_levels(own: Floats, other: Floats) -> _Found:
+    """All numbers are multiples of one step, as whole numbers and dequantised codes are; the other side's are not."""
+    own, other = own[np.isfinite(own)], other[np.isfinite(other)]
+    step = _find_step(own)
+    if step is None:
+        return None
+    off = int((~_are_multiples(other, step)).sum())
+    if off < thresholds.FEWEST_TELLING:
+        return None
+    what = "whole numbers" if step == 1 else f"multiples of {step:.7g}"
+    low, high = (round(float(value) / step) for value in (own.min(), own.max()))
+    counted = f"all {own.size:,} finite values, {low:,} to {high:,} times it; {off:,} of {{other}}'s are none"
+    if own.size == other.size and (np.abs(own - other) <= step / 2 * (1 + 2.0**-20)).all():
+        return f"has {{other}}'s values, rounded to {what}", CauseCode.RESULT_ROUNDING, counted
+    return f"holds {what} only", None, counted
+
+
+def _find_step(values: Floats) -> float | None:
+    """The step of which all values are multiples, few enough to be told from any float32; None where there is none."""
+    levels = np.unique(values)
+    if levels.size < thresholds.FEWEST_TELLING or levels.size > _MOST_LEVELS:
+        return None
+    guess, largest = float(np.diff(levels).min()), float(np.abs(levels).max())
+    count = round(largest / guess)
+    # The largest value knows the step best.
+    step = largest / count if 0 < count <= _MOST_LEVELS else guess
+    if not 0 < count <= _MOST_LEVELS or not _are_multiples(levels, step).all():
+        return None
+    exact = float(f"{step:.7g}")
+    return exact if _are_multiples(levels, exact).all() else step
+
+
+def _are_multiples(values: Floats, step: float) -> npt.NDArray[np.bool_]:
+    return np.abs(values - np.rint(values / step) * step) <= _LEVEL_ROUNDINGS * 2.0**-24 * np.abs(values)
 
 
 def _find_grid(own: Floats, other: Floats) -> _Found:

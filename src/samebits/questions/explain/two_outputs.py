@@ -56,6 +56,12 @@ class _Measured:
     def same_bits(self) -> bool:
         return not self.printed and self.first.dtype == self.second.dtype and has_same_bits(self.first, self.second)
 
+    @property
+    def where(self) -> str | None:
+        """Where some of the values differ, in words; None where all do, or they lie anyhow."""
+        some = self.differing.any() and not self.differing.all()
+        return describe_indices(self.differing) if some else None
+
 
 def explain_two_outputs(outputs: Mapping[str, Given]) -> Comparison:
     """How two results of one shape differ: by how much, where, and whether a rule makes one of the other.
@@ -130,6 +136,8 @@ def _has_nan(array: np.ndarray) -> bool:
 
 def _find_reordered(a: Floats, b: Floats) -> Relation | None:
     """The same numbers in another sequence."""
+    if np.array_equal(a, b, equal_nan=True):
+        return None
     if np.unique(a).size >= thresholds.FEWEST_TELLING and np.array_equal(np.sort(a), np.sort(b), equal_nan=True):
         return Relation(1, "has {other}'s values in another sequence", CauseCode.AXIS_ORDER, f"all {a.size:,} values")
     return None
@@ -147,11 +155,11 @@ def _list_facts(measured: _Measured) -> Iterator[str]:
     if not count and measured.printed:
         return
     if not count:
-        dtypes = {array.dtype.name for array in (measured.first, measured.second)}
-        yield "the values are equal, the bits are not" + (
-            f" ({' and '.join(sorted(dtypes))})" if len(dtypes) > 1 else ""
-        )
+        dtypes = list(dict.fromkeys(array.dtype.name for array in (measured.first, measured.second)))
+        yield "the values are equal, the bits are not" + (f" ({' and '.join(dtypes)})" if len(dtypes) > 1 else "")
         return
+    if measured.where:
+        yield f"they differ {measured.where}"
     at = np.unravel_index(int(measured.away.argmax()), a.shape)
     index = ", ".join(map(str, map(int, at)))
     told = np.isfinite(a) & np.isfinite(b)
@@ -161,8 +169,6 @@ def _list_facts(measured: _Measured) -> Iterator[str]:
     if measured.ulps is not None:
         far, usual = measured.ulps.max(), np.median(measured.ulps)
         yield f"they are up to {far:,.0f} numbers of {measured.format_name} apart, {usual:,.0f} in the median"
-    if count < a.size and (where := describe_indices(measured.differing)):
-        yield f"they differ {where}"
 
 
 def _say_roundings(measured: _Measured, share: float) -> str:
@@ -183,8 +189,9 @@ def _conclude(measured: _Measured, relation: Relation | None, facts: list[str], 
         counted = relation.counted.format(other=other)
         summary = f"{names[relation.side]} {says} ({counted}). Which is right, operands would tell."
     else:
-        told = "; ".join(facts[:2])
-        summary = f"{told[0].upper()}{told[1:]}. Which is right, operands would tell."
+        told = "; ".join(facts[: 3 if measured.where else 2])
+        differs = "Which is right, operands would tell." if measured.differing.any() else "Only their bits differ."
+        summary = f"{told[0].upper()}{told[1:]}. {differs}"
     verdict: Verdict = "identical" if same else "undecided"
     certainty: Certainty = "bits" if same else "open"
     sides: list[Side] = []

@@ -16,7 +16,7 @@ from samebits.errors import LogError, SamebitsError
 from samebits.problems import Problem
 from samebits.problems.languages.any_language import read_problem
 from samebits.problems.languages.hlo import CallMemory, read_memory
-from samebits.problems.network_files import explain_other_network, hint_network, is_other_network
+from samebits.problems.network_files import explain_other_network, hint_file, is_other_network
 from samebits.problems.polygraphy_files import is_results
 from samebits.problems.problem import KINDS, Direction
 from samebits.questions.explain.logs.brought_readers import list_log_readers, read_brought
@@ -105,14 +105,14 @@ def read_log(path: str | Path) -> list[Mismatch]:
                 data = file.read(LARGEST_LOG_BYTES + 1)
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or error
-        raise LogError(f"{path}: cannot be read ({said}){hint_network(path)}") from None
+        raise LogError(f"{path}: cannot be read ({said}){hint_file(path, 'explain')}") from None
     if len(data) > LARGEST_LOG_BYTES:
         raise LogError(f"{path} is larger than {LARGEST_LOG_BYTES // 2**20} MiB; keep the lines about the mismatch")
     data = _as_utf8(data)
     if b"\0" in data[:4096]:
         if is_other_network(path):
             raise LogError(f"{path} {explain_other_network(path)}")
-        raise LogError(f"{path} is neither a case file (.npz) nor a text log{hint_network(path)}")
+        raise LogError(f"{path} is neither a case file (.npz) nor a text log{hint_file(path, 'explain')}")
     name = "standard input" if str(path) == STANDARD_INPUT else str(path)
     if is_results(data):
         return read_results(data, name)
