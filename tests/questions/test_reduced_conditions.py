@@ -113,4 +113,4 @@ def test_of_many_clauses_a_sentence_has_the_first():
     found = samebits.reduce("conv2d x=4x1x12x12 w=6x1x3x4", [run], most_time_s=MOST_S)
     assert len(found.condition.split(" and ")) == 6
     assert found.summary.endswith(", and 2 more things are true of the problem")
-    assert found.summary.count(" and ") == 4
+    assert found.summary.count(" and ") == 5

@@ -37,7 +37,7 @@ def test_a_fault_that_comes_and_goes_is_made_small_by_calling_each_problem_often
     assert 0 < found.faulty_calls < found.calls
     # Called so often, a problem with a third or a tenth of this rate would show it, too.
     assert found.calls_each > 10 * every
-    assert f"in {found.faulty_calls} of {found.calls} calls on the same operands: it comes and goes" in found.summary
+    assert f"in {found.faulty_calls} of {found.calls} calls on the same operands (it comes and goes)" in found.summary
 
 
 def test_where_a_call_takes_long_a_fault_that_comes_and_goes_is_said_where_it_was_seen():

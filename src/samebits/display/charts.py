@@ -19,7 +19,7 @@ _TINY = 1e-12
 _STRIP, _LEAST_SHARE, _ROOM = 42, 1e-6, 3.0
 # Colours with a contrast of at least 3:1 to both a white and a nearly black page (a test computes it).
 BLUE, VERMILLION, GREEN, PURPLE, GREY = "#1F77B4", "#D55E00", "#00875F", "#A65FB5", "#7F7F7F"
-_SIDE_COLOURS = [BLUE, VERMILLION, GREEN, PURPLE, GREY]
+COLOURS = [BLUE, VERMILLION, GREEN, PURPLE, GREY]
 
 
 def chart_shares(sides: Sequence[Side]) -> dict[str, Any] | None:
@@ -57,10 +57,10 @@ def chart_shares(sides: Sequence[Side]) -> dict[str, Any] | None:
         ),
         tooltip=_list_tooltips(("side", "says", "state")),
     )
-    bound = alt.Chart(alt.Data(values=[{"one": 1, "says": "the bound"}])).mark_rule(strokeWidth=3)
+    bound = alt.Chart(alt.Data(values=[{"one": 1, "says": "the bound"}])).mark_rule(strokeWidth=3, opacity=1)
     layers = [
-        base.mark_bar(size=3).encode(x=alt.X("least:Q", scale=scale, axis=axis), x2="largest:Q"),
-        base.mark_bar(size=14).encode(x=alt.X("first:Q", scale=scale), x2="third:Q"),
+        base.mark_bar(size=3, opacity=1).encode(x=alt.X("least:Q", scale=scale, axis=axis), x2="largest:Q"),
+        base.mark_bar(size=14, opacity=1).encode(x=alt.X("first:Q", scale=scale), x2="third:Q"),
         base.mark_tick(size=20, thickness=3, opacity=1).encode(x=alt.X("largest:Q", scale=scale)),
         bound.encode(x=alt.X("one:Q", scale=scale), tooltip="says:N"),
     ]
@@ -121,7 +121,7 @@ def chart_sizes(picture: ErrorPicture) -> dict[str, Any]:
     ]
     chart = (
         alt.Chart(alt.Data(values=values))
-        .mark_point(filled=True, size=28)
+        .mark_point(filled=True, size=28, opacity=1)
         .encode(
             x=alt.X(
                 "terms:Q", scale=alt.Scale(type="log", nice=False, padding=12), title="sum of the terms' magnitudes"
@@ -179,12 +179,12 @@ def chart_units(found: ModelComparison, told: Collection[int]) -> dict[str, Any]
         y=alt.Y(
             "value:Q", scale=alt.Scale(type="log"), title="largest error", axis=alt.Axis(format=".0e", tickCount=6)
         ),
-        color=alt.Color("side:N", scale=alt.Scale(range=_SIDE_COLOURS), legend=alt.Legend(title=None, orient="top")),
+        color=alt.Color("side:N", scale=alt.Scale(range=COLOURS), legend=alt.Legend(title=None, orient="top")),
         shape=alt.Shape("what:N", legend=alt.Legend(title=None, orient="top")),
         href="link:N",
         tooltip=_list_tooltips(("unit", "side", "verdict", "what"), "value"),
     )
-    layers = [base.mark_point(size=60, filled=True, opacity=0.9)]
+    layers = [base.mark_point(size=60, filled=True, opacity=1)]
     if found.first in names:
         mark = alt.Chart(alt.Data(values=[{"unit": found.first, "says": f"first: {found.first}"}]))
         layers.append(mark.mark_rule(strokeDash=[4, 4], strokeWidth=2).encode(x=place, tooltip="says:N"))

@@ -12,9 +12,10 @@
     const ink = getComputedStyle(root).getPropertyValue("--ink").trim();
     const line = getComputedStyle(root).getPropertyValue("--line").trim();
     const size = window.innerWidth < 640 ? 12 : 13;
-    const axis = { labelColor: ink, titleColor: ink, gridColor: line, domainColor: line, tickColor: line,
+    const axis = { labelColor: ink, titleColor: ink, gridColor: line, domainColor: line, tickColor: ink,
       labelFontSize: size, titleFontSize: size, titleFontWeight: "normal" };
-    const legend = { labelColor: ink, titleColor: ink, labelFontSize: size, titleFontSize: size };
+    const legend = { labelColor: ink, titleColor: ink, labelFontSize: size, titleFontSize: size,
+      symbolBaseFillColor: ink, symbolBaseStrokeColor: ink };
     const config = { background: "transparent", axis, legend, view: { stroke: null },
       text: { color: ink, fontSize: size }, rule: { color: ink } };
     for (const place of document.querySelectorAll("[data-chart]")) {
@@ -183,4 +184,14 @@
     view.addEventListener("scroll", show);
     filter();
   });
+
+  // What is wider than its place says so.
+  const mark = () => {
+    for (const place of document.querySelectorAll(".wide")) {
+      place.classList.toggle("goes-on", place.scrollWidth > place.clientWidth + 4);
+    }
+  };
+  window.addEventListener("resize", mark);
+  for (const part of folded) part.addEventListener("toggle", mark);
+  mark();
 })();

@@ -122,7 +122,7 @@ def _find_levels(own: Floats, other: Floats) -> _Found:
 
 
 def _find_step(values: Floats) -> float | None:
-    """The step of which all values are multiples, few enough to be told from any float32; None where there is none."""
+    """The step of which all values are multiples; None where there is none, or the numbers of a float32 would be."""
     levels = np.unique(values)
     if levels.size < thresholds.FEWEST_TELLING or levels.size > _MOST_LEVELS:
         return None

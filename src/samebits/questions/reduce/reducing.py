@@ -192,6 +192,7 @@ class _Found:
                 self._shorten(words, problem),
                 exact=bool(exact),
                 right_neighbours=self.condition.right if self.condition else 0,
+                problem=format_problem(problem),
                 calls=(self.calls.faulty, self.calls.count) if self.calls and self.calls.is_by_chance else None,
             ),
             calls=self.calls.count if self.calls else None,
@@ -202,13 +203,15 @@ class _Found:
         )
 
     def _shorten(self, words: str | None, problem: Problem) -> str | None:
-        """The condition as far as a sentence bears it: what says most of it."""
+        """The condition as far as a sentence bears it: what says most of it; "" where it is long and does not fit."""
         found = self.condition
         more = len(found.condition.clauses) - _MOST_SAID if found else 0
         if words is None or found is None or more <= 1:
             return words
+        if not found.is_settled or found.exceptions:
+            return ""
         first = say_condition(Condition(found.condition.clauses[:_MOST_SAID]), list_features(problem))
-        return say_more_clauses(first, more, exact=found.is_settled and not found.exceptions)
+        return say_more_clauses(first, more)
 
     def _say_condition(self, problem: Problem) -> tuple[str | None, bool | None]:
         """The condition in words, and whether it is exact; None where there is none worth saying."""

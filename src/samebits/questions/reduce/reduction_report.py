@@ -39,12 +39,7 @@ def _list_remarks(found: Reduction) -> Iterator[Remark]:
     by_chance = comes_and_goes and found.calls_each == 1
     yield Remark("seen at" if by_chance else "smallest", found.problem or "", verbatim=True)
     yield from _say_output(found)
-    if found.condition and found.condition not in found.summary:
-        yield Remark("wherever" if found.is_exact else "only where", found.condition, rank=1)
-    for problem in found.exceptions[:_MOST_EXCEPTIONS]:
-        yield Remark("but right", problem, verbatim=True, rank=2)
-    for problem in found.right_with[:_MOST_RIGHT]:
-        yield Remark("right", problem, verbatim=True, rank=1)
+    yield from _say_neighbours(found)
     if by_chance:
         yield from (Remark("how known", e.says) for e in found.evidence)
         yield _advise_calls(found)
@@ -67,6 +62,15 @@ def _list_remarks(found: Reduction) -> Iterator[Remark]:
         yield _advise_calls(found)
     if can_be_typed(found.engine):
         yield Remark("next", again, verbatim=True)
+
+
+def _say_neighbours(found: Reduction) -> Iterator[Remark]:
+    if found.condition and found.condition not in found.summary:
+        yield Remark("wherever" if found.is_exact else "only where", found.condition, rank=2 if found.is_exact else 4)
+    for problem in found.exceptions[:_MOST_EXCEPTIONS]:
+        yield Remark("but right", problem, verbatim=True, rank=2)
+    for problem in found.right_with[:_MOST_RIGHT]:
+        yield Remark("right", problem, verbatim=True, rank=1)
 
 
 def _say_output(found: Reduction) -> Iterator[Remark]:

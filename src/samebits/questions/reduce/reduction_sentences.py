@@ -36,24 +36,31 @@ def summarize_reduction(
     *,
     exact: bool,
     right_neighbours: int,
+    problem: str = "",
     calls: tuple[int, int] | None = None,
 ) -> str:
-    """The answer in one sentence; `calls` are those at fault and all of them, where the fault comes and goes."""
+    """The answer in one sentence, with the smallest problem.
+
+    `calls` are those at fault and all of them, where the fault comes and goes. The condition is "" where none that is
+    simple fits, and None where none was looked for.
+    """
     said = f"{engine} is {say_fault(fault)} on {say_data(data)}"
     if calls is not None:
-        said += f" in {calls[0]} of {calls[1]} calls on the same operands: it comes and goes"
-    if not condition:
+        said += f" in {calls[0]} of {calls[1]} calls on the same operands (it comes and goes)"
+    said += f": at {problem}" if problem else ""
+    if condition is None:
         return said
+    if condition == "":
+        return f"{said}; no simple condition fits the problems nearby"
     if condition == EVERYWHERE:
         which = "most problems nearby that were" if right_neighbours else "every problem nearby that was"
-        return f"{said}, at {which} asked"
-    return f"{said}, {'wherever' if exact else 'only where'} {condition}"
+        return f"{said}, and at {which} asked"
+    return f"{said}, and {'wherever' if exact else 'only where'} {condition}"
 
 
-def say_more_clauses(first: str, more: int, *, exact: bool) -> str:
-    """A condition of which only the first clauses are said; where it is not exact, it may be more than it takes."""
-    said = f"{first}, and {more:,} more things are true of the problem"
-    return said if exact else f"{said}: no simple condition fits what was asked"
+def say_more_clauses(first: str, more: int) -> str:
+    """A condition of which only the first clauses are said."""
+    return f"{first}, and {more:,} more things are true of the problem"
 
 
 def say_no_fault(engine: str, *, given: bool, varies: bool, calls: int) -> str:

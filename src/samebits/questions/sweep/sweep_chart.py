@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from samebits.display.charts import CHART_HEIGHT
+from samebits.display.charts import CHART_HEIGHT, COLOURS
 from samebits.questions.sweep.sweep_schema import SizeOrSetting, Sweep, SweepAxis
 from samebits.questions.sweep.sweep_sentences import say_cell
 
@@ -25,7 +25,7 @@ def chart_classes(found: Sweep) -> dict[str, Any]:
             values.append({"class": f"{number + 1}", "points": say_cell(cell), "x": x, "x2": x2, "y": y, "y2": y2})
     chart = (
         alt.Chart(alt.Data(values=values))
-        .mark_rect(stroke="white", strokeWidth=0.5)
+        .mark_rect(stroke="white", strokeWidth=0.5, opacity=1)
         .encode(
             x=alt.X("x:Q", title=across.name, axis=across.draw(), scale=alt.Scale(nice=False, zero=False)),
             x2="x2:Q",
@@ -36,7 +36,7 @@ def chart_classes(found: Sweep) -> dict[str, Any]:
                 scale=alt.Scale(nice=False, zero=False),
             ),
             y2="y2:Q",
-            color=alt.Color("class:N", legend=alt.Legend(title="class")),
+            color=alt.Color("class:N", scale=alt.Scale(range=COLOURS), legend=alt.Legend(title="class")),
             tooltip=[alt.Tooltip("class:N"), alt.Tooltip("points:N")],
         )
         .properties(width="container", height=CHART_HEIGHT if upwards else CHART_HEIGHT // 4)
@@ -64,6 +64,8 @@ class _Span:
     def draw(self) -> alt.Axis:
         """Ticks at values only, which they are labelled with."""
         if self.is_even:
-            return alt.Axis(tickMinStep=self.step, format="d")
+            # A square ends where the next size would begin, which was not asked.
+            last = max(self.starts.values())
+            return alt.Axis(tickMinStep=self.step, format="d", labelExpr=f"datum.value <= {last} ? datum.label : ''")
         names = json.dumps([str(v) for v in self.values])
         return alt.Axis(values=list(range(len(self.values))), labelExpr=f"{names}[datum.value]", labelAlign="left")
