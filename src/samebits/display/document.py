@@ -6,11 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from samebits.errors import FindingError
-from samebits.findings import Certainty, Evidence, Fix
+from samebits.findings import Evidence, Fix
 from samebits.findings.made import Made, say_made
 
 # What each evidence level is called.
-LEVEL_WORDS: dict[Certainty, str] = {"bits": "bits", "bounds": "bounds", "statistics": "inferred", "open": "open"}
 # How a thing is coloured; always next to a word that says the same.
 Tone = Literal["good", "care", "bad", "open", "plain"]
 TONES: dict[str, Tone] = {

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from samebits.findings import Error, Side, is_agreement
+from samebits.findings.words.number_words import say_times
 
 FindingT = TypeVar("FindingT", bound=msgspec.Struct)
 
@@ -46,7 +47,6 @@ def _make_visible(value: Any) -> Any:
 
 # Beyond this a count of representable numbers says that the sum is small, not that the error is large.
 MANY_ULPS = 1000
-_WHOLE, _BEYOND_COUNTING = 100, 1e7
 
 
 def format_max_error(side: Side) -> str:
@@ -70,13 +70,6 @@ def say_of_bound(share: float | None) -> str:
     if share is None or share == float("inf"):
         return "beyond any bound"
     return f"{say_times(share)} {'of' if share <= 1 else 'times'} its bound"
-
-
-def say_times(factor: float) -> str:
-    """A factor as people say it: 370, 2.4, 12,000; a power of ten where it is beyond counting."""
-    if factor >= _BEYOND_COUNTING:
-        return f"{factor:.0e}"
-    return f"{float(f'{factor:.3g}'):,.0f}" if factor >= _WHOLE else f"{factor:.2g}"
 
 
 def format_value(value: float | None) -> str:

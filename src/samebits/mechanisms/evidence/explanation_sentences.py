@@ -6,11 +6,14 @@ from collections import Counter
 
 from samebits.findings import Certainty, Replay, Side, Verdict
 from samebits.findings.causes import CauseCode
+from samebits.findings.words.number_words import say_times
 from samebits.judging.judging_sentences import say_beyond_likely
 from samebits.sums.recipes.recipe import Recipe
 from samebits.sums.recipes.recipe_text import format_recipe
 from samebits.sums.recipes.seen import SeenRecipe
 
+# Times of a bound are said in whole numbers between these.
+_FEW_DIGITS, _MANY_DIGITS = 10, 1e7
 _MOST_ALTERNATIVES = 3
 _PLURALS = {
     "order of addition": "orders of addition",
@@ -75,6 +78,10 @@ def _say_deviation(side: Side) -> str:
         return f"{side.name} {side.says}: {kind}, proved by replay."
     if side.certainty == "bounds":
         return f"{side.name} computes {kind}, proved by bounds, {side.where}; inferred: it {side.says}."
+    share = side.error.max_over_bound if side.error else None
+    if side.where and share is not None and share > 1:
+        far = f"is up to {say_times(share)} times its error bound from the truth, {side.where}"
+        return f"{side.name} {far}; inferred: it {side.says}, {kind}."
     where = f"; outputs beyond their bound: {side.where}" if side.where else ""
     return f"{side.name} {side.says}: {kind}, inferred{where}."
 

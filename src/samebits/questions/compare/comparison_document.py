@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from samebits.display.charts import chart_places, chart_shares, chart_sizes
 from samebits.display.document import (
-    LEVEL_WORDS,
     TONES,
     Block,
     Cell,
@@ -28,11 +27,12 @@ from samebits.display.visible_text import (
     format_value,
     format_values,
     say_of_bound,
-    say_times,
 )
 from samebits.engines.registry.runner_text import can_be_typed
 from samebits.errors import FindingError
 from samebits.findings import Comparison, ErrorPicture, Side, is_agreement
+from samebits.findings.words.level_words import say_level
+from samebits.findings.words.number_words import say_times
 from samebits.problems.problem_text import parse_problem_text
 from samebits.sums.recipes import format_order, parse_recipe
 
@@ -152,9 +152,9 @@ def _tabulate_sides(found: Comparison) -> Table:
         (
             Cell(_name(side)),
             Cell(side.failure.kind if side.failure else side.verdict, TONES[side.verdict]),
-            Cell(LEVEL_WORDS[side.certainty or "open"]),
+            Cell(say_level(side.certainty)),
             Cell(side.cause or "-"),
-            Cell(LEVEL_WORDS[side.cause_certainty or "open"] if side.cause else "-"),
+            Cell(say_level(side.cause_certainty) if side.cause else "-"),
             Cell(format_max_error(side) if side.error else "-"),
             Cell(format_share(side.error) if side.error else "-"),
             Cell(f"{side.replay.count:,} of {side.replay.elements:,}" if side.replay else "-"),

@@ -28,12 +28,11 @@ from samebits.display.visible_text import (
     make_visible,
     say_of_bound,
 )
-from samebits.findings import Certainty, Comparison, Side, is_agreement
+from samebits.findings import Comparison, Side, is_agreement
+from samebits.findings.words.level_words import say_level
 
 # What is shown of advice unless more is asked for.
 _MOST_FIXES = 3
-# Evidence levels: replayed, proved by an error bound, inferred, open.
-_LEVEL_WORDS: dict[Certainty, str] = {"bits": "bits", "bounds": "bounds", "statistics": "inferred", "open": "open"}
 
 
 def show_explanation(found: Comparison, console: Console | None = None, *, verbose: bool = True) -> None:
@@ -64,10 +63,10 @@ def _add_one(page: Page, found: Comparison, width: int) -> None:
 def _show_sides(found: Comparison, width: int) -> Padding | list[Remark]:
     """Verdict, cause and errors of every side: a table where it fits, else a line for each."""
     judged = any(s.error for s in found.sides)
-    table = make_table("side", "verdict (level)", "cause (level)", *(("max error", "error / bound") if judged else ()))
+    table = make_table("side", "verdict", "cause", *(("max error", "error / bound") if judged else ()))
     for side in found.sides:
         verdict = Text(side.verdict, style=VERDICT_STYLES[side.verdict])
-        verdict.append(f" ({_LEVEL_WORDS[side.certainty or 'open']})", style="not bold default")
+        verdict.append(f" ({say_level(side.certainty)})", style="not bold default")
         errors = (format_max_error(side), format_share(side.error)) if judged else ()
         add_row(table, Text(side.name), verdict, _say_cause(side), *errors)
     if fits(table, width):
@@ -78,12 +77,12 @@ def _show_sides(found: Comparison, width: int) -> Padding | list[Remark]:
 def _say_side(side: Side) -> str:
     cause = f", cause {_say_cause(side)}" if side.cause else ""
     share = f", largest error {say_of_bound(side.error.max_over_bound)}" if side.error else ""
-    return f"{side.verdict} ({_LEVEL_WORDS[side.certainty or 'open']}){cause}{share}"
+    return f"{side.verdict} ({say_level(side.certainty)}){cause}{share}"
 
 
 def _say_cause(side: Side) -> str:
     """The cause, and how it is known: often less well than the verdict."""
-    return f"{side.cause} ({_LEVEL_WORDS[side.cause_certainty or 'open']})" if side.cause else "-"
+    return f"{side.cause} ({say_level(side.cause_certainty)})" if side.cause else "-"
 
 
 def _list_remarks(found: Comparison) -> Iterator[Remark]:

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator
 
 from samebits.display.charts import chart_units, name_anchor
 from samebits.display.document import (
-    LEVEL_WORDS,
     TONES,
     Block,
     Cell,
@@ -21,9 +20,10 @@ from samebits.display.document import (
     choose_remedy,
     tabulate_fixes,
 )
-from samebits.display.visible_text import say_times
 from samebits.findings import is_agreement, worst_verdict
 from samebits.findings.model_schema import ModelComparison, UnitFinding, UnitSide
+from samebits.findings.words.level_words import say_level
+from samebits.findings.words.number_words import say_times
 from samebits.networks.model_sentences import say_size
 
 # Units with a part of their own; what later ones do is mostly the same, and stands in their rows.
@@ -141,7 +141,7 @@ def _tabulate_units(found: ModelComparison, told: Collection[int]) -> Table:
                     Cell(", ".join(unit.operators)),
                     Cell(side.name),
                     Cell(side.verdict, TONES[side.verdict]),
-                    Cell(f"{side.cause} ({LEVEL_WORDS[side.cause_certainty or 'open']})" if side.cause else "-"),
+                    Cell(f"{side.cause} ({say_level(side.cause_certainty)})" if side.cause else "-"),
                     Cell(_say_share(side)),
                     Cell(_say_inherited(side)),
                 )

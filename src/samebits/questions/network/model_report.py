@@ -26,6 +26,7 @@ from samebits.display.page_layout import (
 from samebits.display.visible_text import make_visible, say_of_bound
 from samebits.findings import is_agreement
 from samebits.findings.model_schema import ModelComparison, ModelSide, UnitFinding, UnitSide
+from samebits.findings.words.level_words import say_level
 from samebits.networks.model_sentences import say_share, say_size, say_unit_name, shorten_engine
 
 _MOST_UNITS = 8
@@ -140,8 +141,7 @@ def _say_unit_side(side: UnitSide) -> str:
     if side.own and side.own.max_over_bound is not None:
         said.append(f"own error {say_of_bound(side.own.max_over_bound)}")
     if side.cause:
-        level = {"bits": "bits", "bounds": "bounds", "statistics": "inferred", "open": "open"}
-        said.append(f"cause {side.cause} ({level[side.cause_certainty or 'open']})")
+        said.append(f"cause {side.cause} ({say_level(side.cause_certainty)})")
     if side.inherited and side.inherited.max_abs:
         said.append(f"inherited error up to {_short(side.inherited.max_abs)}")
     return ", ".join(said)

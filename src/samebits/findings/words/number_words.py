@@ -1,0 +1,16 @@
+"""Numbers as people say them."""
+
+from __future__ import annotations
+
+_WHOLE, _BEYOND_COUNTING = 100, 1e7
+
+
+def say_times(factor: float) -> str:
+    """A factor as people say it: 370, 2.4, 12,000; a power of ten where it is beyond counting.
+
+    >>> say_times(0.0238), say_times(461.3), say_times(12_345), say_times(3e20)
+    ('0.024', '461', '12,300', '3e+20')
+    """
+    if factor >= _BEYOND_COUNTING:
+        return f"{factor:.0e}"
+    return f"{float(f'{factor:.3g}'):,.0f}" if factor >= _WHOLE else f"{factor:.2g}"
