@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from samebits.cli.app import main
+from samebits.display.printing import complete_files, complete_problems
 from samebits.engines.registry.text_completion import complete_broken_words, complete_engine_text
 
 SHELLS = {
@@ -28,6 +29,9 @@ TYPED = {
     "samebits compare x --on onnxr": "--on onnxruntime ",
     "samebits compare x --on torch:mkldnn=of": "torch:mkldnn=off ",
     "samebits profile openvino:INFERENCE_PRECISION_HINT=bf": "openvino:INFERENCE_PRECISION_HINT=bf16 ",
+    "samebits compare linea": "compare linear ",
+    "samebits sweep cata": "sweep catalog ",
+    "samebits explain x=soun": "x=sound.npy ",
 }
 LONGEST_S = 40
 
@@ -37,8 +41,10 @@ def type_and_complete(shell, home, lines):
     arguments, setup = SHELLS[shell]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "TERM": "dumb", "PS1": "$ ", "HOME": str(home)}
+    (home / "sound.npy").touch()
     process, terminal = pty.fork()
     if process == 0:
+        os.chdir(home)
         os.execvpe(arguments[0], arguments, environment)
 
     def read_until(wanted):
@@ -87,6 +93,17 @@ def test_real_shells_complete_commands_engines_and_settings(shell, tmp_path):
 )
 def test_texts_go_on(text, offered):
     assert complete_engine_text(text) == offered
+
+
+def test_problems_and_files_go_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conv.npz").touch()
+    (tmp_path / "cases").mkdir()
+    assert complete_problems("conv2") == ["conv2d"]
+    assert complete_problems("ca") == ["catalog", "cases/"]
+    assert complete_problems("conv.") == ["conv.npz"]
+    assert complete_files("x=c") == ["x=cases/", "x=conv.npz"]
+    assert complete_files("[") == []
 
 
 @pytest.mark.parametrize(

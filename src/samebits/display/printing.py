@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import os
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,6 +40,21 @@ def complete_engines(incomplete: str) -> list[str]:
     from samebits.engines.registry.text_completion import complete_engine_text
 
     return complete_engine_text(incomplete)
+
+
+def complete_problems(incomplete: str) -> list[str]:
+    """How what is typed of a problem, a list or a file may go on."""
+    from samebits.problems.problem import KINDS
+
+    words = [word for word in (*KINDS, "catalog") if word.startswith(incomplete)]
+    return [*words, *complete_files(incomplete)]
+
+
+def complete_files(incomplete: str) -> list[str]:
+    """Files that begin so, behind the name of an array (`x=`) as well."""
+    name, equals, path = incomplete.rpartition("=")
+    found = sorted(glob.glob(f"{glob.escape(path)}*"))
+    return [f"{name}{equals}{one}{'/' if os.path.isdir(one) else ''}" for one in found]
 
 
 def print_finding(found: msgspec.Struct, show: Callable[..., Any], *, verbose: bool, as_json: bool) -> None:

@@ -31,7 +31,7 @@ def _label_run(run: list[int]) -> str:
     """Terms that are added one after the other: each by its number where they are few."""
     if len(run) <= _FEW_TERMS:
         return " ".join(map(str, run))
-    return f"{len(run):,} products in order" if run == sorted(run) else f"{len(run):,} products in another order"
+    return f"{len(run):,} products {'in order' if run == sorted(run) else 'one after the other'}"
 
 
 def _label_items(items: tuple[Item, ...]) -> list[str]:

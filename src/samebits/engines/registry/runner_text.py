@@ -115,7 +115,8 @@ def _split_name(text: str) -> tuple[str, str]:
         else:
             known = [*known, *sorted(plugins)]
             own = f"; {name}:NAME, a class or function in it" if name.endswith(".py") else ""
-            raise RunnerTextError(f"unknown engine {name!r}{_suggest(name, known)}; known: {', '.join(known)}{own}")
+            hint = _ELSEWHERE if name.lower() in _OTHERS else _suggest(name, known)
+            raise RunnerTextError(f"unknown engine {name!r}{hint}; known: {', '.join(known)}{own}")
     if text.removeprefix(name) == ":":
         raise RunnerTextError(f"engine text {text!r} ends after the colon; expected name:key=value,key=value")
     return name, rest
@@ -184,8 +185,17 @@ def _check_setting(engine: str, key: str, value: str) -> None:
         raise RunnerTextError(f"{engine}: {error}") from None
 
 
+# Engines that people name and samebits does not run, and what to do with their results.
+_OTHERS = {"tensorrt", "trt", "trtexec", "coreml", "ncnn", "tvm", "mnn", "executorch", "directml"}
+_ELSEWHERE = (
+    " (samebits does not run it; record what it returns: samebits explain x=FILE w=FILE mine=FILE of a layer,"
+    " samebits compare net.onnx --recorded mine=FILE of a network)"
+)
+
+
 def _suggest(word: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(word, known, 1)
+    begun = [one for one in known if word and one.startswith(word)]
+    close = begun or difflib.get_close_matches(word, known, 1)
     return f" (did you mean {close[0]}?)" if close else ""
 
 

@@ -15,6 +15,7 @@ from samebits.display.printing import (
     TimeLimit,
     Verbose,
     complete_engines,
+    complete_problems,
     print_finding,
     split_engines,
 )
@@ -52,6 +53,7 @@ CompareSubject = Annotated[
     list[str],
     typer.Argument(
         help="a problem's text, a case file (.npz), or a network: .onnx, .tflite, .pt2, file.py:function",
+        autocompletion=complete_problems,
         metavar="PROBLEM|CASE|MODEL",
     ),
 ]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from samebits.display.printing import AGREE, DIFFER, AsJson, Verbose, print_finding
+from samebits.display.printing import AGREE, DIFFER, AsJson, Verbose, complete_files, print_finding
 from samebits.questions.question import Command, Question
 
 ExplainSubjects = Annotated[
@@ -14,6 +14,7 @@ ExplainSubjects = Annotated[
     typer.Argument(
         help="a case file with results, or a log (- is standard input); arrays by name: operands x=FILE w=FILE"
         " bias=FILE dy=FILE, any other name a result; two files of results",
+        autocompletion=complete_files,
         metavar="CASE|LOG|NAME=FILE...",
     ),
 ]

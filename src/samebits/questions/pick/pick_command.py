@@ -16,6 +16,7 @@ from samebits.display.printing import (
     TimeLimit,
     Verbose,
     complete_engines,
+    complete_problems,
     print_finding,
     split_engines,
 )
@@ -29,7 +30,9 @@ _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*([A-Za-z]*)")
 PickSubject = Annotated[
     list[str],
     typer.Argument(
-        help="a problem's text, a case file (.npz), or a model: .onnx, .pt2, file.py:function", metavar="PROBLEM|MODEL"
+        help="a problem's text, a case file (.npz), or a model: .onnx, .pt2, file.py:function",
+        autocompletion=complete_problems,
+        metavar="PROBLEM|MODEL",
     ),
 ]
 PickOn = Annotated[

@@ -14,6 +14,7 @@ from samebits.display.printing import (
     TimeLimit,
     Verbose,
     complete_engines,
+    complete_problems,
     print_finding,
 )
 from samebits.display.streams import say
@@ -29,6 +30,7 @@ def profile_command(
         list[str] | None,
         typer.Argument(
             help="a problem's text, or a case file (.npz). Default: a 3x3 layer of 64 channels",
+            autocompletion=complete_problems,
             metavar="[PROBLEM|CASE]",
         ),
     ] = None,

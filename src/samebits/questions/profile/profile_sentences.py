@@ -56,12 +56,13 @@ def summarize_profile(
 def _answer_half(recipe: Recipe, declared: str) -> str:
     """Whether a sum of float16 numbers is really added in float16."""
     accumulator = recipe.accumulator.format
+    asked = f"Does it add in {declared}?"
     if accumulator == declared:
-        return f"It really adds in {declared}."
+        return f"{asked} Yes."
     between = {recipe.via, *(f for order in recipe.orders for f in list_stored_formats(order))} - {""}
     if between:
-        return f"It adds in {accumulator}, and stores partial sums in {' and '.join(sorted(between))}."
-    return f"It does not add in {declared}: it adds in {accumulator} and rounds each sum once."
+        return f"{asked} In part: it adds in {accumulator}, and stores partial sums in {' and '.join(sorted(between))}."
+    return f"{asked} No: it adds in {accumulator} and rounds each sum once."
 
 
 def summarize_another(exact: ExactData) -> str:

@@ -13,6 +13,7 @@ from samebits.display.printing import (
     TimeLimit,
     Verbose,
     complete_engines,
+    complete_problems,
     print_finding,
     split_engines,
 )
@@ -22,7 +23,10 @@ from samebits.questions.question import Command, FindingKind, Question
 from samebits.regular_files import write_text
 
 ReduceSubject = Annotated[
-    list[str], typer.Argument(help="a problem, in any language, or a case file", metavar="PROBLEM|CASE")
+    list[str],
+    typer.Argument(
+        help="a problem, in any language, or a case file", autocompletion=complete_problems, metavar="PROBLEM|CASE"
+    ),
 ]
 ReduceOn = Annotated[
     list[str] | None,

@@ -16,6 +16,7 @@ from samebits.display.printing import (
     TimeLimit,
     Verbose,
     complete_engines,
+    complete_problems,
     print_finding,
     split_engines,
 )
@@ -43,6 +44,7 @@ SweepSubject = Annotated[
     list[str],
     typer.Argument(
         help="a problem with ranges in its sizes: linear x={1..256}x768 w=768x768; or lists; or a table",
+        autocompletion=complete_problems,
         metavar="SWEEP|LIST...|TABLE",
     ),
 ]

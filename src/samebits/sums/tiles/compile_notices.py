@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 _QUIET_S = 1.0
-COMPILING = "compiling for this processor, once for each number format"
+COMPILING = "compiling for this processor, once for each number format (samebits doctor --compile does all of it)"
 
 
 def _say_on_standard_error(what: str) -> None:
