@@ -17,6 +17,10 @@ OWN_FOLDER = Path(__file__).resolve().parent
 _NO_FILE = "it is no regular file"
 
 
+# How a pointer begins that stands for a file kept elsewhere. Source: Git LFS, docs/spec.md.
+_POINTER = b"version https://git-lfs.github.com/spec/"
+
+
 def open_regular(path: str | Path) -> io.BufferedReader:
     """A regular file opened for reading; raises OSError, whose `strerror` says what else it is.
 
@@ -34,7 +38,11 @@ def open_regular(path: str | Path) -> io.BufferedReader:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, _NO_FILE, str(path))
-    return os.fdopen(descriptor, "rb")
+    file = os.fdopen(descriptor, "rb")
+    if file.peek(len(_POINTER))[: len(_POINTER)] == _POINTER:
+        file.close()
+        raise OSError(errno.EINVAL, "it is a pointer of Git LFS: git lfs pull fetches the file", str(path))
+    return file
 
 
 def read_regular(path: str | Path, most_bytes: int) -> bytes:

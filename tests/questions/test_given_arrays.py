@@ -227,7 +227,7 @@ def test_three_results_are_each_compared_with_the_first():
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["sound.npy"], "without a name; name it, as in a=sound.npy"),
+        (["sound.npy"], "is one array: give another result, or operands as well"),
         (["a=sound.npy"], "one result alone says nothing"),
         (["sound.npy", "x.npy"], "shapes|needed"),
         (["x=w.pt:weight", "w=sound.npy", "x.npy", "sound.npy"], "x.npy would be x, which is given"),

@@ -12,6 +12,8 @@ from samebits.display.visible_text import say_of_bound
 from samebits.findings import ErrorPicture, Side
 from samebits.findings.model_schema import ModelComparison
 
+# Units that each have a tick of their own.
+_MOST_TICKS = 60
 # In pixels.
 CHART_HEIGHT = 260
 _TINY = 1e-12
@@ -29,8 +31,10 @@ def chart_shares(sides: Sequence[Side]) -> dict[str, Any] | None:
         largest = side.error.max_over_bound if side.error else None
         points = side.picture.points if side.picture else []
         shares = sorted(point[1] / point[2] for point in points if point[1] is not None and point[2])
-        if largest is None or not math.isfinite(largest) or not shares:
+        if largest is None or not math.isfinite(largest) or not (shares or largest == 0):
             continue
+        # Without an error a side stands at the left edge.
+        shares = shares or [0.0]
         low, first, third = (_quantile(shares, share) for share in (0, 0.25, 0.75))
         values.append(
             {
@@ -39,7 +43,7 @@ def chart_shares(sides: Sequence[Side]) -> dict[str, Any] | None:
                 "first": max(first, _LEAST_SHARE),
                 "third": max(third, _LEAST_SHARE),
                 "largest": max(largest, _LEAST_SHARE),
-                "says": f"at most {say_of_bound(largest)}",
+                "says": f"at most {say_of_bound(largest)}" if largest else "no error",
                 "state": "beyond" if largest > 1 else "within",
             }
         )
@@ -167,17 +171,20 @@ def chart_units(found: ModelComparison, told: Collection[int]) -> dict[str, Any]
             ]
     if not values:
         return None
-    names = list(dict.fromkeys(value["unit"] for value in values))
+    names = list(dict.fromkeys(unit.name for unit in found.units))
     place = alt.X(
         "unit:N",
         scale=alt.Scale(domain=names),
         title="unit, in the sequence of the network",
-        axis=alt.Axis(labelAngle=-60, labelLimit=110, labelOverlap="greedy"),
+        axis=alt.Axis(labelAngle=-60, labelLimit=110, labelOverlap="greedy", ticks=len(names) <= _MOST_TICKS),
     )
     base = alt.Chart(alt.Data(values=values)).encode(
         x=place,
         y=alt.Y(
-            "value:Q", scale=alt.Scale(type="log"), title="largest error", axis=alt.Axis(format=".0e", tickCount=6)
+            "value:Q",
+            scale=alt.Scale(type="log", padding=8),
+            title="largest error",
+            axis=alt.Axis(format=".0e", tickCount=6),
         ),
         color=alt.Color("side:N", scale=alt.Scale(range=COLOURS), legend=alt.Legend(title=None, orient="top")),
         shape=alt.Shape("what:N", legend=alt.Legend(title=None, orient="top")),

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from samebits.errors import FindingError
-from samebits.findings import Evidence, Fix
+from samebits.findings import Evidence, Fix, Verdict, is_agreement
 from samebits.findings.made import Made, say_made
 
-# What each evidence level is called.
 # How a thing is coloured; always next to a word that says the same.
 Tone = Literal["good", "care", "bad", "open", "plain"]
 TONES: dict[str, Tone] = {
@@ -143,9 +142,11 @@ def tell_evidence(evidence: list[Evidence], of: str = "") -> Section:
     return Section(f"How this is known{of}", blocks, folded=True)
 
 
-def choose_remedy(fixes: list[Fix]) -> Remedy | None:
-    """The first fix that was tried and helps; None where there is none: what was not tried stands among the rest."""
+def choose_remedy(fixes: list[Fix], verdict: Verdict) -> Remedy | None:
+    """The first fix that was tried and helps; else, where something deviates, the first that is known to help."""
     fix = next((fix for fix in fixes if fix.verified), None)
+    if fix is None and fixes and not is_agreement(verdict):
+        return Remedy(f"What is known to help ({_say_tried(fixes[0])}): {fixes[0].why}", fixes[0].setting)
     if fix is None:
         return None
     texts = [text for text in (fix.text or fix.setting, *fix.together_with) if text]

@@ -164,7 +164,10 @@ def _find_in_safetensors(where: str, file: BinaryIO, size: int) -> Arrays:
     length = int.from_bytes(file.read(8), "little")
     if length > min(size, _LARGEST_HEADER):
         raise CaseFileError(f"{where} is no .safetensors file: its header is longer than the file")
-    header = json.loads(file.read(length))
+    try:
+        header = json.loads(file.read(length))
+    except ValueError:
+        raise CaseFileError(f"{where} is no .safetensors file: its header is no JSON") from None
     start = 8 + length
     return {
         name: functools.partial(_read_safetensor, where, file, entry, start, size - start)

@@ -206,7 +206,10 @@ def _read_entries(path: Path, read: Read) -> dict[str, np.ndarray]:
     _check_is_file(path)
     try:
         with open_regular(path) as file:
-            if file.read(4) != b"PK\x03\x04":
+            begin = file.read(4)
+            if begin == b"PK\x05\x06":
+                raise CaseFileError(f"case file {path} is an empty archive")
+            if begin != b"PK\x03\x04":
                 raise CaseFileError(f"case file {path} is no .npz archive{hint_file(path)}")
             with zipfile.ZipFile(file) as archive, warnings.catch_warnings():
                 # NumPy warns of headers that Python 2 wrote.
@@ -247,7 +250,7 @@ def _read_arrays(
 
 
 def _explain_unreadable(error: Exception) -> str:
-    if isinstance(error, PermissionError):
+    if isinstance(error, OSError) and error.strerror:
         return f"cannot be read: {error.strerror}"
     return f"is no readable .npz: {_first_line(error)}"
 

@@ -157,7 +157,7 @@ def read_members(path: str | Path) -> dict[str, Given]:
     """All arrays of a file, by their names in it; raises ArgumentError for one without a name."""
     names = [name for name in list_arrays(path) if name != _PROBLEM]
     if "" in names:
-        raise ArgumentError(f"{path} holds an array without a name; name it, as in a={path} (operands: x, w, bias, dy)")
+        raise ArgumentError(f"{path} is one array: give another result, or operands as well (x=FILE w=FILE a={path})")
     return {name: read_array_file(f"{path}:{name}") for name in names}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ class LitertFile:
         try:
             if content[4:8] != b"TFL3":
                 raise ValueError("it is no LiteRT file")
-            self.model: Any = self.schema.ModelT.InitFromPackedBuf(content, 0)
+            self.model: Any = self._unpack(content)
             count = len(self.model.subgraphs)
             if count != 1:
                 raise ValueError(f"it has {count}")
@@ -34,6 +35,12 @@ class LitertFile:
             raise EngineUnsupported(f"a LiteRT file of one graph is needed: {str(error)[:120]}") from None
         self._codes = {number: name for name, number in vars(self.schema.BuiltinOperator).items() if name[0] != "_"}
         self._types = {number: name for name, number in vars(self.schema.TensorType).items() if name[0] != "_"}
+
+    def _unpack(self, content: bytes) -> Any:
+        try:
+            return self.schema.ModelT.InitFromPackedBuf(content, 0)
+        except struct.error:
+            raise ValueError("it ends too early, or is damaged") from None
 
     def _name_tensors(self) -> list[str]:
         """Each tensor's name, with its number where another has it, too."""

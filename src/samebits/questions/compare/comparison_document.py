@@ -67,7 +67,7 @@ def lay_out_comparison(found: Comparison) -> Document:
             sections,
             found.samebits_version,
             lead=_say_lead(found),
-            remedy=choose_remedy(found.fixes),
+            remedy=choose_remedy(found.fixes, found.verdict),
             again=commands[0] if (commands := list(_list_commands(found))) else "",
             commands=tuple(commands[1:]),
         )

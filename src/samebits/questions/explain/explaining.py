@@ -18,6 +18,7 @@ from samebits.problems import Problem
 from samebits.problems.case_file import Case
 from samebits.problems.integer_problem import is_integer_problem
 from samebits.problems.languages.any_language import load_any_case, read_problem
+from samebits.problems.network_files import explain_other_network, is_other_network
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.explain.integer_operands import NUMBERS
 from samebits.questions.explain.integer_results import explain_integers
@@ -93,6 +94,13 @@ def explain(
         return explain_case(subject, like=like, progress=progress)
     if not isinstance(subject, (str, Path)):
         raise ArgumentError(f"a case, the path of one or of a log, or arrays are needed, not {type(subject).__name__}")
+    return _explain_file(subject, like, progress)
+
+
+def _explain_file(subject: str | Path, like: Sequence[str], progress: Progress) -> Comparison:
+    """A case, an archive of arrays, or a log."""
+    if is_other_network(subject) and not is_array_file(str(subject)):
+        raise LogError(f"{subject} {explain_other_network(subject)}")
     if str(subject) != STANDARD_INPUT and (_is_case_file(Path(subject)) or is_array_file(str(subject))):
         if has_problem(subject):
             text = read_problem_text(subject)

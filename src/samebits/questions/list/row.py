@@ -172,12 +172,14 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def summarize_list(subjects: int, rows: int, deviating: int, known: int) -> str:
-    """The answer in one sentence."""
+def summarize_list(subjects: int, rows: int, deviating: int, known: int, unreadable: int = 0) -> str:
+    """The answer in one sentence; what could not be read is among what deviates, and said by itself."""
     said = f"{subjects:,} subjects, {rows:,} rows: "
     if not deviating:
         return said + (f"nothing deviates but what is known ({known:,})" if known else "nothing deviates")
-    return said + f"{deviating:,} deviate" + (f", not counting {known:,} that are known" if known else "")
+    parts = [f"{deviating - unreadable:,} deviate"] if deviating > unreadable else []
+    parts += [f"{unreadable:,} could not be read"] if unreadable else []
+    return said + " and ".join(parts) + (f", not counting {known:,} that are known" if known else "")
 
 
 def say_damaged_lines(journal: str, lines: Sequence[int]) -> str:

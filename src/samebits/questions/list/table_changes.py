@@ -15,7 +15,7 @@ from samebits.display.visible_text import show_controls
 from samebits.errors import ArgumentError, FindingError
 from samebits.questions.list.journal import import_or_refuse, name_type
 from samebits.questions.list.list_schema import ChangedRow, ChangesFinding, ListFinding, ListRow, SideCount
-from samebits.questions.list.row import COLUMNS, Row, summarize_changes, summarize_list
+from samebits.questions.list.row import COLUMNS, UNREADABLE, Row, summarize_changes, summarize_list
 from samebits.regular_files import open_regular
 from samebits.version import VERSION
 
@@ -71,8 +71,9 @@ def read_table(path: str | Path, where: str | None = None) -> ListFinding:
             f"select coalesce(side, '(none)'), version, coalesce(verdict, failure, 'profiled'), count(*), count(known)"
             f" from {kept} group by all order by all"
         ).fetchall()
-        total, subjects, deviating, known = connection.execute(
-            f"select count(*), count(distinct subject), count(*) filter ({_DEVIATES}), count(known) from {kept}"
+        total, subjects, deviating, known, unreadable = connection.execute(
+            f"select count(*), count(distinct subject), count(*) filter ({_DEVIATES}), count(known),"
+            f" count(*) filter ({_DEVIATES} and failure = '{UNREADABLE}') from {kept}"
         ).fetchone()
         first = connection.execute(
             f"select subject, unit, problem, side, coalesce(verdict, failure, 'profiled'), cause,"
@@ -92,7 +93,7 @@ def read_table(path: str | Path, where: str | None = None) -> ListFinding:
         first_deviating=[
             ListRow(subject=s, unit=u, problem=p, side=e, outcome=o, cause=c, says=w) for s, u, p, e, o, c, w in first
         ],
-        summary=summarize_list(subjects, total, deviating, known),
+        summary=summarize_list(subjects, total, deviating, known, unreadable),
         time_s=time.perf_counter() - started,
         samebits_version=VERSION,
     )

@@ -33,6 +33,8 @@ _MOST_TOLD = 50
 def lay_out_model(found: ModelComparison) -> Document:
     """The answer, errors along the network, the sides, what to change, the units, each with a part of its own."""
     says = f"Own and inherited errors of {len(found.units):,} units on {len(found.sides)} sides."
+    if exact := sum(not any(_has_error(side) for side in unit.sides) for unit in found.units):
+        says += f" {exact:,} of them have none, and no mark."
     if found.first:
         says += f" The dashed line marks {found.first}, the first that {_say_differs(found)}."
     telling = [
@@ -65,12 +67,16 @@ def lay_out_model(found: ModelComparison) -> Document:
             sections,
             found.samebits_version,
             lead=_say_lead(found),
-            remedy=choose_remedy(found.fixes),
+            remedy=choose_remedy(found.fixes, found.verdict),
             again=_say_command(found),
         )
         .stamped(found.made)
         .without_empty()
     )
+
+
+def _has_error(side: UnitSide) -> bool:
+    return any(error is not None and error.max_abs for error in (side.own, side.inherited))
 
 
 def _say_differs(found: ModelComparison) -> str:
@@ -94,7 +100,8 @@ def _say_lead(found: ModelComparison) -> str:
     largest = (
         f"the largest error of a unit's own, of {unit} on {name}, is {say_times(share)} times what rounding can make."
     )
-    many = f"{len(beyond):,} results of units are beyond their bounds; " if len(beyond) > 1 else ""
+    # A unit may deviate within its bounds, as where numbers of a narrower format give it away.
+    many = f"{len(beyond):,} results of units are beyond their own bounds; " if len(beyond) > 1 else ""
     return f"{many}{largest}" if many else f"{largest[:1].upper()}{largest[1:]}"
 
 

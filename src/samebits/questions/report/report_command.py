@@ -85,7 +85,8 @@ def report_command(
     return AGREE
 
 
-# What a file's name says of its format; any other is a page.
+# What a file's name says of its format.
+_PAGES = (".html", ".htm")
 _FORMATS = {".xml": CiFormat.JUNIT, ".sarif": CiFormat.SARIF}
 _MARKDOWN = (".md", ".markdown")
 
@@ -93,8 +94,8 @@ _MARKDOWN = (".md", ".markdown")
 def _find_format(output: str) -> tuple[bool, CiFormat | None]:
     """Whether a file of this name is to hold Markdown, or which format of continuous integration."""
     suffix = Path(output).suffix.lower()
-    if suffix in (".json", TABLE):
-        raise ArgumentError(f"{output} would be no page: report reads such files and writes .html, .md, .xml or .sarif")
+    if suffix not in ("", *_PAGES, *_MARKDOWN, *_FORMATS):
+        raise ArgumentError(f"{output} would be no page: report writes .html, .md, .xml or .sarif")
     return suffix in _MARKDOWN, _FORMATS.get(suffix)
 
 

@@ -87,6 +87,8 @@ _LONGEST_LINE = 20_000
 _PROBLEM = re.compile(rf"\b(?:(?:{'|'.join(KINDS)})(?:\.\w+)? x=.*|MIOpenDriver .*)")
 # What a shell makes of the rest of a command line.
 _SHELL = re.compile(r"(?<=\s)(?:\d?>|\||;|&).*|;.*|\s\$\S+")
+# How findings begin that --json prints.
+_FINDING = re.compile(rb'\s*\{\s*"schema":\s*"samebits\.')
 # Colours of terminals, which stand anywhere, also around numbers.
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,32}[A-Za-z]")
 
@@ -113,6 +115,8 @@ def read_log(path: str | Path) -> list[Mismatch]:
         if is_other_network(path):
             raise LogError(f"{path} {explain_other_network(path)}")
         raise LogError(f"{path} is neither a case file (.npz) nor a text log{hint_file(path, 'explain')}")
+    if _FINDING.match(data):
+        raise LogError(f"{path} is a finding of samebits: samebits report {path} makes a page of it")
     name = "standard input" if str(path) == STANDARD_INPUT else str(path)
     if is_results(data):
         return read_results(data, name)
