@@ -12,7 +12,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from samebits.errors import SamebitsError
+    from samebits.errors import (
+        ArgumentError,
+        CaseFileError,
+        EngineFailure,
+        FindingError,
+        LogError,
+        ModelError,
+        OperandError,
+        ProblemShapeError,
+        ProblemTextError,
+        SamebitsError,
+    )
     from samebits.problems import Problem, parse_problem_text
     from samebits.problems.case_file import Case, load_case, save_case
     from samebits.questions.compare.front_door import compare
@@ -39,8 +50,17 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 __all__ = [
+    "ArgumentError",
     "Case",
+    "CaseFileError",
+    "EngineFailure",
+    "FindingError",
+    "LogError",
+    "ModelError",
+    "OperandError",
     "Problem",
+    "ProblemShapeError",
+    "ProblemTextError",
     "SamebitsError",
     "Truth",
     "compare",
@@ -72,26 +92,30 @@ _FUNCTIONAL = {
     for name in __all__
     if name.startswith("conv") or name in ("linear", "matmul")
 }
-_HOMES = _FUNCTIONAL | {
-    "Case": "samebits.problems.case_file",
-    "load_case": "samebits.problems.case_file",
-    "save_case": "samebits.problems.case_file",
-    "SamebitsError": "samebits.errors",
-    "Problem": "samebits.problems",
-    "parse_problem_text": "samebits.problems",
-    "Truth": "samebits.sums.truth",
-    "compute_truth": "samebits.sums.truth",
-    "compare": "samebits.questions.compare.front_door",
-    "explain": "samebits.questions.explain.explaining",
-    "pick": "samebits.questions.pick.picking",
-    "profile": "samebits.questions.profile.profiling",
-    "diff": "samebits.questions.runs.run_diff",
-    "load": "samebits.questions.report.any_finding",
-    "reduce": "samebits.questions.reduce.reducing",
-    "sweep": "samebits.questions.sweep.sweeping",
-    "trace": "samebits.questions.runs.tracing",
-    "reproducible": "samebits.questions.runs.reproducing",
-}
+_ERRORS = {name: "samebits.errors" for name in __all__ if name.endswith(("Error", "Failure"))}
+_HOMES = (
+    _FUNCTIONAL
+    | _ERRORS
+    | {
+        "Case": "samebits.problems.case_file",
+        "load_case": "samebits.problems.case_file",
+        "save_case": "samebits.problems.case_file",
+        "Problem": "samebits.problems",
+        "parse_problem_text": "samebits.problems",
+        "Truth": "samebits.sums.truth",
+        "compute_truth": "samebits.sums.truth",
+        "compare": "samebits.questions.compare.front_door",
+        "explain": "samebits.questions.explain.explaining",
+        "pick": "samebits.questions.pick.picking",
+        "profile": "samebits.questions.profile.profiling",
+        "diff": "samebits.questions.runs.run_diff",
+        "load": "samebits.questions.report.any_finding",
+        "reduce": "samebits.questions.reduce.reducing",
+        "sweep": "samebits.questions.sweep.sweeping",
+        "trace": "samebits.questions.runs.tracing",
+        "reproducible": "samebits.questions.runs.reproducing",
+    }
+)
 # Modules with functions of their own.
 _PARTS = ("engine", "errors", "testing", "torch")
 # Functions that return findings, which notebooks show as pages.

@@ -257,3 +257,20 @@ def test_the_name_of_a_file_says_its_format(table, capsys):
     assert main(["report", table, "-o", "a.json"]) == 2
     assert "a.json would be no page" in capsys.readouterr().err
     assert not os.path.exists("a.json")
+
+
+def test_a_finding_without_sides_tells_its_page_and_the_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    assert main(["reduce", "linear x=3x8 w=4x8", "--on", "./kernels.py:backwards", "--json"]) == 1
+    (tmp_path / "found.json").write_text(capsys.readouterr().out)
+    assert main(["report", "found.json", "--as", "junit", "-o", "found.xml"]) == 0
+    (suite,) = junitparser.JUnitXml.fromfile("found.xml")
+    (case,) = suite
+    (failure,) = case.result
+    assert failure.message.startswith("./kernels.py:backwards is wrong on exact integers: at linear x=1x2 w=1x2")
+    lines = failure.text.splitlines()
+    assert any(line.startswith("The smallest problem (output, value, right is): [0, 0], ") for line in lines)
+    assert lines[-1] == "again: samebits reduce 'linear x=3x8 w=4x8' --on ./kernels.py:backwards"
+    assert main(["report", "found.json", "--as", "github"]) == 0
+    assert "%0Aagain: samebits reduce 'linear x=3x8 w=4x8'" in capsys.readouterr().out

@@ -23,7 +23,7 @@ MODULES = sorted(
 # What records torch's operations, and what is made of its layers.
 OF_TORCH = ("samebits.torch", "samebits.questions.runs")
 PUBLIC = {
-    **{name: getattr(samebits, name) for name in samebits.__all__ if name not in ("Truth", "SamebitsError")},
+    **{name: getattr(samebits, name) for name in samebits.__all__ if not name.endswith(("Truth", "Error", "Failure"))},
     **{name: getattr(samebits.testing, name) for name in samebits.testing.__all__ if name != "PROPERTIES"},
     **{name: getattr(samebits.torch, name) for name in ("convert", "guard", "list_problems")},
     "run_list": run_list,

@@ -260,8 +260,13 @@ def _summarize_deviating(
     if first is None or own is None or own.verdict != side.verdict or side.first != first.name:
         return f"{name} is {side.verdict} from {side.first} on{more}."
     unit = say_unit_name(first.name, first.operators)
+    is_inferred = own.cause_certainty == "statistics"
+    # Of a difference of two files the file itself is the proof.
+    of_file = any(e.kind == "file" for e in own.evidence)
+    if own.says and is_inferred and own.verdict == "wrong" and own.certainty == "bounds" and not of_file:
+        return f"{name} computes another function in {unit}, proved by bounds; inferred: it {own.says}{more}."
     if own.says:
-        level = " (inferred)" if own.cause_certainty == "statistics" else ""
+        level = " (inferred)" if is_inferred else ""
         return f"{name}, in {unit}, {own.says}{level}{more}."
     over = own.own.max_over_bound if own.own else None
     open_ = "is beyond its bound" if over is not None and over > 1 else "cannot be judged"

@@ -62,8 +62,12 @@ def assert_conv_close(
     """
     # Not as a decorator, whose frame a failing test would show.
     with default_float_environment():
-        stated = read_problem(problem) if isinstance(problem, str) else problem
-        arrays = check_operands(stated, {key: read_array(array, key) for key, array in operands.items()})
+        try:
+            stated = read_problem(problem) if isinstance(problem, str) else problem
+            arrays = check_operands(stated, {key: read_array(array, key) for key, array in operands.items()})
+        except SamebitsError as error:
+            # From here: whoever reads a failing test learns nothing from where a text is parsed.
+            raise error.with_traceback(None) from None
         if accumulator is not None and accumulator not in FORMATS:
             raise SamebitsError(f"accumulator is one of {', '.join(FORMATS)}, not {accumulator[:40]!r}")
         result = read_array(actual, name)

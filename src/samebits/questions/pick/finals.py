@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,8 @@ _TURN_TAKES_S, _MOST_CALLS = 0.03, 1000
 _CONTENDS, _MOST_CONTENDERS = 1.3, 3
 # Medians this near to each other are a tie, which the sequence of candidates breaks.
 TIED_WITHIN = 0.02
+# One candidate is called slower where its turns would be so by chance this seldom.
+_TELLING = 0.05
 
 
 def list_finalists(times: Mapping[str, float]) -> list[str]:
@@ -38,11 +41,13 @@ def list_finalists(times: Mapping[str, float]) -> list[str]:
 
 @dataclass(frozen=True)
 class Finals:
-    """Median seconds of a call, the digests of all results, and the messages of the runners that failed meanwhile."""
+    """Median seconds of a call, digests of all results, messages of the runners that failed, and what turns took."""
 
     times: dict[str, float]
     digests: dict[str, set[str]]
     failures: dict[str, str]
+    # The median of each turn but the first; those of all runners were taken in the same rounds.
+    rounds: dict[str, list[float]]
 
 
 def time_finalists(
@@ -71,8 +76,20 @@ def time_finalists(
         if turn + 1 >= _FEWEST_ROUNDS and time.perf_counter() - started > _TAKES_S:
             break
     # The first round loads caches.
-    times = {text: statistics.median(taken[1:]) for text, taken in rounds.items() if len(taken) > 1}
-    return Finals(times, digests, failures)
+    kept = {text: taken[1:] for text, taken in rounds.items() if len(taken) > 1}
+    return Finals({text: statistics.median(taken) for text, taken in kept.items()}, digests, failures, kept)
+
+
+def is_as_fast(ours: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether turns taken in the same rounds do not tell which of two is faster: a sign test of their differences.
+
+    >>> is_as_fast([1.0, 1.2, 0.9, 1.1], [1.1, 1.0, 1.0, 1.0]), is_as_fast([1.0] * 9, [1.1] * 9)
+    (True, False)
+    """
+    wins = [a < b for a, b in zip(ours, other, strict=False) if a != b]
+    fewer = min(wins.count(True), wins.count(False))
+    by_chance = 2 * sum(math.comb(len(wins), k) for k in range(fewer + 1)) / 2 ** len(wins)
+    return bool(ours) and bool(other) and by_chance > _TELLING
 
 
 def list_contenders(times: Mapping[str, float]) -> list[str]:

@@ -6,7 +6,7 @@ import shlex
 
 from samebits.display.document import Cell, Code, Document, Section, Table, tell_evidence
 from samebits.questions.pick.pick_schema import Choice, Pick
-from samebits.questions.pick.pick_sentences import say_choice, say_contract, say_time
+from samebits.questions.pick.pick_sentences import say_choice, say_contract, say_slower, say_time
 
 
 def lay_out_pick(found: Pick) -> Document:
@@ -60,7 +60,7 @@ def _tabulate_choices(choices: list[Choice]) -> Table:
 
 def _tabulate_others(choices: list[Choice]) -> Table:
     rows = [
-        (Cell(c.problem, code=True), Cell(s.engine), Cell(f"slower: {say_time(s.time_s)}"))
+        (Cell(c.problem, code=True), Cell(s.engine), Cell(f"{say_slower(s)}: {say_time(s.time_s)}"))
         for c in choices
         for s in c.slower
     ]

@@ -10,7 +10,7 @@ from rich.text import Text
 from samebits.display.page_layout import Page, Remark, make_answer, open_console
 from samebits.display.visible_text import make_visible
 from samebits.questions.pick.pick_schema import Choice, Pick
-from samebits.questions.pick.pick_sentences import say_bytes, say_choice, say_contract, say_time
+from samebits.questions.pick.pick_sentences import say_bytes, say_choice, say_contract, say_slower, say_time
 
 _MOST_SHOWN = 6
 
@@ -43,7 +43,7 @@ def _list_one(choice: Choice) -> Iterator[Remark]:
     if choice.peak_bytes is not None:
         yield Remark("memory", f"its first run took {say_bytes(choice.peak_bytes)} at most, result included", rank=5)
     for slower in choice.slower[:_MOST_SHOWN]:
-        yield Remark("slower", f"{slower.engine} {say_time(slower.time_s)}", rank=4)
+        yield Remark(say_slower(slower), f"{slower.engine} {say_time(slower.time_s)}", rank=4)
     if len(choice.slower) > _MOST_SHOWN:
         yield Remark("slower", f"{len(choice.slower) - _MOST_SHOWN} more: --json lists them")
     for rejection in choice.rejected[:_MOST_SHOWN]:

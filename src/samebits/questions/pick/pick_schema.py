@@ -30,10 +30,14 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timed(msgspec.Struct, frozen=True):
-    """A candidate that keeps the contract, as far as it was looked at, and the median seconds of a call."""
+    """A candidate that keeps the contract, as far as it was looked at, and the median seconds of a call.
+
+    `as_fast`: turns taken in the same rounds do not tell whether it is slower than the choice.
+    """
 
     engine: str
     time_s: float
+    as_fast: bool = False
 
 
 class Rejection(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from samebits.findings import Side
-from samebits.questions.pick.pick_schema import Choice, Contract
+from samebits.questions.pick.pick_schema import Choice, Contract, Timed
 
 _VERDICTS = {
     "wrong": "computes another function",
@@ -128,3 +128,8 @@ def _summarize_one(choice: Choice) -> str:
         return f"{choice.engine}, as the lock says: it was made elsewhere, and the bits are the same here."
     kept = len(choice.slower) + 1
     return f"{choice.engine} is the fastest of {kept} that keep the contract; {len(choice.rejected)} do not."
+
+
+def say_slower(timed: Timed) -> str:
+    """How a candidate compares with the choice."""
+    return "as fast" if timed.as_fast else "slower"

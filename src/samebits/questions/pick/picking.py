@@ -27,6 +27,7 @@ from samebits.questions.pick.engine_variants import list_candidates
 from samebits.questions.pick.finals import (
     Finals,
     OpenRunners,
+    is_as_fast,
     list_by_time,
     list_contenders,
     list_finalists,
@@ -292,13 +293,16 @@ class _Picking:
         while rough:
             finalists = list_finalists(rough)
             runners = [self.runners.find(text) for text in finalists]
-            times = self._time(runners, problem, one, rough, rejected)
+            times, rounds = self._time(runners, problem, one, rough, rejected)
             for text in order_by_time(times):
                 proof = self._prove(text, one)
                 if proof.rejection is None:
                     out = {text, *(r.engine for r in rejected)}
                     known = {t: s for t, s in {**seen, **times}.items() if t not in out}
-                    slower = [Timed(other, known[other]) for other in list_by_time(known)]
+                    slower = [
+                        Timed(other, known[other], is_as_fast(rounds[text], rounds.get(other, ())))
+                        for other in list_by_time(known)
+                    ]
                     return self._make_choice(one.data, one.kept[text], times[text], proof, rejected, slower)
                 rejected.append(proof.rejection)
             rough = {text: seconds for text, seconds in rough.items() if text not in finalists}
@@ -311,17 +315,23 @@ class _Picking:
         one: _Candidates,
         rough: Mapping[str, float],
         rejected: list[Rejection],
-    ) -> dict[str, float]:
-        """Median times in turns, averaged over two processes for those that may be the fastest. Adds to `rejected`."""
+    ) -> tuple[dict[str, float], dict[str, list[float]]]:
+        """Median times in turns, averaged over two processes for those that may be the fastest, and those of all turns.
+
+        Adds to `rejected`.
+        """
         finals = time_finalists(runners, problem, one.data.given, rough)
+        rounds = dict(finals.rounds)
         times = self._drop_broken(finals, one, rejected)
         seconds = {text: self.runners.find_second(text) for text in list_contenders(times)}
         others = [runner for runner in seconds.values() if runner is not None]
         if len(others) > 1:
-            again = self._drop_broken(time_finalists(others, problem, one.data.given, times), one, rejected)
+            second = time_finalists(others, problem, one.data.given, times)
+            again = self._drop_broken(second, one, rejected)
+            rounds |= {text: [*rounds.get(text, ()), *taken] for text, taken in second.rounds.items()}
             gone = {rejection.engine for rejection in rejected}
             times = {t: (s + again[t]) / 2 if t in again else s for t, s in times.items() if t not in gone}
-        return times
+        return times, rounds
 
     def _drop_broken(self, finals: Finals, one: _Candidates, rejected: list[Rejection]) -> dict[str, float]:
         """The times of those that neither failed nor returned other bits than before."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 
 import msgspec
 
+from samebits.display.document import Code, Document, Prose, Section, Table
 from samebits.display.visible_text import make_visible, say_of_bound, show_controls
 from samebits.errors import FindingError
 from samebits.findings import Comparison
@@ -32,6 +33,8 @@ from samebits.version import VERSION
 Outcome = Literal["pass", "fail", "error", "skip"]
 _SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
 _MOST_UNITS = 20
+# Of what a finding's page shows first, so many lines.
+_MOST_DETAILS, _LONGEST_DETAIL = 12, 300
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,8 @@ class Check:
 
     `file` is the finding or table that it stands in, `summary` the finding's own sentence, `place` its place among
     several mismatches of one log, `own_file` that of a side which runs another than its subject's. In a table a
-    subject's name is no path: lists name files as their folders do.
+    subject's name is no path: lists name files as their folders do. A finding without sides has `details`, lines of
+    its page; `again` is the command that asks once more.
     """
 
     file: str
@@ -50,6 +54,8 @@ class Check:
     place: int = 0
     own_file: str | None = None
     is_in_table: bool = False
+    details: tuple[str, ...] = ()
+    again: str = ""
 
     @property
     def name(self) -> str:
@@ -82,6 +88,9 @@ class Check:
         row = self.row
         if row.known is not None:
             return f"known: {row.known}"
+        if self.details and row.says:
+            # The finding's own sentence names the engine.
+            return row.says
         parts = [f"{row.verdict or row.failure}{f' ({row.cause})' if row.cause else ''}"]
         if row.max_over_bound is not None and _deviates(row):
             parts.append(f"up to {say_of_bound(row.max_over_bound)} from the truth")
@@ -97,7 +106,9 @@ class Check:
             lines.append(f"version: {self.row.version}{f', {self.row.device}' if self.row.device else ''}")
         shown = [f"unit {r.unit}: {r.verdict}{f' ({r.cause})' if r.cause else ''}" for r in self.units[:_MOST_UNITS]]
         left = len(self.units) - len(shown)
-        return "\n".join([*lines, *shown, *([f"and {left:,} more units"] if left > 0 else [])])
+        more = [f"and {left:,} more units"] if left > 0 else []
+        again = [f"again: {self.again}"] if self.again else []
+        return "\n".join([*lines, *self.details, *shown, *more, *again])
 
 
 def _deviates(row: Row) -> bool:
@@ -120,18 +131,39 @@ def list_checks(found: msgspec.Struct | Path, file: str) -> list[Check]:
         # Of a log, every mismatch is a subject of its own.
         every = [found, *found.more]
         gathered = (_gather(list_comparison_rows(one.problem, one), file, one.summary) for one in every)
-        return [replace(check, place=i) for i, checks in enumerate(gathered) for check in checks]
+        again = document_from_finding(found).again
+        return [replace(check, place=i, again=again) for i, checks in enumerate(gathered) for check in checks]
     if isinstance(found, ModelComparison):
         checks = _gather(list_model_rows(found.model, found), file, found.summary)
         files = {side.name: side.file for side in found.sides}
-        return [replace(check, own_file=files[check.side]) for check in checks]
+        again = document_from_finding(found).again
+        return [replace(check, own_file=files[check.side], again=again) for check in checks]
     # Some hold those of the other engines that were asked.
-    return [Check(file, _summarize(one)) for one in (found, *getattr(found, "more", ()))]
+    return [_make_check(one, file) for one in (found, *getattr(found, "more", ()))]
 
 
-def _summarize(found: msgspec.Struct) -> Row:
-    """One row for a finding without sides, by its page's answer."""
+def _make_check(found: msgspec.Struct, file: str) -> Check:
+    """The check of a finding without sides, by its page's answer, and what stands below that."""
     document = document_from_finding(found)
+    lines = [line for section in document.sections if not section.folded for line in _list_lines(section)]
+    return Check(file, _summarize(found, document), details=tuple(lines[:_MOST_DETAILS]), again=document.again)
+
+
+def _list_lines(section: Section) -> Iterator[str]:
+    """The texts, tables and commands of a section, a line each."""
+    for block in section.blocks:
+        if isinstance(block, Table):
+            names = ", ".join(block.headings)
+            yield from (f"{section.title} ({names}): {', '.join(cell.text for cell in row)}" for row in block.rows)
+        elif isinstance(block, Prose):
+            yield f"{block.label or section.title}: {' '.join(block.says)}"
+        elif isinstance(block, Code) and not block.drawing and len(block.text) <= _LONGEST_DETAIL:
+            # Not a script, or a report, which stand in the finding itself.
+            yield f"{block.label or section.title}: {block.text}"
+
+
+def _summarize(found: msgspec.Struct, document: Document) -> Row:
+    """One row for a finding without sides."""
     fails = document.tone != "good"
     return Row(
         subject=document.title,
