@@ -4,12 +4,14 @@ import json
 import os
 
 import junitparser
+import msgspec
 import pytest
 
 from samebits.cli import main
 from samebits.findings.causes import VERDICTS
 from samebits.questions.list.journal import write_table
 from samebits.questions.list.row import Row
+from samebits.questions.runs.diff_schema import FirstDifference, RunDiff
 
 KERNELS = """
 def right(problem, operands):
@@ -274,3 +276,25 @@ def test_a_finding_without_sides_tells_its_page_and_the_command(tmp_path, monkey
     assert lines[-1] == "again: samebits reduce 'linear x=3x8 w=4x8' --on ./kernels.py:backwards"
     assert main(["report", "found.json", "--as", "github"]) == 0
     assert "%0Aagain: samebits reduce 'linear x=3x8 w=4x8'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_runs_that_part_are_told_at_the_line_of_the_script(tmp_path, monkeypatch, capsys, is_there):
+    monkeypatch.chdir(tmp_path)
+    first = FirstDifference(
+        operation="aten.mm", what="aten.mm(float32[2, 2])", step=0, direction="forward", module="", line="train.py:33",
+        process="train.py", kind="structure",
+    )  # fmt: skip
+    found = RunDiff(
+        a="a.trace", b="b.trace", same=False, summary="The runs part.", first=first, settings=[], compared=1, differing=1,
+        only_a=0, only_b=0, samebits_version="0",
+    )  # fmt: skip
+    (tmp_path / "found.json").write_bytes(msgspec.json.encode(found))
+    if is_there:
+        (tmp_path / "train.py").touch()
+    assert main(["report", "found.json", "--as", "github"]) == 0
+    place = "file=train.py,line=33," if is_there else "file=found.json,title="
+    assert capsys.readouterr().out.startswith(f"::error {place}")
+    assert main(["report", "found.json", "--as", "sarif"]) == 0
+    (result,) = json.loads(capsys.readouterr().out)["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == (33 if is_there else 1)

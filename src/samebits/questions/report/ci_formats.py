@@ -28,6 +28,7 @@ from samebits.networks.model_subject import is_module
 from samebits.questions.list.row import Row, list_comparison_rows, list_model_rows
 from samebits.questions.list.table_changes import list_rows
 from samebits.questions.report.any_finding import document_from_finding
+from samebits.questions.runs.diff_schema import RunDiff
 from samebits.version import VERSION
 
 Outcome = Literal["pass", "fail", "error", "skip"]
@@ -44,7 +45,7 @@ class Check:
     `file` is the finding or table that it stands in, `summary` the finding's own sentence, `place` its place among
     several mismatches of one log, `own_file` that of a side which runs another than its subject's. In a table a
     subject's name is no path: lists name files as their folders do. A finding without sides has `details`, lines of
-    its page; `again` is the command that asks once more.
+    its page; `again` is the command that asks once more, `line` that of `own_file` where runs part.
     """
 
     file: str
@@ -56,6 +57,7 @@ class Check:
     is_in_table: bool = False
     details: tuple[str, ...] = ()
     again: str = ""
+    line: int | None = None
 
     @property
     def name(self) -> str:
@@ -146,7 +148,11 @@ def _make_check(found: msgspec.Struct, file: str) -> Check:
     """The check of a finding without sides, by its page's answer, and what stands below that."""
     document = document_from_finding(found)
     lines = [line for section in document.sections if not section.folded for line in _list_lines(section)]
-    return Check(file, _summarize(found, document), details=tuple(lines[:_MOST_DETAILS]), again=document.again)
+    place = found.first.line.rpartition(":") if isinstance(found, RunDiff) and found.first else ("", "", "")
+    return Check(
+        file, _summarize(found, document), details=tuple(lines[:_MOST_DETAILS]), again=document.again,
+        own_file=place[0] or None, line=int(place[2]) if place[2].isdecimal() else None,
+    )  # fmt: skip
 
 
 def _list_lines(section: Section) -> Iterator[str]:
@@ -240,7 +246,7 @@ def _make_result(check: Check, rule: int) -> dict[str, Any]:
                 "physicalLocation": {
                     "artifactLocation": {"uri": quote(Path(_find_file(check)).as_posix())},
                     # A finding is one thing: viewers that want a line get its first.
-                    "region": {"startLine": 1},
+                    "region": {"startLine": _find_line(check) or 1},
                 },
                 "logicalLocations": [{"name": name} for name in names],
             }
@@ -275,6 +281,11 @@ def _find_file(check: Check) -> str:
     return str(subject) if is_file else check.file
 
 
+def _find_line(check: Check) -> int | None:
+    """The line of the file that is named, where one is known."""
+    return check.line if check.own_file == _find_file(check) else None
+
+
 def write_annotations(checks: Sequence[Check]) -> str:
     """GitHub's workflow commands, a line per side that deviates or fails."""
     lines: list[str] = []
@@ -282,7 +293,8 @@ def write_annotations(checks: Sequence[Check]) -> str:
         if check.outcome in ("pass", "skip"):
             continue
         title, where = (_escape_property(text) for text in (f"samebits: {check.row.subject}", _find_file(check)))
-        lines.append(f"::{_name_level(check)} file={where},title={title}::{_escape(check.tell())}")
+        line = f",line={number}" if (number := _find_line(check)) else ""
+        lines.append(f"::{_name_level(check)} file={where}{line},title={title}::{_escape(check.tell())}")
     return "".join(f"{line}\n" for line in lines)
 
 
