@@ -286,8 +286,8 @@ def test_runs_that_part_are_told_at_the_line_of_the_script(tmp_path, monkeypatch
         process="train.py", kind="structure",
     )  # fmt: skip
     found = RunDiff(
-        a="a.trace", b="b.trace", same=False, summary="The runs part.", first=first, settings=[], compared=1, differing=1,
-        only_a=0, only_b=0, samebits_version="0",
+        a="a.trace", b="b.trace", same=False, summary="The runs part.", first=first, settings=[], compared=1,
+        differing=1, only_a=0, only_b=0, samebits_version="0",
     )  # fmt: skip
     (tmp_path / "found.json").write_bytes(msgspec.json.encode(found))
     if is_there:

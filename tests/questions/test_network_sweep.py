@@ -75,6 +75,17 @@ def test_the_unit_whose_sums_change_is_named_and_what_inherits_them_is_not(model
     assert (sound.invariant, len(sound.classes), sound.units) == (True, 1, [])
 
 
+def test_what_gives_the_same_bits_at_every_size_is_tried(model, kernel, capsys):
+    found = sweep_network(model, [kernel], Range("batch", (2, 4, 6)), fix=True)
+    assert found.tried >= len(found.fixes) >= 1
+    for fix in found.fixes:
+        assert sweep_network(model, [fix.engine], Range("batch", (2, 4, 6))).invariant
+    assert main(["sweep", str(model), "--size", "batch={2,4,6}", "--on", kernel, "--fix"]) == 1
+    fixes = capsys.readouterr().out
+    assert f"--on {found.fixes[0].engine}: the same bits at every point (tried here)" in fixes
+    assert "--size 'batch={2,4,6}'" in fixes
+
+
 def test_items_that_only_larger_batches_have_count_too(tmp_path):
     """Rows in blocks of four; what is left over is added the other way round: items 0 to 3 never are."""
     (tmp_path / "blocks.py").write_text(

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from samebits.engines.registry.known_engines import find_class
-from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.errors import ModelError, SamebitsError
 from samebits.findings import Fix, Verdict, is_agreement, worst_verdict
 from samebits.findings.causes import CauseCode
@@ -41,11 +39,7 @@ class ModelTrials:
     known: dict[tuple[str, str, str], Verdict] = field(default_factory=dict[tuple[str, str, str], Verdict])
 
     def list_changes(self, text: str, cause: CauseCode | None, in_force: Mapping[str, str]) -> list[Change]:
-        known = find_class(parse_runner_text(text).name) if text else None
-        declared = known.settings if known else {}
-        changes = list_changes(text, None, cause, in_force)
-        # Settings that say how the model of one problem is built mean nothing for a network.
-        return [c for c in changes if c.key not in declared or not declared[c.key].of_problems]
+        return list_changes(text, None, cause, in_force)
 
     def try_text(self, text: str, changes: tuple[Change, ...]) -> Trial:
         changed = apply_all(text, changes)

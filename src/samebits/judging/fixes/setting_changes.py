@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.registry.known_engines import ENGINES, find_class
 from samebits.engines.registry.runner_text import format_runner_text, parse_runner_text
 from samebits.findings.causes import CauseCode
 from samebits.findings.engine_settings import SETTINGS, SettingRow
@@ -50,7 +50,8 @@ def list_changes(
 ) -> list[Change]:
     """Changes of an engine's text that may alter its bits: those for the cause first, in the table's sequence.
 
-    `problem` is None for a network, which has both families. `in_force` are the settings as the engine reports
+    `problem` is None for a network, which has both families, and for which settings that say how the model of one
+    problem is built mean nothing. `in_force` are the settings as the engine reports
     them: what is so already is not tried.
     """
     runner = parse_runner_text(text)
@@ -69,7 +70,8 @@ def list_changes(
     rows = [row for row in SETTINGS if row.engine == runner.name and _takes(row, problem) and device in row.devices]
     rows.sort(key=lambda row: cause not in row.causes)
     changes += [_make_change(row, cause, given) for row in rows if not _is_so(row, given, in_force)]
-    return changes
+    own = find_class(runner.name) if problem is None else None
+    return [c for c in changes if own is None or c.key not in own.settings or not own.settings[c.key].of_problems]
 
 
 def _make_change(row: SettingRow, cause: CauseCode | None, given: Mapping[str, str]) -> Change:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -34,6 +34,7 @@ from samebits.networks.turned_units import state_problem
 from samebits.networks.units import Unit, fold_constants
 from samebits.numbers.float_environment import default_float_environment
 from samebits.progress import Progress, ignore_progress
+from samebits.questions.sweep.remedies import Swept, find_remedies
 from samebits.questions.sweep.sweep_schema import (
     SizeOrSetting,
     Sweep,
@@ -42,7 +43,7 @@ from samebits.questions.sweep.sweep_schema import (
     SweepFailure,
     SweepUnit,
 )
-from samebits.questions.sweep.sweep_sentences import say_cells, say_later, summarize_sweep
+from samebits.questions.sweep.sweep_sentences import say_cells, say_later, say_tried, summarize_sweep
 from samebits.questions.sweep.sweep_text import Range, list_intervals
 from samebits.regular_files import open_folder
 from samebits.version import VERSION
@@ -60,6 +61,7 @@ def sweep_network(
     ranges: Mapping[str, tuple[float, float]] | None = None,
     sizes: Mapping[str, tuple[int, ...]] | None = None,
     seed: int = 0,
+    fix: bool = False,
     time_limit_s: float = 300.0,
     progress: Progress = ignore_progress,
 ) -> Sweep:
@@ -67,8 +69,10 @@ def sweep_network(
 
     `batch` is the size by the network's own name for it (`batch` where its inputs' first axes have none) and its
     values; `sizes`, `ranges` and `seed` are as `compare_model` takes them. Of a module the first axis of every input is
-    its batch. The finding is that of the first engine, the others are in its `more`. Raises SamebitsError for a network
-    or a size that cannot be dealt with; an engine that fails at a size is a finding there.
+    its batch. With `fix`, where bits change, the engine's settings and then the other engines are tried, each at all
+    sizes, until one setting and one engine give the same bits. The finding is that of the first engine, the others are
+    in its `more`. Raises SamebitsError for a network or a size that cannot be dealt with; an engine that fails at a
+    size is a finding there.
     """
     if not on:
         raise ArgumentError("a sweep needs an engine to run: --on ENGINE")
@@ -81,8 +85,28 @@ def sweep_network(
         for text in on:
             runner = open_model_runner(text, time_limit_s=time_limit_s, program=network.program)
             opened.callback(runner.close)
-            found.append(_NetworkSweep(network, runner, batch, inputs, progress).find())
+            own = _NetworkSweep(network, runner, batch, inputs, progress).find()
+            if fix and own.invariant is False:
+                own = _add_remedies(own, _NetworkSweep(network, runner, batch, inputs, progress), time_limit_s)
+            found.append(own)
     return msgspec.structs.replace(found[0], more=found[1:])
+
+
+def _add_remedies(found: Sweep, sweep: _NetworkSweep, time_limit_s: float) -> Sweep:
+    """The finding with what gives the same bits at all sizes, tried."""
+
+    def ask(text: str) -> Sweep:
+        sweep.progress(f"trying {text[:60]}", 0.0)
+        runner = open_model_runner(text, time_limit_s=time_limit_s, program=sweep.network.program)
+        try:
+            return replace(sweep, runner=runner, progress=ignore_progress, looks_inside=False).find()
+        finally:
+            runner.close()
+
+    text = sweep.runner.text
+    fixes, tried = find_remedies(Swept(text, text), None, sweep.runner.identify().settings, ask)
+    evidence = [*found.evidence, Evidence("setting", say_tried(tried, any_helps=bool(fixes)))]
+    return msgspec.structs.replace(found, fixes=fixes, tried=tried, evidence=evidence)
 
 
 def _take_network(
@@ -181,6 +205,8 @@ class _NetworkSweep:
     batch: Range
     inputs: Mapping[int, Arrays]
     progress: Progress
+    # Without it only the outputs are looked at, which says whether sizes differ, and not where that begins.
+    looks_inside: bool = True
 
     def find(self) -> Sweep:
         """The finding: classes of sizes, and the units that make them."""
@@ -240,6 +266,8 @@ class _NetworkSweep:
         network = settle_control_flow(self.network, dict(self.inputs[n]), make_network)
         observer = Observer(self.runner, network, self.inputs[n])
         observer.begin()
+        if not self.looks_inside:
+            return _Run(network, {}, (), observer.plain, observer.repeats)
         folded = fold_constants(network)
         units = divide_observably(network, folded, {self.runner.text: observer}, self.progress)
         own = units[self.runner.text]

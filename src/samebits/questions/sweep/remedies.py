@@ -47,13 +47,14 @@ class Swept:
 
 
 def find_remedies(
-    engine: Swept, problem: Problem, in_force: Mapping[str, str], ask: Callable[[str], Sweep]
+    engine: Swept, problem: Problem | None, in_force: Mapping[str, str], ask: Callable[[str], Sweep]
 ) -> tuple[list[SweepFix], int]:
     """The first setting of this engine, and the first other engine, whose bits are the same at every point; how many
     were tried.
 
-    `ask` sweeps an engine over the points; `in_force` are the settings that the engine reports. Over processors, the
-    settings that choose instruction sets are tried together, each at its oldest, before they are tried alone.
+    `ask` sweeps an engine over the points; `problem` is None for a network; `in_force` are the settings that the engine
+    reports. Over processors, the settings that choose instruction sets are tried together, each at its oldest, before
+    they are tried alone.
     """
     tries = _Tries(ask)
     changes = [c for c in list_changes(engine.at_point, problem, _CAUSE, in_force) if c.key not in engine.keys]

@@ -102,13 +102,14 @@ def sweep_command(
     """
     options = ListOptions(output, resume, known, where, do, ray)
     if sizes or ranges:
-        if options.are_given or batch_invariant or fix or recipes is not None:
+        if options.are_given or batch_invariant or recipes is not None:
             raise ArgumentError(
-                "a network's batch is swept with --on, --size and --range; other options are not its own"
+                "a network's batch is swept with --on, --size, --range and --fix; other options are not its own"
             )
         return _sweep_network(
-            subject, on or [], sizes or [], ranges or [], time_limit_s=time_limit, verbose=verbose, as_json=as_json
-        )
+            subject, on or [], sizes or [], ranges or [],
+            fix=fix, time_limit_s=time_limit, verbose=verbose, as_json=as_json,
+        )  # fmt: skip
     if is_list(subject):
         if fix:
             raise ArgumentError("--fix is for one problem with ranges in its sizes")
@@ -159,6 +160,7 @@ def _sweep_network(
     sizes: Sequence[str],
     ranges: Sequence[str],
     *,
+    fix: bool,
     time_limit_s: float,
     verbose: bool,
     as_json: bool,
@@ -181,6 +183,7 @@ def _sweep_network(
             swept,
             ranges=read_ranges(ranges),
             sizes=others,
+            fix=fix,
             time_limit_s=time_limit_s,
             progress=narrator.hear,
         )

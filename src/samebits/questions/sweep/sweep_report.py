@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 from rich.console import Console
@@ -57,10 +58,19 @@ def _list_remarks(found: Sweep) -> Iterator[Remark]:
     yield from (Remark("what", e.says, rank=0 if e.kind == "setting" else 3) for e in found.evidence)
     for fix in found.fixes:
         yield Remark("fix", f"{fix.says}: the same bits at every point (tried here)")
-        yield Remark("", f'samebits sweep "{found.sweep}" --on "{fix.engine}"', verbatim=True)
+        yield Remark("", f'samebits sweep {_type_subject(found)} --on "{fix.engine}"', verbatim=True)
     yield Remark("took", f"{found.time_s:.1f} s, {found.engine_time_s:.1f} s of it in the engine", rank=5)
     yield from _list_units(found)
     yield from _list_next(found)
+
+
+def _type_subject(found: Sweep) -> str:
+    """What was swept, as it is typed."""
+    if not is_of_network(found):
+        return f'"{found.sweep}"'
+    # A path may hold spaces, the size does not.
+    model, _, size = found.sweep.rpartition(" ")
+    return f"{shlex.quote(model)} --size '{size}'"
 
 
 def say_uneven(found: Sweep) -> str:
@@ -80,6 +90,8 @@ def _list_units(found: Sweep) -> Iterator[Remark]:
 
 def _list_next(found: Sweep) -> Iterator[Remark]:
     problem = next((u.problem for u in found.units if u.problem), None)
+    if is_of_network(found) and found.invariant is False and found.tried is None:
+        yield Remark("next", f'samebits sweep {_type_subject(found)} --on "{found.engine}" --fix', verbatim=True)
     if problem is not None:
         yield Remark("next", f'samebits sweep "{problem}" --batch-invariant --on {found.engine}', verbatim=True)
     elif len(found.classes) > 1 and not is_of_network(found):
