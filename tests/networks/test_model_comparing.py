@@ -8,6 +8,7 @@ import pytest
 
 from networks.model_sides import ReferenceSide
 from networks.network_building import conv_clip, make_model, node, random, residual, save
+from samebits.display.charts import chart_branches
 from samebits.errors import ArgumentError, ModelError
 from samebits.findings import json_from_finding
 from samebits.networks import model_judging, observing
@@ -427,3 +428,18 @@ def test_what_openvino_computes_in_float32_all_the_same_is_not_said_to_be_narrow
     found = compare_model(model, ["openvino", "openvino:INFERENCE_PRECISION_HINT=f32"])
     same = found.outputs == [] or all(o.differing == 0 for o in found.outputs)
     assert not same or [s.verdict for s in found.sides] == ["rounding", "rounding"]
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_a_page_draws_an_arc_over_units_that_a_value_passes_by(skips):
+    nodes = [node("MatMul", ["x", "u"], ["a"]), node("MatMul", ["a", "v"], ["b"]), node("MatMul", ["b", "w"], ["c"])]
+    nodes.append(node("Add", ["c", "a"], ["y"]) if skips else node("Relu", ["c"], ["y"]))
+    constants = {name: random((4, 4), i) for i, name in enumerate("uvw")}
+    found = compare_model(make_network(make_model(nodes, {"x": [2, 4]}, ["y"], constants), "net"), on=["truth"])
+    spec = chart_branches(found)
+    assert (spec is not None) == skips
+    if spec is not None:
+        (data,) = spec["datasets"].values() if "datasets" in spec else (spec["data"]["values"],)
+        names = [unit.name for unit in found.units]
+        assert {point["says"] for point in data} == {f"{names[0]} is read by {names[2]}"}
+        assert (data[0]["at"], data[-1]["at"], data[0]["height"]) == (0, 2, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import altair as alt
 
 from samebits.display.visible_text import say_of_bound
-from samebits.findings import ErrorPicture, Side
+from samebits.findings import ErrorPicture, Side, is_agreement
 from samebits.findings.model_schema import ModelComparison
 
 # Units that each have a tick of their own.
 _MOST_TICKS = 60
+# More arcs than this run into each other; and the points of each.
+_MOST_ARCS, _ARC_STEPS = 200, 16
 # In pixels.
 CHART_HEIGHT = 260
 _TINY = 1e-12
@@ -196,6 +199,52 @@ def chart_units(found: ModelComparison, told: Collection[int]) -> dict[str, Any]
         mark = alt.Chart(alt.Data(values=[{"unit": found.first, "says": f"first: {found.first}"}]))
         layers.append(mark.mark_rule(strokeDash=[4, 4], strokeWidth=2).encode(x=place, tooltip="says:N"))
     return alt.layer(*layers).properties(width="container", height=CHART_HEIGHT).to_dict()
+
+
+def chart_branches(found: ModelComparison) -> dict[str, Any] | None:
+    """An arc from each unit to those further on that read what it makes; None where each feeds the next alone."""
+    names = [unit.name for unit in found.units]
+    makers = {value: i for i, unit in enumerate(found.units) for value in unit.outputs}
+    arcs = {(makers[v], i) for i, unit in enumerate(found.units) for v in unit.inputs if v in makers}
+    long = sorted(arc for arc in arcs if arc[1] - arc[0] > 1)
+    if not long or len(long) > _MOST_ARCS:
+        return None
+    deviating = {i for i, unit in enumerate(found.units) if any(not is_agreement(s.verdict) for s in unit.sides)}
+    values = [
+        {
+            "at": a + (b - a) * step / _ARC_STEPS,
+            # Half an ellipse, as high as it is wide.
+            "height": (b - a) * math.sqrt(max(0.0, 1 - (2 * step / _ARC_STEPS - 1) ** 2)),
+            "arc": number,
+            "says": f"{names[a]} is read by {names[b]}",
+            "state": "deviates" if a in deviating else "agrees",
+        }
+        for number, (a, b) in enumerate(long)
+        for step in range(_ARC_STEPS + 1)
+    ]
+    labels = json.dumps(names)
+    axis = alt.Axis(
+        title="unit, in the sequence of the network", labelExpr=f"{labels}[datum.value] || ''", labelAngle=-60,
+        labelLimit=110, tickMinStep=1, labelOverlap="greedy",
+    )  # fmt: skip
+    chart = (
+        alt.Chart(alt.Data(values=values))
+        .mark_line(strokeWidth=2, opacity=1)
+        .encode(
+            x=alt.X("at:Q", axis=axis, scale=alt.Scale(domain=[0, len(names) - 1], nice=False)),
+            y=alt.Y("height:Q", axis=None),
+            detail="arc:N",
+            order="at:Q",
+            color=alt.Color(
+                "state:N",
+                scale=alt.Scale(domain=["agrees", "deviates"], range=[BLUE, VERMILLION]),
+                legend=alt.Legend(title="what is read", orient="top"),
+            ),
+            tooltip=_list_tooltips(("says", "state")),
+        )
+        .properties(width="container", height=CHART_HEIGHT // 2)
+    )
+    return chart.to_dict()
 
 
 def name_anchor(number: int) -> str:

@@ -53,8 +53,9 @@ class UnitSide(msgspec.Struct, frozen=True, kw_only=True):
 class UnitFinding(msgspec.Struct, frozen=True, kw_only=True):
     """One unit of a network: the operators in it, the problem it computes, and what each side made of it.
 
-    `problem` is that of its product alone; null where the unit has none, or several. `differing` counts outputs whose
-    bits are not the same on all sides.
+    `inputs` and `outputs` are the values it reads and makes, constants excepted. `problem` is that of its product
+    alone; null where the unit has none, or several. `differing` counts outputs whose bits are not the same on all
+    sides.
     """
 
     name: str
@@ -64,6 +65,7 @@ class UnitFinding(msgspec.Struct, frozen=True, kw_only=True):
     elements: int
     differing: int
     sides: list[UnitSide]
+    inputs: list[str] = []
 
 
 class Taps(msgspec.Struct, frozen=True):

@@ -79,6 +79,7 @@ class JudgedUnit:
             name=self.unit.name,
             operators=list(self.unit.operators),
             problem=self.problem,
+            inputs=list(self.unit.inputs),
             outputs=list(self.unit.outputs),
             elements=self.elements,
             differing=self.differing,

@@ -6,7 +6,7 @@ import math
 import shlex
 from collections.abc import Collection, Iterator
 
-from samebits.display.charts import chart_units, name_anchor
+from samebits.display.charts import chart_branches, chart_units, name_anchor
 from samebits.display.document import (
     TONES,
     Block,
@@ -50,6 +50,7 @@ def lay_out_model(found: ModelComparison) -> Document:
             "Where along the network do errors arise?",
             [Chart("", says, spec, "A click on a unit that deviates tells more.")] if spec else [],
         ),
+        Section("Which units feed others further on?", _draw_branches(found)),
         Section("Sides", [_tabulate_sides(found)]),
         Section("What to change", [tabulate_fixes(found.fixes)] if found.fixes else []),
         Section("How this is known", list(_list_evidence(found))),
@@ -73,6 +74,14 @@ def lay_out_model(found: ModelComparison) -> Document:
         .stamped(found.made)
         .without_empty()
     )
+
+
+def _draw_branches(found: ModelComparison) -> list[Block]:
+    spec = chart_branches(found)
+    if spec is None:
+        return []
+    says = "An arc leads from a unit to each one behind the next that reads what it makes, as a skip connection does."
+    return [Chart("", says, spec)]
 
 
 def _has_error(side: UnitSide) -> bool:
