@@ -427,7 +427,9 @@ def _take_inputs(
     if inputs is None:
         return make_inputs(network, seed, ranges, sizes)
     if sizes:
-        raise ArgumentError("sizes are of random inputs; the given ones have theirs")
+        raise ArgumentError(
+            "the inputs that are given have their sizes: give others (a module's function returns them) in place of sizes"
+        )
     return load_inputs(network, inputs) if isinstance(inputs, (str, Path)) else check_inputs(network, inputs)
 
 
