@@ -428,7 +428,7 @@ def _take_inputs(
         return make_inputs(network, seed, ranges, sizes)
     if sizes:
         raise ArgumentError(
-            "the inputs that are given have their sizes: give others (a module's function returns them) in place of sizes"
+            "the inputs that are given have sizes: give others (a module's function returns them) instead"
         )
     return load_inputs(network, inputs) if isinstance(inputs, (str, Path)) else check_inputs(network, inputs)
 
