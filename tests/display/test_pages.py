@@ -203,6 +203,40 @@ def test_every_finding_has_a_page_that_opens_without_complaint(findings, open_pa
         assert all(side.name in text for side in found.sides)
 
 
+# The colours of the marks of data and of legends, as they are drawn, over the page's: those below 3:1 (WCAG 1.4.11). A
+# white edge around a mark separates it from the next one, and says nothing by itself.
+FAINT_MARKS = """() => {
+  const light = c => { const f = v => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
+    return 0.2126 * f(c[0]) + 0.7152 * f(c[1]) + 0.0722 * f(c[2]); };
+  const read = text => (text.match(/rgba?\\(([^)]+)\\)/) ?? [, "0,0,0,0"])[1].split(",").map(Number);
+  const ground = read(getComputedStyle(document.body).backgroundColor).slice(0, 3);
+  const found = {};
+  for (const mark of document.querySelectorAll(".role-mark path, .role-mark line, .role-legend-symbol path")) {
+    const style = getComputedStyle(mark);
+    const ratios = ["fill", "stroke"].map(part => {
+      const [r, g, b, a = 1] = read(style[part]);
+      if (style[part] === "none" || a === 0) return 0;
+      const share = Number(style.opacity) * Number(style[`${part}Opacity`]);
+      const shown = [r, g, b].map((v, i) => v * share + ground[i] * (1 - share));
+      const [x, y] = [light(shown), light(ground)];
+      return (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
+    });
+    // Colours that stand for a number, as those of a map of errors, have a scale of their own beside them.
+    const best = Math.max(...ratios);
+    if (best < 3) found[`${style.fill} ${style.stroke} ${style.opacity}`] = best;
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("name", ["wrong", "network", "sweep"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_mark_stands_out_from_the_page(findings, open_page, name, scheme):
+    page = open_page(findings(name), color_scheme=scheme)
+    assert page.locator(".role-mark path, .role-mark line").count() >= 2
+    assert page.evaluate(FAINT_MARKS) == {}
+
+
 @pytest.mark.parametrize(
     "name",
     ["wrong", "3-D", "4,608 products", "network", "profile", "recorded", "runs", "log", "sweep", "grid", "guard"],
