@@ -117,7 +117,7 @@ def say_followed(differing: int, compared: int) -> str:
 
 def say_states(names: Sequence[str], step: int) -> str:
     """Random states of other libraries that had parted already."""
-    return f"at the begin of step {step} the random state of {' and '.join(names)} differed already"
+    return f"at the beginning of step {step} the random state of {' and '.join(names)} differed already"
 
 
 def say_cut_off(path: str, processes: Sequence[str]) -> str:
