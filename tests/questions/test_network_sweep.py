@@ -69,7 +69,7 @@ def test_the_unit_whose_sums_change_is_named_and_what_inherits_them_is_not(model
     assert found.invariant is False
     assert "it begins in" in found.summary
     page = render_markdown(found)
-    assert f"samebits sweep {model} --size 'batch={{1,2,3,4,5,6}}' --on {kernel}" in page
+    assert f"samebits sweep {model} --size 'batch={{1..6}}' --on {kernel}" in page
     assert "matmul x=6x64 w=64x16" in page
     (sound,) = found.more
     assert (sound.invariant, len(sound.classes), sound.units) == (True, 1, [])

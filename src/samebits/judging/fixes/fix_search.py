@@ -64,7 +64,9 @@ class FixSearch:
     def run(self) -> tuple[list[Fix], list[Evidence]]:
         """The fixes, the smallest first, and further evidence."""
         if len(self.sides) < 2 and all(is_agreement(s.verdict) for s in self.sides):
-            return [], [Evidence("setting", "settings are tried to make sides agree, and fewer than two returned a result")]
+            return [], [
+                Evidence("setting", "settings are tried to make sides agree: one result alone has none to agree with")
+            ]
         if self._agree():
             return [], [Evidence("setting", "all sides have the same bits already: there is nothing to fix")]
         self.trials = [[] if s.text is None else [self.place.try_text(s.text, ())] for s in self.sides]

@@ -180,6 +180,13 @@ class _Items:
         return None if None in taken else b"".join(t for t in taken if t is not None)
 
 
+def _write_values(values: Sequence[int]) -> str:
+    """Sizes as a range has them: 1..8, or one by one."""
+    first, last = values[0], values[-1]
+    is_run = len(values) > 2 and list(values) == list(range(first, last + 1))
+    return f"{first}..{last}" if is_run else ",".join(map(str, values))
+
+
 def _find_items(runs: Mapping[int, _Run]) -> _Items:
     """Where the items of values are: what changes along one axis only, which has the batch's size in every run."""
     axes: dict[str, int | None] = {}
@@ -242,7 +249,7 @@ class _NetworkSweep:
             said = "no output has the batch as an axis of its own, so that nothing was compared"
         outputs = [runs[items.count].values[v] for v in told]
         return Sweep(
-            sweep=f"{self.network.name} {self.batch.name}={{{','.join(map(str, self.inputs))}}}",
+            sweep=f"{self.network.name} {self.batch.name}={{{_write_values(list(self.inputs))}}}",
             engine=self.runner.text,
             version=identity.version if identity else None,
             device=identity.device if identity else None,
