@@ -81,6 +81,11 @@ def test_what_cannot_be_done_ends_with_one_line_and_status_2(path, arguments, ca
     assert len([line for line in said.err.strip().splitlines() if not line.endswith(" ...")]) == 1
 
 
+def test_one_file_at_a_time_is_compared_against(path, capsys):
+    assert main(["compare", path, "--on", "onnxruntime", "--against", path, "--against", path]) == 2
+    assert "--against takes one file at a time" in capsys.readouterr().err
+
+
 def test_a_network_with_one_number_as_its_result_is_compared(tmp_path, capsys):
     total = make_model([node("ReduceSum", ["x"], ["y"], keepdims=0)], {"x": [3, 4]}, ["y"], {})
     path = str(save(total, tmp_path / "total.onnx"))

@@ -288,3 +288,14 @@ def test_an_infinite_weight_over_padding_leaves_a_bound():
     result[0, 0, 0] = np.nextafter(result[0, 0, 0], np.float32(1))
     (side,) = samebits.compare(Case(problem, operands, {"near": result})).sides
     assert side.verdict == "rounding"
+
+
+def test_a_term_that_is_lost_is_proved_on_further_integers_where_the_first_ones_are_zero_there():
+    """One output of a long sum: most of its terms are 0 on exact integers, the lost one among them."""
+
+    def last_lost(problem, operands):
+        return operands["x"][:, :-1] @ operands["w"][:, :-1].T
+
+    found = samebits.compare("linear x=1x133 w=1x133", [last_lost])
+    assert found.sides[0].verdict == "wrong"
+    assert found.sides[0].exact_data.differing == 1

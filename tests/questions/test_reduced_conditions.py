@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import samebits
+from samebits.questions.reduce.condition_search import FoundCondition
+from samebits.questions.reduce.conditions import Atom, Condition
 
 # An upper limit, which a machine at work must not reach.
 MOST_S = 240
@@ -114,3 +116,38 @@ def test_of_many_clauses_a_sentence_has_the_first():
     assert len(found.condition.split(" and ")) == 6
     assert found.summary.endswith(", and 2 more things are true of the problem")
     assert found.summary.count(" and ") == 5
+
+
+@pytest.mark.parametrize("text", ["linear x=1x37 w=1x37", "linear x=4x133 w=9x133"])
+def test_what_is_left_of_steps_of_eight_is_a_condition(text):
+    """A loop in steps of eight, then one step of four, forgets what is left of that."""
+
+    def run(problem, operands):
+        x, w = operands["x"], operands["w"]
+        kept = x.shape[1] // 8 * 8 + 4 if x.shape[1] % 8 >= 4 else x.shape[1]
+        return x[:, :kept] @ w[:, :kept].T
+
+    found = samebits.reduce(text, [run], most_time_s=MOST_S)
+    assert (found.problem, found.condition) == ("linear x=1x5 w=1x5 dtype=float32", "terms (K) modulo 8 >= 5")
+
+
+def test_padding_before_and_after_goes_together_where_a_kernel_takes_no_other():
+    def run(problem, operands):
+        if any(begin != end for begin, end in problem.padding):
+            raise ValueError("pads alike on both sides")
+        y = convolve(**read(problem, operands))
+        y[..., -1] += 1
+        return y.astype(np.float32)
+
+    found = samebits.reduce("conv2d x=1x2x9x9 w=3x2x3x3 padding=1", [run], most_time_s=MOST_S)
+    assert (found.problem, found.is_smallest) == ("conv2d x=1x1x1x1 w=1x1x1x1 dtype=float32", True)
+
+
+@pytest.mark.parametrize(
+    ("counts", "settled", "simple"),
+    [([1, 1, 1], False, True), ([2, 2, 1], False, True), ([1] * 6, True, True), ([1] * 6, False, False),
+     ([2, 2, 1, 1, 1], True, False)],
+)  # fmt: skip
+def test_of_many_comparisons_only_exact_ones_without_alternatives_are_said(counts, settled, simple):
+    clauses = tuple(tuple(Atom("k", ">=", n, 1.0) for n in range(count)) for count in counts)
+    assert FoundCondition(Condition(clauses), 90, 30, settled).is_simple == simple

@@ -24,8 +24,11 @@ def show_controls(text: str) -> str:
 
 
 def make_visible(found: FindingT) -> FindingT:
-    """The finding with all its texts as `show_controls` makes them."""
+    """The finding with all its texts as `show_controls` makes them; of those in `_lines` the ends of lines stay."""
     fields = {name: _make_visible(getattr(found, name)) for name in found.__struct_fields__}
+    for name in getattr(found, "_lines", ()):
+        if isinstance(text := getattr(found, name), str):
+            fields[name] = "\n".join(map(show_controls, text.split("\n")))
     return msgspec.structs.replace(found, **fields)
 
 

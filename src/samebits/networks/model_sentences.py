@@ -229,6 +229,10 @@ def _summarize_judged(
         if right:
             plural = "are" if len(right) > 1 else "is"
             said.append(f"{' and '.join(right)} {plural} right: every {every}unit is within its bound.")
+        shares = [d.rel_l2 for d in outputs if d.rel_l2 is not None]
+        if shares and any(s.file for s in deviating):
+            # Files may compute the same in another way: channels in another sequence, undone by the next layer.
+            said.append(f"At the outputs the files differ by {max(shares):.2g} of their L2 norm.")
         return " ".join(said)
     if verdict == "identical":
         return "The same bits from every side." if len(ran) > 1 else f"Every {every}unit is correctly rounded."

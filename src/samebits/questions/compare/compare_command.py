@@ -118,7 +118,10 @@ def compare_command(
         CommonOptions(list(on or []), seed, time_limit, attribute, fix, calls, verbose, as_json),
     )
     sized = read_sizes(sizes or [])
-    options = NetworkOptions(inputs, read_ranges(ranges or []), replay, save_cases, against, sized, recorded or [])
+    if len(against or []) > 1:
+        raise ArgumentError("--against takes one file at a time: each is a comparison of its own")
+    other = against[0] if against else None
+    options = NetworkOptions(inputs, read_ranges(ranges or []), replay, save_cases, other, sized, recorded or [])
     if len(subject) > 1 and all(is_model(part) for part in subject):
         raise ArgumentError("one network at a time; another file of the same network goes behind --against")
     if is_model(text) or is_integer_problem(text):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,17 +15,17 @@ import numpy as np
 from samebits import thresholds
 from samebits.engines.registry.runner_text import EMULATE, TRUTH
 from samebits.engines.registry.runners import open_runner
-from samebits.engines.runner import Kernel, Runner
+from samebits.engines.runner import Kernel, Runner, check_result
 from samebits.engines.runner.guarded_runner import guard_runner, list_runners
 from samebits.engines.runner.lowered_runner import lower_runner
-from samebits.errors import ArgumentError
+from samebits.errors import ArgumentError, EngineFailure
 from samebits.findings import Comparison, Side, Verdict
 from samebits.findings.causes import CauseCode, gravest_cause
 from samebits.judging.attribution import attribute
 from samebits.judging.comparing_cost import announce_cost, check_memory
 from samebits.judging.fixes import AskedSide, FixSearch, ProblemTrials
 from samebits.judging.references import Reference, list_differences, make_reference, start_document
-from samebits.judging.side_running import Ran, judge_ran, run_on_both
+from samebits.judging.side_running import Ran, judge_exact, judge_ran, run_on_both
 from samebits.judging.sides import (
     Attribution,
     Recorded,
@@ -46,6 +47,8 @@ from samebits.questions.compare.order_difference import explain_difference
 Data = Literal["normal", "uniform", "exact"]
 # The number of whole results computed by an emulator whose recipe is looked for too.
 _PROBED = 12
+# Further drawings of exact integers for a side that nothing explains, in so many seconds.
+_MORE_INTEGERS, _MORE_INTEGERS_S = 20, 2.0
 MAKERS: dict[str, Callable[[Problem, int], dict[str, np.ndarray]]] = {
     "normal": make_normal,
     "uniform": make_uniform,
@@ -108,12 +111,15 @@ def compare(
         found: list[Attribution | None] = [None] * len(ran)
         if attributes and _some_differ(ran):
             found[len(recorded) :] = _attribute_all(runners, ran[len(recorded) :], reference, operands, progress)
+        ran = _name_apart(ran)
+        sides = [judge_ran(reference, exact, r, attribution) for r, attribution in zip(ran, found, strict=True)]
+        if attributes:
+            judged = zip(sides, ran, strict=True)
+            sides = [_name_function(side, r, reference, exact, operands, progress) for side, r in judged]
+            asked = zip(runners, ran[len(recorded) :], sides[len(recorded) :], strict=True)
+            own = [_ask_more_integers(runner, r, side, reference, seed, progress) for runner, r, side in asked]
+            sides = [*sides[: len(recorded)], *own]
     described = "given" if isinstance(case, Case) else f"{data}, seed {seed}"
-    ran = _name_apart(ran)
-    sides = [judge_ran(reference, exact, r, attribution) for r, attribution in zip(ran, found, strict=True)]
-    if attributes:
-        judged = zip(sides, ran, strict=True)
-        sides = [_name_function(side, r, reference, exact, operands, progress) for side, r in judged]
     concluded = _conclude(reference, ran, sides, described)
     if not fix:
         return concluded
@@ -123,6 +129,31 @@ def compare(
     texts = [None] * len(recorded) + [runner if isinstance(runner, str) else None for runner in on]
     fixes, evidence = FixSearch(place, _list_asked(ran, sides, texts), progress).run()
     return msgspec.structs.replace(concluded, fixes=fixes, evidence=[*concluded.evidence, *evidence])
+
+
+def _ask_more_integers(
+    runner: Runner, ran: Ran, side: Side, reference: Reference, seed: int, progress: Progress
+) -> Side:
+    """A side beyond its bound that was right on exact integers, on further ones: a term that it loses may have been 0.
+
+    Most terms of long sums are, so that all partial sums stay exact.
+    """
+    if side.verdict != "undecided" or side.exact_data is None or side.exact_data.differing:
+        return side
+    problem, ends = reference.problem, time.monotonic() + _MORE_INTEGERS_S
+    for number in range(1, _MORE_INTEGERS + 1):
+        if time.monotonic() > ends:
+            break
+        progress(f"asking {side.name[:60]} for more integers", 0.0)
+        operands = make_exact(problem, seed + number)
+        try:
+            result = check_result(problem, runner.run(problem, operands))
+        except EngineFailure:
+            break
+        exact = make_reference(problem, operands, ignore_progress, rounds=False)
+        if judge_exact(exact, result)[1]:
+            return judge_ran(reference, exact, replace(ran, on_exact=result, exact_calls=None))
+    return side
 
 
 def _list_asked(ran: list[Ran], sides: list[Side], texts: Sequence[str | None]) -> list[AskedSide]:

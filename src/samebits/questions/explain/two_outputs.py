@@ -201,6 +201,7 @@ def _conclude(measured: _Measured, relation: Relation | None, facts: list[str], 
             known: Certainty | None = "statistics" if relation.cause else None
             side = msgspec.structs.replace(side, cause=relation.cause, says=says, cause_certainty=known)
         sides.append(side)
+    asks = (_OPERANDS.format(*names),) if measured.differing.any() else ()
     return Comparison(
         problem=NO_PROBLEM,
         verdict=verdict,
@@ -212,7 +213,7 @@ def _conclude(measured: _Measured, relation: Relation | None, facts: list[str], 
         settled={},
         sides=sides,
         differences=[] if same else [_describe(measured)],
-        evidence=[Evidence("statistic", fact) for fact in (*facts, *(() if same else (_OPERANDS.format(*names),)))],
+        evidence=[Evidence("statistic", fact) for fact in (*facts, *asks)],
         samebits_version=VERSION,
     )
 

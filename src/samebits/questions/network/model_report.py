@@ -69,7 +69,7 @@ def _show_sides(found: ModelComparison, width: int) -> Padding | list[Remark]:
             cells.append("" if side.replayed is None else f"{side.replayed} of {_count_products(found, side.name)}")
         style = VERDICT_STYLES[side.verdict] if not side.failure else ""
         add_row(table, Text(name), Text(cells[0], style=style), *cells[1:])
-        lines.append(Remark(name.partition("\n")[0], ", ".join(c for c in cells if c)))
+        lines.append(Remark(" ".join(name.split()), ", ".join(c for c in cells if c)))
     return indent(table) if fits(table, width) else lines
 
 

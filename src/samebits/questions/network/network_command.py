@@ -36,7 +36,8 @@ NetworkCases = Annotated[
     str | None, typer.Option("--save-cases", help="of a network: write the units that deviate to this folder")
 ]
 NetworkAgainst = Annotated[
-    str | None, typer.Option("--against", help="of a network: another .onnx file of it, which is run and compared too")
+    list[str] | None,
+    typer.Option("--against", help="of a network: another .onnx file of it, which is run and compared too (one)"),
 ]
 NetworkRecorded = Annotated[
     list[str] | None,

@@ -59,6 +59,7 @@ _MOST_DEARER, _MOST_ALTERNATIVES, _MOST_ROUNDS = 1.6, 400, 60
 # What a runner may not know at all, however small the problem.
 _FLAGS = ("bias", "then")
 _MOST_EXCEPTIONS = 12
+_FEW_COMPARISONS = 5
 _ASKED_ALONE, _STARTS, _REFUTING = 20, 12, 0.25
 _ASKED_EACH_ROUND, _CHECKED, _ASKED_MORE, _MORE_ROUNDS = 24, 400, 60, 6
 
@@ -80,6 +81,13 @@ class FoundCondition:
     exceptions: tuple[Problem, ...] = ()
     nearest_right: tuple[Problem, ...] = ()
     left_out: tuple[str, ...] = ()
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it may be the reason: of few comparisons, or exact without an `or`. Many others fit by chance."""
+        counts = [len(clause) for clause in self.condition.clauses]
+        is_exact = self.is_settled and not self.exceptions
+        return sum(counts) <= _FEW_COMPARISONS or (is_exact and max(counts) == 1)
 
 
 class ConditionSearch:

@@ -15,7 +15,9 @@ Truths = npt.NDArray[np.bool_]
 _LARGEST_MODULUS = 64
 _BLOCKS = (2, 4, 8, 16, 32, 64)
 # What a comparison costs in addition to its quantity: a condition is the cheapest one that fits.
-_COSTS = {"==": 1.0, ">=": 1.0, "<=": 1.0, "mod": 1.2, "no multiple": 1.2, "!=": 1.3}
+_COSTS = {
+    "==": 1.0, ">=": 1.0, "<=": 1.0, "mod": 1.2, "no multiple": 1.2, "!=": 1.3, "mod >=": 1.4, "mod <=": 1.4,
+}  # fmt: skip
 _UNUSUAL_MODULUS = 0.15
 
 
@@ -43,6 +45,10 @@ class Atom:
                 return values != self.number
             case "mod":
                 return values % self.number == self.remainder
+            case "mod >=":
+                return values % self.number >= self.remainder
+            case "mod <=":
+                return values % self.number <= self.remainder
             case _:
                 return values % self.number != 0
 
@@ -105,11 +111,17 @@ def _list_comparisons(
             yield _make(name, feature, "mod", modulus, int(remainders[0]))
         if remainders[0] != 0:
             yield _make(name, feature, "no multiple", modulus)
+        # As a loop has that takes several at a time, and goes wrong with what is left.
+        if modulus in _BLOCKS and len(remainders) > 1:
+            if remainders[0] > 1:
+                yield _make(name, feature, "mod >=", modulus, int(remainders[0]))
+            if remainders[-1] < modulus - 1:
+                yield _make(name, feature, "mod <=", modulus, int(remainders[-1]))
 
 
 def _make(name: str, feature: Feature, comparison: str, number: int, remainder: int = 0) -> Atom:
     cost = feature.cost + _COSTS[comparison]
-    if comparison in ("mod", "no multiple"):
+    if comparison in ("mod", "no multiple", "mod >=", "mod <="):
         cost += number / 1000 + (0 if number in _BLOCKS else _UNUSUAL_MODULUS)
     return Atom(name, comparison, number, cost, remainder)
 
@@ -175,6 +187,8 @@ def _say_atom(atom: Atom, feature: Feature) -> str:
         return f"{'with' if _holds_at(atom, 1) else 'without'} {words if words.startswith('an ') else f'a {words}'}"
     if atom.comparison == "mod":
         return _say_multiple(words, number, atom.remainder)
+    if atom.comparison in ("mod >=", "mod <="):
+        return f"{words} modulo {number} {atom.comparison.removeprefix('mod ')} {atom.remainder}"
     if atom.comparison == "no multiple":
         return f"{words} is odd" if number == 2 else f"{words} is no multiple of {number}"
     if atom.comparison == ">=" and number == feature.floor + 1:

@@ -203,20 +203,20 @@ class _Found:
         )
 
     def _shorten(self, words: str | None, problem: Problem) -> str | None:
-        """The condition as far as a sentence bears it: what says most of it; "" where it is long and does not fit."""
+        """The condition as far as a sentence bears it: what says most of it; "" where none that is simple fits."""
         found = self.condition
+        if found is not None and not found.is_simple:
+            return ""
         more = len(found.condition.clauses) - _MOST_SAID if found else 0
         if words is None or found is None or more <= 1:
             return words
-        if not found.is_settled or found.exceptions:
-            return ""
         first = say_condition(Condition(found.condition.clauses[:_MOST_SAID]), list_features(problem))
         return say_more_clauses(first, more)
 
     def _say_condition(self, problem: Problem) -> tuple[str | None, bool | None]:
         """The condition in words, and whether it is exact; None where there is none worth saying."""
         found = self.condition
-        if found is None or (self.data == "normal" and found.exceptions):
+        if found is None or not found.is_simple or (self.data == "normal" and found.exceptions):
             # On random operands roundings decide, too, and a condition that does not fit says little.
             return None, None
         return say_condition(found.condition, list_features(problem)) or EVERYWHERE, (
@@ -285,9 +285,9 @@ class _Reducer:
             search = ConditionSearch(self.asker, smallest, data, fault, most_s, self.progress)
             found.condition = search.find()
             wrong, right, exceptions = found.condition.wrong, found.condition.right, len(found.condition.exceptions)
-            found.evidence.append(
-                Evidence("structure", say_neighbours(wrong, right, exceptions, by_chance=data == "normal"))
-            )
+            doubtful = not found.condition.is_simple
+            says = say_neighbours(wrong, right, exceptions, by_chance=data == "normal", doubtful=doubtful)
+            found.evidence.append(Evidence("structure", says))
             if found.condition.left_out:
                 found.evidence.append(Evidence("structure", say_left_out(found.condition.left_out)))
             found.right_with = [format_problem(p) for p in found.condition.nearest_right[:_MOST_LISTED]]

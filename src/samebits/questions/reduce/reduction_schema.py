@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -44,6 +44,7 @@ class Reduction(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     when run.
     """
 
+    _lines: ClassVar[tuple[str, ...]] = ("reproducer",)
     schema: Literal["samebits.reduction/1"] = "samebits.reduction/1"
     start: str
     engine: str

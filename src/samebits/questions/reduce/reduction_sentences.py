@@ -85,11 +85,13 @@ def say_varies() -> str:
     return "two calls on the same random operands return other bits: something adds in another order each time"
 
 
-def say_neighbours(wrong: int, right: int, exceptions: int, *, by_chance: bool) -> str:
-    """What speaks for a condition."""
+def say_neighbours(wrong: int, right: int, exceptions: int, *, by_chance: bool, doubtful: bool = False) -> str:
+    """What speaks for a condition; one of many clauses, among others that fit as well, is `doubtful`."""
     asked = f"{wrong + right:,} problems nearby were asked: {wrong:,} show the fault, {right:,} do not"
     if exceptions and by_chance:
         return f"{asked}; on random operands roundings decide, too, and no simple condition fits"
+    if doubtful:
+        return f"{asked}; only conditions of many clauses fit, which further problems may refute"
     if not exceptions:
         return f"{asked}; the condition is true of all of the first, and of none of the second"
     return f"{asked}; the condition is true of all of the first, and of {exceptions:,} of the second as well"

@@ -17,7 +17,11 @@ from samebits.questions.reduce.parameters import can_keep_large, find_floor, put
 _EVERY_VALUE, _EVERY_AT_LAST = 40, 600
 _FIRST_VALUES = 16
 # Numbers that are made smaller together, where one alone cannot be: squares, as many channels out as in.
-_TOGETHER = (("size_h", "size_w"), ("size_d", "size_h", "size_w"), ("kernel_h", "kernel_w"), ("c_in", "c_out"))
+_TOGETHER = (
+    ("size_h", "size_w"), ("size_d", "size_h", "size_w"), ("kernel_h", "kernel_w"), ("c_in", "c_out"),
+    # Padding before and after: a kernel may not take one without the other.
+    ("begin_d", "end_d"), ("begin_h", "end_h"), ("begin_w", "end_w"), ("begin_h", "end_h", "begin_w", "end_w"),
+)  # fmt: skip
 _USUAL_ORDER = ("n", "batch", "rows", "size", "groups", "c_in", "c_out", "columns", "k", "kernel")
 
 

@@ -94,7 +94,7 @@ class Check:
             # The finding's own sentence names the engine.
             return row.says
         parts = [f"{row.verdict or row.failure}{f' ({row.cause})' if row.cause else ''}"]
-        if row.max_over_bound is not None and _deviates(row):
+        if row.max_over_bound is not None and row.max_over_bound > 1 and _deviates(row):
             parts.append(f"up to {say_of_bound(row.max_over_bound)} from the truth")
         parts += [said for said in (row.where, row.says) if said]
         return f"{self.side}: {', '.join(parts)}"
