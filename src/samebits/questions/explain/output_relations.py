@@ -114,8 +114,7 @@ def _find_levels(own: Floats, other: Floats) -> _Found:
     if off < thresholds.FEWEST_TELLING:
         return None
     what = "whole numbers" if step == 1 else f"multiples of {step:.7g}"
-    low, high = (round(float(value) / step) for value in (own.min(), own.max()))
-    counted = f"all {own.size:,} finite values, {low:,} to {high:,} times it; {off:,} of {{other}}'s are none"
+    counted = f"all {own.size:,} finite values, {np.unique(own).size:,} different ones; {off:,} of {{other}}'s are none"
     if own.size == other.size and (np.abs(own - other) <= step / 2 * (1 + 2.0**-20)).all():
         return f"has {{other}}'s values, rounded to {what}", CauseCode.RESULT_ROUNDING, counted
     return f"holds {what} only", None, counted
