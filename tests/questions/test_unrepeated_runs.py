@@ -71,11 +71,13 @@ def test_whichever_run_is_wrong_counts():
 def test_so_many_calls_as_are_asked_for_and_a_few_more_than_two_where_they_take_no_time():
     runs = []
 
-    for calls, expected in ((1, 2), (7, 14), (None, 40)):
+    # As many as are cheap: on a machine that is busy fewer.
+    for calls, least, most in ((1, 2, 2), (7, 14, 14), (None, 4, 400)):
         runs.clear()
         found = samebits.compare("linear x=1x2 w=1x2", lambda p, o: (runs.append(1), o["x"] @ o["w"].T)[1], calls=calls)
         assert found.sides[0].repeats is (None if calls == 1 else True)
-        assert len(runs) == expected
+        assert least <= len(runs) <= most
+        assert found.sides[0].calls == (None if calls == 1 else len(runs))
     with pytest.raises(ArgumentError, match="calls must be a whole number from 1"):
         samebits.compare(PROBLEM, in_order, calls=0)
 
