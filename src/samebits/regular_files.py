@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import io
@@ -15,8 +16,6 @@ from pathlib import Path
 # Where samebits lies: what is shown or sent to another Python.
 OWN_FOLDER = Path(__file__).resolve().parent
 _NO_FILE = "it is no regular file"
-
-
 # How a pointer begins that stands for a file kept elsewhere. Source: Git LFS, docs/spec.md.
 _POINTER = b"version https://git-lfs.github.com/spec/"
 
@@ -43,6 +42,13 @@ def open_regular(path: str | Path) -> io.BufferedReader:
         file.close()
         raise OSError(errno.EINVAL, "it is a pointer of Git LFS: git lfs pull fetches the file", str(path))
     return file
+
+
+def as_utf8(data: bytes) -> bytes:
+    """Text that begins with the mark of UTF-16, as Windows' shell and spreadsheets write it, in UTF-8."""
+    if not data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data
+    return data.decode("utf-16", "replace").encode("utf-8", "replace")
 
 
 def read_regular(path: str | Path, most_bytes: int) -> bytes:

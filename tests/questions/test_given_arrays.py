@@ -398,3 +398,11 @@ def test_float64_rounded_to_float32_is_told():
     wide = RNG.standard_normal((9, 9))
     found = explain(a=wide, b=wide.astype(np.float32))
     assert found.sides[1].says == "has a's values, rounded to float32"
+
+
+@pytest.mark.parametrize("least", [5e-324, 1e-300, 0.0])
+def test_numbers_as_far_apart_as_can_be_are_no_grid_and_no_warning(least):
+    values = np.array([least, -1.7e308, 1.7e308, *RNG.standard_normal(40)])
+    found = explain(a=RNG.standard_normal(values.size), b=values)
+    assert found.verdict == "undecided"
+    assert not any("multiples" in str(side.says) for side in found.sides)

@@ -5,7 +5,6 @@ Files are read as those of a stranger: nothing is unpickled, nothing larger than
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import functools
 import json
@@ -25,7 +24,7 @@ from samebits.numbers.format import find_stored_dtype
 from samebits.problems.npy_files import list_members, make_printable, read_member, read_npy
 from samebits.problems.printed_numbers import PrintedNumbers, parse_numbers
 from samebits.problems.torch_tensors import find_tensors
-from samebits.regular_files import open_regular
+from samebits.regular_files import as_utf8, open_regular
 
 _TEXT = (".csv", ".txt", ".tsv", ".log")
 _LARGEST_TEXT, _LARGEST_HEADER = 256 * 2**20, 100 * 2**20
@@ -136,13 +135,7 @@ def _find_arrays(where: str, path: Path, file: BinaryIO) -> Arrays:
         raise CaseFileError(f"{where} is no file of numbers: .npy, .npz, .pt, .safetensors, .pb and text are read")
     if size > _LARGEST_TEXT:
         raise CaseFileError(f"{where} has {size:,} bytes of text; store it with np.save")
-    return {"": lambda: parse_numbers(where, _decode_text(file.read()))}
-
-
-def _decode_text(data: bytes) -> str:
-    """Text as editors and spreadsheets save it: UTF-8, or UTF-16 where it begins with that mark."""
-    is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return data.decode("utf-16" if is_wide else "utf-8-sig", errors="replace")
+    return {"": lambda: parse_numbers(where, as_utf8(file.read()).decode("utf-8-sig", errors="replace"))}
 
 
 def _find_in_archive(where: str, archive: zipfile.ZipFile) -> Arrays:

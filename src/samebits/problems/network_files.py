@@ -10,7 +10,6 @@ _TF2ONNX = "python -m tf2onnx.convert {} {{path}} --output net.onnx (package tf2
 _SOURCE = "compare the ONNX file or the module that it was made from"
 _WEIGHTS = f"it holds weights: {_FUNCTION.format('the module with them, and its inputs')}"
 _KERAS = _FUNCTION.format("keras.saving.load_model({path!r}) and its inputs")
-
 _SCRIPTED = f"no engine takes it as it is: {_FUNCTION.format('the module that it was made from, and its inputs')}"
 
 # By how the name ends: what it is, and what to do.
@@ -48,21 +47,21 @@ def explain_other_network(path: str | Path) -> str:
     return f"is {what}, which samebits does not read: {advice.format(path=str(path))}"
 
 
-# By how the name ends: what tells of such files.
+# By how the name ends: what such a file is, the command that tells of it, and what else that takes.
 _ASKED_OTHERWISE = {
-    (".onnx", ".tflite", ".pt2"): "of a network tells: samebits compare {}",
-    (".npy", ".csv", ".tsv"): "of two results tells: samebits explain {} OTHER",
-    (".log", ".txt", ".html"): "of a log tells: samebits explain {}",
-    (".json", ".parquet"): "of a finding tells: samebits report {}",
+    (".onnx", ".tflite", ".pt2"): ("a network", "compare", ""),
+    (".npy", ".csv", ".tsv"): ("two results", "explain", " OTHER"),
+    (".log", ".txt", ".html"): ("a log", "explain", ""),
+    (".json", ".parquet"): ("a finding", "report", ""),
 }
 
 
 def hint_file(path: str | Path, asked: str = "") -> str:
-    """What else to do with a file that is no case, by its name; nothing where that is what was `asked`."""
+    """What else to do with a file that is no case, by its name; nothing where that is the command that was `asked`."""
     text = str(path)
-    for ends, hint in _ASKED_OTHERWISE.items():
-        if text.endswith(ends) and not (asked and f"samebits {asked} " in hint):
-            return f"; {hint.format(text)}"
+    for ends, (what, command, more) in _ASKED_OTHERWISE.items():
+        if text.endswith(ends) and command != asked:
+            return f"; of {what} tells: samebits {command} {text}{more}"
     if text.endswith(".py") or ".py:" in text:
         named = text if ".py:" in text else f"{text}:FUNCTION"
         return f"; of a network tells: samebits compare {named} (the function returns model and inputs)"
@@ -71,6 +70,8 @@ def hint_file(path: str | Path, asked: str = "") -> str:
 
 def _is_scripted(path: str | Path) -> bool:
     """Whether a torch file is TorchScript: an archive with code beside its constants."""
+    if Path(path).suffix not in (".pt", ".pth"):
+        return False
     try:
         with zipfile.ZipFile(path) as archive:
             return any(name.partition("/")[2].startswith("code/") for name in archive.namelist())

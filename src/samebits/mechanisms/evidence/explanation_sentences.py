@@ -12,8 +12,6 @@ from samebits.sums.recipes.recipe import Recipe
 from samebits.sums.recipes.recipe_text import format_recipe
 from samebits.sums.recipes.seen import SeenRecipe
 
-# Times of a bound are said in whole numbers between these.
-_FEW_DIGITS, _MANY_DIGITS = 10, 1e7
 _MOST_ALTERNATIVES = 3
 _PLURALS = {
     "order of addition": "orders of addition",

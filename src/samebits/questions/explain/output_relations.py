@@ -21,8 +21,9 @@ from samebits.numbers.format import Format, find_format
 Floats = npt.NDArray[np.float64]
 # The usual ones first; the last for results in float64.
 _NARROW = ("float16", "bfloat16", "tf32", "float32")
-# What was quantised has so many levels at most, and is a multiple of one step to so many roundings of float32.
-_MOST_LEVELS, _LEVEL_ROUNDINGS = 2**16, 4
+# Codes of 16 bits have so many levels. A multiple of a step is rounded once, as is the largest, which tells the step;
+# the third covers the product of both.
+_MOST_LEVELS, _LEVEL_ROUNDINGS = 2**16, 3
 # Binades in which a format's last bit is set: multiples of one step have it in one.
 _FEWEST_SIZES = 3
 
@@ -121,22 +122,25 @@ def _find_levels(own: Floats, other: Floats) -> _Found:
 
 
 def _find_step(values: Floats) -> float | None:
-    """The step of which all values are multiples; None where there is none, or the numbers of a float32 would be."""
+    """The step of which all values are multiples; None where there is none, or too few levels or too many to tell."""
     levels = np.unique(values)
     if levels.size < thresholds.FEWEST_TELLING or levels.size > _MOST_LEVELS:
         return None
-    guess, largest = float(np.diff(levels).min()), float(np.abs(levels).max())
-    count = round(largest / guess)
+    with np.errstate(over="ignore"):
+        guess, largest = float(np.diff(levels).min()), float(np.abs(levels).max())
+    if not largest / guess <= _MOST_LEVELS:
+        return None
     # The largest value knows the step best.
-    step = largest / count if 0 < count <= _MOST_LEVELS else guess
-    if not 0 < count <= _MOST_LEVELS or not _are_multiples(levels, step).all():
+    step = largest / max(round(largest / guess), 1)
+    if not _are_multiples(levels, step).all():
         return None
     exact = float(f"{step:.7g}")
     return exact if _are_multiples(levels, exact).all() else step
 
 
 def _are_multiples(values: Floats, step: float) -> npt.NDArray[np.bool_]:
-    return np.abs(values - np.rint(values / step) * step) <= _LEVEL_ROUNDINGS * 2.0**-24 * np.abs(values)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.abs(values - np.rint(values / step) * step) <= _LEVEL_ROUNDINGS * 2.0**-24 * np.abs(values)
 
 
 def _find_grid(own: Floats, other: Floats) -> _Found:

@@ -34,7 +34,7 @@ from samebits.networks.turned_units import state_problem
 from samebits.networks.units import Unit, fold_constants
 from samebits.numbers.float_environment import default_float_environment
 from samebits.progress import Progress, ignore_progress
-from samebits.questions.sweep.remedies import Swept, find_remedies
+from samebits.questions.sweep.remedies import Swept, add_remedies
 from samebits.questions.sweep.sweep_schema import (
     SizeOrSetting,
     Sweep,
@@ -43,7 +43,7 @@ from samebits.questions.sweep.sweep_schema import (
     SweepFailure,
     SweepUnit,
 )
-from samebits.questions.sweep.sweep_sentences import say_cells, say_later, say_tried, summarize_sweep
+from samebits.questions.sweep.sweep_sentences import say_cells, say_later, summarize_sweep
 from samebits.questions.sweep.sweep_text import Range, list_intervals
 from samebits.regular_files import open_folder
 from samebits.version import VERSION
@@ -104,9 +104,7 @@ def _add_remedies(found: Sweep, sweep: _NetworkSweep, time_limit_s: float) -> Sw
             runner.close()
 
     text = sweep.runner.text
-    fixes, tried = find_remedies(Swept(text, text), None, sweep.runner.identify().settings, ask)
-    evidence = [*found.evidence, Evidence("setting", say_tried(tried, any_helps=bool(fixes)))]
-    return msgspec.structs.replace(found, fixes=fixes, tried=tried, evidence=evidence)
+    return add_remedies(found, Swept(text, text), None, sweep.runner.identify().settings, ask)
 
 
 def _take_network(

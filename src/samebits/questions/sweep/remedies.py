@@ -6,13 +6,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from samebits.engines.registry.known_engines import ENGINES
 from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.errors import SamebitsError
+from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.judging.fixes.setting_changes import Change, apply_all, list_changes
 from samebits.problems import Problem
 from samebits.questions.sweep.sweep_schema import Sweep, SweepFix
+from samebits.questions.sweep.sweep_sentences import say_tried
 from samebits.questions.sweep.sweep_text import PROCESSOR
 
 _MOST_TRIED = 24
@@ -69,6 +73,15 @@ def find_remedies(
         changes.sort(key=lambda c: not c.is_instruction_set)
     fixes = tries.find((engine.apply([c]), c.says) for c in changes) or together
     return [*fixes, *tries.find(_list_engines(engine))], tries.count
+
+
+def add_remedies(
+    found: Sweep, engine: Swept, problem: Problem | None, in_force: Mapping[str, str], ask: Callable[[str], Sweep]
+) -> Sweep:
+    """The finding with what gives the same bits at all points, see `find_remedies`."""
+    fixes, tried = find_remedies(engine, problem, in_force, ask)
+    evidence = [*found.evidence, Evidence("setting", say_tried(tried, any_helps=bool(fixes)))]
+    return msgspec.structs.replace(found, fixes=fixes, tried=tried, evidence=evidence)
 
 
 class _Tries:

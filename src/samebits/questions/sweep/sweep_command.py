@@ -112,7 +112,7 @@ def sweep_command(
         )  # fmt: skip
     if is_list(subject):
         if fix:
-            raise ArgumentError("--fix is for one problem with ranges in its sizes")
+            raise ArgumentError("--fix is for one problem with ranges, or for a network over its batch")
         shown = {"time_limit_s": time_limit, "verbose": verbose, "as_json": as_json}
         return run_list_command(subject, on or [], options, recipes=bool(recipes), **shown)
     if options.are_given:

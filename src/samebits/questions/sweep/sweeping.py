@@ -23,7 +23,7 @@ from samebits.findings.comparison_schema import Failure
 from samebits.numbers.float_environment import default_float_environment
 from samebits.problems import Problem, format_problem
 from samebits.progress import Progress, ignore_progress
-from samebits.questions.sweep.remedies import Swept, find_remedies
+from samebits.questions.sweep.remedies import Swept, add_remedies
 from samebits.questions.sweep.shared_outputs import Shared, share_outputs
 from samebits.questions.sweep.sweep_schema import SizeOrSetting, Sweep, SweepAxis, SweepClass, SweepFailure
 from samebits.questions.sweep.sweep_sentences import (
@@ -31,7 +31,6 @@ from samebits.questions.sweep.sweep_sentences import (
     say_axis,
     say_boundaries,
     say_draws,
-    say_tried,
     summarize_sweep,
 )
 from samebits.questions.sweep.sweep_text import Point, Range, SweepText, list_intervals, parse_sweep
@@ -149,9 +148,7 @@ def _add_remedies(found: Sweep, sweeper: _Sweeper, text: str, engine: str) -> Sw
     problem = sweeper.text.find_problem(sweeper.points[0])
     in_force = sweeper.identities[0].settings if sweeper.identities else {}
     swept = Swept(engine, sweeper.text.find_engine(sweeper.points[0]))
-    fixes, tried = find_remedies(swept, problem, in_force, ask)
-    evidence = [*found.evidence, Evidence("setting", say_tried(tried, any_helps=bool(fixes)))]
-    return msgspec.structs.replace(found, fixes=fixes, tried=tried, evidence=evidence)
+    return add_remedies(found, swept, problem, in_force, ask)
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import codecs
 import dataclasses
 import itertools
 import re
@@ -30,7 +29,7 @@ from samebits.questions.explain.logs.tensorrt import BUILD_LINE, is_tensorrt, ke
 from samebits.questions.explain.logs.test_programs import read_test_programs
 from samebits.questions.explain.logs.verifiers import read_verifiers
 from samebits.questions.explain.logs.xla import ALGORITHMS, INSTRUCTION, read_xla
-from samebits.regular_files import open_regular
+from samebits.regular_files import as_utf8, open_regular
 
 _PAGE = re.compile(r"<!doctype html|<html[\s>]", re.IGNORECASE)
 _CLOSED = re.compile(r"</(?:span|div|p|code|pre|td|a|li)>", re.IGNORECASE)
@@ -110,7 +109,7 @@ def read_log(path: str | Path) -> list[Mismatch]:
         raise LogError(f"{path}: cannot be read ({said}){hint_file(path, 'explain')}") from None
     if len(data) > LARGEST_LOG_BYTES:
         raise LogError(f"{path} is larger than {LARGEST_LOG_BYTES // 2**20} MiB; keep the lines about the mismatch")
-    data = _as_utf8(data)
+    data = as_utf8(data)
     if b"\0" in data[:4096]:
         if is_other_network(path):
             raise LogError(f"{path} {explain_other_network(path)}")
@@ -123,13 +122,6 @@ def read_log(path: str | Path) -> list[Mismatch]:
     text = _COLOUR.sub("", data.decode("utf-8", "replace"))
     lines = [line[:_LONGEST_LINE] for line in (read_page(text) if is_page(text) else text).splitlines()]
     return parse_log(lines, name)
-
-
-def _as_utf8(data: bytes) -> bytes:
-    """Bytes that begin with the mark of UTF-16, as Windows' shell writes it, in UTF-8."""
-    if not data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return data
-    return data.decode("utf-16", "replace").encode("utf-8", "replace")
 
 
 def parse_log(lines: list[str], name: str = "the log") -> list[Mismatch]:
