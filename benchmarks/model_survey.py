@@ -27,7 +27,7 @@ from pages import write_page
 from samebits.engines.runner import Identity
 from samebits.findings import is_agreement
 from samebits.findings.model_schema import ModelComparison
-from samebits.networks.model_comparing import judge_network
+from samebits.networks.network_judging import judge_network
 from samebits.networks.model_conclusion import Asked, conclude
 from samebits.networks.model_inputs import make_inputs
 from samebits.networks.model_runners import ModelRunner, open_model_runner

@@ -5,13 +5,11 @@ Nodes correspond by the names of what they make, as exporters and converters kee
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from samebits.engines.runner import Runner
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.networks.constant_differences import compare_constants, differ_by_rounding, show_value
@@ -19,8 +17,8 @@ from samebits.networks.conversions import Conversion
 from samebits.networks.folded_weights import compare_folded, find_norm
 from samebits.networks.function_bodies import find_default
 from samebits.networks.matched_files import COMMUTING, digest
-from samebits.networks.model_conclusion import Asked, Outcome
-from samebits.networks.model_runners import ModelRunner, OtherFileRunner, is_onnx_engine, open_model_runner
+from samebits.networks.model_conclusion import Outcome
+from samebits.networks.model_runners import OtherFileRunner
 from samebits.networks.model_sentences import say_odd_weights, say_own_file, say_refolded, say_unmatched
 from samebits.networks.network import Network, Node
 from samebits.networks.operations import MOVES
@@ -312,21 +310,6 @@ _MOST_FUSED = 60
 # A product of codes is cast, scaled, and gets its bias.
 _MOST_BEHIND = 6
 _ROUNDED_OPERATORS = CauseCode.REDUCED_PRECISION_OPERANDS
-
-
-def open_other(
-    network: Network,
-    other: Network,
-    on: Sequence[str | ModelRunner | Runner],
-    opened: contextlib.ExitStack,
-    time_limit_s: float,
-) -> Asked:
-    """The other file, run by the first engine that reads ONNX; by onnxruntime where none does."""
-    reads = [t for t in on if isinstance(t, str) and is_onnx_engine(t)]
-    runner = open_model_runner(reads[0] if reads else "onnxruntime", time_limit_s=time_limit_s)
-    opened.callback(runner.close)
-    own = OtherFileRunner(runner, other, network)
-    return Asked(own.text, own)
 
 
 def blame_file(outcome: Outcome, differences: Sequence[FileDifference], own: Sequence[str] | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,38 +14,25 @@ import numpy as np
 
 from samebits.engines.runner import Runner
 from samebits.engines.runner.guarded_runner import list_runners
-from samebits.engines.runner.lowered_runner import lower_runner
-from samebits.errors import ArgumentError, EngineFailure, ProblemTextError
-from samebits.findings import Evidence, Failure, Verdict, is_agreement
-from samebits.findings.causes import CauseCode
+from samebits.errors import ArgumentError, EngineFailure
+from samebits.findings import Evidence, Verdict, is_agreement
 from samebits.findings.model_schema import ModelComparison
 from samebits.findings.settings_advice import advise
-from samebits.judging.comparing_cost import check_memory
 from samebits.judging.fixes import AskedSide, FixSearch
-from samebits.judging.judging_sentences import say_wrong_on_integers
-from samebits.judging.references import make_reference
-from samebits.judging.side_running import judge_ran, run_on_both
-from samebits.networks.bound_sizes import bind_sizes
 from samebits.networks.control_flow import settle_control_flow
-from samebits.networks.conversions import Conversion, find_conversion, list_odd_weights
+from samebits.networks.exact_products import try_exact_integers
 from samebits.networks.file_differences import (
     FileDifference,
-    blame_conversion,
-    blame_file,
-    list_file_differences,
     list_sentences,
-    open_other,
 )
 from samebits.networks.integer_problems import make_integer_network
-from samebits.networks.matched_files import take_other
 from samebits.networks.model_conclusion import Asked, Outcome, conclude
 from samebits.networks.model_fixes import ModelTrials, digest_outputs
 from samebits.networks.model_fixes import save_cases as write_cases
 from samebits.networks.model_inputs import check_inputs, load_inputs, make_inputs
-from samebits.networks.model_judging import JudgedUnit, ModelJudge, measure_relative
+from samebits.networks.model_judging import measure_relative
 from samebits.networks.model_runners import (
     ModelRunner,
-    OtherFileRunner,
     find_problem_runner,
     open_model_runner,
 )
@@ -53,7 +40,6 @@ from samebits.networks.model_sentences import (
     say_files_differ,
     say_first_verdict,
     say_nothing_saved,
-    say_odd_weights,
     say_out_of_time,
     say_share,
     say_unknown_values,
@@ -61,85 +47,18 @@ from samebits.networks.model_sentences import (
 from samebits.networks.model_subject import is_lite, is_module
 from samebits.networks.module_export import export_module, read_lite
 from samebits.networks.network import Network, Program
+from samebits.networks.network_judging import judge_network, judge_observed
 from samebits.networks.network_replay import replay_side
-from samebits.networks.observing import Observer, divide_observably
+from samebits.networks.observing import Observer
 from samebits.networks.onnx_reading import count_bytes, make_network, read_onnx
+from samebits.networks.other_file import OtherFile
 from samebits.networks.program_meaning import settle_meaning
 from samebits.networks.recorded_runs import RecordedRunner, take_recorded
-from samebits.networks.units import fold_constants
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.format import FORMATS
-from samebits.problems import Problem, parse_problem_text
 from samebits.problems.integer_problem import is_integer_problem
-from samebits.problems.lowering import lower_problem
-from samebits.problems.operands import make_exact
-from samebits.progress import Announcement, Progress, ignore_progress, prefix_progress
+from samebits.progress import Announcement, Progress, ignore_progress
 from samebits.regular_files import open_folder
-
-
-def try_exact_integers(
-    runners: Mapping[str, Runner], judged: Iterable[JudgedUnit], progress: Progress
-) -> dict[str, tuple[int, int]]:
-    """Runs every distinct product of the units on exact integers, in each engine alone: how many were right, of all.
-
-    A unit whose product is wrong there is `wrong` on this side, whatever it was fed in the network. Problems that an
-    engine does not take by themselves are not counted.
-    """
-    by_problem: dict[str, list[JudgedUnit]] = {}
-    for unit in judged:
-        if unit.problem is not None and any(side in unit.sides for side in runners):
-            by_problem.setdefault(unit.problem, []).append(unit)
-    counts: dict[str, tuple[int, int]] = dict.fromkeys(runners, (0, 0))
-    for number, (text, units) in enumerate(by_problem.items()):
-        progress("exact integers", number / len(by_problem))
-        try:
-            task = _ExactTask(parse_problem_text(text))
-        except ProblemTextError:
-            continue
-        for side, runner in runners.items():
-            own = [unit for unit in units if side in unit.sides]
-            if not own:
-                continue
-            try:
-                wrong = task.find_fault(runner)
-            except EngineFailure:  # It is not counted.
-                continue
-            right, tried = counts[side]
-            counts[side] = (right + (wrong is None), tried + 1)
-            if wrong is not None:
-                _mark_wrong_alone(own, side, wrong)
-    return counts
-
-
-def _mark_wrong_alone(units: Iterable[JudgedUnit], side: str, wrong: Evidence) -> None:
-    for unit in units:
-        own = unit.sides[side]
-        evidence = (*own.evidence, wrong)
-        unit.sides[side] = replace(own, verdict="wrong", certainty="bounds", is_wrong_alone=True, evidence=evidence)
-
-
-class _ExactTask:
-    """A product on exact integers, with what is right; the same for all engines."""
-
-    def __init__(self, problem: Problem):
-        check_memory(problem, 3)
-        self.lowering = lower_problem(problem)
-        self.operands = make_exact(self.lowering.convolution, 0)
-        self.reference = make_reference(self.lowering.convolution, self.operands, ignore_progress, rounds=False)
-
-    def find_fault(self, runner: Runner) -> Evidence | None:
-        """What is wrong on exact integers; None where all is right. Raises EngineFailure where there is no result."""
-        own = lower_runner(runner, self.lowering)
-        ran = run_on_both(own, self.lowering.convolution, self.operands, self.operands)
-        if ran.on_exact is None:
-            raise EngineFailure(ran.recorded.failure.says if ran.recorded.failure else "no result")
-        side = judge_ran(self.reference, self.reference, ran)
-        assert side.exact_data is not None
-        if side.verdict != "wrong":
-            # A transform may differ by what rounding makes.
-            return None
-        return Evidence("structure", say_wrong_on_integers(side.exact_data))
-
 
 # Networks whose values take more than this are announced beforehand.
 _ANNOUNCED_BYTES = 2**30
@@ -195,11 +114,10 @@ def compare_model(
         network = settle_control_flow(network, fed, make_network)
         asked = _open_all(on, opened, time_limit_s, network.program, codes=codes)
         asked += _take_recorded(network, recorded or {}, {a.name for a in asked})
-        other = _take_other(network, against, fed)
+        other = None if against is None else OtherFile(network, against, fed)
         if other is not None:
-            asked.append(open_other(network, other, on, opened, time_limit_s))
-        conversion = None if other is None else find_conversion(network, other)
-        known = [asked[-1].name] if conversion and save_cases is None else []
+            asked.append(other.open(on, opened, time_limit_s))
+        known = [asked[-1].name] if other and other.conversion and save_cases is None else []
         outcome = judge_network(network, fed, asked, progress, keeps=save_cases is not None, known=known, calls=calls)
         said = [*notes, *network.notes, *_list_unknown(network, asked)]
         if attributes:
@@ -209,12 +127,12 @@ def compare_model(
             _find_shares(outcome)
         if replay:
             _replay_sides(outcome, progress)
-        differences = None if other is None else _blame_other(outcome, other, conversion, fed, progress)
+        differences = [] if other is None else other.blame(outcome, progress)
         drawn = "uniform in ranges" if ranges else "normal"
         found = conclude(outcome, "given" if inputs is not None else f"{drawn}, seed {seed}")
-        said += [] if differences is None else list_sentences(differences)
+        said += [] if other is None else other.list_sentences(differences)
         found = msgspec.structs.replace(found, evidence=[Evidence("structure", s) for s in said])
-        found = _add_differences(found, differences or [])
+        found = _add_differences(found, differences)
         found = _advise_recorded(found)
         if save_cases is not None:
             found = _save(found, write_cases(save_cases, outcome.judged))
@@ -237,16 +155,6 @@ def _choose_inputs(
     if recorded and inputs is None and examples is None:
         raise ArgumentError("what was recorded belongs to the inputs of that run: give them, too (--inputs)")
     return inputs
-
-
-def _take_other(
-    network: Network, against: str | Path | Network | None, fed: Mapping[str, np.ndarray]
-) -> Network | None:
-    """The other file, its values named as the network's; None where there is none."""
-    if against is None:
-        return None
-    shapes = {name: array.shape for name, array in fed.items()}
-    return settle_control_flow(take_other(network, against, shapes), fed, make_network)
 
 
 def _take_recorded(
@@ -301,43 +209,6 @@ def _take_model(
     progress(f"exporting {str(model)[:60]}", 0.0)
     exported = export_module(str(model), opened.enter_context(open_folder()), time_limit_s=time_limit_s)
     return exported.network, exported.inputs, exported.notes
-
-
-def _blame_other(
-    outcome: Outcome,
-    other: Network,
-    conversion: Conversion | None,
-    fed: Mapping[str, np.ndarray],
-    progress: Progress,
-) -> list[FileDifference]:
-    """Makes what the other file says otherwise the cause where its side deviates; the differences of both files."""
-    if conversion is None:
-        shapes = {name: array.shape for name, array in fed.items()}
-        first, second = (bind_sizes(one, shapes) for one in (outcome.network, other))
-        differences = list_file_differences(first, second)
-        deviates = outcome.list_deviating(outcome.asked[-1].name)
-        asks = deviates and any(d.is_rounding for d in differences)
-        blame_file(outcome, differences, _judge_other(outcome, other, fed, progress) if asks else None)
-        return differences
-    odd = list_odd_weights(outcome.network, other)
-    if outcome.list_deviating(outcome.asked[-1].name):
-        blame_conversion(outcome, other, conversion, _judge_other(outcome, other, fed, progress), odd)
-    said = [FileDifference("", conversion.cause, f"the other file {conversion.says}")]
-    return said + [FileDifference(name, CauseCode.OTHER_OPERANDS, say_odd_weights()) for name in odd]
-
-
-def _judge_other(
-    outcome: Outcome, other: Network, fed: Mapping[str, np.ndarray], progress: Progress
-) -> list[str] | None:
-    """The units of the other file in which the engine does not compute what that file says; None if not known."""
-    runner = outcome.asked[-1].runner
-    assert isinstance(runner, OtherFileRunner)
-    side = Asked(runner.runner.text, runner.runner)
-    heard = prefix_progress(progress, "the other file by itself: ")
-    own = judge_network(other, runner.take_inputs(fed), [side], heard)
-    beyond = [unit.unit.name for unit in own.list_deviating(side.name)]
-    is_known = side.observer is not None and all(u.is_judged for u in own.judged)
-    return beyond if beyond or is_known else None
 
 
 def _explain(outcome: Outcome, progress: Progress, ends_at: float) -> list[str]:
@@ -410,7 +281,7 @@ def _disturb(fed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def _judge_alone(observer: Observer) -> Verdict:
     """The verdict on one side by itself, of a run that has begun."""
     side = Asked(observer.runner.text, observer.runner, observer)
-    outcome = _judge_observed(observer.network, [side], ignore_progress)
+    outcome = judge_observed(observer.network, [side], ignore_progress)
     if outcome.judge is not None:
         outcome.judge.find_causes(outcome.judged)
     settle_meaning(outcome)
@@ -449,48 +320,6 @@ def _open_all(
         count = sum(1 for a in asked if a.runner.text == runner.text)
         asked.append(Asked(f"{runner.text} #{count + 1}" if count else runner.text, runner))
     return asked
-
-
-def judge_network(
-    network: Network,
-    inputs: Mapping[str, np.ndarray],
-    asked: list[Asked],
-    progress: Progress,
-    *,
-    keeps: bool = False,
-    known: Sequence[str] = (),
-    calls: int | None = None,
-) -> Outcome:
-    """Runs all sides and judges all units; a side that fails keeps its failure. Causes are not looked for yet.
-
-    Every side runs the network `calls` times, at least twice, to see whether its bits repeat. `keeps` holds on to
-    deviating cases; `known` are sides of which no causes are to be looked for.
-    """
-    for i, side in enumerate(asked):
-        progress(f"running {side.name[:60]}", i / len(asked))
-        observer = Observer(side.runner, network, inputs, max(calls or 0, 2))
-        try:
-            side.identity = side.runner.identify()
-            observer.begin()
-        except EngineFailure as error:
-            # Failure lists the kinds that EngineFailure and its classes declare as plain text.
-            side.failure = Failure(error.kind, str(error))  # type: ignore[arg-type]  (one of the kinds)
-            continue
-        side.observer = observer
-    return _judge_observed(network, asked, progress, keeps=keeps, known=known)
-
-
-def _judge_observed(
-    network: Network, asked: list[Asked], progress: Progress, *, keeps: bool = False, known: Sequence[str] = ()
-) -> Outcome:
-    ran = [a for a in asked if a.observer]
-    observers = {a.name: a.observer for a in ran if a.observer}
-    if not observers:
-        return Outcome(network, asked, [])
-    folded = fold_constants(network)
-    units = divide_observably(network, folded, observers, progress)
-    judge = ModelJudge(network, folded, units, observers, progress, keeps, known)
-    return Outcome(network, asked, list(judge.judge()), judge)
 
 
 def _find_shares(outcome: Outcome) -> None:

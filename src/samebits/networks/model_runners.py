@@ -18,6 +18,7 @@ from samebits.engines.runner import Identity, Runner
 from samebits.engines.workers.process import WorkerRunner
 from samebits.errors import ArgumentError, EngineRaised, EngineUnsupported
 from samebits.limits import VALUE_BYTES
+from samebits.networks.channel_orders import Order
 from samebits.networks.network import Network, Node, Program, ValueType
 from samebits.networks.pooling import evaluate_plainly, pool_plainly
 from samebits.networks.product_nodes import PRODUCTS, find_product
@@ -214,13 +215,16 @@ class OtherFileRunner:
     """A runner that runs another file of the network in place of the one it is asked about, names kept.
 
     Where that file has other floating formats, what goes in is rounded to them, and what comes out is given in those
-    of the network.
+    of the network. `orders` are those of its values that are the network's in another sequence.
     """
 
-    def __init__(self, runner: ModelRunner, other: Network, network: Network):
+    def __init__(
+        self, runner: ModelRunner, other: Network, network: Network, orders: Mapping[str, Order] | None = None
+    ):
         self.runner = runner
         self.other = other
         self.network = network
+        self.orders = orders or {}
         self.text = f"{runner.text} on {Path(other.name).name}"
 
     def identify(self) -> Identity:
@@ -248,7 +252,9 @@ class OtherFileRunner:
             raise EngineUnsupported(f"{self.other.name} has no value {missing[0][:60]}")
         fed = self.take_inputs(inputs)
         put = {name: _take_format(array, self.other.types.get(name)) for name, array in given.items()}
+        put = {name: self.orders[name].apply(a) if name in self.orders else a for name, a in put.items()}
         found = self.runner.run_network(self.other, fed, observed, wanted, put)
+        found = {name: self.orders[name].straighten(a) if name in self.orders else a for name, a in found.items()}
         return {name: _take_format(array, self.network.types.get(name)) for name, array in found.items()}
 
     def close(self) -> None:

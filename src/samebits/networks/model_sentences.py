@@ -116,6 +116,12 @@ def say_refolded() -> str:
     return "has weights that were folded otherwise: they differ in their last bits"
 
 
+def say_other_sequence(products: Sequence[str]) -> str:
+    """What is said of a second file whose channels lie otherwise, and are read so."""
+    named = ", ".join(products[:3]) + (f" and {len(products) - 3} more" if len(products) > 3 else "")
+    return f"the second file has the channels of {named} in another sequence, and reads them in that one"
+
+
 def say_unmatched(products: int) -> str:
     """Why nothing is said of a unit of the second file."""
     return f"joins {products:,} products that could not be found one by one in the second file: its bound says little"
