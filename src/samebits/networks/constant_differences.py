@@ -31,7 +31,7 @@ def compare_constants(a: np.ndarray, b: np.ndarray) -> tuple[CauseCode, str] | N
         return CauseCode.DROPPED_ATTRIBUTE, "holds zeros"
     if turned := _find_turned(a, b):
         return CauseCode.AXIS_ORDER, turned
-    if a.shape != b.shape:
+    if a.shape != b.shape and not a.size == b.size == 1:
         return CauseCode.DROPPED_ATTRIBUTE, f"has shape {b.shape} in place of {a.shape}"
     if a.dtype != b.dtype:
         return CauseCode.DROPPED_ATTRIBUTE, f"is {b.dtype} in place of {a.dtype}"

@@ -337,12 +337,12 @@ def blame_file(outcome: Outcome, differences: Sequence[FileDifference], own: Seq
                 says=say_refolded(), evidence=(*said, *judged.evidence), own=None,
             )  # fmt: skip
             continue
-        is_wrong = judged.verdict == "undecided" and first.cause != _ROUNDED_OPERATORS
+        is_open = judged.verdict == "undecided"
         level = judged.cause_certainty if judged.cause == first.cause else "statistics"
         unit.sides[side] = replace(
             judged,
-            verdict="wrong" if is_wrong else judged.verdict,
-            certainty="statistics" if is_wrong else judged.certainty,
+            verdict=("downgrade" if first.cause == _ROUNDED_OPERATORS else "wrong") if is_open else judged.verdict,
+            certainty="statistics" if is_open else judged.certainty,
             cause=first.cause,
             cause_certainty=level,
             says=f"differs in the file: {first.says}",

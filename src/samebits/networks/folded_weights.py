@@ -11,6 +11,8 @@ import numpy as np
 from samebits.findings.causes import CauseCode
 from samebits.networks.network import Network, Node
 from samebits.networks.product_nodes import PRODUCTS
+from samebits.networks.unit_reference import HALVES
+from samebits.numbers.format import FORMATS, numpy_dtype
 
 # The values of a network that are the same whatever comes in.
 Folded = Mapping[str, np.ndarray]
@@ -67,6 +69,9 @@ def compare_folded(
     turned = [t for n in range(2, held.ndim) for t in itertools.combinations(range(2, held.ndim), n - 1)]
     if odd.any() and any(not folding.list_odd_channels(np.flip(held, axes)).any() for axes in turned):
         return CauseCode.AXIS_ORDER, "holds the first file's kernel flipped, with its normalisation"
+    if rounded := folding.find_rounding(held, held_bias):
+        says = f"holds the first file's weights with its normalisation, rounded to {rounded}"
+        return CauseCode.REDUCED_PRECISION_OPERANDS, says
     for cause, says, changed in folding.list_changed(held):
         if not changed.list_odd_channels(held).any() and not changed.list_odd_biases(held_bias).any():
             return cause, says
@@ -114,19 +119,37 @@ class _Folding:
         with np.errstate(invalid="ignore", divide="ignore"):
             return self.scale / np.sqrt(self.variance + self.epsilon)
 
-    def list_odd_channels(self, held: np.ndarray) -> np.ndarray:
-        """Which channels have weights that rounding does not make of those wanted."""
+    def list_odd_channels(self, held: np.ndarray, own_unit: float = 0.0, least: float = 0.0) -> np.ndarray:
+        """Which channels have weights that rounding does not make of those wanted.
+
+        `own_unit` is the unit roundoff of a format that they are rounded to besides, `least` its smallest number.
+        """
         scaled, unit = self.weights * _along(self.factor, self.axis, held.ndim), _UNIT / (1 - _UNIT)
-        near = np.abs(held - scaled) <= unit * np.abs(scaled) + _LEAST
+        unit = (1 + unit) * (1 + own_unit) - 1
+        near = np.abs(held - scaled) <= unit * np.abs(scaled) + _LEAST + least
         rows = np.moveaxis(~near, self.axis, 0)
         return np.asarray(rows.reshape(len(rows), -1).any(1))
 
-    def list_odd_biases(self, held: np.ndarray) -> np.ndarray:
-        """Which channels have a bias that rounding does not make of the one wanted."""
+    def list_odd_biases(self, held: np.ndarray, own_unit: float = 0.0, least: float = 0.0) -> np.ndarray:
+        """Which channels have a bias that rounding does not make of the one wanted; see `list_odd_channels`."""
         wanted = (self.own - self.mean) * self.factor + self.shift
         # The difference and the sum round too, each relative to what it is made of.
         size = (np.abs(self.own) + np.abs(self.mean)) * np.abs(self.factor) + np.abs(self.shift)
-        return np.asarray(~(np.abs(held.astype(np.float64) - wanted) <= 2 * _UNIT * size + _LEAST))
+        error = 2 * _UNIT * size
+        error = error + own_unit * (np.abs(wanted) + error) + _LEAST + least
+        return np.asarray(~(np.abs(held.astype(np.float64) - wanted) <= error))
+
+    def find_rounding(self, held: np.ndarray, held_bias: np.ndarray) -> str:
+        """The narrow format that the folded weights, and perhaps the bias, are rounded to; "" for none."""
+        for name in HALVES:
+            format_ = FORMATS[name]
+            unit, least = float(format_.unit_roundoff), float(format_.smallest_subnormal)
+            if not _lies_in(held, name) or self.list_odd_channels(held, unit, least).any():
+                continue
+            narrow = (unit, least) if _lies_in(held_bias, name) else (0.0, 0.0)
+            if not self.list_odd_biases(held_bias, *narrow).any():
+                return name
+        return ""
 
     def list_changed(self, held: np.ndarray) -> Iterator[tuple[CauseCode, str, _Folding]]:
         """What an exporter may have got wrong: the cause, the words, and the folding that it would be."""
@@ -163,6 +186,12 @@ class _Folding:
 _PARTS = {"scale": "scale", "shift": "bias", "mean": "mean", "variance": "variance"}
 # What folding may round, relative to the result, and beside the least numbers.
 _UNIT, _LEAST = FOLDING_ROUNDINGS * 2.0**-24, 2.0**-149
+
+
+def _lies_in(array: np.ndarray, format_: str) -> bool:
+    """Whether all of these are numbers of a narrower format."""
+    with np.errstate(over="ignore"):
+        return np.array_equal(array.astype(numpy_dtype(format_)).astype(array.dtype), array)
 
 
 def _say_channels(odd: np.ndarray) -> str:

@@ -139,13 +139,14 @@ def match_values(first: Network, second: Network) -> dict[str, str]:
         if all(v in first.producers for v in made) or any(v in second.hidden or v in constants for v in made):
             continue
         exact, *loose = _list_keys(node.operator, node.inputs, names, constants)
-        free = [m for m in makers.get(exact, ()) if _is_free(m, node, used)]
-        both = list(zip(node.outputs, free[0].outputs, strict=True)) if free else []
+        read = _list_read(second, node)
+        free = [m for m in makers.get(exact, ()) if _is_free(m, read, used)]
+        both = list(zip(read, free[0].outputs, strict=False)) if free else []
         if not both and node.operator in PRODUCTS:
             both = _align(node, steps, other_steps, names, shared)
-        free = [m for key in loose for m in makers.get(key, ()) if not both and _is_free(m, node, used)]
+        free = [m for key in loose for m in makers.get(key, ()) if not both and _is_free(m, read, used)]
         if not both and free and not _is_other_step(first, second, free[0], node):
-            both = list(zip(node.outputs, free[0].outputs, strict=True))
+            both = list(zip(read, free[0].outputs, strict=False))
         if not both and node.operator not in PRODUCTS:
             both = _align(node, steps, other_steps, names, shared)
         pairs = [(a, b) for a, b in both if a and b and a not in names]
@@ -177,9 +178,15 @@ def _align(
     return [*zip(wanted.makes, found.makes, strict=True), *zip(wanted.inner, found.inner, strict=True)]
 
 
-def _is_free(maker: Node, node: Node, used: Collection[str]) -> bool:
-    """Whether no node of the second file has been found to correspond to `maker` yet, and this one may."""
-    return len(maker.outputs) == len(node.outputs) and not any(v in used for v in maker.outputs)
+def _list_read(network: Network, node: Node) -> tuple[str, ...]:
+    """What a node makes, without the last ones that nothing reads: exporters write more outputs than they need."""
+    last = max((i for i, v in enumerate(node.outputs) if v in network.consumers or v in network.outputs), default=-1)
+    return node.outputs[: last + 1] or node.outputs
+
+
+def _is_free(maker: Node, read: Sequence[str], used: Collection[str]) -> bool:
+    """Whether no node of the second file has been found to correspond to `maker` yet, and one that makes these may."""
+    return len(maker.outputs) >= len(read) and not any(v in used for v in maker.outputs)
 
 
 def _is_other_step(first: Network, second: Network, maker: Node, node: Node) -> bool:

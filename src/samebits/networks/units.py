@@ -30,7 +30,7 @@ from samebits.networks.pooling import NoReferenceError, evaluate_plainly
 from samebits.networks.product_nodes import PRODUCTS
 from samebits.networks.recurrent_operations import returns_states
 from samebits.networks.values import Value, as_value
-from samebits.numbers.format import FORMATS
+from samebits.numbers.format import FORMATS, numpy_dtype
 
 # Larger constants (tables of weights) are taken as computed: sums with them round far more often than they did.
 _MOST_BOUNDED = 2**22
@@ -112,8 +112,9 @@ def fold_constants(network: Network) -> Mapping[str, np.ndarray]:
         return network.folded
     folded, bounds = dict(network.constants), network.folded_bounds
     for node in network.nodes:
-        if (sizes := _read_sizes(network, node)) is not None:
-            folded[node.outputs[0]] = sizes
+        known = _read_sizes(network, node) if node.operator == "Shape" else _cast_like(network, node, folded)
+        if known is not None:
+            folded[node.outputs[0]] = known
             continue
         if is_random(node.operator) or not all(v in folded for v in node.inputs if v):
             continue
@@ -135,12 +136,22 @@ def fold_constants(network: Network) -> Mapping[str, np.ndarray]:
 
 
 def _read_sizes(network: Network, node: Node) -> np.ndarray | None:
-    """What a Shape is where every size is declared or follows from what is; None for any other node."""
-    known = network.types.get(node.inputs[0]) if node.operator == "Shape" and not node.attributes else None
+    """What a Shape is where every size is declared or follows from what is."""
+    known = None if node.attributes else network.types.get(node.inputs[0])
     # Exporters declare no sizes at all where they know none.
     if known is None or not known.shape or None in known.shape:
         return None
     return np.array(known.shape, np.int64)
+
+
+def _cast_like(network: Network, node: Node, folded: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """A constant cast to the type of another value, of which nothing else matters; None for any other node."""
+    if node.operator != "CastLike" or node.inputs[0] not in folded or node.inputs[0] in network.folded_bounds:
+        return None
+    like = network.types.get(node.inputs[1]) or network.inputs.get(node.inputs[1])
+    if like is None or like.dtype not in FORMATS:
+        return None
+    return folded[node.inputs[0]].astype(numpy_dtype(like.dtype))
 
 
 def _bound_folded(
