@@ -6,6 +6,7 @@ import json
 import pickle
 import time
 import zipfile
+from decimal import Decimal
 
 import ml_dtypes
 import numpy as np
@@ -16,7 +17,7 @@ from onnx import numpy_helper
 
 from samebits.errors import CaseFileError
 from samebits.problems.array_files import list_arrays, read_array_file
-from samebits.problems.printed_numbers import PrintedNumbers
+from samebits.problems.printed_numbers import PrintedNumbers, parse_numbers
 
 RNG = np.random.default_rng(7)
 X = RNG.standard_normal((3, 4), dtype=np.float32)
@@ -277,3 +278,24 @@ def test_what_is_no_file_of_numbers(tmp_path):
     (tmp_path / "cut.npy").write_bytes(buffer.getvalue()[:-4])
     with pytest.raises(CaseFileError, match="states 48 bytes of numbers and has 44"):
         read_array_file(str(tmp_path / "cut.npy"))
+
+
+@pytest.mark.parametrize(("written", "digits"), [("%.5g", 5), ("%.3g", 3), ("%.6e", 7)])
+def test_zeros_that_a_printer_leaves_out_count_as_printed(written, digits):
+    """A printer of significant digits writes 0.5 for 0.50000; the unit of its last digit is known by the others."""
+    rng = np.random.default_rng(3)
+    numbers = rng.standard_normal((20, 30)) * np.exp(2 * rng.standard_normal((20, 30)))
+    read = parse_numbers("x", "\n".join(",".join(written % v for v in row) for row in numbers))
+    for value, unit in zip(read.values.ravel(), read.units.ravel(), strict=True):
+        assert unit == float(f"1e{Decimal(repr(float(value))).adjusted() + 1 - digits}")
+
+
+def test_decimals_that_numpy_leaves_out_count_as_printed():
+    numbers = np.round(np.random.default_rng(3).standard_normal((8, 9)) * 10, 4)
+    read = parse_numbers("x", np.array2string(numbers, precision=4))
+    assert set(read.units.ravel()) == {1e-4}
+
+
+def test_numbers_that_people_write_keep_their_own_digits():
+    read = parse_numbers("x", "0.5, 0.25, 0.125, 3")
+    assert read.units.tolist() == [0.1, 0.01, 0.001, 1.0]

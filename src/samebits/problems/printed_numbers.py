@@ -128,12 +128,32 @@ def _parse_brackets(where: str, text: str) -> PrintedNumbers:
 
 
 def _make(tokens: list[str], shape: tuple[int, ...]) -> PrintedNumbers:
-    values = np.array([float(t) for t in tokens]).reshape(shape)
-    units = np.array([_find_unit(t) for t in tokens]).reshape(shape)
-    return PrintedNumbers(values, units)
+    values = np.array([float(t) for t in tokens])
+    lasts = np.array([_find_last(t) for t in tokens])
+    units = np.array([float(f"1e{min(int(p), _LARGEST_EXPONENT)}") for p in _add_zeros(values, lasts)])
+    return PrintedNumbers(values.reshape(shape), units.reshape(shape))
 
 
-def _find_unit(token: str) -> float:
-    """The unit of a decimal's last digit."""
+def _find_last(token: str) -> int:
+    """The power of ten of a decimal's last digit."""
     digits, exponent = _DIGITS.search(token), _EXPONENT.search(token)
-    return 10.0 ** min((int(exponent[1]) if exponent else 0) - (len(digits[1]) if digits else 0), _LARGEST_EXPONENT)
+    return (int(exponent[1]) if exponent else 0) - (len(digits[1]) if digits else 0)
+
+
+def _add_zeros(values: Floats, lasts: np.ndarray) -> np.ndarray:
+    """The powers of the last digits that were printed, with zeros that the printer left out.
+
+    One last digit in ten is a zero. Where more than half of the numbers have as many significant digits, or as many
+    decimals, as any, the others had as many.
+    """
+    told = np.isfinite(values) & (values != 0)
+    if not told.any():
+        return lasts
+    firsts = np.array([int(f"{abs(v):.16e}".split("e")[1]) if t else 0 for v, t in zip(values, told, strict=True)])
+    counts = np.where(told, firsts - lasts + 1, 0)
+    by_digits, by_decimals = (float((a[told] == a[told].max()).mean()) for a in (counts, -lasts))
+    if max(by_digits, by_decimals) <= 0.5:
+        return lasts
+    if by_decimals >= by_digits:
+        return np.full_like(lasts, lasts[told].min())
+    return np.where(told, np.minimum(lasts, firsts - counts.max() + 1), lasts)

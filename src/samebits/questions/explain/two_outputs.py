@@ -40,7 +40,7 @@ Floats = npt.NDArray[np.float64]
 class _Measured:
     """Two results of one shape, and how they differ element by element; `ulps` where both are of one format.
 
-    `printed` is the largest unit of a last digit where a result is known by digits that do not say its bits.
+    `printed` says the unit of the last digits where a result is known by digits that do not say its bits.
     """
 
     names: tuple[str, str]
@@ -50,7 +50,7 @@ class _Measured:
     away: Floats
     format_name: str
     ulps: Floats | None
-    printed: float = 0.0
+    printed: str = ""
 
     @property
     def same_bits(self) -> bool:
@@ -98,8 +98,9 @@ def explain_two_outputs(outputs: Mapping[str, Given]) -> Comparison:
 
 def _measure(names: tuple[str, str], first: np.ndarray, second: np.ndarray, units: tuple[Floats, Floats]) -> _Measured:
     away = measure_absolute(first, second)
-    printed = float(max(unit.max(initial=0.0) for unit in units))
-    if printed:
+    lasts = np.unique(np.concatenate([unit[unit > 0] for unit in units]))
+    if lasts.size:
+        printed = f"{lasts[-1]:g}" + (f" (of small numbers {lasts[0]:g})" if lasts.size > 1 else "")
         # Each may be off by half of its last digit; both decimals, and their difference, were rounded to float64.
         with np.errstate(invalid="ignore"):
             rounded = 2.0**-52 * (np.abs(np.asarray(first, np.float64)) + np.abs(np.asarray(second, np.float64)))
@@ -149,7 +150,7 @@ def _list_facts(measured: _Measured) -> Iterator[str]:
     count = int(measured.differing.sum())
     if measured.printed:
         yield f"as printed, {f'{count:,} of {a.size:,} values differ' if count else f'all {a.size:,} values agree'}"
-        yield f"what differs by less than {measured.printed:g} was not printed; np.save keeps all of it"
+        yield f"what differs by less than {measured.printed} was not printed; np.save keeps all of it"
     else:
         yield f"{count:,} of {a.size:,} values differ"
     if not count and measured.printed:
