@@ -37,7 +37,10 @@ class Data(Dataset):
 
 net = torch.nn.Linear(8, 40)
 step = torch.optim.SGD(net.parameters(), 1e-3)
-loader = DataLoader(Data(), batch_size=10, shuffle=True, num_workers=WORKERS)
+own = torch.Generator() if sys.argv[2] == "generator" else None
+if own is not None:
+    own.seed()
+loader = DataLoader(Data(), batch_size=10, shuffle=True, num_workers=WORKERS, generator=own)
 for epoch in range(3):
     for x, y in loader:
         step.zero_grad()
@@ -78,6 +81,16 @@ def test_other_numbers_of_workers_are_counted_and_need_no_seed(record, a, b):
     assert [s.name for s in found.settings] == ["workers"]
     assert "num_workers" in advice
     assert "random.seed" not in advice
+    # The order is the same in both runs: only what workers draw differs.
+    assert found.first.reason != "order of the data"
+    assert "enerator" not in advice
+
+
+def test_a_generator_that_nobody_seeds_is_to_be_seeded(record):
+    found, advice = ask(record(0, "generator"), record(0, "generator", 1))
+    assert found.first.reason == "random state"
+    assert "the generator that it is given stands elsewhere" in found.summary
+    assert advice.startswith("seed the generator where it is made")
 
 
 def test_a_validation_that_draws_is_told_to_have_its_own_generator(record):

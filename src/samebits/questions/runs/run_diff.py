@@ -19,7 +19,7 @@ from samebits.progress import Progress, ignore_progress
 from samebits.questions.runs.capturing import capture_operation
 from samebits.questions.runs.debug_mode_log import is_debug_mode_log, read_debug_mode_log
 from samebits.questions.runs.diff_schema import FirstDifference, InputReason, RunDiff
-from samebits.questions.runs.run_reading import Operation, Process, Trace, read_trace
+from samebits.questions.runs.run_reading import Operation, Process, Trace, read_trace, takes_generator
 from samebits.questions.runs.run_sentences import (
     say_alone,
     say_cut_off,
@@ -43,8 +43,6 @@ _Key = tuple[str, str, str]
 _WINDOW = 4000
 _TENSOR = re.compile(r"[a-z]+\d*(?:_[a-z0-9]+)?\[[\d, ]*\]")
 _FORMAT = re.compile(r"[a-z]+\d*(?:_[a-z0-9]+)?\[")
-# A generator that was passed, as the recorder says it.
-_GENERATOR = re.compile(r"\bGenerator\b")
 # What puts numbers into another format, as autocast does before an operation.
 _CASTS = ("aten._to_copy.default", "aten.to.dtype")
 
@@ -172,7 +170,9 @@ def diff(
     if not found:
         # Of another program the first processes are meant.
         found = [_compare(next(iter(first.processes.values())), next(iter(second.processes.values())))]
-    chosen = _choose(found)
+    # More workers share the batches otherwise: then one's do not stand beside those of the other run's.
+    one, other = ({name.partition(" #")[0] for name in trace.processes} for trace in (first, second))
+    chosen = _choose(found) if one == other else found[0]
     concluded = _conclude(first, second, found, chosen)
     if capture is None or concluded.first is None:
         return concluded
@@ -332,7 +332,7 @@ def _find_other_format(found: _Compared) -> FirstDifference | None:
 
 def _draws(operation: Operation) -> bool:
     """Whether an operation draws from the random state that all share, not from a generator of the script's own."""
-    return operation.random is not None and not _GENERATOR.search(operation.what)
+    return operation.random is not None and not takes_generator(operation.what)
 
 
 def _find_drawn(found: _Compared, first: FirstDifference) -> FirstDifference | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import xxhash
 from samebits.errors import TraceError
 from samebits.questions.runs.trace_file import Block, Input, Record, read_blocks, read_word
 
+# A generator that was passed, as the recorder says it.
+_GENERATOR = re.compile(r"\bGenerator\b")
 _NO_PLACE = ("", "", "forward")
 
 
@@ -64,6 +67,11 @@ class Trace:
     path: str
     processes: dict[str, Process]
     has_weak_hashes: bool = False
+
+
+def takes_generator(what: str) -> bool:
+    """Whether an operation, as it was recorded, draws from a generator of the script's own."""
+    return _GENERATOR.search(what) is not None
 
 
 def read_trace(path: str | Path) -> Trace:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from samebits.questions.runs.diff_schema import FirstDifference, SettingDifference
+from samebits.questions.runs.run_reading import takes_generator
 from samebits.questions.runs.setting_differences import SETS
 
 _MOST_NAMED = 3
@@ -26,6 +27,8 @@ _OWN_GENERATOR = (
     "give what one run draws more a generator of its own: for a validation's loader, which draws a number each"
     " time it is walked through, DataLoader(..., generator=torch.Generator())"
 )
+_SEED_ALL = "set the seed in both runs alike, and draw as often before: torch.manual_seed(N)"
+_SEED_GENERATOR = "seed the generator where it is made: torch.Generator().manual_seed(N); draw from it alike in both runs"
 _DETERMINISTIC = "torch.use_deterministic_algorithms(True); the same processor, versions and number of threads"
 _WHAT_TO_DO = {
     "order of the data": _SEED_LOADER,
@@ -72,6 +75,8 @@ def summarize_difference(
             return f"{said}."
         return f"{said}; the runs' settings differ." if settings else f"{said}, under the same settings."
     reason = _REASONS.get(first.reason or "", "its inputs differed already")
+    if first.reason == "random state" and takes_generator(first.what):
+        reason = "the generator that it is given stands elsewhere"
     if drawn is not None:
         reason += f", moved on by what the {_name_run(drawn)} run alone drew before{_say_at(drawn)}"
     if first.reason == "number format":
@@ -153,7 +158,11 @@ def say_next(
         return _say_decision(first, settings, known, drawn)
     if first.reason == "random state":
         seeds = [s for s in known if "seed" in s.lower()]
-        return [seeds[0] if seeds else _OWN_GENERATOR]
+        if seeds:
+            return seeds[:1]
+        if drawn is None:
+            return [_SEED_GENERATOR if takes_generator(first.what) else _SEED_ALL]
+        return [_OWN_GENERATOR]
     if first.reason == "data":
         return [*alike, f"look where the data at {first.line or 'this line'} come from", *sets]
     if first.reason == "arguments":
@@ -174,7 +183,10 @@ def _say_decision(
     seeds = _join_seeds(known)
     line = first.line or "the line that only one run came to"
     decides = f"look what decides at {line}{f'; numbers drawn for it need a seed{seeds}' if seeds else ''}"
-    return [*workers, decides, *([_OWN_GENERATOR] if drawn is not None else [])]
+    if workers:
+        # What workers draw in one run the process itself draws in the other.
+        return [*workers, f"where they still part then: {decides}"]
+    return [decides, *([_OWN_GENERATOR] if drawn is not None else [])]
 
 
 def _list_needs(first: FirstDifference, known: Sequence[str]) -> list[str]:
