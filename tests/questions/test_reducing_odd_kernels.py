@@ -1,11 +1,15 @@
 """Kernels whose faults come and go, that do not know a bias, or that return other shapes: what reduce says of them."""
 
+import re
+import subprocess
+import sys
 import time
 
 import numpy as np
 import pytest
 
 import samebits
+from samebits.cli import main
 
 TEXT = "linear x=6x40 w=12x40"
 
@@ -45,6 +49,38 @@ def test_where_a_call_takes_long_a_fault_that_comes_and_goes_is_said_where_it_wa
     assert (found.fault, found.repeats, found.condition, found.is_smallest) == ("wrong", False, None, None)
     assert (found.problem, found.calls_each) == (found.start, 1)
     assert "takes too long" in found.evidence[-1].says
+
+
+SELDOM = """
+import time
+import numpy as np
+
+calls = 0
+
+def kernel(problem, operands):
+    global calls
+    calls += 1
+    time.sleep(SECONDS)
+    result = operands["x"] @ operands["w"].T
+    if operands["w"].shape[0] >= 9 and calls % 7 == 0:
+        result[:, -1] += 1
+    return result
+"""
+
+
+@pytest.mark.parametrize("seconds", [0, 0.01])
+def test_a_script_shows_a_fault_that_comes_and_goes_made_small_or_not(seconds, tmp_path, capsys):
+    (tmp_path / "seldom.py").write_text(SELDOM.replace("SECONDS", str(seconds)))
+    script = tmp_path / "shows.py"
+    words = ["reduce", "linear x=3x20 w=12x20", "--on", f"{tmp_path}/seldom.py:kernel", "-o", str(script)]
+    assert main(words) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert ("is wrong" in said, "only where columns >= 9" in said) == (True, seconds == 0)
+    assert "-o FILE" not in said
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=100, check=False)
+    assert "calls are wrong, the first at" in done.stderr
+    wrong, calls = map(int, re.search(r"(\d+) of (\d+) calls are wrong", done.stderr).groups())
+    assert wrong == calls // 7
 
 
 @pytest.mark.parametrize("in_order", [True, False])

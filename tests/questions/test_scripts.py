@@ -45,10 +45,10 @@ PROBLEMS = {
 }
 
 
-def write(text, engine, data="integers", problem=None, fault="wrong"):
+def write(text, engine, data="integers", problem=None, fault="wrong", calls=1):
     problem = problem or parse_problem_text(text)
     operands = make_exact(problem, 0) if data == "integers" else make_normal(problem, 0)
-    return write_script(problem, operands, parse_runner_text(engine), IDENTITY, fault, data=data)
+    return write_script(problem, operands, parse_runner_text(engine), IDENTITY, fault, data=data, calls=calls)
 
 
 @pytest.mark.parametrize("engine", [pytest.param(e, marks=pytest.mark.needs(e)) for e in PROBLEMS])
@@ -56,6 +56,9 @@ def test_scripts_find_nothing_wrong_with_an_engine_that_is_right(engine):
     """All in one process, as each starts an engine."""
     settings = ":INFERENCE_PRECISION_HINT=f32" if engine == "openvino" else ""
     scripts = [write(text, engine + settings, data) for text in PROBLEMS[engine] for data in ("integers", "normal")]
+    # One of each direction that calls again and again, as for a fault that comes and goes.
+    often = {text.split()[0].partition(".")[2]: text for text in PROBLEMS[engine]}.values()
+    scripts += [write(t, engine + settings, data, calls=3) for t in often for data in ("integers", "normal")]
     assert not any("samebits." in script for script in scripts)
     runs = "\n".join(f"exec(compile({script!r}, 'script {i}', 'exec'), {{}})" for i, script in enumerate(scripts))
     done = subprocess.run([sys.executable, "-c", runs], capture_output=True, text=True, timeout=300, check=False)
@@ -80,6 +83,16 @@ def test_a_script_fails_where_the_result_is_another(data):
     shows, last = run_script(broken, "wrong", None, 60)
     assert shows
     assert "AssertionError" in last
+
+
+@pytest.mark.parametrize("data", ["integers", "normal"])
+def test_a_script_that_calls_often_says_how_often_it_is_wrong(data):
+    script = write("matmul x=4x5 w=5x3", "numpy", data, calls=12)
+    assert run_script(script, "wrong", None, 60)[0] is False
+    seldom = "result = np.matmul(x, w)\n    made = globals().get('made', 0) + 1\n    result[0, 2] += made % 4 == 3"
+    shows, last = run_script(script.replace("result = np.matmul(x, w)", seldom), "wrong", None, 60)
+    assert shows
+    assert last == "AssertionError: 3 of 12 calls are wrong, the first at [[0, 2]]"
 
 
 def test_a_script_that_fails_in_another_way_is_no_proof():

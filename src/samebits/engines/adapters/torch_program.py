@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from samebits.numbers.format import numpy_dtype
 
 # What a module may return beside tensors, and is told that ONNX does not have it.
 _PLAIN = (str, bytes, int, float, complex, type(None))
+# The operation that an exporter's error names.
+_TARGET = re.compile(r"target=([\w.]+)")
 # torch.load then reads with its own reader of tensors, whatever its caller asks for (torch/serialization.py).
 _TENSORS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
@@ -183,9 +186,13 @@ class TorchProgram:
             odd = "complex numbers"
         if odd is not None:
             raise ValueError(f"the module returns {odd} in addition to, or in place of, tensors of real numbers")
-        return self.torch.onnx.export(
-            program, taken.inputs, kwargs=taken.named, dynamo=True, verbose=False, optimize=False
-        )
+        try:
+            return self.torch.onnx.export(
+                program, taken.inputs, kwargs=taken.named, dynamo=True, verbose=False, optimize=False
+            )
+        except RuntimeError as error:
+            # What it raises is advice for torch's developers; what cannot be translated, and why, its causes say.
+            raise ValueError(_find_root(error)) from error
 
     def list_values(self, path: str) -> list[str]:
         """The names of all values that the program computes one by one."""
@@ -273,6 +280,17 @@ class TorchProgram:
 def _list_leaves(results: Any) -> list[Any]:
     """What a module returns or takes, however nested, one after the other."""
     return importlib.import_module("torch.utils._pytree").tree_leaves(results)
+
+
+def _find_root(error: BaseException) -> str:
+    """What an exporter's error comes from, with the operation that it stopped at."""
+    causes = [error]
+    while causes[-1].__cause__ is not None:
+        causes.append(causes[-1].__cause__)
+    target = next((m[1] for cause in causes if (m := _TARGET.search(str(cause)))), None)
+    says = str(causes[-1]).strip().split("\n", 1)[0].rstrip(".")
+    where = f" at {target.removeprefix('torch.ops.')}" if target and target not in says else ""
+    return f"torch.onnx.export stops{where}: {says or type(causes[-1]).__name__}"
 
 
 def _list_results(results: Any) -> list[Any]:

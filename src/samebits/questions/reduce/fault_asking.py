@@ -39,7 +39,7 @@ _CALLS, _MOST_AGAIN_S = 6, 3.0
 _USUAL_CALLS = Usual(200, 1.0)
 # How often it comes is known from so many faulty calls, of so many in all. A rate seen in ten is true to a factor of
 # 0.3 (99.9 %). Where each problem is called ln(1e6) / (0.3 rate) times, one in a million of that rate passes as right.
-_FAULTY_CALLS, _CALLS_FOR_RATE, _CALLS_PER_RATE = 10, 10_000, 46
+_FAULTY_CALLS, _CALLS_FOR_RATE, CALLS_PER_RATE = 10, 10_000, 46
 _REFUSED, _UNCLEAR = "unsupported", "unclear"
 
 
@@ -171,7 +171,7 @@ class FaultAsker:
             called, faulty = called + more.count, faulty + more.faulty
         if faulty < _FAULTY_CALLS:
             return 0
-        calls, started = math.ceil(_CALLS_PER_RATE * called / faulty), time.monotonic()
+        calls, started = math.ceil(CALLS_PER_RATE * called / faulty), time.monotonic()
         self.call_often(problem, data, calls)
         return calls if time.monotonic() - started <= most_s else 0
 

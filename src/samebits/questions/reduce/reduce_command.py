@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated
 
 import typer
@@ -94,7 +95,8 @@ def reduce_command(
         missing = "fault" if found.fault is None else "script of this fault"
         say(f"{output} was not written: there is no {missing}")
     if not markdown:
-        print_finding(found, show_reduction, verbose=verbose, as_json=as_json)
+        show = functools.partial(show_reduction, written=output if is_written else None)
+        print_finding(found, show, verbose=verbose, as_json=as_json)
     elif not is_written:
         print(written, end="")
     return AGREE if found.fault is None else DIFFER

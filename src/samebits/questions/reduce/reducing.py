@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from samebits.progress import Progress, ignore_progress
 from samebits.questions.reduce.condition_search import ConditionSearch, FoundCondition
 from samebits.questions.reduce.conditions import Condition, say_condition
 from samebits.questions.reduce.fault_asking import (
+    CALLS_PER_RATE,
     Answer,
     Calls,
     Data,
@@ -266,6 +268,8 @@ class _Reducer:
         if calls.is_by_chance:
             answer = calls.answer
             self.asker.ask_each(found.calls_each)
+        if answer.fault is not None and calls.is_by_chance and found.calls_each == 1:
+            self._write(found, found.data)
         if answer.fault is None or (calls.is_by_chance and found.calls_each == 1):
             found.asked = self.asker.asked
             return found
@@ -294,9 +298,7 @@ class _Reducer:
         if not calls.is_by_chance:
             self._ask_again(found, data)
         self._ask_others(found, data)
-        if not calls.is_by_chance:
-            # A script calls once, and would say that nothing is wrong.
-            self._write(found, data)
+        self._write(found, data)
         found.asked = self.asker.asked
         return found
 
@@ -374,6 +376,13 @@ class _Reducer:
         right = {None: True, smaller.answer.fault: False}.get(answer.fault)
         return OtherEngine(text, identity.version, right, answer.says or (answer.fault or "" if right is None else ""))
 
+    def _count_calls(self, found: _Found) -> int:
+        """How often a script must call: more often than once only where the fault comes and goes."""
+        calls = found.calls
+        if calls is None or not calls.is_by_chance:
+            return 1
+        return max(found.calls_each, math.ceil(CALLS_PER_RATE * calls.count / calls.faulty))
+
     def _write(self, found: _Found, data: Data) -> None:
         """The script, run once, and benchdnn's line."""
         first, smaller = self.runners[0], found.smaller
@@ -384,7 +393,9 @@ class _Reducer:
         runner = parse_runner_text(first)
         fault = smaller.answer.fault
         operands = smaller.answer.operands
-        found.script = write_script(smaller.problem, operands, runner, found.identity, fault, data=data)
+        found.script = write_script(
+            smaller.problem, operands, runner, found.identity, fault, data=data, calls=self._count_calls(found)
+        )
         if runner.name in _ONEDNN:
             found.benchdnn = write_benchdnn(smaller.problem)
         if found.script is not None and runner.place.shares_files:

@@ -18,14 +18,19 @@ _MOST_RIGHT, _MOST_EXCEPTIONS = 3, 2
 _FEWEST_CALLS = 200
 
 
-def show_reduction(found: Reduction, console: Console | None = None, *, verbose: bool = True) -> None:
-    """Prints a reduction to the console (standard output by default), whole or as much as fits a screen."""
+def show_reduction(
+    found: Reduction, console: Console | None = None, *, verbose: bool = True, written: str | None = None
+) -> None:
+    """Prints a reduction to the console (standard output by default), whole or as much as fits a screen.
+
+    `written` is the file that has its script already.
+    """
     found, console = make_visible(found), console or open_console()
     page = Page()
     page.add(Text(found.start, style="bold"), Text(f"{found.engine} {found.version or ''}".rstrip(), style="dim"))
     page.add(make_answer(*name_reduction(found), found.summary))
     if found.problem is not None:
-        page.add(list(_list_remarks(found)))
+        page.add(list(_list_remarks(found, written)))
     page.print_to(console, verbose=verbose)
 
 
@@ -34,7 +39,7 @@ def name_reduction(found: Reduction) -> tuple[str, str]:
     return ("no fault", "bold green") if found.fault is None else (found.fault, "bold red")
 
 
-def _list_remarks(found: Reduction) -> Iterator[Remark]:
+def _list_remarks(found: Reduction, written: str | None) -> Iterator[Remark]:
     comes_and_goes = bool(found.calls and found.faulty_calls and found.faulty_calls < found.calls)
     by_chance = comes_and_goes and found.calls_each == 1
     yield Remark("seen at" if by_chance else "smallest", found.problem or "", verbatim=True)
@@ -42,6 +47,7 @@ def _list_remarks(found: Reduction) -> Iterator[Remark]:
     yield from _say_neighbours(found)
     if by_chance:
         yield from (Remark("how known", e.says) for e in found.evidence)
+        yield from _say_script(found, written)
         yield _advise_calls(found)
         return
     if found.others:
@@ -54,14 +60,18 @@ def _list_remarks(found: Reduction) -> Iterator[Remark]:
     if found.benchdnn:
         yield Remark("benchdnn", found.benchdnn, verbatim=True, rank=1)
     yield Remark("took", f"{found.time_s:.0f} s", rank=5)
-    if found.reproducer:
-        says = {True: "fails as it should", False: "finds nothing wrong when run", None: "could not be run here"}
-        yield Remark("script", f"{says[found.reproduced]}: -o FILE writes it")
+    yield from _say_script(found, written)
     again = f"samebits reduce {shlex.quote(found.problem or '')} --on {shlex.quote(found.engine)} --markdown"
     if comes_and_goes:
         yield _advise_calls(found)
     if can_be_typed(found.engine):
         yield Remark("next", again, verbatim=True)
+
+
+def _say_script(found: Reduction, written: str | None) -> Iterator[Remark]:
+    if found.reproducer:
+        says = {True: "fails as it should", False: "finds nothing wrong when run", None: "could not be run here"}
+        yield Remark("script", f"{says[found.reproduced]}: {written or '-o FILE writes it'}")
 
 
 def _say_neighbours(found: Reduction) -> Iterator[Remark]:

@@ -28,7 +28,9 @@ _OWN_GENERATOR = (
     " time it is walked through, DataLoader(..., generator=torch.Generator())"
 )
 _SEED_ALL = "set the seed in both runs alike, and draw as often before: torch.manual_seed(N)"
-_SEED_GENERATOR = "seed the generator where it is made: torch.Generator().manual_seed(N); draw from it alike in both runs"
+_SEED_GENERATOR = (
+    "seed the generator where it is made: torch.Generator().manual_seed(N); draw from it alike in both runs"
+)
 _DETERMINISTIC = "torch.use_deterministic_algorithms(True); the same processor, versions and number of threads"
 _WHAT_TO_DO = {
     "order of the data": _SEED_LOADER,

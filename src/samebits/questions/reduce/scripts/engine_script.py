@@ -17,8 +17,11 @@ from samebits.questions.reduce.scripts.given_script import write_given
 from samebits.questions.reduce.scripts.jax_script import write_jax
 from samebits.questions.reduce.scripts.onnx_script import write_onnxruntime, write_openvino
 from samebits.questions.reduce.scripts.script_parts import (
+    FAILURES,
     RESULT_MARK,
+    repeat_call,
     write_assertion,
+    write_count,
     write_exact_sums,
     write_operands,
 )
@@ -61,8 +64,11 @@ def write_script(
     fault: str,
     *,
     data: str,
+    calls: int = 1,
 ) -> str | None:
     """A script that fails where the fault is; None for an engine without a writer.
+
+    It calls the engine `calls` times: more often than once where the fault comes and goes.
 
     Nothing of samebits is in it, except for a kernel of one's own, which is called as samebits calls it.
     """
@@ -73,6 +79,7 @@ def write_script(
     else:
         imports, call = _WRITERS[runner.name](problem, runner.settings)
     whole = data == "integers"
+    is_repeated = calls > 1 and fault not in FAILURES
     environment = [f"os.environ[{name!r}] = {value!r}" for name, value in runner.environment.items()]
     title = f"{f'{runner.name} {identity.version}'.rstrip()}: {fault} at {format_problem(problem)}".encode(
         "unicode_escape"
@@ -91,9 +98,9 @@ def write_script(
         "",
         *write_exact_sums(problem, whole=whole),
         "",
-        *call,
+        *(repeat_call(problem, call, calls, whole=whole) if is_repeated else call),
         "",
-        *write_assertion(problem, fault, whole=whole),
+        *(write_count() if is_repeated else write_assertion(problem, fault, whole=whole)),
     ]
     return "\n".join(lines) + "\n"
 

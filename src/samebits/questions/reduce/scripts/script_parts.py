@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from samebits.problems import Problem
 _MOST_WRITTEN = 1200
 _VALUES_PER_LINE = 24
 RESULT_MARK = "result  "
+FAILURES = ("crash", "timeout", "error")
+# What a call begins with, in every writer's lines; what stands before is made once.
+_BEGINS = ("result = ", "y = ", "with ")
 # How what is drawn in float32 gets the values of a narrower format.
 _ROUNDED = {
     "float16": ("{name} = {name}.astype(np.float16).astype(np.float32)",),
@@ -130,7 +133,7 @@ def _write_convolution(problem: Problem) -> list[str]:
 
 def write_assertion(problem: Problem, fault: str, *, whole: bool) -> list[str]:
     """Lines that compare `result` with `expected`."""
-    if fault in ("crash", "timeout", "error"):
+    if fault in FAILURES:
         return ['print("no fault here: a result came back")']
     lines = ['print("expected", expected.ravel()[:16])', f'print("{RESULT_MARK}", result.ravel()[:16])']
     if whole:
@@ -140,12 +143,45 @@ def write_assertion(problem: Problem, fault: str, *, whole: bool) -> list[str]:
             'says = f"{differing.sum()} of {differing.size} differ, first at {np.argwhere(differing)[:1].tolist()}"',
             "assert not differing.any(), says",
         ]
-    unit = 2.0 ** -(find_format(problem.out).precision - 1)
     return [
         *lines,
-        "# No order of additions and no rounding of its format makes a larger error than this.",
-        f"bound = {problem.reduction_length + 2} * {unit!r} * magnitudes",
+        *_write_bound(problem),
         "beyond = ~(abs(result - expected) <= bound)",
         'says = f"{beyond.sum()} of {beyond.size} are beyond the bound, first at {np.argwhere(beyond)[:1].tolist()}"',
         "assert not beyond.any(), says",
+    ]
+
+
+def _write_bound(problem: Problem) -> list[str]:
+    unit = 2.0 ** -(find_format(problem.out).precision - 1)
+    return [
+        "# No order of additions and no rounding of its format makes a larger error than this.",
+        f"bound = {problem.reduction_length + 2} * {unit!r} * magnitudes",
+    ]
+
+
+def repeat_call(problem: Problem, call: Sequence[str], calls: int, *, whole: bool) -> list[str]:
+    """Lines that call so often, count the results that are wrong, and keep the first of them."""
+    begin = next(i for i, line in enumerate(call) if line.startswith(_BEGINS))
+    differing = "result != expected" if whole else "~(abs(result - expected) <= bound)"
+    return [
+        *call[:begin],
+        "",
+        *([] if whole else _write_bound(problem)),
+        f"calls, wrong, first = {calls}, 0, None",
+        "for _ in range(calls):",
+        *(f"    {line}" for line in call[begin:]),
+        f"    differing = {differing}",
+        "    wrong += bool(differing.any())",
+        "    if first is None and differing.any():",
+        "        first = result, np.argwhere(differing)[:1].tolist()",
+    ]
+
+
+def write_count() -> list[str]:
+    """Lines that say how many calls were wrong, and show the first of them."""
+    return [
+        'print("expected", expected.ravel()[:16])',
+        f'print("{RESULT_MARK}", (first[0] if first else result).ravel()[:16])',
+        'assert not wrong, f"{wrong} of {calls} calls are wrong, the first at {first[1]}"',
     ]
