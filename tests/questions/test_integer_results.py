@@ -363,3 +363,50 @@ def test_the_command_takes_numbers_files_and_archives(tmp_path, monkeypatch, cap
         found = json.loads(capsys.readouterr().out)
         assert (found["verdict"], found["cause"]) == ("wrong", "dropped-attribute")
         assert "leaves the bias out" in found["summary"]
+
+
+@pytest.fixture
+def recorded_layer(tmp_path):
+    """A case of codes whose `mine` forgot the bias, and its right codes."""
+    g = make_layer()
+    path = tmp_path / "case.npz"
+    np.savez(path, problem=TEXT, **g, mine=limit(rescale(g, sum_codes(g, bias=0), exactly)))
+    return path, limit(rescale(g, sum_codes(g), exactly))
+
+
+@pytest.mark.needs("onnxruntime")
+def test_engines_run_a_recorded_case_of_codes(recorded_layer, capsys):
+    """Signed codes on both sides do not saturate: whatever the processor, the engine is right."""
+    path, _ = recorded_layer
+    assert main(["compare", str(path), "--on", "onnxruntime", "--on", "onnxruntime", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    sides = {s["name"]: s for s in found["sides"]}
+    assert list(sides) == ["mine", "onnxruntime", "onnxruntime #2"]
+    assert (sides["mine"]["verdict"], sides["mine"]["cause"]) == ("wrong", "dropped-attribute")
+    assert sides["onnxruntime"]["verdict"] in ("identical", "rounding")
+    assert (sides["onnxruntime"]["repeats"], sides["onnxruntime"]["calls"]) == (True, 2)
+    assert sides["onnxruntime"]["version"]
+    assert "mine leaves the bias out" in found["summary"]
+    alone = samebits.compare(path)
+    assert [s.name for s in alone.sides] == ["mine"]
+
+
+@pytest.mark.needs("openvino")
+def test_an_engine_that_does_not_take_the_codes_costs_its_own_side(recorded_layer, capsys):
+    """OpenVINO reads no matrix product of codes with a bias."""
+    path, _ = recorded_layer
+    assert main(["compare", str(path), "--on", "openvino"]) == 1
+    said = capsys.readouterr()
+    assert "no result:" in said.out
+    assert "openvino error:" in said.err
+
+
+@pytest.mark.needs("onnxruntime")
+def test_names_and_options_that_do_not_fit_codes_are_one_line(recorded_layer, tmp_path):
+    path, right = recorded_layer
+    taken = tmp_path / "taken.npz"
+    np.savez(taken, **np.load(path), onnxruntime=right)
+    with pytest.raises(samebits.SamebitsError, match="two sides are called 'onnxruntime'"):
+        samebits.compare(taken, "onnxruntime")
+    with pytest.raises(samebits.SamebitsError, match="no `fix`"):
+        samebits.compare(path, "onnxruntime", fix=True)

@@ -261,7 +261,7 @@ def _read_problem(path: Path, entries: Mapping[str, np.ndarray], read: Read) -> 
     except (ProblemTextError, ProblemShapeError) as error:
         text = _read_text(path, entries, "problem")
         if is_integer_problem(text):
-            says = f"samebits explain {path} judges them, and engines run samebits compare {text!r}"
+            says = f"samebits explain {path} judges them, and samebits compare {path} --on ENGINE runs engines on them"
             raise CaseFileError(f"case file {path} holds codes that were recorded: {says}") from None
         raise CaseFileError(f"case file {path}: {error}") from None
 

@@ -112,6 +112,7 @@ def compare_command(
     """
     from samebits.networks.model_subject import is_model
     from samebits.problems.integer_problem import is_integer_problem
+    from samebits.questions.compare.code_case import is_code_case
 
     text, common = (
         " ".join(subject),
@@ -130,7 +131,26 @@ def compare_command(
         raise ArgumentError(
             "--inputs, --range, --size, --replay, --save-cases, --against and --recorded are for networks"
         )
+    if is_code_case(text):
+        return _compare_codes(text, data, common)
     return _compare_problem(text, data, common)
+
+
+def _compare_codes(text: str, data: DataChoice, options: CommonOptions) -> int:
+    """Compares a case of codes, prints, and returns the exit status."""
+    from samebits.display.narrator import Narrator
+    from samebits.findings import Comparison
+    from samebits.questions.compare.front_door import compare
+    from samebits.questions.explain.explanation_report import show_explanation
+
+    with Narrator() as narrator:
+        found = compare(
+            text, options.on, data=data.value, fix=options.fix, time_limit_s=options.time_limit_s,
+            progress=narrator.hear,
+        )  # fmt: skip
+    assert isinstance(found, Comparison)
+    print_finding(found, show_explanation, verbose=options.verbose, as_json=options.as_json)
+    return _judge_comparison(found)
 
 
 def _compare_problem(text: str, data: DataChoice, options: CommonOptions) -> int:
@@ -183,13 +203,14 @@ def _load_comparison():
     from rich.console import Console
 
     from samebits.findings import Comparison
+    from samebits.problems.integer_problem import is_integer_problem
     from samebits.questions.compare.comparison_document import lay_out_comparison
     from samebits.questions.compare.comparison_report import show_comparison
     from samebits.questions.explain.explanation_report import show_explanation
 
     def show(found: Comparison, console: Console | None = None, *, verbose: bool = True) -> None:
         # Recorded results have no engine.
-        show_recorded = all(side.engine is None for side in found.sides)
+        show_recorded = all(side.engine is None for side in found.sides) or is_integer_problem(found.problem)
         (show_explanation if show_recorded else show_comparison)(found, console, verbose=verbose)
 
     return Comparison, lay_out_comparison, show

@@ -22,6 +22,7 @@ from samebits.problems.case_file import Case
 from samebits.problems.integer_problem import is_integer_problem
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.compare import comparing
+from samebits.questions.compare.code_case import compare_codes, is_code_case
 from samebits.questions.compare.comparing import Data
 from samebits.questions.network.recorded_files import read_inputs, read_recorded
 
@@ -79,4 +80,8 @@ def compare(
         )
     if inputs is not None or ranges or replay or save_cases is not None or against is not None or recorded:
         raise ArgumentError("inputs, ranges, replay, save_cases, against and recorded are for networks")
+    if is_code_case(subject):
+        if data != "normal" or fix:
+            raise ArgumentError("a case of codes has its operands; nothing is tried for it: no `data`, no `fix`")
+        return compare_codes(subject, on, time_limit_s=time_limit_s, progress=progress)  # type: ignore[arg-type]  (a path)
     return comparing.compare(subject, on, data=data, **common)  # type: ignore[arg-type]  (no network is left)

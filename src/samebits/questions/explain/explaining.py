@@ -20,11 +20,11 @@ from samebits.problems.integer_problem import is_integer_problem
 from samebits.problems.languages.any_language import load_any_case, read_problem
 from samebits.problems.network_files import explain_other_network, is_other_network
 from samebits.progress import Progress, ignore_progress
-from samebits.questions.explain.integer_operands import NUMBERS
 from samebits.questions.explain.integer_results import explain_integers
 from samebits.questions.explain.logged.logged_mismatch import explain_log
 from samebits.questions.explain.logs import STANDARD_INPUT, read_log
 from samebits.questions.explain.two_outputs import explain_two_outputs
+from samebits.questions.given_integers import NUMBERS
 from samebits.questions.given_operands import (
     has_operands,
     has_problem,

@@ -5,7 +5,7 @@ Sums of codes are exact, so that nothing is a matter of rounding before the sum 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,8 +24,8 @@ from samebits.problems.array_files import Given
 from samebits.problems.integer_problem import format_integer_problem, parse_integer_problem
 from samebits.problems.problem import PRODUCTS
 from samebits.progress import Progress
-from samebits.questions.explain.integer_operands import take_recorded
 from samebits.questions.explain.part_relations import find_part_relation
+from samebits.questions.given_integers import Recorded, take_recorded
 from samebits.version import VERSION
 
 _NEAR = 1
@@ -99,8 +99,12 @@ def explain_integers(problem_text: str, given: Mapping[str, Given], progress: Pr
     """Which recorded codes are right, and what made the others; raises OperandError for operands that do not fit."""
     problem = parse_integer_problem(problem_text)
     check_memory(problem.plain, 2)
-    recorded = take_recorded(problem, given)
-    case = recorded.case
+    return judge_codes(take_recorded(problem, given), progress)
+
+
+def judge_codes(recorded: Recorded, progress: Progress) -> Comparison:
+    """Which of these results are right, and what made the others."""
+    case, problem = recorded.case, recorded.case.problem
     progress("adding codes exactly", 0.0)
     sums = sum_exactly(case)
     steps = find_steps(case, sums) if problem.out != "int32" else None
@@ -117,7 +121,7 @@ def explain_integers(problem_text: str, given: Mapping[str, Given], progress: Pr
         problem=format_integer_problem(problem),
         verdict=worst,
         cause=odd.cause,
-        summary=" ".join(_summarize(j, side) for j, side in zip(judged, sides, strict=True)),
+        summary=_summarize_all(judged, sides),
         data="given",
         outputs=sums.size,
         reduction_length=problem.plain.reduction_length,
@@ -267,12 +271,21 @@ def _say_fitting(case: IntegerCase, sums: Whole, judged: _Judged) -> str:
     return f"{len(fitting)} of the known ways to rescale give all of them; the first {fitting[0].says}"
 
 
+def _summarize_all(judged: Sequence[_Judged], sides: Sequence[Side]) -> str:
+    """A sentence for each result, and one for all of which the same is to be said."""
+    said: dict[str, list[str]] = {}
+    for one, side in zip(judged, sides, strict=True):
+        said.setdefault(_summarize(one, side), []).append(one.name)
+    return " ".join(f"{' and '.join(names)}{says}" for says, names in said.items())
+
+
 def _summarize(judged: _Judged, side: Side) -> str:
+    """What is said of a result, behind its name."""
     count = judged.say_count()
     if side.says is None or judged.verdict == "identical":
-        return f"{judged.name}: {count}."
+        return f": {count}."
     level = "" if side.cause_certainty == "bits" else " (inferred)"
-    return f"{judged.name} {side.says}{level}: {count}."
+    return f" {side.says}{level}: {count}."
 
 
 def _list_differences(judged: list[_Judged]) -> Iterator[Difference]:

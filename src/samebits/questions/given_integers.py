@@ -28,11 +28,11 @@ class Recorded:
     results: Mapping[str, Whole]
 
 
-def take_recorded(problem: IntegerProblem, given: Mapping[str, Given]) -> Recorded:
+def take_recorded(problem: IntegerProblem, given: Mapping[str, Given], *, needs_result: bool = True) -> Recorded:
     """The case of these arrays; raises OperandError for what is missing or does not fit."""
     if problem.x not in CODES or problem.out not in (*CODES, "int32"):
         raise ArgumentError(
-            f"{format_integer_problem(problem)!r}: recorded codes are explained with out=int8, uint8 or int32"
+            f"{format_integer_problem(problem)!r}: recorded codes are judged with out=int8, uint8 or int32"
         )
     arrays = {n: a.values if isinstance(a, PrintedNumbers) else np.asarray(a) for n, a in given.items()}
     is_rescaled = problem.out != "int32"
@@ -65,7 +65,7 @@ def take_recorded(problem: IntegerProblem, given: Mapping[str, Given]) -> Record
         raise OperandError("so many products of a sum are not added exactly")
     shape = problem.plain.out_shape
     names = [name for name in arrays if name not in (*NUMBERS, *_ARRAYS)]
-    if not names:
+    if not names and needs_result:
         raise ArgumentError("a result is needed, by any other name than an operand's: mine=FILE")
     return Recorded(case, {name: _take_whole(name, arrays[name], problem.out, shape) for name in names})
 
