@@ -7,6 +7,7 @@ import junitparser
 import msgspec
 import pytest
 
+import samebits
 from samebits.cli import main
 from samebits.findings.causes import VERDICTS
 from samebits.questions.list.journal import write_table
@@ -298,3 +299,18 @@ def test_runs_that_part_are_told_at_the_line_of_the_script(tmp_path, monkeypatch
     assert main(["report", "found.json", "--as", "sarif"]) == 0
     (result,) = json.loads(capsys.readouterr().out)["runs"][0]["results"]
     assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == (33 if is_there else 1)
+
+
+def test_findings_of_one_subject_have_names_of_their_own_and_sides_their_own_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    half, narrow = "emulate:direct acc=float16", "emulate:direct x=bfloat16"
+    for name, engines in (("one.json", [half, narrow]), ("two.json", [half])):
+        found = samebits.compare("linear x=16x64 w=24x64", engines)
+        found.save(name)
+    assert main(["report", "one.json", "two.json", "--as", "junit", "-o", "all.xml"]) == 0
+    cases = [case for suite in junitparser.JUnitXml.fromfile("all.xml") for case in suite]
+    assert len({(c.classname, c.name) for c in cases}) == len(cases) == 3
+    told = {c.name: c.result[0].text for c in cases}
+    assert "float16" in told[f"{half} [one.json]"]
+    assert "bfloat16" not in told[f"{half} [one.json]"].partition("again:")[0]
+    assert "rounds x to bfloat16" in told[narrow]

@@ -21,7 +21,7 @@ import msgspec
 from samebits.display.document import Code, Document, Prose, Section, Table
 from samebits.display.visible_text import make_visible, say_of_bound, show_controls
 from samebits.errors import FindingError
-from samebits.findings import Comparison
+from samebits.findings import Comparison, is_agreement
 from samebits.findings.causes import AGREEING, CauseCode, find_cause
 from samebits.findings.model_schema import ModelComparison
 from samebits.networks.model_subject import is_module
@@ -36,6 +36,7 @@ _SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif
 _MOST_UNITS = 20
 # Of what a finding's page shows first, so many lines.
 _MOST_DETAILS, _LONGEST_DETAIL = 12, 300
+_MOST_EVIDENCE = 3
 
 
 @dataclass(frozen=True)
@@ -132,9 +133,13 @@ def list_checks(found: msgspec.Struct | Path, file: str) -> list[Check]:
     if isinstance(found, Comparison):
         # Of a log, every mismatch is a subject of its own.
         every = [found, *found.more]
-        gathered = (_gather(list_comparison_rows(one.problem, one), file, one.summary) for one in every)
         again = document_from_finding(found).again
-        return [replace(check, place=i, again=again) for i, checks in enumerate(gathered) for check in checks]
+        gathered = ((one, _gather(list_comparison_rows(one.problem, one), file, "")) for one in every)
+        return [
+            replace(check, place=i, again=again, summary=_say_side(one, check.side))
+            for i, (one, checks) in enumerate(gathered)
+            for check in checks
+        ]
     if isinstance(found, ModelComparison):
         checks = _gather(list_model_rows(found.model, found), file, found.summary)
         files = {side.name: side.file for side in found.sides}
@@ -142,6 +147,15 @@ def list_checks(found: msgspec.Struct | Path, file: str) -> list[Check]:
         return [replace(check, own_file=files[check.side], again=again) for check in checks]
     # Some hold those of the other engines that were asked.
     return [_make_check(one, file) for one in (found, *getattr(found, "more", ()))]
+
+
+def _say_side(found: Comparison, name: str) -> str:
+    """The finding's sentence where one side deviates; of several, what is known of this one."""
+    side = next((s for s in found.sides if s.name == name), None)
+    if side is None or sum(not is_agreement(s.verdict) for s in found.sides) <= 1:
+        return found.summary
+    said = [f"{name} {side.says}"] if side.says else []
+    return "; ".join([*said, *(e.says for e in side.evidence[:_MOST_EVIDENCE])])
 
 
 def _make_check(found: msgspec.Struct, file: str) -> Check:
@@ -199,9 +213,12 @@ def write_junit(checks: Sequence[Check]) -> str:
     for check in checks:
         suites.setdefault(check.row.subject, []).append(check)
     for subject, own in suites.items():
+        times = Counter(check.name for check in own)
         suite = ElementTree.SubElement(root, "testsuite", {"name": subject, **_count(own)})
         for check in own:
-            named = {"classname": subject, "name": check.name}
+            # Reports tell cases by their names: two findings of one subject are two cases.
+            where = f" [{check.file}]" if times[check.name] > 1 else ""
+            named = {"classname": subject, "name": f"{check.name}{where}"}
             case = ElementTree.SubElement(suite, "testcase", named)
             element = {"fail": "failure", "error": "error", "skip": "skipped"}.get(check.outcome)
             if element:
