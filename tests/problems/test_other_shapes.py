@@ -5,8 +5,9 @@ import pytest
 
 from samebits.errors import CaseFileError
 from samebits.problems import parse_problem_text
-from samebits.problems.case_file import explain_shape, load_case
+from samebits.problems.case_file import load_case
 from samebits.problems.operands import make_normal
+from samebits.problems.other_shapes import explain_shape
 
 UP = "conv_transpose2d x=1x4x28x28 w=4x8x3x3 stride=2 padding=1 output_padding=1"
 

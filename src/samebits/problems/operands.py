@@ -10,6 +10,7 @@ import numpy as np
 from samebits.errors import OperandError
 from samebits.numbers.format import BFLOAT16, find_format, numpy_dtype
 from samebits.problems.lowering import lower_problem
+from samebits.problems.other_shapes import explain_shape
 from samebits.problems.problem import Problem
 
 # Every partial sum of exact data fits the significand of bfloat16, the narrowest format that engines compute float32 or
@@ -41,7 +42,8 @@ def check_results(problem: Problem, results: Mapping[str, np.ndarray]) -> dict[s
     for name, array in checked.items():
         if array.shape != problem.out_shape or array.dtype != expected:
             wanted = f"{_join(problem.out_shape)} {problem.out}"
-            raise OperandError(f"result {name!r} is {_join(array.shape)} {array.dtype}, not {wanted}")
+            how = explain_shape(problem, array.shape)
+            raise OperandError(f"result {name!r} is {_join(array.shape)} {array.dtype}, not {wanted}{how}")
     return checked
 
 
