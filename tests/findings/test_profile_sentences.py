@@ -22,7 +22,13 @@ WINOGRAD = parse_recipe("winograd(4)")
         (None, ALL, None, 0, "it crashed", "No recipe: it crashed."),
         (DIRECT, None, "direct", 1, None, "No recipe: none that was tried reproduces any output."),
         (WINOGRAD, HALF, "winograd", 1, None,
+         "It multiplies transforms of tiles, as Winograd's algorithm does (single products come out changed), in a way"
+         " that no known recipe reproduces."),
+        (DIRECT, HALF, "direct", 1, None,
          "The recipe reproduces 2,000 of 4,000 outputs only: part of the arithmetic is undetermined."),
+        (parse_recipe("direct x=bfloat16 w=float16"), ALL, "direct", 1, None,
+         "x is rounded to bfloat16 and w is rounded to float16. Sums in float32, fused multiply-adds,"
+         " one order for all outputs; replayed 4,000 of 4,000 outputs."),
         (WINOGRAD, ALL, "winograd", 1, None, "Computed by winograd(4); replayed 4,000 of 4,000 outputs."),
         (DIRECT, ALL, "direct", 1, None,
          "Sums in float32, fused multiply-adds, one order for all outputs; replayed 4,000 of 4,000 outputs."),

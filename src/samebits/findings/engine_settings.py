@@ -69,6 +69,12 @@ _XLA_FLAGS = "openxla/xla: xla/xla.proto and xla/debug_options_flags.cc"
 _JAX_PRECISION = "docs.jax.dev: jax_default_matmul_precision"
 _OPENBLAS = "github.com/OpenMathLib/OpenBLAS: README, DYNAMIC_ARCH"
 _NUMPY = "numpy.org/doc/stable/reference/generated/numpy.matmul.html"
+_NCNN = "github.com/Tencent/ncnn: src/option.h"
+_MNN = "mnn-docs.readthedocs.io: BackendConfig"
+_OPENCV = "docs.opencv.org: cv::dnn::Net"
+_TVM = "tvm.apache.org/docs: Device/Target Interactions"
+_IREE = "iree.dev: CPU deployment"
+_TINYGRAD = "docs.tinygrad.org: Environment Variables"
 _SLOWER = "slower: one core computes"
 _OLDER = "slower: older instructions"
 
@@ -96,7 +102,25 @@ SETTINGS = (
                _TORCH_NUMBERS, "2.7", takes="products", devices=_GPU),
     SettingRow("torch", "fast_accum=off", (_SUMS,), "sums of float8 products are joined in float32", "slower",
                "pytorch.org: torch._scaled_mm, use_fast_accum", takes="products", devices=_GPU),
+    SettingRow("ncnn", "fp16_storage=off", (_OPERANDS,), "weights of products stay in float32", "twice the memory",
+               _NCNN),
+    SettingRow("ncnn", "bf16_storage=off", (_OPERANDS,), "values and weights stay in float32", "twice the memory",
+               _NCNN),
+    SettingRow("mnn", "precision=high", (_OPERANDS, _SUMS), "float32 where the processor computes in half precision",
+               "slower there", _MNN),
     # Which library, and which of its kernels.
+    SettingRow("ncnn", "winograd=off", (_WINOGRAD, _ORDER, _KERNEL), "sums of products in place of transforms", "slower",
+               _NCNN, takes="convolutions"),
+    SettingRow("ncnn", "sgemm=off", (_ORDER, _KERNEL), "direct kernels in place of a matrix product", "usually slower",
+               _NCNN, takes="convolutions"),
+    SettingRow("ncnn", "packing=off", (_ORDER, _KERNEL), "channels one by one, not in packs", "slower", _NCNN),
+    SettingRow("opencv", "winograd=off", (_WINOGRAD, _ORDER, _KERNEL), "sums of products in place of transforms",
+               "slower", _OPENCV, takes="convolutions"),
+    SettingRow("opencv", "engine=classic", (_ORDER, _KERNEL), "the engine that it had before version 5",
+               "other operators", _OPENCV, "5.0"),
+    SettingRow("tvm", "target=native", (_ORDER, _KERNEL), "LLVM compiles for this processor", "usually faster", _TVM),
+    SettingRow("iree", "target=generic", (_ORDER, _KERNEL), "LLVM compiles for any x86-64", "slower", _IREE),
+    SettingRow("tinygrad", "optimize=off", (_ORDER, _KERNEL), "kernels as they are written", "much slower", _TINYGRAD),
     SettingRow("torch", "benchmark=off", (_RUNS, _ORDER, _KERNEL), "cuDNN's heuristic chooses, not a measurement",
                "may be slower", "docs.pytorch.org/docs/stable/notes/randomness.html", takes="convolutions",
                devices=_GPU),

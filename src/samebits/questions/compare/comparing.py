@@ -19,7 +19,7 @@ from samebits.engines.runner import Kernel, Runner, check_result
 from samebits.engines.runner.guarded_runner import guard_runner, list_runners
 from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import ArgumentError, EngineFailure
-from samebits.findings import Comparison, Side, Verdict
+from samebits.findings import Comparison, Side, Verdict, is_agreement
 from samebits.findings.causes import CauseCode, gravest_cause
 from samebits.judging.attribution import attribute
 from samebits.judging.comparing_cost import announce_cost, check_memory
@@ -109,7 +109,7 @@ def compare(
             often = 1 if is_own or (calls is None and not attributes) else calls
             ran.append(run_on_both(runner, problem, exact_operands, operands, calls=often))
         found: list[Attribution | None] = [None] * len(ran)
-        if attributes and _some_differ(ran):
+        if attributes and (_some_differ(ran) or _some_deviate(ran, reference, exact)):
             found[len(recorded) :] = _attribute_all(runners, ran[len(recorded) :], reference, operands, progress)
         ran = _name_apart(ran)
         sides = [judge_ran(reference, exact, r, attribution) for r, attribution in zip(ran, found, strict=True)]
@@ -214,6 +214,11 @@ def _some_differ(ran: list[Ran]) -> bool:
     """Whether two results differ in a bit."""
     results = [r.recorded.result for r in ran if r.recorded.result is not None]
     return any(not has_same_bits(results[0], other) for other in results[1:])
+
+
+def _some_deviate(ran: list[Ran], reference: Reference, exact: Reference) -> bool:
+    """Whether a result, though all have the same bits, is beyond its bound or rounds exact integers."""
+    return any(not is_agreement(judge_ran(reference, exact, r, None).verdict) for r in ran)
 
 
 def _attribute_all(

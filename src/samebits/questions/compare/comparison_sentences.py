@@ -71,9 +71,17 @@ def _summarize_agreement(verdict: Verdict, ran: list[Side]) -> str:
     # That the declared products were added is shown where every side that rounds was replayed.
     shown = len(ran) > 1 and {s.cause for s in ran if s.verdict == "rounding"} == {CauseCode.SUMMATION_ORDER}
     said = "They add the same products in different orders or with different roundings. " if shown else ""
+    said += _say_transforms(ran)
     said = f"{_say_unrepeated(ran)[1:]} {said}".lstrip()
     said += f"{'None' if len(ran) > 1 else 'Nothing'} is wrong: {_say_largest(ran)}."
     return f"{said} {_all_of(right)} correctly rounded." if right else said
+
+
+def _say_transforms(ran: list[Side]) -> str:
+    """A sentence for each side that computes otherwise than by the declared products."""
+    transforms = [s for s in ran if s.cause in (CauseCode.WINOGRAD, CauseCode.FFT) and s.says]
+    levels = ["" if s.cause_certainty == "bits" else " (inferred)" for s in transforms]
+    return "".join(f"{s.name} {s.says}{level}. " for s, level in zip(transforms, levels, strict=True))
 
 
 def _say_largest(sides: list[Side]) -> str:

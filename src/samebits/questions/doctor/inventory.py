@@ -23,6 +23,8 @@ from samebits.version import VERSION
 
 _SLOWEST_ANSWER_S = 10
 _PACKAGES = ("numpy", "numba", "ml_dtypes", "onnx")
+# How programs that are files of their own are known.
+_PROGRAMS = {"tflite": ".tflite"}
 _SHARED_VARIABLES = {
     "OMP_NUM_THREADS": "threads of OpenMP pools",
     "OPENBLAS_CORETYPE": "which of OpenBLAS's kernels NumPy uses",
@@ -64,7 +66,9 @@ def _engine_state(spec: EngineSpec, features: list[str]) -> EngineState:
     engine = spec.load_class()
     settings = [f"{n}={s.default}" if s.default else n for n, s in engine.settings.items()]
     variables = [*_set_variables(engine.variables), *_defaults(spec.name, features)]
-    return EngineState(spec.name, spec.find_version(), spec.install, settings, variables)
+    programs = [_PROGRAMS.get(kind, kind) for kind in engine.runs_programs]
+    takes = ["problems", *(["ONNX"] if engine.runs_onnx else []), *programs]
+    return EngineState(spec.name, spec.find_version(), spec.install, settings, variables, takes)
 
 
 def _set_variables(known: dict[str, str]) -> list[Variable]:

@@ -56,10 +56,13 @@ def say_asked(one: AskedEngine) -> str:
 
 
 def _make_engines_table(found: Inventory) -> Table:
-    table = _make_folding_table("engine", "version", "settings it takes, with their defaults (also env.NAME=value)")
+    table = _make_folding_table(
+        "engine", "version", "what it runs; settings, with their defaults (also env.NAME=value)"
+    )
     for engine in found.engines:
         version = Text(engine.version, style="green") if engine.version else Text("missing", style="yellow")
-        add_row(table, engine.name, version, ", ".join(engine.settings))
+        said = [", ".join(names) for names in (engine.takes, engine.settings) if names]
+        add_row(table, engine.name, version, "; ".join(said))
     return table
 
 

@@ -17,13 +17,17 @@ class Variable(msgspec.Struct, frozen=True):
 
 
 class EngineState(msgspec.Struct, frozen=True):
-    """One engine: its version if installed, how to get it if not, and the settings it would run with."""
+    """One engine: its version if installed, how to get it if not, and the settings it would run with.
+
+    `takes` is what it runs whole: "problems", "ONNX", ".tflite", "torch" modules and "keras" models.
+    """
 
     name: str
     version: str | None
     install: str
     settings: list[str]
     variables: list[Variable]
+    takes: list[str] = []
 
 
 class AskedEngine(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,6 +28,12 @@ def name_outcome(found: Profile) -> Outcome:
     return "replayed" if found.replay.is_whole else "partly"
 
 
+_TRANSFORMS = {
+    "winograd": "It multiplies transforms of tiles, as Winograd's algorithm does",
+    "fft": "It multiplies Fourier transforms",
+}
+
+
 def summarize_profile(
     recipe: Recipe | None,
     replay: Replay | None,
@@ -41,6 +47,8 @@ def summarize_profile(
     if recipe is None or replay is None:
         return f"No recipe: {failure or 'none that was tried reproduces any output'}."
     share = f"{replay.count:,} of {replay.elements:,} outputs"
+    if not replay.is_whole and family in _TRANSFORMS:
+        return f"{_TRANSFORMS[family]} (single products come out changed), in a way that no known recipe reproduces."
     if not replay.is_whole:
         return f"The recipe reproduces {share} only: part of the arithmetic is undetermined."
     if family not in (None, "direct", "unknown"):
@@ -50,7 +58,15 @@ def summarize_profile(
     if recipe.fused.fraction_bits:
         products = f"multi-term additions that keep {recipe.fused.fraction_bits} bits"
     many = "one order" if orders == 1 else f"{orders} orders"
-    return f"{answer}Sums in {accumulator}, {products}, {many} for all outputs; replayed {share}."
+    sums = f"Sums in {accumulator}, {products}, {many} for all outputs"
+    return f"{answer}{_say_narrow(recipe, declared)}{sums}; replayed {share}."
+
+
+def _say_narrow(recipe: Recipe, declared: str) -> str:
+    """A sentence for operands that are rounded to another format than the declared one."""
+    rounded = (("x", recipe.x), ("w", recipe.w))
+    narrow = [f"{name} is rounded to {r.format}" for name, r in rounded if r is not None and r.format != declared]
+    return f"{' and '.join(narrow)}. " if narrow else ""
 
 
 def _answer_half(recipe: Recipe, declared: str) -> str:
