@@ -109,8 +109,8 @@ SETTINGS = (
     SettingRow("mnn", "precision=high", (_OPERANDS, _SUMS), "float32 where the processor computes in half precision",
                "slower there", _MNN),
     # Which library, and which of its kernels.
-    SettingRow("ncnn", "winograd=off", (_WINOGRAD, _ORDER, _KERNEL), "sums of products in place of transforms", "slower",
-               _NCNN, takes="convolutions"),
+    SettingRow("ncnn", "winograd=off", (_WINOGRAD, _ORDER, _KERNEL), "sums of products in place of transforms",
+               "slower", _NCNN, takes="convolutions"),
     SettingRow("ncnn", "sgemm=off", (_ORDER, _KERNEL), "direct kernels in place of a matrix product", "usually slower",
                _NCNN, takes="convolutions"),
     SettingRow("ncnn", "packing=off", (_ORDER, _KERNEL), "channels one by one, not in packs", "slower", _NCNN),

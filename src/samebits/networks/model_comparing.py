@@ -30,7 +30,6 @@ from samebits.networks.model_conclusion import Asked, Outcome, conclude
 from samebits.networks.model_fixes import ModelTrials, digest_outputs
 from samebits.networks.model_fixes import save_cases as write_cases
 from samebits.networks.model_inputs import check_inputs, load_inputs, make_inputs
-from samebits.networks.model_judging import measure_relative
 from samebits.networks.model_runners import (
     ModelRunner,
     find_problem_runner,
@@ -54,8 +53,8 @@ from samebits.networks.onnx_reading import count_bytes, make_network, read_onnx
 from samebits.networks.other_file import OtherFile
 from samebits.networks.program_meaning import settle_meaning
 from samebits.networks.recorded_runs import RecordedRunner, take_recorded
+from samebits.networks.rewritten_parts import measure_apart
 from samebits.numbers.float_environment import default_float_environment
-from samebits.numbers.format import FORMATS
 from samebits.problems.integer_problem import is_integer_problem
 from samebits.progress import Announcement, Progress, ignore_progress
 from samebits.regular_files import open_folder
@@ -119,6 +118,8 @@ def compare_model(
             asked.append(other.open(on, opened, time_limit_s))
         known = [asked[-1].name] if other and other.conversion and save_cases is None else []
         outcome = judge_network(network, fed, asked, progress, keeps=save_cases is not None, known=known, calls=calls)
+        if other is not None:
+            outcome = other.join(outcome, progress)
         said = [*notes, *network.notes, *_list_unknown(network, asked)]
         if attributes:
             said += _explain(outcome, progress, began + time_limit_s)
@@ -336,7 +337,7 @@ def _find_shares(outcome: Outcome) -> None:
             for v, t in unit.references.get(side.name, {}).items()
             if t.size and v not in outcome.network.outputs
         }
-        before = _measure_apart(side.observer.plain, other.observer.plain)
+        before = measure_apart(side.observer.plain, other.observer.plain)
         if not before or set(truths) != set(unit.unit.outputs):
             share = 1.0 if before and set(unit.unit.outputs) & set(outcome.network.outputs) else None
         else:
@@ -344,13 +345,8 @@ def _find_shares(outcome: Outcome) -> None:
                 swapped = side.observer.run_with([], outcome.network.outputs, truths)
             except EngineFailure:
                 continue
-            share = 1.0 - _measure_apart(swapped, other.observer.plain) / before
+            share = 1.0 - measure_apart(swapped, other.observer.plain) / before
         if share is not None:
             judged = unit.sides[side.name]
             said = Evidence("statistic", say_share(share))
             unit.sides[side.name] = replace(judged, share=share, evidence=(*judged.evidence, said))
-
-
-def _measure_apart(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> float:
-    pairs = [(a[n], b[n]) for n in a if a[n].shape == b[n].shape and a[n].dtype.name in FORMATS]
-    return max((measure_relative(y, x) for x, y in pairs), default=0.0)

@@ -122,6 +122,14 @@ def say_other_sequence(products: Sequence[str]) -> str:
     return f"the second file has the channels of {named} in another sequence, and reads them in that one"
 
 
+def say_rewritten(first: str, nodes: int) -> str:
+    """What is said of a part that a second file computes otherwise on purpose."""
+    return (
+        f"from {first} on, over {nodes} nodes of the first file, the second file computes other values, and the same at"
+        " their end: with the first file's values in their place its outputs would be other ones"
+    )
+
+
 def say_unmatched(products: int) -> str:
     """Why nothing is said of a unit of the second file."""
     return f"joins {products:,} products that could not be found one by one in the second file: its bound says little"

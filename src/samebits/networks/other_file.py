@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +25,11 @@ from samebits.networks.file_differences import (
 from samebits.networks.matched_files import take_other
 from samebits.networks.model_conclusion import Asked, Outcome
 from samebits.networks.model_runners import ModelRunner, OtherFileRunner, is_onnx_engine, open_model_runner
-from samebits.networks.model_sentences import say_odd_weights, say_other_sequence
+from samebits.networks.model_sentences import say_odd_weights, say_other_sequence, say_rewritten
 from samebits.networks.network import Network
 from samebits.networks.network_judging import judge_network
 from samebits.networks.onnx_reading import make_network
+from samebits.networks.rewritten_parts import join_rewritten
 from samebits.progress import Progress, prefix_progress
 
 
@@ -43,6 +44,8 @@ class OtherFile:
     orders: ChannelOrders = field(init=False)
     # What a converter made of the whole file, if it did.
     conversion: Conversion | None = field(init=False)
+    # Nodes of the first file in parts where this one computes other values on purpose.
+    rewritten: frozenset[str] = frozenset()
 
     def __post_init__(self, against: str | Path | Network) -> None:
         shapes = {name: array.shape for name, array in self.fed.items()}
@@ -66,11 +69,22 @@ class OtherFile:
         own = OtherFileRunner(runner, self.network, self.first, self.orders.values)
         return Asked(own.text, own)
 
+    def join(self, outcome: Outcome, progress: Progress) -> Outcome:
+        """The outcome with what the file computes otherwise on purpose as one unit on its side."""
+        if self.conversion is not None:
+            return outcome
+        found = join_rewritten(outcome, outcome.asked[-1], progress)
+        self.rewritten = found.nodes
+        return found.outcome
+
     def blame(self, outcome: Outcome, progress: Progress) -> list[FileDifference]:
         """Makes what the file says otherwise the cause where its side, the last one, deviates; all differences."""
         deviates = outcome.list_deviating(outcome.asked[-1].name)
         if self.conversion is None:
-            differences = list_file_differences(*self._bind(outcome.network, self.orders.straight))
+            differences = [
+                replace(d, is_rewriting=True) if d.node in self.rewritten else d
+                for d in list_file_differences(*self._bind(outcome.network, self.orders.straight))
+            ]
             asks = deviates and any(d.is_rounding for d in differences)
             blame_file(outcome, differences, self._judge_alone(outcome, progress) if asks else None)
             return differences
@@ -94,4 +108,6 @@ class OtherFile:
     def list_sentences(self, differences: Sequence[FileDifference]) -> list[str]:
         """What is said of both files."""
         sequence = [say_other_sequence(self.orders.products)] if self.orders.products else []
+        first = next((n.name for n in self.first.nodes if n.name in self.rewritten), None)
+        sequence += [] if first is None else [say_rewritten(first, len(self.rewritten))]
         return sequence if sequence and not differences else [*sequence, *list_sentences(differences)]
