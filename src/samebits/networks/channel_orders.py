@@ -123,15 +123,20 @@ class _Walk:
             twin = self._find_twin(node)
             try:
                 if twin is None:
-                    self._need(not origins)
-                    continue
-                order = self._take(twin, node)
+                    # Another exporter's node. Without constants of its own along an axis it needs no counterpart.
+                    self._need(not origins or self._is_plain(node))
+                order = self._take(twin or node, node) if twin is not None or origins else None
             except _NotTakenError:
                 return origins or {node.name}
             for value in node.outputs:
                 if order is not None and value:
                     self.orders[value] = order
         return {o for v in self.second.outputs if v in self.orders for o in self.orders[v].origins}
+
+    def _is_plain(self, node: Node) -> bool:
+        """Whether a node is no product, and has no constants but single numbers."""
+        held = [self.other_known[v] for v in node.inputs if v in self.other_known]
+        return node.operator not in PRODUCTS and all(array.size == 1 or array.dtype.kind in "iu" for array in held)
 
     def _find_twin(self, node: Node) -> Node | None:
         place = next((self.first.producers[v] for v in node.outputs if v in self.first.producers), None)
@@ -214,7 +219,8 @@ class _Walk:
         """
         if len(node.inputs) <= number or not node.inputs[number]:
             return True
-        mine, held = self.known.get(twin.inputs[number]), self.other_known.get(node.inputs[number])
+        held = self.other_known.get(node.inputs[number])
+        mine = held if twin is node else self.known.get(twin.inputs[number])
         if mine is None or held is None or mine.shape != held.shape:
             return False
         if axis < 0 or mine.ndim <= axis or mine.shape[axis] == 1:

@@ -5,7 +5,7 @@ Nodes correspond by the names of what they make, as exporters and converters kee
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,6 +34,11 @@ _CAUSES = {
     "output_shape": CauseCode.TRANSPOSED_GEOMETRY,
     "perm": CauseCode.AXIS_ORDER,
 }
+# Values at other places, and windows of other sizes.
+_SHOWN = (CauseCode.AXIS_ORDER, CauseCode.PADDING, CauseCode.TRANSPOSED_GEOMETRY)
+# So few nodes are left out where a mask or a branch is.
+_MOST_SKIPPED = 3
+_SHOWN_ATTRIBUTES = ("ceil_mode", "dilations", "group", "kernel_shape", "strides")
 # The nodes that read a constant of several numbers, each with the number of the input that it is, by what it holds.
 _Holders = dict[tuple[object, ...], dict[str, int]]
 
@@ -51,6 +56,13 @@ class FileDifference:
     is_rounding: bool = False
     # Nothing in the second file was found for the node.
     is_unmatched: bool = False
+    # The attribute that differs, if one does.
+    attribute: str = ""
+
+    @property
+    def shows_always(self) -> bool:
+        """Whether any inputs show it: a unit that is right on some has what makes up for it in another node."""
+        return self.cause in _SHOWN or self.attribute in _SHOWN_ATTRIBUTES
 
 
 def list_file_differences(first: Network, second: Network) -> list[FileDifference]:
@@ -92,7 +104,23 @@ def _list_all(first: Network, second: Network) -> Iterator[FileDifference]:
         newest = max(first.opset, second.opset)
         says_sizes = node.operator in SHAPED and have_same_sizes(first, node, second, other)
         says_sizes |= node.operator in AXES and have_same_axes(first, constant, node, other_constant, other)
-        yield from _compare_nodes(constant, other_constant, node, other, newest, holders, says_sizes=says_sizes)
+        skipped = {pair for pair in zip(other.inputs, node.inputs, strict=False) if _skips(first, constant, *pair)}
+        yield from _compare_nodes(
+            constant, other_constant, node, other, newest, holders, says_sizes=says_sizes, skipped=skipped
+        )
+
+
+def _skips(first: Network, constant: Mapping[str, np.ndarray], read: str, value: str) -> bool:
+    """Whether the first file makes a value of this one and of others that depend on what comes in: a mask, a branch."""
+    asked, mixes = [value], False
+    for _ in range(_MOST_SKIPPED):
+        if read in asked or not asked:
+            break
+        place = first.producers.get(asked.pop(0))
+        own = [] if place is None else [v for v in first.nodes[place].inputs if v and v not in constant]
+        mixes |= len(own) > 1
+        asked += own
+    return mixes and read in asked
 
 
 def _compare_nodes(
@@ -104,10 +132,11 @@ def _compare_nodes(
     holders: _Holders,
     *,
     says_sizes: bool = False,
+    skipped: Collection[tuple[str, str]] = (),
 ) -> Iterator[FileDifference]:
     """How two nodes of one operator differ; `opset` is the newer one of both files.
 
-    `says_sizes`: their second inputs say the same sizes, however these are written.
+    `says_sizes`: their second inputs say the same sizes, however these are written. `skipped`: see `_compare_inputs`.
     """
     moved = _find_moved(constant, other_constant, node, other)
     for found in _compare_attributes(node, other, opset, [*_list_meaningless(node, constant), *moved]):
@@ -119,7 +148,7 @@ def _compare_nodes(
         node, other = (replace(n, inputs=n.inputs[:shorter]) for n in (node, other))
     if says_sizes:
         node, other = (replace(n, inputs=n.inputs[:1]) for n in (node, other))
-    yield from _compare_inputs(constant, other_constant, node, other, holders)
+    yield from _compare_inputs(constant, other_constant, node, other, holders, skipped)
 
 
 def _compare_with_folded(
@@ -223,7 +252,7 @@ def _compare_attributes(
         if not _are_equal(a, b):
             cause = _CAUSES.get(name, CauseCode.DROPPED_ATTRIBUTE)
             said = "lost" if b is None else f"{show_value(b)} in place of {'none' if a is None else show_value(a)}"
-            yield FileDifference(node.name, cause, f"{node.operator}'s {name} is {said}")
+            yield FileDifference(node.name, cause, f"{node.operator}'s {name} is {said}", attribute=name)
 
 
 def _fill_in(operator: str, name: str, value: object, other: object, opset: int) -> object:
@@ -257,16 +286,23 @@ def _compare_inputs(
     node: Node,
     other: Node,
     holders: _Holders,
+    skipped: Collection[tuple[str, str]] = (),
 ) -> Iterator[FileDifference]:
-    """The differences of a node's inputs: missing ones, other ones, or weights with other values."""
+    """The differences of a node's inputs: missing ones, other ones, or weights with other values.
+
+    `skipped` are pairs of values of which the first file makes the second of the first and of what else comes in.
+    """
     count = max(len(node.inputs), len(other.inputs))
     reads, those = node.inputs, other.inputs
     if node.operator in COMMUTING:
-        reads = sorted(reads, key=lambda v: v in constant)
-        those = sorted(those, key=lambda v: (v in other_constant, v not in reads))
+        # What both read stands beside itself, and constants beside constants.
+        both = [v for v in reads if v in those]
+        reads = [*both, *sorted((v for v in reads if v not in both), key=lambda v: v in constant)]
+        those = [*both, *sorted((v for v in those if v not in both), key=lambda v: v in other_constant)]
     pairs = zip((*reads, *[""] * count)[:count], (*those, *[""] * count)[:count], strict=True)
     refolded = False
-    for number, (a, b) in enumerate(pairs, 1):
+    for place, (a, b) in enumerate(pairs):
+        number = (node.inputs.index(a) if a in node.inputs else place) + 1
         held, holds = constant.get(a), other_constant.get(b)
         if held is not None and holds is not None:
             found = compare_constants(held, holds)
@@ -289,7 +325,7 @@ def _compare_inputs(
             yield FileDifference(node.name, CauseCode.AXIS_ORDER, says)
         elif (held is None) == (holds is None) and held is None and a != b:
             says = f"input {number} of {node.operator} is {b[:40]} in place of {a[:40]}"
-            yield FileDifference(node.name, CauseCode.FUSION, says, True)
+            yield FileDifference(node.name, CauseCode.FUSION, says, (b, a) not in skipped)
         elif (held is None) != (holds is None):
             says = f"input {number} of {node.operator} is a constant in one file only"
             yield FileDifference(node.name, CauseCode.OTHER_OPERANDS, says, True)

@@ -177,7 +177,7 @@ def _list_unknown(network: Network, asked: Sequence[Asked]) -> Iterator[str]:
 
 def _add_differences(found: ModelComparison, differences: Sequence[FileDifference]) -> ModelComparison:
     """Says what the second file says otherwise, where no side deviates by it: on other inputs one may."""
-    other = [d for d in differences if not d.is_rewriting and d.node]
+    other = [d for d in differences if not d.is_rewriting and not d.shows_always and d.node]
     if not other or not is_agreement(found.verdict):
         return found
     first, *more = list_sentences(other)
