@@ -107,6 +107,7 @@ sweep: $(VENV)/.dev
 survey: $(VENV)/.dev
 	$(BIN)/python benchmarks/survey.py --write docs/survey.md
 	$(BIN)/python benchmarks/survey.py --products --write docs/survey_products.md
+	$(BIN)/python benchmarks/survey.py --deployed --write docs/deployed_survey.md
 
 replay: $(VENV)/.dev
 	$(BIN)/python benchmarks/replay_survey.py --write docs/replay.md

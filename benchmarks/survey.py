@@ -1,5 +1,7 @@
 """Every engine on every problem of the catalog, judged: `make survey` (also --only GLOB, --on ENGINE, --write FILE).
 
+`--deployed` asks those that networks are deployed on, which need no minutes to compile.
+
 Each deviation must stand in `known_deviations/` with a reason and a link; one that does not, and an entry there that
 nothing matches any more, make the exit status 1.
 """
@@ -17,8 +19,10 @@ from survey_tables import ENGINES, KNOWN, sweep_survey, write_lines
 
 from samebits.problems import parse_problem_text
 from samebits.questions.list.row import Row
-from samebits.questions.list.table_changes import find_known, load_known
+from samebits.questions.list.table_changes import KnownDeviation, find_known, load_known
 
+DEPLOYED = ("ncnn", "ncnn:winograd=off,fp16_storage=off", "mnn", "opencv", "tract", "mlx")
+DEPLOYED_KNOWN = KNOWN.with_name("deployed_engines.toml")
 COLUMNS = ("identical", "rounding", "undecided", "wrong", "unsupported", "failed")
 
 
@@ -29,7 +33,7 @@ def name_outcome(row: Row) -> str:
     return row.verdict
 
 
-def render(rows: list[Row], what: str, *, is_complete: bool) -> Iterator[str]:
+def render(rows: list[Row], what: str, deviations: list[KnownDeviation], *, is_complete: bool) -> Iterator[str]:
     """The page: counts by engine and dtype, how near the bounds are, the known deviations and how often they occur."""
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     versions: dict[str, str] = {}
@@ -51,7 +55,6 @@ def render(rows: list[Row], what: str, *, is_complete: bool) -> Iterator[str]:
         yield f"| {label} | {dtype} | " + " | ".join(str(own[c]) for c in COLUMNS) + " |"
     yield "\nLargest error as a share of its bound, over all results that are within it:"
     yield ", ".join(f"{e.partition(':')[0]} {w:.2g}" for e, w in sorted(worst.items())) + "."
-    deviations = load_known(KNOWN)
     seen = [find_known(row, deviations) for row in rows if row.known]
     shown = [known for known in deviations if known in seen or is_complete]
     if shown:
@@ -64,16 +67,18 @@ def render(rows: list[Row], what: str, *, is_complete: bool) -> Iterator[str]:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--products", action="store_true", help="products of real networks in place of the catalog")
+    parser.add_argument("--deployed", action="store_true", help="engines that networks are deployed on")
     parser.add_argument("--only", default="*")
     parser.add_argument("--on", action="append")
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
-    name = "survey-products" if options.products else "survey"
+    name = "survey-products" if options.products else "survey-deployed" if options.deployed else "survey"
+    known, engines = (DEPLOYED_KNOWN, DEPLOYED) if options.deployed else (KNOWN, ENGINES)
     lists = write_lines(name, list_network_products()) if options.products else f"catalog:{options.only}"
-    found, rows = sweep_survey(name, lists, options.on or ENGINES, "compare", KNOWN)
+    found, rows = sweep_survey(name, lists, options.on or engines, "compare", known)
     is_complete = options.only == "*" and not options.on and not options.products
     what = "products of real networks" if options.products else "the catalog"
-    text = "\n".join(render(rows, what, is_complete=is_complete)) + "\n"
+    text = "\n".join(render(rows, what, load_known(known), is_complete=is_complete)) + "\n"
     print(text)
     if options.write:
         options.write.write_text(text)

@@ -17,7 +17,7 @@ def try_all(text, at_point, helps=lambda _: False):
         asked.append(other)
         return SimpleNamespace(invariant=helps(other), version="1")
 
-    fixes, count = find_remedies(Swept(text, at_point), PROBLEM, {}, ask)
+    fixes, count = find_remedies(Swept(text, at_point), PROBLEM, {}, lambda text, _: ask(text))
     assert count == len(asked)
     return fixes, asked
 

@@ -95,11 +95,16 @@ def sweep_network(
 def _add_remedies(found: Sweep, sweep: _NetworkSweep, time_limit_s: float) -> Sweep:
     """The finding with what gives the same bits at all sizes, tried."""
 
-    def ask(text: str) -> Sweep:
-        sweep.progress(f"trying {text[:60]}", 0.0)
+    # Sizes that are known to differ come first: where they do again, the others are not run.
+    apart = [c.sizes[0][0] for c in found.classes if c.sizes]
+    first = [n for n in sweep.inputs if n in apart]
+    inputs = {n: sweep.inputs[n] for n in (*first, *(n for n in sweep.inputs if n not in first))}
+
+    def ask(text: str, share: float) -> Sweep:
+        sweep.progress(f"trying {text[:60]}", share)
         runner = open_model_runner(text, time_limit_s=time_limit_s, program=sweep.network.program)
         try:
-            return replace(sweep, runner=runner, progress=ignore_progress, looks_inside=False).find()
+            return replace(sweep, runner=runner, inputs=inputs, progress=ignore_progress, looks_inside=False).find()
         finally:
             runner.close()
 
@@ -213,6 +218,12 @@ class _NetworkSweep:
     # Without it only the outputs are looked at, which says whether sizes differ, and not where that begins.
     looks_inside: bool = True
 
+    def _differ(self, runs: Mapping[int, _Run]) -> bool:
+        """Whether the outputs of two sizes differ already."""
+        items = _find_items(runs) if len(runs) > 1 else _Items({}, 0)
+        told = [v for v in self.network.outputs if items.axes.get(v) is not None]
+        return bool(told) and len(self._make_classes(runs, items, told)) > 1
+
     def find(self) -> Sweep:
         """The finding: classes of sizes, and the units that make them."""
         began = time.monotonic()
@@ -227,6 +238,8 @@ class _NetworkSweep:
             except EngineFailure as error:
                 failure = Failure(error.kind, str(error))  # type: ignore[arg-type]  (one of the kinds)
                 failures.append(SweepFailure({self.batch.name: n}, failure))
+            if not self.looks_inside and self._differ(runs):
+                break
         items = _find_items(runs) if runs else _Items({}, 0)
         told = [v for v in self.network.outputs if items.axes.get(v) is not None]
         classes = self._make_classes(runs, items, told) if told else []

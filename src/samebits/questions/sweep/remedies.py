@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,8 @@ from samebits.questions.sweep.sweep_schema import Sweep, SweepFix
 from samebits.questions.sweep.sweep_sentences import say_tried
 from samebits.questions.sweep.sweep_text import PROCESSOR
 
-_MOST_TRIED = 24
+_MOST_TRIED = 36
+_LONGEST_S = 150.0
 _CAUSE = CauseCode.SHAPE_SPECIFIC_KERNEL
 _PARTS_END = re.compile(r",(?![^{]*\})")
 
@@ -51,14 +53,14 @@ class Swept:
 
 
 def find_remedies(
-    engine: Swept, problem: Problem | None, in_force: Mapping[str, str], ask: Callable[[str], Sweep]
+    engine: Swept, problem: Problem | None, in_force: Mapping[str, str], ask: Callable[[str, float], Sweep]
 ) -> tuple[list[SweepFix], int]:
     """The first setting of this engine, and the first other engine, whose bits are the same at every point; how many
     were tried.
 
-    `ask` sweeps an engine over the points; `problem` is None for a network; `in_force` are the settings that the engine
-    reports. Over processors, the settings that choose instruction sets are tried together, each at its oldest, before
-    they are tried alone.
+    `ask` sweeps an engine over the points, and is told what share of the tries is done; `problem` is None for a
+    network; `in_force` are the settings that the engine reports. Over processors, the settings that choose instruction
+    sets are tried together, each at its oldest, before they are tried alone.
     """
     tries = _Tries(ask)
     changes = [c for c in list_changes(engine.at_point, problem, _CAUSE, in_force) if c.key not in engine.keys]
@@ -76,7 +78,11 @@ def find_remedies(
 
 
 def add_remedies(
-    found: Sweep, engine: Swept, problem: Problem | None, in_force: Mapping[str, str], ask: Callable[[str], Sweep]
+    found: Sweep,
+    engine: Swept,
+    problem: Problem | None,
+    in_force: Mapping[str, str],
+    ask: Callable[[str, float], Sweep],
 ) -> Sweep:
     """The finding with what gives the same bits at all points, see `find_remedies`."""
     fixes, tried = find_remedies(engine, problem, in_force, ask)
@@ -87,18 +93,19 @@ def add_remedies(
 class _Tries:
     """What was asked of engines' texts, at most so many of them."""
 
-    def __init__(self, ask: Callable[[str], Sweep]):
+    def __init__(self, ask: Callable[[str, float], Sweep]):
         self._ask = ask
         self.count = 0
+        self._ends = time.monotonic() + _LONGEST_S
 
     def find(self, texts: Iterator[tuple[str, str]] | Sequence[tuple[str, str]]) -> list[SweepFix]:
         """The first of them with the same bits at every point; none where there is none."""
         for text, says in texts:
-            if self.count == _MOST_TRIED:
+            if self.count == _MOST_TRIED or time.monotonic() > self._ends:
                 break
             self.count += 1
             try:
-                found = self._ask(text)
+                found = self._ask(text, self.count / _MOST_TRIED)
             except SamebitsError:
                 # What does not load, or does not take this problem, is no remedy.
                 continue

@@ -137,8 +137,8 @@ def sweep(
 def _add_remedies(found: Sweep, sweeper: _Sweeper, text: str, engine: str) -> Sweep:
     """The finding with what gives the same bits at all points, tried."""
 
-    def ask(other: str) -> Sweep:
-        sweeper.progress(f"trying {other[:60]}", 0.0)
+    def ask(other: str, share: float) -> Sweep:
+        sweeper.progress(f"trying {other[:60]}", share)
         trial = _Sweeper(parse_sweep(text, other), text, other, sweeper.time_limit_s, ignore_progress)
         try:
             return trial.find(recipes=False)
