@@ -140,3 +140,30 @@ def test_the_worst_output_is_shown_where_roundings_are_among_them():
     assert found.data == "normal"
     # Nothing but the lost power of two is so far off.
     assert round(found.first_value / found.first_truth, 3) == 2
+
+
+@pytest.mark.parametrize("in_file", [True, False])
+def test_a_kernel_that_says_what_it_does_not_take_is_not_wrong_there(in_file, tmp_path):
+    """Square strides alone: `reduce` stays within them, and compare counts the others as unsupported."""
+    code = (
+        "import numpy as np\n"
+        "def kernel(problem, operands):\n"
+        "    if len(set(problem.stride)) > 1 or any(map(any, problem.padding)):\n"
+        "        raise NotImplementedError('equal strides, no padding')\n"
+        "    x, w, s = operands['x'], operands['w'], problem.stride[0]\n"
+        "    view = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], (2, 3))[:, :, ::s, ::s]\n"
+        "    result = np.einsum('nchwij,ocij->nohw', view, w).astype(x.dtype)\n"
+        "    return np.roll(result, 1, 3) if s == 2 else result\n"
+    )
+    (tmp_path / "square.py").write_text(code)
+    scope = {}
+    exec(code, scope)
+    kernel = f"{tmp_path}/square.py:kernel" if in_file else scope["kernel"]
+    found = samebits.reduce("conv2d x=2x2x9x9 w=2x2x3x3 stride=2", [kernel])
+    assert found.fault == "wrong"
+    assert "stride=2" in found.problem
+    assert "padding" not in found.problem
+    assert "stride" in found.condition
+    asked = samebits.compare("conv2d x=1x2x9x9 w=2x2x3x3 stride=2x1", [kernel])
+    assert asked.sides[0].failure.kind == "unsupported"
+    assert "equal strides, no padding" in asked.sides[0].failure.says

@@ -60,11 +60,16 @@ def _load_file(source: str) -> ModuleType:
 
 
 def call_there(source: str, call: Callable[..., Any], *given: Any) -> Any:
-    """Calls into the code and returns its result; an error raised there becomes a RuntimeError that names its line."""
+    """Calls into the code and returns its result; an error raised there becomes a RuntimeError that names its line.
+
+    NotImplementedError says that the code does not take what it was given: EngineUnsupported.
+    """
     try:
         return call(*given)
     except EngineUnsupported:
         raise
+    except NotImplementedError as error:
+        raise EngineUnsupported(str(error) or "it says that it does not take this problem") from error
     except Exception as error:
         raise RuntimeError(_say_where(source, error)) from error
 

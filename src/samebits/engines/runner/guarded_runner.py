@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from samebits.engines.runner import Identity, Runner, check_result
 from samebits.engines.runner.timed_runs import TimedRuns, time_calls
-from samebits.errors import ArgumentError, EngineFailure, EngineRaised
+from samebits.errors import ArgumentError, EngineFailure, EngineRaised, EngineUnsupported
 from samebits.numbers.float_environment import callers_float_environment
 from samebits.numbers.ulps import has_same_bits
 from samebits.problems import Problem
@@ -96,6 +96,8 @@ class GuardedRunner:
                 return function()
         except (EngineFailure, KeyboardInterrupt):
             raise
+        except NotImplementedError as error:
+            raise EngineUnsupported(describe_exception(error)) from None
         except BaseException as error:  # A runner is anybody's code: SystemExit too is a finding of its side.
             raise EngineRaised(describe_exception(error)) from None
 
@@ -126,6 +128,8 @@ class FunctionRunner:
                 return self._kernel(problem, operands)
             except EngineFailure:
                 raise
+            except NotImplementedError as error:
+                raise EngineUnsupported(describe_exception(error)) from error
             except Exception as error:
                 says = f"{describe_exception(error)} (a function is called as kernel(problem, operands))"
                 raise EngineRaised(says) from error
