@@ -72,7 +72,14 @@ $(VENV)/.emulator: $(VENV)/.dev
 		|| echo "no qemu-user: tests of other processors are skipped"
 	@touch $@
 
-test: $(VENV)/.dev $(VENV)/.browser $(VENV)/.emulator
+# tinygrad's kernels are compiled; without clang those tests are skipped.
+$(VENV)/.compiler: $(VENV)/.dev
+	@command -v clang \
+		|| (test "$$(id -u)" = 0 && ($(APT) install -y clang || ($(APT) update && $(APT) install -y clang)) >/dev/null) \
+		|| echo "no clang: tests of tinygrad are skipped"
+	@touch $@
+
+test: $(VENV)/.dev $(VENV)/.browser $(VENV)/.emulator $(VENV)/.compiler
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal --durations 25
 
 # Some six minutes on two cores: what computes little and starts no process.

@@ -27,11 +27,11 @@ from pages import write_page
 from samebits.engines.runner import Identity
 from samebits.findings import is_agreement
 from samebits.findings.model_schema import ModelComparison
-from samebits.networks.network_judging import judge_network
 from samebits.networks.model_conclusion import Asked, conclude
 from samebits.networks.model_inputs import make_inputs
 from samebits.networks.model_runners import ModelRunner, open_model_runner
 from samebits.networks.network import Network
+from samebits.networks.network_judging import judge_network
 from samebits.networks.onnx_reading import make_network, read_onnx
 from samebits.networks.product_nodes import PRODUCTS
 from samebits.numbers.ulps import has_same_bits

@@ -47,7 +47,7 @@ def make_attention(change=""):
 
 
 def make_joined(change=""):
-    """Two branches beside each other, a leaky kink, and a product that reads both."""
+    """Two branches, a leaky kink, and a product that reads both."""
     constants = {
         "w1": random((4, 3, 3, 3), 1, 0.3),
         "w2": random((4, 3, 1, 1), 2, 0.5),

@@ -74,11 +74,11 @@ def find_channel_orders(first: Network, second: Network) -> ChannelOrders:
     given_up: set[str] = set()
     while True:
         walk = _Walk(first, second, given_up)
-        culprits = walk.run()
-        if not culprits:
+        givers = walk.run()
+        if not givers:
             products = [n.name for n in first.nodes if n.name in walk.begins]
             return ChannelOrders(walk.orders, _straighten(second, walk.constants), products)
-        given_up |= culprits
+        given_up |= givers
 
 
 def _straighten(network: Network, constants: Mapping[tuple[str, int], np.ndarray]) -> Network:
@@ -120,12 +120,12 @@ class _Walk:
             if all(v in self.other_known for v in node.outputs if v):
                 continue
             origins = {o for v in node.inputs if v in self.orders for o in self.orders[v].origins}
-            twin = self._find_twin(node)
+            same = self._find_same(node)
             try:
-                if twin is None:
+                if same is None:
                     # Another exporter's node. Without constants of its own along an axis it needs no counterpart.
                     self._need(not origins or self._is_plain(node))
-                order = self._take(twin or node, node) if twin is not None or origins else None
+                order = self._take(same or node, node) if same is not None or origins else None
             except _NotTakenError:
                 return origins or {node.name}
             for value in node.outputs:
@@ -138,16 +138,16 @@ class _Walk:
         held = [self.other_known[v] for v in node.inputs if v in self.other_known]
         return node.operator not in PRODUCTS and all(array.size == 1 or array.dtype.kind in "iu" for array in held)
 
-    def _find_twin(self, node: Node) -> Node | None:
+    def _find_same(self, node: Node) -> Node | None:
         place = next((self.first.producers[v] for v in node.outputs if v in self.first.producers), None)
-        twin = None if place is None else self.first.nodes[place]
-        same = twin is not None and twin.operator == node.operator and len(twin.inputs) == len(node.inputs)
-        return twin if same else None
+        same = None if place is None else self.first.nodes[place]
+        is_same = same is not None and same.operator == node.operator and len(same.inputs) == len(node.inputs)
+        return same if is_same else None
 
-    def _take(self, twin: Node, node: Node) -> Order | None:
+    def _take(self, same: Node, node: Node) -> Order | None:
         """The order of what a node returns; raises _NotTakenError where it reads an order otherwise."""
-        if node.operator in PRODUCTS and node.inputs[1] in self.other_known and twin.inputs[1] in self.known:
-            return self._take_product(twin, node)
+        if node.operator in PRODUCTS and node.inputs[1] in self.other_known and same.inputs[1] in self.known:
+            return self._take_product(same, node)
         own = [self.orders[v] for v in node.inputs if v in self.orders]
         if not own:
             return None
@@ -156,18 +156,18 @@ class _Walk:
         if node.operator in MOVES:
             return self._take_move(node)
         if node.operator in _PER_CHANNEL or (node.operator in _POOLS and len([v for v in node.outputs if v]) == 1):
-            return self._take_channels(twin, node, own[0])
+            return self._take_channels(same, node, own[0])
         if node.operator.startswith("Reduce"):
             return self._take_reduction(node, own[0])
         self._need(node.operator in (*ELEMENTWISE, *_OVER_ALL, "Cast"))
-        return self._take_elements(twin, node, own)
+        return self._take_elements(same, node, own)
 
     def _need(self, holds: bool | np.bool_) -> None:
         if not holds:
             raise _NotTakenError
 
-    def _take_product(self, twin: Node, node: Node) -> Order | None:
-        weights, held = self.known[twin.inputs[1]], self.other_known[node.inputs[1]]
+    def _take_product(self, same: Node, node: Node) -> Order | None:
+        weights, held = self.known[same.inputs[1]], self.other_known[node.inputs[1]]
         order = self.orders.get(node.inputs[0])
         is_matrix = node.operator in ("Gemm", "MatMul")
         if weights.shape != held.shape or weights.dtype != held.dtype or (is_matrix and weights.ndim != 2):
@@ -177,14 +177,14 @@ class _Walk:
             self._need(order.axis == (self._rank(node.inputs[0]) - 1 if is_matrix else 1))
             self._need(not node.attributes.get("transA", 0))
         if int(node.attributes.get("group", 1)) > 1:
-            return self._take_filters(twin, node, weights, held)
+            return self._take_filters(same, node, weights, held)
         if order is None and np.array_equal(weights, held):
             return None
         reads, makes = _find_axes(node, weights.ndim)
         fed, straight = weights, held
         if order is not None:
             fed, straight = np.take(weights, order.places, reads), np.take(held, np.argsort(order.places), reads)
-        biases = [k.get(n.inputs[2]) if len(n.inputs) > 2 else None for k, n in self._list_both(twin, node)]
+        biases = [k.get(n.inputs[2]) if len(n.inputs) > 2 else None for k, n in self._list_both(same, node)]
         places = _match_slices(_list_rows(fed, makes, biases[0]), _list_rows(held, makes, biases[1]))
         if places is None:
             # Where some weights were changed the others tell the sequence.
@@ -196,23 +196,23 @@ class _Walk:
         self._keep(node, 1, np.take(straight, np.argsort(places), makes))
         if np.array_equal(places, np.arange(places.size)):
             return None
-        self._need(self._fits(twin, node, 2, places, 0))
-        self.begins.add(twin.name)
+        self._need(self._fits(same, node, 2, places, 0))
+        self.begins.add(same.name)
         return Order(self._rank(node.outputs[0]) - 1 if is_matrix else 1, places, frozenset({node.name}))
 
-    def _list_both(self, twin: Node, node: Node) -> Sequence[tuple[Mapping[str, np.ndarray], Node]]:
-        return (self.known, twin), (self.other_known, node)
+    def _list_both(self, same: Node, node: Node) -> Sequence[tuple[Mapping[str, np.ndarray], Node]]:
+        return (self.known, same), (self.other_known, node)
 
-    def _take_filters(self, twin: Node, node: Node, weights: np.ndarray, held: np.ndarray) -> Order | None:
+    def _take_filters(self, same: Node, node: Node, weights: np.ndarray, held: np.ndarray) -> Order | None:
         """The order of a product in groups: where each channel is one, its own filter goes with it."""
         order = self.orders.get(node.inputs[0])
         if order is None:
             return None
         self._need(int(node.attributes["group"]) == weights.shape[0] == order.places.size)
-        self._need(self._fits(twin, node, 1, order.places, 0) and self._fits(twin, node, 2, order.places, 0))
+        self._need(self._fits(same, node, 1, order.places, 0) and self._fits(same, node, 2, order.places, 0))
         return order
 
-    def _fits(self, twin: Node, node: Node, number: int, places: np.ndarray, axis: int) -> bool:
+    def _fits(self, same: Node, node: Node, number: int, places: np.ndarray, axis: int) -> bool:
         """Whether an input is a constant whose `axis` goes with these places, or has nothing along it.
 
         The constant is kept in the first file's sequence.
@@ -220,7 +220,7 @@ class _Walk:
         if len(node.inputs) <= number or not node.inputs[number]:
             return True
         held = self.other_known.get(node.inputs[number])
-        mine = held if twin is node else self.known.get(twin.inputs[number])
+        mine = held if same is node else self.known.get(same.inputs[number])
         if mine is None or held is None or mine.shape != held.shape:
             return False
         if axis < 0 or mine.ndim <= axis or mine.shape[axis] == 1:
@@ -230,16 +230,16 @@ class _Walk:
         self._keep(node, number, np.take(held, np.argsort(places), axis))
         return True
 
-    def _take_channels(self, twin: Node, node: Node, order: Order) -> Order:
+    def _take_channels(self, same: Node, node: Node, order: Order) -> Order:
         self._need(order.axis == 1)
         if node.operator in _PER_CHANNEL:
-            self._need(all(self._fits(twin, node, i, order.places, 0) for i in range(1, len(node.inputs))))
+            self._need(all(self._fits(same, node, i, order.places, 0) for i in range(1, len(node.inputs))))
         elif node.operator in ("Resize", "Upsample"):
             sizes = [self._shape(v)[1] for v in (node.inputs[0], node.outputs[0])]
             self._need(sizes[0] == sizes[1])
         return order
 
-    def _take_elements(self, twin: Node, node: Node, own: Sequence[Order]) -> Order:
+    def _take_elements(self, same: Node, node: Node, own: Sequence[Order]) -> Order:
         """The order of an operation element by element; every input has it, or is a constant that goes with it."""
         rank = self._rank(node.outputs[0])
         ends = {order.axis - self._rank(v) for v in node.inputs if (order := self.orders.get(v)) is not None}
@@ -250,7 +250,7 @@ class _Walk:
                 continue
             if value in self.other_known:
                 axis = end + self.other_known[value].ndim
-                self._need(self._fits(twin, node, i, own[0].places, axis))
+                self._need(self._fits(same, node, i, own[0].places, axis))
             else:
                 shape = self._shape(value)
                 self._need(len(shape) + end < 0 or shape[end] == 1)

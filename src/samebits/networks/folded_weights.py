@@ -122,7 +122,7 @@ class _Folding:
     def list_odd_channels(self, held: np.ndarray, own_unit: float = 0.0, least: float = 0.0) -> np.ndarray:
         """Which channels have weights that rounding does not make of those wanted.
 
-        `own_unit` is the unit roundoff of a format that they are rounded to besides, `least` its smallest number.
+        `own_unit` is the unit roundoff of a format that they are rounded to after that, `least` its smallest number.
         """
         scaled, unit = self.weights * _along(self.factor, self.axis, held.ndim), _UNIT / (1 - _UNIT)
         unit = (1 + unit) * (1 + own_unit) - 1

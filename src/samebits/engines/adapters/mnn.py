@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,9 +35,7 @@ class MnnEngine(OnnxReader):
     variables: ClassVar[dict[str, str]] = {}
 
     def load(self, settings: Mapping[str, str]) -> None:
-        import MNN  # type: ignore[import-not-found]  (an engine that may not be here)
-
-        self.mnn: Any = MNN
+        self.mnn: Any = import_module("MNN")
         self.given = dict(settings)
 
     def report(self) -> InForce:
@@ -49,10 +48,7 @@ class MnnEngine(OnnxReader):
         return InForce(self.mnn.version(), self.device, in_force)
 
     def compile_onnx(self, model: Any) -> Compiled:
-        import _tools  # type: ignore[import-not-found]  (a part of MNN)
-        import MNN.expr as expr  # type: ignore[import-not-found]  (an engine that may not be here)
-        import MNN.nn as nn  # type: ignore[import-not-found]  (an engine that may not be here)
-
+        tools, expr, nn = (import_module(name) for name in ("_tools", "MNN.expr", "MNN.nn"))
         config = {
             "backend": _CPU,
             "precision": self.given.get("precision", "normal"),
@@ -67,7 +63,7 @@ class MnnEngine(OnnxReader):
             if self.given.get("rnn") == "own":
                 words += ["--useOriginRNNImpl", "1"]
             with contextlib.suppress(SystemExit):
-                _tools.mnnconvert(["MNNConvert", "--framework", "ONNX", *words])
+                tools.mnnconvert(["MNNConvert", "--framework", "ONNX", *words])
             if not Path(target).is_file():
                 raise EngineUnsupported("MNN's converter made no model of it")
             try:

@@ -21,6 +21,8 @@ _OPTIONS = {
 }  # fmt: skip
 # The numbers of the parameters, for the innermost axis first. Source: ncnn, docs/developer-guide/operators.md.
 _SIZES = {"kernel": (1, 11, 21), "dilation": (2, 12, 22), "stride": (3, 13, 23)}
+# A layer's kind, its inputs and its numbered parameters.
+Layer = tuple[str, tuple[str, ...], Mapping[int, object]]
 _BEGINS, _ENDS, _EXTRA = (4, 14, 24), (15, 16, 17), (18, 19, 20)
 
 
@@ -97,9 +99,7 @@ class NcnnEngine(Engine):
 
         return Prepared(call, lambda found: np.stack([np.array(f) for f in found]).reshape(problem.out_shape))
 
-    def _load(
-        self, layers: list[tuple[str, tuple[str, ...], dict[int, object]]], weights: bytes, problem: Problem
-    ) -> Any:
+    def _load(self, layers: list[Layer], weights: bytes, problem: Problem) -> Any:
         if problem.then is not None:
             limits = {} if problem.then.name == "relu" else {0: problem.then.low, 1: problem.then.high}
             layers = [*layers, ("Clip" if limits else "ReLU", ("v0",), limits)]
@@ -135,17 +135,13 @@ def _pack(weights: np.ndarray, bias: np.ndarray | None) -> bytes:
     return stored if bias is None else stored + np.ascontiguousarray(bias, "<f4").tobytes()
 
 
-def _write_linear(
-    problem: Problem, operands: Mapping[str, np.ndarray]
-) -> tuple[tuple[str, tuple[str, ...], dict[int, object]], bytes]:
+def _write_linear(problem: Problem, operands: Mapping[str, np.ndarray]) -> tuple[Layer, bytes]:
     w = operands["w"]
     numbers: dict[int, object] = {0: w.shape[0], 1: int(problem.bias), 2: w.size}
     return ("InnerProduct", ("x",), numbers), _pack(w, operands.get("bias"))
 
 
-def _write_window(
-    problem: Problem, operands: Mapping[str, np.ndarray]
-) -> tuple[tuple[str, tuple[str, ...], dict[int, object]], bytes]:
+def _write_window(problem: Problem, operands: Mapping[str, np.ndarray]) -> tuple[Layer, bytes]:
     axes, w = problem.axes[::-1], operands["w"]
     numbers: dict[int, object] = {0: problem.c_out}
     for name, places in _SIZES.items():

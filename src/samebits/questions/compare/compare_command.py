@@ -112,7 +112,6 @@ def compare_command(
     """
     from samebits.networks.model_subject import is_model
     from samebits.problems.integer_problem import is_integer_problem
-    from samebits.questions.compare.code_case import is_code_case
 
     text, common = (
         " ".join(subject),
@@ -131,8 +130,6 @@ def compare_command(
         raise ArgumentError(
             "--inputs, --range, --size, --replay, --save-cases, --against and --recorded are for networks"
         )
-    if is_code_case(text):
-        return _compare_codes(text, data, common)
     return _compare_problem(text, data, common)
 
 
@@ -159,9 +156,12 @@ def _compare_problem(text: str, data: DataChoice, options: CommonOptions) -> int
     from samebits.engines.registry.known_engines import list_installed_for
     from samebits.problems.case_file import Case
     from samebits.problems.languages.any_language import read_subject
+    from samebits.questions.compare.code_case import is_code_case
     from samebits.questions.compare.comparing import compare
     from samebits.questions.compare.comparison_report import show_comparison
 
+    if is_code_case(text):
+        return _compare_codes(text, data, options)
     chosen, subject = options.on, read_subject(text)
     case = subject if isinstance(subject, Case) else None
     if not chosen and not (case and case.results):

@@ -159,12 +159,7 @@ def say_next(
     if first.kind == "structure":
         return _say_decision(first, settings, known, drawn)
     if first.reason == "random state":
-        seeds = [s for s in known if "seed" in s.lower()]
-        if seeds:
-            return seeds[:1]
-        if drawn is None:
-            return [_SEED_GENERATOR if takes_generator(first.what) else _SEED_ALL]
-        return [_OWN_GENERATOR]
+        return [_seed(first, known, drawn)]
     if first.reason == "data":
         return [*alike, f"look where the data at {first.line or 'this line'} come from", *sets]
     if first.reason == "arguments":
@@ -175,6 +170,14 @@ def say_next(
     if captured is not None:
         return [f"samebits explain {captured}", *alike]
     return (alike or [_DETERMINISTIC]) if first.kind == "operation" else []
+
+
+def _seed(first: FirstDifference, known: Sequence[str], drawn: FirstDifference | None) -> str:
+    """What makes a random state the same in both runs."""
+    seeds = [s for s in known if "seed" in s.lower()]
+    if seeds or drawn is not None:
+        return seeds[0] if seeds else _OWN_GENERATOR
+    return _SEED_GENERATOR if takes_generator(first.what) else _SEED_ALL
 
 
 def _say_decision(
