@@ -72,6 +72,12 @@ class Axis:
     pad_begin: int
     pad_end: int
 
+    @property
+    def extra(self) -> int:
+        """The output padding of a transposed convolution: by how much its output goes beyond the windows."""
+        reach = (self.size_small - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
+        return self.size_large - (reach - self.pad_begin - self.pad_end)
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:

@@ -115,10 +115,7 @@ class MlxEngine(Engine):
         axes = problem.axes
         stride, dilation = [a.stride for a in axes], [a.dilation for a in axes]
         if problem.is_transposed:
-            extra = [
-                a.size_large - ((a.size_small - 1) * a.stride + (a.kernel - 1) * a.dilation + 1 - 2 * a.pad_begin)
-                for a in axes
-            ]
+            extra = [a.extra for a in axes]
             name = f"conv_transpose{problem.rank}d"
             sizes = (stride, [a.pad_begin for a in axes], dilation, extra)
             y = getattr(self.core, name)(

@@ -149,10 +149,7 @@ def _write_window(problem: Problem, operands: Mapping[str, np.ndarray]) -> tuple
     numbers |= dict(zip(_BEGINS, (a.pad_begin for a in axes), strict=False))
     numbers |= dict(zip(_ENDS, (a.pad_end for a in axes), strict=False))
     if problem.is_transposed:
-        extra = [
-            a.size_large - ((a.size_small - 1) * a.stride + (a.kernel - 1) * a.dilation + 1 - a.pad_begin - a.pad_end)
-            for a in axes
-        ]
+        extra = [a.extra for a in axes]
         numbers |= dict(zip(_EXTRA, extra, strict=False))
         # Each group's outputs stand in front of its inputs.
         inside, outside, *window = w.shape

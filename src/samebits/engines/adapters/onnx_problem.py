@@ -54,10 +54,7 @@ def _make_convolution(onnx: Any, problem: Problem) -> Any:
         "kernel_shape": problem.w[2:],
     }  # fmt: skip
     if problem.is_transposed:
-        attributes["output_padding"] = [
-            a.size_large - ((a.size_small - 1) * a.stride + (a.kernel - 1) * a.dilation + 1 - a.pad_begin - a.pad_end)
-            for a in problem.axes
-        ]
+        attributes["output_padding"] = [a.extra for a in problem.axes]
     operator = "ConvTranspose" if problem.is_transposed else "Conv"
     output = "sum" if problem.then else "y"
     return onnx.helper.make_node(operator, list(problem.operand_shapes), [output], **attributes)

@@ -224,11 +224,7 @@ class OpenvinoEngine(Engine):
             w = opset.reshape(w, np.array(shape, np.int64), False)
         if problem.is_transposed:
             operator = opset.convolution_backprop_data if problem.groups == 1 else opset.group_convolution_backprop_data
-            extra = [
-                a.size_large
-                - ((a.size_small - 1) * a.stride + (a.kernel - 1) * a.dilation + 1 - a.pad_begin - a.pad_end)
-                for a in problem.axes
-            ]
+            extra = [a.extra for a in problem.axes]
             y = operator(
                 x, w, stride, pads_begin=begin, pads_end=end, dilations=dilation, auto_pad="explicit",
                 output_padding=extra,

@@ -276,9 +276,7 @@ def _convolve(torch: Any, problem: Problem, x: Any, w: Any, bias: Any) -> Any:
 
 def _find_extra(problem: Problem, i: int) -> int:
     """output_padding, with what SAME padding adds where the kernel is shorter than the stride."""
-    a = problem.axes[i]
-    reach = (a.size_small - 1) * a.stride + (a.kernel - 1) * a.dilation + 1
-    return max(a.size_large - (reach - a.pad_begin - a.pad_end), 0)
+    return max(problem.axes[i].extra, 0)
 
 
 def _list_ends(problem: Problem, even: list[int]) -> list[int]:

@@ -83,10 +83,7 @@ def _write_node(problem: Problem, output: str) -> str:
     pads = [a.pad_begin for a in axes] + [a.pad_end for a in axes]
     given = f"strides={list(problem.stride)}, pads={pads}, dilations={list(problem.dilation)}, group={problem.groups}"
     if problem.is_transposed:
-        extra = [
-            a.size_large - ((a.size_small - 1) * a.stride + (a.kernel - 1) * a.dilation + 1 - a.pad_begin - a.pad_end)
-            for a in axes
-        ]
+        extra = [a.extra for a in axes]
         return f'helper.make_node("ConvTranspose", {names}, ["{output}"], {given}, output_padding={extra})'
     return f'helper.make_node("Conv", {names}, ["{output}"], {given})'
 

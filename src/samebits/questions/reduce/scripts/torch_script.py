@@ -92,7 +92,7 @@ def _find_extra(problem: Problem) -> tuple[int, ...]:
     """The output padding with which torch's result reaches as far as the problem's."""
     return tuple(
         max(
-            a.size_large - ((a.size_small - 1) * a.stride + (a.kernel - 1) * a.dilation + 1 - a.pad_begin - a.pad_end),
+            a.extra,
             0,
         )
         for a in problem.axes
