@@ -167,3 +167,23 @@ def test_a_kernel_that_says_what_it_does_not_take_is_not_wrong_there(in_file, tm
     asked = samebits.compare("conv2d x=1x2x9x9 w=2x2x3x3 stride=2x1", [kernel])
     assert asked.sides[0].failure.kind == "unsupported"
     assert "equal strides, no padding" in asked.sides[0].failure.says
+
+
+def test_a_race_that_exact_integers_do_not_show_is_said_by_its_calls():
+    """One product in seven is lost now and then, of which the small integers are 0: no precision is spoken of."""
+    calls = iter(range(10**6))
+
+    def kernel(problem, operands):
+        x, w = operands["x"], operands["w"]
+        result = x @ w.T
+        whole_numbers = (x == np.rint(x)).all()
+        if not whole_numbers and next(calls) % 25 == 3:
+            result[:, -1] -= x[:, -1] * w[-1, -1]
+        return result
+
+    found = samebits.compare("linear x=9x7 w=33x7", [kernel], calls=200, attributes=False)
+    assert re.match(
+        r"kernel is beyond its error bound in \d+ of \d+ calls on the same operands, and within it in the others: 9 of",
+        found.summary,
+    )
+    assert "less precision" not in found.summary

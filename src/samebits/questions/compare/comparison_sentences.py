@@ -31,7 +31,7 @@ def summarize_comparison(verdict: Verdict, sides: list[Side]) -> str:
         return " ".join(said)
     unclear = [s for s in ran if s.verdict == "undecided"]
     if unclear:
-        return " ".join(_summarize_unclear(s) + _say_unrepeated([s]) for s in unclear)
+        return " ".join(_say_by_chance(s) or _summarize_unclear(s) + _say_unrepeated([s]) for s in unclear)
     broken = [s.name for s in sides if s.failure and s.failure.kind != "unsupported"]
     said = _summarize_agreement(verdict, ran)
     return f"{' and '.join(broken)} returned no result. Of the others: {said}" if broken else said
@@ -54,9 +54,11 @@ def _say_by_chance(side: Side) -> str:
     varying = side.varying
     if varying is None or not 0 < varying.faulty < varying.calls:
         return ""
-    often = f"{varying.faulty:,} of {varying.calls:,} calls on the same operands, and right in the others"
+    often = f"{varying.faulty:,} of {varying.calls:,} calls on the same operands"
     which = f"{varying.outputs:,} of {varying.elements:,} outputs vary, {varying.where}"
-    return f"{side.name} is wrong in {often}: {which}."
+    if side.verdict == "wrong":
+        return f"{side.name} is wrong in {often}, and right in the others: {which}."
+    return f"{side.name} is beyond its error bound in {often}, and within it in the others: {which}."
 
 
 def _summarize_agreement(verdict: Verdict, ran: list[Side]) -> str:
