@@ -30,7 +30,7 @@ def name_outcome(found: Profile) -> Outcome:
 
 _TRANSFORMS = {
     "winograd": "It multiplies transforms of tiles, as Winograd's algorithm does",
-    "fft": "It multiplies Fourier transforms",
+    "fft": "It multiplies transforms of the whole plane, as Fourier's or Winograd's of a tile as large",
 }
 
 
