@@ -98,6 +98,61 @@ def test_values_that_are_others_on_purpose_are_sound(make, change):
     assert "says something else" not in found.summary
 
 
+def make_chain(fault="", layers=4, size=256):
+    """Wide products, whose bounds together are wide; the first one's weights four times as large, the last one's a
+    fourth, and one in between with a fault."""
+    constants = {f"w{i}": random((size, size), 20 + i, 1 / np.sqrt(size)) for i in range(layers)}
+    if fault:
+        constants["w0"] *= np.float32(4)
+        constants[f"w{layers - 1}"] /= np.float32(4)
+    if fault == "a column":
+        constants["w2"][:, 5] *= np.float32(1.01)
+    nodes = [
+        step
+        for i in range(layers)
+        for step in (
+            node("MatMul", [f"l{i - 1}" if i else "x", f"w{i}"], [f"m{i}"]),
+            node("LeakyRelu", [f"m{i}"], [f"l{i}"], alpha=0.1),
+        )
+    ]
+    return make_model(nodes, {"x": [2, size]}, [f"l{layers - 1}"], constants)
+
+
+@pytest.mark.parametrize(("fault", "verdicts"), [("none", ("identical", "rounding")), ("a column", ("wrong",))])
+def test_a_fault_does_not_hide_in_the_wide_bound_of_a_part(fault, verdicts):
+    assert compare(make_chain, fault).verdict in verdicts
+
+
+def make_limited(change=""):
+    """A factor through a limit that these inputs do not reach."""
+    factor = np.float32(4 if change else 1)
+    constants = {"w": random((6, 6), 1, 0.1) * factor, "v": random((6, 6), 2) / factor}
+    constants |= {"low": np.array(-1e3, np.float32), "high": np.array(1e3, np.float32)}
+    nodes = [node("MatMul", ["x", "w"], ["a"]), node("Clip", ["a", "low", "high"], ["c"])]
+    return make_model([*nodes, node("MatMul", ["c", "v"], ["y"])], {"x": [3, 6]}, ["y"], constants)
+
+
+def test_a_limit_that_is_not_reached_is_warned_of():
+    found = compare(make_limited, "a factor")
+    assert found.verdict in ("identical", "rounding")
+    assert "On other inputs that may show" in found.summary
+
+
+@pytest.mark.parametrize("lost", ["bias", "last bits alone", "an infinity"])
+def test_last_bits_of_weights_hide_no_other_fault(lost):
+    def make(change=""):
+        constants = {"w": random((4, 3, 3, 3), 1), "b": random((4,), 2)}
+        if change:
+            constants["w"] = constants["w"] * np.float32(1 + 2**-22)
+        if change == "an infinity":
+            constants["b"][1] = np.inf
+        reads = ["x", "w"] if change == "bias" else ["x", "w", "b"]
+        return make_model([node("Conv", reads, ["y"])], {"x": [1, 3, 6, 6]}, ["y"], constants)
+
+    verdict = compare(make, lost).verdict
+    assert verdict in (("rounding",) if lost == "last bits alone" else ("wrong",))
+
+
 @pytest.mark.parametrize(
     ("make", "change"),
     [

@@ -299,3 +299,8 @@ def test_decimals_that_numpy_leaves_out_count_as_printed():
 def test_numbers_that_people_write_keep_their_own_digits():
     read = parse_numbers("x", "0.5, 0.25, 0.125, 3")
     assert read.units.tolist() == [0.1, 0.01, 0.001, 1.0]
+
+
+def test_two_arrays_in_one_text_are_refused():
+    with pytest.raises(CaseFileError, match="holds several arrays"):
+        parse_numbers("f", "[1, 2][3, 4]")

@@ -208,7 +208,8 @@ class _Walk:
         order = self.orders.get(node.inputs[0])
         if order is None:
             return None
-        self._need(int(node.attributes["group"]) == weights.shape[0] == order.places.size)
+        made = weights.shape[1] if node.operator == "ConvTranspose" else 1
+        self._need(int(node.attributes["group"]) == weights.shape[0] == order.places.size and made == 1)
         self._need(self._fits(same, node, 1, order.places, 0) and self._fits(same, node, 2, order.places, 0))
         return order
 

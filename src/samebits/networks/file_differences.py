@@ -14,7 +14,7 @@ from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.networks.constant_differences import compare_constants, differ_by_rounding, show_value
 from samebits.networks.conversions import Conversion
-from samebits.networks.folded_weights import compare_folded, find_norm
+from samebits.networks.folded_weights import FOLDING_ROUNDINGS, compare_folded, find_norm
 from samebits.networks.function_bodies import find_default
 from samebits.networks.matched_files import COMMUTING, digest
 from samebits.networks.model_conclusion import Outcome
@@ -367,7 +367,11 @@ def blame_file(outcome: Outcome, differences: Sequence[FileDifference], own: Seq
         judged = unit.sides[side]
         others = [o for o in others if first.is_rewriting or not o.is_rewriting]
         said = [Evidence("file", o.says) for o in (first, *others[: _MOST_DIFFERENCES - 1])]
-        if own == [] and any(d.is_rounding for d in all_own) and all(d.is_rounding or d.is_rewriting for d in all_own):
+        rounds = any(d.is_rounding for d in all_own) and all(d.is_rounding or d.is_rewriting for d in all_own)
+        # No more than the last bits of weights can make: a bias that is lost is not told by its node.
+        over = None if judged.own is None else judged.own.max_over_bound
+        near = over is not None and over <= 1 + 2 * FOLDING_ROUNDINGS
+        if own == [] and rounds and near:
             unit.sides[side] = replace(
                 judged, verdict="rounding", certainty="bounds", cause=None, cause_certainty=None,
                 says=say_refolded(), evidence=(*said, *judged.evidence), own=None,

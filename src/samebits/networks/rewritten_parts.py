@@ -13,12 +13,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from samebits import thresholds
 from samebits.errors import EngineFailure
+from samebits.judging.measuring import measure_norm
 from samebits.networks.model_conclusion import Asked, Outcome
 from samebits.networks.model_judging import JudgedUnit, ModelJudge, measure_relative
 from samebits.networks.network import Network
 from samebits.networks.observing import list_ends
-from samebits.networks.units import divide_network
+from samebits.networks.unit_reference import refer_unit
+from samebits.networks.units import Unit, divide_network
 from samebits.numbers.format import FORMATS
 from samebits.progress import Progress
 
@@ -56,12 +59,41 @@ def join_rewritten(outcome: Outcome, side: Asked, progress: Progress) -> Rewritt
             break
     else:
         return Rewritten(outcome)
+    parts = [unit for unit in found.judged if _list_nodes(outcome.network, unit, joined)]
+    if not all(unit.is_judged and _is_as_near(unit.unit, found, side, other, judge) for unit in parts):
+        # A bound of several products is wide: a fault may hide in it.
+        return Rewritten(outcome)
     whole = ModelJudge(
         outcome.network, judge.folded, {**judge.divisions, **found.judge.divisions} if found.judge else judge.divisions,
         judge.observers, judge.progress, judge.keeps, judge.known,
     )  # fmt: skip
     nodes = {n for unit in found.judged for n in _list_nodes(outcome.network, unit, joined)}
     return Rewritten(replace(outcome, judged=list(whole.judge()), judge=whole), frozenset(nodes))
+
+
+def _is_as_near(unit: Unit, found: Outcome, side: Asked, other: Asked, judge: ModelJudge) -> bool:
+    """Whether the side's outputs of a part are as near to the truth as the other side's, but for a few times.
+
+    Each is judged on what it was fed itself. Sides may round once where the other is exact.
+    """
+    wanted = [*unit.inputs, *unit.outputs]
+    errors: list[list[float]] = []
+    sizes: list[float] = []
+    for one, division in ((side, found.judge), (other, judge)):
+        if one.observer is None or division is None:
+            return False
+        ends = dict.fromkeys([*list_ends(found.network, division.divisions[one.name]), *wanted])
+        try:
+            seen = one.observer.observe(list(ends), wanted)
+        except EngineFailure:
+            return False
+        references = refer_unit(found.network, judge.folded, unit, seen)
+        floats = [v for v in unit.outputs if seen[v].dtype.name in FORMATS]
+        errors.append([measure_norm(seen[v].astype(np.float64) - references[v].value) for v in floats])
+        units = [float(FORMATS[seen[v].dtype.name].unit_roundoff) for v in floats]
+        sizes = [u * measure_norm(references[v].value) for u, v in zip(units, floats, strict=True)]
+    own, others = errors
+    return all(a <= thresholds.FITTED_TIMES * max(b, c) for a, b, c in zip(own, others, sizes, strict=True))
 
 
 def _find_more(network: Network, deviating: list[JudgedUnit], side: Asked, other: Asked, joined: set[str]) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -124,7 +125,10 @@ def _parse_brackets(where: str, text: str) -> PrintedNumbers:
             counts[-1] += 1
     if counts or len(deepest) != 1 or any(len(found) != 1 for found in lengths.values()):
         raise CaseFileError(f"{where} is no array: its brackets do not fit")
-    return _make(numbers, tuple(lengths[depth].pop() for depth in sorted(lengths)))
+    shape = tuple(lengths[depth].pop() for depth in sorted(lengths))
+    if math.prod(shape) != len(numbers):
+        raise CaseFileError(f"{where} holds several arrays, and one is needed")
+    return _make(numbers, shape)
 
 
 def _make(tokens: list[str], shape: tuple[int, ...]) -> PrintedNumbers:

@@ -14,6 +14,7 @@ from samebits.problems import Problem
 from samebits.regular_files import open_folder
 
 _MAGIC = 7767517
+_LARGEST = float(np.finfo(np.float32).max)
 # What the settings are called in ncnn.Option.
 _OPTIONS = {
     "winograd": "use_winograd_convolution", "sgemm": "use_sgemm_convolution", "packing": "use_packing_layout",
@@ -101,7 +102,9 @@ class NcnnEngine(Engine):
 
     def _load(self, layers: list[Layer], weights: bytes, problem: Problem) -> Any:
         if problem.then is not None:
-            limits = {} if problem.then.name == "relu" else {0: problem.then.low, 1: problem.then.high}
+            # Its text has no infinities.
+            ends = [float(np.clip(end, -_LARGEST, _LARGEST)) for end in (problem.then.low, problem.then.high)]
+            limits = {} if problem.then.name == "relu" else {0: ends[0], 1: ends[1]}
             layers = [*layers, ("Clip" if limits else "ReLU", ("v0",), limits)]
         fed = layers[0][1]
         lines = [f"Input {name} 0 1 {name}" for name in fed]

@@ -22,6 +22,8 @@ from samebits.problems.windows import name_axes
 _COARSEST_BIAS = 2.0**-5
 # Standard deviations of a count of signs; chance exceeds them once in 160 results.
 _SIGMAS_OF_SIGNS = 2.5
+# So many outputs with one value are more than a chance.
+_FEWEST_AT_LIMIT = 3
 # What networks clip to.
 _USUAL_CLIPS = ((0.0, 6.0), (-1.0, 1.0), (0.0, 1.0), (0.0, math.inf))
 
@@ -137,7 +139,9 @@ def list_rounded_bias(problem: Problem) -> Iterator[Hypothesis]:
 
 
 def list_fitted_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
-    """Hypotheses with fitted numbers, which therefore come last: a shift for every channel, a factor and a shift."""
+    """Hypotheses with fitted numbers, which come last: limits, a shift for every channel, a factor and a shift."""
+    if problem.then is None:
+        yield Hypothesis(CauseCode.FUSION, "wrong", "limits its results", _limit, fitted=True, say_fit=_say_limits)
     if problem.direction == "forward":
         unit = float(find_format(problem.out).unit_roundoff)
         if not problem.bias:
@@ -156,6 +160,28 @@ def _late_bias(observation: Observation, sample: Sample) -> Floats:
         observation.apply_epilogue(_bare(observation, sample))
         + observation.operands["bias"].astype(np.float64)[sample.rows][:, None]
     )
+
+
+def _find_limits(observation: Observation) -> tuple[float, float]:
+    """The least and the largest value where several outputs have them; infinite where one alone has."""
+    given = observation.result.astype(np.float64)
+    low, high = float(np.nanmin(given)), float(np.nanmax(given))
+    # Sums of their own do not meet in the very largest number.
+    shared = [np.count_nonzero(given == limit) >= _FEWEST_AT_LIMIT for limit in (low, high)]
+    return low if shared[0] else -math.inf, high if shared[1] else math.inf
+
+
+def _limit(observation: Observation, sample: Sample) -> Floats:
+    return np.clip(observation.sum_with_bias(sample), *_find_limits(observation))
+
+
+def _say_limits(observation: Observation, _: Sample) -> str:
+    low, high = _find_limits(observation)
+    ends = [
+        f"at {low:g} from below" if math.isfinite(low) else "",
+        f"at {high:g} from above" if math.isfinite(high) else "",
+    ]
+    return f" {' and '.join(filter(None, ends))}, unasked"
 
 
 def _then(cause: CauseCode, says: str, values: Callable[[Observation, Sample], Floats]) -> Hypothesis:

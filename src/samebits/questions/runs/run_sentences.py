@@ -22,7 +22,10 @@ _REASONS = {
 }
 
 
-_SEED_LOADER = "give the loader a seeded generator: DataLoader(..., generator=torch.Generator().manual_seed(N))"
+_SEED_LOADER = (
+    "seed what draws the order: a loader by a seeded generator, DataLoader(...,"
+    " generator=torch.Generator().manual_seed(N)); else numpy.random.default_rng(N) or random.seed(N)"
+)
 _OWN_GENERATOR = (
     "give what one run draws more a generator of its own: for a validation's loader, which draws a number each"
     " time it is walked through, DataLoader(..., generator=torch.Generator())"
@@ -163,7 +166,8 @@ def say_next(
     if first.reason == "data":
         return [*alike, f"look where the data at {first.line or 'this line'} come from", *sets]
     if first.reason == "arguments":
-        needs = f"; a number drawn for it needs a seed{_join_seeds(known)}"
+        seeds = _join_seeds(known)
+        needs = f"; a number drawn for it needs a seed{seeds}" if seeds else ""
         return [f"compare what the script passes at {first.line or 'this line'}{needs}"]
     if first.reason in _WHAT_TO_DO:
         return [*_list_needs(first, known), _WHAT_TO_DO[first.reason], *sets]
