@@ -260,3 +260,16 @@ def test_zeros_of_a_narrow_sum_stay_a_narrow_sum_where_only_a_sample_is_replayed
     assert not result.any()
     side = explain_one(problem, operands, result)
     assert (side.verdict, side.cause) == ("downgrade", "low-precision-accumulator")
+
+
+@pytest.mark.parametrize(("low", "high", "says"), [(-0.8, 0.8, "at -0.8 from below and at 0.8 from above"),
+                                                  (None, 0.5, "at 0.5 from above, unasked")])  # fmt: skip
+def test_limits_that_nobody_asked_for_are_named(low, high, says):
+    rng = np.random.default_rng(5)
+    x, w = rng.standard_normal((24, 60), np.float32), rng.standard_normal((20, 60), np.float32) / np.float32(8)
+    mine = np.clip(x @ w.T, low, high)
+    found = samebits.explain(problem="linear x=24x60 w=20x60", x=x, w=w, mine=mine)
+    assert (found.sides[0].verdict, found.sides[0].cause) == ("wrong", "fusion")
+    assert says in found.sides[0].says
+    sound = samebits.explain(problem="linear x=24x60 w=20x60", x=x, w=w, mine=x @ w.T)
+    assert sound.sides[0].verdict in ("rounding", "identical")

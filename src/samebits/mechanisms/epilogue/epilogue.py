@@ -140,7 +140,7 @@ def list_rounded_bias(problem: Problem) -> Iterator[Hypothesis]:
 
 def list_fitted_hypotheses(problem: Problem) -> Iterator[Hypothesis]:
     """Hypotheses with fitted numbers, which come last: limits, a shift for every channel, a factor and a shift."""
-    if problem.then is None:
+    if problem.direction == "forward" and problem.then is None:
         yield Hypothesis(CauseCode.FUSION, "wrong", "limits its results", _limit, fitted=True, say_fit=_say_limits)
     if problem.direction == "forward":
         unit = float(find_format(problem.out).unit_roundoff)
