@@ -368,7 +368,7 @@ def blame_file(outcome: Outcome, differences: Sequence[FileDifference], own: Seq
         others = [o for o in others if first.is_rewriting or not o.is_rewriting]
         said = [Evidence("file", o.says) for o in (first, *others[: _MOST_DIFFERENCES - 1])]
         rounds = any(d.is_rounding for d in all_own) and all(d.is_rounding or d.is_rewriting for d in all_own)
-        # No more than the last bits of weights can make: a bias that is lost is not told by its node.
+        # No more than the last bits of weights can make: a bias may be lost at the same node.
         over = None if judged.own is None else judged.own.max_over_bound
         near = over is not None and over <= 1 + 2 * FOLDING_ROUNDINGS
         if own == [] and rounds and near:

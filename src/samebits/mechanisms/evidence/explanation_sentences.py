@@ -20,7 +20,7 @@ _PLURALS = {
     "index relation": "paddings and other index relations",
     "layout": "layouts",
     "recipe": "narrow sums, transforms and flushes",
-    "scale and shift": "scale and shift per channel",
+    "scale and shift": "limits, scale and shift per channel",
     "stored result": "stored results",
     "quantised operands": "quantised operands",
     "fitted operands": "fitted operands",
