@@ -125,7 +125,8 @@ def test_what_was_tried_is_counted_by_kind():
     )
     more = Counter({"operand rounding": 1, "layout": 2, "recipe": 3, "scale and shift": 4})
     assert say.say_excluded(more) == (
-        "excluded: 1 operand roundings, 2 layouts, 3 narrow sums, transforms and flushes, 4 limits, scale and shift per channel"
+        "excluded: 1 operand roundings, 2 layouts, 3 narrow sums, transforms and flushes,"
+        " 4 limits, scale and shift per channel"
     )
     assert say.say_excluded(Counter()) == "nothing could be tried"
 

@@ -9,7 +9,7 @@ from networks.model_sides import ReferenceSide
 from networks.network_building import residual
 from samebits.engines.registry.runners import Emulator
 from samebits.findings import Evidence
-from samebits.networks import model_comparing
+from samebits.networks import exact_products
 from samebits.networks.model_comparing import compare_model
 from samebits.networks.model_runners import ProgramRunner
 from samebits.networks.network import Program
@@ -57,7 +57,7 @@ def test_a_fault_of_the_engine_by_itself_is_no_question_of_meaning(is_proved, mo
             self.worker = Emulator(parse_recipe("direct"))
 
     wrong = Evidence("structure", "wrong on exact integers")
-    monkeypatch.setattr(model_comparing._ExactTask, "find_fault", lambda *_: wrong if is_proved else None)
+    monkeypatch.setattr(exact_products._ExactTask, "find_fault", lambda *_: wrong if is_proved else None)
     found = compare_model(NETWORK, [Broken(), "onnxruntime:threads=1"])
     assert found.sides[0].verdict == ("wrong" if is_proved else "undecided")
 
