@@ -7,9 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from samebits.errors import EngineUnsupported
 from samebits.problems import Problem
 
 _OPSET = 17
+
+
+def import_onnx(engine: str) -> Any:
+    """The onnx package, whose models ask an engine. Raises EngineUnsupported where it is missing."""
+    try:
+        import onnx
+    except ModuleNotFoundError:
+        raise EngineUnsupported(f"{engine} is asked by models that onnx makes: it is needed there, too") from None
+    return onnx
 
 
 def explain_no_model(problem: Problem) -> str | None:

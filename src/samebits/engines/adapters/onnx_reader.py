@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from samebits.engines.adapters.engine import Engine, Prepared
-from samebits.engines.adapters.onnx_problem import build_model, explain_no_model
-from samebits.errors import EngineUnsupported
+from samebits.engines.adapters.onnx_problem import build_model, explain_no_model, import_onnx
 from samebits.problems import Problem
 
 Arrays = Mapping[str, np.ndarray]
@@ -39,13 +38,13 @@ class OnnxReader(Engine):
 
     def prepare(self, problem: Problem, operands: Arrays) -> Prepared:
         constants = {name: array for name, array in operands.items() if name != "x"}
-        compiled = self.compile_onnx(build_model(_import_onnx(self.name), problem, constants))
+        compiled = self.compile_onnx(build_model(import_onnx(self.name), problem, constants))
         feeds = {"x": np.ascontiguousarray(operands["x"])}
         return Prepared(lambda: compiled(feeds, ["y"]), lambda found: found["y"].reshape(problem.out_shape))
 
     def load_onnx(self, model: bytes, observed: Sequence[str]) -> None:
         self.compiled = None
-        onnx = _import_onnx(self.name)
+        onnx = import_onnx(self.name)
         self.compiled = self.compile_onnx(_add_shapes(onnx, onnx.load_model_from_string(model)))
 
     def run_onnx(self, inputs: Arrays, wanted: Sequence[str]) -> dict[str, np.ndarray]:
@@ -84,11 +83,3 @@ def list_fed(model: Any) -> list[str]:
 def list_made(model: Any) -> list[str]:
     """The outputs of a model, in its sequence."""
     return [value.name for value in model.graph.output]
-
-
-def _import_onnx(name: str) -> Any:
-    try:
-        import onnx
-    except ModuleNotFoundError:
-        raise EngineUnsupported(f"{name} is asked by models that onnx makes: it is needed there, too") from None
-    return onnx

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from samebits.engines.adapters.engine import ON_OFF, THREADS, Engine, InForce, Prepared, Setting
-from samebits.engines.adapters.onnx_problem import build_model, explain_no_model
+from samebits.engines.adapters.onnx_problem import build_model, explain_no_model, import_onnx
 from samebits.errors import EngineUnsupported
 from samebits.problems import Problem
 
@@ -60,10 +60,7 @@ class OnnxruntimeEngine(Engine):
     }
 
     def load(self, settings: Mapping[str, str]) -> None:
-        try:
-            import onnx
-        except ModuleNotFoundError:
-            raise EngineUnsupported("onnxruntime is asked by models that onnx makes: it is needed there, too") from None
+        onnx = import_onnx(self.name)
         # Without this it keeps a file in the home folder and sends telemetry to its vendor.
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         import onnxruntime

@@ -22,8 +22,6 @@ from samebits.problems.windows import name_axes
 _COARSEST_BIAS = 2.0**-5
 # Standard deviations of a count of signs; chance exceeds them once in 160 results.
 _SIGMAS_OF_SIGNS = 2.5
-# So many outputs with one value are more than a chance.
-_FEWEST_AT_LIMIT = 3
 # What networks clip to.
 _USUAL_CLIPS = ((0.0, 6.0), (-1.0, 1.0), (0.0, 1.0), (0.0, math.inf))
 
@@ -165,9 +163,12 @@ def _late_bias(observation: Observation, sample: Sample) -> Floats:
 def _find_limits(observation: Observation) -> tuple[float, float]:
     """The least and the largest value where several outputs have them; infinite where one alone has."""
     given = observation.result.astype(np.float64)
-    low, high = float(np.nanmin(given)), float(np.nanmax(given))
+    given = given[np.isfinite(given)]
+    if not given.size:
+        return -math.inf, math.inf
+    low, high = float(given.min()), float(given.max())
     # Sums of their own do not meet in the very largest number.
-    shared = [np.count_nonzero(given == limit) >= _FEWEST_AT_LIMIT for limit in (low, high)]
+    shared = [np.count_nonzero(given == limit) > 1 for limit in (low, high)]
     return low if shared[0] else -math.inf, high if shared[1] else math.inf
 
 

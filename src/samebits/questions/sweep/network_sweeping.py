@@ -218,10 +218,14 @@ class _NetworkSweep:
     # Without it only the outputs are looked at, which says whether sizes differ, and not where that begins.
     looks_inside: bool = True
 
+    def _list_told(self, items: _Items) -> list[str]:
+        """The outputs that have the batch as an axis of its own."""
+        return [v for v in self.network.outputs if items.axes.get(v) is not None]
+
     def _differ(self, runs: Mapping[int, _Run]) -> bool:
         """Whether the outputs of two sizes differ already."""
         items = _find_items(runs) if len(runs) > 1 else _Items({}, 0)
-        told = [v for v in self.network.outputs if items.axes.get(v) is not None]
+        told = self._list_told(items)
         return bool(told) and len(self._make_classes(runs, items, told)) > 1
 
     def find(self) -> Sweep:
@@ -241,7 +245,7 @@ class _NetworkSweep:
             if not self.looks_inside and self._differ(runs):
                 break
         items = _find_items(runs) if runs else _Items({}, 0)
-        told = [v for v in self.network.outputs if items.axes.get(v) is not None]
+        told = self._list_told(items)
         classes = self._make_classes(runs, items, told) if told else []
         later = self._find_later(runs, items, told) if told else []
         units = self._find_units(runs, items) if len(classes) > 1 else []
