@@ -35,9 +35,10 @@ def compare_codes(
     on: Sequence[str | ModelRunner | Runner],
     *,
     time_limit_s: float,
+    calls: int | None,
     progress: Progress,
 ) -> Comparison:
-    """Runs the case on every engine, and judges all results by its exact sums.
+    """Runs the case on every engine, `calls` times, at least twice, and judges all results by its exact sums.
 
     Raises SamebitsError for codes that do not fit, and for an engine's text that cannot be dealt with.
     """
@@ -46,7 +47,7 @@ def compare_codes(
     recorded = take_recorded(problem, read_members(subject), needs_result=False)
     ran: dict[str, _Ran] = {}
     for one in on:
-        made = _Ran(one, recorded, time_limit_s, progress)
+        made = _Ran(one, recorded, time_limit_s, max(calls or 0, 2), progress)
         if made.text in recorded.results:
             raise ArgumentError(f"two sides are called {made.text!r}; name the recorded one otherwise")
         count = sum(1 for r in ran.values() if r.text == made.text)
@@ -60,9 +61,17 @@ def compare_codes(
 
 
 class _Ran:
-    """An engine, and what it made of the case, twice."""
+    """An engine, and what it made of the case, again and again."""
 
-    def __init__(self, one: str | ModelRunner | Runner, recorded: Recorded, time_limit_s: float, progress: Progress):
+    def __init__(
+        self,
+        one: str | ModelRunner | Runner,
+        recorded: Recorded,
+        time_limit_s: float,
+        calls: int,
+        progress: Progress,
+    ):
+        self.calls = calls
         runner = open_model_runner(one, time_limit_s=time_limit_s, codes=True)
         self.text, self.codes, self.repeats = runner.text, None, None
         self.identity: Identity | None = None
@@ -71,14 +80,14 @@ class _Ran:
         network, inputs = write_integer_network(recorded.case)
         try:
             self.identity = runner.identify()
-            first, again = (runner.run_network(network, inputs, (), network.outputs, {}) for _ in range(2))
+            first, *more = (runner.run_network(network, inputs, (), network.outputs, {}) for _ in range(calls))
         except EngineFailure as error:
             # Failure lists the kinds that EngineFailure and its classes declare as plain text.
             self.failure = Failure(error.kind, str(error))  # type: ignore[arg-type]  (one of the kinds)
         else:
             name = network.outputs[0]
             self.codes = first[name].astype(np.int64)
-            self.repeats = bool(np.array_equal(first[name], again[name]))
+            self.repeats = all(np.array_equal(first[name], again[name]) for again in more)
         finally:
             if isinstance(one, str):
                 runner.close()
@@ -95,7 +104,7 @@ def _add_engine(side: Side, ran: _Ran | None) -> Side:
         return side
     identity = ran.identity
     notes = [Evidence("setting", note) for note in (identity.notes if identity else ())]
-    varies = [] if ran.repeats is not False else [Evidence("structure", "two calls on the same codes gave other codes")]
+    varies = [] if ran.repeats is not False else [Evidence("structure", "calls on the same codes gave other codes")]
     return msgspec.structs.replace(
         side,
         engine=ran.text,
@@ -104,6 +113,6 @@ def _add_engine(side: Side, ran: _Ran | None) -> Side:
         settings=identity.settings if identity else {},
         failure=ran.failure,
         repeats=ran.repeats,
-        calls=None if ran.repeats is None else 2,
+        calls=None if ran.repeats is None else ran.calls,
         evidence=[*side.evidence, *varies, *notes],
     )

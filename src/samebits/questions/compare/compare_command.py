@@ -142,8 +142,8 @@ def _compare_codes(text: str, data: DataChoice, options: CommonOptions) -> int:
 
     with Narrator() as narrator:
         found = compare(
-            text, options.on, data=data.value, fix=options.fix, time_limit_s=options.time_limit_s,
-            progress=narrator.hear,
+            text, options.on, data=data.value, fix=options.fix, calls=options.calls,
+            time_limit_s=options.time_limit_s, progress=narrator.hear,
         )  # fmt: skip
     assert isinstance(found, Comparison)
     print_finding(found, show_explanation, verbose=options.verbose, as_json=options.as_json)

@@ -83,5 +83,5 @@ def compare(
     if is_code_case(subject):
         if data != "normal" or fix:
             raise ArgumentError("a case of codes has its operands; nothing is tried for it: no `data`, no `fix`")
-        return compare_codes(subject, on, time_limit_s=time_limit_s, progress=progress)  # type: ignore[arg-type]  (a path)
+        return compare_codes(subject, on, time_limit_s=time_limit_s, calls=calls, progress=progress)  # type: ignore[arg-type]  (a path)
     return comparing.compare(subject, on, data=data, **common)  # type: ignore[arg-type]  (no network is left)
