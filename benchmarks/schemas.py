@@ -11,6 +11,7 @@ import msgspec
 from samebits.findings import Comparison
 from samebits.findings.model_schema import ModelComparison
 from samebits.questions.case.case_schema import CaseContents
+from samebits.questions.compare.versions_schema import Versions
 from samebits.questions.doctor.inventory_schema import Inventory
 from samebits.questions.guard.guard_schema import GuardReport
 from samebits.questions.list.list_schema import ChangesFinding, ListFinding
@@ -30,6 +31,7 @@ KINDS: tuple[type[msgspec.Struct], ...] = (
     Lock,
     GuardReport,
     Sweep,
+    Versions,
     ListFinding,
     ChangesFinding,
     Reduction,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from samebits.problems import Problem, parse_problem_text
     from samebits.problems.case_file import Case, load_case, save_case
     from samebits.questions.compare.front_door import compare
+    from samebits.questions.compare.version_search import compare_versions
     from samebits.questions.explain.explaining import explain
     from samebits.questions.pick.picking import pick
     from samebits.questions.profile.profiling import profile
@@ -64,6 +65,7 @@ __all__ = [
     "SamebitsError",
     "Truth",
     "compare",
+    "compare_versions",
     "compute_truth",
     "conv1d",
     "conv2d",
@@ -105,6 +107,7 @@ _HOMES = (
         "Truth": "samebits.sums.truth",
         "compute_truth": "samebits.sums.truth",
         "compare": "samebits.questions.compare.front_door",
+        "compare_versions": "samebits.questions.compare.version_search",
         "explain": "samebits.questions.explain.explaining",
         "pick": "samebits.questions.pick.picking",
         "profile": "samebits.questions.profile.profiling",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
+import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from samebits.display.streams import say
 
 if TYPE_CHECKING:
     import msgspec
@@ -32,7 +36,55 @@ def split_engines(given: list[str] | None) -> list[str] | None:
         return None
     from samebits.engines.runner.guarded_runner import split_engine_texts
 
-    return [name for text in given for name in split_engine_texts(text)]
+    texts = [name for text in given for name in split_engine_texts(text)]
+    if any("version=" in text for text in texts):
+        _prepare_releases(texts)
+    return texts
+
+
+def _prepare_releases(texts: list[str]) -> None:
+    """Makes the environments of releases that are not here, if the person lets it; what fails is said by its row."""
+    from samebits.engines.registry.runner_text import list_missing_releases
+    from samebits.engines.workers.releases import find_environments, make_environment, may_install
+    from samebits.errors import EngineMissingError
+
+    missing = list_missing_releases(texts)
+    if missing:
+        ask_to_install(", ".join(map(str, missing)))
+    for release in missing if may_install() else ():
+        say(f"installing {release} into {find_environments()}, once")
+        with contextlib.suppress(EngineMissingError):
+            make_environment(release)
+
+
+def ask_to_install(what: str) -> None:
+    """Asks at a terminal whether environments may be made, unless that is known already."""
+    from samebits.engines.workers.releases import INSTALL, find_environments, may_install
+
+    if may_install() or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    if typer.confirm(f"samebits: install {what} into {find_environments()}?", err=True):
+        os.environ[INSTALL] = "yes"
+
+
+def _allow_installing(given: bool) -> bool:
+    """Lets this command, and the processes that it starts, make environments."""
+    from samebits.engines.workers.releases import INSTALL
+
+    if given:
+        os.environ[INSTALL] = "yes"
+    return given
+
+
+Installs = Annotated[
+    bool,
+    typer.Option(
+        "--install",
+        is_eager=True,
+        callback=_allow_installing,
+        help="install releases that are named and not here, each into an environment of its own, without asking",
+    ),
+]
 
 
 def complete_engines(incomplete: str) -> list[str]:

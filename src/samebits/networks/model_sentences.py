@@ -9,6 +9,7 @@ from types import MappingProxyType
 from samebits.findings import Verdict, is_agreement
 from samebits.findings.causes import CauseCode
 from samebits.findings.model_schema import ModelComparison, ModelSide, OutputDifference, UnitFinding
+from samebits.findings.words.place_words import shorten_names
 
 # So many units are named of those that were not judged.
 _MOST_NAMED = 3
@@ -166,7 +167,7 @@ def say_unjudged(units: Sequence[UnitFinding], sides: Sequence[ModelSide]) -> st
     count = max((side.unjudged_operations for side in sides), default=0)
     if not units or not count:
         return ""
-    where = [shorten_engine(side.name, sides) for side in sides if side.unjudged_operations]
+    where = [shorten_names(sides)[side.name] for side in sides if side.unjudged_operations]
     on = "" if len(where) == len(sides) else f" on {' and '.join(where)}"
     what = "operation was" if count == 1 else "operations were"
     return f"{count:,} {what} not judged{on}: {_name_some([say_unit_name(u.name, u.operators) for u in units])}."
@@ -238,7 +239,7 @@ def _summarize_judged(
     deviating = [s for s in ran if not is_agreement(s.verdict)]
     if deviating:
         said = [_summarize_deviating(s, ran, first, alike) for s in deviating]
-        right = [shorten_engine(s.name, ran) for s in ran if is_agreement(s.verdict)]
+        right = [shorten_names(ran)[s.name] for s in ran if is_agreement(s.verdict)]
         said = list(dict.fromkeys(said))
         if right:
             plural = "are" if len(right) > 1 else "is"
@@ -257,7 +258,7 @@ def _summarize_judged(
     if first is not None and amplification is not None:
         said += f" It begins in {first.name}; at the outputs it is {largest:.2g} of their L2 norm, {amplification:.2g}"
         said += " times what it was there."
-    keeping = [shorten_engine(s.name, ran) for s in ran if s.cause == CauseCode.EXCESS_PRECISION]
+    keeping = [shorten_names(ran)[s.name] for s in ran if s.cause == CauseCode.EXCESS_PRECISION]
     if keeping:
         said += f" {' and '.join(keeping)} {say_digits_kept(len(keeping))} (inferred)."
     return said
@@ -266,7 +267,7 @@ def _summarize_judged(
 def _summarize_deviating(
     side: ModelSide, ran: Sequence[ModelSide], first: UnitFinding | None, alike: Mapping[str, str]
 ) -> str:
-    name = shorten_engine(side.name, ran)
+    name = shorten_names(ran)[side.name]
     own = next((s for s in first.sides if s.name == side.name), None) if first else None
     if not side.deviating and side.joined:
         return say_joined(name, side.joined)
@@ -297,16 +298,10 @@ def say_size(found: ModelComparison) -> str:
     said = f"{found.operations:,} operation{'' if found.operations == 1 else 's'}"
     counts = Counter(side.name for unit in found.units for side in unit.sides)
     if len(set(counts.values())) > 1:
-        named = [f"{count:,} on {shorten_engine(name, found.sides)}" for name, count in counts.items()]
+        named = [f"{count:,} on {shorten_names(found.sides)[name]}" for name, count in counts.items()]
         return f"{said}, in units: {', '.join(named)}"
     count = max(counts.values(), default=0)
     return f"{said} in {count:,} unit{'' if count == 1 else 's'}"
-
-
-def shorten_engine(name: str, sides: Sequence[ModelSide]) -> str:
-    """The engine alone where no other side has the same."""
-    base = name.partition(":")[0]
-    return base if sum(1 for s in sides if s.name.partition(":")[0] == base) == 1 else name
 
 
 def say_unit_replayed(count: int, total: int) -> str:

@@ -51,6 +51,8 @@ class OpenvinoEngine(Engine):
         import openvino
 
         self.openvino: Any = openvino
+        # Before release 2025.0 it was elsewhere.
+        self.opset: Any = self.openvino.opset13 if hasattr(openvino, "opset13") else self.openvino.runtime.opset13
         self.core: Any = openvino.Core()
         self.constant_weights = settings.get("weights", "constant") == "constant"
         self.properties = {name: value for name, value in settings.items() if name != "weights"}
@@ -195,27 +197,27 @@ class OpenvinoEngine(Engine):
         return getattr(self.openvino.Type, _TYPES[problem.dtype])
 
     def _parameter(self, array: np.ndarray, problem: Problem) -> Any:
-        return self.openvino.opset13.parameter(list(array.shape), self._type(problem))
+        return self.opset.parameter(list(array.shape), self._type(problem))
 
     def _constant(self, array: np.ndarray, problem: Problem) -> Any:
         tensor = self.openvino.Tensor(self._type(problem), self.openvino.Shape(array.shape))
         tensor.data.view(np.uint8)[...] = np.ascontiguousarray(array).view(np.uint8)
-        return self.openvino.opset13.constant(tensor)
+        return self.opset.constant(tensor)
 
     def _graph(self, problem: Problem, nodes: Mapping[str, Any]) -> Any:
-        opset = self.openvino.opset13
+        opset = self.opset
         y = self._multiply(problem, nodes) if problem.product else self._convolve(problem, nodes)
         if problem.then:
             y = opset.relu(y) if problem.then.name == "relu" else opset.clamp(y, problem.then.low, problem.then.high)
         return y
 
     def _multiply(self, problem: Problem, nodes: Mapping[str, Any]) -> Any:
-        opset = self.openvino.opset13
+        opset = self.opset
         y = opset.matmul(nodes["x"], nodes["w"], False, problem.kind == "linear")
         return opset.add(y, nodes["bias"]) if "bias" in nodes else y
 
     def _convolve(self, problem: Problem, nodes: Mapping[str, Any]) -> Any:
-        opset = self.openvino.opset13
+        opset = self.opset
         begin, end = [a.pad_begin for a in problem.axes], [a.pad_end for a in problem.axes]
         stride, dilation = list(problem.stride), list(problem.dilation)
         x, w = nodes["x"], nodes["w"]

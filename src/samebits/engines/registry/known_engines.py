@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from samebits.engines.adapters.engine import Engine
+from samebits.engines.workers.releases import Release
 from samebits.errors import RunnerTextError
 from samebits.problems import Problem
 
@@ -26,6 +27,10 @@ class EngineSpec:
     class_name: str
     distributions: tuple[str, ...]
     install: str
+    # What else an environment with one release of it needs, `{version}` standing for that of the release.
+    also: tuple[str, ...] = ()
+    # Where its makers say what is new in a release.
+    notes: str = ""
 
     def load_class(self) -> type[Engine]:
         """The engine's class; imports our file, not the framework."""
@@ -33,37 +38,78 @@ class EngineSpec:
 
     def find_version(self) -> str | None:
         """The installed version, from the package's metadata alone, or None."""
-        for distribution in self.distributions:
-            try:
-                return metadata.version(distribution)
-            except metadata.PackageNotFoundError:
-                continue
+        return next((found for one in self.distributions if (found := _find_version(one))), None)
+
+    def find_notes(self, version: str) -> str | None:
+        """The address at which its makers say what is new in a release; None where each has none of its own."""
+        return self.notes.format(version=version) or None
+
+    def find_release(self, version: str) -> Release:
+        """A release of the distribution that is here, or of the usual one."""
+        here = next((one for one in self.distributions if _find_version(one)), self.distributions[0])
+        return Release(here, version, tuple(one.format(version=version) for one in self.also))
+
+
+def _find_version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
         return None
 
 
-def _spec(name: str, class_name: str, *distributions: str) -> EngineSpec:
-    install = f"pip install {distributions[0]}"
-    return EngineSpec(name, f"samebits.engines.adapters.{name}", class_name, distributions, install)
+def _spec(
+    name: str, class_name: str, *distributions: str, also: tuple[str, ...] = (), releases: str = ""
+) -> EngineSpec:
+    """`releases`: the repository and how it marks a release, of those that have a page for each."""
+    module, install = f"samebits.engines.adapters.{name}", f"pip install {distributions[0]}"
+    repository, _, mark = releases.partition(" ")
+    notes = f"https://github.com/{repository}/releases/tag/{mark}{{version}}" if repository else ""
+    return EngineSpec(name, module, class_name, distributions, install, also, notes)
+
+
+# Engines that read ONNX have their problems written as such in their own environment.
+_ONNX = ("onnx",)
 
 
 ENGINES: dict[str, EngineSpec] = {
     spec.name: spec
     for spec in (
-        _spec("onnxruntime", "OnnxruntimeEngine", "onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino"),
-        _spec("torch", "TorchEngine", "torch"),
-        _spec("tensorflow", "TensorflowEngine", "tensorflow-cpu", "tensorflow", "tensorflow-intel"),
-        _spec("jax", "JaxEngine", "jax"),
-        _spec("openvino", "OpenvinoEngine", "openvino"),
-        _spec("litert", "LitertEngine", "ai-edge-litert"),
-        _spec("ncnn", "NcnnEngine", "ncnn"),
-        _spec("mnn", "MnnEngine", "MNN"),
-        _spec("opencv", "OpencvEngine", "opencv-python-headless", "opencv-python", "opencv-contrib-python"),
-        _spec("tract", "TractEngine", "tract"),
-        _spec("tvm", "TvmEngine", "apache-tvm"),
-        _spec("iree", "IreeEngine", "iree-base-compiler"),
-        _spec("mlx", "MlxEngine", "mlx"),
-        _spec("tinygrad", "TinygradEngine", "tinygrad"),
-        _spec("numpy", "NumpyEngine", "numpy"),
+        _spec(
+            "onnxruntime",
+            "OnnxruntimeEngine",
+            "onnxruntime",
+            "onnxruntime-gpu",
+            "onnxruntime-openvino",
+            also=_ONNX,
+            releases="microsoft/onnxruntime v",
+        ),
+        _spec("torch", "TorchEngine", "torch", releases="pytorch/pytorch v"),
+        _spec(
+            "tensorflow",
+            "TensorflowEngine",
+            "tensorflow-cpu",
+            "tensorflow",
+            "tensorflow-intel",
+            releases="tensorflow/tensorflow v",
+        ),
+        _spec("jax", "JaxEngine", "jax", releases="jax-ml/jax jax-v"),
+        _spec("openvino", "OpenvinoEngine", "openvino", also=_ONNX, releases="openvinotoolkit/openvino"),
+        _spec("litert", "LitertEngine", "ai-edge-litert", also=_ONNX),
+        _spec("ncnn", "NcnnEngine", "ncnn", also=_ONNX),
+        _spec("mnn", "MnnEngine", "MNN", also=_ONNX, releases="alibaba/MNN"),
+        _spec("opencv", "OpencvEngine", "opencv-python-headless", "opencv-python", "opencv-contrib-python", also=_ONNX),
+        _spec("tract", "TractEngine", "tract", also=_ONNX),
+        _spec("tvm", "TvmEngine", "apache-tvm", also=_ONNX, releases="apache/tvm v"),
+        _spec(
+            "iree",
+            "IreeEngine",
+            "iree-base-compiler",
+            also=("iree-base-runtime=={version}", *_ONNX),
+            releases="iree-org/iree v",
+        ),
+        _spec("mlx", "MlxEngine", "mlx", releases="ml-explore/mlx v"),
+        _spec("tinygrad", "TinygradEngine", "tinygrad", also=_ONNX, releases="tinygrad/tinygrad v"),
+        _spec("numpy", "NumpyEngine", "numpy", releases="numpy/numpy v"),
         _spec("cudnn", "CudnnEngine", "nvidia-cudnn-frontend"),
     )
 }

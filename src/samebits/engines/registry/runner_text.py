@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from samebits.engines.registry.known_engines import (
@@ -17,14 +17,15 @@ from samebits.engines.registry.known_engines import (
 )
 from samebits.engines.workers.emulated_cpu import NATIVE, check_model
 from samebits.engines.workers.place import HERE, Place, check_host, check_image
-from samebits.errors import RunnerTextError
+from samebits.engines.workers.releases import Release, check_version, find_environment
+from samebits.errors import RecipeError, RunnerTextError
 from samebits.sums.recipes import Recipe, format_recipe, parse_recipe
 from samebits.sums.recipes.hardware import find_unit_recipe
 
 TRUTH = "truth"
 EMULATE = "emulate"
 _ENVIRONMENT = "env."
-_PYTHON, _HOST, _IMAGE, _CPU = _PLACES = ("python", "ssh", "docker", "cpu")
+_PYTHON, _HOST, _IMAGE, _CPU, _VERSION = _PLACES = ("python", "ssh", "docker", "cpu", "version")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -44,7 +45,8 @@ def parse_runner_text(text: str) -> RunnerText:
 
     `name[:key=value[,key=value...]]`; a comma inside a value is written `\\,`. `env.NAME=value` sets an environment
     variable before the engine is imported, `python=PATH` takes the engine of another Python, `ssh=HOST` that of another
-    machine, `docker=IMAGE` that of a container; `cpu=MODEL` has it run as another processor, emulated.
+    machine, `docker=IMAGE` that of a container; `cpu=MODEL` has it run as another processor, emulated, and
+    `version=NUMBER` takes another release of its package.
     `FILE.py:NAME` is a class or function of a person's own, `onnx-backend:MODULE` whatever speaks ONNX's backend
     interface. After `emulate:` stands a recipe's text, or a matrix unit (`a100/tf32`). Raises RecipeError for one that
     cannot be read.
@@ -71,8 +73,9 @@ def parse_runner_text(text: str) -> RunnerText:
     _check_places_together(text, name, places)
     if _CPU in places and places[_CPU] != NATIVE:
         _refuse_compiling(text, name, settings)
-    cpu = places.get(_CPU)
-    place = Place(places.get(_PYTHON), places.get(_HOST), places.get(_IMAGE), None if cpu == NATIVE else cpu)
+    cpu, version = places.get(_CPU), places.get(_VERSION)
+    release = None if version is None else ENGINES[name].find_release(version)
+    place = Place(places.get(_PYTHON), places.get(_HOST), places.get(_IMAGE), None if cpu == NATIVE else cpu, release)
     return RunnerText(name, settings, environment, place=place)
 
 
@@ -94,6 +97,7 @@ def format_runner_text(runner: RunnerText) -> str:
         (_IMAGE, runner.place.image),
         (_PYTHON, runner.place.python),
         (_CPU, runner.place.cpu),
+        (_VERSION, runner.place.release and runner.place.release.version),
     )
     places = [(key, value) for key, value in given if value]
     pairs = [*places, *runner.settings.items(), *((_ENVIRONMENT + k, v) for k, v in runner.environment.items())]
@@ -134,6 +138,12 @@ def _check_places_together(text: str, name: str, places: Mapping[str, str]) -> N
         raise RunnerTextError(f"engine text {text!r}: a file's engine runs on this machine; python= may name a Python")
     if _CPU in places and (_HOST in places or _IMAGE in places):
         raise RunnerTextError(f"engine text {text!r}: cpu= emulates a processor on this machine, not elsewhere")
+    if _VERSION in places and name not in ENGINES:
+        raise RunnerTextError(f"engine text {text!r}: version= is of an engine's package, and {name} is none")
+    if _VERSION in places and places.keys() & {_PYTHON, _HOST, _IMAGE}:
+        raise RunnerTextError(
+            f"engine text {text!r}: version= makes an environment on this machine; the others name one"
+        )
 
 
 def _refuse_compiling(text: str, name: str, settings: Mapping[str, str]) -> None:
@@ -157,6 +167,8 @@ def _check_place(text: str, key: str, value: str) -> str:
         raise RunnerTextError(f"engine text {text!r}: ssh= names a host, as in ssh=user@gpu-box")
     if key == _CPU and not check_model(value):
         raise RunnerTextError(f"engine text {text!r}: cpu= names a processor, as in cpu=Haswell or cpu=native")
+    if key == _VERSION and not check_version(value):
+        raise RunnerTextError(f"engine text {text!r}: version= is a release's number, as in version=1.20.1")
     if key == _IMAGE and not check_image(value):
         raise RunnerTextError(f"engine text {text!r}: docker= names an image, as in docker=pytorch/pytorch:latest")
     return value
@@ -186,7 +198,7 @@ def _check_setting(engine: str, key: str, value: str) -> None:
 
 
 # Engines that people name and samebits does not run, and what to do with their results.
-_OTHERS = {"tensorrt", "trt", "trtexec", "coreml", "ncnn", "tvm", "mnn", "executorch", "directml"}
+_OTHERS = {"tensorrt", "trt", "trtexec", "coreml", "executorch", "directml"}
 _ELSEWHERE = (
     " (samebits does not run it; record what it returns: samebits explain x=FILE w=FILE mine=FILE of a layer,"
     " samebits compare net.onnx --recorded mine=FILE of a network)"
@@ -199,10 +211,24 @@ def _suggest(word: str, known: list[str]) -> str:
     return f" (did you mean {close[0]}?)" if close else ""
 
 
+def list_missing_releases(texts: Iterable[str]) -> list[Release]:
+    """The releases that texts name and that have no environment here; texts that cannot be read are left out."""
+    found: dict[Release, None] = {}
+    for text in texts:
+        try:
+            release = parse_runner_text(text).place.release
+        except (RunnerTextError, RecipeError):
+            continue
+        if release is not None and find_environment(release) is None:
+            found[release] = None
+    return list(found)
+
+
 def list_reaching_parts(runner: RunnerText) -> list[str]:
     """The parts of an engine's text that decide which program runs, where, or with which variables."""
     place = runner.place
-    parts = (("python", place.python), ("ssh", place.host), ("docker", place.image))
+    version = place.release and place.release.version
+    parts = (("python", place.python), ("ssh", place.host), ("docker", place.image), (_VERSION, version))
     return (
         _list_code(runner)
         + [f"{key}={value}" for key, value in parts if value is not None]

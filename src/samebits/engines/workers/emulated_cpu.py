@@ -91,8 +91,8 @@ class EmulatedPython:
     Raises EngineMissingError where the emulator is not there or does not know the model whole, and as OtherPython does.
     """
 
-    def __init__(self, model: str, python: str | None = None) -> None:
-        self._python = None if python is None else OtherPython(python)
+    def __init__(self, model: str, python: OtherPython | None = None) -> None:
+        self._python = python
         try:
             self.emulated = find_emulated(model, None if self._python is None else self._python.words[0])
         except BaseException:

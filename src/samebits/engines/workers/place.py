@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from samebits.engines.workers.emulated_cpu import SLOWER, EmulatedPython
 from samebits.engines.workers.other_python import OtherPython
+from samebits.engines.workers.releases import Release, ReleasePython
 from samebits.engines.workers.travelling_worker import TravellingWorker, write_command
 
 _HOST = re.compile(r"(ssh://)?[A-Za-z0-9_][A-Za-z0-9_.@:\[\]-]*")
@@ -42,7 +43,7 @@ def open_container(image: str, python: str | None = None) -> TravellingWorker:
 
 @dataclass(frozen=True)
 class Place:
-    """A program of Python, and a host as ssh knows it, an image of a container, or another processor, emulated.
+    """A program of Python or a release, and a host as ssh knows it, an image of a container, or another processor.
 
     Without any of them: here.
     """
@@ -51,6 +52,7 @@ class Place:
     host: str | None = None
     image: str | None = None
     cpu: str | None = None
+    release: Release | None = None
 
     @property
     def is_here(self) -> bool:
@@ -65,7 +67,7 @@ class Place:
     @property
     def has_our_packages(self) -> bool:
         """Whether the engine's package is that of the environment that samebits runs in."""
-        return self.python is None and self.shares_files
+        return self.python is None and self.release is None and self.shares_files
 
     @property
     def slowness(self) -> int:
@@ -78,8 +80,12 @@ class Place:
             return reach_host(self.host, self.python)
         if self.image is not None:
             return open_container(self.image, self.python)
-        if self.cpu is not None:
-            return EmulatedPython(self.cpu, self.python)
+        own = self._find_python()
+        return own if self.cpu is None else EmulatedPython(self.cpu, own)
+
+    def _find_python(self) -> OtherPython | None:
+        if self.release is not None:
+            return ReleasePython(self.release)
         return None if self.python is None else OtherPython(self.python)
 
 

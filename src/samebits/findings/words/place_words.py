@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from samebits.engines.registry.known_engines import match_given_engine
 from samebits.findings import Side
+from samebits.findings.model_schema import ModelSide
 from samebits.problems import Problem
 from samebits.problems.lowering import lower_problem
 from samebits.problems.windows import mark_border, name_axes
@@ -149,16 +150,38 @@ def _find_base(name: str) -> str:
     return given[0].rpartition(":")[2] if given else name.partition(":")[0]
 
 
-def shorten_names(sides: Sequence[Side]) -> dict[str, str]:
+def shorten_names(sides: Sequence[Side | ModelSide]) -> dict[str, str]:
     """A name for each side's name: the engine's where no other side has the same; emulators are numbered.
 
-    A recipe is too long for a sentence; it stands in full in the finding. Recorded results keep their names.
+    Releases of one engine have their versions as names: "onnxruntime 1.18.1". A recipe is too long for a sentence; it
+    stands in full in the finding. Recorded results keep their names.
     """
     bases = [_find_base(s.name) for s in sides]
+    released = [f"{base} {s.version}" for s, base in zip(sides, bases, strict=True)]
     names: dict[str, str] = {}
     for number, (side, base) in enumerate(zip(sides, bases, strict=True)):
-        if side.engine and bases.count(base) == 1:
+        alone = bases.count(base) == 1
+        if side.engine and alone and not _names_release(side.name):
             names[side.name] = base
+        elif base == EMULATE:
+            names[side.name] = f"{base} {bases[: number + 1].count(base)}"
+        elif side.engine and side.version and released.count(released[number]) == 1:
+            names[side.name] = released[number]
         else:
-            names[side.name] = f"{base} {bases[: number + 1].count(base)}" if base == EMULATE else side.name
+            names[side.name] = side.name
     return names
+
+
+_RELEASE = "version="
+
+
+def _names_release(name: str) -> bool:
+    return any(part.startswith(_RELEASE) for part in name.partition(":")[2].split(","))
+
+
+def name_engine(side: Side | ModelSide, name: str) -> str:
+    """A side's engine with its version for a table, each setting in a line of its own; `name` is without a file."""
+    base, _, settings = name.partition(":")
+    version = f" {side.version}" if side.version and base != "truth" else ""
+    parts = [part for part in settings.split(",") if part and not (side.version and part.startswith(_RELEASE))]
+    return "\n".join([f"{base}{version}", *(f"  {part}" for part in parts)])

@@ -12,8 +12,10 @@ from samebits.display.printing import (
     DIFFER,
     TROUBLE,
     AsJson,
+    Installs,
     TimeLimit,
     Verbose,
+    ask_to_install,
     complete_engines,
     complete_problems,
     print_finding,
@@ -55,6 +57,14 @@ CompareSubject = Annotated[
         help="a problem's text, a case file (.npz), or a network: .onnx, .tflite, .pt2, file.py:function",
         autocompletion=complete_problems,
         metavar="PROBLEM|CASE|MODEL",
+    ),
+]
+CompareVersions = Annotated[
+    str | None,
+    typer.Option(
+        "--versions",
+        metavar="FROM..TO",
+        help="of one engine: with which release does its answer change? 1.18..1.32, or releases with commas between",
     ),
 ]
 CompareCalls = Annotated[
@@ -102,6 +112,8 @@ def compare_command(
     save_cases: NetworkCases = None,
     against: NetworkAgainst = None,
     recorded: NetworkRecorded = None,
+    versions: CompareVersions = None,
+    install: Installs = False,
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> int:
@@ -113,15 +125,12 @@ def compare_command(
     from samebits.networks.model_subject import is_model
     from samebits.problems.integer_problem import is_integer_problem
 
-    text, common = (
-        " ".join(subject),
-        CommonOptions(list(on or []), seed, time_limit, attribute, fix, calls, verbose, as_json),
-    )
-    sized = read_sizes(sizes or [])
-    if len(against or []) > 1:
-        raise ArgumentError("--against takes one file at a time: each is a comparison of its own")
-    other = against[0] if against else None
+    text = " ".join(subject)
+    common = CommonOptions(list(on or []), seed, time_limit, attribute, fix, calls, verbose, as_json)
+    sized, other = read_sizes(sizes or []), _take_one(against or [])
     options = NetworkOptions(inputs, read_ranges(ranges or []), replay, save_cases, other, sized, recorded or [])
+    if versions is not None:
+        return _compare_versions(text, versions, data, common, options)
     if len(subject) > 1 and all(is_model(part) for part in subject):
         raise ArgumentError("one network at a time; another file of the same network goes behind --against")
     if is_model(text) or is_integer_problem(text):
@@ -131,6 +140,37 @@ def compare_command(
             "--inputs, --range, --size, --replay, --save-cases, --against and --recorded are for networks"
         )
     return _compare_problem(text, data, common)
+
+
+def _take_one(against: list[str]) -> str | None:
+    if len(against) > 1:
+        raise ArgumentError("--against takes one file at a time: each is a comparison of its own")
+    return against[0] if against else None
+
+
+def _compare_versions(
+    text: str, versions: str, data: DataChoice, common: CommonOptions, options: NetworkOptions
+) -> int:
+    """Looks for the release with which an engine's answer changes, prints, and returns the exit status."""
+    from samebits.display.narrator import Narrator
+    from samebits.questions.compare.version_search import compare_versions
+    from samebits.questions.compare.versions_report import show_versions
+
+    if len(common.on) != 1:
+        raise ArgumentError("--versions is of one engine: --on onnxruntime --versions 1.18..1.32")
+    if options.against or options.recorded or options.replay or options.save_cases or common.fix:
+        raise ArgumentError("--versions goes with neither --fix nor --replay, --save-cases, --against, --recorded")
+    ask_to_install(f"the releases of {common.on[0]} that have to be tried")
+    with Narrator() as narrator:
+        found = compare_versions(
+            text, common.on[0], versions, data=data.value, seed=common.seed, time_limit_s=common.time_limit_s,
+            attributes=common.attribute, calls=common.calls, inputs=options.inputs, ranges=options.ranges,
+            sizes=options.sizes, progress=narrator.hear,
+        )  # fmt: skip
+    print_finding(found, show_versions, verbose=common.verbose, as_json=common.as_json)
+    if not any(row.runs for row in found.rows):
+        return TROUBLE
+    return DIFFER if found.changes else AGREE
 
 
 def _compare_codes(text: str, data: DataChoice, options: CommonOptions) -> int:
@@ -216,6 +256,14 @@ def _load_comparison():
     return Comparison, lay_out_comparison, show
 
 
+def _load_versions():
+    from samebits.questions.compare.versions_document import lay_out_versions
+    from samebits.questions.compare.versions_report import show_versions
+    from samebits.questions.compare.versions_schema import Versions
+
+    return Versions, lay_out_versions, show_versions
+
+
 COMPARE = Question(
     commands=(
         Command(
@@ -228,5 +276,8 @@ COMPARE = Question(
             "0: every side is identical to the truth or within rounding; 1: a side deviates",
         ),
     ),
-    findings=(FindingKind("samebits.comparison/1", _load_comparison),),
+    findings=(
+        FindingKind("samebits.comparison/1", _load_comparison),
+        FindingKind("samebits.versions/1", _load_versions),
+    ),
 )

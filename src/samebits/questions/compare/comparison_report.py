@@ -35,7 +35,7 @@ from samebits.display.visible_text import (
 )
 from samebits.engines.registry.runner_text import can_be_typed
 from samebits.findings import Comparison, Side, is_agreement
-from samebits.findings.words.place_words import EMULATE, shorten_names
+from samebits.findings.words.place_words import EMULATE, name_engine, shorten_names
 from samebits.problems import Problem
 from samebits.problems.problem import PRODUCTS
 from samebits.problems.problem_text import parse_problem_text
@@ -102,11 +102,7 @@ def _format_name(side: Side, short: str) -> str:
     """An engine with its version, each of its settings in a line of its own; a recorded result as such."""
     if not side.engine:
         return f"{side.name} (recorded)"
-    name, _, settings = side.name.partition(":")
-    if name == EMULATE:
-        return short
-    version = f" {side.version}" if side.version and name != "truth" else ""
-    return "\n".join([f"{name}{version}", *(f"  {part}" for part in settings.split(",") if part)])
+    return short if side.name.partition(":")[0] == EMULATE else name_engine(side, side.name)
 
 
 def _format_numbers(side: Side) -> tuple[str, str, str]:

@@ -39,6 +39,7 @@ def compare(
     calls: int | None = None,
     inputs: str | Path | Mapping[str, np.ndarray] | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
+    sizes: Mapping[str, tuple[int, ...]] | None = None,
     replay: bool = False,
     save_cases: str | Path | None = None,
     against: str | Path | None = None,
@@ -49,10 +50,10 @@ def compare(
 
     `subject` is a problem, its text (ours, XLA HLO, benchdnn ...) or a case (file): see `comparing.compare`, which
     takes `data`. Or a problem on integers (`dtype=uint8 weights=int8`), or a network: an .onnx file, a .pt2 exported
-    program, `file.py:function`: see `models.compare_model`, which takes `inputs`, `ranges`, `replay`, `save_cases`,
-    `against` and `recorded` (by side, a file or arrays by name) and returns a ModelComparison. Raises SamebitsError for
-    a subject, a runner's text or an option that cannot be dealt with. `calls`: how often each runner is called on the
-    same operands, or runs the network, to see whether its bits repeat.
+    program, `file.py:function`: see `models.compare_model`, which takes `inputs`, `ranges`, `sizes`, `replay`,
+    `save_cases`, `against` and `recorded` (by side, a file or arrays by name) and returns a ModelComparison. Raises
+    SamebitsError for a subject, a runner's text or an option that cannot be dealt with. `calls`: how often each runner
+    is called on the same operands, or runs the network, to see whether its bits repeat.
 
     >>> import samebits
     >>> found = samebits.compare("matmul x=3x8 w=8x4", ["numpy", "emulate:direct acc=float16"])
@@ -72,14 +73,15 @@ def compare(
             on,
             inputs=read_inputs(str(inputs)) if isinstance(inputs, (str, Path)) else inputs,
             ranges=ranges,
+            sizes=sizes,
             replay=replay,
             save_cases=save_cases,
             against=against,
             recorded=read_recorded(recorded or {}),
             **common,
         )
-    if inputs is not None or ranges or replay or save_cases is not None or against is not None or recorded:
-        raise ArgumentError("inputs, ranges, replay, save_cases, against and recorded are for networks")
+    if inputs is not None or ranges or sizes or replay or save_cases is not None or against is not None or recorded:
+        raise ArgumentError("inputs, ranges, sizes, replay, save_cases, against and recorded are for networks")
     if is_code_case(subject):
         if data != "normal" or fix:
             raise ArgumentError("a case of codes has its operands; nothing is tried for it: no `data`, no `fix`")

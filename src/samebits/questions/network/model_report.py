@@ -27,7 +27,8 @@ from samebits.display.visible_text import make_visible, say_of_bound
 from samebits.findings import is_agreement
 from samebits.findings.model_schema import ModelComparison, ModelSide, UnitFinding, UnitSide
 from samebits.findings.words.level_words import say_level
-from samebits.networks.model_sentences import say_share, say_size, say_unit_name, shorten_engine
+from samebits.findings.words.place_words import name_engine, shorten_names
+from samebits.networks.model_sentences import say_share, say_size, say_unit_name
 
 _MOST_UNITS = 8
 
@@ -85,9 +86,7 @@ def _count_products(found: ModelComparison, side: str) -> int:
 def _format_name(side: ModelSide) -> str:
     # What it runs in place of the network has a line of its own, as each of its settings has.
     own = [f"  on {Path(side.file).name}"] if side.file else []
-    name, _, settings = side.name.removesuffix("".join(own)[1:]).partition(":")
-    version = f" {side.version}" if side.version and name != "truth" else ""
-    return "\n".join([f"{name}{version}", *(f"  {part}" for part in settings.split(",") if part), *own])
+    return "\n".join([name_engine(side, side.name.removesuffix("".join(own)[1:])), *own])
 
 
 def _list_remarks(found: ModelComparison) -> Iterator[Remark]:
@@ -121,7 +120,7 @@ def _say_first(found: ModelComparison, unit: UnitFinding) -> Iterator[Remark]:
     if unit.problem:
         yield Remark("", unit.problem, verbatim=True)
     for side in unit.sides:
-        yield Remark("", f"{shorten_engine(side.name, found.sides)}: {_say_unit_side(side)}")
+        yield Remark("", f"{shorten_names(found.sides)[side.name]}: {_say_unit_side(side)}")
         if not is_agreement(side.verdict):
             yield from (Remark("why", says) for says in _choose_evidence(side))
         if side.recipe and side.replay:
@@ -160,7 +159,7 @@ def _say_others(found: ModelComparison, side: ModelSide) -> Iterator[Remark]:
         shown = ", ".join(names[:_MOST_UNITS]) + (
             f" and {len(names) - _MOST_UNITS} more" if len(names) > _MOST_UNITS else ""
         )
-        yield Remark("then", f"{shorten_engine(side.name, found.sides)} in {shown}: {says}")
+        yield Remark("then", f"{shorten_names(found.sides)[side.name]} in {shown}: {says}")
 
 
 def _say_observation(found: ModelComparison) -> Iterator[Remark]:

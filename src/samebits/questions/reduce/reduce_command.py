@@ -11,6 +11,7 @@ from samebits.display.printing import (
     AGREE,
     DIFFER,
     AsJson,
+    Installs,
     TimeLimit,
     Verbose,
     complete_engines,
@@ -62,6 +63,7 @@ def reduce_command(
     most_time: ReduceTime = 60,
     calls: ReduceCalls = None,
     time_limit: TimeLimit = 30,
+    install: Installs = False,
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> int:

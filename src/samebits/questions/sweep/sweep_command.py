@@ -13,6 +13,7 @@ from samebits.display.printing import (
     DIFFER,
     TROUBLE,
     AsJson,
+    Installs,
     TimeLimit,
     Verbose,
     complete_engines,
@@ -92,6 +93,7 @@ def sweep_command(
     where: ListWhere = None,
     ray: ListRay = None,
     time_limit: TimeLimit = 300,
+    install: Installs = False,
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> int:
