@@ -54,14 +54,26 @@ def compute_flipped(problem, operands, says):
 def compute_stepped(problem, operands, says):
     begins, strides, dilations = list(find_begins(problem)), list(problem.stride), list(problem.dilation)
     what, _, centred = says.partition(", ")
-    name = re.search(r"(?:along|stride of) (\w)\b", what)
+    name = re.search(r"(?:along|(?:stride|dilation|padding) of) (\w)\b", what)
     axes = [AXES[problem.rank].index(name[1])] if name else list(range(problem.rank))
     if what.startswith("exchanges the "):
         begins = begins[::-1] if "paddings" in what else begins
         strides = strides[::-1] if "strides" in what else strides
         dilations = dilations[::-1] if "dilations" in what else dilations
-    elif what.startswith("uses the stride of"):
-        strides = [strides[axes[0]]] * problem.rank
+    elif what.endswith(" for each other"):
+        own = {"stride": strides, "dilation": dilations, "padding": begins}
+        one, other = re.fullmatch(r"takes the (\w+) and (\w+) for each other", what).groups()
+        mixed = {**own, one: own[other], other: own[one]}
+        strides, dilations, begins = mixed["stride"], mixed["dilation"], mixed["padding"]
+    elif what.startswith("ignores stride and "):
+        strides = [1] * problem.rank
+        begins, dilations = (
+            (begins, [1] * problem.rank) if what.endswith("dilation") else ([0] * problem.rank, dilations)
+        )
+    elif what.endswith("on all axes"):
+        strides = [strides[axes[0]]] * problem.rank if "stride" in what else strides
+        dilations = [dilations[axes[0]]] * problem.rank if "dilation" in what else dilations
+        begins = [begins[axes[0]]] * problem.rank if "padding" in what else begins
     elif what.startswith("ignores the stride"):
         strides = [1 if a in axes else s for a, s in enumerate(strides)]
     else:

@@ -145,7 +145,7 @@ CAUSES: tuple[Cause, ...] = (
         "forbid FFT algorithms, or accept their larger bound",
     ),
     Cause(
-        CauseCode.OVERFLOW, ("rounding", "downgrade"), "downgrade",
+        CauseCode.OVERFLOW, ("rounding", "downgrade", "wrong"), "downgrade",
         "sums beyond the largest number of a format",
         "scale by a power of two, or compute in a format with more exponent bits",
     ),

@@ -51,13 +51,22 @@ def locate_window(problem: Problem, index: tuple[int, ...]) -> dict[str, list[Ra
 def mark_border(problem: Problem) -> npt.NDArray[np.bool_]:
     """True, over the result's spatial axes, where an output misses terms because they would lie outside."""
     marks = np.zeros(problem.out_shape[2:], bool)
+    for begin, end in mark_sides(problem):
+        marks |= begin | end
+    return marks
+
+
+def mark_sides(problem: Problem) -> list[tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]]:
+    """`mark_border` by axis and end: where terms are missed at the beginning, and where at the end, of each axis."""
+    sides: list[tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]] = []
     for position, (axis, size) in enumerate(zip(problem.axes, problem.out_shape[2:], strict=True)):
         counts = np.array([_count_terms(problem, axis, i) for i in range(size)])
-        full = counts.max()
         shape = [1] * problem.rank
         shape[position] = size
-        marks |= (counts < full).reshape(shape)
-    return marks
+        misses, first = counts < counts.max(), np.arange(size) < size / 2
+        begin, end = ((misses & half).reshape(shape) for half in (first, ~first))
+        sides.append((np.broadcast_to(begin, problem.out_shape[2:]), np.broadcast_to(end, problem.out_shape[2:])))
+    return sides
 
 
 def _product_window(problem: Problem, product: ProductShapes, index: tuple[int, ...]) -> dict[str, list[Range]]:

@@ -18,6 +18,7 @@ _SCALES, _ZEROS = ("x_scale", "w_scale", "y_scale"), ("x_zero", "w_zero", "y_zer
 NUMBERS = (*_SCALES, *_ZEROS)
 _ARRAYS = ("x", "w", "bias")
 _LARGEST_SUM = 2**53
+_LABEL = "name_"
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,23 @@ def take_recorded(problem: IntegerProblem, given: Mapping[str, Given], *, needs_
     if problem.plain.reduction_length * 2**18 >= _LARGEST_SUM:
         raise OperandError("so many products of a sum are not added exactly")
     shape = problem.plain.out_shape
-    names = [name for name in arrays if name not in (*NUMBERS, *_ARRAYS)]
+    labels = _take_labels(arrays)
+    names = [name for name in arrays if name not in (*NUMBERS, *_ARRAYS) and name.removeprefix(_LABEL) not in labels]
+    names += [name for name in labels if name not in names]
     if not names and needs_result:
         raise ArgumentError("a result is needed, by any other name than an operand's: mine=FILE")
-    return Recorded(case, {name: _take_whole(name, arrays[name], problem.out, shape) for name in names})
+    taken = {name: _take_whole(name, arrays[name], problem.out, shape) for name in names}
+    called = [labels.get(name, name) for name in names]
+    # Two of one name keep the names of their entries.
+    return Recorded(
+        case, {one if called.count(one) == 1 else name: taken[name] for one, name in zip(called, names, strict=True)}
+    )
+
+
+def _take_labels(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """What results are called, as case files have it: `name_a` is a text, and `a` the result."""
+    texts = {n.removeprefix(_LABEL): a for n, a in arrays.items() if n.startswith(_LABEL) and a.dtype.kind == "U"}
+    return {name: str(text) for name, text in texts.items() if name in arrays and text.ndim == 0 and str(text).strip()}
 
 
 def _take_whole(name: str, array: np.ndarray, dtype: str, shape: tuple[int, ...]) -> Whole:

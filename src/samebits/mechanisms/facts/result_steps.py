@@ -25,14 +25,17 @@ _LONGER = 8.0
 
 
 def find_steps(
-    given: Floats, true: Floats, tells: npt.NDArray[np.bool_]
+    given: Floats, true: Floats, tells: npt.NDArray[np.bool_], natural: Floats
 ) -> tuple[str, Floats, npt.NDArray[np.bool_]] | None:
-    """In words, the step of every row, and which rows have one, for values [rows, positions]: one for all, or each."""
-    step = _find_step(given[tells], true[tells])
+    """In words, the step of every row, and which rows have one, for values [rows, positions]: one for all, or each.
+
+    `natural` is the step that sums have anyway.
+    """
+    step = _find_step(given[tells], true[tells], natural[tells])
     rows = np.ones(len(given), bool)
     if step is not None:
         return f"stores its result in whole steps of {step:.4g}", np.full(len(given), step), rows
-    each = [_find_step(given[r][tells[r]], true[r][tells[r]]) for r in range(len(given))]
+    each = [_find_step(given[r][tells[r]], true[r][tells[r]], natural[r][tells[r]]) for r in range(len(given))]
     known = [s for s in each if s is not None]
     if len(known) < max(len(each) // 2, 1):
         return None
@@ -41,9 +44,11 @@ def find_steps(
     return says, np.array([s if s is not None else 1.0 for s in each]), rows
 
 
-def _find_step(given: Floats, true: Floats) -> float | None:
-    """The step that all values are multiples of; None where there is none, or the truth has it too."""
+def _find_step(given: Floats, true: Floats, natural: Floats) -> float | None:
+    """The step that all values are multiples of; None where there is none, or the truth or any sums have it too."""
     for step in _list_common_steps(np.unique(given)):
+        if step <= np.max(natural, where=np.isfinite(natural), initial=0.0):
+            return None
         off = np.abs(true / step - np.rint(true / step)) > 2.0**-5
         if off.sum() >= FEWEST_TELLING:
             return step

@@ -144,7 +144,8 @@ def find_stored(
     true = terms.view_result(truth).reshape(shape).astype(np.float64)
     tells = mark_unclipped(problem, given) & np.isfinite(true) & (given != 0)
     with np.errstate(invalid="ignore"):
-        whole = _find_format(problem, given, true, tells), _find_steps(given, true, tells)
+        natural = _measure_natural(problem, terms, given, magnitudes)
+        whole = _find_format(problem, given, true, tells, natural), _find_steps(given, true, tells, natural)
         if whole == (None, None) and (scaled := _find_scaled_format(problem, given, true, tells)):
             return scaled
         long = _find_long_steps(problem, given, true, tells, magnitudes)
@@ -155,12 +156,12 @@ def find_stored(
         late = None if whole[0] else _find_late_format(problem, operands, given, true, tells)
         found = late or next(iter(candidates), None)
         return found or _find_part(
-            problem, terms, given, true, tells & _mark_telling(problem, terms, given, magnitudes)
+            problem, terms, given, true, tells & (measure_spacing(given, find_format("float16")) > natural)
         )
 
 
-def _find_steps(given: Floats, true: Floats, tells: Marks) -> Stored | None:
-    found = find_steps(given, true, tells)
+def _find_steps(given: Floats, true: Floats, tells: Marks, natural: Floats) -> Stored | None:
+    found = find_steps(given, true, tells, natural)
     if found is None:
         return None
     says, steps, rows = found
@@ -193,10 +194,10 @@ def _list_narrower(problem: Problem) -> Iterator[str]:
             yield name
 
 
-def _find_format(problem: Problem, given: Floats, true: Floats, tells: Marks) -> Stored | None:
+def _find_format(problem: Problem, given: Floats, true: Floats, tells: Marks, natural: Floats) -> Stored | None:
     for name in _list_narrower(problem):
         rounding, cut = Rounding(name), Rounding(name, "toward_zero")
-        off = (round_array(true, rounding) != true) & tells
+        off = (round_array(true, rounding) != true) & tells & (measure_spacing(given, find_format(name)) > natural)
         # Equal values tell once: where all are one number, that may be on any grid.
         if len(np.unique(given[off])) < FEWEST_TELLING or not _lies_between(given, true, off, name):
             continue
@@ -251,11 +252,10 @@ def _find_part(problem: Problem, terms: Terms, given: Floats, true: Floats, tell
     return None
 
 
-def _mark_telling(problem: Problem, terms: Terms, given: Floats, magnitudes: Floats) -> Marks:
-    """Outputs whose sums are not on the coarsest format's grid anyway, as sums of large terms that cancel are."""
+def _measure_natural(problem: Problem, terms: Terms, given: Floats, magnitudes: Floats) -> Floats:
+    """The spacing of the grid that sums are on anyway; where large terms cancel it is that of a narrow format."""
     size = terms.view_result(magnitudes).reshape(given.shape)
-    natural = _LONGER * float(find_format(problem.out).unit_roundoff) * size
-    return measure_spacing(given, find_format("float16")) > natural
+    return _LONGER * float(find_format(problem.out).unit_roundoff) * size
 
 
 def _list_parts(terms: Terms, given: Floats, on: Marks, off: Marks, lacks: int) -> Iterator[Marks]:

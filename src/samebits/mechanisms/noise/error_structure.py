@@ -167,6 +167,16 @@ def find_shared_errors(noise: ErrorNoise, *, of_weights: bool = True) -> Literal
     return "source" if _is_shared(errors.T, noise.weights) else None
 
 
+def measure_left_of_losses(noise: ErrorNoise) -> float:
+    """The share of squared errors that is not in proportion to partial sums, or to their magnitudes, in any order."""
+    sizes = np.sqrt((noise.products**2).sum(axis=(2, 3)))
+    with np.errstate(all="ignore"):
+        errors = np.where(noise.told, np.nan_to_num(noise.errors / sizes), 0.0)
+        left = _take_off_losses(noise, errors, sizes)
+    whole = float((errors**2).sum())
+    return float((left**2).sum()) / whole if whole else 0.0
+
+
 def _is_shared(errors: Floats, factors: Floats) -> bool:
     """Whether errors [any, outputs] are alike where the factors [outputs, terms] are."""
     if min(errors.shape) < 2:

@@ -15,7 +15,12 @@ from samebits.judging.measuring import mark_unclipped, measure_absolute
 from samebits.judging.verdict_rules import Mechanism
 from samebits.mechanisms.evidence.nearness import PLAIN_POSITIONS, PLAIN_ROWS, sum_in_orders
 from samebits.mechanisms.facts.observation import Floats, Observation
-from samebits.mechanisms.noise.error_structure import choose_errors_sample, is_linear_in_operand, measure_errors
+from samebits.mechanisms.noise.error_structure import (
+    choose_errors_sample,
+    is_linear_in_operand,
+    measure_errors,
+    measure_left_of_losses,
+)
 from samebits.numbers.format import find_format
 
 
@@ -56,10 +61,19 @@ def _is_of_the_data(observation: Observation) -> bool:
 
 
 def _is_of_an_operand(observation: Observation) -> bool:
-    """Whether another operand explains the errors, such as one whose largest values were clipped."""
+    """Whether another operand explains the errors, such as one whose largest values were clipped.
+
+    Or one of which values are left out at random: sums lose much of their size then, and only a part of that is in
+    proportion to any partial sums.
+    """
     sample = choose_errors_sample(observation)
     noise = measure_errors(observation, sample) if sample is not None else None
-    return noise is not None and is_linear_in_operand(noise, of_weights=False)
+    if noise is None:
+        return False
+    if is_linear_in_operand(noise, of_weights=False):
+        return True
+    large = np.sqrt((noise.errors**2).sum() / (noise.products**2).sum()) > thresholds.LARGE_LOSS
+    return bool(large) and measure_left_of_losses(noise) > thresholds.LEFT_BY_LOSSES
 
 
 def _count_sigmas(errors: Floats) -> float:

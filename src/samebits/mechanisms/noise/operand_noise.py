@@ -22,9 +22,6 @@ from samebits.mechanisms.operands.other_operands import is_low_precision
 
 # Rows that are off by less than this share of what the worst one is off by are right.
 _SPARED = 1 / 64
-# What codes of 8 bits leave at the least: step / sqrt(12), in shares of the root mean square of what uses all evenly,
-# 127 steps / sqrt(3).
-_LEAST_OF_EIGHT_BITS = 1 / 254
 
 
 def explain_operand_noise(observation: Observation) -> Mechanism | None:
@@ -62,10 +59,12 @@ def explain_operand_noise(observation: Observation) -> Mechanism | None:
     if off > thresholds.COARSE_OPERAND:
         does = f"multiplies {name} that is not the one on record (off by about {off:.2g} of its size)"
         return Mechanism(CauseCode.OTHER_OPERANDS, "wrong", does, "nearness", evidence=evidence)
+    if off < thresholds.LEAST_OF_EIGHT_BITS:
+        # What is rounded to a format is found by its numbers.
+        does = f"multiplies {name} that is off by about {off:.2g} of its size, and rounded to no usual format"
+        return Mechanism(CauseCode.OTHER_OPERANDS, "wrong", does, "nearness", evidence=evidence)
     does = f"multiplies {name} that is off by about {off:.2g} of its size, as if rounded to few bits"
-    fine = off < _LEAST_OF_EIGHT_BITS
-    cause = CauseCode.REDUCED_PRECISION_OPERANDS if fine else CauseCode.QUANTIZED_OPERANDS
-    return Mechanism(cause, "downgrade", does, "nearness", evidence=evidence)
+    return Mechanism(CauseCode.QUANTIZED_OPERANDS, "downgrade", does, "nearness", evidence=evidence)
 
 
 def _are_of_operands(noise: ErrorNoise) -> bool:

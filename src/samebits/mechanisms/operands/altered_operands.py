@@ -8,17 +8,22 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from samebits import thresholds
 from samebits.findings.causes import CauseCode
 from samebits.mechanisms.epilogue.unasked_activations import ACTIVATIONS, UNITS
+from samebits.mechanisms.evidence.nearness import measure_nearness
 from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample
 from samebits.mechanisms.other_weights.refitted import name_axis
 from samebits.numbers.format import find_format
+from samebits.numbers.whole_number import as_decimal
 from samebits.sums.emulators.result_rounding import round_wide
 from samebits.sums.recipes.recipe import Rounding
 
 _ROUNDINGS = ("bfloat16", "tf32", "float16")
 # Products that a tile of a matrix unit, or a vector, takes at once.
 _BLOCKS = (64, 32, 16, 8, 4)
+# Limits that are tried, in shares of the largest value, and how often what is between two of them is divided.
+_LIMITS, _HALVINGS = np.geomspace(1 / 32, 1, 16), 40
 _SATURATING = ("float16", "float8_e4m3fn", "float8_e5m2")
 _IN_PLACE = {
     "relu": lambda a: np.maximum(a, 0.0),
@@ -30,9 +35,13 @@ _IN_PLACE = {
 
 def list_altered_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
     """All altered operands that need no fitted numbers."""
-    if observation.problem.direction == "forward":
-        for name in _IN_PLACE:
-            yield _activated(name)
+    for operand in ("x", "dy"):
+        if operand in observation.operands:
+            yield from (_activated(operand, name) for name in _IN_PLACE)
+    sample = observation.choose_sample()
+    for operand in ("x", "dy"):
+        if operand in observation.operands and (clipped := _clip(observation, sample, operand)):
+            yield clipped
     for format_ in _SATURATING:
         yield from _list_saturating(observation, format_)
     depth = observation.terms.depth
@@ -44,15 +53,47 @@ def list_altered_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
             yield from (_rounds_head(format_, head, what) for head in dict.fromkeys(heads) if 0 < head < depth)
 
 
-def _activated(name: str) -> Hypothesis:
+def _activated(operand: str, name: str) -> Hypothesis:
     def predict(observation: Observation, sample: Sample) -> Floats:
         with np.errstate(all="ignore"):
-            x = _IN_PLACE[name](observation.operands["x"].astype(np.float64))
-        return observation.sum_instead({**observation.operands, "x": x}, sample)
+            values = _IN_PLACE[name](observation.operands[operand].astype(np.float64))
+        return observation.sum_instead({**observation.operands, operand: values}, sample)
 
-    says = f"multiplies x behind an activation ({name}), as where that ran in place"
+    says = f"multiplies {operand} behind an activation ({name}), as where that ran in place"
     unit = UNITS * float(find_format("float32").unit_roundoff)
     return Hypothesis(CauseCode.OTHER_OPERANDS, "wrong", says, predict, unit=unit)
+
+
+def _clip(observation: Observation, sample: Sample, name: str) -> Hypothesis | None:
+    """An operand clipped to one magnitude, as gradients are before a step: the limit that comes closest."""
+    values = observation.operands[name].astype(np.float64)
+    size = np.abs(values)
+    largest = float(size.max(initial=0.0))
+    if not np.isfinite(largest) or largest == 0:
+        return None
+
+    def sum_clipped(observation: Observation, sample: Sample, limit: float) -> Floats:
+        return observation.sum_instead({**observation.operands, name: np.clip(values, -limit, limit)}, sample)
+
+    def measure(limit: float) -> float:
+        return measure_nearness(observation, sample, sum_clipped(observation, sample, limit))
+
+    limits = largest * _LIMITS
+    distances = [measure(limit) for limit in limits]
+    best = int(np.argmin(distances))
+    if best == len(limits) - 1 or distances[best] > thresholds.EXPLAINS * distances[-1]:
+        return None
+    low, high = limits[max(best - 1, 0)], limits[best + 1]
+    for _ in range(_HALVINGS):
+        third = (high - low) / 3
+        low, high = (low, high - third) if measure(low + third) < measure(high - third) else (low + third, high)
+    limit = as_decimal((low + high) / 2)
+    says = f"multiplies {name} clipped to magnitudes up to {limit:.6g}"
+
+    def predict(observation: Observation, sample: Sample) -> Floats:
+        return sum_clipped(observation, sample, limit)
+
+    return Hypothesis(CauseCode.OTHER_OPERANDS, "wrong", says, predict, fitted=True)
 
 
 def _list_saturating(observation: Observation, name: str) -> Iterator[Hypothesis]:

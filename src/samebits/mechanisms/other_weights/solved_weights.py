@@ -72,7 +72,7 @@ def _shift(observation: Observation, numbers: Floats, told: Floats) -> Hypothesi
 
 
 # Equations for every unknown; unknowns, and multiplications of the solution, that take no longer than anybody waits.
-_LEAST_EQUATIONS = 2.0
+_LEAST_EQUATIONS = 1.5
 _MOST_UNKNOWNS, _MOST_WORK = 2500, 3e10
 # Rows whose solved weights differ from the recorded by this share; weights so much alike are no others.
 _DIFFERENT, _SAME = 0.1, 0.99
@@ -83,6 +83,8 @@ _FEWEST_BLOCKS_ON = 0.9
 # Singular values of this share are noise; weights that are rounded are nearly as recorded, and off by no more than a
 # step, whatever its size in each block: between the fourth moments of one step and of a normal distribution.
 _RANK, _NEARLY, _FLAT_MOMENT = 1e-5, 0.9, 2.7
+# The fourth moment of errors that are all of one size is 1, of what rounding leaves 1.8.
+_LEAST_FOURTH = 1.4
 # What the other operand may have been rounded to as well.
 _BESIDE = ("float16", "bfloat16", "tf32")
 
@@ -212,10 +214,16 @@ def _name_nearly_alike(observation: Observation, found: _Solved) -> Hypothesis |
     cause, verdict = CauseCode.OTHER_OPERANDS, "wrong"
     if rank is not None:
         says = f"multiplies {name} that a product of fewer numbers stands for (solved for: rank {rank})"
-    elif alike > _NEARLY and _is_bounded(solved - own):
+    elif alike > _NEARLY and _is_bounded(solved - own) and not _are_moved(solved - own, own):
         most = np.abs(solved - own).max()
         says = f"multiplies {name} rounded to few bits, in steps that were not found (solved for: off by {most:.3g})"
         cause, verdict = CauseCode.QUANTIZED_OPERANDS, "downgrade"
+    elif alike > _NEARLY and _are_moved(solved - own, own):
+        off = float(np.linalg.norm(solved - own) / np.linalg.norm(own))
+        says = (
+            f"multiplies other {name} than those on record, off by {off:.2g} of their size and in no steps, as of"
+            " another step of training (solved for)"
+        )
     else:
         return None
     hypothesis = with_rows(cause, verdict, says, lambda rows: solved, observation)
@@ -231,16 +239,32 @@ def _find_lower_rank(solved: Floats, own: Floats) -> int | None:
     return ranks[0] if 0 < ranks[0] < ranks[1] else None
 
 
+def _are_moved(off: Floats, own: Floats) -> bool:
+    """Whether errors of weights are none of rounding: with tails in any sense, all of a size, or finer than of 8 bits.
+
+    Whatever is finer was rounded to a format, which its numbers show; a step of training moves all by about as much.
+    """
+    if not _is_bounded(off):
+        return not _is_bounded(np.divide(off, own, out=np.zeros(off.shape), where=own != 0))
+    fine = np.linalg.norm(off) < thresholds.LEAST_OF_EIGHT_BITS * np.linalg.norm(own)
+    return bool(fine or _measure_fourth(off) < _LEAST_FOURTH)
+
+
 def _is_bounded(off: Floats) -> bool:
     """Whether the errors of weights, in shares of each row's usual one, have no tails, as rounding errors have none.
 
     The fourth moment is 1.8 of what is spread evenly, as rounding to one step leaves it, 3 of a normal distribution.
     """
+    spread = np.sqrt(24 / max(off.size, 1))
+    return off.size >= thresholds.FEWEST_UNRELATED and _measure_fourth(off) < _FLAT_MOMENT - 3 * spread
+
+
+def _measure_fourth(off: Floats) -> float:
+    """The fourth moment of errors in shares of each row's usual one."""
     rows = off.reshape(-1, off.shape[2] * off.shape[3])
     sizes = np.sqrt((rows**2).mean(axis=1, keepdims=True))
     shares = (rows / np.where(sizes > 0, sizes, 1.0))[sizes[:, 0] > 0]
-    spread = np.sqrt(24 / max(shares.size, 1))
-    return bool(shares.size >= thresholds.FEWEST_UNRELATED and (shares**4).mean() < _FLAT_MOMENT - 3 * spread)
+    return float((shares**4).mean()) if shares.size else np.inf
 
 
 def _name_left_out(observation: Observation, solved: _Solved) -> Iterator[Hypothesis]:
@@ -268,7 +292,16 @@ def _name_steps(observation: Observation, solved: _Solved, beside: str = "") -> 
         weights, most = found
         if (np.abs(weights - view_own(observation)) <= 2.0**-20 * np.abs(weights)).all():
             return  # As they are on record.
-        says = f"multiplies {name} as stored in {4 if most <= _MOST_OF_FOUR_BITS else 8} bits with {where}"
+        bits = 4 if most <= _MOST_OF_FOUR_BITS else 8
+        alike = correlate(weights.reshape(1, -1), view_own(observation).reshape(1, -1))[0, 0]
+        cause, verdict = CauseCode.QUANTIZED_OPERANDS, "downgrade"
+        says = f"multiplies {name} as stored in {bits} bits with {where}"
+        if alike < thresholds.LEAST_OF_ITSELF:
+            cause, verdict = CauseCode.OTHER_OPERANDS, "wrong"
+            says = (
+                f"multiplies other {name} than those on record (solved for; they have {bits} bits with {where}, and"
+                f" their correlation with the recorded is {alike:.3f})"
+            )
         if beside:
             says += f", and rounds {terms.source_operand} to {beside}"
         array = np.array(observation.operands[terms.rows_operand], np.float64)
@@ -278,7 +311,7 @@ def _name_steps(observation: Observation, solved: _Solved, beside: str = "") -> 
             changed = {terms.rows_operand: array, terms.source_operand: _round_source(observation, beside)}
             return observation.sum_instead({**observation.operands, **changed}, sample)
 
-        yield Hypothesis(CauseCode.QUANTIZED_OPERANDS, "downgrade", says, predict, fitted=True)
+        yield Hypothesis(cause, verdict, says, predict, fitted=True)
         return
 
 

@@ -26,12 +26,15 @@ from samebits.mechanisms.facts.wrong_regions import Region, find_box, find_regio
 from samebits.mechanisms.operands.narrower_parts import explain_narrower_part
 from samebits.mechanisms.operands.other_operands import explain_unrelated
 from samebits.mechanisms.other_weights.lost_products import list_lost_products
+from samebits.mechanisms.parts.moved_parts import find_exchange, find_multiples
 from samebits.mechanisms.positions.geometry import list_geometry_hypotheses
 from samebits.mechanisms.positions.layout import list_layout_hypotheses
 from samebits.numbers.format import find_format
 from samebits.problems.problem import Problem
-from samebits.problems.windows import mark_border
+from samebits.problems.windows import mark_border, mark_sides
 
+# Outputs that kernels compute at once.
+_VECTORS = (2, 4, 8, 16, 32, 64)
 _NEVER_WRITTEN = "returns values that no sum of these products can have, as of memory that was never written"
 
 
@@ -66,9 +69,10 @@ def explain_part(observation: Observation) -> Mechanism | None:
         found = _found(lost.cause, f"{lost.says}, {where}", evidence) if lost else None
         return found or _explain_factor(observation, wrong, evidence) or explain_narrower_part(observation, wrong)
     what = _find_values(observation, given, wrong)
+    multiples = find_multiples(observation, wrong)
     lost = _explain_lost_clip(observation, given, wrong, evidence)
-    if lost is not None:
-        return lost
+    if multiples is not None or lost is not None:
+        return _found(*multiples, evidence) if multiples else lost
     first = int(np.flatnonzero(wrong)[0])
     if _goes_on_to_the_end(observation, wrong, first):
         return _explain_tail(observation, given, wrong, first, f"returns {what}", evidence)
@@ -196,6 +200,8 @@ def _explain_scattered(
         return _found(CauseCode.UNINITIALIZED_MEMORY, _NEVER_WRITTEN, evidence)
     if what is Values.OTHER and (function := _explain_function(observation, wrong, evidence)):
         return function
+    if _is_of_padding(observation.problem, wrong, _mark_clipped(observation, observation.result.astype(np.float64))):
+        return _found(CauseCode.PADDING, f"returns {what} where windows reach into the padding", evidence)
     in_borders = not (wrong & ~mark_border(observation.problem)).any()
     cause = CauseCode.SHAPE_SPECIFIC_KERNEL if what is Values.TWICE or in_borders else None
     return _found(cause, f"returns {what} {describe_places(observation.problem, wrong)}", evidence)
@@ -221,8 +227,30 @@ def _explain_region(
         return factor
     if what is Values.OTHER and (function := _explain_function(observation, wrong, evidence)):
         return function
+    if what is Values.OTHER and _is_of_padding(observation.problem, wrong, _mark_clipped(observation, given)):
+        return _found(CauseCode.PADDING, f"returns {what} where windows reach into the padding", evidence)
     says = f"returns {what} {region.where or 'for a part of the result'}"
     return _found(CauseCode.SHAPE_SPECIFIC_KERNEL, says, evidence)
+
+
+def _is_of_padding(problem: Problem, wrong: npt.NDArray[np.bool_], clipped: npt.NDArray[np.bool_]) -> bool:
+    """Whether wrong outputs fill what reaches into the padding at whole sides of the result, and nothing else.
+
+    One of these sides is at the beginning of an axis, or as wide as no vector leaves anything over.
+    """
+    if problem.stated is not None or problem.direction == "grad_weight":
+        return False
+    concerned = wrong.any(axis=tuple(range(2, wrong.ndim)), keepdims=True)
+    filled = np.zeros(wrong.shape[2:], bool)
+    is_padding = False
+    for axis, sides in enumerate(mark_sides(problem)):
+        for is_end, side in enumerate(sides):
+            tells = side & concerned & ~clipped
+            if tells.any() and (wrong & tells).sum() >= thresholds.LEAST_FILLED * tells.sum():
+                filled |= side
+                width = int(side.any(axis=tuple(i for i in range(side.ndim) if i != axis)).sum())
+                is_padding |= not is_end or all(side.shape[axis] % vector != width for vector in _VECTORS)
+    return is_padding and not (wrong & ~filled).any()
 
 
 def explain_scaled_part(observation: Observation) -> Mechanism | None:
@@ -272,6 +300,9 @@ def _is_of_channels(problem: Problem, mask: npt.NDArray[np.bool_]) -> bool:
 
 
 def _explain_function(observation: Observation, wrong: npt.NDArray[np.bool_], evidence: str) -> Mechanism | None:
+    moved = find_exchange(observation, wrong)
+    if moved is not None:
+        return _found(*moved, evidence)
     found = _find_function(observation, wrong)
     if found is None:
         return None

@@ -24,6 +24,11 @@ from samebits.problems.problem import SPATIAL_AXES, Axis
 _MOST_SHIFTS = 49
 _WRONG: Verdict = "wrong"
 _EXCHANGED = {"strides": "stride", "dilations": "dilation", "paddings": "pad_begin"}
+_MIXED_UP = {
+    "stride and dilation": ("stride", "dilation"),
+    "dilation and padding": ("dilation", "pad_begin"),
+    "stride and padding": ("stride", "pad_begin"),
+}
 _PAD_MODES = {"wrap": "circularly", "reflect": "by reflection", "edge": "with the edge's values"}
 
 
@@ -135,14 +140,20 @@ def _stepped(problem: Problem) -> Iterator[Hypothesis]:
         "ignores the dilation": tuple(replace(a, dilation=1) for a in axes),
         "ignores the stride": tuple(replace(a, stride=1) for a in axes),
         "ignores dilation and padding": tuple(replace(a, dilation=1, pad_begin=0) for a in axes),
+        "ignores stride and dilation": tuple(replace(a, stride=1, dilation=1) for a in axes),
+        "ignores stride and padding": tuple(replace(a, stride=1, pad_begin=0) for a in axes),
     }
+    for says, (one, other) in _MIXED_UP.items():
+        mixed = tuple(replace(a, **{one: getattr(a, other), other: getattr(a, one)}) for a in axes)
+        if all(a.dilation > 0 and a.stride > 0 for a in mixed):
+            swaps[f"takes the {says} for each other"] = mixed
     names = SPATIAL_AXES[problem.rank]
     for i, a in enumerate(axes):
         if a.dilation > 1 and problem.rank > 1:
             swaps[f"ignores the dilation along {names[i]}"] = (*axes[:i], replace(a, dilation=1), *axes[i + 1 :])
         if a.stride > 1 and problem.rank > 1:
             swaps[f"ignores the stride along {names[i]}"] = (*axes[:i], replace(a, stride=1), *axes[i + 1 :])
-            swaps[f"uses the stride of {names[i]} on all axes"] = tuple(replace(b, stride=a.stride) for b in axes)
+        swaps |= _spread_over_axes(axes, i, names[i])
     for says, altered in swaps.items():
         if altered != axes:
             yield _hypothesis(problem, CauseCode.DROPPED_ATTRIBUTE, says, altered)
@@ -153,6 +164,21 @@ def _stepped(problem: Problem) -> Iterator[Hypothesis]:
                     for a, b in zip(axes, altered, strict=True)
                 )
                 yield _hypothesis(problem, CauseCode.DROPPED_ATTRIBUTE, f"{says}, the window centred again", centred)
+
+
+def _spread_over_axes(axes: tuple[Axis, ...], i: int, name: str) -> dict[str, tuple[Axis, ...]]:
+    """The numbers of one axis, as the first of a list, used for all of them."""
+    a = axes[i]
+    own = {"stride": a.stride, "dilation": a.dilation, "pad_begin": a.pad_begin}
+    uneven = [field for field in own if len({getattr(b, field) for b in axes}) > 1]
+    spread: dict[str, tuple[Axis, ...]] = {}
+    for count in range(1, len(uneven) + 1):
+        for chosen in itertools.combinations(uneven, count):
+            if chosen != ("pad_begin",):
+                what = " and ".join("padding" if field == "pad_begin" else field for field in chosen)
+                changed = {field: own[field] for field in chosen}
+                spread[f"uses the {what} of {name} on all axes"] = tuple(replace(b, **changed) for b in axes)
+    return spread
 
 
 def _exchange(axes: tuple[Axis, ...], chosen: tuple[str, ...]) -> tuple[Axis, ...]:

@@ -201,7 +201,7 @@ def _assume(cause: CauseCode, says: str, codes: _Codes, order: PairOrder, add: A
         sums *= codes.source_step * codes.row_steps[sample.rows][:, None]
         return observation.finish(sums, sample)
 
-    return Hypothesis(cause, "downgrade" if cause == CauseCode.OVERFLOW else "wrong", says, predict)
+    return Hypothesis(cause, "wrong", says, predict)
 
 
 def _sum_codes(terms: Terms, codes: _Codes, sample: Sample, order: PairOrder, add: Add) -> Floats:

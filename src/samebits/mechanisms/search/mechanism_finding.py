@@ -15,6 +15,9 @@ from samebits.mechanisms.noise.operand_noise import explain_operand_noise
 from samebits.mechanisms.noise.sum_noise import explain_sum_noise
 from samebits.mechanisms.noise.transform_noise import explain_arrangement, explain_transform
 from samebits.mechanisms.operands.other_operands import explain_rounded_record, explain_unrelated, explain_wider_weights
+from samebits.mechanisms.other_weights.low_rank import explain_low_rank
+from samebits.mechanisms.other_weights.single_weights import explain_single_weights
+from samebits.mechanisms.parts.moved_parts import explain_shift
 from samebits.mechanisms.parts.odd_values import explain_flush, explain_lost_subnormals, explain_odd_values
 from samebits.mechanisms.parts.partial_faults import explain_part, explain_scaled_part
 from samebits.mechanisms.search.hypothesis_search import HypothesisSearch
@@ -59,7 +62,10 @@ def _find(observation: Observation, search: HypothesisSearch) -> Mechanism | Non
     if not observation.result.any() and (flushed := explain_flush(observation)):
         # Formats with fewer exponents give zeros too, but numbers near float32's smallest are seldom put in those.
         return flushed
-    found = search.run()
+    found = explain_single_weights(observation) if values is None else None
+    if found is not None:
+        return found
+    found = search.run() or explain_shift(observation)
     if values is not None:
         return _choose_between(values, found)
     if found is not None and found.fit == "bits" and found.cause == CauseCode.LOW_PRECISION_ACCUMULATOR:
@@ -77,7 +83,7 @@ def _find(observation: Observation, search: HypothesisSearch) -> Mechanism | Non
         # Which other operands, where that was found, says more than that they are others.
         found = found if part is None or (found and found.cause == part.cause) else part
     last = (
-        explain_coarse_result, explain_last_rounding, explain_wider_weights,
+        explain_coarse_result, explain_last_rounding, explain_wider_weights, explain_low_rank,
         lambda _: search.find_nearest(), explain_arrangement, explain_rounded_record, explain_transform,
         explain_one_signed, explain_unrelated, explain_sum_noise, explain_operand_noise,
     )  # fmt: skip

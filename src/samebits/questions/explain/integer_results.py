@@ -5,6 +5,7 @@ Sums of codes are exact, so that nothing is a matter of rounding before the sum 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,7 @@ from samebits.findings.causes import CauseCode, worst_verdict
 from samebits.findings.settings_advice import advise
 from samebits.findings.words.place_words import describe_indices
 from samebits.judging.comparing_cost import check_memory
+from samebits.mechanisms.parts.moved_parts import WIDTHS, say_multiples
 from samebits.mechanisms.quantised.integer_faults import Fault, list_faults
 from samebits.mechanisms.quantised.integer_sums import IntegerCase, Whole, sum_exactly
 from samebits.mechanisms.quantised.requantising import Steps, Way, clamp, find_steps, list_ways
@@ -157,7 +159,8 @@ def _find(case: IntegerCase, sums: Whole, judged: _Judged, faults: list[Fault], 
         says = f"returns {judged.codes.flat[0]} everywhere, as memory that was never written may"
         return _Found(says, CauseCode.UNINITIALIZED_MEMORY, 0, is_whole=False)
     if case.problem.out == "int32":
-        return _choose([_Found(f.says, f.cause, 0, True) for f in faults if np.array_equal(f.sums, judged.codes)])
+        exact = _choose([_Found(f.says, f.cause, 0, True) for f in faults if np.array_equal(f.sums, judged.codes)])
+        return exact or _find_relation(judged) or _find_multiples(case, judged)
     if judged.verdict != "identical" and (found := _replay(plain, judged)):
         return found
     if judged.verdict != "wrong":
@@ -172,10 +175,27 @@ def _find(case: IntegerCase, sums: Whole, judged: _Judged, faults: list[Fault], 
         nearest.append((int((distance > 0).sum()), fault.says, fault.cause))
     if whole:
         return _choose(whole)
-    if parts := find_part_relation(judged.right, judged.codes):
-        return _Found(parts.says.format(other="the right result"), parts.cause, 0, is_whole=False)
+    if related := _find_relation(judged):
+        return related
     count, says, cause = min(nearest, key=lambda one: one[0])
     return _Found(says, cause, 0, is_whole=False) if count <= left else None
+
+
+def _find_relation(judged: _Judged) -> _Found | None:
+    """Right codes that stand elsewhere."""
+    parts = find_part_relation(judged.right, judged.codes) if judged.verdict == "wrong" else None
+    return _Found(parts.says.format(other="the right result"), parts.cause, 0, is_whole=False) if parts else None
+
+
+def _find_multiples(case: IntegerCase, judged: _Judged) -> _Found | None:
+    """Sums that are off by multiples of a power of two that the codes do not all have anyway."""
+    away = (judged.codes - judged.right)[judged.codes != judged.right]
+    own = int(np.gcd.reduce(np.abs(case.x.reshape(-1)))) * int(np.gcd.reduce(np.abs(case.w.reshape(-1))))
+    for width in WIDTHS if len(away) else ():
+        spare = width - math.log2(own & -own) if own else 0.0
+        if not (away % 2**width).any() and len(away) * spare >= thresholds.FEWEST_BITS:
+            return _Found(say_multiples(away / 2**width, width), CauseCode.OVERFLOW, 0, is_whole=False)
+    return None
 
 
 def _choose(found: list[_Found]) -> _Found | None:
