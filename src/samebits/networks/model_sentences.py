@@ -80,10 +80,16 @@ def say_unit_within(share: float | None) -> str:
     return f"every output is within its bound; the largest error is {share or 0.0:.2g} of it"
 
 
-def say_unit_beyond(count: int, total: int, share: float | None) -> str:
-    """Outputs beyond their bound, by no more than narrower arithmetic could take them."""
+def say_other_shape(given: tuple[int, ...], right: tuple[int, ...]) -> str:
+    """A result of another shape, which no rounding makes."""
+    shapes = ("x".join(map(str, shape)) or "one number" for shape in (given, right))
+    return "it returns the shape {} where {} is right".format(*shapes)
+
+
+def say_unit_beyond(count: int, total: int, share: float | None, where: str) -> str:
+    """Outputs beyond their bound, by no more than narrower arithmetic could take them; `where` if they are a part."""
     times = f", by up to {share:.3g} times" if share is not None and share != float("inf") else ""
-    return f"{count:,} of {total:,} outputs are beyond the bound for what the unit was fed{times}"
+    return f"{count:,} of {total:,} outputs are beyond the bound for what the unit was fed{times}{_add(where)}"
 
 
 def say_digits_kept(sides: int = 1) -> str:
@@ -99,17 +105,21 @@ def say_unit_unrounded(count: int, total: int) -> str:
     )
 
 
-def say_unit_proved(count: int, total: int) -> str:
+def say_unit_proved(count: int, total: int, where: str) -> str:
     """Outputs that no rounding explains."""
     return (
         f"bounds prove that the unit computes another function: {count:,} of {total:,} outputs are beyond their bound,"
-        " some farther than rounding everything to bfloat16 could take them"
+        f" some farther than rounding everything to bfloat16 could take them{_add(where)}"
     )
 
 
-def say_unit_moved(count: int, total: int, operators: Sequence[str]) -> str:
+def say_unit_moved(count: int, total: int, operators: Sequence[str], where: str) -> str:
     """Operations that do not round returned something else."""
-    return f"{' + '.join(operators)} cannot round, but {count:,} of {total:,} outputs differ"
+    return f"{' + '.join(operators)} cannot round, but {count:,} of {total:,} outputs differ{_add(where)}"
+
+
+def _add(where: str) -> str:
+    return f" ({where})" if where else ""
 
 
 def say_refolded() -> str:

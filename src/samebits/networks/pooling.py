@@ -18,7 +18,7 @@ def view_windows(x: np.ndarray, attributes: Mapping[str, Any], filling: float) -
     rank = len(kernel)
     strides = tuple(attributes.get("strides") or (1,) * rank)
     dilations = tuple(attributes.get("dilations") or (1,) * rank)
-    pads = _find_pads(x.shape[2:], attributes)
+    pads = find_pads(x.shape[2:], attributes)
     padded = np.pad(x, [(0, 0), (0, 0), *pads], constant_values=filling)
     reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
     windows = np.lib.stride_tricks.sliding_window_view(padded, reach, tuple(range(2, 2 + rank)))
@@ -37,7 +37,7 @@ def count_taps(x: np.ndarray, attributes: Mapping[str, Any]) -> np.ndarray:
         # The padding that is named counts; what a window that rounding up made reaches beyond it does not.
         pads = tuple(attributes.get("pads") or (0,) * 2 * rank)
         present = np.pad(present, [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)], constant_values=1.0)
-        ends = _find_pads(x.shape[2:], attributes)
+        ends = find_pads(x.shape[2:], attributes)
         beyond = [(0, end - pad) for (_, end), pad in zip(ends, pads[rank:], strict=True)]
         padded = np.pad(present, [(0, 0), (0, 0), *beyond])
         attributes = {**attributes, "pads": (0,) * 2 * rank, "ceil_mode": 0}
@@ -46,7 +46,7 @@ def count_taps(x: np.ndarray, attributes: Mapping[str, Any]) -> np.ndarray:
     return view_windows(present, attributes, filling).sum(tuple(range(-rank, 0)))
 
 
-def _find_pads(sizes: tuple[int, ...], attributes: Mapping[str, Any]) -> list[tuple[int, int]]:
+def find_pads(sizes: tuple[int, ...], attributes: Mapping[str, Any]) -> list[tuple[int, int]]:
     """What is put before and behind each axis, with what a window that rounding up makes reaches beyond."""
     kernel = tuple(attributes["kernel_shape"])
     rank, auto = len(kernel), attributes.get("auto_pad", "NOTSET")

@@ -16,6 +16,7 @@ from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.networks.bounded import Floats
 from samebits.networks.model_sentences import say_observed_inside
 from samebits.networks.network import Network, Node
+from samebits.networks.operator_faults import list_faults
 from samebits.networks.product_nodes import LIFT, PRODUCTS, SATURATES, find_product
 from samebits.networks.turned_units import turn_unit
 from samebits.networks.unit_judging import UnitJudgement
@@ -36,20 +37,6 @@ Observe = Callable[[list[str]], Mapping[str, np.ndarray]]
 _NARROW = (("bfloat16", 16), ("float16", 13), ("TF32", 13))
 # Fewer values than this fit a narrow format by chance.
 _FEWEST = 8
-_EPSILONS = (1e-5, 1e-6, 1e-3, 1e-12, 0.0)
-# Attributes that converters lose or change, with the values that frameworks give them.
-_ATTRIBUTES: dict[str, dict[str, tuple[float | int | str, ...]]] = {
-    "LayerNormalization": {"epsilon": _EPSILONS},
-    "InstanceNormalization": {"epsilon": _EPSILONS},
-    "GroupNormalization": {"epsilon": _EPSILONS},
-    "BatchNormalization": {"epsilon": _EPSILONS},
-    "Gelu": {"approximate": ("none", "tanh")},
-    "Softmax": {"axis": (-1, 1, 2, 0)},
-    "LeakyRelu": {"alpha": (0.01, 0.1, 0.2, 0.3)},
-    "Elu": {"alpha": (1.0,)},
-    "HardSigmoid": {"alpha": (0.2, 1 / 6), "beta": (0.5,)},
-    "AveragePool": {"count_include_pad": (0, 1)},
-}
 
 
 @dataclass(frozen=True)
@@ -76,7 +63,7 @@ class UnitCauses:
     def find(self, judged: UnitJudgement) -> tuple[UnitJudgement, ProductCase | None]:
         """The judgement with its cause, where one was found, and the case of the product that shows it."""
         if any(self.seen[v].shape != r.truth.shape for v, r in self.references.items() if r.bound is not None):
-            return judged, None
+            return self._find_shape(judged) or judged, None
         nan = self._find_lost_nan(judged) if judged.beyond else None
         if nan is not None:
             return nan, next(self._list_cases(), None)
@@ -188,29 +175,36 @@ class UnitCauses:
                     )
         return None
 
+    def _find_shape(self, judged: UnitJudgement) -> UnitJudgement | None:
+        """The judgement on results of another shape, where a fault of one operator gives them."""
+        for cause, says, nodes in self._list_alternatives():
+            predicted = self._refer(nodes)
+            if predicted is not None and all(_equals(self.seen[v], predicted[v]) for v in self.unit.outputs):
+                return _wrong(judged, cause, says, "statistics")
+        return None
+
+    def _refer(self, nodes: tuple[Node, ...]) -> dict[str, OutputReference] | None:
+        """What the unit returns with other nodes; None where that cannot be computed."""
+        try:
+            return refer_unit(replace(self.network, nodes=nodes), self.folded, self.unit, self.seen)
+        except Exception:  # What cannot be computed explains nothing.
+            return None
+
     def _find_behind(self, judged: UnitJudgement) -> UnitJudgement | None:
         """A node left out, a clip's bound lost, an attribute changed: predicted, and checked on every output."""
         for cause, says, nodes in self._list_alternatives():
-            altered = replace(self.network, nodes=nodes)
-            try:
-                predicted = refer_unit(altered, self.folded, self.unit, self.seen)
-            except Exception:  # What cannot be computed explains nothing.
-                continue
-            if all(self._fits(v, predicted[v], judged) for v in self.unit.outputs):
+            predicted = self._refer(nodes)
+            if predicted is not None and all(self._fits(v, predicted[v], judged) for v in self.unit.outputs):
                 return _wrong(judged, cause, says, "statistics")
         return None
 
     def _fits(self, output: str, predicted: OutputReference, judged: UnitJudgement) -> bool:
         """Whether a result is within the bound of what is predicted, which leaves less room than what is explained."""
         result, reference = self.seen[output], self.references[output]
-        if predicted.bound is None or predicted.truth.shape != result.shape:
+        if predicted.bound is None or not _equals(result, predicted):
             return False
         with np.errstate(invalid="ignore"):
-            away = np.abs(result.astype(np.float64) - predicted.value)
             deviation = np.abs(result.astype(np.float64) - reference.value)
-        both_nan = np.isnan(predicted.value) & np.isnan(result.astype(np.float64))
-        if not ((away <= predicted.bound) | both_nan).all():
-            return False
         # A bound as wide as the deviation, such as that of a variance which is all error, explains anything. Where both
         # functions cross, single deviations are small.
         beyond = judged.beyond.get(output, np.zeros(result.shape, bool)) & np.isfinite(deviation)
@@ -238,7 +232,9 @@ class UnitCauses:
                     trimmed = {k: v for k, v in node.attributes.items() if k != {"upper": "max", "lower": "min"}[lost]}
                     altered = _with(nodes, place, inputs=kept, attributes=trimmed)
                     yield fused, f"loses the clip's {lost} bound", altered
-            yield from ((dropped, says, altered) for says, altered in self._alter_attributes(place))
+            first = self.seen.get(node.inputs[0]) if node.inputs else None
+            for cause, says, changes in list_faults(node, None if first is None else first.shape):
+                yield cause, says, _with(nodes, place, **changes)
             for i, value in enumerate(node.inputs):
                 same = self.references and value and value not in self.folded
                 if same and node.operator not in ("Concat", "Gather", "Reshape", "Transpose", "Slice"):
@@ -272,18 +268,6 @@ class UnitCauses:
             return None
         # Bytes with a sign have 128 added.
         return float(zero.reshape(())) + (128 if zero.dtype == np.int8 else 0)
-
-    def _alter_attributes(self, place: int) -> Iterator[tuple[str, tuple[Node, ...]]]:
-        """The node with another value of an attribute that converters lose or change."""
-        nodes = self.network.nodes
-        node = nodes[place]
-        for name, values in _ATTRIBUTES.get(node.operator, {}).items():
-            own = node.attributes.get(name)
-            for value in values:
-                if value != own:
-                    declared = "its default" if own is None else own
-                    said = f"computes {node.operator} with {name} = {value} in place of {declared}"
-                    yield said, _with(nodes, place, attributes={**node.attributes, name: value})
 
     def _find_format(self, judged: UnitJudgement, shown: ProductCase | None) -> UnitJudgement | None:
         """The judgement where all values of the unit's or its product's result fit a narrower format, not by chance."""
@@ -419,6 +403,16 @@ def add_bias(
     return linear, turned
 
 
+def _equals(result: np.ndarray, predicted: OutputReference) -> bool:
+    """Whether a result is within the bound of what is predicted, its shape included."""
+    if predicted.bound is None or predicted.truth.shape != result.shape:
+        return False
+    with np.errstate(invalid="ignore"):
+        away = np.abs(result.astype(np.float64) - predicted.value)
+    both_nan = np.isnan(predicted.value) & np.isnan(result.astype(np.float64))
+    return bool(((away <= predicted.bound) | both_nan).all())
+
+
 def _wrong(judged: UnitJudgement, cause: CauseCode, says: str, level: str) -> UnitJudgement:
     """Another function, proved by bounds; which one, as sure as `level`."""
     certainty = "bounds" if judged.verdict == "wrong" or level == "bounds" else "statistics"
@@ -434,8 +428,25 @@ def _round_to(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def _with(nodes: tuple[Node, ...], place: int, **changes: object) -> tuple[Node, ...]:
+    attributes = changes.get("attributes")
+    if isinstance(attributes, Mapping):
+        changes["stored"] = _store(nodes[place], attributes)
     node = replace(nodes[place], **changes)  # type: ignore[arg-type]  (fields of a node)
     return (*nodes[:place], node, *nodes[place + 1 :])
+
+
+def _store(node: Node, attributes: Mapping[str, object]) -> object:
+    """The node as ONNX stores it, with other attributes: ONNX's reference reads these."""
+    import onnx
+
+    stored = onnx.NodeProto()
+    stored.CopyFrom(node.stored)
+    del stored.attribute[:]
+    own = {a.name: a for a in node.stored.attribute}
+    for name, value in attributes.items():
+        same = name in own and node.attributes.get(name) == value
+        stored.attribute.append(own[name] if same else onnx.helper.make_attribute(name, value))
+    return stored
 
 
 def _identity(value: str, node: Node) -> object:

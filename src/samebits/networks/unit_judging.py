@@ -12,11 +12,13 @@ from samebits.findings import Certainty, Evidence, Verdict, worst_verdict
 from samebits.findings.causes import CauseCode
 from samebits.findings.comparison_schema import Replay
 from samebits.findings.model_schema import OwnError
+from samebits.findings.words.place_words import describe_indices
 from samebits.judging.measuring import measure_absolute
 from samebits.networks.bounded import Floats
 from samebits.networks.model_sentences import (
     say_digits_kept,
     say_no_bound,
+    say_other_shape,
     say_unit_beyond,
     say_unit_moved,
     say_unit_proved,
@@ -91,11 +93,16 @@ def judge_unit(
     proved = [v for v in beyond if _is_another_function(seen[v], references[v], narrow[v])]
     count, total = sum(int(m.sum()) for m in beyond.values()), sum(m.size for m in beyond.values())
     share = own.max_over_bound if own else None
+    where = ", ".join(dict.fromkeys(filter(None, map(describe_indices, beyond.values()))))
+    shapes = [(seen[v].shape, references[v].truth.shape) for v in beyond]
+    if other := next((pair for pair in shapes if pair[0] != pair[1]), None):
+        said = Evidence("structure", say_other_shape(*other))
+        return UnitJudgement("wrong", "bounds", own, evidence=(said,), beyond=beyond)
     if not proved:
-        said = say_unit_beyond(count, total, share)
+        said = say_unit_beyond(count, total, share, where)
         return UnitJudgement("undecided", "open", own, evidence=(Evidence("statistic", said),), beyond=beyond)
     moved = not any(o.any() for o in (references[v].bound for v in proved) if o is not None)
-    said = say_unit_moved(count, total, unit.operators) if moved else say_unit_proved(count, total)
+    said = say_unit_moved(count, total, unit.operators, where) if moved else say_unit_proved(count, total, where)
     return UnitJudgement("wrong", "bounds", own, evidence=(Evidence("structure", said),), beyond=beyond)
 
 
@@ -182,7 +189,8 @@ def _is_another_function(result: np.ndarray, reference: OutputReference, narrow:
         return bool(((result != narrow.truth.astype(result.dtype)) & ~_is_allowed(result, narrow)).any())
     absolute = _measure(result, reference.truth.astype(result.dtype), reference.value)
     nan_lost = np.isnan(reference.value) & np.isfinite(result.astype(np.float64))
-    return bool((np.isfinite(absolute) & (absolute > narrow.bound)).any() or nan_lost.any())
+    nan_made = np.isnan(result.astype(np.float64)) & np.isfinite(reference.value) & np.isfinite(narrow.bound)
+    return bool((np.isfinite(absolute) & (absolute > narrow.bound)).any() or nan_lost.any() or nan_made.any())
 
 
 def _is_unknown(result: np.ndarray, reference: OutputReference) -> bool:

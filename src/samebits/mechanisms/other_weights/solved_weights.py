@@ -218,7 +218,7 @@ def _name_nearly_alike(observation: Observation, found: _Solved) -> Hypothesis |
         most = np.abs(solved - own).max()
         says = f"multiplies {name} rounded to few bits, in steps that were not found (solved for: off by {most:.3g})"
         cause, verdict = CauseCode.QUANTIZED_OPERANDS, "downgrade"
-    elif alike > _NEARLY and _are_moved(solved - own, own):
+    elif alike > _NEARLY and _are_moved(solved - own, own) and not _is_narrow(own):
         off = float(np.linalg.norm(solved - own) / np.linalg.norm(own))
         says = (
             f"multiplies other {name} than those on record, off by {off:.2g} of their size and in no steps, as of"
@@ -237,6 +237,11 @@ def _find_lower_rank(solved: Floats, own: Floats) -> int | None:
         values = np.linalg.svd(weights.reshape(-1, weights.shape[2] * weights.shape[3]), compute_uv=False)
         ranks.append(int((values > _RANK * values.max()).sum()))
     return ranks[0] if 0 < ranks[0] < ranks[1] else None
+
+
+def _is_narrow(own: Floats) -> bool:
+    """Whether the recorded weights are numbers of a narrower format: the others may be these with all their digits."""
+    return any((round_wide(own, Rounding(name)) == own).all() for name in _BESIDE)
 
 
 def _are_moved(off: Floats, own: Floats) -> bool:
