@@ -123,6 +123,8 @@ ERROR_SIZE = 1.5
 COARSE_OPERAND = 1 / 6
 # Operands that are off by less than this share of their size were not stored in eight bits ...
 LEAST_OF_EIGHT_BITS = 1 / 254
+# ... and by less than this share not in few bits, of which not all ways to choose steps are tried ...
+LEAST_OF_FEW_BITS = 1 / 32
 # ... and those that have less in common with the recorded ones than this are not these, stored in any bits.
 LEAST_OF_ITSELF = 0.5
 # Where errors are larger than this share of what products add up to, so much of them that follows no partial sum is of
@@ -244,6 +246,8 @@ TABLE: tuple[Threshold, ...] = (
     Threshold("COARSE_OPERAND", COARSE_OPERAND, "quantized-operands or other-operands", "what four bits do at the worst, e2m1's"
               " codes 4 and 6 of 6; weights of four bits made by others were off by 0.09 to 0.14"),
     Threshold("LEAST_OF_EIGHT_BITS", LEAST_OF_EIGHT_BITS, "quantized-operands or other-operands", "step / sqrt(12), in shares of the root mean square of what uses all codes evenly, 127 steps / sqrt(3)"),
+    Threshold("LEAST_OF_FEW_BITS", LEAST_OF_FEW_BITS, "quantized-operands or other-operands", "four bits with a step for 16"
+              " values, whose largest are about two standard deviations, leave 0.08; codes of 8 bits are found by themselves"),
     Threshold("LEAST_OF_ITSELF", LEAST_OF_ITSELF, "quantized-operands or other-operands", "the signs alone of normal numbers have a correlation of 0.8 with them, other weights next to none"),
     Threshold("LARGE_LOSS", LARGE_LOSS, "low-precision-accumulator or undecided", "operands of which half is left out at random leave 0.7, half of one fifth 0.3; what truncated sums lose is smaller but in bfloat16"),
     Threshold("LEFT_BY_LOSSES", LEFT_BY_LOSSES, "low-precision-accumulator or undecided", "chains truncated in bfloat16 left 0.13 of large losses, operands left out at random 0.29"),

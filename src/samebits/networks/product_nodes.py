@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from samebits.errors import ProblemShapeError
-from samebits.mechanisms.quantised.integer_pairs import PairOrder, saturate_pairs
+from samebits.mechanisms.quantised.integer_pairs import saturate_pairs
+from samebits.mechanisms.quantised.integer_sums import PairOrder
 from samebits.networks import bounded
 from samebits.networks.bounded import Arithmetic, Bounded, Floats
 from samebits.networks.network import Node

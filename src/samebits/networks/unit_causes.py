@@ -11,7 +11,7 @@ from samebits import thresholds
 from samebits.errors import SamebitsError
 from samebits.findings import Evidence, Side, is_agreement
 from samebits.findings.causes import CauseCode
-from samebits.mechanisms.quantised.integer_pairs import PairOrder
+from samebits.mechanisms.quantised.integer_sums import PairOrder
 from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.networks.bounded import Floats
 from samebits.networks.model_sentences import say_observed_inside
@@ -235,14 +235,21 @@ class UnitCauses:
             first = self.seen.get(node.inputs[0]) if node.inputs else None
             for cause, says, changes in list_faults(node, None if first is None else first.shape):
                 yield cause, says, _with(nodes, place, **changes)
-            for i, value in enumerate(node.inputs):
-                same = self.references and value and value not in self.folded
-                if same and node.operator not in ("Concat", "Gather", "Reshape", "Transpose", "Slice"):
-                    skipped = Node(node.name, "Identity", (value,), node.outputs, {}, _identity(value, node))
-                    said = f"leaves out {node.operator} ({node.name})"
-                    if len([v for v in node.inputs if v and v not in self.folded]) > 1:
-                        said += f", keeping its input {i + 1} only"
-                    yield fused, said, (*nodes[:place], skipped, *nodes[place + 1 :])
+            yield from ((fused, says, altered) for says, altered in self._leave_out(place))
+
+    def _leave_out(self, place: int) -> Iterator[tuple[str, tuple[Node, ...]]]:
+        """The node left out, each of its inputs that are computed in its place."""
+        nodes = self.network.nodes
+        node = nodes[place]
+        if node.operator in ("Concat", "Gather", "Reshape", "Transpose", "Slice"):
+            return
+        computed = [(i, v) for i, v in enumerate(node.inputs) if v and v not in self.folded]
+        for i, value in computed if self.references else ():
+            skipped = Node(node.name, "Identity", (value,), node.outputs, {}, _identity(value, node))
+            said = f"leaves out {node.operator} ({node.name})"
+            if len(computed) > 1:
+                said += f", keeping its input {i + 1} only"
+            yield said, (*nodes[:place], skipped, *nodes[place + 1 :])
 
     def _saturate(self) -> Iterator[tuple[CauseCode, str, tuple[Node, ...]]]:
         """The unit's products of numbers that stand for codes, computed on these codes in 16 bits."""

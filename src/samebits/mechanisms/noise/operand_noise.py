@@ -59,8 +59,8 @@ def explain_operand_noise(observation: Observation) -> Mechanism | None:
     if off > thresholds.COARSE_OPERAND:
         does = f"multiplies {name} that is not the one on record (off by about {off:.2g} of its size)"
         return Mechanism(CauseCode.OTHER_OPERANDS, "wrong", does, "nearness", evidence=evidence)
-    if off < thresholds.LEAST_OF_EIGHT_BITS:
-        # What is rounded to a format is found by its numbers.
+    if off < thresholds.LEAST_OF_FEW_BITS:
+        # What is rounded to a format, or to codes of 8 bits, is found by its numbers.
         does = f"multiplies {name} that is off by about {off:.2g} of its size, and rounded to no usual format"
         return Mechanism(CauseCode.OTHER_OPERANDS, "wrong", does, "nearness", evidence=evidence)
     does = f"multiplies {name} that is off by about {off:.2g} of its size, as if rounded to few bits"

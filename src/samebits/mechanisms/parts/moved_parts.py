@@ -20,8 +20,8 @@ from samebits.problems.windows import name_axes
 Mask = npt.NDArray[np.bool_]
 # Outputs that are looked for elsewhere; how many values of others may be as near.
 _LOOKED_AT, _MOST_ALIKE, _SEED = 48, 64, 21
-# Counters, sums and codes of so many bits.
-WIDTHS = (32, 24, 16, 8)
+# Sums and indices of so many bits.
+WIDTHS = (32, 16)
 # Distances along all axes are tried, too.
 _FEWEST_BITS = 2 * thresholds.FEWEST_BITS
 
@@ -76,7 +76,7 @@ def explain_shift(observation: Observation) -> Mechanism | None:
         return None
     everywhere = np.ones(wrong.shape, bool)
     away = _find_distance(given, truth, observation.bound, wrong, everywhere)
-    if away is None or np.count_nonzero(away) != 1:
+    if away is None or not away.any():
         return None
     inside = np.zeros(wrong.shape, bool)
     inside[_cut(wrong.shape, away)] = True
@@ -85,16 +85,17 @@ def explain_shift(observation: Observation) -> Mechanism | None:
     if few or not moved[inside].all() or _count_bits(given, truth, observation.bound, wrong & inside) < _FEWEST_BITS:
         return None
     problem = observation.problem
-    axis = int(np.flatnonzero(away)[0])
-    cause = CauseCode.PADDING if axis >= 2 and problem.stated is None else CauseCode.AXIS_ORDER
-    if problem.is_transposed and axis >= 2:
+    is_spatial = problem.stated is None and not away[:2].any()
+    cause = CauseCode.PADDING if is_spatial else CauseCode.AXIS_ORDER
+    if problem.is_transposed and is_spatial:
         cause = CauseCode.TRANSPOSED_GEOMETRY
-    by, end = int(away[axis]), "beginning" if away[axis] > 0 else "end"
+    ways = [
+        f"by {abs(by)} along {name} toward the {'beginning' if by > 0 else 'end'}"
+        for name, by in zip(name_axes(problem), away.tolist(), strict=False)
+        if by
+    ]
     free = "zeros" if not given[~inside].any() else "other values"
-    says = (
-        f"returns its result moved by {abs(by)} along {name_axes(problem)[axis]} toward the {end}, with {free} where"
-        " that leaves it free"
-    )
+    says = f"returns its result moved {' and '.join(ways)}, with {free} where that leaves it free"
     evidence = f"{int(inside.sum()):,} of {wrong.size:,} outputs are right so far away, each within its bound"
     return Mechanism(cause, "wrong", says, "bound", evidence=(Evidence("structure", evidence),))
 
@@ -160,7 +161,7 @@ def say_multiples(numbers: Floats, width: int) -> str:
 
 
 def find_multiples(observation: Observation, wrong: Mask) -> tuple[CauseCode, str] | None:
-    """Wrong outputs that are off by whole multiples of 2^32, 2^24, 2^16 or 2^8, as by a counter's or a sum's width."""
+    """Wrong outputs that are off by whole multiples of 2^32 or 2^16, as by a sum's width."""
     given, truth, room = (
         a.astype(np.float64)[wrong] for a in (observation.result, observation.truth, observation.bound)
     )
@@ -174,8 +175,10 @@ def find_multiples(observation: Observation, wrong: Mask) -> tuple[CauseCode, st
         near = np.abs(off - np.rint(off)) * size <= room
         if not near.all() or not (np.rint(off) != 0).all():
             continue
+        # Outputs that are all alike tell once.
+        first = np.unique(np.stack([given, truth]), axis=1, return_index=True)[1]
         with np.errstate(divide="ignore"):
-            bits = np.log2(np.maximum(size / (2 * room), 1.0)).sum()
+            bits = np.log2(np.maximum(size / (2 * room[first]), 1.0)).sum()
         if bits < thresholds.FEWEST_BITS:
             return None
         return CauseCode.OVERFLOW, say_multiples(np.rint(off), width)

@@ -35,6 +35,8 @@ from samebits.problems.windows import mark_border, mark_sides
 
 # Outputs that kernels compute at once.
 _VECTORS = (2, 4, 8, 16, 32, 64)
+# One or two at the end are left over by any tiling.
+_FEWEST_COLUMNS = 3
 _NEVER_WRITTEN = "returns values that no sum of these products can have, as of memory that was never written"
 
 
@@ -227,7 +229,7 @@ def _explain_region(
         return factor
     if what is Values.OTHER and (function := _explain_function(observation, wrong, evidence)):
         return function
-    if what is Values.OTHER and _is_of_padding(observation.problem, wrong, _mark_clipped(observation, given)):
+    if _is_of_padding(observation.problem, wrong, _mark_clipped(observation, given)):
         return _found(CauseCode.PADDING, f"returns {what} where windows reach into the padding", evidence)
     says = f"returns {what} {region.where or 'for a part of the result'}"
     return _found(CauseCode.SHAPE_SPECIFIC_KERNEL, says, evidence)
@@ -249,7 +251,9 @@ def _is_of_padding(problem: Problem, wrong: npt.NDArray[np.bool_], clipped: npt.
             if tells.any() and (wrong & tells).sum() >= thresholds.LEAST_FILLED * tells.sum():
                 filled |= side
                 width = int(side.any(axis=tuple(i for i in range(side.ndim) if i != axis)).sum())
-                is_padding |= not is_end or all(side.shape[axis] % vector != width for vector in _VECTORS)
+                is_padding |= not is_end or (
+                    width >= _FEWEST_COLUMNS and all(side.shape[axis] % vector != width for vector in _VECTORS)
+                )
     return is_padding and not (wrong & ~filled).any()
 
 

@@ -13,6 +13,7 @@ from samebits.findings.causes import CauseCode
 from samebits.mechanisms.quantised.integer_sums import (
     IntegerCase,
     Whole,
+    list_orders_of,
     sum_exactly,
     sum_in_bits,
     sum_in_pairs,
@@ -56,12 +57,11 @@ def list_faults(case: IntegerCase, sums: Whole) -> Iterator[Fault]:
 
 
 def _list_sums(case: IntegerCase, exact: Whole) -> Iterator[Fault]:
-    orders = (False,) if case.problem.plain.kind in PRODUCTS else (False, True)
-    for taps_fastest in orders:
-        order = f", {'taps' if taps_fastest else 'channels'} fastest" if len(orders) > 1 else ""
-        sums = sum_in_pairs(case, taps_fastest=taps_fastest)
+    orders = list_orders_of(case)
+    for order in orders:
+        sums = sum_in_pairs(case, order)
         if sums is not None:
-            says = f"saturates sums of two integer products at 16 bits{order}"
+            says = f"saturates sums of two integer products at 16 bits{f', {order}' if len(orders) > 1 else ''}"
             yield Fault(CauseCode.INT8_SATURATION, says, case, sums)
     says = "saturates sums of integer products at 16 bits, at their end"
     if (sums := sum_in_bits(case, exact, 16, wraps=False)) is not None:

@@ -11,7 +11,6 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from samebits.findings.causes import CauseCode
 from samebits.judging.measuring import mark_unclipped
 from samebits.mechanisms.facts.observation import Floats, Hypothesis, Observation, Sample, gather_source
 from samebits.mechanisms.facts.result_steps import FEWEST_TELLING, find_common_step
+from samebits.mechanisms.quantised.integer_sums import PairOrder, list_pair_orders
 from samebits.problems import Problem
 from samebits.problems.case_file import Case, lower_case
 from samebits.problems.lowering import lower_problem
@@ -58,7 +58,7 @@ def list_integer_pairs(observation: Observation) -> Iterator[Hypothesis]:
             yield from _list_pairs(terms, made)
         return
     yield from _list_pairs(terms, codes)
-    for order in _list_orders(terms)[:2]:
+    for order in list_pair_orders(terms.depth, terms.volume)[:2]:
         says = f"saturates running sums of integer products at 16 bits{_say_order(terms, order)}"
         yield _assume(CauseCode.INT8_SATURATION, says, codes, order, _add_saturating)
     says = "saturates sums of integer products at 16 bits, at their end"
@@ -67,28 +67,12 @@ def list_integer_pairs(observation: Observation) -> Iterator[Hypothesis]:
     yield _assume(CauseCode.OVERFLOW, says, codes, PairOrder.TAPS, _wrap)
 
 
-class PairOrder(StrEnum):
-    """Which products are neighbours: of two channels, of two taps, or of channels of which an odd last one is alone."""
-
-    CHANNELS = "channels fastest"
-    TAPS = "taps fastest"
-    EVEN_CHANNELS = "channels fastest, an even number of them"
-
-
-def _list_orders(terms: Terms) -> tuple[PairOrder, ...]:
-    """The sequences that differ."""
-    if min(terms.depth, terms.volume) == 1:
-        return (PairOrder.TAPS,)
-    odd = (PairOrder.EVEN_CHANNELS,) if terms.depth % 2 else ()
-    return (PairOrder.CHANNELS, PairOrder.TAPS, *odd)
-
-
 def _say_order(terms: Terms, order: PairOrder) -> str:
     return f", {order}" if min(terms.depth, terms.volume) > 1 else ""
 
 
 def _list_pairs(terms: Terms, codes: _Codes) -> Iterator[Hypothesis]:
-    for order in _list_orders(terms):
+    for order in list_pair_orders(terms.depth, terms.volume):
         says = f"saturates sums of two integer products at 16 bits{_say_order(terms, order)}{codes.says}"
         yield _assume(CauseCode.INT8_SATURATION, says, codes, order, _add_pairs)
 

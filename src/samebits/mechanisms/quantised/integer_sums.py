@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TypeVar
 
 import numpy as np
@@ -71,12 +72,36 @@ class _Rows:
     taps: int
 
 
+class PairOrder(StrEnum):
+    """Which products are neighbours: of two channels, of two taps, or of channels of which an odd last one is alone."""
+
+    CHANNELS = "channels fastest"
+    TAPS = "taps fastest"
+    EVEN_CHANNELS = "channels fastest, an even number of them"
+
+
+def list_pair_orders(channels: int, taps: int) -> tuple[PairOrder, ...]:
+    """The sequences that differ, for so many channels of a group and so many taps."""
+    if min(channels, taps) == 1:
+        return (PairOrder.TAPS,)
+    odd = (PairOrder.EVEN_CHANNELS,) if channels % 2 else ()
+    return (PairOrder.CHANNELS, PairOrder.TAPS, *odd)
+
+
 def sum_exactly(case: IntegerCase) -> Whole:
     """The exact sums with their bias, of the result's shape."""
     return _finish(case, _multiply(_lay_out(case), _add_exactly))
 
 
-def sum_in_pairs(case: IntegerCase, *, taps_fastest: bool) -> Whole | None:
+def list_orders_of(case: IntegerCase) -> tuple[PairOrder, ...]:
+    """The sequences that differ for a case."""
+    plain = case.problem.plain
+    if plain.kind in PRODUCTS:
+        return (PairOrder.TAPS,)
+    return list_pair_orders(plain.w[1], math.prod(plain.w[2:]))
+
+
+def sum_in_pairs(case: IntegerCase, order: PairOrder) -> Whole | None:
     """The sums of `add_saturating_pairs`; None where nothing saturates, or no byte is unsigned and the other signed."""
     if case.problem.w != "int8":
         return None
@@ -84,8 +109,8 @@ def sum_in_pairs(case: IntegerCase, *, taps_fastest: bool) -> Whole | None:
     lift = 128 if case.problem.x == "int8" else 0
     raw = replace(case, x=case.x + lift, x_zero=0, w_zero=np.zeros_like(case.w_zero), pad=case.pad + lift)
     rows = _lay_out(raw)
-    if not taps_fastest:
-        rows = _with_channels_fastest(rows)
+    if order is not PairOrder.TAPS:
+        rows = _with_channels_fastest(rows, even=order is PairOrder.EVEN_CHANNELS)
     sums, whole = _multiply(rows, add_saturating_pairs), _multiply(rows, _add_exactly)
     if (sums == whole).all():
         return None
@@ -172,9 +197,12 @@ def _lay_out(case: IntegerCase) -> _Rows:
     return _Rows(read, weights.reshape(plain.groups, len(case.w) // plain.groups, -1), taps)
 
 
-def _with_channels_fastest(rows: _Rows) -> _Rows:
+def _with_channels_fastest(rows: _Rows, *, even: bool) -> _Rows:
     def turn(values: Whole) -> Whole:
-        return values.reshape(*values.shape[:2], -1, rows.taps).swapaxes(2, 3).reshape(values.shape)
+        turned = values.reshape(*values.shape[:2], -1, rows.taps).swapaxes(2, 3)
+        if even and turned.shape[3] % 2:
+            turned = np.pad(turned, ((0, 0), (0, 0), (0, 0), (0, 1)))
+        return turned.reshape(*values.shape[:2], -1)
 
     return replace(rows, read=turn(rows.read), weights=turn(rows.weights))
 

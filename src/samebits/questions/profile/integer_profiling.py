@@ -17,7 +17,15 @@ import numpy.typing as npt
 
 from samebits.errors import EngineFailure, ProblemTextError
 from samebits.findings import Evidence, Replay
-from samebits.mechanisms.quantised.integer_sums import IntegerCase, Whole, sum_exactly, sum_in_bits, sum_in_pairs
+from samebits.mechanisms.quantised.integer_sums import (
+    IntegerCase,
+    PairOrder,
+    Whole,
+    list_orders_of,
+    sum_exactly,
+    sum_in_bits,
+    sum_in_pairs,
+)
 from samebits.mechanisms.quantised.requantising import Way, clamp, find_steps, list_ways
 from samebits.networks.integer_problems import write_integer_network
 from samebits.networks.model_runners import ModelRunner
@@ -135,9 +143,9 @@ def _round_all(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     return values.astype(np.float32).astype(np.float64)
 
 
-def _add_pairs(*, taps_fastest: bool) -> Callable[[IntegerCase], Whole]:
+def _add_pairs(order: PairOrder) -> Callable[[IntegerCase], Whole]:
     def add(case: IntegerCase) -> Whole:
-        found = sum_in_pairs(case, taps_fastest=taps_fastest)
+        found = sum_in_pairs(case, order)
         return sum_exactly(case) if found is None else found
 
     return add
@@ -151,15 +159,14 @@ def _end_in_16_bits(case: IntegerCase) -> Whole:
 
 _SUMS: dict[str, Callable[[IntegerCase], Whole]] = {
     "int32": sum_exactly,
-    "pairs in int16 that saturate, channels fastest": _add_pairs(taps_fastest=False),
-    "pairs in int16 that saturate, taps fastest": _add_pairs(taps_fastest=True),
+    **{f"pairs in int16 that saturate, {order}": _add_pairs(order) for order in PairOrder},
     "int16 in the end": _end_in_16_bits,
 }
 
 
 def _overflows(case: IntegerCase) -> bool:
     """Whether sums in fewer bits would give other codes of the first case."""
-    pairs = case.problem.w == "int8" and sum_in_pairs(case, taps_fastest=False) is None
+    pairs = case.problem.w == "int8" and sum_in_pairs(case, list_orders_of(case)[0]) is None
     return not pairs and sum_in_bits(case, sum_exactly(case), 16, wraps=False) is not None
 
 
