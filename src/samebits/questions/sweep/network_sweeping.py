@@ -79,7 +79,7 @@ def sweep_network(
     if not batch.values or not all(isinstance(v, int) and v > 0 for v in batch.values):
         raise ArgumentError(f"a batch has sizes from 1 on: --size {batch.name}={{1..8}}")
     with contextlib.ExitStack() as opened:
-        network = _take_network(model, opened, time_limit_s, progress)
+        network = take_network(model, opened, time_limit_s, progress)
         inputs = _make_all_inputs(network, batch, ranges, sizes, seed)
         found: list[Sweep] = []
         for text in on:
@@ -112,9 +112,10 @@ def _add_remedies(found: Sweep, sweep: _NetworkSweep, time_limit_s: float) -> Sw
     return add_remedies(found, Swept(text, text), None, sweep.runner.identify().settings, ask)
 
 
-def _take_network(
+def take_network(
     model: str | Path | Network, opened: contextlib.ExitStack, time_limit_s: float, progress: Progress
 ) -> Network:
+    """A network, read or exported."""
     if isinstance(model, Network):
         return model
     if not is_module(str(model)):

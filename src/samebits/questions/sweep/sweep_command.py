@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 SweepSubject = Annotated[
     list[str],
     typer.Argument(
-        help="a problem with ranges in its sizes: linear x={1..256}x768 w=768x768; or lists; or a table",
+        help="a problem with ranges in its sizes: linear x={1..256}x768 w=768x768; a network; or lists; or a table",
         autocompletion=complete_problems,
         metavar="SWEEP|LIST...|TABLE",
     ),
@@ -112,6 +112,8 @@ def sweep_command(
             subject, on or [], sizes or [], ranges or [],
             fix=fix, time_limit_s=time_limit, verbose=verbose, as_json=as_json,
         )  # fmt: skip
+    if _sweeps_settings(subject, on or []):
+        return _sweep_settings(subject, on or [], fix=fix, time_limit_s=time_limit, verbose=verbose, as_json=as_json)
     if is_list(subject):
         if fix:
             raise ArgumentError("--fix is for one problem with ranges, or for a network over its batch")
@@ -152,6 +154,29 @@ def _sweep_sizes(
         text = put_batch_range(text)
     with Narrator() as narrator:
         found = sweep(text, on, recipes=recipes, fix=fix, time_limit_s=time_limit_s, progress=narrator.hear)
+    print_finding(found, show_sweep, verbose=verbose, as_json=as_json)
+    return _conclude(found)
+
+
+def _sweeps_settings(subject: Sequence[str], on: Sequence[str]) -> bool:
+    """Whether one network, or one problem on integers, is asked for over settings of an engine."""
+    from samebits.networks.model_subject import is_model
+    from samebits.problems.integer_problem import is_integer_problem
+
+    text = " ".join(subject)
+    return any("{" in one for one in on) and "{" not in text and (is_model(text) or is_integer_problem(text))
+
+
+def _sweep_settings(
+    subject: Sequence[str], on: Sequence[str], *, fix: bool, time_limit_s: float, verbose: bool, as_json: bool
+) -> int:
+    """Sweeps a network over settings, prints, and returns the exit status."""
+    from samebits.display.narrator import Narrator
+    from samebits.questions.sweep.setting_sweeping import sweep_settings
+    from samebits.questions.sweep.sweep_report import show_sweep
+
+    with Narrator() as narrator:
+        found = sweep_settings(" ".join(subject), on, fix=fix, time_limit_s=time_limit_s, progress=narrator.hear)
     print_finding(found, show_sweep, verbose=verbose, as_json=as_json)
     return _conclude(found)
 

@@ -89,6 +89,8 @@ def _say_subject(found: Sweep) -> str:
     if not is_of_network(found):
         return shlex.quote(found.sweep)
     network, _, size = found.sweep.rpartition(" ")
+    if not size.endswith("}"):
+        return shlex.quote(found.sweep)
     return f"{shlex.quote(network)} --size {shlex.quote(size)}"
 
 

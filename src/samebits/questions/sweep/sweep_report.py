@@ -12,6 +12,7 @@ from rich.text import Text
 from samebits.display.page_layout import Page, Remark, make_answer, open_console
 from samebits.display.visible_text import make_visible
 from samebits.networks.model_sentences import say_unit_name
+from samebits.problems.integer_problem import is_integer_problem
 from samebits.problems.problem import KINDS
 from samebits.questions.sweep.sweep_schema import Sweep, SweepClass
 from samebits.questions.sweep.sweep_sentences import say_cell, say_cells, say_places
@@ -46,7 +47,7 @@ def say_points(found: Sweep) -> str:
 
 def _list_remarks(found: Sweep) -> Iterator[Remark]:
     for number, one in enumerate(found.classes[:_MOST_CLASSES]):
-        recipe = "" if is_of_network(found) else f"   {say_recipe(one)}"
+        recipe = "" if is_of_network(found) or is_integer_problem(found.sweep) else f"   {say_recipe(one)}"
         yield Remark(f"class {number + 1}", f"{say_cells(one.cells)}{recipe}", rank=0 if number < 4 else 2)
     if len(found.classes) > _MOST_CLASSES:
         yield Remark("", f"{len(found.classes) - _MOST_CLASSES:,} more: --json lists them")
@@ -70,6 +71,8 @@ def _type_subject(found: Sweep) -> str:
         return f'"{found.sweep}"'
     # A path may hold spaces, the size does not.
     model, _, size = found.sweep.rpartition(" ")
+    if not size.endswith("}"):
+        return shlex.quote(found.sweep)
     return f"{shlex.quote(model)} --size '{size}'"
 
 
@@ -92,7 +95,10 @@ def _list_next(found: Sweep) -> Iterator[Remark]:
     problem = next((u.problem for u in found.units if u.problem), None)
     if is_of_network(found) and found.invariant is False and found.tried is None:
         yield Remark("next", f'samebits sweep {_type_subject(found)} --on "{found.engine}" --fix', verbatim=True)
-    if problem is not None:
+    if len(found.classes) > 1 and (is_of_network(found) or is_integer_problem(found.sweep)) and "{" in found.engine:
+        sides = " ".join(f'--on "{name_engine(found, one)}"' for one in found.classes[:2])
+        yield Remark("next", f"samebits compare {_type_subject(found)} {sides}", verbatim=True)
+    elif problem is not None:
         yield Remark("next", f'samebits sweep "{problem}" --batch-invariant --on {found.engine}', verbatim=True)
     elif len(found.classes) > 1 and not is_of_network(found):
         first = found.classes[0]

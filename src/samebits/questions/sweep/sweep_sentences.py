@@ -20,13 +20,14 @@ _WORDS = {
     "k": "the number of zeros behind its terms",
 }
 _LENGTH = "the length of the input"
+_PLACES = {PROCESSOR: "the processor", "version": "the release", "python": "the Python"}
 _MOST_RUNS, _MOST_WORDS = 4, 12
 
 
 def say_axis(name: str, kind: str, *, of_engine: bool) -> str:
     """What changes along a range."""
     if of_engine:
-        return "the processor" if name == PROCESSOR else f"the setting {name}"
+        return _PLACES.get(name, f"the setting {name}")
     if name == "w" and kind.partition(".")[0] in ("conv1d", "conv_transpose1d"):
         return _LENGTH
     return _WORDS.get(name, f"the size {name}")
