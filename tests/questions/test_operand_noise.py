@@ -42,12 +42,12 @@ def test_inputs_that_are_off_are_told_from_weights(seed):
     assert side.says.startswith("multiplies x that is off by about 0.0")
 
 
-@pytest.mark.parametrize(("bits", "cause"), [(9.5, "reduced-precision-operands"), (6.5, "quantized-operands")])
-def test_operands_that_are_off_by_less_than_eight_bits_leave_are_not_called_quantised(bits, cause):
+@pytest.mark.parametrize("bits", [9.5, 6.5])
+def test_operands_that_are_off_by_less_than_few_bits_leave_are_not_called_quantised(bits):
     operands, rng = make(TEXT, 11)
     off = rng.uniform(-1, 1, operands["w"].shape) * 2.0**-bits
     side = explain(TEXT, operands, convolve(operands["x"], (operands["w"] * (1 + off)).astype(np.float32)))
-    assert (side.verdict, side.certainty, side.cause) == ("downgrade", "statistics", cause)
+    assert (side.verdict, side.cause) == ("undecided", "other-operands")
 
 
 def test_weights_of_few_ranks_are_others():

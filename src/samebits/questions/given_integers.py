@@ -66,8 +66,7 @@ def take_recorded(problem: IntegerProblem, given: Mapping[str, Given], *, needs_
         raise OperandError("so many products of a sum are not added exactly")
     shape = problem.plain.out_shape
     labels = _take_labels(arrays)
-    names = [name for name in arrays if name not in (*NUMBERS, *_ARRAYS) and name.removeprefix(_LABEL) not in labels]
-    names += [name for name in labels if name not in names]
+    names = [n for n, a in arrays.items() if n not in (*NUMBERS, *_ARRAYS) and not _is_label(n, a)]
     if not names and needs_result:
         raise ArgumentError("a result is needed, by any other name than an operand's: mine=FILE")
     taken = {name: _take_whole(name, arrays[name], problem.out, shape) for name in names}
@@ -80,8 +79,12 @@ def take_recorded(problem: IntegerProblem, given: Mapping[str, Given], *, needs_
 
 def _take_labels(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
     """What results are called, as case files have it: `name_a` is a text, and `a` the result."""
-    texts = {n.removeprefix(_LABEL): a for n, a in arrays.items() if n.startswith(_LABEL) and a.dtype.kind == "U"}
-    return {name: str(text) for name, text in texts.items() if name in arrays and text.ndim == 0 and str(text).strip()}
+    texts = {n.removeprefix(_LABEL): str(a) for n, a in arrays.items() if _is_label(n, a)}
+    return {name: text for name, text in texts.items() if name in arrays and text.strip()}
+
+
+def _is_label(name: str, array: np.ndarray) -> bool:
+    return name.startswith(_LABEL) and array.dtype.kind == "U" and array.ndim == 0
 
 
 def _take_whole(name: str, array: np.ndarray, dtype: str, shape: tuple[int, ...]) -> Whole:

@@ -27,17 +27,23 @@ _FOLDER = "SAMEBITS_ENVIRONMENTS"
 KEPT_BYTES = Limit("SAMEBITS_MOST_ENVIRONMENT_BYTES", 20 * 2**30, "of environments", in_bytes=True)
 # As PEP 440 writes versions; no other requirement, option or address passes.
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*((a|b|rc|\.?post|\.?dev)[0-9]+)*(\+[A-Za-z0-9.]+)?")
+# How often an environment that somebody else removes is made again.
+_MOST_TURNS = 3
 # The slowest packages are gigabytes.
-_SLOWEST_INSTALL_S = 1800
+_SLOWEST_INSTALL_S, _SLOWEST_IMPORT_S = 1800, 600
 _COMPLETE = "complete"
 # Packages are built for one Python.
 _ENDING = f"-py{sys.version_info.major}{sys.version_info.minor}"
-# The modules that a package brings, imported. What was built for NumPy 1 looks for its functions in `numpy.core`, where
-# NumPy 2 has none: it fails, at once or when it is handed the first array.
-_IMPORTS = """import importlib, sys
+# The modules that the packages bring, imported, by the names under which they were asked for. What was built for NumPy 1
+# looks for its functions in `numpy.core`, where NumPy 2 has none: it fails, at once or when it is handed the first
+# array.
+_IMPORTS = """import importlib, re, sys
 from importlib import metadata
+def plain(name):
+    return re.sub("[-_.]+", "-", name).lower()
+wanted, skipped = {plain(name) for name in sys.argv[1:]}, {"test", "tests", "docs", "examples", "benchmarks"}
 for name, brought_by in metadata.packages_distributions().items():
-    if brought_by[0].lower() == sys.argv[1].lower() and name.isidentifier() and name[0] != "_":
+    if wanted & set(map(plain, brought_by)) and name.isidentifier() and name[0] != "_" and name not in skipped:
         importlib.import_module(name)
 import numpy
 if numpy.__version__[:2] != "1." and {"numpy.core.multiarray", "numpy.core._multiarray_umath"} & set(sys.modules):
@@ -63,8 +69,15 @@ class ReleasePython(OtherPython):
     """
 
     def __init__(self, release: Release) -> None:
-        folder = find_environment(release) or make_environment(release)
-        self._held = _hold(folder)
+        # Somebody may remove an environment until it is held.
+        folder = held = None
+        for _ in range(_MOST_TURNS):
+            folder = find_environment(release) or make_environment(release)
+            if (held := _hold(folder)) is not None:
+                break
+        if folder is None or held is None:
+            raise EngineMissingError(f"{release}: its environment is removed by others again and again")
+        self._held = held
         try:
             super().__init__(str(_find_program(folder)))
         except BaseException:
@@ -94,7 +107,7 @@ def may_install() -> bool:
 def find_environments() -> Path:
     """The folder in which environments lie, which need not be there yet."""
     if own := os.environ.get(_FOLDER):
-        return Path(own)
+        return Path(own).absolute()
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(caches) / "samebits" / "environments"
 
@@ -120,7 +133,7 @@ def list_published(package: str) -> list[str]:
 
     Raises EngineMissingError where pip is not there or its index cannot be asked.
     """
-    words = (sys.executable, "-m", "pip", "index", "versions", package, "--disable-pip-version-check")
+    words = (sys.executable, "-P", "-m", "pip", "index", "versions", package, "--disable-pip-version-check")
     done = run_briefly(words, f"the versions of {package} cannot be asked for")
     for line in done.stdout.splitlines():
         before, colon, after = line.partition("versions:")
@@ -138,13 +151,25 @@ def _find_program(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def _hold(folder: Path) -> IO[bytes]:
-    """The environment's mark, held by a lock that others may share; its time says when it was used last."""
+def _hold(folder: Path) -> IO[bytes] | None:
+    """The environment's mark, held by a lock that others may share; its time says when it was used last.
+
+    None where the environment was removed in the meantime.
+    """
     mark = folder / _COMPLETE
-    held = mark.open("rb")
+    try:
+        held = mark.open("rb")
+    except FileNotFoundError:
+        return None
     fcntl.flock(held, fcntl.LOCK_SH)
-    with contextlib.suppress(OSError):
+    try:
+        same = os.path.samestat(os.fstat(held.fileno()), mark.stat())
         os.utime(mark)
+    except OSError:
+        same = False
+    if not same:
+        held.close()
+        return None
     return held
 
 
@@ -198,19 +223,18 @@ def _find_tools(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if uv := shutil.which("uv"):
         made = (uv, "venv", "--quiet", "--python", sys.executable, str(folder))
         return made, (uv, "pip", "install", "--quiet", "--only-binary", ":all:", "--python", program)
-    made = (sys.executable, "-m", "venv", "--without-pip", str(folder))
+    made = (sys.executable, "-P", "-m", "venv", "--without-pip", str(folder))
     quiet = ("--quiet", "--disable-pip-version-check", "--no-input", "--only-binary", ":all:")
-    return made, (sys.executable, "-m", "pip", "--python", program, "install", *quiet)
+    return made, (sys.executable, "-P", "-m", "pip", "--python", program, "install", *quiet)
 
 
 def _run(words: Sequence[str], trouble: str) -> None:
     """Runs a command to its end; raises EngineMissingError, with its last line of error, where it fails."""
-    # What the environment of this process says of Python is not that of the other one.
-    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     try:
+        # What lies in the current folder, a pip.py or a pyproject.toml, is no part of it.
         done = subprocess.run(
             words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SLOWEST_INSTALL_S, check=False,
-            env=kept,
+            env=_list_variables(), cwd=find_environments(),
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineMissingError(
@@ -221,32 +245,51 @@ def _run(words: Sequence[str], trouble: str) -> None:
         raise EngineMissingError(f"{trouble} ({(said or ['it fails and says nothing'])[-1][:200]})")
 
 
+def _list_variables() -> dict[str, str]:
+    """Our environment, without what it says of this Python."""
+    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+
+
 def _try_import(release: Release, folder: Path) -> str | None:
     """Why the release cannot be imported; None where it can."""
     words = (str(_find_program(folder)), "-P", "-c", _IMPORTS, release.package)
-    done = run_briefly(words, f"{release} cannot be imported")
+    try:
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SLOWEST_IMPORT_S, check=False,
+            env=_list_variables(), cwd=folder,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return error.strerror if isinstance(error, OSError) else "it does not end"
     return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it ends at once"])[-1][:120]
 
 
 def _remove_oldest(kept: Path) -> None:
     """Removes environments that nobody uses, the longest unused first, until all together are within the limit."""
-    marks = sorted(kept.parent.glob(f"*/{_COMPLETE}"), key=lambda mark: mark.stat().st_mtime)
-    sizes = {mark: _measure(mark.parent) for mark in marks}
+    used: dict[Path, float] = {}
+    for mark in kept.parent.glob(f"*/{_COMPLETE}"):
+        # Others may remove some at the same time.
+        with contextlib.suppress(OSError):
+            used[mark] = mark.stat().st_mtime
+    sizes = {mark: _measure(mark.parent) for mark in used}
     total, most = sum(sizes.values()), KEPT_BYTES.read()
-    for mark in marks:
+    for mark in sorted(used, key=lambda one: used[one]):
         if total <= most:
             return
         if mark.parent == kept:
             continue
-        with mark.open("rb") as held:
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                continue
+        with contextlib.suppress(OSError), mark.open("rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Without its mark it is none any more, whatever ends this process now.
+            mark.unlink()
             shutil.rmtree(mark.parent, ignore_errors=True)
-        total -= sizes[mark]
+            total -= sizes[mark]
 
 
 def _measure(folder: Path) -> int:
-    """The bytes of a folder's files."""
-    return sum((Path(path) / name).lstat().st_size for path, _, names in os.walk(folder) for name in names)
+    """The bytes of a folder's files, of those that are still there."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += (Path(path) / name).lstat().st_size
+    return total

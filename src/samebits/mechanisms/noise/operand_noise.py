@@ -60,9 +60,12 @@ def explain_operand_noise(observation: Observation) -> Mechanism | None:
         does = f"multiplies {name} that is not the one on record (off by about {off:.2g} of its size)"
         return Mechanism(CauseCode.OTHER_OPERANDS, "wrong", does, "nearness", evidence=evidence)
     if off < thresholds.LEAST_OF_FEW_BITS:
-        # What is rounded to a format, or to codes of 8 bits, is found by its numbers.
-        does = f"multiplies {name} that is off by about {off:.2g} of its size, and rounded to no usual format"
-        return Mechanism(CauseCode.OTHER_OPERANDS, "wrong", does, "nearness", evidence=evidence)
+        # What is rounded to nearest, to a number of bits or to codes, is found by its numbers.
+        does = (
+            f"multiplies {name} that is off by about {off:.2g} of its size: another one, as of another step of"
+            " training, or rounded in a way that was not tried"
+        )
+        return Mechanism(CauseCode.OTHER_OPERANDS, "undecided", does, "nearness", evidence=evidence)
     does = f"multiplies {name} that is off by about {off:.2g} of its size, as if rounded to few bits"
     return Mechanism(CauseCode.QUANTIZED_OPERANDS, "downgrade", does, "nearness", evidence=evidence)
 

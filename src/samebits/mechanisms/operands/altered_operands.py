@@ -4,7 +4,8 @@ the products of whole tiles rounded and those of the remainder not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -24,6 +25,8 @@ _ROUNDINGS = ("bfloat16", "tf32", "float16")
 _BLOCKS = (64, 32, 16, 8, 4)
 # Limits that are tried, in shares of the largest value, and how often what is between two of them is divided.
 _LIMITS, _HALVINGS = np.geomspace(1 / 32, 1, 16), 40
+# Significant bits that are tried, but for those that a format has, which are tried as such; bits of long codes.
+_FEWEST_DIGITS, _MOST_DIGITS, _DIGITS_OF_FORMATS, _STEP_BITS = 5, 16, (8, 11), (9, 10, 12, 16)
 _SATURATING = ("float16", "float8_e4m3fn", "float8_e5m2")
 _IN_PLACE = {
     "relu": lambda a: np.maximum(a, 0.0),
@@ -44,6 +47,7 @@ def list_altered_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
             yield clipped
     for format_ in _SATURATING:
         yield from _list_saturating(observation, format_)
+    yield from _list_short(observation)
     depth = observation.terms.depth
     declared = find_format(observation.problem.dtype)
     for format_ in _ROUNDINGS:
@@ -96,6 +100,50 @@ def _clip(observation: Observation, sample: Sample, name: str) -> Hypothesis | N
         return sum_clipped(observation, sample, limit)
 
     return Hypothesis(CauseCode.OTHER_OPERANDS, "wrong", says, predict, fitted=True)
+
+
+def _list_short(observation: Observation) -> Iterator[Hypothesis]:
+    """Operands rounded to so many significant bits as no format has, or to steps of 9 bits and more."""
+    terms, digits = observation.terms, find_format(observation.problem.dtype).precision
+    names = (terms.rows_operand, terms.source_operand)
+    for bits in (b for b in range(_FEWEST_DIGITS, min(_MOST_DIGITS, digits - 1) + 1) if b not in _DIGITS_OF_FORMATS):
+        for chosen in ((names[0],), (names[1],), names):
+            says = f"rounds {' and '.join(chosen)} to {bits} significant bits before it multiplies"
+            change = functools.partial(_shorten, bits=bits)
+            yield _change(CauseCode.REDUCED_PRECISION_OPERANDS, says, dict.fromkeys(chosen, change))
+    for bits in (b for b in _STEP_BITS if b < digits):
+        for name in names:
+            whole = functools.partial(_put_on_steps, most=2.0 ** (bits - 1) - 1)
+            says = f"multiplies {name} as stored in {bits} bits with one step"
+            yield _change(CauseCode.QUANTIZED_OPERANDS, says, {name: whole})
+        by_row = functools.partial(_put_on_steps, most=2.0 ** (bits - 1) - 1, view=terms.view_rows)
+        says = f"multiplies {names[0]} as stored in {bits} bits with a step per channel"
+        yield _change(CauseCode.QUANTIZED_OPERANDS, says, {names[0]: by_row})
+
+
+def _change(cause: CauseCode, says: str, changes: Mapping[str, Callable[[Floats], Floats]]) -> Hypothesis:
+    def predict(observation: Observation, sample: Sample) -> Floats:
+        changed = {n: change(observation.operands[n].astype(np.float64)) for n, change in changes.items()}
+        return observation.sum_instead({**observation.operands, **changed}, sample)
+
+    return Hypothesis(cause, "downgrade", says, predict)
+
+
+def _shorten(values: Floats, bits: int) -> Floats:
+    """Values rounded to so many significant bits, ties to even."""
+    mantissas, exponents = np.frexp(values)
+    return np.ldexp(np.rint(mantissas * 2.0**bits), exponents - bits)
+
+
+def _put_on_steps(values: Floats, most: float, view: Callable[[Floats], Floats] | None = None) -> Floats:
+    """Values as whole steps, the largest magnitude being so many of them; with a view [groups, rows ...] row by row."""
+    changed = values.copy()
+    own = changed if view is None else view(changed)
+    axes = None if view is None else tuple(range(2, own.ndim))
+    step = np.abs(own).max(axis=axes, keepdims=True, initial=0.0) / most
+    step = np.where(step > 0, step, 1.0)
+    own[...] = np.rint(own / step) * step
+    return changed
 
 
 def _list_saturating(observation: Observation, name: str) -> Iterator[Hypothesis]:

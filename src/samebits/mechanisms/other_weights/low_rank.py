@@ -9,7 +9,7 @@ from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.judging.measuring import mark_unclipped
 from samebits.judging.verdict_rules import Mechanism
-from samebits.mechanisms.facts.observation import Observation, Sample
+from samebits.mechanisms.facts.observation import Observation, Sample, gather_source
 
 _ROWS, _POSITIONS = 256, 1024
 # Of what errors could have for their rank; errors for each number that is fitted.
@@ -40,10 +40,19 @@ def explain_low_rank(observation: Observation) -> Mechanism | None:
             break
     else:
         return None
-    says = (
-        f"multiplies other {terms.rows_operand} than those on record: what is added to them has rank {rank}, as of an"
-        " adapter that was merged, or left out"
-    )
+    # Other weights make errors that are sums of what each output meets; of fewer outputs than products all are.
+    if len(sample.positions) > terms.count:
+        source = terms.view_source(observation.operands[terms.source_operand])
+        met = gather_source(terms, source, 0, sample.positions)
+        made = met @ np.linalg.lstsq(met, right[:rank].T, rcond=None)[0]
+        if not (np.abs(errors - (left[:, :rank] * sizes[:rank]) @ made.T) <= bound).all():
+            return None
+        what = f"other {terms.rows_operand} than those on record"
+    elif rank > 1:
+        what = f"other operands than those on record, likely {terms.rows_operand}"
+    else:
+        return None
+    says = f"multiplies {what}: what is added has rank {rank}, as of an adapter that was merged, or left out"
     channels, positions = errors.shape
     evidence = (
         f"the errors of {channels:,} channels at {positions:,} positions are a matrix of rank {rank}, to within each"

@@ -13,7 +13,7 @@ from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
 from samebits.judging.measuring import mark_unclipped
 from samebits.judging.verdict_rules import Mechanism
-from samebits.mechanisms.facts.observation import Observation, gather_source
+from samebits.mechanisms.facts.observation import Floats, Observation, Sample, gather_source
 from samebits.mechanisms.other_weights.refitted import view_own
 from samebits.numbers.format import find_format
 from samebits.problems.lowering import lower_problem
@@ -63,39 +63,46 @@ def explain_single_weights(observation: Observation) -> Mechanism | None:
 
 
 def _find_single(observation: Observation, row: int) -> _Single | None:
-    """The value of a row that makes all of its outputs fit; None where none does, or chance may."""
-    terms, whole = observation.terms, observation.whole()
-    if terms.positions * terms.count > _MOST_GATHERED:
-        return None
+    """The value of a row that makes all of its outputs fit; None where none does, several do, or chance may."""
+    terms = observation.terms
+    sample = Sample(terms, np.array([row]), np.arange(terms.positions))
     given, truth, bound = (
-        whole.pick(a)[row].astype(np.float64) for a in (observation.result, observation.truth, observation.bound)
+        sample.pick(a)[0].astype(np.float64) for a in (observation.result, observation.truth, observation.bound)
     )
-    unclipped = mark_unclipped(observation.problem, whole.pick(observation.result))[row]
-    unclipped &= mark_unclipped(observation.problem, whole.pick(observation.truth))[row]
-    told = np.flatnonzero(unclipped & np.isfinite(given) & np.isfinite(truth))
+    unclipped = mark_unclipped(observation.problem, given) & mark_unclipped(observation.problem, truth)
+    told = unclipped & np.isfinite(given) & np.isfinite(truth)
+    if terms.count < 2 or not told.any() or not given.any() or terms.positions * terms.count > _MOST_GATHERED:
+        return None
     source = terms.view_source(observation.operands[terms.source_operand])
-    met = gather_source(terms, source, row // terms.rows, told)
-    if not len(told) or not np.isfinite(met).all():
+    met = gather_source(terms, source, row // terms.rows, sample.positions)
+    if not np.isfinite(met).all():
         return None
-    errors, room = (given - truth)[told], bound[told]
-    squares = (met**2).sum(axis=0)
-    usable = squares > 0
-    numbers = np.where(usable, met.T @ errors / np.where(usable, squares, 1.0), 0.0)
-    left = float((errors**2).sum()) - numbers**2 * squares
-    place = int(np.argmin(np.where(usable, left, math.inf)))
-    number = float(numbers[place])
-    # Roundings are a little more where one of the terms is larger, and the last one is as large as the result.
+    errors, some = (given - truth)[told], met[told]
+    squares = (some**2).sum(axis=0)
+    numbers = np.where(squares > 0, some.T @ errors / np.where(squares > 0, squares, 1.0), 0.0)
+    left = np.where(squares > 0, float((errors**2).sum()) - numbers**2 * squares, math.inf)
+    nearest = np.argsort(left)[:2]
     unit = float(find_format(observation.problem.out).unit_roundoff)
-    most = room + 2.0**-20 * np.abs(number * met[:, place]) + 2 * unit * np.abs(given[told])
-    if not number or not (np.abs(errors - number * met[:, place]) <= most).all():
+    sums = observation.sum_with_bias(sample)[0]
+
+    def measure_room(place: int) -> Floats:
+        # Roundings are a little more where one of the terms is larger, and the last one is as large as the result.
+        return bound + 2.0**-20 * np.abs(numbers[place] * met[:, place]) + 2 * unit * np.abs(given)
+
+    def fits(place: int) -> bool:
+        predicted = observation.apply_epilogue(sums + numbers[place] * met[:, place])
+        return bool(numbers[place] != 0 and (np.abs(given - predicted) <= measure_room(place)).all())
+
+    place = int(nearest[0])
+    if not fits(place) or fits(int(nearest[1])):
         return None
-    # By chance an output that is off so much would fit in one case of `off` over `room`.
+    # By chance an output that is off so much would fit in one case of `off` over its room.
     with np.errstate(divide="ignore"):
-        bits = np.log2(np.maximum(np.abs(errors) / most, 1.0)).sum()
+        bits = np.log2(np.maximum(np.abs(errors) / measure_room(place)[told], 1.0)).sum()
     if not bits - 24 - math.log2(terms.count) >= thresholds.FEWEST_BITS:
         return None
     own = float(view_own(observation).reshape(terms.groups * terms.rows, -1)[row, place])
-    return _Single(row, place, own + number, own)
+    return _Single(row, place, own + float(numbers[place]), own)
 
 
 def _say(observation: Observation, found: list[_Single]) -> str:

@@ -83,6 +83,8 @@ _FEWEST_BLOCKS_ON = 0.9
 # Singular values of this share are noise; weights that are rounded are nearly as recorded, and off by no more than a
 # step, whatever its size in each block: between the fourth moments of one step and of a normal distribution.
 _RANK, _NEARLY, _FLAT_MOMENT = 1e-5, 0.9, 2.7
+# Significant bits of rounded weights; doubts that are so small a share of their spacing tell.
+_FEWEST_DIGITS, _MOST_DIGITS, _TELLS = 4, 16, 0.25
 # The fourth moment of errors that are all of one size is 1, of what rounding leaves 1.8.
 _LEAST_FOURTH = 1.4
 # What the other operand may have been rounded to as well.
@@ -218,7 +220,7 @@ def _name_nearly_alike(observation: Observation, found: _Solved) -> Hypothesis |
         most = np.abs(solved - own).max()
         says = f"multiplies {name} rounded to few bits, in steps that were not found (solved for: off by {most:.3g})"
         cause, verdict = CauseCode.QUANTIZED_OPERANDS, "downgrade"
-    elif alike > _NEARLY and _are_moved(solved - own, own) and not _is_narrow(own):
+    elif alike > _NEARLY and _are_moved(solved - own, own) and not _is_narrow(own) and not _are_short(found):
         off = float(np.linalg.norm(solved - own) / np.linalg.norm(own))
         says = (
             f"multiplies other {name} than those on record, off by {off:.2g} of their size and in no steps, as of"
@@ -237,6 +239,20 @@ def _find_lower_rank(solved: Floats, own: Floats) -> int | None:
         values = np.linalg.svd(weights.reshape(-1, weights.shape[2] * weights.shape[3]), compute_uv=False)
         ranks.append(int((values > _RANK * values.max()).sum()))
     return ranks[0] if 0 < ranks[0] < ranks[1] else None
+
+
+def _are_short(found: _Solved) -> bool:
+    """Whether all solved weights are numbers of few significant bits, as far as their doubts tell, as rounded are."""
+    values, room = found.weights, thresholds.WEIGHT_DOUBTS * found.doubt
+    mantissas, exponents = np.frexp(values)
+    for bits in range(_FEWEST_DIGITS, _MOST_DIGITS + 1):
+        spacing = np.ldexp(1.0, exponents - bits)
+        away = np.abs(np.ldexp(np.rint(mantissas * 2.0**bits), exponents - bits) - values)
+        telling = room < _TELLS * spacing
+        # By chance a weight would be as near in one case of its spacing over twice its room.
+        if telling.sum() >= thresholds.FEWEST_TELLING and (away <= room + 2.0**-20 * np.abs(values))[telling].all():
+            return True
+    return False
 
 
 def _is_narrow(own: Floats) -> bool:

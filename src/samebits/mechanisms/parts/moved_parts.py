@@ -44,8 +44,8 @@ def find_exchange(observation: Observation, wrong: Mask) -> tuple[CauseCode, str
         return None
     if both[0].shape != wrong.shape:
         both = tuple(_put_back(observation, part) for part in both)
-    places = [describe_places(observation.problem, part) for part in both]
-    says = f"exchanges two parts of its result: what belongs {places[1]} stands {places[0]}, and the reverse"
+    places = [(describe_places(observation.problem, part) or "").removeprefix("only in ") for part in both]
+    says = f"exchanges two parts of its result: {places[0]}, and {places[1]}"
     return CauseCode.AXIS_ORDER, says
 
 
@@ -160,6 +160,15 @@ def say_multiples(numbers: Floats, width: int) -> str:
     return f"is off by {times}, as where a sum wraps around or a carry is lost"
 
 
+def _find_common_power(values: np.ndarray) -> float:
+    """The largest power of two that all values are multiples of."""
+    some = values.astype(np.float64)
+    mantissas, exponents = np.frexp(some[some != 0])
+    whole = (mantissas * 2.0**53).astype(np.int64)
+    lowest = np.log2((whole & -whole).astype(np.float64)) - 53 + exponents
+    return float(2.0 ** lowest.min()) if lowest.size else 0.0
+
+
 def find_multiples(observation: Observation, wrong: Mask) -> tuple[CauseCode, str] | None:
     """Wrong outputs that are off by whole multiples of 2^32 or 2^16, as by a sum's width."""
     given, truth, room = (
@@ -167,6 +176,9 @@ def find_multiples(observation: Observation, wrong: Mask) -> tuple[CauseCode, st
     )
     if not (np.isfinite(given).all() and np.isfinite(truth).all()):
         return None
+    if not given.all():
+        return None
+    natural = _find_common_power(observation.truth[np.isfinite(observation.truth)])
     # Results of such a size are rounded as such.
     room = room + 2 * float(find_format(observation.problem.out).unit_roundoff) * np.abs(given)
     for width in WIDTHS:
@@ -178,7 +190,7 @@ def find_multiples(observation: Observation, wrong: Mask) -> tuple[CauseCode, st
         # Outputs that are all alike tell once.
         first = np.unique(np.stack([given, truth]), axis=1, return_index=True)[1]
         with np.errstate(divide="ignore"):
-            bits = np.log2(np.maximum(size / (2 * room[first]), 1.0)).sum()
+            bits = np.log2(np.maximum(size / np.maximum(2 * room[first], natural), 1.0)).sum()
         if bits < thresholds.FEWEST_BITS:
             return None
         return CauseCode.OVERFLOW, say_multiples(np.rint(off), width)

@@ -168,9 +168,9 @@ def _compare_versions(
             sizes=options.sizes, progress=narrator.hear,
         )  # fmt: skip
     print_finding(found, show_versions, verbose=common.verbose, as_json=common.as_json)
-    if not any(row.runs for row in found.rows):
-        return TROUBLE
-    return DIFFER if found.changes else AGREE
+    if found.changes:
+        return DIFFER
+    return AGREE if sum(row.verdict is not None for row in found.rows) > 1 else TROUBLE
 
 
 def _compare_codes(text: str, data: DataChoice, options: CommonOptions) -> int:

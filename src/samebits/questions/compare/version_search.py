@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -88,6 +88,7 @@ def compare_versions(
         after=after,
         changes=changes,
         notes=spec.find_notes(after) if after else None,
+        engines=[trial.write(one) for one in (before, after) if one],
         summary=_summarize(runner.name, ran, before, after, changes, whole),
         comparison=whole if isinstance(whole, Comparison) else None,
         network=whole if isinstance(whole, ModelComparison) else None,
@@ -177,11 +178,12 @@ def list_versions(spec: EngineSpec, text: str) -> list[str]:
         named = [one.strip() for one in text.split(",")]
         if not all(map(check_version, named)):
             raise ArgumentError(f"--versions takes a range, 1.18..1.32, or releases, 1.18.1,1.20.0; not {text[:80]!r}")
-        known = list(dict.fromkeys(named))
+        # 1.20 is 1.20.0.
+        known = list({_order(one): one for one in named}.values())
     else:
         low, high = (tuple(map(int, end.split("."))) if end else () for end in found.groups())
         known = [one for one in _list_known(spec) if low <= _read(one)[: len(low)] and _read(one)[: len(high)] <= high]
-    known.sort(key=_read)
+    known.sort(key=_order)
     if len(known) < 2:
         raise ArgumentError(
             f"--versions {text[:80]}: {len(known)} release{'' if known else 's'} of {spec.name}; two are needed"
@@ -196,10 +198,20 @@ def _list_known(spec: EngineSpec) -> list[str]:
     except EngineMissingError:
         here = spec.find_version()
         made = [*list_made(package), *([here] if here else [])]
-        published = sorted(set(made), key=_read)
+        published = sorted(set(made), key=_order)
         if len(published) < 2:
             raise
     return [one for one in published if _RELEASE.fullmatch(one)]
+
+
+def _order(version: str) -> tuple[tuple[int, ...], int, str]:
+    """What releases are sorted by: their numbers, without zeros at the end, and previews before what they preview."""
+    found = re.match(r"\d+(\.\d+)*", version)
+    assert found is not None
+    numbers, rest = list(_read(found.group())), version[found.end() :]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers), -1 if re.match(r"a|b|rc|\.?dev", rest) else 1 if rest else 0, rest
 
 
 def _read(version: str) -> tuple[int, ...]:
@@ -237,6 +249,11 @@ class _Trial:
         return VersionRow(version=version, verdict=side.verdict, cause=side.cause, same_bits=same, runs=True)
 
 
+def list_answering(rows: Sequence[VersionRow]) -> list[VersionRow]:
+    """The releases that returned a result."""
+    return [row for row in rows if row.verdict is not None]
+
+
 def _see(row: VersionRow) -> Seen | None:
     if not row.runs:
         return None
@@ -254,12 +271,13 @@ def _summarize(
     changes: Change | None,
     whole: Comparison | ModelComparison | None,
 ) -> str:
-    ran = [row for row in rows if row.runs]
-    if not ran:
-        return f"No release of {engine} could be run."
+    ran = list_answering(rows)
     if before is None or after is None:
-        count = f"{len(ran)} releases" if len(ran) > 1 else "1 release"
-        return f"Nothing changes from {engine} {ran[0].version} to {ran[-1].version}: the same bits from {count} tried."
+        if len(ran) < 2:
+            only = f"Only {engine} {ran[0].version} gave" if ran else f"No release of {engine} gave"
+            return f"{only} a result, so that there is nothing to compare."
+        first, last = ran[0].version, ran[-1].version
+        return f"Nothing changes from {engine} {first} to {last}: the same bits from {len(ran)} releases tried."
     graded = {row.version: _say_grade(row) for row in ran}
     if changes == "verdict":
         said = f"It changes with {engine} {after}: {before} {graded[before]}, {after} {graded[after]}."

@@ -39,9 +39,11 @@ def show_versions(found: Versions, console: Console | None = None, *, verbose: b
 
 def name_answer(found: Versions) -> tuple[str, str]:
     """The answer in a word, and its style."""
-    if not any(row.runs for row in found.rows):
+    if found.changes:
+        return "changes", "bold yellow"
+    if sum(row.verdict is not None for row in found.rows) < 2:
         return "unknown", "bold magenta"
-    return ("changes", "bold yellow") if found.changes else ("same bits", "bold green")
+    return "same bits", "bold green"
 
 
 def say_asked(found: Versions) -> str:
@@ -66,9 +68,7 @@ def say_bits(row: VersionRow) -> str:
 
 def type_pair(found: Versions) -> str:
     """The command that compares the two between which the answer changes."""
-    name, _, settings = found.engine.partition(":")
-    more = f",{settings}" if settings else ""
-    texts = " ".join(f"--on {shlex.quote(f'{name}:version={one}{more}')}" for one in (found.before, found.after))
+    texts = " ".join(f"--on {shlex.quote(one)}" for one in found.engines)
     return f"samebits compare {shlex.quote(found.subject)} {texts}"
 
 

@@ -37,8 +37,8 @@ class Versions(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
 
     `asked` are all that the range holds, `rows` those that were tried, from old to new. `before` and `after` are the
     two between which the answer changes; those between them could not be run. They are null where nothing changes
-    between the releases that ran, and `changes` says what changes. `comparison`, or `network` of a network, is of these
-    two, as `compare` makes it.
+    between the releases that ran, and `changes` says what changes. `engines` are the texts of these two, and
+    `comparison`, or `network` of a network, is of them, as `compare` makes it.
     """
 
     _rows: ClassVar[str] = "rows"
@@ -51,6 +51,7 @@ class Versions(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     after: str | None = None
     changes: Change | None = None
     notes: str | None = None
+    engines: list[str] = []
     summary: str
     comparison: Comparison | None = None
     network: ModelComparison | None = None

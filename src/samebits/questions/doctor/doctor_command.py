@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from samebits.display.printing import AGREE, TROUBLE, AsJson, TimeLimit, complete_engines, print_finding, split_engines
+from samebits.display.printing import (
+    AGREE,
+    TROUBLE,
+    AsJson,
+    Installs,
+    TimeLimit,
+    complete_engines,
+    print_finding,
+    split_engines,
+)
 from samebits.questions.question import Command, Question
 
 DoctorOn = Annotated[
@@ -25,7 +34,11 @@ DoctorCompiles = Annotated[
 
 
 def doctor_command(
-    on: DoctorOn = None, compiles: DoctorCompiles = False, time_limit: TimeLimit = 60, as_json: AsJson = False
+    on: DoctorOn = None,
+    compiles: DoctorCompiles = False,
+    time_limit: TimeLimit = 60,
+    install: Installs = False,
+    as_json: AsJson = False,
 ) -> int:
     """Say which engines are here, which settings decide their bits, and how to get what is missing."""
     import msgspec

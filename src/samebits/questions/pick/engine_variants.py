@@ -64,7 +64,7 @@ def list_candidates(problem: Problem, on: Sequence[str]) -> list[str]:
         runner = parse_runner_text(text)
         if not runner.place.is_here:
             raise ArgumentError(
-                f"{text[:80]}: pick chooses among the engines here; leave python=, ssh=, docker= and cpu= out"
+                f"{text[:80]}: pick chooses among the engines here; leave python=, version=, ssh=, docker= and cpu= out"
             )
         bare = runner.name in ENGINES and not runner.settings and not runner.environment
         found |= dict.fromkeys(_list_variants(runner.name, problem) if bare else [text])
