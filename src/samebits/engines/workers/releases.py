@@ -34,9 +34,9 @@ _SLOWEST_INSTALL_S, _SLOWEST_IMPORT_S = 1800, 600
 _COMPLETE = "complete"
 # Packages are built for one Python.
 _ENDING = f"-py{sys.version_info.major}{sys.version_info.minor}"
-# The modules that the packages bring, imported, by the names under which they were asked for. What was built for NumPy 1
-# looks for its functions in `numpy.core`, where NumPy 2 has none: it fails, at once or when it is handed the first
-# array.
+# The modules that the packages bring, imported, by the names under which they were asked for. What was built for
+# NumPy 1 looks for its functions in `numpy.core`, where NumPy 2 has none: it fails, at once or when it is handed the
+# first array.
 _IMPORTS = """import importlib, re, sys
 from importlib import metadata
 def plain(name):

@@ -51,6 +51,13 @@ def compare_versions(
     compared with the oldest that runs, in an environment of its own; `options` are those of `compare`. Environments are
     made where the person lets them be (SAMEBITS_INSTALL=yes). Raises ArgumentError for an engine or a range that names
     nothing to compare, EngineMissingError where the releases cannot be asked for and none is here.
+
+    >>> import samebits
+    >>> try:
+    ...     samebits.compare_versions("linear x=2x3 w=2x3", "truth", "1.0,2.0")
+    ... except samebits.SamebitsError as error:
+    ...     print(error)
+    --versions is of an engine that a package brings, and truth is none
     """
     runner = read_engine(on)
     spec = ENGINES[runner.name]
