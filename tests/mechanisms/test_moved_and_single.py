@@ -360,3 +360,14 @@ def test_weights_in_long_codes_are_stored_ones(bits: int) -> None:
     step = np.abs(operands["w"]).max(axis=1, keepdims=True).astype(np.float64) / (2 ** (bits - 1) - 1)
     side = explain(LINEAR, operands, compute(LINEAR, {**operands, "w": np.rint(operands["w"] / step) * step}))
     assert (side.verdict, side.cause) == ("downgrade", "quantized-operands")
+
+
+def test_weights_rounded_to_either_side_are_rounded_ones() -> None:
+    """Stochastic rounding to bfloat16: solved for, the weights have eight significant bits."""
+    operands = draw(LINEAR, 33)
+    mantissas, exponents = np.frexp(operands["w"].astype(np.float64))
+    random = np.random.default_rng(34).random(mantissas.shape)
+    short = np.ldexp(np.floor(mantissas * 2.0**8 + random), exponents - 8)
+    side = explain(LINEAR, operands, compute(LINEAR, {**operands, "w": short}))
+    assert (side.verdict, side.cause) == ("downgrade", "reduced-precision-operands")
+    assert "8 significant bits" in (side.says or "")

@@ -220,7 +220,10 @@ def _name_nearly_alike(observation: Observation, found: _Solved) -> Hypothesis |
         most = np.abs(solved - own).max()
         says = f"multiplies {name} rounded to few bits, in steps that were not found (solved for: off by {most:.3g})"
         cause, verdict = CauseCode.QUANTIZED_OPERANDS, "downgrade"
-    elif alike > _NEARLY and _are_moved(solved - own, own) and not _is_narrow(own) and not _are_short(found):
+    elif alike > _NEARLY and not _is_narrow(own) and (bits := _find_digits(found)) is not None:
+        says = f"multiplies {name} rounded to {bits} significant bits, not each to the nearest (solved for)"
+        cause, verdict = CauseCode.REDUCED_PRECISION_OPERANDS, "downgrade"
+    elif alike > _NEARLY and _are_moved(solved - own, own) and not _is_narrow(own):
         off = float(np.linalg.norm(solved - own) / np.linalg.norm(own))
         says = (
             f"multiplies other {name} than those on record, off by {off:.2g} of their size and in no steps, as of"
@@ -241,8 +244,8 @@ def _find_lower_rank(solved: Floats, own: Floats) -> int | None:
     return ranks[0] if 0 < ranks[0] < ranks[1] else None
 
 
-def _are_short(found: _Solved) -> bool:
-    """Whether all solved weights are numbers of few significant bits, as far as their doubts tell, as rounded are."""
+def _find_digits(found: _Solved) -> int | None:
+    """The few significant bits that all solved weights have, as far as their doubts tell: they were rounded."""
     values, room = found.weights, thresholds.WEIGHT_DOUBTS * found.doubt
     mantissas, exponents = np.frexp(values)
     for bits in range(_FEWEST_DIGITS, _MOST_DIGITS + 1):
@@ -251,8 +254,8 @@ def _are_short(found: _Solved) -> bool:
         telling = room < _TELLS * spacing
         # By chance a weight would be as near in one case of its spacing over twice its room.
         if telling.sum() >= thresholds.FEWEST_TELLING and (away <= room + 2.0**-20 * np.abs(values))[telling].all():
-            return True
-    return False
+            return bits
+    return None
 
 
 def _is_narrow(own: Floats) -> bool:
