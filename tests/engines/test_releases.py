@@ -15,6 +15,7 @@ from samebits.engines.registry.runner_text import (
     parse_runner_text,
     refuse_text_of_file,
 )
+from samebits.engines.workers.place import Place
 from samebits.engines.workers.releases import (
     INSTALL,
     Release,
@@ -172,3 +173,11 @@ def test_missing_releases_are_listed_once(wheels: Path) -> None:
 
 def test_the_program_is_of_our_python(wheels: Path) -> None:
     assert make_environment(MINE).name == f"mine-1.0-py{sys.version_info.major}{sys.version_info.minor}"
+
+
+def test_a_script_runs_with_the_python_of_the_release(wheels: Path) -> None:
+    place = Place(release=MINE)
+    assert place.program is None
+    folder = make_environment(MINE)
+    assert place.program == str(folder / "bin" / "python")
+    assert Place(python="/opt/py/bin/python").program == "/opt/py/bin/python"

@@ -86,6 +86,21 @@ def test_a_point_that_cannot_be_loaded_is_named(
     assert "onnxruntime 0.0.1 is not installed" in " ".join(capsys.readouterr().out.split())
 
 
+def test_open_sizes_are_given_beside_a_range_of_settings(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Softmax", ["x"], ["y"])], "net", made[:1], made[1:])
+    path = tmp_path / "open.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), path)
+    assert main(["sweep", str(path), "--size", "batch=3", "--on", "onnxruntime:threads={1,2}", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["points"], document["outputs"]) == (2, 12)
+
+
+def test_options_of_other_sweeps_are_refused(network: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", network, "--on", "onnxruntime:threads={1,2}", "--batch-invariant"]) == 2
+    assert "other options are not its own" in capsys.readouterr().err
+
+
 def test_a_network_needs_a_range(network: str) -> None:
     with pytest.raises(ArgumentError, match="has a range in its engine's settings"):
         sweep_settings(network, ["onnxruntime"])

@@ -15,7 +15,7 @@ def try_all(text, at_point, helps=lambda _: False):
 
     def ask(other):
         asked.append(other)
-        return SimpleNamespace(invariant=helps(other), version="1")
+        return SimpleNamespace(failures=[], invariant=helps(other), version="1")
 
     fixes, count = find_remedies(Swept(text, at_point), PROBLEM, {}, lambda text, _: ask(text))
     assert count == len(asked)
@@ -56,3 +56,11 @@ def test_over_sizes_other_engines_are_tried_last():
     names = [one.partition(":")[0] for one in asked]
     assert names[0] == "numpy"
     assert names == sorted(names, key=lambda name: name != "numpy")
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_what_makes_more_points_fail_is_no_remedy(failing):
+    """The bits are the same wherever there is a result, and one point has none."""
+    found = SimpleNamespace(failures=["a point"], invariant=True, version="1")
+    fixes, _ = find_remedies(Swept("torch:threads={1,2}", "torch:threads=1"), PROBLEM, {}, lambda *_: found, failing)
+    assert bool(fixes) == (failing == 1)

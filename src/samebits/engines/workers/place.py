@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from samebits.engines.workers.emulated_cpu import SLOWER, EmulatedPython
 from samebits.engines.workers.other_python import OtherPython
-from samebits.engines.workers.releases import Release, ReleasePython
+from samebits.engines.workers.releases import Release, ReleasePython, find_environment, find_program
 from samebits.engines.workers.travelling_worker import TravellingWorker, write_command
 
 _HOST = re.compile(r"(ssh://)?[A-Za-z0-9_][A-Za-z0-9_.@:\[\]-]*")
@@ -68,6 +68,13 @@ class Place:
     def has_our_packages(self) -> bool:
         """Whether the engine's package is that of the environment that samebits runs in."""
         return self.python is None and self.release is None and self.shares_files
+
+    @property
+    def program(self) -> str | None:
+        """The program of the Python whose engine it is, for a script to be run with; None: ours."""
+        if self.release is not None and (folder := find_environment(self.release)) is not None:
+            return str(find_program(folder))
+        return self.python
 
     @property
     def slowness(self) -> int:

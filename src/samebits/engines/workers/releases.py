@@ -79,7 +79,7 @@ class ReleasePython(OtherPython):
             raise EngineMissingError(f"{release}: its environment is removed by others again and again")
         self._held = held
         try:
-            super().__init__(str(_find_program(folder)))
+            super().__init__(str(find_program(folder)))
         except BaseException:
             self._held.close()
             raise
@@ -147,7 +147,8 @@ def _place(release: Release) -> Path:
     return find_environments() / f"{release.package}-{release.version}{_ENDING}"
 
 
-def _find_program(folder: Path) -> Path:
+def find_program(folder: Path) -> Path:
+    """The Python of an environment."""
     return folder / "bin" / "python"
 
 
@@ -219,7 +220,7 @@ def _install(release: Release, folder: Path) -> None:
 
 def _find_tools(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The commands that make an environment and install into it: uv's where it is there, else venv and our pip."""
-    program = str(_find_program(folder))
+    program = str(find_program(folder))
     if uv := shutil.which("uv"):
         made = (uv, "venv", "--quiet", "--python", sys.executable, str(folder))
         return made, (uv, "pip", "install", "--quiet", "--only-binary", ":all:", "--python", program)
@@ -252,7 +253,7 @@ def _list_variables() -> dict[str, str]:
 
 def _try_import(release: Release, folder: Path) -> str | None:
     """Why the release cannot be imported; None where it can."""
-    words = (str(_find_program(folder)), "-P", "-c", _IMPORTS, release.package)
+    words = (str(find_program(folder)), "-P", "-c", _IMPORTS, release.package)
     try:
         done = subprocess.run(
             words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SLOWEST_IMPORT_S, check=False,

@@ -400,5 +400,5 @@ class _Reducer:
             found.benchdnn = write_benchdnn(smaller.problem)
         if found.script is not None and runner.place.shares_files:
             self.progress("running the script", 0.0)
-            found.reproduced, last = run_script(found.script, fault, runner.place.python, _SCRIPT_S)
+            found.reproduced, last = run_script(found.script, fault, runner.place.program, _SCRIPT_S)
             found.evidence.append(Evidence("replay", say_script(found.reproduced, last)))

@@ -53,16 +53,21 @@ class Swept:
 
 
 def find_remedies(
-    engine: Swept, problem: Problem | None, in_force: Mapping[str, str], ask: Callable[[str, float], Sweep]
+    engine: Swept,
+    problem: Problem | None,
+    in_force: Mapping[str, str],
+    ask: Callable[[str, float], Sweep],
+    failing: int = 0,
 ) -> tuple[list[SweepFix], int]:
     """The first setting of this engine, and the first other engine, whose bits are the same at every point; how many
     were tried.
 
     `ask` sweeps an engine over the points, and is told what share of the tries is done; `problem` is None for a
-    network; `in_force` are the settings that the engine reports. Over processors, the settings that choose instruction
+    network; `in_force` are the settings that the engine reports, and `failing` counts the points that give no result
+    without any change: what makes more of them fail is no remedy. Over processors, the settings that choose instruction
     sets are tried together, each at its oldest, before they are tried alone.
     """
-    tries = _Tries(ask)
+    tries = _Tries(ask, failing)
     changes = [c for c in list_changes(engine.at_point, problem, _CAUSE, in_force) if c.key not in engine.keys]
     together: list[SweepFix] = []
     if PROCESSOR in engine.keys:
@@ -85,7 +90,7 @@ def add_remedies(
     ask: Callable[[str, float], Sweep],
 ) -> Sweep:
     """The finding with what gives the same bits at all points, see `find_remedies`."""
-    fixes, tried = find_remedies(engine, problem, in_force, ask)
+    fixes, tried = find_remedies(engine, problem, in_force, ask, len(found.failures))
     evidence = [*found.evidence, Evidence("setting", say_tried(tried, any_helps=bool(fixes)))]
     return msgspec.structs.replace(found, fixes=fixes, tried=tried, evidence=evidence)
 
@@ -93,8 +98,8 @@ def add_remedies(
 class _Tries:
     """What was asked of engines' texts, at most so many of them."""
 
-    def __init__(self, ask: Callable[[str, float], Sweep]):
-        self._ask = ask
+    def __init__(self, ask: Callable[[str, float], Sweep], failing: int):
+        self._ask, self._failing = ask, failing
         self.count = 0
         self._ends = time.monotonic() + _LONGEST_S
 
@@ -109,7 +114,7 @@ class _Tries:
             except SamebitsError:
                 # What does not load, or does not take this problem, is no remedy.
                 continue
-            if found.invariant:
+            if found.invariant and len(found.failures) <= self._failing:
                 return [SweepFix(text, says, found.version)]
         return []
 

@@ -103,17 +103,16 @@ def sweep_command(
     file of problems, a folder of cases and networks): a row per subject and engine. Of a table: what it comes to.
     """
     options = ListOptions(output, resume, known, where, do, ray)
-    if sizes or ranges:
+    over_settings = _sweeps_settings(subject, on or [], sizes or [])
+    if sizes or ranges or over_settings:
         if options.are_given or batch_invariant or recipes is not None:
             raise ArgumentError(
-                "a network's batch is swept with --on, --size, --range and --fix; other options are not its own"
+                "a network is swept with --on, --size, --range and --fix; other options are not its own"
             )
-        return _sweep_network(
+        return (_sweep_settings if over_settings else _sweep_network)(
             subject, on or [], sizes or [], ranges or [],
             fix=fix, time_limit_s=time_limit, verbose=verbose, as_json=as_json,
         )  # fmt: skip
-    if _sweeps_settings(subject, on or []):
-        return _sweep_settings(subject, on or [], fix=fix, time_limit_s=time_limit, verbose=verbose, as_json=as_json)
     if is_list(subject):
         if fix:
             raise ArgumentError("--fix is for one problem with ranges, or for a network over its batch")
@@ -158,17 +157,26 @@ def _sweep_sizes(
     return _conclude(found)
 
 
-def _sweeps_settings(subject: Sequence[str], on: Sequence[str]) -> bool:
-    """Whether one network, or one problem on integers, is asked for over settings of an engine."""
+def _sweeps_settings(subject: Sequence[str], on: Sequence[str], sizes: Sequence[str]) -> bool:
+    """Whether one network, or one problem on integers, is asked for over settings of an engine, and no size."""
     from samebits.networks.model_subject import is_model
     from samebits.problems.integer_problem import is_integer_problem
 
     text = " ".join(subject)
-    return any("{" in one for one in on) and "{" not in text and (is_model(text) or is_integer_problem(text))
+    has_range = any("{" in one for one in on) and not any("{" in one for one in (text, *sizes))
+    return has_range and (is_model(text) or is_integer_problem(text))
 
 
 def _sweep_settings(
-    subject: Sequence[str], on: Sequence[str], *, fix: bool, time_limit_s: float, verbose: bool, as_json: bool
+    subject: Sequence[str],
+    on: Sequence[str],
+    sizes: Sequence[str],
+    ranges: Sequence[str],
+    *,
+    fix: bool,
+    time_limit_s: float,
+    verbose: bool,
+    as_json: bool,
 ) -> int:
     """Sweeps a network over settings, prints, and returns the exit status."""
     from samebits.display.narrator import Narrator
@@ -176,7 +184,10 @@ def _sweep_settings(
     from samebits.questions.sweep.sweep_report import show_sweep
 
     with Narrator() as narrator:
-        found = sweep_settings(" ".join(subject), on, fix=fix, time_limit_s=time_limit_s, progress=narrator.hear)
+        found = sweep_settings(
+            " ".join(subject), on, sizes=read_sizes(sizes), ranges=read_ranges(ranges), fix=fix,
+            time_limit_s=time_limit_s, progress=narrator.hear,
+        )  # fmt: skip
     print_finding(found, show_sweep, verbose=verbose, as_json=as_json)
     return _conclude(found)
 
