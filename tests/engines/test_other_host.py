@@ -60,7 +60,7 @@ def test_the_text_is_read_and_printed_back():
     ):
         with pytest.raises(RunnerTextError):
             parse_runner_text(text)
-    with pytest.raises(ArgumentError, match="leave python=, ssh=, docker= and cpu= out"):
+    with pytest.raises(ArgumentError, match="leave python=, version=, ssh=, docker= and cpu= out"):
         samebits.pick("linear x=3x8 w=4x8", ["numpy:ssh=gpu-box"])
 
 

@@ -117,5 +117,5 @@ def test_what_is_no_python_for_it_is_refused_in_one_line(script, says, tmp_path,
 
 
 def test_pick_takes_none():
-    with pytest.raises(ArgumentError, match="leave python=, ssh=, docker= and cpu= out"):
+    with pytest.raises(ArgumentError, match="leave python=, version=, ssh=, docker= and cpu= out"):
         samebits.pick("linear x=3x8 w=4x8", [f"numpy:python={sys.executable}"])
