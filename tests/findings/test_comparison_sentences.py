@@ -8,7 +8,7 @@ import pytest
 from hand_made import make_side
 from samebits.findings import Evidence, ExactData, Failure, Replay
 from samebits.findings.causes import CauseCode
-from samebits.questions.compare.comparison_sentences import summarize_comparison
+from samebits.questions.comparison_sentences import summarize_comparison
 
 RIGHT = ExactData(0, 2000, None, None, None, None)
 OFF = ExactData(1500, 2000, "only in n = 1", [1, 0], 1.0, 2.0)

@@ -19,7 +19,7 @@ from samebits.judging.verdict_rules import Mechanism
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.questions.compare import comparing
-from samebits.questions.compare.comparison_sentences import summarize_comparison
+from samebits.questions.comparison_sentences import summarize_comparison
 from samebits.questions.report.rendering import render_page
 from samebits.sums.recipes import parse_recipe
 

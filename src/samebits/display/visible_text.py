@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from samebits.findings import Error, Side, is_agreement
+from samebits.findings import Comparison, Error, Side, is_agreement
 from samebits.findings.words.number_words import say_times
+from samebits.problems.attention import is_attention
 
 FindingT = TypeVar("FindingT", bound=msgspec.Struct)
 
@@ -73,6 +74,12 @@ def say_of_bound(share: float | None) -> str:
     if share is None or share == float("inf"):
         return "beyond any bound"
     return f"{say_times(share)} {'of' if share <= 1 else 'times'} its bound"
+
+
+def say_terms(found: Comparison) -> str:
+    """What each output is made of: so many products, or so many keys of an attention."""
+    is_of_keys = is_attention(found.problem)
+    return f"{found.reduction_length:,} {'keys' if is_of_keys else 'products'}"
 
 
 def format_value(value: float | None) -> str:

@@ -58,6 +58,10 @@ class CauseCode(StrEnum):
     PADDING = "padding"
     TRANSPOSED_GEOMETRY = "transposed-geometry"
     AXIS_ORDER = "axis-order"
+    NARROW_INTERMEDIATE = "narrow-intermediate"
+    HIDDEN_KEYS = "hidden-keys"
+    OTHER_KEYS = "other-keys"
+    SOFTMAX = "softmax"
     STRIDED_VIEW = "strided-view"
     INT8_SATURATION = "int8-saturation"
     SHAPE_SPECIFIC_KERNEL = "shape-specific-kernel"
@@ -169,6 +173,11 @@ CAUSES: tuple[Cause, ...] = (
         "operands stored in eight bits or fewer and read back",
         "compare with the model as it was before it was quantised, or quantise the reference the same way",
     ),
+    _loses(
+        CauseCode.NARROW_INTERMEDIATE,
+        "scores or weights of an attention kept in fewer digits than declared",
+        "choose a kernel that keeps them in float32, or declare the narrower format",
+    ),
     Cause(
         CauseCode.OTHER_OPERANDS, ("rounding", "undecided", "wrong"), "rounding",
         "other operands multiplied than those on record",
@@ -203,6 +212,21 @@ CAUSES: tuple[Cause, ...] = (
         CauseCode.AXIS_ORDER,
         "axes, channels or groups taken in another sequence",
         "state the layouts where arrays change hands; flip or transpose once, on purpose",
+    ),
+    _differs(
+        CauseCode.HIDDEN_KEYS,
+        "an attention in which other keys are hidden than declared",
+        "pass an explicit boolean mask in place of a causal flag, and fill rows that see no key",
+    ),
+    _differs(
+        CauseCode.OTHER_KEYS,
+        "an attention that reads keys or values of other positions, leaves some out or counts them twice",
+        "compare with the whole cache written out, and with lengths that are multiples of the kernel's block",
+    ),
+    _differs(
+        CauseCode.SOFTMAX,
+        "weights of an attention that are not the softmax of its scores",
+        "compute scores, softmax and weighted sum as three operations, and compare them one by one",
     ),
     _differs(
         CauseCode.STRIDED_VIEW,

@@ -7,8 +7,9 @@ import numpy.typing as npt
 
 from samebits.findings import ErrorPicture
 from samebits.judging.measuring import Distances, Floats
-from samebits.judging.references import FEW_OUTPUTS, Reference
-from samebits.problems import Problem
+from samebits.judging.references import FEW_OUTPUTS, JudgedBy
+from samebits.problems.any_problem import AnyProblem
+from samebits.problems.attention import Attention
 from samebits.problems.lowering import lower_problem
 from samebits.problems.windows import name_axes
 
@@ -18,7 +19,7 @@ _LARGEST, _OTHERS = 40, 160
 _SEED = 11
 
 
-def picture_errors(reference: Reference, distances: Distances) -> ErrorPicture | None:
+def picture_errors(reference: JudgedBy, distances: Distances) -> ErrorPicture | None:
     """The largest share of the bound in each part of the result, and some outputs; None where all are true or few."""
     if distances.absolute.size <= FEW_OUTPUTS or not distances.absolute.any():
         return None
@@ -33,8 +34,10 @@ def picture_errors(reference: Reference, distances: Distances) -> ErrorPicture |
     )
 
 
-def _lay_out(problem: Problem, values: Floats) -> tuple[Floats, str, str]:
+def _lay_out(problem: AnyProblem, values: Floats) -> tuple[Floats, str, str]:
     """Channels by positions; of a product the rows by the columns of its result."""
+    if isinstance(problem, Attention):
+        return values.reshape(-1, values.shape[-1]), "item head query", "feature"
     if problem.stated:
         product = lower_problem(problem.stated).restore_result(values)
         return product.reshape(-1, product.shape[-1]), "row", "column"
@@ -52,7 +55,7 @@ def _pool(plane: Floats) -> Floats:
     return plane
 
 
-def _choose_points(reference: Reference, distances: Distances) -> list[list[float | None]]:
+def _choose_points(reference: JudgedBy, distances: Distances) -> list[list[float | None]]:
     shares = distances.over_bound.ravel()
     most = min(_LARGEST, shares.size)
     largest = np.argpartition(shares, shares.size - most)[shares.size - most :]

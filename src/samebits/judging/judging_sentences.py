@@ -10,9 +10,25 @@ import numpy.typing as npt
 
 from samebits.findings import ExactData, Side, Varying
 from samebits.findings.words.place_words import describe_places
-from samebits.problems import Problem
+from samebits.problems.any_problem import AnyProblem
+from samebits.problems.attention import Attention
 from samebits.sums.bounds import accumulator_format
 from samebits.sums.bounds.probabilistic import ERROR_PROBABILITY
+
+
+def _describe_sums(problem: AnyProblem) -> str:
+    """What is added, and in which format."""
+    if isinstance(problem, Attention):
+        wide = "float64" if problem.dtype == "float64" else "float32"
+        return (
+            f"scores of {problem.q[3]:,} products and weights of {problem.k[2]:,} keys computed in {wide} in any order"
+            " and any blocks"
+        )
+    return f"{problem.reduction_length:,} products added in {accumulator_format(problem).name} in any order"
+
+
+def _name_sums(problem: AnyProblem) -> str:
+    return "attention to these keys" if isinstance(problem, Attention) else "sum of these products"
 
 
 def say_right_on_integers(exact: ExactData) -> str:
@@ -42,11 +58,11 @@ def say_inexact(exact: ExactData) -> str:
     )
 
 
-def say_within(problem: Problem, over_bound: npt.NDArray[np.float64], over_likely: float | None = None) -> str:
+def say_within(problem: AnyProblem, over_bound: npt.NDArray[np.float64], over_likely: float | None = None) -> str:
     """Every output inside its bound, and how much of it is used; of the probabilistic one, too."""
     said = (
-        f"every output is within its bound for {problem.reduction_length:,} products added in"
-        f" {accumulator_format(problem).name} in any order; the largest error is {over_bound.max():.2g} of its bound"
+        f"every output is within its bound for {_describe_sums(problem)}; the largest error is {over_bound.max():.2g}"
+        " of its bound"
     )
     if over_likely is None:
         return said
@@ -68,21 +84,21 @@ def say_beyond_likely(sides: Sequence[Side]) -> str:
     return f", but {largest:.2g} times what independent roundings reach" if largest > 1 else ""
 
 
-def say_another_function(problem: Problem, beyond: npt.NDArray[np.bool_]) -> str:
+def say_another_function(problem: AnyProblem, beyond: npt.NDArray[np.bool_]) -> str:
     """Outputs that no sum of the declared products gives, not even one rounded to bfloat16 throughout."""
     return (
-        f"bounds prove that no sum of these products gives this, not even in bfloat16: {int(beyond.sum()):,} of"
+        f"bounds prove that no {_name_sums(problem)} gives this, not even in bfloat16: {int(beyond.sum()):,} of"
         f" {beyond.size:,} outputs are farther from the truth than rounding everything to bfloat16 could take them,"
         f" {describe_places(problem, beyond)}"
     )
 
 
-def say_beyond(problem: Problem, over_bound: npt.NDArray[np.float64]) -> str:
+def say_beyond(problem: AnyProblem, over_bound: npt.NDArray[np.float64]) -> str:
     """Outputs beyond the bound of what was declared."""
     beyond, largest = over_bound > 1.0, float(over_bound.max())
     times = f", by up to {largest:.3g} times" if np.isfinite(largest) else ""
     return (
         f"bounds prove that this is not the declared sum in the declared formats: {int(beyond.sum()):,} of"
-        f" {beyond.size:,} outputs are beyond the bound for {problem.reduction_length:,} products added in"
-        f" {accumulator_format(problem).name} in any order{times}, {describe_places(problem, beyond)}"
+        f" {beyond.size:,} outputs are beyond the bound for {_describe_sums(problem)}{times},"
+        f" {describe_places(problem, beyond)}"
     )

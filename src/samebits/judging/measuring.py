@@ -13,9 +13,11 @@ from samebits.findings import Difference, Error, WorstElement
 from samebits.numbers import count_ulps, find_format
 from samebits.numbers.ulps import mark_differing_bits
 from samebits.problems import Problem
+from samebits.problems.any_problem import AnyProblem
+from samebits.problems.attention import Attention
 from samebits.problems.lowering import state_index
 from samebits.problems.problem import Epilogue
-from samebits.problems.windows import locate_window
+from samebits.problems.windows import locate_keys, locate_window
 from samebits.sums.bounds import accumulator_format
 from samebits.sums.truth.convolution import round_to_nearest
 
@@ -51,7 +53,7 @@ class Distances:
 
 
 def measure_distances(
-    problem: Problem, result: np.ndarray, truth: np.ndarray, bound: Floats, magnitudes: Floats
+    problem: AnyProblem, result: np.ndarray, truth: np.ndarray, bound: Floats, magnitudes: Floats
 ) -> Distances:
     """Distances of `result` from `truth`; equal infinities and NaN against NaN are 0, other non-finite ones infinite.
 
@@ -63,8 +65,10 @@ def measure_distances(
     with np.errstate(divide="ignore", invalid="ignore"):
         over = np.where(absolute == 0, 0.0, absolute / bound)
     over[(absolute > 0) & ~np.isfinite(bound)] = np.inf
-    over[_mark_overflow(problem, result, truth, bound)] = 1.0
-    over[(absolute > 0) & mark_left_of_overflow(problem, result, truth, magnitudes)] = 1.0
+    if not isinstance(problem, Attention):
+        # A mean of finite values is finite.
+        over[_mark_overflow(problem, result, truth, bound)] = 1.0
+        over[(absolute > 0) & mark_left_of_overflow(problem, result, truth, magnitudes)] = 1.0
     return Distances(absolute, count_ulps(result, truth, find_format(problem.out)), over, ~np.isfinite(bound))
 
 
@@ -159,7 +163,7 @@ def summarize_error(distances: Distances, truth: np.ndarray, likely: Floats | No
     )
 
 
-def find_worst(problem: Problem, result: np.ndarray, truth: np.ndarray, distances: Distances) -> WorstElement | None:
+def find_worst(problem: AnyProblem, result: np.ndarray, truth: np.ndarray, distances: Distances) -> WorstElement | None:
     """The element with the largest share of its bound (ties: the most ulp), or None where all are true."""
     if not distances.absolute.any():
         return None
@@ -167,18 +171,20 @@ def find_worst(problem: Problem, result: np.ndarray, truth: np.ndarray, distance
     candidates = np.flatnonzero(shares.ravel() == shares.max())
     flat = int(candidates[distances.ulp.ravel()[candidates].argmax()])
     index = tuple(int(i) for i in np.unravel_index(flat, result.shape))
-    own = state_index(problem, index)
+    is_attention = isinstance(problem, Attention)
+    own = index if is_attention else state_index(problem, index)
+    window = locate_keys(problem, index) if is_attention else locate_window(problem.stated or problem, own)
     return WorstElement(
         index=list(own),
         value=float(result[index]),
         truth=float(truth[index]),
         ulp=float(distances.ulp[index]),
         over_bound=float(shares[index]),
-        window=locate_window(problem.stated or problem, own),
+        window=window,
     )
 
 
-def compare_results(problem: Problem, a: tuple[str, np.ndarray], b: tuple[str, np.ndarray]) -> Difference:
+def compare_results(problem: AnyProblem, a: tuple[str, np.ndarray], b: tuple[str, np.ndarray]) -> Difference:
     """How two named results differ; NaN agrees with NaN, and zeros of two signs are different bits 0 apart."""
     format_ = find_format(problem.out)
     return Difference(

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Protocol
 
 import numpy as np
 
 from samebits.findings import Comparison, Difference, Side
 from samebits.judging.measuring import Floats, compare_results
-from samebits.problems import Problem, format_problem
+from samebits.problems import Problem
+from samebits.problems.any_problem import AnyProblem, format_any_problem
+from samebits.problems.attention import Attention
 from samebits.problems.lowering import lower_problem
 from samebits.progress import Progress
 from samebits.sums.bounds import bound_errors, bound_likely_errors
@@ -20,6 +23,40 @@ from samebits.version import VERSION
 
 # Results of up to this many outputs are shown value by value.
 FEW_OUTPUTS = 16
+
+
+class JudgedBy(Protocol):
+    """What results are compared with, of whatever was computed: the truth, its bounds, the sums of magnitudes."""
+
+    @property
+    def problem(self) -> AnyProblem:
+        """What was computed."""
+        ...
+
+    @property
+    def truth(self) -> np.ndarray:
+        """The correctly rounded result."""
+        ...
+
+    @property
+    def bound(self) -> Floats:
+        """How far a sound result may be from it."""
+        ...
+
+    @property
+    def magnitudes(self) -> Floats:
+        """The sum of the terms' magnitudes of each output."""
+        ...
+
+    @property
+    def settled(self) -> dict[str, int]:
+        """How many outputs of the truth were settled in which way."""
+        ...
+
+    @property
+    def likely(self) -> Floats | None:
+        """The probabilistic bound, if there is one."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -51,22 +88,23 @@ def make_reference(
     return Reference(problem, truth.values, bound, magnitudes, truth.settled, likely)
 
 
-def list_differences(problem: Problem, results: Sequence[tuple[str, np.ndarray | None]]) -> list[Difference]:
+def list_differences(problem: AnyProblem, results: Sequence[tuple[str, np.ndarray | None]]) -> list[Difference]:
     """How every two results differ from each other; a side without a result differs from none."""
     known = [(name, result) for name, result in results if result is not None]
     return [compare_results(problem, a, b) for a, b in combinations(known, 2)]
 
 
-def start_document(reference: Reference, sides: list[Side], differences: list[Difference], data: str) -> Comparison:
+def start_document(reference: JudgedBy, sides: list[Side], differences: list[Difference], data: str) -> Comparison:
     """The document of a problem with its sides, open until a verdict, its cause and a summary are given."""
     problem = reference.problem
+    is_attention = isinstance(problem, Attention)
     return Comparison(
-        problem=format_problem(problem.stated or problem),
+        problem=format_any_problem(problem if is_attention else problem.stated or problem),
         verdict="undecided",
         summary="",
         data=data,
         outputs=reference.truth.size,
-        reduction_length=problem.reduction_length,
+        reduction_length=problem.k[2] if is_attention else problem.reduction_length,
         truth=list_few_values(problem, reference.truth),
         settled=reference.settled,
         sides=sides,
@@ -75,10 +113,10 @@ def start_document(reference: Reference, sides: list[Side], differences: list[Di
     )
 
 
-def list_few_values(problem: Problem, values: np.ndarray | None) -> list[float | None] | None:
+def list_few_values(problem: AnyProblem, values: np.ndarray | None) -> list[float | None] | None:
     """All values of a small result as they stand in what was stated, for showing one by one; None of a large one."""
     if values is None or values.size > FEW_OUTPUTS:
         return None
-    if problem.stated:
+    if isinstance(problem, Problem) and problem.stated:
         values = lower_problem(problem.stated).restore_result(values)
     return [float(v) for v in values.ravel()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -15,11 +16,17 @@ from samebits.errors import EngineFailure, SamebitsError
 from samebits.findings import Evidence, ExactData, Failure, Side, Varying, Verdict, is_agreement, worst_verdict
 from samebits.findings.causes import CauseCode
 from samebits.findings.words.place_words import describe_places
+from samebits.judging.attention_reference import (
+    AttentionReference,
+    judge_exact_attention,
+    measure_attention,
+)
 from samebits.judging.judging_sentences import say_other_bits
 from samebits.judging.measuring import estimate_transform_noise, measure_distances
 from samebits.judging.references import Reference
 from samebits.judging.sides import Attribution, Recorded, describe_side, measure_result
-from samebits.problems import Problem
+from samebits.judging.verdict_rules import Measured
+from samebits.problems.any_problem import AnyProblem
 from samebits.problems.lowering import state_index
 
 
@@ -50,7 +57,7 @@ class Ran:
 
 def run_on_both(
     runner: Runner,
-    problem: Problem,
+    problem: AnyProblem,
     exact: Mapping[str, np.ndarray],
     operands: Mapping[str, np.ndarray],
     *,
@@ -85,20 +92,25 @@ def run_on_both(
     return Ran(recorded, on_exact, on_data, on_integers)
 
 
-def judge_ran(reference: Reference, exact: Reference, ran: Ran, attribution: Attribution | None = None) -> Side:
+ReferenceT = TypeVar("ReferenceT", Reference, AttentionReference)
+
+
+def judge_ran(
+    reference: ReferenceT, exact: ReferenceT | None, ran: Ran, attribution: Attribution | None = None
+) -> Side:
     """The finding of one side, from what it returned on both sets of operands and the recipe that was found, if any.
 
     Where calls on the same operands returned other bits, the worst of the results is the side's.
     """
-    on_exact, beyond, faulty_exact = _judge_integers(exact, ran)
+    on_exact, beyond, faulty_exact = _judge_integers(exact, ran) if exact is not None else (None, False, 0)
     result = ran.recorded.result
     side = describe_side(
-        reference, ran.recorded, measure_result(reference, result, on_exact, exact_beyond=beyond), attribution
+        reference, ran.recorded, _measure(reference, result, on_exact, exact_beyond=beyond), attribution
     )
     if ran.repeats is not False or result is None:
         return msgspec.structs.replace(side, repeats=ran.repeats, calls=ran.count)
     others = [
-        describe_side(reference, replace(ran.recorded, result=other), measure_result(reference, other, None))
+        describe_side(reference, replace(ran.recorded, result=other), _measure(reference, other, None))
         for other in (ran.calls.results[1:] if ran.calls else ())
     ]
     verdicts: list[Verdict] = [side.verdict, *(other.verdict for other in others)]
@@ -110,7 +122,7 @@ def judge_ran(reference: Reference, exact: Reference, ran: Ran, attribution: Att
         side = msgspec.structs.replace(
             side, verdict="rounding", certainty="bounds", cause=CauseCode.NONDETERMINISM, cause_certainty="bits"
         )
-    if ran.exact_calls is not None and not ran.exact_calls.is_same:
+    if exact is not None and ran.exact_calls is not None and not ran.exact_calls.is_same:
         varying = _describe_varying(exact.problem, ran.exact_calls, faulty_exact)
     else:
         assert ran.calls is not None
@@ -122,20 +134,31 @@ def judge_ran(reference: Reference, exact: Reference, ran: Ran, attribution: Att
     return msgspec.structs.replace(side, repeats=False, calls=ran.count, varying=varying, evidence=evidence)
 
 
-def _judge_integers(exact: Reference, ran: Ran) -> tuple[ExactData | None, bool, int]:
+def _measure(
+    reference: ReferenceT, result: np.ndarray | None, on_exact: ExactData | None, *, exact_beyond: bool = False
+) -> Measured:
+    if isinstance(reference, AttentionReference):
+        return measure_attention(reference, result, on_exact, exact_beyond=exact_beyond)
+    return measure_result(reference, result, on_exact, exact_beyond=exact_beyond)
+
+
+def _judge_integers(exact: ReferenceT, ran: Ran) -> tuple[ExactData | None, bool, int]:
     """The worst of what came of exact integers, whether it is beyond rounding, and in how many calls that is so."""
     if ran.on_exact is None:
         return None, False, 0
     results, counts = (ran.on_exact,), (1,)
     if ran.exact_calls is not None:
         results, counts = ran.exact_calls.results, ran.exact_calls.counts
-    judged = [judge_exact(exact, result) for result in results]
+    judged = [
+        judge_exact_attention(exact, r) if isinstance(exact, AttentionReference) else judge_exact(exact, r)
+        for r in results
+    ]
     faulty = sum(count for (_, beyond), count in zip(judged, counts, strict=True) if beyond)
     found, beyond = max(judged, key=lambda one: (one[1], one[0].differing))
     return found, beyond, faulty
 
 
-def _describe_varying(problem: Problem, calls: RepeatedRuns, faulty: int) -> Varying:
+def _describe_varying(problem: AnyProblem, calls: RepeatedRuns, faulty: int) -> Varying:
     marked = calls.mark_varying()
     where = describe_places(problem, marked)
     return Varying(

@@ -20,10 +20,10 @@ from samebits.judging.measuring import (
     measure_likely,
     summarize_error,
 )
-from samebits.judging.references import Reference, list_few_values
+from samebits.judging.references import JudgedBy, Reference, list_few_values
 from samebits.judging.verdict_rules import Judgement, Measured, Mechanism, judge_side
 from samebits.numbers.ulps import digest_bits, has_same_bits
-from samebits.problems import Problem
+from samebits.problems.any_problem import AnyProblem
 from samebits.sums.bounds import bound_narrowest_errors
 from samebits.sums.recipes.recipe import Recipe
 from samebits.sums.recipes.recipe_text import format_recipe
@@ -80,7 +80,7 @@ class Attribution:
 
 
 def describe_side(
-    reference: Reference, recorded: Recorded, measured: Measured, attribution: Attribution | None = None
+    reference: JudgedBy, recorded: Recorded, measured: Measured, attribution: Attribution | None = None
 ) -> Side:
     """The finding of one side; its verdict is made here, once, from all that is known."""
     problem, result, distances = reference.problem, recorded.result, measured.distances
@@ -118,7 +118,7 @@ def describe_side(
     )
 
 
-def _describe_where(problem: Problem, measured: Measured, judgement: Judgement) -> str | None:
+def _describe_where(problem: AnyProblem, measured: Measured, judgement: Judgement) -> str | None:
     """Where a side is beyond its bound; if that alone proves another function, where it is proved."""
     if measured.distances is None:
         return None

@@ -22,7 +22,7 @@ from samebits.judging.judging_sentences import (
     say_wrong_on_integers,
 )
 from samebits.judging.measuring import Distances
-from samebits.problems import Problem
+from samebits.problems.any_problem import AnyProblem
 from samebits.sums.recipes.recipe import Recipe
 
 # How the prediction of a mechanism fits a result: the same bits; every output within the rounding bound of the
@@ -91,7 +91,7 @@ class Judgement:
     mechanism: Mechanism | None = None
 
 
-def judge_side(problem: Problem, measured: Measured, mechanism: Mechanism | None = None) -> Judgement:
+def judge_side(problem: AnyProblem, measured: Measured, mechanism: Mechanism | None = None) -> Judgement:
     """The verdict of one side, its cause, the evidence level of both, and the evidence of the measurements.
 
     Exact integers come first: there no rounding can occur, so a difference beyond what rounding could make is another

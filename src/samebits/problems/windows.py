@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from samebits.problems.attention import Attention
 from samebits.problems.problem import SPATIAL_AXES, Axis, Problem
 from samebits.problems.product_shapes import ProductShapes
 
@@ -46,6 +47,16 @@ def locate_window(problem: Problem, index: tuple[int, ...]) -> dict[str, list[Ra
     own_per_group = problem.w[0] // problem.groups if gathers else problem.w[1]
     group = index[1] // own_per_group
     return {source: [[index[0], index[0] + 1], [group * per_group, (group + 1) * per_group], *spatial]}
+
+
+def locate_keys(attention: Attention, index: tuple[int, ...]) -> dict[str, list[Range]]:
+    """The same of an attention's output: which item, head, keys and features of k and v it reads, any mask aside."""
+    item, head, query, feature = index
+    seen = np.flatnonzero(attention.sees()[query])
+    own = head // attention.group
+    keys = [int(seen[0]), int(seen[-1]) + 1] if len(seen) else [0, 0]
+    first = [[item, item + 1], [own, own + 1], keys]
+    return {"k": [*first, [0, attention.k[3]]], "v": [*first, [feature, feature + 1]]}
 
 
 def mark_border(problem: Problem) -> npt.NDArray[np.bool_]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from samebits.errors import EngineUnsupported, RunnerTextError
 from samebits.problems import Problem
+from samebits.problems.attention import Attention
 
 # More threads than this take the machine down with the engine.
 LARGEST_NUMBER = 1024
@@ -78,6 +79,9 @@ class Engine(ABC):
     # Whether it computes products only; such an engine is left out when all are asked about a convolution.
     only_products: ClassVar[bool] = False
 
+    # Whether it is asked for attention; the others say that they have no operator for it.
+    computes_attention: ClassVar[bool] = False
+
     @abstractmethod
     def load(self, settings: Mapping[str, str]) -> None:
         """Imports the framework and applies the settings; the environment is already set."""
@@ -109,6 +113,14 @@ class Engine(ABC):
     def prepare(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> Prepared:
         """Prepares a problem once: builds the model and puts the operands where the engine wants them."""
         return Prepared(lambda: self.run(problem, operands), np.asarray)
+
+    def explain_no_attention(self, problem: Attention) -> str | None:
+        """Why this engine cannot compute an attention, or None if it can."""
+        return f"{self.name} has no operator for attention here"
+
+    def attend(self, problem: Attention, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The engine's result of an attention, of `problem.out_shape` in the operands' dtype; may raise anything."""
+        raise EngineUnsupported(f"{self.name} has no operator for attention here")
 
     def load_onnx(self, model: bytes, observed: Sequence[str]) -> None:
         """Loads an ONNX model in place of the one before. `observed` are outputs added only to be observed."""

@@ -10,6 +10,7 @@ import numpy as np
 from samebits.engines.adapters.engine import Engine, InForce, Prepared, Setting
 from samebits.engines.adapters.given_code import call_there, load_object
 from samebits.problems import Problem
+from samebits.problems.attention import Attention
 
 # The key that tells `GivenEngine` what to load, passed with the engine's own settings. No text can name it.
 SOURCE = "=source"
@@ -23,6 +24,7 @@ class GivenEngine(Engine):
     """
 
     name: ClassVar[str] = "given"
+    computes_attention = True
     settings: ClassVar[dict[str, Setting]] = {}
     variables: ClassVar[dict[str, str]] = {}
 
@@ -64,6 +66,18 @@ class GivenEngine(Engine):
         if np.asarray(made).dtype == object:
             raise TypeError(f"{self._source} returned {type(made).__name__} where an array is needed")
         return made
+
+    def explain_no_attention(self, problem: Attention) -> str | None:
+        if self._engine is None:
+            return None
+        if getattr(self._engine, "attend", None) is None:
+            return "a class that computes attention has a method attend(problem, operands)"
+        explain = getattr(self._engine, "explain_no_attention", None)
+        return self._call(explain, problem) if explain is not None else None
+
+    def attend(self, problem: Attention, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        compute = self._compute if self._engine is None else self._engine.attend
+        return self._call(compute, problem, operands)
 
     def _call(self, call: Callable[..., Any], *given: Any) -> Any:
         return call_there(self._source, call, *given)

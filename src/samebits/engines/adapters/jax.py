@@ -8,11 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from samebits.engines.adapters.attention_operands import explain_no_cap, merge_mask, put_length_first
 from samebits.engines.adapters.engine import Engine, InForce, Prepared, Setting
 from samebits.engines.adapters.keras_program import KerasProgram
 from samebits.errors import EngineUnsupported
 from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem
+from samebits.problems.attention import Attention
 
 Program = Callable[[dict[str, Any]], Any]
 _MOST_PROGRAMS = 32
@@ -26,6 +28,7 @@ class JaxEngine(Engine):
 
     name = "jax"
     runs_programs = ("keras",)
+    computes_attention = True
     settings: ClassVar[dict[str, Setting]] = {
         "precision": Setting("jax_default_matmul_precision", "", ("default", "high", "highest")),
         "jit": Setting("compile the call as one program", "on", ("on", "off")),
@@ -81,6 +84,28 @@ class JaxEngine(Engine):
         arrays = {name: self.jax.numpy.asarray(array) for name, array in operands.items()}
         program = self._find_program(problem)
         return Prepared(lambda: program(arrays).block_until_ready(), np.asarray)
+
+    def explain_no_attention(self, problem: Attention) -> str | None:
+        if problem.v[3] != problem.k[3]:
+            return "jax.nn.dot_product_attention has values as wide as keys"
+        return explain_no_cap(problem, "jax")
+
+    def attend(self, problem: Attention, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        jnp = self.jax.numpy
+        q, k, v = (jnp.asarray(put_length_first(operands[name])) for name in ("q", "k", "v"))
+        is_causal = problem.causal == "upper_left"
+        mask = merge_mask(problem, operands, has_causal=is_causal)
+        given = None if mask is None else jnp.asarray(mask)
+        hides = given is not None and given.dtype == bool
+
+        def compute(q: Any, k: Any, v: Any, given: Any) -> Any:
+            return self.jax.nn.dot_product_attention(
+                q, k, v, bias=None if hides else given, mask=given if hides else None, scale=problem.scale,
+                is_causal=is_causal,
+            )  # fmt: skip
+
+        y = (self.jax.jit(compute) if self.compiles else compute)(q, k, v, given)
+        return put_length_first(np.asarray(y))
 
     def list_program_values(self, path: str) -> list[str]:
         with self._in_32_bits():

@@ -9,9 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from samebits.engines.adapters.attention_operands import attend_in_parts
 from samebits.engines.adapters.engine import OPERAND_MEMORY, THREADS, Engine, InForce, Setting, lay_out
 from samebits.errors import EngineUnsupported
 from samebits.problems import Problem
+from samebits.problems.attention import Attention
 
 _BY_BLAS = ("float32", "float64")
 
@@ -21,6 +23,7 @@ class NumpyEngine(Engine):
 
     name = "numpy"
     only_products = True
+    computes_attention = True
     settings: ClassVar[dict[str, Setting]] = {
         "threads": THREADS,
         "call": Setting("the function that multiplies", "matmul", ("matmul", "dot", "einsum"), of_problems=True),
@@ -71,6 +74,13 @@ class NumpyEngine(Engine):
         given = {name: lay_out(array, self.memory.get(name, "contiguous")) for name, array in operands.items()}
         with np.errstate(all="ignore"):
             return np.asarray(self._compute(problem, given)).reshape(problem.out_shape)
+
+    def explain_no_attention(self, problem: Attention) -> str | None:
+        return None if problem.dtype in (*_BY_BLAS, "float16") else f"numpy multiplies no {problem.dtype}"
+
+    def attend(self, problem: Attention, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return attend_in_parts(np, problem, operands)
 
     def _compute(self, problem: Problem, given: Mapping[str, np.ndarray]) -> Any:
         if problem.direction == "grad_input":

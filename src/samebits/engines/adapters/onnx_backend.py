@@ -12,9 +12,11 @@ import numpy as np
 from samebits.engines.adapters.engine import Engine, InForce, Prepared, Setting
 from samebits.engines.adapters.given_code import call_there
 from samebits.engines.adapters.given_engine import SOURCE
+from samebits.engines.adapters.onnx_attention import build_attention
 from samebits.engines.adapters.onnx_problem import build_model, explain_no_model
 from samebits.errors import EngineUnsupported
 from samebits.problems import Problem
+from samebits.problems.attention import Attention
 
 
 class OnnxBackendEngine(Engine):
@@ -22,6 +24,7 @@ class OnnxBackendEngine(Engine):
 
     name = "onnx-backend"
     runs_onnx = True
+    computes_attention = True
     settings: ClassVar[dict[str, Setting]] = {"device": Setting("the device, as the backend calls it", "CPU")}
     variables: ClassVar[dict[str, str]] = {}
 
@@ -55,6 +58,14 @@ class OnnxBackendEngine(Engine):
             lambda: call_there(self._where, prepared.run, [operands["x"]]),
             lambda found: np.asarray(found[0]).reshape(problem.out_shape),
         )
+
+    def explain_no_attention(self, problem: Attention) -> str | None:
+        return None if problem.dtype in ("float32", "float64", "float16") else f"it is asked in no {problem.dtype} here"
+
+    def attend(self, problem: Attention, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        model, feeds, read = build_attention(self.onnx, problem, operands, "attention")
+        prepared = self._prepare(model)
+        return read(np.asarray(call_there(self._where, prepared.run, list(feeds.values()))[0]))
 
     def load_onnx(self, model: bytes, observed: Sequence[str]) -> None:
         read = self.onnx.load_model_from_string(model)

@@ -10,9 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from samebits.engines.adapters.engine import ON_OFF, THREADS, Engine, InForce, Prepared, Setting
+from samebits.engines.adapters.onnx_attention import WAYS, build_attention, explain_no_attention_model
 from samebits.engines.adapters.onnx_problem import build_model, explain_no_model, import_onnx
 from samebits.errors import EngineUnsupported
 from samebits.problems import Problem
+from samebits.problems.attention import Attention
 
 _CPU = "CPUExecutionProvider"
 _LEVELS = {
@@ -33,6 +35,7 @@ class OnnxruntimeEngine(Engine):
     name = "onnxruntime"
     runs_onnx = True
     reads_data_files = True
+    computes_attention = True
     settings: ClassVar[dict[str, Setting]] = {
         "threads": THREADS,
         "optimization": Setting("graph optimization level", "all", tuple(_LEVELS)),
@@ -50,6 +53,12 @@ class OnnxruntimeEngine(Engine):
             of_problems=True,
         ),
         "linear_as": Setting("the operator that computes linear", "", ("gemm", "matmul"), of_problems=True),
+        "attention_as": Setting(
+            "the operator that computes attention: ONNX's, onnxruntime's own, or MatMul, Softmax, MatMul",
+            "attention",
+            WAYS,
+            of_problems=True,
+        ),
         "provider": Setting("the execution provider, by its name", _CPU),
         "library": Setting("a file that brings that provider, which is registered first", loads_code=True),
     }
@@ -139,6 +148,15 @@ class OnnxruntimeEngine(Engine):
         session = self._open(model.SerializeToString())
         feeds = {name: array for name, array in operands.items() if name not in constants}
         return Prepared(lambda: session.run(["y"], feeds), lambda results: results[0].reshape(shape))
+
+    def explain_no_attention(self, problem: Attention) -> str | None:
+        if problem.dtype not in ("float32", "float16"):
+            return f"onnxruntime's attention takes no {problem.dtype} on the CPU"
+        return explain_no_attention_model(problem, self.given.get("attention_as", WAYS[0]))
+
+    def attend(self, problem: Attention, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        model, feeds, read = build_attention(self.onnx, problem, operands, self.given.get("attention_as", WAYS[0]))
+        return read(self._open(model.SerializeToString()).run(["y"], feeds)[0])
 
     def load_onnx(self, model: bytes, observed: Sequence[str]) -> None:
         self.session = None

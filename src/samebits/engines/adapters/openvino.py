@@ -11,9 +11,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from samebits.engines.adapters.attention_operands import explain_no_cap, merge_mask, repeat_heads
 from samebits.engines.adapters.engine import Engine, InForce, Prepared, Setting
 from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem
+from samebits.problems.attention import Attention
 
 _YES_NO = ("YES", "NO")
 _TYPES = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
@@ -28,6 +30,7 @@ class OpenvinoEngine(Engine):
     name = "openvino"
     runs_onnx = True
     reads_data_files = True
+    computes_attention = True
     settings: ClassVar[dict[str, Setting]] = {
         "INFERENCE_PRECISION_HINT": Setting("format the plugin computes in", "", ("f32", "bf16", "f16", "dynamic")),
         "EXECUTION_MODE_HINT": Setting("speed, or the model's own precision", "", ("PERFORMANCE", "ACCURACY")),
@@ -118,6 +121,38 @@ class OpenvinoEngine(Engine):
             return np.array(output.data).view(operands["x"].dtype).reshape(output.shape)
 
         return Prepared(request.infer, read)
+
+    def explain_no_attention(self, problem: Attention) -> str | None:
+        if problem.dtype not in _TYPES:
+            return f"openvino's CPU plugin computes no {problem.dtype}"
+        return explain_no_cap(problem, "openvino")
+
+    def attend(self, problem: Attention, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        opset, element = self.opset, _TYPES[problem.dtype]
+        feeds = [operands["q"], *(np.ascontiguousarray(repeat_heads(problem, operands[name])) for name in ("k", "v"))]
+        is_causal = problem.causal == "upper_left" and problem.mask is None and problem.window is None
+        mask = None if is_causal else merge_mask(problem, operands)
+        parameters = [opset.parameter(list(array.shape), getattr(self.openvino.Type, element)) for array in feeds]
+        if mask is not None:
+            kind = "boolean" if mask.dtype == bool else element
+            feeds.append(np.ascontiguousarray(mask))
+            parameters.append(opset.parameter(list(mask.shape), getattr(self.openvino.Type, kind)))
+        given: dict[str, Any] = {"causal": is_causal}
+        if mask is not None or problem.scale is not None:
+            given["attention_mask"] = parameters[3] if mask is not None else opset.constant(np.zeros(1, np.float32))
+        if problem.scale is not None:
+            given["scale"] = opset.constant(np.array(problem.scale, np.float32))
+        node = opset.scaled_dot_product_attention(*parameters[:3], **given)
+        request = self.core.compile_model(
+            self.openvino.Model([node], parameters, "samebits"), self.device
+        ).create_infer_request()
+        for parameter, array in zip(parameters, feeds, strict=True):
+            tensor = self.openvino.Tensor(parameter.get_element_type(), self.openvino.Shape(array.shape))
+            tensor.data.view(np.uint8)[...] = array.view(np.uint8)
+            request.set_tensor(parameter.output(0), tensor)
+        request.infer()
+        output = request.get_output_tensor(0)
+        return np.array(output.data).view(operands["q"].dtype).reshape(problem.out_shape)
 
     def load_onnx(self, model: bytes, observed: Sequence[str]) -> None:
         self.compiled = None

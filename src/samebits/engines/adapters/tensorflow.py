@@ -7,10 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from samebits.engines.adapters.attention_operands import explain_no_cap, merge_mask, put_length_first
 from samebits.engines.adapters.engine import ON_OFF, THREADS, Engine, InForce, Prepared, Setting
 from samebits.engines.adapters.keras_program import KerasProgram
 from samebits.errors import EngineUnsupported
 from samebits.problems import Axis, Problem
+from samebits.problems.attention import Attention
 
 
 class TensorflowEngine(Engine):
@@ -23,6 +25,7 @@ class TensorflowEngine(Engine):
 
     name = "tensorflow"
     runs_programs = ("keras",)
+    computes_attention = True
     settings: ClassVar[dict[str, Setting]] = {
         "threads": THREADS,
         "deterministic": Setting("tf.config.experimental.enable_op_determinism", "off", ON_OFF),
@@ -102,6 +105,25 @@ class TensorflowEngine(Engine):
         return Prepared(
             lambda: tape.gradient(y, inputs[wanted], given["dy"]), lambda gradient: self._result(problem, gradient)
         )
+
+    def explain_no_attention(self, problem: Attention) -> str | None:
+        if problem.dtype.startswith("float8"):
+            return "tensorflow's products take no float8"
+        return explain_no_cap(problem, "Keras")
+
+    def attend(self, problem: Attention, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Keras's own operation; TensorFlow has none."""
+        tf = self.tf
+        q, k, v = (tf.convert_to_tensor(put_length_first(operands[name])) for name in ("q", "k", "v"))
+        is_causal = problem.causal == "upper_left"
+        mask = merge_mask(problem, operands, has_causal=is_causal)
+        given: dict[str, Any] = {"is_causal": is_causal}
+        if mask is not None:
+            given["mask" if mask.dtype == bool else "bias"] = tf.convert_to_tensor(mask)
+        if problem.scale is not None:
+            given["scale"] = problem.scale
+        y = tf.keras.ops.dot_product_attention(q, k, v, **given)
+        return put_length_first(y.numpy())
 
     def list_program_values(self, path: str) -> list[str]:
         return self.keras.list_values(path)

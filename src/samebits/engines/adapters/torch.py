@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
+from samebits.engines.adapters.attention_operands import explain_no_cap, merge_mask
 from samebits.engines.adapters.engine import (
     ON_OFF,
     OPERAND_MEMORY,
@@ -30,6 +33,7 @@ from samebits.engines.adapters.torch_cuda import (
 from samebits.engines.adapters.torch_program import TorchProgram, as_array, as_tensor
 from samebits.errors import EngineUnsupported
 from samebits.problems import Problem
+from samebits.problems.attention import Attention
 
 _MOST_PROGRAMS = 32
 
@@ -43,6 +47,7 @@ class TorchEngine(Engine):
 
     name = "torch"
     runs_programs = ("torch", "keras")
+    computes_attention = True
     settings: ClassVar[dict[str, Setting]] = {
         "threads": THREADS,
         "mkldnn": Setting("use oneDNN's kernels", "on", ON_OFF),
@@ -53,6 +58,12 @@ class TorchEngine(Engine):
         "compile": Setting("torch.compile, with inductor", "off", ON_OFF, compiles=True),
         "linear_as": Setting(
             "the call that computes linear", "linear", ("linear", "addmm", "matmul"), of_problems=True
+        ),
+        "attention_as": Setting(
+            "the kernel of scaled_dot_product_attention that is allowed",
+            "any",
+            ("any", "math", "flash", "efficient", "cudnn"),
+            of_problems=True,
         ),
         **OPERAND_MEMORY,
         **CUDA_SETTINGS,
@@ -93,6 +104,7 @@ class TorchEngine(Engine):
         self.flushes = settings.get("flush_denormal") == "on"
         self.memory = {name: settings.get(f"{name}_memory", "contiguous") for name in ("x", "w")}
         self.linear_as = settings.get("linear_as", "linear")
+        self.attention_as = settings.get("attention_as", "any")
         self.asks_precision = "fp32_precision" in settings
         self.compiles = settings.get("compile") == "on"
         self.programs: dict[Problem, Any] = {}
@@ -166,6 +178,40 @@ class TorchEngine(Engine):
             return torch.autograd.grad(y, inputs[wanted], tensors["dy"], retain_graph=result is not None)[0]
 
         return Prepared(self._finish(differentiate), self._array)
+
+    def explain_no_attention(self, problem: Attention) -> str | None:
+        if problem.dtype.startswith("float8"):
+            return "torch's scaled_dot_product_attention takes no float8"
+        return explain_no_cap(problem, "torch")
+
+    def attend(self, problem: Attention, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        torch = self.torch
+        is_causal = problem.causal == "upper_left" and problem.mask is None and problem.window is None
+        mask = None if is_causal else merge_mask(problem, operands)
+        if problem.causal == "lower_right" and problem.mask is None and problem.window is None:
+            # What its users write.
+            biases = importlib.import_module("torch.nn.attention.bias")
+            given: Any = biases.causal_lower_right(problem.q[2], problem.k[2])
+        else:
+            given = None if mask is None else as_tensor(torch, np.ascontiguousarray(mask)).to(self.place)
+        q, k, v = (as_tensor(torch, operands[name]).to(self.place) for name in ("q", "k", "v"))
+
+        def compute(q: Any, k: Any, v: Any) -> Any:
+            return torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, attn_mask=given, is_causal=is_causal, scale=problem.scale, enable_gqa=problem.group > 1
+            )
+
+        program = torch.compile(compute) if self.compiles else compute
+        with torch.no_grad(), self._allow_kernels():
+            return self._array(program(q, k, v))
+
+    def _allow_kernels(self) -> Any:
+        if self.attention_as == "any":
+            return contextlib.nullcontext()
+        attention = importlib.import_module("torch.nn.attention")
+        kinds = {"flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cudnn": "CUDNN_ATTENTION"}
+        kind = getattr(attention.SDPBackend, kinds.get(self.attention_as, "MATH"))
+        return attention.sdpa_kernel(kind)
 
     def _finish(self, compute: Callable[[], Any]) -> Callable[[], Any]:
         """The call that returns when its result is there: a GPU computes while the program goes on."""

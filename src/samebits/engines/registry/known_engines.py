@@ -196,3 +196,8 @@ def list_installed() -> list[str]:
 def list_installed_for(problem: Problem) -> list[str]:
     """The engines that are here and compute problems of this kind."""
     return [n for n in list_installed() if problem.product or not ENGINES[n].load_class().only_products]
+
+
+def list_installed_for_attention() -> list[str]:
+    """The engines that are here and are asked for attention."""
+    return [n for n in list_installed() if ENGINES[n].load_class().computes_attention]

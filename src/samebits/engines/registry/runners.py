@@ -20,10 +20,12 @@ from samebits.engines.registry.runner_text import TRUTH, parse_runner_text
 from samebits.engines.runner import Identity, Runner
 from samebits.engines.workers.process import DEFAULT_TIME_LIMIT_S, WorkerRunner
 from samebits.errors import EngineMissingError, EngineUnsupported, RecipeError, RunnerTextError
-from samebits.problems import Problem
+from samebits.problems.any_problem import AnyProblem
+from samebits.problems.attention import Attention
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import Recipe, format_recipe
 from samebits.sums.truth import compute_truth
+from samebits.sums.truth.attention import compute_attention
 from samebits.version import VERSION
 
 _GIVEN = EngineSpec("given", GivenEngine.__module__, GivenEngine.__name__, (), "")
@@ -37,7 +39,9 @@ class TruthRunner:
     def identify(self) -> Identity:
         return Identity(self.text, "truth", VERSION, "CPU")
 
-    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+    def run(self, problem: AnyProblem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        if isinstance(problem, Attention):
+            return compute_attention(problem, operands).values
         return compute_truth(problem, operands).values
 
     def close(self) -> None:
@@ -54,7 +58,9 @@ class Emulator:
     def identify(self) -> Identity:
         return Identity(self.text, "emulate", VERSION, "CPU", {"recipe": format_recipe(self.recipe)})
 
-    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+    def run(self, problem: AnyProblem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        if isinstance(problem, Attention):
+            raise EngineUnsupported("recipes are those of sums of products, not of attention")
         try:
             return emulate(problem, self.recipe, operands)
         except RecipeError as error:

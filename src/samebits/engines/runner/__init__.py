@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from samebits.errors import EngineRaised
 from samebits.numbers.format import numpy_dtype
-from samebits.problems import Problem
+from samebits.problems.any_problem import AnyProblem
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Runner(Protocol):
         """What the runner says of itself. May raise an EngineFailure."""
         ...
 
-    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The result, of the problem's shape and dtype. Raises an EngineFailure where there is none."""
+    def run(self, problem: Any, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The result of a Problem, or of an Attention, in its shape and dtype. Raises an EngineFailure without one."""
         ...
 
     def close(self) -> None:
@@ -46,10 +46,10 @@ class Runner(Protocol):
 
 
 # What a person may give where a runner is asked for in Python: `kernel(problem, operands) -> array`.
-Kernel = Callable[[Problem, Mapping[str, np.ndarray]], np.ndarray]
+Kernel = Callable[[Any, Mapping[str, np.ndarray]], np.ndarray]
 
 
-def check_result(problem: Problem, result: Any) -> npt.NDArray[Any]:
+def check_result(problem: AnyProblem, result: Any) -> npt.NDArray[Any]:
     """The result, if it has the shape and dtype the problem says; raises EngineRaised."""
     if not isinstance(result, np.ndarray):
         raise EngineRaised(f"returned a {type(result).__name__} where an array was asked for")

@@ -19,6 +19,7 @@ from samebits.errors import ArgumentError, EngineFailure, EngineRaised, EngineUn
 from samebits.numbers.float_environment import callers_float_environment
 from samebits.numbers.ulps import has_same_bits
 from samebits.problems import Problem
+from samebits.problems.any_problem import AnyProblem
 
 AnswerT = TypeVar("AnswerT")
 _LONGEST_MESSAGE = 300
@@ -51,7 +52,7 @@ class GuardedRunner:
             self._identity = replace(identity, notes=tuple(str(note) for note in identity.notes or ()))
         return replace(self._identity, notes=(*self._identity.notes, *self._remarks))
 
-    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+    def run(self, problem: AnyProblem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         """The runner's result in memory of its own, checked for shape and dtype. Raises EngineFailure."""
         given = _copy_all(operands)
         returned = self._call(lambda: self._runner.run(problem, given))
@@ -121,7 +122,7 @@ class FunctionRunner:
     def identify(self) -> Identity:
         return Identity(self.text, self.text, "", "CPU")
 
-    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> Any:
+    def run(self, problem: AnyProblem, operands: Mapping[str, np.ndarray]) -> Any:
         # Some data overflow on purpose.
         with np.errstate(all="ignore"):
             try:

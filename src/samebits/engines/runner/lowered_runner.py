@@ -9,7 +9,7 @@ import numpy as np
 from samebits.engines.runner import Identity, Runner, check_result
 from samebits.engines.runner.repeated_runs import RepeatedRuns, RepeatingRunner, repeat_call
 from samebits.errors import EngineUnsupported
-from samebits.problems import Problem
+from samebits.problems.any_problem import AnyProblem
 from samebits.problems.lowering import Lowering
 
 
@@ -25,7 +25,7 @@ class LoweredRunner:
         """What the runner says of itself. May raise an EngineFailure."""
         return self._runner.identify()
 
-    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+    def run(self, problem: AnyProblem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         """The product as the convolution's result. Raises EngineFailure, for another convolution EngineUnsupported."""
         lowering = self._lowering
         if problem != lowering.convolution:
@@ -34,7 +34,7 @@ class LoweredRunner:
         return lowering.lower_result(check_result(lowering.stated, result))
 
     def run_again(
-        self, problem: Problem, operands: Mapping[str, np.ndarray], calls: int, most_s: float, most_results: int
+        self, problem: AnyProblem, operands: Mapping[str, np.ndarray], calls: int, most_s: float, most_results: int
     ) -> RepeatedRuns:
         """As `run`, again and again where the runner can do that by itself."""
         runner, stated = self._runner, self._lowering.stated

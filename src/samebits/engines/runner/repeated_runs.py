@@ -11,7 +11,7 @@ import numpy as np
 
 from samebits.engines.runner import Runner, check_result
 from samebits.numbers.ulps import has_same_bits, mark_differing_bits
-from samebits.problems import Problem
+from samebits.problems.any_problem import AnyProblem
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class RepeatingRunner(Protocol):
     """A runner that calls again where it has the operands, so that these and most results do not travel."""
 
     def run_again(
-        self, problem: Problem, operands: Mapping[str, np.ndarray], calls: int, most_s: float, most_results: int
+        self, problem: AnyProblem, operands: Mapping[str, np.ndarray], calls: int, most_s: float, most_results: int
     ) -> RepeatedRuns:
         """At least one and at most so many calls, see `repeat_call`. Raises an EngineFailure."""
         ...
@@ -81,7 +81,7 @@ def repeat_call(call: Callable[[], np.ndarray], calls: int, most_s: float, most_
 
 def run_again(
     runner: Runner,
-    problem: Problem,
+    problem: AnyProblem,
     operands: Mapping[str, np.ndarray],
     first: np.ndarray,
     calls: int | None,

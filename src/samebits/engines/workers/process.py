@@ -49,6 +49,7 @@ from samebits.errors import (
 )
 from samebits.limits import VALUE_BYTES
 from samebits.problems import Problem, format_problem
+from samebits.problems.any_problem import AnyProblem, format_any_problem
 
 _FAILURES: dict[str, type[EngineFailure]] = {
     "unsupported": EngineUnsupported,
@@ -121,24 +122,29 @@ class WorkerRunner:
             self._identity = Identity(self.text, self.name, report.version, device, report.settings, notes)
         return self._identity
 
-    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+    def run(self, problem: AnyProblem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         """The engine's result, checked for shape and dtype. Raises EngineFailure."""
         self.identify()
         largest = 64 + 16 * math.prod(problem.out_shape)
-        _, arrays = self._exchange({"problem": format_problem(problem)}, operands, largest, Done)
+        _, arrays = self._exchange({"problem": format_any_problem(problem)}, operands, largest, Done)
         if "result" not in arrays:
             raise EngineRaised("returned no result")
         return check_result(problem, arrays["result"])
 
     def run_again(
-        self, problem: Problem, operands: Mapping[str, np.ndarray], calls: int, most_s: float, most_results: int
+        self, problem: AnyProblem, operands: Mapping[str, np.ndarray], calls: int, most_s: float, most_results: int
     ) -> RepeatedRuns:
         """At least one and at most so many calls inside the worker, within `most_s` and a call. Raises EngineFailure.
 
         They end early once there are `most_results` different results.
         """
         self.identify()
-        header = {"problem": format_problem(problem), "again": calls, "most_s": most_s, "most_results": most_results}
+        header = {
+            "problem": format_any_problem(problem),
+            "again": calls,
+            "most_s": most_s,
+            "most_results": most_results,
+        }
         largest = most_results * (64 + 16 * math.prod(problem.out_shape))
         # Two calls may take as long as the time limit, one within `most_s` and one begun at its end.
         answer, arrays = self._exchange(header, operands, largest, RanAgain, 2 + math.ceil(most_s / self.time_limit_s))

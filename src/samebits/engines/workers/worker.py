@@ -25,7 +25,9 @@ from samebits.engines.runner.timed_runs import TimedRuns
 from samebits.engines.workers.run_timing import RunTiming
 from samebits.engines.workers.transport import MODEL, TransportError, receive_message, send_message
 from samebits.errors import EngineUnsupported
-from samebits.problems import Problem, parse_problem_text
+from samebits.problems import Problem
+from samebits.problems.any_problem import AnyProblem, parse_any_problem
+from samebits.problems.attention import Attention
 
 _PR_SET_PDEATHSIG = 1
 # How the five frameworks say that memory ran out, taken from their messages.
@@ -114,17 +116,17 @@ def _report(engine: Engine) -> dict[str, Any]:
 
 
 def _run(engine: Engine, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> np.ndarray:
-    return np.asarray(engine.run(_take_problem(engine, header), arrays))
+    return np.asarray(_compute(engine, _take_any_problem(engine, header), arrays))
 
 
 def _run_again(
     engine: Engine, header: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """One problem again and again, each time on operands and for a result of its own."""
-    problem = _take_problem(engine, header)
+    problem = _take_any_problem(engine, header)
 
     def call() -> np.ndarray:
-        return np.array(engine.run(problem, {name: array.copy() for name, array in arrays.items()}))
+        return np.array(_compute(engine, problem, {name: array.copy() for name, array in arrays.items()}))
 
     runs = repeat_call(call, header["again"], header["most_s"], header["most_results"])
     return {"counts": list(runs.counts)}, {str(i): result for i, result in enumerate(runs.results)}
@@ -141,11 +143,23 @@ def _run_slice(engine: Engine, text: str, operands: dict[str, np.ndarray], heade
 
 
 def _take_problem(engine: Engine, header: dict[str, Any]) -> Problem:
-    problem = parse_problem_text(header["problem"])
-    reason = engine.explain_unsupported(problem)
+    problem = _take_any_problem(engine, header)
+    if isinstance(problem, Attention):
+        raise EngineUnsupported("attention is neither timed nor taken in parts yet")
+    return problem
+
+
+def _take_any_problem(engine: Engine, header: dict[str, Any]) -> AnyProblem:
+    problem = parse_any_problem(header["problem"])
+    is_attention = isinstance(problem, Attention)
+    reason = engine.explain_no_attention(problem) if is_attention else engine.explain_unsupported(problem)
     if reason:
         raise EngineUnsupported(reason)
     return problem
+
+
+def _compute(engine: Engine, problem: AnyProblem, operands: dict[str, np.ndarray]) -> np.ndarray:
+    return engine.attend(problem, operands) if isinstance(problem, Attention) else engine.run(problem, operands)
 
 
 def _time(engine: Engine, timing: RunTiming, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> TimedRuns:

@@ -11,6 +11,8 @@ from samebits.engines.registry.known_engines import match_given_engine
 from samebits.findings import Side
 from samebits.findings.model_schema import ModelSide
 from samebits.problems import Problem
+from samebits.problems.any_problem import AnyProblem
+from samebits.problems.attention import Attention
 from samebits.problems.lowering import lower_problem
 from samebits.problems.windows import mark_border, name_axes
 
@@ -19,10 +21,13 @@ _NEARLY_ALL = 0.98
 _MOST_NAMED, _FEWEST_IN_EACH = 4, 4
 _LEAST_TRIANGLE = 4
 _PRODUCT_AXES = {"m": "row", "n": "column"}
+_ATTENTION_AXES = ("item", "head", "query", "feature")
 
 
-def describe_places(problem: Problem, differing: npt.NDArray[np.bool_]) -> str | None:
+def describe_places(problem: AnyProblem, differing: npt.NDArray[np.bool_]) -> str | None:
     """One phrase for the set of differing outputs (a mask of `problem.out_shape`), or None where there are none."""
+    if isinstance(problem, Attention):
+        return _describe_heads(differing)
     if problem.stated:
         differing = lower_problem(problem.stated).restore_result(differing)
         problem = problem.stated
@@ -46,6 +51,19 @@ def describe_places(problem: Problem, differing: npt.NDArray[np.bool_]) -> str |
         share = count / differing.size
         return "nearly everywhere" if share > _NEARLY_ALL else f"scattered over {share:.1%} of the outputs"
     return "only in " + ", ".join(phrases)
+
+
+def _describe_heads(differing: npt.NDArray[np.bool_]) -> str | None:
+    """The same of an attention's outputs, (N, H, Lq, d_v)."""
+    if not differing.any():
+        return None
+    if differing.all():
+        return "everywhere"
+    phrases = [_along(name, differing, axis) for axis, name in enumerate(_ATTENTION_AXES)]
+    if any(phrases):
+        return "only in " + ", ".join(p for p in phrases if p)
+    share = float(differing.mean())
+    return "nearly everywhere" if share > _NEARLY_ALL else f"scattered over {share:.1%} of the outputs"
 
 
 def describe_indices(differing: npt.NDArray[np.bool_]) -> str | None:
@@ -115,7 +133,7 @@ def _along(name: str, differing: npt.NDArray[np.bool_], axis: int) -> str | None
     first, last = int(present[0]), int(present[-1])
     if len(present) == 1:
         # Symbols equal numbers, words are followed by them.
-        return f"{name} {first}" if name in _PRODUCT_AXES.values() else f"{name} = {first}"
+        return f"{name} {first}" if name in (*_PRODUCT_AXES.values(), *_ATTENTION_AXES) else f"{name} = {first}"
     if len(present) == last - first + 1:
         if last == size - 1:
             return f"{name} from {first} on (the tail)"

@@ -41,6 +41,8 @@ from samebits.questions.question import Command, FindingKind, Question
 
 if TYPE_CHECKING:
     from samebits.findings import Comparison
+    from samebits.problems.attention import Attention
+    from samebits.questions.given_attention import AttentionCase
 
 
 class DataChoice(StrEnum):
@@ -124,8 +126,10 @@ def compare_command(
     """
     from samebits.networks.model_subject import is_model
     from samebits.problems.integer_problem import is_integer_problem
+    from samebits.questions.given_attention import read_attention
 
     text = " ".join(subject)
+    attention = read_attention(text)
     common = CommonOptions(list(on or []), seed, time_limit, attribute, fix, calls, verbose, as_json)
     sized, other = read_sizes(sizes or []), _take_one(against or [])
     options = NetworkOptions(inputs, read_ranges(ranges or []), replay, save_cases, other, sized, recorded or [])
@@ -139,6 +143,8 @@ def compare_command(
         raise ArgumentError(
             "--inputs, --range, --size, --replay, --save-cases, --against and --recorded are for networks"
         )
+    if attention is not None:
+        return _compare_attention(text, attention, data, common)
     return _compare_problem(text, data, common)
 
 
@@ -219,6 +225,29 @@ def _compare_problem(text: str, data: DataChoice, options: CommonOptions) -> int
             progress=narrator.hear,
         )
     print_finding(found, show_comparison, verbose=options.verbose, as_json=options.as_json)
+    return _judge_comparison(found)
+
+
+def _compare_attention(text: str, asked: Attention | AttentionCase, data: DataChoice, options: CommonOptions) -> int:
+    """Compares an attention or a case of one, prints, and returns the exit status."""
+    from samebits.display.narrator import Narrator
+    from samebits.engines.registry.known_engines import list_installed_for_attention
+    from samebits.findings import Comparison
+    from samebits.problems.attention import Attention
+    from samebits.questions.compare.comparison_report import show_comparison
+    from samebits.questions.compare.front_door import compare
+    from samebits.questions.explain.explanation_report import show_explanation
+
+    is_recorded = not isinstance(asked, Attention) and bool(asked.results)
+    chosen = options.on or ([] if is_recorded else list_installed_for_attention())
+    with Narrator() as narrator:
+        found = compare(
+            asked, chosen, data=data.value, seed=options.seed, time_limit_s=options.time_limit_s,
+            attributes=options.attribute, fix=options.fix, calls=options.calls, progress=narrator.hear,
+        )  # fmt: skip
+    assert isinstance(found, Comparison)
+    show = show_comparison if chosen else show_explanation
+    print_finding(found, show, verbose=options.verbose, as_json=options.as_json)
     return _judge_comparison(found)
 
 

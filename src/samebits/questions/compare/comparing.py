@@ -41,8 +41,8 @@ from samebits.problems.languages.any_language import read_subject
 from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import make_exact, make_normal, make_uniform
 from samebits.progress import Progress, ignore_progress, prefix_progress, rename_progress
-from samebits.questions.compare.comparison_sentences import summarize_comparison
 from samebits.questions.compare.order_difference import explain_difference
+from samebits.questions.comparison_sentences import summarize_comparison
 
 Data = Literal["normal", "uniform", "exact"]
 # The number of whole results computed by an emulator whose recipe is looked for too.

@@ -27,6 +27,7 @@ from samebits.display.visible_text import (
     format_value,
     format_values,
     say_of_bound,
+    say_terms,
 )
 from samebits.engines.registry.runner_text import can_be_typed
 from samebits.errors import FindingError
@@ -56,7 +57,7 @@ def lay_out_comparison(found: Comparison) -> Document:
         *_tell_errors(found),
         Section("The other mismatches of this log", list(_list_others(found))),
     ]
-    count = f"{found.outputs:,} outputs, {found.reduction_length:,} products each; " if found.outputs else ""
+    count = f"{found.outputs:,} outputs, {say_terms(found)} each; " if found.outputs else ""
     return (
         Document(
             found.problem,

@@ -32,11 +32,13 @@ from samebits.display.visible_text import (
     format_values,
     make_visible,
     say_of_bound,
+    say_terms,
 )
 from samebits.engines.registry.runner_text import can_be_typed
 from samebits.findings import Comparison, Side, is_agreement
 from samebits.findings.words.place_words import EMULATE, name_engine, shorten_names
 from samebits.problems import Problem
+from samebits.problems.attention import is_attention
 from samebits.problems.problem import PRODUCTS
 from samebits.problems.problem_text import parse_problem_text
 from samebits.sums.recipes import format_order, parse_recipe
@@ -49,6 +51,9 @@ _SETTLED_WORDS = {
     "double_double": "in double-double",
     "exactly": "in exact arithmetic",
     "special": "as infinities or NaN",
+    "float64": "by float64 with a bound of its error",
+    "pairs": "in pairs of float64 numbers",
+    "exact": "in integers of any size",
 }
 
 
@@ -59,7 +64,7 @@ def show_comparison(found: Comparison, console: Console | None = None, *, verbos
     outputs = f"{found.outputs:,} output{'s' if found.outputs != 1 else ''}"
     page.add(
         Text(found.problem, style="bold"),
-        Text(f"{outputs}, {found.reduction_length:,} products each; operands: {found.data}", style="dim"),
+        Text(f"{outputs}, {say_terms(found)} each; operands: {found.data}", style="dim"),
     )
     page.add(make_answer(found.verdict, VERDICT_STYLES[found.verdict], found.summary))
     page.add(_show_sides(found, console.width))
@@ -125,6 +130,8 @@ def _list_values(found: Comparison) -> Iterator[Remark]:
 
 def _draw_orders(found: Comparison, width: int) -> Iterator[list[Remark] | Padding]:
     """The orders in which sides add: side by side if there is room, else below each other."""
+    if is_attention(found.problem):
+        return
     problem, short = parse_problem_text(found.problem), shorten_names(found.sides)
     names: dict[tuple[str, ...], list[str]] = {}
     for side in found.sides:

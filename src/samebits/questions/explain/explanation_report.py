@@ -27,6 +27,7 @@ from samebits.display.visible_text import (
     format_values,
     make_visible,
     say_of_bound,
+    say_terms,
 )
 from samebits.findings import Comparison, Side, is_agreement
 from samebits.findings.words.level_words import say_level
@@ -51,7 +52,7 @@ def _add_one(page: Page, found: Comparison, width: int) -> None:
     where = f"line {found.line}: " if found.line else ""
     title = Text(f"{where}{found.problem}", style="bold")
     if found.outputs:
-        says = f"{found.outputs:,} outputs, {found.reduction_length:,} products each; operands: {found.data}"
+        says = f"{found.outputs:,} outputs, {say_terms(found)} each; operands: {found.data}"
         page.add(title, Text(says, style="dim"))
     else:
         page.add(title)

@@ -23,7 +23,7 @@ from samebits.errors import (
     EngineUnsupported,
     SamebitsError,
 )
-from samebits.problems import Problem, format_problem
+from samebits.problems.any_problem import AnyProblem, format_any_problem
 from samebits.problems.problem_text import parse_problem_text
 from samebits.questions.list.list_reading import Subject, make_plain
 from samebits.questions.list.row import Row
@@ -82,9 +82,9 @@ class HostedEngine:
         """What the engine says of itself. May raise an EngineFailure."""
         return self._call(lambda: self._host.identify.remote())
 
-    def run(self, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+    def run(self, problem: AnyProblem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         """The engine's result. Raises an EngineFailure where there is none."""
-        return self._call(lambda: self._host.run.remote(format_problem(problem), dict(operands)))
+        return self._call(lambda: self._host.run.remote(format_any_problem(problem), dict(operands)))
 
     def _call(self, ask: Callable[[], Any]) -> Any:
         import ray

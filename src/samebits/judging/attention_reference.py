@@ -1,0 +1,95 @@
+"""The reference that results of an attention are compared with, and what was measured of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.findings import ExactData
+from samebits.findings.words.place_words import describe_places
+from samebits.judging.measuring import Floats, measure_distances, measure_likely
+from samebits.judging.verdict_rules import Measured
+from samebits.numbers.ulps import has_same_bits
+from samebits.problems.attention import Attention
+from samebits.progress import Progress, ignore_progress
+from samebits.sums.bounds.attention import bound_attention
+from samebits.sums.truth.attention import compute_attention
+
+
+@dataclass(frozen=True)
+class AttentionReference:
+    """The truth of an attention on some operands and its bounds; `empty` marks queries that see no key, (N, H, Lq).
+
+    `farthest` is what no arithmetic reaches that keeps values in bfloat16 or adds in float16.
+    """
+
+    problem: Attention
+    truth: np.ndarray
+    bound: Floats
+    magnitudes: Floats
+    settled: dict[str, int]
+    likely: Floats | None
+    farthest: Floats
+    empty: npt.NDArray[np.bool_]
+
+    def without_empty(self, result: np.ndarray) -> np.ndarray:
+        """A result with the truth's numbers where a query sees no key: nobody says what stands there."""
+        return np.where(self.empty[..., None], self.truth, result) if self.empty.any() else result
+
+
+def make_attention_reference(
+    asked: Attention,
+    operands: Mapping[str, np.ndarray],
+    progress: Progress = ignore_progress,
+    *,
+    rounds: bool = True,
+) -> AttentionReference:
+    """The reference for results on these operands. `rounds`: whether their exact results need rounding."""
+    truth = compute_attention(asked, operands, progress=progress)
+    bounds = bound_attention(asked, operands, truth.values, rounds_result=rounds)
+    likely = bounds.likely if rounds else None
+    return AttentionReference(
+        asked, truth.values, bounds.worst, bounds.magnitudes, truth.settled, likely, bounds.farthest, truth.empty
+    )
+
+
+def measure_attention(
+    reference: AttentionReference,
+    result: np.ndarray | None,
+    exact: ExactData | None = None,
+    *,
+    exact_beyond: bool = False,
+) -> Measured:
+    """The distances of a result, with what its runner did on exact integers.
+
+    Another function is proved where an output is farther than any arithmetic takes it, or beyond all of the values:
+    a mean lies between the least and the largest.
+    """
+    if result is None:
+        return Measured(exact, exact_beyond)
+    own = reference.without_empty(result)
+    distances = measure_distances(reference.problem, own, reference.truth, reference.bound, reference.magnitudes)
+    another = distances.mark_beyond(reference.farthest) | (~np.isfinite(own.astype(np.float64)))
+    differs = not has_same_bits(own, reference.truth)
+    return Measured(exact, exact_beyond, distances, differs, another, True, measure_likely(distances, reference.likely))
+
+
+def judge_exact_attention(exact: AttentionReference, result: np.ndarray) -> tuple[ExactData, bool]:
+    """What happened on exact integers: outputs that are off by more than rounding a quotient could make them."""
+    own = exact.without_empty(result)
+    distances = measure_distances(exact.problem, own, exact.truth, exact.bound, exact.magnitudes)
+    differing = distances.over_bound > 1.0
+    places = np.argwhere(differing)
+    first = tuple(int(i) for i in places[0]) if len(places) else None
+    found = ExactData(
+        differing=int(differing.sum()),
+        elements=result.size,
+        where=describe_places(exact.problem, differing),
+        first_index=list(first) if first else None,
+        first_value=float(own[first]) if first else None,
+        first_truth=float(exact.truth[first]) if first else None,
+    )
+    return found, bool(differing.any())

@@ -1,0 +1,156 @@
+"""Hypotheses: other keys are hidden than declared. Causal masks and windows elsewhere; masks lost, turned or finite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.findings.causes import CauseCode
+from samebits.mechanisms.attention.plain_attention import (
+    Altered,
+    Bend,
+    Floats,
+    Operands,
+    apply_weights,
+    compute_scores,
+    find_weights,
+    hide_as,
+    weigh_plainly,
+)
+from samebits.problems.attention import Attention
+
+_CAUSE = CauseCode.HIDDEN_KEYS
+_CORNERS = {"upper_left": "upper left", "lower_right": "lower right"}
+# What people write for minus infinity.
+_FINITE = (-1e4, -1e9, 0.0, -100.0, -1e3, -50.0, -20.0, -10.0, -1.0)
+
+
+def list_hidden_keys(asked: Attention, operands: Operands) -> Iterator[Altered]:
+    """Other alignments of `causal`, other windows, and other readings of the mask."""
+    yield from _list_causal(asked, operands)
+    yield from _list_windows(asked, operands)
+    if asked.mask is not None:
+        yield from _list_masks(asked, operands)
+    if not asked.sees_with(operands).all():
+        yield from _list_finite(asked, operands)
+
+
+def _list_causal(asked: Attention, operands: Operands) -> Iterator[Altered]:
+    for corner in (None, "upper_left", "lower_right"):
+        if corner == asked.causal or (corner and asked.causal and asked.q[2] == asked.k[2]):
+            continue
+        if corner is None:
+            says = "hides no later keys: causal was left out"
+        elif asked.causal is None:
+            says = f"hides later keys, as causal does from the {_CORNERS[corner]}, which was not asked for"
+        else:
+            says = f"aligns its causal mask to the {_CORNERS[corner]}; asked was the {_CORNERS[asked.causal]}"
+        yield Altered(says, _CAUSE, replace(asked, causal=corner), operands)
+    if asked.causal is None:
+        return
+    mask = replace(asked, causal=None, window=None).sees_with(operands)
+    moved = asked.k[2] - asked.q[2] if asked.causal == "lower_right" else 0
+    ahead = np.arange(asked.k[2])[None, :] - np.arange(asked.q[2])[:, None] - moved
+    for extra, says in ((1, "sees one key too many: j <= i + 1"), (-1, "does not see the query's own key: j < i")):
+        seen = (ahead <= extra) & mask
+        if asked.window is not None:
+            seen &= ahead > -asked.window
+        yield Altered(f"is causal but {says}", _CAUSE, *hide_as(asked, operands, seen))
+    last = np.arange(asked.q[2])[:, None] == asked.q[2] - 1
+    says = "is causal but for the last query, which sees every key"
+    yield Altered(says, _CAUSE, *hide_as(asked, operands, (asked.sees() | last) & mask))
+
+
+def _list_windows(asked: Attention, operands: Operands) -> Iterator[Altered]:
+    if asked.window is None:
+        return
+    yield Altered("ignores the window", _CAUSE, replace(asked, window=None), operands)
+    for width in (asked.window - 1, asked.window + 1):
+        if width >= 1:
+            says = f"has a window of {width} keys in place of {asked.window}"
+            yield Altered(says, _CAUSE, replace(asked, window=width), operands)
+
+
+def _list_masks(asked: Attention, operands: Operands) -> Iterator[Altered]:
+    bare, own = _without_mask(asked, operands)
+    yield Altered("ignores the mask", _CAUSE, bare, own)
+    mask = np.broadcast_to(operands["mask"], asked.score_shape)
+    if asked.mask == "bool":
+        opened = replace(asked, mask="add")
+        says = "adds the boolean mask to the scores as 0 and 1"
+        yield Altered(says, _CAUSE, opened, {**own, "mask": mask.astype(np.float64)})
+        says = "hides keys after the softmax, whose weights no longer add up to 1"
+        yield Altered(says, _CAUSE, bare, own, _drop_after(mask), needs_all=True)
+    readings = _read_otherwise(mask) if asked.mask == "bool" else _add_otherwise(asked, mask)
+    for says, other in [*readings, *_move_mask(asked, mask, operands["mask"].shape)]:
+        yield Altered(says, _CAUSE, asked, {**operands, "mask": other})
+
+
+def _read_otherwise(mask: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    return [("takes the mask for its opposite: it sees what is hidden", ~mask)]
+
+
+def _add_otherwise(asked: Attention, mask: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """Other numbers that are added, in float64: they are not rounded to the operands' format."""
+    added = mask.astype(np.float64)
+    is_shown = added > -np.inf
+    scale = asked.scale if asked.scale is not None else asked.q[3] ** -0.5
+    found = {
+        "scales what the mask adds: the mask came before the scale": scale * added,
+        "takes the mask for a boolean one: it hides keys and adds nothing": np.zeros_like(added),
+        "adds the mask twice": 2 * added,
+        "subtracts what the mask adds": -added,
+    }
+    return [(says, np.where(is_shown, numbers, -np.inf)) for says, numbers in found.items()]
+
+
+def _move_mask(asked: Attention, mask: np.ndarray, shape: tuple[int, ...]) -> list[tuple[str, np.ndarray]]:
+    """The mask of another item or head, or transposed."""
+    found: list[tuple[str, np.ndarray]] = []
+    sizes = (1,) * (4 - len(shape)) + shape
+    for axis, name in ((0, "item"), (1, "head")):
+        if sizes[axis] > 1:
+            found += [(f"takes the mask of the {name} before", np.roll(mask, 1, axis=axis))]
+            found += [(f"takes the mask of the {name} behind", np.roll(mask, -1, axis=axis))]
+            first = np.broadcast_to(np.take(mask, [0], axis=axis), mask.shape)
+            found += [(f"takes the mask of the first {name} for all", first)]
+    if asked.q[2] == asked.k[2]:
+        found.append(("takes the mask transposed", mask.swapaxes(-1, -2)))
+    return found
+
+
+def _without_mask(asked: Attention, operands: Operands) -> tuple[Attention, Operands]:
+    return replace(asked, mask=None), {name: array for name, array in operands.items() if name != "mask"}
+
+
+def _drop_after(seen: npt.NDArray[np.bool_]) -> Bend:
+    def bend(scores: Floats, values: Floats) -> tuple[Floats, Floats]:
+        return apply_weights(np.where(seen, find_weights(scores), 0.0), values)
+
+    return bend
+
+
+def _list_finite(asked: Attention, operands: Operands) -> Iterator[Altered]:
+    """Hidden keys with a finite score, or with a finite number added, as in float16 where the mask was -1e4."""
+    seen = np.broadcast_to(asked.sees_with(operands), asked.score_shape)
+    for number in _FINITE:
+        for is_added in (True, False):
+            what = "adds" if is_added else "puts"
+            place = "to" if is_added else "in place of"
+            says = f"{what} {number:g} {place} the scores of hidden keys, so that they count"
+            bend = _count_hidden(asked, operands, seen, number, is_added=is_added)
+            yield Altered(says, _CAUSE, asked, operands, bend, needs_all=True)
+
+
+def _count_hidden(
+    asked: Attention, operands: Operands, seen: npt.NDArray[np.bool_], number: float, *, is_added: bool
+) -> Bend:
+    def bend(scores: Floats, values: Floats) -> tuple[Floats, Floats]:
+        opened, given = hide_as(asked, operands, np.ones(asked.score_shape, bool))
+        every, _ = compute_scores(opened, given)
+        return weigh_plainly(np.where(seen, scores, every + number if is_added else number), values)
+
+    return bend

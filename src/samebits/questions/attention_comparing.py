@@ -1,0 +1,155 @@
+"""Comparing the sides of one attention: run all, judge each against the truth, name what a deviating one computes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+
+from samebits.engines.registry.runner_text import TRUTH
+from samebits.engines.registry.runners import open_runner
+from samebits.engines.runner import Kernel, Runner
+from samebits.engines.runner.guarded_runner import guard_runner, list_runners
+from samebits.errors import ResourceLimitError
+from samebits.findings import Comparison, Evidence, Side, is_agreement
+from samebits.judging.attention_reference import AttentionReference, make_attention_reference
+from samebits.judging.references import list_differences, start_document
+from samebits.judging.side_running import Ran, judge_ran, run_on_both
+from samebits.judging.sides import Attribution, Recorded
+from samebits.judging.verdict_rules import judge_all
+from samebits.mechanisms.attention.attention_search import find_attention_mechanism
+from samebits.numbers.float_environment import default_float_environment
+from samebits.problems.attention import (
+    Attention,
+    check_attention_operands,
+    make_exact_attention,
+    make_normal_attention,
+    make_uniform_attention,
+)
+from samebits.progress import Progress, ignore_progress, rename_progress
+from samebits.questions.comparison_sentences import summarize_comparison
+from samebits.questions.given_attention import AttentionCase
+
+_MAKERS: dict[str, Callable[[Attention, int], dict[str, np.ndarray] | None]] = {
+    "normal": make_normal_attention,
+    "uniform": make_uniform_attention,
+    "exact": make_exact_attention,
+}
+# Scores in float64, several times over, of one head after the other: what takes no more than a few minutes.
+_MOST_PRODUCTS = 2**36
+
+
+@default_float_environment()
+def compare_attention(
+    subject: Attention | AttentionCase,
+    on: str | Runner | Kernel | Sequence[str | Runner | Kernel] = (),
+    *,
+    data: str = "normal",
+    seed: int = 0,
+    time_limit_s: float = 300.0,
+    attributes: bool = True,
+    calls: int | None = None,
+    progress: Progress = ignore_progress,
+) -> Comparison:
+    """Runs one attention on every runner in `on` and judges each result, and those of a case, against the truth.
+
+    As `comparing.compare`: every runner is tried on integers on which nothing rounds, where any difference is a fault,
+    and on `data` or the case's own operands. A side that deviates is compared with what other attentions would give
+    (`mechanisms.attention`). Raises SamebitsError for a runner's text or a size that cannot be dealt with.
+    """
+    asked = subject.problem if isinstance(subject, AttentionCase) else subject
+    if asked.multiply_adds > _MOST_PRODUCTS:
+        raise ResourceLimitError(f"attention of {asked.multiply_adds:,} products is not judged, at most 2^36")
+    on = list_runners(on)
+    recorded = subject.results if isinstance(subject, AttentionCase) else {}
+    operands, described = _find_operands(subject, data, seed)
+    with contextlib.ExitStack() as opened:
+        runners = [_open(runner, opened, time_limit_s) for runner in on]
+        exact_operands = make_exact_attention(asked, seed) if runners else None
+        reference = make_attention_reference(asked, operands, progress)
+        exact: AttentionReference | None = None
+        if exact_operands is not None:
+            on_integers = rename_progress(progress, "computing exact integers")
+            exact = make_attention_reference(asked, exact_operands, on_integers, rounds=False)
+        ran = [Ran(Recorded(name, result)) for name, result in recorded.items()]
+        for i, runner in enumerate(runners):
+            progress(f"running {runner.text}", i / len(runners))
+            often = 1 if runner.text == TRUTH or (calls is None and not attributes) else calls
+            # Without integers that are exact both runs are of the same operands.
+            first = operands if exact_operands is None else exact_operands
+            one = run_on_both(runner, asked, first, operands, calls=often)
+            ran.append(one if exact is not None else replace(one, on_exact=None, exact_calls=None))
+        sides = [judge_ran(reference, exact, one) for one in ran]
+        if attributes:
+            pairs = zip(sides, ran, strict=True)
+            sides = [_explain(side, one, reference, exact, operands, progress) for side, one in pairs]
+    return _conclude(reference, ran, sides, described)
+
+
+def _find_operands(subject: Attention | AttentionCase, data: str, seed: int) -> tuple[dict[str, np.ndarray], str]:
+    if isinstance(subject, AttentionCase):
+        return check_attention_operands(subject.problem, subject.operands), "given"
+    found = _MAKERS[data](subject, seed)
+    if found is None:
+        raise ResourceLimitError("no integers were found on which this attention rounds nothing; take random ones")
+    return found, f"{data}, seed {seed}"
+
+
+def _open(runner: str | Runner | Kernel, opened: contextlib.ExitStack, time_limit_s: float) -> Runner:
+    if not isinstance(runner, str):
+        return guard_runner(runner)
+    own = open_runner(runner, time_limit_s=time_limit_s)
+    opened.callback(own.close)
+    return own
+
+
+def _explain(
+    side: Side,
+    ran: Ran,
+    reference: AttentionReference,
+    exact: AttentionReference | None,
+    operands: dict[str, np.ndarray],
+    progress: Progress,
+) -> Side:
+    """A side that deviates, or errs more than is likely, with what explains its result, if anything does."""
+    result = ran.recorded.result
+    over_likely = side.error.max_over_likely if side.error else None
+    if result is None or side.repeats is False or (is_agreement(side.verdict) and (over_likely or 0.0) <= 1.0):
+        return side
+    progress(f"looking for what {side.name[:60]} computes", 0.0)
+    mechanism = find_attention_mechanism(reference, operands, reference.without_empty(result))
+    if mechanism is None:
+        return side
+    return judge_ran(reference, exact, ran, Attribution(None, None, mechanism, mechanism.evidence))
+
+
+def _conclude(reference: AttentionReference, ran: list[Ran], sides: list[Side], data: str) -> Comparison:
+    asked = reference.problem
+    differences = list_differences(asked, [(r.recorded.name, r.recorded.result) for r in ran])
+    verdict = judge_all([s.verdict for s in sides if s.failure is None or s.verdict == "wrong"], differences)
+    causes = {s.cause for s in sides if s.failure is None and not is_agreement(s.verdict)}
+    return msgspec.structs.replace(
+        start_document(reference, sides, differences, data),
+        verdict=verdict,
+        cause=causes.pop() if len(causes) == 1 else None,
+        evidence=_describe_empty(reference, ran),
+        summary=summarize_comparison(verdict, sides),
+    )
+
+
+def _describe_empty(reference: AttentionReference, ran: list[Ran]) -> list[Evidence]:
+    """What stands in rows whose query sees no key: 0 / 0, which nothing is said of."""
+    if not reference.empty.any():
+        return []
+    count = int(reference.empty.sum())
+    said: list[str] = []
+    for one in ran:
+        if one.recorded.result is not None:
+            values = one.recorded.result[reference.empty].astype(np.float64)
+            what = "NaN" if np.isnan(values).all() else "0" if not values.any() else "other numbers"
+            said.append(f"{one.recorded.name} returns {what}")
+    rows = f"{count:,} queries see" if count > 1 else "1 query sees"
+    return [Evidence("structure", f"{rows} no key, and no output of them is judged: {'; '.join(said) or 'none ran'}")]
