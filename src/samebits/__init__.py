@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from samebits.questions.sweep.sweeping import sweep
     from samebits.sums.truth import Truth, compute_truth
     from samebits.sums.truth.functional import (
+        attention,
         conv1d,
         conv2d,
         conv3d,
@@ -64,6 +65,7 @@ __all__ = [
     "ProblemTextError",
     "SamebitsError",
     "Truth",
+    "attention",
     "compare",
     "compare_versions",
     "compute_truth",
@@ -92,7 +94,7 @@ __all__ = [
 _FUNCTIONAL = {
     name: "samebits.sums.truth.functional"
     for name in __all__
-    if name.startswith("conv") or name in ("linear", "matmul")
+    if name.startswith("conv") or name in ("attention", "linear", "matmul")
 }
 _ERRORS = {name: "samebits.errors" for name in __all__ if name.endswith(("Error", "Failure"))}
 _HOMES = (

@@ -102,6 +102,19 @@ def test_the_first_faulty_release_is_named(releases: Path) -> None:
     assert found.summary.startswith("It changes with numpy 0.4: 0.3 is right within rounding, 0.4 is wrong.")
 
 
+def test_a_release_that_fails_is_named_as_such(releases: Path) -> None:
+    """As where an operator came with a later one."""
+    raising = (
+        "import numpy\ndef _refuse(*a, **k):\n    raise RuntimeError('not in this release')\nnumpy.matmul = _refuse\n"
+    )
+    (
+        releases / f"numpy-0.1-py{sys.version_info.major}{sys.version_info.minor}" / "site" / "sitecustomize.py"
+    ).write_text(raising)
+    found = compare_versions(PROBLEM, "numpy", "0.1,0.2,0.3")
+    assert (found.before, found.after, found.changes) == ("0.1", "0.2", "verdict")
+    assert found.summary.startswith("It changes with numpy 0.2: 0.1 fails (error), 0.2 is right within rounding.")
+
+
 def test_sound_releases_change_nothing(releases: Path) -> None:
     found = compare_versions(PROBLEM, "numpy", "0.1,0.2,0.3")
     assert (found.before, found.after, found.changes, found.comparison) == (None, None, None, None)

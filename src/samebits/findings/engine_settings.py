@@ -18,15 +18,16 @@ _SATURATION = CauseCode.INT8_SATURATION
 _FUSION = CauseCode.FUSION
 _VIEW = CauseCode.STRIDED_VIEW
 _WINOGRAD = CauseCode.WINOGRAD
+_HIDDEN, _NARROW = CauseCode.HIDDEN_KEYS, CauseCode.NARROW_INTERMEDIATE
 
 
 @dataclass(frozen=True)
 class SettingRow:
     """One change of one engine's settings.
 
-    `also` says what else it does; `takes` what it can have an effect on: all, convolutions, products, or networks only;
-    `devices` where, of an engine that has the setting `device`. `is_instruction_set`: it is for an instruction set, as
-    each processor has its own; of one variable the oldest comes last.
+    `also` says what else it does; `takes` what it can have an effect on: all, convolutions, products, attention, or
+    networks only; `devices` where, of an engine that has the setting `device`. `is_instruction_set`: it is for an
+    instruction set, as each processor has its own; of one variable the oldest comes last.
     """
 
     engine: str
@@ -61,6 +62,8 @@ _FPMATH = "uxlfoundation.github.io/oneDNN/dev_guide_attributes_fpmath_mode.html"
 _ORT_LEVELS = "onnxruntime.ai/docs/performance/model-optimizations/graph-optimizations.html"
 _ORT_QUANTIZATION = "onnxruntime.ai/docs/performance/model-optimizations/quantization.html"
 _ORT_THREADS = "onnxruntime.ai/docs/performance/tune-performance/threading.html"
+_ORT_CONTRIB = "microsoft/onnxruntime: docs/ContribOperators.md"
+_SDPA = "docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html"
 _OV_PRECISION = "docs.openvino.ai: Precision Control"
 _OV_CPU = "docs.openvino.ai: CPU Device"
 _TF_ONEDNN = "www.intel.com: oneDNN in TensorFlow (TF_ENABLE_ONEDNN_OPTS)"
@@ -84,7 +87,7 @@ SETTINGS = (
                "slower where the processor multiplies bfloat16", _TORCH_MKLDNN, "2.9"),
     SettingRow("torch", "env.ONEDNN_DEFAULT_FPMATH_MODE=STRICT", (_OPERANDS,), "oneDNN may not narrow float32",
                "slower where the processor multiplies bfloat16", _FPMATH),
-    SettingRow("openvino", "INFERENCE_PRECISION_HINT=f32", (_OPERANDS, _SUMS), "the plugin computes in float32",
+    SettingRow("openvino", "INFERENCE_PRECISION_HINT=f32", (_NARROW, _OPERANDS, _SUMS), "it computes in float32",
                "slower, and more memory, where the processor multiplies bfloat16", _OV_PRECISION),
     SettingRow("openvino", "EXECUTION_MODE_HINT=ACCURACY", (_OPERANDS, _SUMS), "keeps the model's own precision",
                "slower where the processor multiplies bfloat16; an explicit precision hint wins over it",
@@ -169,6 +172,16 @@ SETTINGS = (
                "github.com/onnx/tensorflow-onnx: how it exports Conv1D", takes="convolutions"),
     SettingRow("onnxruntime", "conv1d_as=conv1d", (_ORDER, _KERNEL), "1-D problems as they are", "another graph",
                "onnx.ai/onnx/operators/onnx__Conv.html", takes="convolutions"),
+    SettingRow("onnxruntime", "attention_as=attention", (_ORDER, _KERNEL, _HIDDEN, _NARROW), "ONNX's own operator",
+               "another graph", "onnx.ai/onnx/operators/onnx__Attention.html", takes="attention"),
+    SettingRow("onnxruntime", "attention_as=multi_head", (_ORDER, _KERNEL, _HIDDEN, _NARROW), "MultiHeadAttention",
+               "another graph", _ORT_CONTRIB, takes="attention"),
+    SettingRow("onnxruntime", "attention_as=pattern", (_ORDER, _KERNEL, _HIDDEN, _NARROW), "MatMul, Softmax, MatMul",
+               "another graph", "onnx.ai/onnx/operators/onnx__Softmax.html", takes="attention"),
+    SettingRow("torch", "attention_as=math", (_ORDER, _KERNEL, _HIDDEN, _NARROW), "matmul, softmax, matmul",
+               "slower, and more memory", _SDPA, takes="attention", devices=_ANY_DEVICE),
+    SettingRow("torch", "attention_as=flash", (_ORDER, _KERNEL, _HIDDEN, _NARROW), "the kernel that works in blocks",
+               "faster", _SDPA, takes="attention", devices=_ANY_DEVICE),
     SettingRow("numpy", "call=matmul", (_ORDER, _KERNEL), "BLAS", "faster", _NUMPY, takes="products"),
     SettingRow("numpy", "call=dot", (_ORDER, _KERNEL), "another path to BLAS", "a change of code", _NUMPY,
                takes="products"),

@@ -16,6 +16,8 @@ from samebits.engines.runner.guarded_runner import guard_runner, list_runners
 from samebits.errors import ResourceLimitError
 from samebits.findings import Comparison, Evidence, Side, is_agreement
 from samebits.judging.attention_reference import AttentionReference, make_attention_reference
+from samebits.judging.fixes import FixSearch, list_asked
+from samebits.judging.fixes.attention_trials import AttentionTrials
 from samebits.judging.references import list_differences, start_document
 from samebits.judging.side_running import Ran, judge_ran, run_on_both
 from samebits.judging.sides import Attribution, Recorded
@@ -51,6 +53,7 @@ def compare_attention(
     seed: int = 0,
     time_limit_s: float = 300.0,
     attributes: bool = True,
+    fix: bool = False,
     calls: int | None = None,
     progress: Progress = ignore_progress,
 ) -> Comparison:
@@ -58,7 +61,8 @@ def compare_attention(
 
     As `comparing.compare`: every runner is tried on integers on which nothing rounds, where any difference is a fault,
     and on `data` or the case's own operands. A side that deviates is compared with what other attentions would give
-    (`mechanisms.attention`). Raises SamebitsError for a runner's text or a size that cannot be dealt with.
+    (`mechanisms.attention`). With `fix` settings of the engines are tried until the sides agree. Raises SamebitsError
+    for a runner's text or a size that cannot be dealt with.
     """
     asked = subject.problem if isinstance(subject, AttentionCase) else subject
     if asked.multiply_adds > _MOST_PRODUCTS:
@@ -86,7 +90,16 @@ def compare_attention(
         if attributes:
             pairs = zip(sides, ran, strict=True)
             sides = [_explain(side, one, reference, exact, operands, progress) for side, one in pairs]
-    return _conclude(reference, ran, sides, described)
+    concluded = _conclude(reference, ran, sides, described)
+    if not fix:
+        return concluded
+    random = make_normal_attention(asked, seed + 1)
+    on_random = make_attention_reference(asked, random, rename_progress(progress, "computing random operands"))
+    both = None if exact_operands is None or exact is None else (exact_operands, exact)
+    place = AttentionTrials(asked, both, (operands, reference), (random, on_random), time_limit_s)
+    texts = [None] * len(recorded) + [runner if isinstance(runner, str) else None for runner in on]
+    fixes, evidence = FixSearch(place, list_asked(ran, sides, texts), progress).run()
+    return msgspec.structs.replace(concluded, fixes=fixes, evidence=[*concluded.evidence, *evidence])
 
 
 def _find_operands(subject: Attention | AttentionCase, data: str, seed: int) -> tuple[dict[str, np.ndarray], str]:

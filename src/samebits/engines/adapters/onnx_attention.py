@@ -21,13 +21,15 @@ _PLAIN_OPSET, _PLAIN_IR = 17, 8
 
 def explain_no_attention_model(problem: Attention, way: str) -> str | None:
     """Why an attention is no such model; None where it is one."""
-    if way in ("multi_head", "group_query") and problem.softcap is not None and way == "multi_head":
+    if way == "multi_head" and problem.softcap is not None:
         return "MultiHeadAttention has no softcap"
     if way == "group_query":
         if problem.causal != "lower_right" or problem.v[3] != problem.k[3]:
             return "GroupQueryAttention is causal, to the lower right, with values as wide as keys"
         if problem.mask is not None:
             return "GroupQueryAttention is asked without a mask here"
+        if problem.q[0] > 1 and 1 < problem.q[2] < problem.k[2]:
+            return "GroupQueryAttention takes several queries behind a cache for one item only"
     return None
 
 

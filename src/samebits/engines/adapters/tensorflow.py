@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from samebits.engines.adapters.attention_operands import explain_no_cap, merge_mask, put_length_first
+from samebits.engines.adapters.attention_operands import explain_no_cap, merge_mask, put_length_first, repeat_heads
 from samebits.engines.adapters.engine import ON_OFF, THREADS, Engine, InForce, Prepared, Setting
 from samebits.engines.adapters.keras_program import KerasProgram
 from samebits.errors import EngineUnsupported
@@ -114,7 +114,8 @@ class TensorflowEngine(Engine):
     def attend(self, problem: Attention, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         """Keras's own operation; TensorFlow has none."""
         tf = self.tf
-        q, k, v = (tf.convert_to_tensor(put_length_first(operands[name])) for name in ("q", "k", "v"))
+        repeated = {"q": operands["q"], **{n: repeat_heads(problem, operands[n]) for n in ("k", "v")}}
+        q, k, v = (tf.convert_to_tensor(put_length_first(array)) for array in repeated.values())
         is_causal = problem.causal == "upper_left"
         mask = merge_mask(problem, operands, has_causal=is_causal)
         given: dict[str, Any] = {"is_causal": is_causal}

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from samebits.findings import Evidence, Fix, Verdict, is_agreement
+from samebits.findings import Evidence, Fix, Side, Verdict, is_agreement
 from samebits.findings.causes import CauseCode
 from samebits.judging.fixes.setting_changes import Change, pair_changes
 from samebits.judging.fixes.trials import Trial, Trials
+from samebits.judging.side_running import Ran
+from samebits.numbers.ulps import digest_bits
 from samebits.progress import Progress
 
 _MOST_TIME_S = 300.0
@@ -32,6 +34,15 @@ class AskedSide:
     bits: str
     verdict: Verdict
     cause: CauseCode | None
+
+
+def list_asked(ran: list[Ran], sides: list[Side], texts: Sequence[str | None]) -> list[AskedSide]:
+    """The sides that returned something, with the texts that may be changed."""
+    return [
+        AskedSide(s.name, text, digest_bits(r.recorded.result), s.verdict, s.cause)
+        for s, r, text in zip(sides, ran, texts, strict=True)
+        if r.recorded.result is not None
+    ]
 
 
 @dataclass(frozen=True)

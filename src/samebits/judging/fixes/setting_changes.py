@@ -9,7 +9,8 @@ from samebits.engines.registry.known_engines import ENGINES, find_class
 from samebits.engines.registry.runner_text import format_runner_text, parse_runner_text
 from samebits.findings.causes import CauseCode
 from samebits.findings.engine_settings import SETTINGS, SettingRow
-from samebits.problems import Problem
+from samebits.problems.any_problem import AnyProblem
+from samebits.problems.attention import Attention
 
 _ENVIRONMENT, _DEVICE = "env.", "device"
 
@@ -46,7 +47,7 @@ class Change:
 
 
 def list_changes(
-    text: str, problem: Problem | None, cause: CauseCode | None, in_force: Mapping[str, str]
+    text: str, problem: AnyProblem | None, cause: CauseCode | None, in_force: Mapping[str, str]
 ) -> list[Change]:
     """Changes of an engine's text that may alter its bits: those for the cause first, in the table's sequence.
 
@@ -79,10 +80,12 @@ def _make_change(row: SettingRow, cause: CauseCode | None, given: Mapping[str, s
     return Change(row.engine, row.key, row.value, row.why, row.also, row.source, is_meant, row.is_instruction_set)
 
 
-def _takes(row: SettingRow, problem: Problem | None) -> bool:
+def _takes(row: SettingRow, problem: AnyProblem | None) -> bool:
     """Whether a problem, or a whole network where there is none, is something that a row is about."""
     if problem is None or row.takes == "all":
         return True
+    if isinstance(problem, Attention):
+        return row.takes == "attention"
     return row.takes == ("convolutions" if problem.product is None else "products")
 
 

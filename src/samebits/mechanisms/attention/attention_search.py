@@ -84,12 +84,13 @@ def _find_nan(reference: AttentionReference, operands: Operands, result: np.ndar
     seen = np.broadcast_to(asked.sees_with(operands), asked.score_shape)
     if not lost.any():
         return None
-    for block in (b for b in BLOCKS if b < asked.k[2]):
-        if np.array_equal(lost, ~seen[..., :block].any(axis=-1) & ~reference.empty):
-            says = f"returns NaN for queries whose first {block} keys are all hidden"
-            said = Evidence("structure", "NaN stands just where that is so")
-            return Mechanism(CauseCode.HIDDEN_KEYS, "wrong", says, "bound", evidence=(said,), tried=len(BLOCKS))
-    return None
+    blocks = [b for b in BLOCKS if np.array_equal(lost, ~seen[..., :b].any(axis=-1) & ~reference.empty)]
+    if not blocks:
+        return None
+    first = f"{blocks[0]}" if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]}"
+    says = f"returns NaN for queries whose first {first} keys are all hidden"
+    said = Evidence("structure", "NaN stands just where that is so")
+    return Mechanism(CauseCode.HIDDEN_KEYS, "wrong", says, "bound", evidence=(said,), tried=len(BLOCKS))
 
 
 def _find_float32(reference: AttentionReference, operands: Operands, result: np.ndarray) -> Mechanism | None:

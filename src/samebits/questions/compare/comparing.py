@@ -23,7 +23,7 @@ from samebits.findings import Comparison, Side, Verdict, is_agreement
 from samebits.findings.causes import CauseCode, gravest_cause
 from samebits.judging.attribution import attribute
 from samebits.judging.comparing_cost import announce_cost, check_memory
-from samebits.judging.fixes import AskedSide, FixSearch, ProblemTrials
+from samebits.judging.fixes import FixSearch, ProblemTrials, list_asked
 from samebits.judging.references import Reference, list_differences, make_reference, start_document
 from samebits.judging.side_running import Ran, judge_exact, judge_ran, run_on_both
 from samebits.judging.sides import (
@@ -34,7 +34,7 @@ from samebits.judging.verdict_rules import judge_all
 from samebits.mechanisms.facts.observation import Observation
 from samebits.mechanisms.search.mechanism_finding import find_mechanism
 from samebits.numbers.float_environment import default_float_environment
-from samebits.numbers.ulps import digest_bits, has_same_bits
+from samebits.numbers.ulps import has_same_bits
 from samebits.problems import Problem
 from samebits.problems.case_file import Case
 from samebits.problems.languages.any_language import read_subject
@@ -127,7 +127,7 @@ def compare(
     on_random = make_reference(problem, random, rename_progress(progress, "computing random operands"))
     place = ProblemTrials(lowering, (exact_operands, exact), (operands, reference), (random, on_random), time_limit_s)
     texts = [None] * len(recorded) + [runner if isinstance(runner, str) else None for runner in on]
-    fixes, evidence = FixSearch(place, _list_asked(ran, sides, texts), progress).run()
+    fixes, evidence = FixSearch(place, list_asked(ran, sides, texts), progress).run()
     return msgspec.structs.replace(concluded, fixes=fixes, evidence=[*concluded.evidence, *evidence])
 
 
@@ -154,15 +154,6 @@ def _ask_more_integers(
         if judge_exact(exact, result)[1]:
             return judge_ran(reference, exact, replace(ran, on_exact=result, exact_calls=None))
     return side
-
-
-def _list_asked(ran: list[Ran], sides: list[Side], texts: Sequence[str | None]) -> list[AskedSide]:
-    """The sides that returned something, with the texts that may be changed."""
-    return [
-        AskedSide(s.name, text, digest_bits(r.recorded.result), s.verdict, s.cause)
-        for s, r, text in zip(sides, ran, texts, strict=True)
-        if r.recorded.result is not None
-    ]
 
 
 def _open(runner: str | Runner | Kernel, opened: contextlib.ExitStack, time_limit_s: float) -> Runner:

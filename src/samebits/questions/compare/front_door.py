@@ -73,9 +73,6 @@ def compare(
     if attention is not None:
         if inputs is not None or ranges or sizes or replay or save_cases is not None or against is not None or recorded:
             raise ArgumentError("inputs, ranges, sizes, replay, save_cases, against and recorded are for networks")
-        if fix:
-            raise ArgumentError("settings are not tried for attention yet: no `fix`")
-        del common["fix"]
         return compare_attention(attention, on, data=data, **common)
     if isinstance(subject, (str, Path, Network)) and (is_model(subject) or is_integer_problem(subject)):
         if data != "normal":

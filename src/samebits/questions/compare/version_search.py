@@ -285,7 +285,7 @@ def _summarize(
             return f"{only} a result, so that there is nothing to compare."
         first, last = ran[0].version, ran[-1].version
         return f"Nothing changes from {engine} {first} to {last}: the same bits from {len(ran)} releases tried."
-    graded = {row.version: _say_grade(row) for row in ran}
+    graded = {row.version: _say_grade(row) for row in rows if row.runs}
     if changes == "verdict":
         said = f"It changes with {engine} {after}: {before} {graded[before]}, {after} {graded[after]}."
     else:

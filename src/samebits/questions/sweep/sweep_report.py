@@ -12,6 +12,7 @@ from rich.text import Text
 from samebits.display.page_layout import Page, Remark, make_answer, open_console
 from samebits.display.visible_text import make_visible
 from samebits.networks.model_sentences import say_unit_name
+from samebits.problems.attention import KIND, is_attention
 from samebits.problems.integer_problem import is_integer_problem
 from samebits.problems.problem import KINDS
 from samebits.questions.sweep.sweep_schema import Sweep, SweepClass
@@ -47,7 +48,8 @@ def say_points(found: Sweep) -> str:
 
 def _list_remarks(found: Sweep) -> Iterator[Remark]:
     for number, one in enumerate(found.classes[:_MOST_CLASSES]):
-        recipe = "" if is_of_network(found) or is_integer_problem(found.sweep) else f"   {say_recipe(one)}"
+        has_none = is_of_network(found) or is_integer_problem(found.sweep) or is_attention(found.sweep)
+        recipe = "" if has_none else f"   {say_recipe(one)}"
         yield Remark(f"class {number + 1}", f"{say_cells(one.cells)}{recipe}", rank=0 if number < 4 else 2)
     if len(found.classes) > _MOST_CLASSES:
         yield Remark("", f"{len(found.classes) - _MOST_CLASSES:,} more: --json lists them")
@@ -56,7 +58,10 @@ def _list_remarks(found: Sweep) -> Iterator[Remark]:
     for failed in found.failures[:_MOST_FAILURES]:
         where = say_cell({name: [value, value] for name, value in failed.at.items()})
         yield Remark(failed.failure.kind, f"{where}: {failed.failure.says}", rank=1)
-    yield from (Remark("what", e.says, rank=0 if e.kind == "setting" else 3) for e in found.evidence)
+    yield from (
+        Remark("what", e.says, rank=0 if e.kind == "setting" or is_attention(found.sweep) else 3)
+        for e in found.evidence
+    )
     for fix in found.fixes:
         yield Remark("fix", f"{fix.says}: the same bits at every point (tried here)")
         yield Remark("", f'samebits sweep {_type_subject(found)} --on "{fix.engine}"', verbatim=True)
@@ -100,6 +105,8 @@ def _list_next(found: Sweep) -> Iterator[Remark]:
         yield Remark("next", f"samebits compare {_type_subject(found)} {sides}", verbatim=True)
     elif problem is not None:
         yield Remark("next", f'samebits sweep "{problem}" --batch-invariant --on {found.engine}', verbatim=True)
+    elif len(found.classes) > 1 and is_attention(found.sweep):
+        yield Remark("next", f'samebits compare "{found.classes[0].example}" --on "{found.engine}"', verbatim=True)
     elif len(found.classes) > 1 and not is_of_network(found):
         first = found.classes[0]
         yield Remark("next", f'samebits profile "{name_engine(found, first)}" "{first.example}"', verbatim=True)
@@ -118,7 +125,7 @@ def name_engine(found: Sweep, one: SweepClass) -> str:
 
 def is_of_network(found: Sweep) -> bool:
     """Whether a network was swept, and no problem."""
-    return found.sweep.split()[0].partition(".")[0] not in KINDS
+    return found.sweep.split()[0].partition(".")[0] not in (*KINDS, KIND)
 
 
 def say_recipe(one: SweepClass) -> str:

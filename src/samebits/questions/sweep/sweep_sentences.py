@@ -18,6 +18,10 @@ _WORDS = {
     "c_in": "the number of channels of zeros behind its own",
     "c_per_group": "the number of channels of zeros behind its own",
     "k": "the number of zeros behind its terms",
+    "items": "the size of the batch",
+    "heads": "the number of heads",
+    "queries": "the number of queries",
+    "keys": "the number of keys that are hidden from it",
 }
 _LENGTH = "the length of the input"
 _PLACES = {PROCESSOR: "the processor", "version": "the release", "python": "the Python"}

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from samebits.errors import ProblemTextError, RunnerTextError, SamebitsError
 from samebits.numbers.whole_number import is_whole_number
 from samebits.problems import Problem, parse_problem_text
+from samebits.problems.attention import KIND, Attention, parse_attention
 
 MOST_POINTS = 65_536
 # The range of an engine's text that is a place, not a setting: `cpu={Nehalem,Haswell,native}`.
@@ -25,6 +26,11 @@ _STEPS = re.compile(r"(\d{1,12})\.\.(\d{1,12})(?::(\d{1,12}))?")
 _CONVOLUTION_AXES = {"x": ("n", "c_in"), "w": ("c_out", "c_per_group")}
 _TRANSPOSED_AXES = {"x": ("n", "c_in"), "w": ("c_in", "c_per_group")}
 _SPACE = ("d", "h", "w")
+_ATTENTION_AXES = {
+    "q": ("items", "heads", "queries", "features"),
+    "k": ("k_items", "kv_heads", "keys", "k_features"),
+    "v": ("v_items", "v_heads", "v_keys", "columns"),
+}
 
 Value = int | str
 # The value of each range at one point of a sweep.
@@ -56,6 +62,10 @@ class SweepText:
     def find_problem(self, point: Point) -> Problem:
         """The problem at a point; raises SamebitsError where it is none."""
         return parse_problem_text(_fill(self.problem, point))
+
+    def find_attention(self, point: Point) -> Attention:
+        """The attention at a point; raises SamebitsError where it is none."""
+        return parse_attention(_fill(self.problem, point))
 
     def find_engine(self, point: Point) -> str:
         """The engine's text at a point."""
@@ -110,6 +120,9 @@ def _name_range(text: str, match: re.Match[str], *, of_engine: bool) -> tuple[st
 
 def _name_axis(kind: str, operand: str, index: int, text: str) -> str:
     """What the index-th size of an operand is called."""
+    if kind == KIND and operand in _ATTENTION_AXES:
+        names = _ATTENTION_AXES[operand]
+        return names[index] if index < len(names) else f"{operand}{index}"
     if operand not in ("x", "w"):
         raise ProblemTextError(f"{operand or kind}= takes no range; sizes of x and w do", text)
     tokens = _RANGE.sub("1", text).split()

@@ -22,10 +22,13 @@ from samebits.findings import Evidence
 from samebits.findings.comparison_schema import Failure
 from samebits.numbers.float_environment import default_float_environment
 from samebits.problems import Problem, format_problem
+from samebits.problems.attention import is_attention
 from samebits.progress import Progress, ignore_progress
+from samebits.questions.sweep.attention_sweeping import sweep_attention
 from samebits.questions.sweep.remedies import Swept, add_remedies
 from samebits.questions.sweep.shared_outputs import Shared, share_outputs
-from samebits.questions.sweep.sweep_schema import SizeOrSetting, Sweep, SweepAxis, SweepClass, SweepFailure
+from samebits.questions.sweep.sweep_cells import list_cells
+from samebits.questions.sweep.sweep_schema import Sweep, SweepAxis, SweepClass, SweepFailure
 from samebits.questions.sweep.sweep_sentences import (
     say_advice,
     say_axis,
@@ -33,50 +36,10 @@ from samebits.questions.sweep.sweep_sentences import (
     say_draws,
     summarize_sweep,
 )
-from samebits.questions.sweep.sweep_text import Point, Range, SweepText, list_intervals, parse_sweep
+from samebits.questions.sweep.sweep_text import Point, SweepText, parse_sweep
 from samebits.sums.emulators import emulate
 from samebits.sums.recipes import Recipe, format_recipe
 from samebits.version import VERSION
-
-
-def list_cells(ranges: Sequence[Range], points: Sequence[Point]) -> list[dict[str, list[SizeOrSetting]]]:
-    """Cells that hold just these points: per axis the first and the last value, in the range's own sequence.
-
-    Values that are words, as names of processors, have no values between them: each is a cell's own.
-    """
-    if not points:
-        return []
-    *before, last = ranges
-    if not before:
-        chosen = {point[last.name] for point in points}
-        if _are_words(last):
-            return [{last.name: [value, value]} for value in last.values if value in chosen]
-        return [{last.name: [first, end]} for first, end in list_intervals(last.values, chosen)]
-    first, *rest = ranges
-    by_value: dict[SizeOrSetting, list[Point]] = {}
-    for point in points:
-        by_value.setdefault(point[first.name], []).append(point)
-    cells: list[dict[str, list[SizeOrSetting]]] = []
-    # Cells of the value before, by what they are along the other axes, and their place in the list.
-    open_cells: dict[str, int] = {}
-    for value in first.values:
-        inner = list_cells(rest, by_value.get(value, []))
-        still: dict[str, int] = {}
-        for cell in inner:
-            known = None if _are_words(first) else open_cells.get(repr(cell))
-            if known is None:
-                cells.append({first.name: [value, value], **cell})
-                known = len(cells) - 1
-            else:
-                cells[known][first.name] = [cells[known][first.name][0], value]
-            still[repr(cell)] = known
-        open_cells = still
-    return cells
-
-
-def _are_words(axis: Range) -> bool:
-    return any(isinstance(value, str) for value in axis.values)
-
 
 _SEED, _OTHER_SEED = 0, 1
 _LARGEST_CHUNK, _QUICK_S = 64, 0.5
@@ -100,7 +63,8 @@ def sweep(
 ) -> Sweep:
     """Over which sizes and settings do the bits of the same outputs change, on each engine.
 
-    `text` is a problem with ranges in its sizes (`linear x={1..256}x768 w=768x768`), `on` engines, whose settings may
+    `text` is a problem with ranges in its sizes (`linear x={1..256}x768 w=768x768`; of an attention see
+    `attention_sweeping`), `on` engines, whose settings may
     have ranges, too, or runners and functions of your own. Every point is run, on operands that all points share; each
     boundary between classes is confirmed with other operands, and for each class a recipe is searched for (not with
     `recipes=False`). With `fix`, where bits change, the engine's settings are tried one by one, and, where only sizes
@@ -120,6 +84,13 @@ def sweep(
     for one in sweeps:
         if not one.ranges:
             raise ArgumentError(f"no range in {text[:80]!r}: write a size as {{1..64}}, {{1..64:2}} or {{1,2,8}}")
+    if is_attention(text):
+        if fix:
+            raise ArgumentError("settings are not tried for attention yet: no `fix`")
+        asked = [
+            sweep_attention(text, one, engine, time_limit_s, progress) for one, engine in zip(sweeps, on, strict=True)
+        ]
+        return msgspec.structs.replace(asked[0], more=asked[1:])
     found: list[Sweep] = []
     for one, engine in zip(sweeps, on, strict=True):
         guarded = None if isinstance(engine, str) else guard_runner(engine)

@@ -14,14 +14,17 @@ import numpy as np
 from samebits.errors import OperandError, ProblemShapeError
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.format import numpy_dtype
+from samebits.problems.attention import Attention, Causal
 from samebits.problems.operands import check_operands, refuse_mask
 from samebits.problems.problem import DTYPES, LARGEST_SIZE, Kind, Problem, Shape
 from samebits.problems.product_shapes import find_product_shapes
+from samebits.sums.truth.attention import compute_attention
 from samebits.sums.truth.convolution import check_result_fits, compute_truth, round_all_to_nearest
 
 ArrayT = TypeVar("ArrayT")
 Size = int | Sequence[int]
 _NUMPYS_OWN = ("float64", "float32", "float16")
+_FULL_AXES = 4
 
 
 def conv1d(
@@ -183,6 +186,52 @@ def matmul(x: ArrayT, w: Any, *, dtype: Any = None) -> ArrayT:
 
 
 @default_float_environment()
+def attention(
+    q: ArrayT,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool | Causal = False,
+    mask: Any = None,
+    scale: float | None = None,
+) -> ArrayT:
+    """The correctly rounded attention, softmax(q k^T scale) v, as torch's scaled_dot_product_attention computes it.
+
+    q (N, H, Lq, d), k (N, H_kv, Lk, d), v (N, H_kv, Lk, d_v), all without N, or without N and H; H a multiple of H_kv,
+    whose heads are read in blocks. `causal` hides keys behind the query's own, from the upper left as in torch, or
+    "lower_right". `mask` broadcasts to (N, H, Lq, Lk): boolean (true: the key is seen), or of q's dtype, and added to
+    the scores. `scale` None: 1 / sqrt(d). The result is (N, H, Lq, d_v), of q's dtype and kind of array.
+    Exact: each output is the number nearest to the exact result, ties to even; a query that sees no key has zeros.
+    Formats and errors as in `conv1d`; NaN and infinities are refused.
+
+    >>> import numpy as np, samebits
+    >>> q, k, v = np.zeros((1, 2), np.float32), np.ones((3, 2), np.float32), np.float32([[1], [2], [6]])
+    >>> samebits.attention(q, k, v)
+    array([[3.]], dtype=float32)
+    """
+    given = {"q": q, "k": k, "v": v} | ({} if mask is None else {"mask": mask})
+    operands = _read_named("attention", given)
+    lost = _FULL_AXES - operands["q"].ndim
+    if lost not in (0, 1, 2) or any(operands[name].ndim + lost != _FULL_AXES for name in ("k", "v")):
+        raise ProblemShapeError(
+            "attention takes q, k and v of 4 axes, N x heads x length x features, or the last 3 or 2"
+        )
+    operands |= {n: operands[n].reshape((1,) * lost + operands[n].shape) for n in ("q", "k", "v")}
+    is_hiding = mask is not None and operands["mask"].dtype == bool
+    asked = Attention(
+        q=operands["q"].shape,
+        k=operands["k"].shape,
+        v=operands["v"].shape,
+        causal=("upper_left" if causal else None) if isinstance(causal, bool) else causal,
+        mask=None if mask is None else "bool" if is_hiding else "add",
+        scale=scale,
+        dtype=_dtype_name(operands["q"].dtype),
+    )
+    values = compute_attention(asked, operands).values
+    return _like(values.reshape(values.shape[lost:]), q)
+
+
+@default_float_environment()
 def _multiply(kind: Kind, x: Any, w: Any, bias: Any, dtype: Any) -> Any:
     operands = _read_operands(kind, x, w, bias)
     given = find_product_shapes(kind, operands["x"].shape, operands["w"].shape)
@@ -301,7 +350,11 @@ def _pad_pairs(padding: Any, kind: Kind, kernel: Shape, dilation: Shape, stride:
 
 def _read_operands(kind: str, x: Any, w: Any, bias: Any) -> dict[str, np.ndarray]:
     """The operands as NumPy's arrays; raises OperandError for what is none, or would lose its gradient silently."""
-    given = {"x": x, "w": w} | ({} if bias is None else {"bias": bias})
+    return _read_named(kind, {"x": x, "w": w} | ({} if bias is None else {"bias": bias}))
+
+
+def _read_named(kind: str, given: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Arrays of any library, by name, as NumPy's."""
     for name, array in given.items():
         if getattr(array, "requires_grad", False) and sys.modules["torch"].is_grad_enabled():
             raise OperandError(

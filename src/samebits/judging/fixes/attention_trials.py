@@ -1,0 +1,92 @@
+"""One attention as a place of trials: every text is run on exact integers and on two sets of random operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from samebits.engines.registry.runners import open_runner
+from samebits.engines.runner import check_result
+from samebits.errors import EngineFailure, SamebitsError
+from samebits.findings import Fix, Verdict, is_agreement
+from samebits.findings.causes import CauseCode
+from samebits.judging.attention_reference import AttentionReference, measure_attention
+from samebits.judging.fixes.setting_changes import Change, apply_all, list_changes
+from samebits.judging.fixes.trials import Trial, time_in_turns
+from samebits.judging.side_running import Ran, judge_ran, run_on_both
+from samebits.numbers.ulps import digest_bits
+from samebits.problems.attention import Attention
+
+Operands = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class AttentionTrials:
+    """An attention and its operands, each with what is right; `exact` None where there are no such integers."""
+
+    asked: Attention
+    exact: tuple[Operands, AttentionReference] | None
+    own: tuple[Operands, AttentionReference]
+    random: tuple[Operands, AttentionReference]
+    time_limit_s: float = 300.0
+
+    def list_changes(self, text: str, cause: CauseCode | None, in_force: Mapping[str, str]) -> list[Change]:
+        return list_changes(text, self.asked, cause, in_force)
+
+    def try_text(self, text: str, changes: tuple[Change, ...]) -> Trial:
+        changed = apply_all(text, changes)
+        failed = Trial(changed, changes, "undecided", None)
+        try:
+            runner = open_runner(changed, time_limit_s=self.time_limit_s)
+        except SamebitsError:
+            return failed
+        try:
+            first = self.exact or self.own
+            ran = run_on_both(runner, self.asked, first[0], self.own[0])
+            result, on_exact = ran.recorded.result, ran.on_exact
+            failed = replace(failed, identity=ran.recorded.identity)
+            if result is None or on_exact is None:
+                return failed
+            other = check_result(self.asked, runner.run(self.asked, self.random[0]))
+        except EngineFailure:
+            return failed
+        finally:
+            runner.close()
+        exact = self.exact[1] if self.exact else None
+        known = on_exact if exact is not None else None
+        both = ((self.own, result), (self.random, other))
+        judged: list[Verdict] = [
+            judge_ran(of[1], exact, Ran(replace(ran.recorded, result=one), known)).verdict for of, one in both
+        ]
+        worst = next((v for v in judged if not is_agreement(v)), judged[0])
+        digests = (digest_bits(on_exact), digest_bits(result), digest_bits(other))
+        return replace(failed, verdict=worst, digests=digests, result=result)
+
+    def time_in_turns(self, texts: tuple[str, str]) -> tuple[float, float] | None:
+        return time_in_turns(self._open_run, texts)
+
+    def _open_run(self, text: str) -> tuple[Callable[[], object], Callable[[], None]]:
+        runner = open_runner(text, time_limit_s=self.time_limit_s)
+        return lambda: runner.run(self.asked, self.own[0]), runner.close
+
+    def still_loses(self, trial: Trial) -> bool:
+        """Whether a result inside its bounds errs more than independent roundings of the declared formats do."""
+        assert trial.result is not None
+        likely = measure_attention(self.own[1], trial.result).over_likely
+        return likely is not None and likely > 1
+
+    def name_change_of_code(self) -> Fix | None:
+        if self.asked.softcap is not None or self.asked.window is not None:
+            return None
+        return Fix(
+            engine="any",
+            setting="samebits.attention in place of every side",
+            why="correctly rounded, so that there is one result only",
+            verified=True,
+            verdict_after="identical",
+            source="docs/truth.md",
+            same_bits=True,
+            also="a change of code; slower",
+        )
