@@ -83,6 +83,8 @@ def test_some_causes_have_no_setting():
         CauseCode.HARNESS,
         CauseCode.RESULT_ROUNDING,
         CauseCode.QUANTIZED_OPERANDS,
+        CauseCode.OTHER_KEYS,
+        CauseCode.SOFTMAX,
     }
 
 

@@ -1,4 +1,4 @@
-"""Faults of attention in plain NumPy are named; sound ways to compute it are not accused."""
+"""Faults of attention in plain NumPy are named; sound ways to compute it are not blamed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_fault_is_named(name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", SOUND)
-def test_a_sound_result_is_not_accused(name: str, seed: int) -> None:
+def test_a_sound_result_is_not_blamed(name: str, seed: int) -> None:
     given = draw(seed, queries=9 + 8 * seed, keys=(33, 48, 100, 17)[seed], features=(16, 24, 64, 8)[seed])
     # Peaked weights in some.
     given["q"] *= np.float32((1, 4, 1, 10)[seed])

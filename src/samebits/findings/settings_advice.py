@@ -37,7 +37,26 @@ _QUANTIZE = "onnx.ai/onnx/operators: QuantizeLinear, QLinearConv, QLinearMatMul"
 _TF32, _HALVES = ("tf32",), ("float16", "bfloat16")
 _CUDNN = "docs.nvidia.com/deeplearning/cudnn: Convolution Functions, backward filter"
 
+_SDPA = "docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html"
+
 ADVICE = (
+    Advice(
+        CauseCode.HIDDEN_KEYS, "torch",
+        "attn_mask=torch.nn.attention.bias.causal_lower_right(queries, keys) in place of is_causal=True",
+        "is_causal is aligned to the upper left: behind a cache a query sees too few keys", _SDPA,
+    ),
+    Advice(
+        CauseCode.HIDDEN_KEYS, "onnxruntime", "Attention (opset 23) in place of MultiHeadAttention with unidirectional",
+        "its mask is defined for any lengths, and may be given as an input", "onnx.ai/onnx/operators/onnx__Attention.html",
+    ),
+    Advice(
+        CauseCode.NARROW_INTERMEDIATE, "torch", "torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(False)",
+        "the kernel math keeps scores in float32 then", _SDPA,
+    ),
+    Advice(
+        CauseCode.NARROW_INTERMEDIATE, "openvino", "INFERENCE_PRECISION_HINT=f32",
+        "on processors with bfloat16 the plugin computes in it by default", _OPENVINO_PRECISION,
+    ),
     Advice(
         CauseCode.REDUCED_PRECISION_OPERANDS, "torch", "torch.backends.cudnn.allow_tf32 = False",
         "cuDNN rounds float32 operands to TF32 by default", _TORCH_PRECISION, "convolution", _TF32,

@@ -62,6 +62,23 @@ class Attention:
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
+        self._check_shapes()
+        for name, value, allowed in (
+            ("causal", self.causal, (None, "upper_left", "lower_right")),
+            ("mask", self.mask, (None, *_MASKS)),
+            ("dtype", self.dtype, DTYPES),
+        ):
+            if value not in allowed:
+                known = [one for one in allowed if one is not None]
+                raise ProblemShapeError(f"unknown {name} {value!r}; one of {', '.join(known)}")
+        for name in ("scale", "softcap"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ProblemShapeError(f"{name} is a number above 0, not {value!r}")
+        if self.window is not None and self.window < 1:
+            raise ProblemShapeError(f"window is at least 1, not {self.window}")
+
+    def _check_shapes(self) -> None:
         for name in ("q", "k", "v"):
             shape = getattr(self, name)
             if len(shape) != 4:
@@ -76,18 +93,6 @@ class Attention:
             raise ProblemShapeError(f"k has {self.k[1]} heads of {self.k[2]} keys, v {self.v[1]} of {self.v[2]}")
         if self.q[1] % self.k[1]:
             raise ProblemShapeError(f"the {self.q[1]} heads of q are no multiple of the {self.k[1]} of k")
-        if self.causal not in (None, "upper_left", "lower_right"):
-            raise ProblemShapeError(f"causal is upper_left or lower_right, not {self.causal!r}")
-        if self.mask not in (None, *_MASKS):
-            raise ProblemShapeError(f"mask is bool or add, not {self.mask!r}")
-        for name in ("scale", "softcap"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ProblemShapeError(f"{name} is a number above 0, not {value!r}")
-        if self.window is not None and self.window < 1:
-            raise ProblemShapeError(f"window is at least 1, not {self.window}")
-        if self.dtype not in DTYPES:
-            raise ProblemShapeError(f"unknown dtype {self.dtype!r}; one of {', '.join(DTYPES)}")
 
     @property
     def out(self) -> str:
@@ -209,7 +214,7 @@ def _read_value(key: str, value: str, text: str, position: int) -> Any:
 
 
 def check_attention_operands(asked: Attention, operands: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The operands that are read, in order; raises OperandError for one that is missing, does not fit or has no number.
+    """The operands that are read, in order; raises OperandError for one that is missing or does not fit, for NaN too.
 
     A mask has any shape that broadcasts to (N, H, Lq, Lk); an additive one the operands' dtype, and may hold -inf.
     """

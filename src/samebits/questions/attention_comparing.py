@@ -15,6 +15,7 @@ from samebits.engines.runner import Kernel, Runner
 from samebits.engines.runner.guarded_runner import guard_runner, list_runners
 from samebits.errors import ResourceLimitError
 from samebits.findings import Comparison, Evidence, Side, is_agreement
+from samebits.findings.settings_advice import advise
 from samebits.judging.attention_reference import AttentionReference, make_attention_reference
 from samebits.judging.fixes import FixSearch, list_asked
 from samebits.judging.fixes.attention_trials import AttentionTrials
@@ -143,12 +144,18 @@ def _conclude(reference: AttentionReference, ran: list[Ran], sides: list[Side], 
     asked = reference.problem
     differences = list_differences(asked, [(r.recorded.name, r.recorded.result) for r in ran])
     verdict = judge_all([s.verdict for s in sides if s.failure is None or s.verdict == "wrong"], differences)
-    causes = {s.cause for s in sides if s.failure is None and not is_agreement(s.verdict)}
+    odd = [s for s in sides if s.failure is None and not is_agreement(s.verdict)]
+    causes = {s.cause for s in odd}
+    # Of results that are recorded nothing can be tried.
+    advised = [s for s in odd if s.cause and s.engine is None]
+    says = " ".join(s.says or "" for s in advised)
+    fixes = advise([s.cause for s in advised if s.cause], product=True, names=[s.name for s in advised], says=says)
     return msgspec.structs.replace(
         start_document(reference, sides, differences, data),
         verdict=verdict,
         cause=causes.pop() if len(causes) == 1 else None,
         evidence=_describe_empty(reference, ran),
+        fixes=fixes,
         summary=summarize_comparison(verdict, sides),
     )
 

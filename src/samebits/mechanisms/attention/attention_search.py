@@ -27,7 +27,7 @@ _SAMPLED_SCORES, _MOST_SCORES = 2**19, 2**24
 _FEWEST_QUERIES = 4
 # The distance of NaN from a number, in shares of what rounding is likely to leave.
 _FAR = 1e9
-# Less of the distance cannot be told from nothing: it is what rounding leaves of the largest distances.
+# Less of the distance is as good as nothing: it is what rounding leaves of the largest distances.
 _LEAST_LEFT = 1e-5
 
 

@@ -126,10 +126,8 @@ def compare_command(
     """
     from samebits.networks.model_subject import is_model
     from samebits.problems.integer_problem import is_integer_problem
-    from samebits.questions.given_attention import read_attention
 
     text = " ".join(subject)
-    attention = read_attention(text)
     common = CommonOptions(list(on or []), seed, time_limit, attribute, fix, calls, verbose, as_json)
     sized, other = read_sizes(sizes or []), _take_one(against or [])
     options = NetworkOptions(inputs, read_ranges(ranges or []), replay, save_cases, other, sized, recorded or [])
@@ -143,8 +141,6 @@ def compare_command(
         raise ArgumentError(
             "--inputs, --range, --size, --replay, --save-cases, --against and --recorded are for networks"
         )
-    if attention is not None:
-        return _compare_attention(text, attention, data, common)
     return _compare_problem(text, data, common)
 
 
@@ -205,9 +201,13 @@ def _compare_problem(text: str, data: DataChoice, options: CommonOptions) -> int
     from samebits.questions.compare.code_case import is_code_case
     from samebits.questions.compare.comparing import compare
     from samebits.questions.compare.comparison_report import show_comparison
+    from samebits.questions.given_attention import read_attention
 
     if is_code_case(text):
         return _compare_codes(text, data, options)
+    attention = read_attention(text)
+    if attention is not None:
+        return _compare_attention(attention, data, options)
     chosen, subject = options.on, read_subject(text)
     case = subject if isinstance(subject, Case) else None
     if not chosen and not (case and case.results):
@@ -228,7 +228,7 @@ def _compare_problem(text: str, data: DataChoice, options: CommonOptions) -> int
     return _judge_comparison(found)
 
 
-def _compare_attention(text: str, asked: Attention | AttentionCase, data: DataChoice, options: CommonOptions) -> int:
+def _compare_attention(asked: Attention | AttentionCase, data: DataChoice, options: CommonOptions) -> int:
     """Compares an attention or a case of one, prints, and returns the exit status."""
     from samebits.display.narrator import Narrator
     from samebits.engines.registry.known_engines import list_installed_for_attention

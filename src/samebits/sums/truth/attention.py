@@ -45,6 +45,7 @@ _LOWEST = -700.0
 _POWERS = np.exp2(np.arange(-1022, 1, dtype=np.float64))
 # A larger share says that the scores themselves are not known well enough.
 _LARGEST_SHARE = 2.0**-8
+_LEAST = 2.0**-1074
 _TILE_SCORES = 2**22
 # Handing fewer products to threads takes longer.
 _FEWEST_SHARED = 2**18
@@ -201,8 +202,8 @@ class _Tile:
             farther = sizes.max(axis=0)
             error = share[:, None] * (1.01 * reach + np.abs(values)) + 2.0**-900 * farther
             error += (3 * _UNIT * means)[:, None] * (farther + np.abs(values))
-            # Of the two ends.
-            error += 2 * _UNIT * np.abs(values)
+            # Of the two ends, and of products below the least number.
+            error += 2 * _UNIT * np.abs(values) + np.where(farther > 0, self.v.shape[0] * _LEAST, 0.0)
             return values - error, values + error
 
 

@@ -28,6 +28,7 @@ _LOST = 2.0**-200
 _UNIT = 2.0**-53
 # A larger share says that the scores themselves are not known well enough.
 _LARGEST_SHARE = 2.0**-60
+_SMALLEST_REACH = 2.0**-600
 
 
 def split_pair(value: Fraction) -> tuple[float, float]:
@@ -113,38 +114,45 @@ def _score(q, k, added, scale, scale_low, cap):
 
 
 @compiled
+def _square(values):
+    total = 0.0
+    for value in values:
+        total += value * value
+    return total
+
+
+@compiled
+def _weigh(q, k, added, scale, scale_low, cap):
+    """Weights of a row as pairs, the largest 1, their sum, and the share that they may be off by."""
+    keys = k.shape[0]
+    weights = np.empty((keys, 2))
+    most, most_low = -np.inf, 0.0
+    norm = 0.0
+    for j in range(keys):
+        norm = max(norm, _square(k[j]))
+        weights[j, 0], weights[j, 1] = _score(q, k[j], added[j], scale, scale_low, cap)
+        if weights[j, 0] > most or (weights[j, 0] == most and weights[j, 1] > most_low):
+            most, most_low = weights[j, 0], weights[j, 1]
+    steps = (q.size + 2.0) * _UNIT
+    # The dot product, its scale, cap and mask, and the difference to the largest.
+    share = 1.1 * steps * steps * scale * np.sqrt(_square(q) * norm) + 2.0**-98 * (abs(most) - _LOWEST + cap)
+    share += EXP_ERROR * (1.0 + 4.0 * cap)
+    total, total_low = 0.0, 0.0
+    for j in range(keys):
+        t, t_low = _add(weights[j, 0], weights[j, 1], -most, -most_low)
+        weights[j, 0], weights[j, 1] = _exp(t, t_low) if t >= _LOWEST else (0.0, 0.0)
+        total, total_low = _add(total, total_low, weights[j, 0], weights[j, 1])
+    return weights, total, total_low, share + (keys + 4.0) * (2.0**-101 + _LOST)
+
+
+@compiled
 def settle_row(q, k, v, added, scale, scale_low, cap, columns, f, codes, settled):
     """Writes to `codes` those of a row's outputs in some columns, and to `settled` whether they are certain.
 
     k, v and what is added are those of the keys that the row sees.
     """
     keys = k.shape[0]
-    scores = np.empty((keys, 2))
-    most, most_low = -np.inf, 0.0
-    norm = 0.0
-    for j in range(keys):
-        own = 0.0
-        for i in range(q.size):
-            own += k[j, i] * k[j, i]
-        norm = max(norm, own)
-        scores[j, 0], scores[j, 1] = _score(q, k[j], added[j], scale, scale_low, cap)
-        if scores[j, 0] > most or (scores[j, 0] == most and scores[j, 1] > most_low):
-            most, most_low = scores[j, 0], scores[j, 1]
-    own = 0.0
-    for i in range(q.size):
-        own += q[i] * q[i]
-    steps = (q.size + 2.0) * _UNIT
-    # The dot product, its scale, cap and mask, and the difference to the largest.
-    share = 1.1 * steps * steps * scale * np.sqrt(own * norm) + 2.0**-98 * (abs(most) - _LOWEST + cap)
-    share += EXP_ERROR * (1.0 + 4.0 * cap)
-    weights = np.zeros((keys, 2))
-    total, total_low = 0.0, 0.0
-    for j in range(keys):
-        t, t_low = _add(scores[j, 0], scores[j, 1], -most, -most_low)
-        if t >= _LOWEST:
-            weights[j, 0], weights[j, 1] = _exp(t, t_low)
-            total, total_low = _add(total, total_low, weights[j, 0], weights[j, 1])
-    share += (keys + 4.0) * (2.0**-101 + _LOST)
+    weights, total, total_low, share = _weigh(q, k, added, scale, scale_low, cap)
     for c in range(columns.size):
         column = columns[c]
         high, low, reach = 0.0, 0.0, 0.0
@@ -161,4 +169,5 @@ def settle_row(q, k, v, added, scale, scale_low, cap, columns, f, codes, settled
         if (down | up) & ~(np.uint64(1) << np.uint64(f.sign)) == 0:
             down = up = np.uint64(0)
         codes[c] = down
-        settled[c] = share < _LARGEST_SHARE and down == up
+        # The errors of products of smaller numbers than these may be lost.
+        settled[c] = share < _LARGEST_SHARE and down == up and (reach > _SMALLEST_REACH or reach == 0.0)
