@@ -15,7 +15,13 @@ from samebits.findings.causes import CauseCode
 from samebits.judging.attention_reference import AttentionReference
 from samebits.judging.verdict_rules import Mechanism
 from samebits.mechanisms.attention.bent_softmax import BLOCKS, list_bent_softmaxes
-from samebits.mechanisms.attention.fitted_attention import find_row_sums, find_scale
+from samebits.mechanisms.attention.fitted_attention import (
+    Evidenced,
+    find_counts,
+    find_dropout,
+    find_numbers,
+    find_row_sums,
+)
 from samebits.mechanisms.attention.hidden_keys import list_hidden_keys
 from samebits.mechanisms.attention.narrow_weights import list_narrow_weights
 from samebits.mechanisms.attention.other_keys import list_lost_features, list_other_heads, list_other_keys
@@ -117,7 +123,10 @@ class _Search:
         # Where a fault is of some heads or queries only, the others are right, and need no explanation.
         with np.errstate(all="ignore"):
             self.wrong = ~(np.abs(self.result - self.truth) <= reference.bound).all(axis=-1) & ~reference.empty
-        shown = self.wrong if self.wrong.any() else ~reference.empty
+            # Fewer digits show where outputs err more than is likely.
+            likely = reference.likely if reference.likely is not None else reference.bound
+            self.odd = ~(np.abs(self.result - self.truth) <= likely).all(axis=-1) & ~reference.empty
+        shown = next((rows for rows in (self.wrong, self.odd) if rows.any()), ~reference.empty)
         per_query = math.prod(self.asked.q[:2]) * self.asked.k[2]
         count = max(_SAMPLED_SCORES // per_query, _FEWEST_QUERIES)
         self.needs_all_fits = math.prod(self.asked.score_shape) <= _MOST_SCORES
@@ -147,8 +156,12 @@ class _Search:
         yield from list_other_heads(asked, operands)
         yield from list_lost_features(asked, operands)
         yield from list_narrow_weights(asked, operands)
-        yield from find_scale(asked, operands, lambda altered: self.fit(altered, self.queries).left)
-        yield from find_row_sums(asked, operands, self.result, self.truth)
+        yield from find_numbers(asked, operands, lambda altered: self.fit(altered, self.queries).left)
+        off = self.wrong if self.wrong.any() else self.odd
+        given = Evidenced(asked, operands, self.result, self.truth, self.unit, off)
+        yield from find_row_sums(replace(given, off=self.odd))
+        yield from find_counts(given)
+        yield from find_dropout(given)
 
     def rank(self) -> Iterator[_Fit]:
         """Every hypothesis with what it leaves of the distance."""
@@ -161,16 +174,18 @@ class _Search:
         chosen = slice(None) if queries is None else queries
         predicted = altered.compute(queries)[0]
 
-        def find_left(*, only_wrong: bool) -> float:
-            start = self._measure(self.truth[:, :, chosen], queries, only_wrong=only_wrong)
-            return self._measure(predicted, queries, only_wrong=only_wrong) / start if start > 0 else math.inf
+        def find_left(rows: npt.NDArray[np.bool_] | None) -> float:
+            start = self._measure(self.truth[:, :, chosen], queries, rows)
+            return self._measure(predicted, queries, rows) / start if start > 0 else math.inf
 
-        left = find_left(only_wrong=False)
-        if left <= thresholds.EXPLAINS or altered.verdict != "wrong" or not self.wrong.any():
+        left, part = find_left(None), self.wrong if altered.verdict == "wrong" else self.odd
+        if left <= thresholds.EXPLAINS or not part.any() or part.all():
             return _Fit(altered, left)
-        return _Fit(altered, find_left(only_wrong=True), in_parts=True)
+        return _Fit(altered, find_left(part), in_parts=True)
 
-    def _measure(self, predicted: Floats, queries: npt.NDArray[np.intp] | None, *, only_wrong: bool) -> float:
+    def _measure(
+        self, predicted: Floats, queries: npt.NDArray[np.intp] | None, rows: npt.NDArray[np.bool_] | None
+    ) -> float:
         """The root mean square of the distance, each output's as a share of what rounding is likely to leave there."""
         chosen = slice(None) if queries is None else queries
         result, unit = self.result[:, :, chosen], self.unit[:, :, chosen]
@@ -178,8 +193,8 @@ class _Search:
             shares = np.abs(result - predicted) / unit
         # NaN on both sides tells nothing of how it came about, on one side alone it is far away.
         passed = (np.isnan(result) & np.isnan(predicted)) | ~np.isfinite(unit)
-        if only_wrong:
-            passed |= ~self.wrong[:, :, chosen, None]
+        if rows is not None:
+            passed |= ~rows[:, :, chosen, None]
         if passed.all():
             return _FAR
         shares = np.minimum(np.nan_to_num(shares[~passed], nan=_FAR, posinf=_FAR), _FAR)

@@ -14,6 +14,7 @@ from samebits.mechanisms.attention.plain_attention import (
     Bend,
     Floats,
     Operands,
+    Queries,
     apply_weights,
     find_weights,
 )
@@ -92,19 +93,19 @@ def _list_attributes(asked: Attention, operands: Operands) -> Iterator[Altered]:
 def _cap(asked: Attention) -> Bend:
     cap = asked.softcap or 1.0
 
-    def bend(scores: Floats, values: Floats) -> tuple[Floats, Floats]:
+    def bend(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
         capped = np.where(np.isfinite(scores), cap * np.tanh(scores / cap), -np.inf)
         return apply_weights(find_weights(capped), values)
 
     return bend
 
 
-def _leave_sum(scores: Floats, values: Floats) -> tuple[Floats, Floats]:
+def _leave_sum(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
     return apply_weights(np.exp(scores - scores.max(axis=-1, keepdims=True)), values)
 
 
 def _over_axis(axis: int) -> Bend:
-    def bend(scores: Floats, values: Floats) -> tuple[Floats, Floats]:
+    def bend(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
         most = np.where(np.isfinite(scores), scores, -np.inf).max(axis=axis, keepdims=True)
         weights = np.exp(scores - np.where(np.isfinite(most), most, 0.0))
         return apply_weights(weights / weights.sum(axis=axis, keepdims=True), values)
@@ -112,14 +113,14 @@ def _over_axis(axis: int) -> Bend:
     return bend
 
 
-def _add_one(scores: Floats, values: Floats) -> tuple[Floats, Floats]:
+def _add_one(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
     # exp(0) beside the others: with or without the largest score taken out, the same function.
     weights = np.exp(scores)
     return apply_weights(weights / (1 + weights.sum(axis=-1, keepdims=True)), values)
 
 
 def _of_another_row(step: int) -> Bend:
-    def bend(scores: Floats, values: Floats) -> tuple[Floats, Floats]:
+    def bend(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         sums = weights.sum(axis=-1, keepdims=True)
         return apply_weights(weights / np.roll(sums, step, axis=-2), values)
@@ -130,7 +131,7 @@ def _of_another_row(step: int) -> Bend:
 def _in_blocks(block: int, rescales_sum: bool, rescales_result: bool) -> Bend:
     """An online softmax, block by block, that forgets to rescale what it has when the largest score grows."""
 
-    def bend(scores: Floats, values: Floats) -> tuple[Floats, Floats]:
+    def bend(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
         running = np.full((*scores.shape[:-1], 1), -np.inf)
         total = np.zeros_like(running)
         result, magnitudes = (np.zeros((*scores.shape[:-1], values.shape[-1])) for _ in range(2))
@@ -150,7 +151,7 @@ def _in_blocks(block: int, rescales_sum: bool, rescales_result: bool) -> Bend:
 
 
 def _by_last_block(block: int) -> Bend:
-    def bend(scores: Floats, values: Floats) -> tuple[Floats, Floats]:
+    def bend(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         last = (scores.shape[-1] - 1) // block * block
         return apply_weights(weights / weights[..., last:].sum(axis=-1, keepdims=True), values)

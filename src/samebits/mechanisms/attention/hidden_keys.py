@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -14,8 +15,8 @@ from samebits.mechanisms.attention.plain_attention import (
     Bend,
     Floats,
     Operands,
+    Queries,
     apply_weights,
-    compute_scores,
     find_weights,
     hide_as,
     weigh_plainly,
@@ -24,6 +25,7 @@ from samebits.problems.attention import Attention
 
 _CAUSE = CauseCode.HIDDEN_KEYS
 _CORNERS = {"upper_left": "upper left", "lower_right": "lower right"}
+_MOST_PAIRS = 66
 # What people write for minus infinity.
 _FINITE = (-1e4, -1e9, 0.0, -100.0, -1e3, -50.0, -20.0, -10.0, -1.0)
 
@@ -72,6 +74,20 @@ def _list_windows(asked: Attention, operands: Operands) -> Iterator[Altered]:
         if width >= 1:
             says = f"has a window of {width} keys in place of {asked.window}"
             yield Altered(says, _CAUSE, replace(asked, window=width), operands)
+    mask = replace(asked, causal=None, window=None).sees_with(operands)
+    moved = asked.k[2] - asked.q[2] if asked.causal == "lower_right" else 0
+    ahead = np.arange(asked.k[2])[None, :] - np.arange(asked.q[2])[:, None] - moved
+    most_ahead = 0 if asked.causal else asked.window - 1
+    for behind, before in itertools.product((-1, 0, 1), repeat=2):
+        if asked.causal is None and behind != before:
+            seen = (ahead >= 1 - asked.window - behind) & (ahead <= most_ahead + before) & mask
+            sides = [f"{_more(n)} {side}" for n, side in ((behind, "before"), (before, "behind")) if n]
+            says = f"has a window of {' and '.join(sides)} the query"
+            yield Altered(says, _CAUSE, *hide_as(asked, operands, seen))
+
+
+def _more(count: int) -> str:
+    return "one key more" if count > 0 else "one key less"
 
 
 def _list_masks(asked: Attention, operands: Operands) -> Iterator[Altered]:
@@ -83,7 +99,7 @@ def _list_masks(asked: Attention, operands: Operands) -> Iterator[Altered]:
         says = "adds the boolean mask to the scores as 0 and 1"
         yield Altered(says, _CAUSE, opened, {**own, "mask": mask.astype(np.float64)})
         says = "hides keys after the softmax, whose weights no longer add up to 1"
-        yield Altered(says, _CAUSE, bare, own, _drop_after(mask), needs_all=True)
+        yield Altered(says, _CAUSE, bare, own, _drop_after(mask))
     readings = _read_otherwise(mask) if asked.mask == "bool" else _add_otherwise(asked, mask)
     for says, other in [*readings, *_move_mask(asked, mask, operands["mask"].shape)]:
         yield Altered(says, _CAUSE, asked, {**operands, "mask": other})
@@ -115,6 +131,10 @@ def _move_mask(asked: Attention, mask: np.ndarray, shape: tuple[int, ...]) -> li
         if sizes[axis] > 1:
             found += [(f"takes the mask of the {name} before", np.roll(mask, 1, axis=axis))]
             found += [(f"takes the mask of the {name} behind", np.roll(mask, -1, axis=axis))]
+            for a, b in itertools.islice(itertools.combinations(range(sizes[axis]), 2), _MOST_PAIRS):
+                order = np.arange(sizes[axis])
+                order[[a, b]] = b, a
+                found += [(f"exchanges the masks of {name}s {a} and {b}", np.take(mask, order, axis=axis))]
             first = np.broadcast_to(np.take(mask, [0], axis=axis), mask.shape)
             found += [(f"takes the mask of the first {name} for all", first)]
     if asked.q[2] == asked.k[2]:
@@ -127,30 +147,29 @@ def _without_mask(asked: Attention, operands: Operands) -> tuple[Attention, Oper
 
 
 def _drop_after(seen: npt.NDArray[np.bool_]) -> Bend:
-    def bend(scores: Floats, values: Floats) -> tuple[Floats, Floats]:
-        return apply_weights(np.where(seen, find_weights(scores), 0.0), values)
+    def bend(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
+        return apply_weights(np.where(seen[:, :, queries], find_weights(scores), 0.0), values)
 
     return bend
 
 
 def _list_finite(asked: Attention, operands: Operands) -> Iterator[Altered]:
     """Hidden keys with a finite score, or with a finite number added, as in float16 where the mask was -1e4."""
-    seen = np.broadcast_to(asked.sees_with(operands), asked.score_shape)
-    for number in _FINITE:
+    numbers = _FINITE if asked.softcap is None else (*_FINITE, -asked.softcap)
+    for number in numbers:
         for is_added in (True, False):
-            what = "adds" if is_added else "puts"
-            place = "to" if is_added else "in place of"
-            says = f"{what} {number:g} {place} the scores of hidden keys, so that they count"
-            bend = _count_hidden(asked, operands, seen, number, is_added=is_added)
-            yield Altered(says, _CAUSE, asked, operands, bend, needs_all=True)
+            yield count_hidden(asked, operands, number, is_added=is_added)
 
 
-def _count_hidden(
-    asked: Attention, operands: Operands, seen: npt.NDArray[np.bool_], number: float, *, is_added: bool
-) -> Bend:
-    def bend(scores: Floats, values: Floats) -> tuple[Floats, Floats]:
-        opened, given = hide_as(asked, operands, np.ones(asked.score_shape, bool))
-        every, _ = compute_scores(opened, given)
-        return weigh_plainly(np.where(seen, scores, every + number if is_added else number), values)
+def count_hidden(asked: Attention, operands: Operands, number: float, *, is_added: bool) -> Altered:
+    """Hidden keys whose score is finite: their own plus a number, or that number."""
+    seen = np.broadcast_to(asked.sees_with(operands), asked.score_shape)
+    opened, given = hide_as(asked, operands, np.ones(asked.score_shape, bool))
 
-    return bend
+    def bend(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
+        counted = np.where(seen[:, :, queries], scores, scores + number if is_added else number)
+        return weigh_plainly(counted, values, queries)
+
+    what, place = ("adds", "to") if is_added else ("puts", "in place of")
+    says = f"{what} {number:.6g} {place} the scores of hidden keys, so that they count"
+    return Altered(says, _CAUSE, opened, given, bend)

@@ -9,7 +9,7 @@ import numpy as np
 
 from samebits.findings.causes import CauseCode
 from samebits.mechanisms.attention.bent_softmax import BLOCKS
-from samebits.mechanisms.attention.plain_attention import Altered, Bend, Floats, Operands, apply_weights
+from samebits.mechanisms.attention.plain_attention import Altered, Bend, Floats, Operands, Queries, apply_weights
 from samebits.numbers.array import round_array_to_format
 from samebits.numbers.format import FLOAT32, Format, find_format
 from samebits.problems.attention import Attention
@@ -36,6 +36,9 @@ def list_narrow_weights(asked: Attention, operands: Operands) -> Iterator[Altere
             own = CauseCode.NARROW_INTERMEDIATE
             if format_.precision < declared.precision:
                 yield from _list_weights(asked, operands, format_)
+            for block in (b for b in BLOCKS if b < asked.k[2]):
+                says = f"adds up blocks of {block} keys in {name}"
+                yield Altered(says, own, asked, operands, _add_blocks(format_, block), verdict="downgrade")
             for kept, what in _STAGES.items():
                 bend = _round_scores(asked, format_, kept=kept)
                 yield Altered(f"keeps {what} in {name}", own, asked, operands, bend, verdict="downgrade")
@@ -72,7 +75,7 @@ def _list_weights(asked: Attention, operands: Operands, format_: Format) -> Iter
 def _round_weights(format_: Format, when: _When, block: int) -> Bend:
     """Weights rounded before the second product, divided by their sum before or after it."""
 
-    def bend(scores: Floats, values: Floats) -> tuple[Floats, Floats]:
+    def bend(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
         if when == "after":
             weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
             weights = round_array_to_format(weights / weights.sum(axis=-1, keepdims=True), format_)
@@ -90,6 +93,26 @@ def _round_weights(format_: Format, when: _When, block: int) -> Bend:
     return bend
 
 
+def _add_blocks(format_: Format, block: int) -> Bend:
+    """An online softmax whose result so far is stored in a format after each block."""
+
+    def bend(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
+        running = np.maximum.accumulate(scores, axis=-1)
+        most, result, total = np.full((*scores.shape[:-1], 1), -np.inf), np.zeros(0), np.zeros(0)
+        magnitudes = apply_weights(np.exp(scores - running[..., -1:]), values)[1]
+        for first in range(0, scores.shape[-1], block):
+            part = scores[..., first : first + block]
+            new = running[..., [min(first + block, scores.shape[-1]) - 1]]
+            factor = np.where(np.isfinite(most), np.exp(most - new), 0.0)
+            weights = np.where(np.isfinite(part), np.exp(part - np.where(np.isfinite(new), new, 0.0)), 0.0)
+            added, sums = weights @ values[..., first : first + block, :], weights.sum(axis=-1, keepdims=True)
+            result = round_array_to_format(added if not first else result * factor + added, format_)
+            total, most = sums if not first else total * factor + sums, new
+        return result / total, magnitudes / total
+
+    return bend
+
+
 def _round_scores(asked: Attention, format_: Format, *, kept: _Kept) -> Bend:
     """Scores stored in a format; the weights too; or every step from the products to the weights."""
     scale = asked.scale if asked.scale is not None else asked.q[3] ** -0.5
@@ -100,7 +123,7 @@ def _round_scores(asked: Attention, format_: Format, *, kept: _Kept) -> Bend:
             np.isfinite(values), round_array_to_format(np.where(np.isfinite(values), values, 0.0), format_), values
         )
 
-    def bend(scores: Floats, values: Floats) -> tuple[Floats, Floats]:
+    def bend(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
         if kept == "steps" and is_bare:
             # The products are stored before they are scaled.
             scores = keep(scores / scale) * scale

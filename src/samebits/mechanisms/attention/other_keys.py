@@ -9,10 +9,19 @@ from dataclasses import replace
 import numpy as np
 
 from samebits.findings.causes import CauseCode
-from samebits.mechanisms.attention.plain_attention import Altered, Bend, Floats, Operands, apply_weights, hide_as
+from samebits.mechanisms.attention.plain_attention import (
+    Altered,
+    Bend,
+    Floats,
+    Operands,
+    Queries,
+    apply_weights,
+    hide_as,
+)
 from samebits.problems.attention import Attention
 
 _BLOCKS = (8, 16, 32, 64, 128, 256, 512)
+_SHIFTED_FROM, _MOST_SHIFTS = 8, 32
 
 
 def list_other_keys(asked: Attention, operands: Operands) -> Iterator[Altered]:
@@ -41,6 +50,17 @@ def list_other_keys(asked: Attention, operands: Operands) -> Iterator[Altered]:
                 asked,
                 {**operands, **stale},
             )
+    for first in range(_SHIFTED_FROM, min(asked.k[2], _SHIFTED_FROM * _MOST_SHIFTS), _SHIFTED_FROM):
+        for names, what in ((("k",), "keys"), (("v",), "values")):
+            for step, where in ((1, "before"), (-1, "behind")):
+                moved = {n: np.roll(operands[n], step, axis=2) for n in names}
+                # Behind the last key there is none.
+                moved = {n: a if step > 0 else _copy(a, last - 1, last) for n, a in moved.items()}
+                kept = {
+                    n: np.concatenate([operands[n][:, :, :first], a[:, :, first:]], axis=2) for n, a in moved.items()
+                }
+                says = f"reads the {what} of the position {where}, from key {first} on"
+                yield Altered(says, own, asked, {**operands, **kept})
     seen = np.broadcast_to(asked.sees_with(operands), asked.score_shape)
     for part, says in _list_parts(asked.k[2]):
         yield Altered(f"leaves out {says}", own, *hide_as(asked, operands, seen & ~part))
@@ -95,7 +115,7 @@ def _list_parts(keys: int) -> Iterator[tuple[np.ndarray, str]]:
 
 
 def _count_twice(part: np.ndarray) -> Bend:
-    def bend(scores: Floats, values: Floats) -> tuple[Floats, Floats]:
+    def bend(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True)) * np.where(part, 2.0, 1.0)
         return apply_weights(weights / weights.sum(axis=-1, keepdims=True), values)
 
@@ -160,7 +180,7 @@ def _read_lengths_first(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).reshape(items, length, heads, features).swapaxes(1, 2)
 
 
-def _write_lengths_first(scores: Floats, values: Floats) -> tuple[Floats, Floats]:
+def _write_lengths_first(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     found = apply_weights(weights / weights.sum(axis=-1, keepdims=True), values)
     result, magnitudes = (np.ascontiguousarray(a.swapaxes(1, 2)).reshape(a.shape) for a in found)

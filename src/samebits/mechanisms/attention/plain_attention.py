@@ -15,8 +15,10 @@ from samebits.problems.attention import Attention
 
 Floats = npt.NDArray[np.float64]
 Operands = Mapping[str, np.ndarray]
-# Makes of scores (N, H, queries, Lk; -inf where a key is hidden) and values (N, H, Lk, d_v) the result, and sum w |v|.
-Bend = Callable[[Floats, Floats], tuple[Floats, Floats]]
+Queries = npt.NDArray[np.intp]
+# Makes of scores (N, H, queries, Lk; -inf where a key is hidden), values (N, H, Lk, d_v) and the queries' numbers the
+# result, and sum w |v|.
+Bend = Callable[[Floats, Floats, Queries], tuple[Floats, Floats]]
 
 
 @dataclass(frozen=True)
@@ -36,19 +38,17 @@ class Altered:
     verdict: Verdict = "wrong"
     is_fitted: bool = False
 
-    def compute(self, queries: npt.NDArray[np.intp] | None = None) -> tuple[Floats, Floats]:
+    def compute(self, queries: Queries | None = None) -> tuple[Floats, Floats]:
         """The result for some queries, or all, and the sums of magnitudes."""
-        scores, values = compute_scores(self.asked, self.operands, queries)
+        chosen = np.arange(self.asked.q[2]) if queries is None else queries
+        scores, values = compute_scores(self.asked, self.operands, chosen)
         with np.errstate(all="ignore"):
-            return (self.bend or weigh_plainly)(scores, values)
+            return (self.bend or weigh_plainly)(scores, values, chosen)
 
 
-def compute_scores(
-    asked: Attention, operands: Operands, queries: npt.NDArray[np.intp] | None = None
-) -> tuple[Floats, Floats]:
+def compute_scores(asked: Attention, operands: Operands, chosen: Queries) -> tuple[Floats, Floats]:
     """Scores, (N, H, queries, Lk), -inf where a key is hidden, and values with a head for each of q's."""
     q, k, v = (operands[name].astype(np.float64) for name in ("q", "k", "v"))
-    chosen = np.arange(asked.q[2]) if queries is None else queries
     k, v = (np.repeat(a, asked.group, axis=1) for a in (k, v))
     scale = asked.scale if asked.scale is not None else 1 / math.sqrt(asked.q[3])
     with np.errstate(all="ignore"):
@@ -62,7 +62,7 @@ def compute_scores(
     return np.where(seen, scores, -np.inf), v
 
 
-def weigh_plainly(scores: Floats, values: Floats) -> tuple[Floats, Floats]:
+def weigh_plainly(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
     """softmax(scores) v, and the weights times |v|."""
     return apply_weights(find_weights(scores), values)
 
