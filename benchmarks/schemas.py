@@ -19,6 +19,7 @@ from samebits.questions.pick.pick_schema import Lock, Pick
 from samebits.questions.profile.profile_schema import Profile
 from samebits.questions.reduce.reduction_schema import Reduction
 from samebits.questions.runs.diff_schema import RunDiff
+from samebits.questions.seal.seal_schema import Check, Seal
 from samebits.questions.sweep.sweep_schema import Sweep
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schemas"
@@ -37,6 +38,8 @@ KINDS: tuple[type[msgspec.Struct], ...] = (
     Reduction,
     Inventory,
     CaseContents,
+    Seal,
+    Check,
 )
 
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from samebits.questions.runs.reproducing import reproducible
     from samebits.questions.runs.run_diff import diff
     from samebits.questions.runs.tracing import trace
+    from samebits.questions.seal.checking import check
+    from samebits.questions.seal.sealing import seal
     from samebits.questions.sweep.sweeping import sweep
     from samebits.sums.truth import Truth, compute_truth
     from samebits.sums.truth.functional import (
@@ -66,6 +68,7 @@ __all__ = [
     "SamebitsError",
     "Truth",
     "attention",
+    "check",
     "compare",
     "compare_versions",
     "compute_truth",
@@ -87,6 +90,7 @@ __all__ = [
     "reduce",
     "reproducible",
     "save_case",
+    "seal",
     "sweep",
     "trace",
 ]
@@ -116,6 +120,8 @@ _HOMES = (
         "diff": "samebits.questions.runs.run_diff",
         "load": "samebits.questions.report.any_finding",
         "reduce": "samebits.questions.reduce.reducing",
+        "check": "samebits.questions.seal.checking",
+        "seal": "samebits.questions.seal.sealing",
         "sweep": "samebits.questions.sweep.sweeping",
         "trace": "samebits.questions.runs.tracing",
         "reproducible": "samebits.questions.runs.reproducing",
@@ -124,7 +130,7 @@ _HOMES = (
 # Modules with functions of their own.
 _PARTS = ("engine", "errors", "testing", "torch")
 # Functions that return findings, which notebooks show as pages.
-_FINDERS = ("compare", "explain", "load", "pick", "profile", "diff", "sweep", "reduce")
+_FINDERS = ("check", "compare", "explain", "load", "pick", "profile", "diff", "seal", "sweep", "reduce")
 
 
 def __getattr__(name: str) -> Any:

@@ -78,6 +78,10 @@ class LockError(SamebitsError):
     """A lock file cannot be read or written, or its choices do not hold here."""
 
 
+class SealError(SamebitsError):
+    """A seal cannot be read or written, or is none of what it is checked against."""
+
+
 class ResourceLimitError(SamebitsError):
     """The problem needs more memory than this machine can give."""
 

@@ -17,9 +17,10 @@ from samebits.questions.profile.profile_command import PROFILE
 from samebits.questions.question import FindingKind, Question
 from samebits.questions.reduce.reduce_command import REDUCE
 from samebits.questions.runs.run_commands import RUNS
+from samebits.questions.seal.seal_commands import SEAL
 from samebits.questions.sweep.sweep_command import SWEEP
 
 QUESTIONS: tuple[Question, ...] = (
-    COMPARE, EXPLAIN, CASE, PROFILE, RUNS, PICK, SWEEP, REDUCE, DOCTOR, NETWORK, LIST, GUARD,
+    COMPARE, EXPLAIN, CASE, PROFILE, RUNS, PICK, SEAL, SWEEP, REDUCE, DOCTOR, NETWORK, LIST, GUARD,
 )  # fmt: skip
 FINDINGS: dict[str, FindingKind] = {kind.schema: kind for one in QUESTIONS for kind in one.findings}

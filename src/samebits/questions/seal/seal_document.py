@@ -1,0 +1,87 @@
+"""A seal as a certificate for people who do not know floating point, and a check as a document."""
+
+from __future__ import annotations
+
+import shlex
+
+from samebits.display.document import Cell, Code, Document, Prose, Section, Table, Tone, tell_evidence
+from samebits.questions.seal.seal_report import name_check, say_sealed
+from samebits.questions.seal.seal_schema import Check, Seal
+
+_TONES: dict[str, Tone] = {
+    "same": "good", "same-tried": "plain", "different": "bad", "failed": "care", "not-tried": "care"
+}  # fmt: skip
+
+
+def lay_out_seal(found: Seal) -> Document:
+    """What is promised, for which inputs, and what would break it."""
+    whole = [unit for unit in found.units if unit.is_whole]
+    tried = [unit for unit in found.units if not unit.is_whole]
+    promise = [
+        f"For {len(whole):,} of {len(found.units):,} computations it is written down how every sum is added and"
+        " rounded, and executing that gave every bit: wherever the engine follows the same recipe, all bits are the"
+        " same, for every input.",
+    ]
+    if tried:
+        promise.append(
+            f"For {len(tried):,} the bits on fixed operands are kept: equal bits there promise nothing of other inputs."
+        )
+    if found.model is not None and found.model.outputs:
+        promise.append(
+            "Of the model whole the bits of its outputs on fixed inputs are kept: what lies between the products is not"
+            " sealed by recipe."
+        )
+    breaks = [
+        f"Another release of the engine than {found.version}, another processor than {found.processor}, or other"
+        " settings may choose other kernels, which add in another order: samebits check says so, problem by problem.",
+        "Another batch, length or layout is another problem: a seal is of these sizes.",
+    ]
+    if found.variables:
+        breaks.append("Set when it was sealed: " + ", ".join(f"{n}={v}" for n, v in found.variables.items()) + ".")
+    rows = [(Cell(u.problem, code=True), Cell(say_sealed(u)), Cell(", ".join(u.used_by) or "-")) for u in found.units]
+    in_force = ", ".join(f"{k}={v}" for k, v in found.settings.items())
+    sections = [
+        Section("What is promised", [Prose("", tuple(promise))]),
+        Section("What would break it", [Prose("", tuple(breaks))]),
+        Section("What is sealed", [Table(("problem", "how", "used by"), rows)]),
+        Section("Settings in force", [Prose("", (in_force or "none",))], folded=True),
+        Section("Content", [Code("SHA-256", found.content)], folded=True),
+        tell_evidence(found.evidence),
+    ]
+    texts = " ".join(map(shlex.quote, found.subject.split("; ")))
+    again = f"samebits seal {texts} --on {shlex.quote(found.engine)} -o net.seal"
+    facts = f"{found.engine} {found.version} on {found.processor}"
+    return (
+        Document(found.subject, "sealed", "good", found.summary, facts, sections, found.samebits_version, again=again)
+        .stamped(found.made)
+        .without_empty()
+    )
+
+
+def lay_out_check(found: Check) -> Document:
+    """Every problem with what came of it here, and what is otherwise here than where the seal was made."""
+    rows = [
+        (
+            Cell(u.problem, code=True),
+            Cell(u.outcome, _TONES[u.outcome]),
+            Cell(u.says),
+            Cell(", ".join(u.used_by) or "-"),
+        )
+        for u in found.units
+    ]
+    outputs = [(Cell(o.name, code=True), Cell(o.outcome, _TONES[o.outcome])) for o in found.outputs]
+    sections = [
+        Section("Problems", [Table(("problem", "outcome", "how it is known", "used by"), rows)]),
+        Section("Outputs of the model", [Table(("output", "outcome"), outputs)] if outputs else []),
+        tell_evidence(found.evidence),
+    ]
+    tone: Tone = "care" if found.holds is None else "good" if found.holds else "bad"
+    version = f" {found.version}" if found.version else ""
+    facts = f"{found.engine}{version} on {found.processor}; seal {found.sealed[:12]}"
+    return (
+        Document(
+            found.subject, name_check(found)[0].lower(), tone, found.summary, facts, sections, found.samebits_version
+        )
+        .stamped(found.made)
+        .without_empty()
+    )

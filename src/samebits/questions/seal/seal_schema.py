@@ -1,0 +1,112 @@
+"""What an engine's arithmetic was sealed as (samebits.seal/1), and what came of checking it (samebits.check/1)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+from samebits.findings.comparison_schema import Evidence, Replay
+from samebits.findings.made import Made
+from samebits.findings.shown import ShownFinding
+
+Outcome = Literal["same", "same-tried", "different", "failed", "not-tried"]
+
+
+class SealedUnit(msgspec.Struct, frozen=True, kw_only=True):
+    """One problem as the engine computes it: `digests` of its bits on seeded operands, and the recipe that was found.
+
+    `replay` says how many outputs the recipe reproduced; `used_by` names the nodes of a model that compute it.
+    """
+
+    problem: str
+    digests: list[str]
+    recipe: str | None = None
+    replay: Replay | None = None
+    used_by: list[str] = []
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the recipe reproduced every output: it then says the bits for every input."""
+        return self.recipe is not None and self.replay is not None and self.replay.is_whole
+
+
+class SealedOutput(msgspec.Struct, frozen=True):
+    """An output of a model on seeded inputs."""
+
+    name: str
+    digest: str
+
+
+class SealedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model: its file's name and the digest of what it holds, the shapes of its inputs, its outputs' bits on them."""
+
+    name: str
+    fingerprint: str
+    sizes: dict[str, list[int]]
+    outputs: list[SealedOutput]
+    left_out: list[str] = []
+
+
+class Seal(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
+    """How one engine computes problems, or a model's products and outputs, where it was sealed.
+
+    `variables` are the environment variables that the engine heeds and that were set; `seed` that of all operands and
+    inputs. `content` is the SHA-256 of everything else but
+    `made`.
+    """
+
+    _rows: ClassVar[str] = "units"
+    schema: Literal["samebits.seal/1"] = "samebits.seal/1"
+    subject: str
+    engine: str
+    version: str
+    device: str
+    settings: dict[str, str] = {}
+    variables: dict[str, str] = {}
+    processor: str
+    seed: int
+    units: list[SealedUnit]
+    model: SealedModel | None = None
+    summary: str
+    evidence: list[Evidence] = []
+    content: str = ""
+    samebits_version: str
+    made: Made | None = None
+
+
+class CheckedUnit(msgspec.Struct, frozen=True, kw_only=True):
+    """One problem of a seal here. `recipe` is the one found here; `says` how the outcome is known."""
+
+    problem: str
+    outcome: Outcome
+    says: str
+    recipe: str | None = None
+    used_by: list[str] = []
+
+
+class CheckedOutput(msgspec.Struct, frozen=True):
+    """An output of the sealed model here."""
+
+    name: str
+    outcome: Outcome
+
+
+class Check(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
+    """Whether an engine here computes what a seal says. `holds` is null where something could not be tried."""
+
+    _rows: ClassVar[str] = "units"
+    schema: Literal["samebits.check/1"] = "samebits.check/1"
+    subject: str
+    sealed: str
+    engine: str
+    version: str | None = None
+    device: str | None = None
+    processor: str
+    holds: bool | None
+    units: list[CheckedUnit]
+    outputs: list[CheckedOutput] = []
+    summary: str
+    evidence: list[Evidence] = []
+    samebits_version: str
+    made: Made | None = None

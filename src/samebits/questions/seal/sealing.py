@@ -1,0 +1,216 @@
+"""Sealing: how an engine computes problems, or what a model consists of, written down with bits and recipes."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from samebits.engines.probes.session import ProbeSession
+from samebits.engines.recipe_search.recipe_search import search_recipe
+from samebits.engines.recipe_search.replaying import Replayer
+from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.registry.runner_text import parse_runner_text
+from samebits.engines.registry.runners import open_runner
+from samebits.engines.runner import Runner, check_result
+from samebits.engines.runner.lowered_runner import lower_runner
+from samebits.errors import ArgumentError, EngineUnsupported, ProbeStopped, SealError
+from samebits.findings import Replay
+from samebits.machine import count_cores, describe_processor
+from samebits.networks.model_inputs import make_inputs
+from samebits.networks.model_runners import find_data_files, is_onnx_engine, open_model_runner
+from samebits.networks.model_subject import is_model, is_module
+from samebits.networks.network import Network
+from samebits.networks.onnx_reading import read_onnx
+from samebits.numbers.float_environment import default_float_environment
+from samebits.numbers.ulps import digest_bits
+from samebits.problems import Problem
+from samebits.problems.any_problem import AnyProblem, format_any_problem
+from samebits.problems.attention import (
+    Attention,
+    is_attention,
+    make_exact_attention,
+    make_normal_attention,
+    parse_attention,
+)
+from samebits.problems.languages.any_language import read_problem
+from samebits.problems.lowering import lower_problem
+from samebits.problems.operands import make_exact, make_normal
+from samebits.progress import Progress, ignore_progress
+from samebits.questions.pick.subject_problems import list_problems
+from samebits.questions.seal.seal_file import digest_seal, write_seal
+from samebits.questions.seal.seal_schema import Seal, SealedModel, SealedOutput, SealedUnit
+from samebits.questions.seal.seal_sentences import summarize_seal
+from samebits.sums.recipes.recipe_text import format_recipe
+from samebits.version import VERSION
+
+_MOST_CALLS, _MOST_TIME_S = 1000, 20.0
+
+
+@default_float_environment()
+def seal(
+    subject: str | Path | Sequence[str],
+    on: str,
+    *,
+    output: str | Path | None = None,
+    sizes: Mapping[str, tuple[int, ...]] | None = None,
+    seed: int = 0,
+    time_limit_s: float = 300.0,
+    progress: Progress = ignore_progress,
+) -> Seal:
+    """Writes down how an engine computes, so that `check` can say elsewhere whether every bit will be the same.
+
+    `subject` is a problem's text (attention too), several of them, or an ONNX file, whose products are sealed one by
+    one and whose outputs are sealed on seeded inputs; `on` is an engine's text. Of each problem the bits on seeded
+    operands are kept and, where probing finds the recipe and replaying it gives every output, the recipe: it says the
+    bits for every input. With `output` the seal is written to that file. Raises SamebitsError for a subject or an
+    engine that cannot be dealt with, and for an engine that fails.
+
+    >>> import samebits
+    >>> sealed = samebits.seal("matmul x=3x8 w=8x4", "numpy", output="net.seal")
+    >>> samebits.check("net.seal").holds
+    True
+    """
+    texts = [str(subject)] if isinstance(subject, (str, Path)) else [str(one) for one in subject]
+    if not texts or not isinstance(on, str):
+        raise ArgumentError("a seal is of problems or one model, and of one engine's text")
+    models = [text for text in texts if is_model(text)]
+    if models and len(texts) > 1:
+        raise ArgumentError("one model at a time, or problems")
+    if models and is_module(models[0]):
+        raise ArgumentError("a seal is of an ONNX file or of problems; export the module first")
+    problems, left_out = list_sealed_problems(texts, sizes, time_limit_s, progress)
+    with contextlib.closing(open_runner(on, time_limit_s=time_limit_s)) as runner:
+        identity = runner.identify()
+        units: list[SealedUnit] = []
+        for number, (problem, nodes) in enumerate(problems.items()):
+            progress(f"sealing {format_any_problem(problem)[:60]}", number / len(problems))
+            try:
+                units.append(seal_problem(runner, problem, nodes, seed))
+            except EngineUnsupported as error:
+                if not models:
+                    raise
+                left_out.append(f"{', '.join(nodes)[:60]}: {error}")
+    model = None
+    if models:
+        progress(f"running {models[0][:60]}", 1.0)
+        model = seal_model(models[0], on, sizes, seed, time_limit_s, left_out)
+    if not units:
+        raise SealError(f"{on} computes none of these problems: {left_out[0] if left_out else 'there are none'}")
+    found = Seal(
+        subject="; ".join(texts), engine=on, version=identity.version, device=identity.device,
+        settings=identity.settings, variables=list_variables(on), processor=name_processor(), seed=seed, units=units,
+        model=model, summary=summarize_seal(on, units, model), samebits_version=VERSION,
+    )  # fmt: skip
+    found = msgspec.structs.replace(found, content=digest_seal(found))
+    if output is not None:
+        write_seal(output, found)
+    return found
+
+
+def name_processor() -> str:
+    """This processor and how many of its cores are used."""
+    return f"{describe_processor()}, {count_cores()} cores"
+
+
+def list_variables(on: str) -> dict[str, str]:
+    """Environment variables that the engine heeds and that are set, those of its own text included."""
+    runner = parse_runner_text(on)
+    known = ENGINES[runner.name].load_class().variables if runner.name in ENGINES else {}
+    return {name: os.environ[name] for name in sorted(known) if name in os.environ} | dict(runner.environment)
+
+
+def list_sealed_problems(
+    texts: Sequence[str], sizes: Mapping[str, tuple[int, ...]] | None, time_limit_s: float, progress: Progress
+) -> tuple[dict[AnyProblem, list[str]], list[str]]:
+    """The problems of texts or of a model, each once, with the nodes that have them; and what is left out."""
+    if is_model(texts[0]):
+        of_model, left_out = list_problems(
+            texts[0], gradients=False, time_limit_s=time_limit_s, progress=progress, sizes=sizes
+        )
+        found: dict[AnyProblem, list[str]] = dict(of_model.items())
+        return found, left_out
+    return {parse_attention(text) if is_attention(text) else read_problem(text): [] for text in texts}, []
+
+
+def seal_problem(runner: Runner, problem: AnyProblem, nodes: Sequence[str], seed: int) -> SealedUnit:
+    """One problem: its bits on integers and on random operands, and its recipe with what it reproduced of these.
+
+    Raises an EngineFailure where the engine has no result.
+    """
+    digests: list[str] = []
+    recipe, replay = None, None
+    for number, (own, operands) in enumerate(_draw(problem, seed)):
+        asked = lower_runner(runner, lower_problem(problem)) if isinstance(problem, Problem) else runner
+        result = check_result(own, asked.run(own, operands))
+        digests.append(digest_bits(result))
+        if number == 0 and isinstance(own, Problem):
+            session = ProbeSession(asked, own, most_calls=_MOST_CALLS, most_time_s=_MOST_TIME_S)
+            with contextlib.suppress(ProbeStopped):
+                recipe = search_recipe(session).recipe
+        if recipe is not None and isinstance(own, Problem):
+            matched, compared, _ = Replayer(own, operands, result).score(recipe)
+            before = replay.matched if replay else 1.0
+            replay = Replay(min(matched, before), compared)
+    return SealedUnit(
+        problem=format_any_problem(problem), digests=digests, recipe=format_recipe(recipe) if recipe else None,
+        replay=replay, used_by=list(nodes),
+    )  # fmt: skip
+
+
+def _draw(problem: AnyProblem, seed: int) -> Iterator[tuple[AnyProblem, dict[str, np.ndarray]]]:
+    """The seeded operands, of a product those of the convolution that is computed for it: integers, and random ones."""
+    if isinstance(problem, Attention):
+        exact = make_exact_attention(problem, seed)
+        if exact is not None:
+            yield problem, exact
+        yield problem, make_normal_attention(problem, seed)
+        return
+    lowering = lower_problem(problem)
+    for make in (make_normal, make_exact):
+        yield lowering.convolution, lowering.lower_operands(make(problem, seed))
+
+
+def seal_model(
+    path: str,
+    on: str,
+    sizes: Mapping[str, tuple[int, ...]] | None,
+    seed: int,
+    time_limit_s: float,
+    left_out: Sequence[str],
+) -> SealedModel:
+    """A model whole: what it holds, and the bits of its outputs on seeded inputs, where the engine runs ONNX."""
+    network = read_onnx(path, time_limit_s=time_limit_s)
+    fed = make_inputs(network, seed, sizes=sizes)
+    outputs = run_outputs(network, fed, on, time_limit_s)
+    return SealedModel(
+        name=Path(path).name,
+        fingerprint=fingerprint(path, network),
+        sizes={name: list(array.shape) for name, array in fed.items()},
+        outputs=[SealedOutput(name, digest) for name, digest in outputs.items()],
+        left_out=list(left_out),
+    )
+
+
+def run_outputs(network: Network, fed: Mapping[str, np.ndarray], on: str, time_limit_s: float) -> dict[str, str]:
+    """Digests of the outputs' bits; none where the engine runs no ONNX model. Raises an EngineFailure."""
+    if not is_onnx_engine(on):
+        return {}
+    with contextlib.closing(open_model_runner(on, time_limit_s=time_limit_s)) as runner:
+        found = runner.run_network(network, fed, [], list(network.outputs), {})
+    return {name: digest_bits(np.asarray(found[name])) for name in network.outputs}
+
+
+def fingerprint(path: str, network: Network) -> str:
+    """The SHA-256 of a model's file and of those with its data."""
+    digest = hashlib.sha256(Path(path).read_bytes())
+    folder, names = find_data_files(network.stored)
+    for name in names:
+        with Path(folder, name).open("rb") as file:
+            digest.update(name.encode() + hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
