@@ -154,6 +154,51 @@ def _last_query_sees_all(given: Arrays) -> np.ndarray:
     return weigh(hide(find_scores(given), seen), given)
 
 
+def _other_cap(given: Arrays) -> np.ndarray:
+    return weigh(F32(3) * np.tanh(find_scores(given) / F32(3)), given)
+
+
+def _counted(given: Arrays) -> np.ndarray:
+    """Keys 9 to 14 twice, key 30 not at all."""
+    times = np.ones(given["k"].shape[2], F32)
+    times[9:15], times[30] = 2, 0
+    scores = find_scores(given)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True)) * times
+    return np.matmul(weights / weights.sum(axis=-1, keepdims=True), repeat(given["v"], given["q"].shape[1]))
+
+
+def _split(given: Arrays) -> np.ndarray:
+    """Four parts of the keys, averaged."""
+    parts = [{**given, **{n: given[n][:, :, i : i + 10] for n in ("k", "v")}} for i in range(0, 40, 10)]
+    return sum(weigh(find_scores(part), part) for part in parts) / F32(4)
+
+
+def _dropout(given: Arrays) -> np.ndarray:
+    """On two heads only; there are fewer keys than features."""
+    scores = hide(find_scores(given), np.arange(given["k"].shape[2]) < 12)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = weights / weights.sum(axis=-1, keepdims=True)
+    dropped = np.random.default_rng(5).random(weights.shape) < 0.2
+    weights[:, :2] = np.where(dropped, F32(0), weights / F32(0.8))[:, :2]
+    return np.matmul(weights, repeat(given["v"], given["q"].shape[1]))
+
+
+def _narrow_sum(given: Arrays) -> np.ndarray:
+    """The sum of the weights in float16, key by key."""
+    scores = find_scores(given)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    total = np.zeros(weights.shape[:-1], np.float16)
+    for j in range(weights.shape[-1]):
+        total = (total.astype(F32) + weights[..., j]).astype(np.float16)
+    return np.matmul(weights, repeat(given["v"], given["q"].shape[1])) / total.astype(F32)[..., None]
+
+
+def _narrow_heads(given: Arrays) -> np.ndarray:
+    result = weigh(find_scores(given), given)
+    result[:, 1:3] = weigh(find_scores({n: to_bfloat16(a) for n, a in given.items()}), given)[:, 1:3]
+    return result
+
+
 # By name: what the problem says behind its shapes, the extra operands, the fault, and its cause.
 Fault = tuple[str, Callable[[Arrays], Arrays], Callable[[Arrays], np.ndarray], str]
 _NOTHING: Callable[[Arrays], Arrays] = lambda given: {}  # noqa: E731  (a table of small functions)
@@ -202,6 +247,20 @@ FAULTS: dict[str, Fault] = {
     "over the queries": ("", _NOTHING, lambda g: weigh(find_scores(g), g, axis=-2), "softmax"),
     "not rescaled": ("", _NOTHING, lambda g: in_blocks(g, 16, rescales=False), "softmax"),
     "padding in the sum": ("", _NOTHING, _other_sum, "softmax"),
+    "another softcap": ("softcap=2.0", _NOTHING, _other_cap, "dropped-attribute"),
+    "hidden by -4": (
+        "mask=bool", _PADDED, lambda g: weigh(np.where(_mask(g), find_scores(g), find_scores(g) - F32(4)), g),
+        "hidden-keys",
+    ),
+    "window one too wide behind": (
+        "window=5", _NOTHING,
+        lambda g: weigh(hide(find_scores(g), see(*_shape(g), 5) & ~see(*_shape(g), -5)), g), "hidden-keys",
+    ),
+    "keys counted twice, one lost": ("", _NOTHING, _counted, "other-keys"),
+    "parts averaged": ("", _NOTHING, _split, "softmax"),
+    "sum in float16": ("", _NOTHING, _narrow_sum, "narrow-intermediate"),
+    "two heads in bfloat16": ("", _NOTHING, _narrow_heads, "reduced-precision-operands"),
+    "dropout": ("mask=bool", _NOTHING, _dropout, "softmax"),
     "one head causal": ("", _NOTHING, _one_head, "hidden-keys"),
     "weights in bfloat16": ("", _NOTHING, lambda g: _round_weights(g, to_bfloat16), "narrow-intermediate"),
     "weights in float16": (

@@ -18,7 +18,7 @@ def _ask(words: str, operands: Arrays, result: np.ndarray):
     return compare_attention(AttentionCase(asked, operands, {"mine": result})).sides[0]
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", [name for name in FAULTS if name != "dropout"])
 def test_a_fault_is_named(name: str) -> None:
     words, extra, compute, cause = FAULTS[name]
     given = draw(1)
@@ -41,6 +41,30 @@ def test_a_sound_result_is_not_blamed(name: str, seed: int) -> None:
     assert side.error is not None
     assert side.error.max_over_likely is not None
     assert side.error.max_over_likely < 1
+
+
+def test_dropout_is_seen_where_features_outnumber_keys() -> None:
+    given = draw(2)
+    mask = np.arange(40) < 12
+    result = FAULTS["dropout"][2](given)
+    side = _ask("mask=bool", {**given, "mask": mask}, result)
+    assert (side.verdict, str(side.cause)) == ("wrong", "softmax")
+    assert "dropout is on" in str(side.says)
+
+
+def test_products_beyond_float16_are_named() -> None:
+    given = {name: array.astype(np.float16) for name, array in draw(4, heads=2, groups=2).items()}
+    given["q"][0, 1, 3] = 300
+    given["k"][0, 1, 5] = 300
+    wide = {name: array.astype(np.float32) for name, array in given.items()}
+    result = SOUND["plainly"](wide).astype(np.float16)
+    assert _ask("dtype=float16", given, result).verdict == "rounding"
+    products = wide["q"] @ wide["k"].swapaxes(-1, -2)
+    lost = products.max(axis=-1) >= 65520
+    assert 0 < lost.sum() < lost.size
+    result[lost] = np.nan
+    side = _ask("dtype=float16", given, result)
+    assert (side.verdict, str(side.cause)) == ("wrong", "overflow")
 
 
 def test_nan_behind_a_hidden_block_is_named() -> None:

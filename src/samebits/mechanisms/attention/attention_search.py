@@ -26,6 +26,8 @@ from samebits.mechanisms.attention.hidden_keys import list_hidden_keys
 from samebits.mechanisms.attention.narrow_weights import list_narrow_weights
 from samebits.mechanisms.attention.other_keys import list_lost_features, list_other_heads, list_other_keys
 from samebits.mechanisms.attention.plain_attention import Altered, Floats, Operands
+from samebits.numbers.format import find_format
+from samebits.problems.attention import Attention
 from samebits.sums.bounds.attention import bound_attention
 
 # Scores of so many queries are computed for each hypothesis, all heads together; of hypotheses that need all, all.
@@ -90,6 +92,10 @@ def _find_nan(reference: AttentionReference, operands: Operands, result: np.ndar
     seen = np.broadcast_to(asked.sees_with(operands), asked.score_shape)
     if not lost.any():
         return None
+    if _overflows(asked, operands, lost, seen):
+        says = "keeps products of q and k in float16, beyond whose largest number they are"
+        said = Evidence("structure", "NaN stands just where a product is larger than 65,504")
+        return Mechanism(CauseCode.OVERFLOW, "wrong", says, "bound", evidence=(said,), tried=len(BLOCKS))
     blocks = [b for b in BLOCKS if np.array_equal(lost, ~seen[..., :b].any(axis=-1) & ~reference.empty)]
     if not blocks:
         return None
@@ -97,6 +103,18 @@ def _find_nan(reference: AttentionReference, operands: Operands, result: np.ndar
     says = f"returns NaN for queries whose first {first} keys are all hidden"
     said = Evidence("structure", "NaN stands just where that is so")
     return Mechanism(CauseCode.HIDDEN_KEYS, "wrong", says, "bound", evidence=(said,), tried=len(BLOCKS))
+
+
+def _overflows(asked: Attention, operands: Operands, lost: npt.NDArray[np.bool_], seen: npt.NDArray[np.bool_]) -> bool:
+    """Whether NaN stands just where a product that a query sees is beyond float16."""
+    q, k = (operands[name].astype(np.float64) for name in ("q", "k"))
+    with np.errstate(all="ignore"):
+        products = q @ np.repeat(k, asked.group, axis=1).swapaxes(-1, -2)
+    # What is half a step beyond the largest number rounds to infinity.
+    format_ = find_format("float16")
+    infinite = float(format_.largest) * (1 + float(format_.unit_roundoff) / 2)
+    beyond = np.where(seen, products, -np.inf).max(axis=-1) >= infinite
+    return np.array_equal(lost, beyond)
 
 
 def _find_float32(reference: AttentionReference, operands: Operands, result: np.ndarray) -> Mechanism | None:

@@ -21,6 +21,7 @@ from samebits.mechanisms.attention.plain_attention import (
 from samebits.problems.attention import Attention
 
 BLOCKS = (8, 16, 32, 64, 128, 256, 512)
+_SPLITS = (2, 3, 4, 6, 8, 16)
 
 
 def list_bent_softmaxes(asked: Attention, operands: Operands) -> Iterator[Altered]:
@@ -50,6 +51,35 @@ def list_bent_softmaxes(asked: Attention, operands: Operands) -> Iterator[Altere
                 says = f"rescales {what} of earlier {keys} when the largest score grows"
                 yield Altered(says, own, asked, operands, _in_blocks(block, *rescaled))
             yield Altered(f"divides by the sum of the last of its {keys}", own, asked, operands, _by_last_block(block))
+
+    for parts in _SPLITS:
+        if parts < asked.k[2]:
+            for weighed, what in (
+                (False, "the same"),
+                (True, "as much as their sums, each relative to its own maximum"),
+            ):
+                says = f"joins the results of {parts} parts of the keys as if they weighed {what}"
+                yield Altered(says, own, asked, operands, _join_parts(parts, weighed=weighed))
+
+
+def _join_parts(parts: int, *, weighed: bool) -> Bend:
+    """Splits over the keys, as in decoding, whose results are joined without their largest scores."""
+
+    def bend(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
+        size = -(-scores.shape[-1] // parts)
+        found: list[tuple[Floats, Floats, Floats]] = []
+        for first in range(0, scores.shape[-1], size):
+            part = scores[..., first : first + size]
+            most = part.max(axis=-1, keepdims=True)
+            weights = np.where(np.isfinite(part), np.exp(part - np.where(np.isfinite(most), most, 0.0)), 0.0)
+            total = weights.sum(axis=-1, keepdims=True)
+            own = apply_weights(weights / np.where(total > 0, total, 1.0), values[..., first : first + size, :])
+            found.append((*own, total if weighed else (total > 0).astype(np.float64)))
+        whole = sum(share for _, _, share in found)
+        result, magnitudes = (sum(part[i] * part[2] for part in found) / whole for i in (0, 1))
+        return np.asarray(result), np.asarray(magnitudes)
+
+    return bend
 
 
 def _list_attributes(asked: Attention, operands: Operands) -> Iterator[Altered]:

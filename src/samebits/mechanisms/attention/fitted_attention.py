@@ -176,7 +176,8 @@ def find_dropout(given: Evidenced) -> Iterator[Altered]:
     """Weights that are 0 or too large by one factor, where there are no more keys than features to solve them for."""
     asked = given.asked
     rows = np.argwhere(given.off & np.isfinite(given.result).all(axis=-1))
-    if asked.k[2] > asked.v[3] or asked.k[2] < _FEWEST_FEATURES or not len(rows):
+    most_seen = int(asked.sees_with(given.operands).sum(axis=-1).max())
+    if not _FEWEST_FEATURES <= most_seen <= asked.v[3] or not len(rows):
         return
     scores, values = compute_scores(asked, given.operands, np.arange(asked.q[2]))
     with np.errstate(all="ignore"):
@@ -191,7 +192,9 @@ def find_dropout(given: Evidenced) -> Iterator[Altered]:
     kept = off[off > thresholds.MAJORITY]
     factor = float(np.median(kept)) if len(kept) else 1.0
     whole = np.where(times > factor / 2, factor, 0.0)
-    dropped = 1 - len(kept) / max(len(off), 1)
+    whole[~given.off] = 1.0
+    counted = whole[given.off][weights[given.off] > 0]
+    dropped = float((counted == 0).mean()) if len(counted) else 0.0
     if abs(factor - 1) < _NEAR_ROOT or not 0 < dropped < thresholds.MAJORITY:
         return
     says = f"drops {dropped:.0%} of the weights and takes the others times {factor:.4g}: dropout is on"
