@@ -43,6 +43,47 @@ def test_a_sound_result_is_not_blamed(name: str, seed: int) -> None:
     assert side.error.max_over_likely < 1
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_masks_of_the_least_number_hide(dtype: type) -> None:
+    """As transformers write them: padding, and queries all of whose keys are padding."""
+    given = {name: array.astype(dtype) for name, array in draw(6).items()}
+    mask = np.zeros((24, 40), dtype)
+    mask[:, 31:] = np.finfo(dtype).min
+    mask[:4] = np.finfo(dtype).min
+    heads = given["q"].shape[1]
+    k, v = (np.repeat(given[n], heads // given[n].shape[1], axis=1) for n in ("k", "v"))
+    scores = np.matmul(given["q"], k.swapaxes(-1, -2)) * dtype(given["q"].shape[-1] ** -0.5) + mask
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    result = np.matmul(weights / weights.sum(axis=-1, keepdims=True), v)
+    side = _ask(f"mask=add dtype={np.dtype(dtype).name}", {**given, "mask": mask}, result)
+    assert side.verdict == "rounding", (side.says, side.evidence)
+    # A result that is no mean of the values is wrong all the same.
+    result[0, 0, 1] = 50
+    assert _ask(f"mask=add dtype={np.dtype(dtype).name}", {**given, "mask": mask}, result).verdict == "wrong"
+
+
+def test_sums_that_overflow_on_the_way_are_excused() -> None:
+    given = draw(7, keys=64)
+    given["q"] *= np.float32(0.1)
+    given["v"] = np.abs(given["v"]) * np.float32(5e37)
+    with np.errstate(all="ignore"):
+        result = SOUND["with powers of two"](given)
+    assert not np.isfinite(result).all()
+    assert _ask("", given, result).verdict == "rounding"
+    # Nothing can overflow in values that are small.
+    given["v"] = given["v"] / np.float32(1e38)
+    result = SOUND["plainly"](given)
+    result[0, 0, 0, 0] = np.inf
+    assert _ask("", given, result).verdict == "wrong"
+
+
+def test_nothing_is_said_where_no_query_sees_a_key() -> None:
+    given = draw(8)
+    mask = np.zeros((24, 40), bool)
+    side = _ask("mask=bool", {**given, "mask": mask}, SOUND["plainly"](given))
+    assert side.verdict == "undecided"
+
+
 def test_dropout_is_seen_where_features_outnumber_keys() -> None:
     given = draw(2)
     mask = np.arange(40) < 12

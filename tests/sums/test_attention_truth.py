@@ -60,6 +60,72 @@ def test_ties_among_unequal_scores_are_decided() -> None:
     assert truth.settled["exact"] == 1
 
 
+def test_ties_that_a_bias_makes_are_decided() -> None:
+    """Scores 1 + 0 and 0 + 1 are one score, whichever product and mask make it."""
+    asked = parse_attention("attention q=1x1x1x4 k=1x1x2x4 v=1x1x2x1 mask=add")
+    operands = {
+        "q": np.float32([2, 0, 0, 0]).reshape(1, 1, 1, 4),
+        "k": np.float32([[1, 0, 0, 0], [0, 0, 0, 0]]).reshape(1, 1, 2, 4),
+        "v": np.float32([1, 1 + 2**-23]).reshape(1, 1, 2, 1),
+        "mask": np.float32([[0, 1]]),
+    }
+    assert compute_attention(asked, operands).values.item() == 1.0
+
+
+@pytest.mark.parametrize(("last", "expected"), [(2.0, 1 + 2**-23), (0.5, 1.0)])
+def test_keys_far_behind_decide_a_tie(last: float, expected: float) -> None:
+    """exp(-3000) of a larger or of a smaller value, in more bits than are ever taken."""
+    asked = parse_attention("attention q=1x1x1x1 k=1x1x3x1 scale=1.0")
+    operands = {
+        "q": np.ones((1, 1, 1, 1), np.float32),
+        "k": np.float32([3000, 3000, 0]).reshape(1, 1, 3, 1),
+        "v": np.float32([1, 1 + 2**-23, last]).reshape(1, 1, 3, 1),
+    }
+    assert compute_attention(asked, operands).values.item() == expected
+
+
+@pytest.mark.parametrize("cap", [1e-3, 1.0, 1e6, 1e20, 1e30])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_caps_of_any_size(cap: float, dtype: str) -> None:
+    asked = parse_attention(f"attention q=1x1x1x1 k=1x1x2x1 softcap={cap} dtype={dtype}")
+    operands = {
+        "q": np.ones((1, 1, 1, 1), dtype),
+        "k": np.array([1, 0], dtype).reshape(1, 1, 2, 1),
+        "v": np.array([1, 0], dtype).reshape(1, 1, 2, 1),
+    }
+    with mpmath.workprec(400):
+        score = mpmath.mpf(cap) * mpmath.tanh(1 / mpmath.mpf(cap))
+        expected = 1 / (1 + mpmath.exp(-score))
+        found = compute_attention(asked, operands).values.item()
+        assert abs(found - expected) <= expected * mpmath.mpf(2) ** -find_format(dtype).precision
+
+
+def test_the_ends_of_float64() -> None:
+    asked = parse_attention("attention q=1x1x1x1 k=1x1x2x1 dtype=float64")
+    most = np.finfo(np.float64).max
+
+    def compute(q: float, k: list[float], v: list[float]) -> float:
+        shaped = [np.array(a, np.float64).reshape(1, 1, -1, 1) for a in ([q], k, v)]
+        return compute_attention(asked, dict(zip("qkv", shaped, strict=True))).values.item()
+
+    assert compute(0, [0, 0], [most, most]) == most
+    assert compute(0, [0, 0], [most, -most]) == 0
+    assert compute(1e200, [1e200, 0], [1, 2]) == 1
+    assert compute(1e-200, [1e-200, -1e-200], [1, 2]) == 1.5
+    assert compute(0, [0, 0], [2.0**-1074, 0]) == 0
+
+
+def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from samebits.sums.truth import attention
+
+    monkeypatch.setattr(attention, "count_available_bytes", lambda: 2**28)
+    asked = parse_attention("attention q=1x1x4000x1 k=1x1x4000x1")
+    with pytest.raises(samebits.SamebitsError, match="more than the memory that is free"):
+        compute_attention(asked, make_normal_attention(asked))
+    with pytest.raises(samebits.SamebitsError, match="more than the memory that is free"):
+        samebits.compare("attention q=1x1x30000x1 k=1x1x30000x1", "numpy")
+
+
 def test_queries_without_a_key_are_marked() -> None:
     asked = parse_attention("attention q=1x2x5x8 k=1x2x3x8 causal=lower_right")
     truth = compute_attention(asked, make_normal_attention(asked))

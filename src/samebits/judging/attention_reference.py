@@ -23,7 +23,8 @@ from samebits.sums.truth.attention import compute_attention
 class AttentionReference:
     """The truth of an attention on some operands and its bounds; `empty` marks queries that see no key, (N, H, Lq).
 
-    `farthest` is what no arithmetic reaches that keeps values in bfloat16 or adds in float16.
+    `farthest` is what no arithmetic reaches that keeps values in bfloat16 or adds in float16; `may_overflow` marks
+    queries, (N, H, Lq), in which a value on the way may be beyond the accumulator's largest number.
     """
 
     problem: Attention
@@ -34,6 +35,7 @@ class AttentionReference:
     likely: Floats | None
     farthest: Floats
     empty: npt.NDArray[np.bool_]
+    may_overflow: npt.NDArray[np.bool_]
 
     def without_empty(self, result: np.ndarray) -> np.ndarray:
         """A result with the truth's numbers where a query sees no key: nobody says what stands there."""
@@ -52,8 +54,9 @@ def make_attention_reference(
     bounds = bound_attention(asked, operands, truth.values, rounds_result=rounds)
     likely = bounds.likely if rounds else None
     return AttentionReference(
-        asked, truth.values, bounds.worst, bounds.magnitudes, truth.settled, likely, bounds.farthest, truth.empty
-    )
+        asked, truth.values, bounds.worst, bounds.magnitudes, truth.settled, likely, bounds.farthest, truth.empty,
+        bounds.may_overflow,
+    )  # fmt: skip
 
 
 def measure_attention(
@@ -65,14 +68,18 @@ def measure_attention(
 ) -> Measured:
     """The distances of a result, with what its runner did on exact integers.
 
-    Another function is proved where an output is farther than any arithmetic takes it, or beyond all of the values:
-    a mean lies between the least and the largest.
+    Another function is proved where an output is farther than any arithmetic takes it, and by NaN or an infinity where
+    no value on the way can overflow.
     """
-    if result is None:
+    if result is None or reference.empty.all():
+        # Where no query sees a key there is nothing to judge.
         return Measured(exact, exact_beyond)
     own = reference.without_empty(result)
     distances = measure_distances(reference.problem, own, reference.truth, reference.bound, reference.magnitudes)
-    another = distances.mark_beyond(reference.farthest) | (~np.isfinite(own.astype(np.float64)))
+    excused = ~np.isfinite(own.astype(np.float64)) & reference.may_overflow[..., None]
+    distances.over_bound[excused] = 1.0
+    odd = ~np.isfinite(own.astype(np.float64)) & ~excused & np.isfinite(reference.farthest)
+    another = distances.mark_beyond(reference.farthest) | odd
     differs = not has_same_bits(own, reference.truth)
     return Measured(exact, exact_beyond, distances, differs, another, True, measure_likely(distances, reference.likely))
 

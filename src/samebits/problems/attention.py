@@ -36,6 +36,10 @@ _LARGEST_CODES, _LARGEST_VALUE = (2, 1), 16
 # As many keys may share the lead: their values, multiples of 4, have means that every format holds.
 _SHARED = (0, 1, 2, 4)
 _DRAWS = 20
+# All scores are held at once.
+_MOST_SCORES = 2**26
+# What a scale or a cap may be: products with others stay far from the ends of float64.
+_LEAST_NUMBER, _LARGEST_NUMBER = 2.0**-100, 2.0**100
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +77,8 @@ class Attention:
                 raise ProblemShapeError(f"unknown {name} {value!r}; one of {', '.join(known)}")
         for name in ("scale", "softcap"):
             value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ProblemShapeError(f"{name} is a number above 0, not {value!r}")
+            if value is not None and not _LEAST_NUMBER <= value <= _LARGEST_NUMBER:
+                raise ProblemShapeError(f"{name} is a number above 0, from 2^-100 to 2^100, not {value!r}")
         if self.window is not None and self.window < 1:
             raise ProblemShapeError(f"window is at least 1, not {self.window}")
 
@@ -287,9 +291,9 @@ def make_exact_attention(asked: Attention, seed: int = 0) -> dict[str, np.ndarra
 
     The key that a query sees with the largest score (or 2 or 4 that share it) leads by so much that exp of the others'
     is 0 in any order and any blocks; keys that are hidden have larger scores still, many of them. None where no such
-    data were found: with a cap of the scores, or with too few features for the keys to differ.
+    data were found: with a cap of the scores, too many of them, or too few features for the keys to differ.
     """
-    if asked.softcap is not None:
+    if asked.softcap is not None or math.prod(asked.score_shape) > _MOST_SCORES:
         return None
     drawn = (_draw_exact(asked, np.random.default_rng(seed), largest) for largest in _LARGEST_CODES)
     return next((found for found in drawn if found is not None), None)

@@ -35,6 +35,7 @@ from samebits.problems.attention import (
 from samebits.progress import Progress, ignore_progress, rename_progress
 from samebits.questions.comparison_sentences import summarize_comparison
 from samebits.questions.given_attention import AttentionCase
+from samebits.sums.truth.attention import check_scores_fit
 
 _MAKERS: dict[str, Callable[[Attention, int], dict[str, np.ndarray] | None]] = {
     "normal": make_normal_attention,
@@ -42,7 +43,7 @@ _MAKERS: dict[str, Callable[[Attention, int], dict[str, np.ndarray] | None]] = {
     "exact": make_exact_attention,
 }
 # Scores in float64, several times over, of one head after the other: what takes no more than a few minutes.
-_MOST_PRODUCTS = 2**36
+MOST_PRODUCTS = 2**36
 
 
 @default_float_environment()
@@ -66,8 +67,9 @@ def compare_attention(
     for a runner's text or a size that cannot be dealt with.
     """
     asked = subject.problem if isinstance(subject, AttentionCase) else subject
-    if asked.multiply_adds > _MOST_PRODUCTS:
+    if asked.multiply_adds > MOST_PRODUCTS:
         raise ResourceLimitError(f"attention of {asked.multiply_adds:,} products is not judged, at most 2^36")
+    check_scores_fit(asked)
     on = list_runners(on)
     recorded = subject.results if isinstance(subject, AttentionCase) else {}
     operands, described = _find_operands(subject, data, seed)
@@ -131,7 +133,7 @@ def _explain(
     """A side that deviates, or errs more than is likely, with what explains its result, if anything does."""
     result = ran.recorded.result
     over_likely = side.error.max_over_likely if side.error else None
-    if result is None or side.repeats is False or (is_agreement(side.verdict) and (over_likely or 0.0) <= 1.0):
+    if result is None or side.repeats is False or (is_agreement(side.verdict) and not (over_likely or 0.0) > 1.0):
         return side
     progress(f"looking for what {side.name[:60]} computes", 0.0)
     mechanism = find_attention_mechanism(reference, operands, reference.without_empty(result))
@@ -142,7 +144,9 @@ def _explain(
 
 def _conclude(reference: AttentionReference, ran: list[Ran], sides: list[Side], data: str) -> Comparison:
     asked = reference.problem
-    differences = list_differences(asked, [(r.recorded.name, r.recorded.result) for r in ran])
+    results = [(r.recorded.name, r.recorded.result) for r in ran]
+    shown = [(name, None if result is None else reference.without_empty(result)) for name, result in results]
+    differences = list_differences(asked, shown)
     verdict = judge_all([s.verdict for s in sides if s.failure is None or s.verdict == "wrong"], differences)
     odd = [s for s in sides if s.failure is None and not is_agreement(s.verdict)]
     causes = {s.cause for s in odd}
@@ -150,13 +154,16 @@ def _conclude(reference: AttentionReference, ran: list[Ran], sides: list[Side], 
     advised = [s for s in odd if s.cause and s.engine is None]
     says = " ".join(s.says or "" for s in advised)
     fixes = advise([s.cause for s in advised if s.cause], product=True, names=[s.name for s in advised], says=says)
+    summary = summarize_comparison(verdict, sides)
+    if reference.empty.all() and any(s.failure is None for s in sides):
+        summary = "No query sees a key: there is nothing to judge."
     return msgspec.structs.replace(
         start_document(reference, sides, differences, data),
         verdict=verdict,
         cause=causes.pop() if len(causes) == 1 else None,
         evidence=_describe_empty(reference, ran),
         fixes=fixes,
-        summary=summarize_comparison(verdict, sides),
+        summary=summary,
     )
 
 

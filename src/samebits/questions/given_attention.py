@@ -19,6 +19,7 @@ from samebits.problems.attention import (
     parse_attention,
 )
 from samebits.problems.printed_numbers import PrintedNumbers
+from samebits.problems.problem import DTYPES
 from samebits.questions.given_operands import read_members, read_problem_text
 
 _OPERANDS = ("q", "k", "v", "mask")
@@ -87,7 +88,7 @@ def _is_label(name: str, array: np.ndarray) -> bool:
 
 def _take_marks(array: np.ndarray) -> np.ndarray:
     """A boolean mask, or one of 0 and 1."""
-    if array.dtype != bool and not np.isin(array, (0, 1)).all():
+    if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
         raise OperandError(
             f"mask holds {array.dtype} other than 0 and 1; write mask=add where it is added to the scores"
         )
@@ -101,9 +102,9 @@ def _take_numbers(problem: Attention, name: str, array: np.ndarray) -> np.ndarra
         return array
     if problem.dtype not in _NATIVE and array.dtype == code_dtype(find_format(problem.dtype)):
         return array.view(wanted)
-    if array.dtype.kind in "fV" or array.dtype.name == "bfloat16":
+    if array.dtype.kind in "biuf" or array.dtype.name in DTYPES:
         with np.errstate(all="ignore"):
             cast = array.astype(wanted)
             if np.array_equal(cast.astype(np.float64), array.astype(np.float64), equal_nan=True):
                 return cast
-    raise OperandError(f"{name} has dtype {array.dtype}, and holds numbers that the problem's {problem.dtype} has not")
+    raise OperandError(f"{name} has dtype {array.dtype}, which is not the problem's {problem.dtype} or no number of it")

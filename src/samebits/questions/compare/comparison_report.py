@@ -270,7 +270,8 @@ def _say_next(found: Comparison) -> Remark:
         return Remark("next", f"run with the fix: {' '.join(f'--on {shlex.quote(t)}' for t in texts)}", verbatim=True)
     if is_agreement(found.verdict):
         any_ = "batch or machine" if kind in PRODUCTS else "batch, padding or machine"
-        says = f"samebits.{kind}(x, w, ...) returns the truth itself, the same bits for any {any_}"
+        operands = "q, k, v" if is_attention(found.problem) else "x, w"
+        says = f"samebits.{kind}({operands}, ...) returns the truth itself, the same bits for any {any_}"
         return Remark("next", says)
     deviating = [s for s in found.sides if not is_agreement(s.verdict) and s.engine and not s.failure]
     if not deviating and any(s.engine and not s.failure for s in found.sides):

@@ -19,16 +19,18 @@ import numpy as np
 from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Identity, Kernel, Runner, check_result
 from samebits.engines.runner.guarded_runner import guard_runner
-from samebits.errors import EngineFailure, EngineMissingError, ProblemShapeError
+from samebits.errors import EngineFailure, EngineMissingError, ProblemShapeError, ResourceLimitError
 from samebits.findings import Evidence
 from samebits.findings.comparison_schema import Failure
 from samebits.numbers.ulps import digest_bits
 from samebits.problems.attention import Attention, format_attention, make_normal_attention
 from samebits.progress import Progress
+from samebits.questions.attention_comparing import MOST_PRODUCTS
 from samebits.questions.sweep.sweep_cells import list_cells
 from samebits.questions.sweep.sweep_schema import Sweep, SweepAxis, SweepClass, SweepFailure
 from samebits.questions.sweep.sweep_sentences import say_axis, say_draws, summarize_sweep
 from samebits.questions.sweep.sweep_text import Point, SweepText
+from samebits.sums.truth.attention import check_scores_fit
 from samebits.version import VERSION
 
 _SEEDS = (0, 1)
@@ -128,6 +130,10 @@ def _share(problems: Sequence[Attention]) -> _Shared:
     first = problems[0]
     most = {name: _fold(max, [getattr(p, name) for p in problems]) for name in ("q", "k", "v")}
     least = {name: _fold(min, [getattr(p, name) for p in problems]) for name in ("q", "k", "v")}
+    largest = replace(first, q=most["q"], k=most["k"], v=most["v"])
+    if largest.multiply_adds > MOST_PRODUCTS:
+        raise ResourceLimitError("the largest attention of this sweep has more than 2^36 products")
+    check_scores_fit(largest)
     if most["q"][3] != least["q"][3]:
         raise ProblemShapeError("other features are another product: sweep the items, heads, queries, keys or columns")
     if len({p.group for p in problems}) > 1:
@@ -143,7 +149,6 @@ def _share(problems: Sequence[Attention]) -> _Shared:
     if has_more_keys and first.mask is None:
         # With causal from the upper left a query sees as many keys as its number.
         queries = min(queries, least["k"][2])
-    largest = replace(first, q=most["q"], k=most["k"], v=most["v"])
     return _Shared(largest, (least["q"][0], least["q"][1], queries, least["v"][3]), from_the_end)
 
 
@@ -182,7 +187,8 @@ class _Asker:
     def ask(self, seed: int, chosen: Sequence[int] | range) -> None:
         """Adds the bits of the shared outputs at these points on the operands of a seed."""
         operands = self._draw(seed)
-        for number, i in enumerate(chosen):
+        # One engine after the other: each is opened once.
+        for number, i in enumerate(sorted(chosen, key=lambda i: self.text.find_engine(self.points[i]))):
             self.progress(f"running {self.named[:60]}", number / max(len(chosen), 1))
             digest = self._run(i, operands)
             if digest is not None:
@@ -193,9 +199,13 @@ class _Asker:
         operands = make_normal_attention(self.shared.largest, seed)
         least = min(p.k[2] for p in self.problems)
         if self.shared.largest.mask and least < self.shared.largest.k[2]:
-            mask = operands["mask"]
-            mask[..., least:] = False if self.shared.largest.mask == "bool" else -np.inf
-            mask[..., 0] = True if self.shared.largest.mask == "bool" else 0
+            mask, hides = operands["mask"], self.shared.largest.mask == "bool"
+            mask[..., least:] = False if hides else -np.inf
+            # Each query sees the first key that `causal` and `window` leave it.
+            first = self.shared.largest.sees().argmax(axis=-1)
+            shown = np.where(first < least, first, 0)[:, None]
+            shown = np.broadcast_to(shown, (*mask.shape[:-1], 1))
+            np.put_along_axis(mask, shown, np.asarray(True if hides else 0, mask.dtype), axis=-1)
         return operands
 
     def _run(self, i: int, operands: dict[str, np.ndarray]) -> str | None:

@@ -18,6 +18,8 @@ _WORDS = {
     "c_in": "the number of channels of zeros behind its own",
     "c_per_group": "the number of channels of zeros behind its own",
     "k": "the number of zeros behind its terms",
+}
+_ATTENTION_WORDS = {
     "items": "the size of the batch",
     "heads": "the number of heads",
     "queries": "the number of queries",
@@ -34,7 +36,8 @@ def say_axis(name: str, kind: str, *, of_engine: bool) -> str:
         return _PLACES.get(name, f"the setting {name}")
     if name == "w" and kind.partition(".")[0] in ("conv1d", "conv_transpose1d"):
         return _LENGTH
-    return _WORDS.get(name, f"the size {name}")
+    words = _ATTENTION_WORDS if kind == "attention" else _WORDS
+    return words.get(name, f"the size {name}")
 
 
 def say_cell(cell: dict[str, list[SizeOrSetting]]) -> str:

@@ -36,16 +36,22 @@ _LOST_DISTANCE = {"float64": 700.0}
 _USUAL_LOST_DISTANCE = 80.0
 # Errors of exp that are usual, and of one sign: two units.
 _USUAL_EXP_UNITS = 4.0
+# expm1 of more is as good as without bound.
+_LARGEST_SHARE = 300.0
 
 
 @dataclass(frozen=True)
 class AttentionBounds:
-    """Per output: |result - truth| at most, the likely most, what no arithmetic reaches, and sum w |v|."""
+    """Per output: |result - truth| at most, the likely most, what no arithmetic reaches, and sum w |v|.
+
+    `may_overflow` marks queries, (N, H, Lq), in which a value on the way may leave the range of the accumulator.
+    """
 
     worst: Floats
     likely: Floats
     farthest: Floats
     magnitudes: Floats
+    may_overflow: npt.NDArray[np.bool_]
 
 
 @default_float_environment()
@@ -58,13 +64,16 @@ def bound_attention(
     to the result's format are left out: for data whose exact result needs none.
     """
     found = [np.full(asked.out_shape, np.inf) for _ in range(4)]
+    may_overflow = np.zeros(asked.q[:3], bool)
     seen = np.broadcast_to(asked.sees_with(operands), asked.score_shape)
     for item, head in np.ndindex(asked.q[:2]):
         rows = _Rows(asked, operands, seen[item, head], truth[item, head].astype(np.float64), item, head)
         has_keys = seen[item, head].any(axis=-1)
         for array, own in zip(found, rows.bound(rounds_result=rounds_result), strict=True):
             array[item, head][has_keys] = own[has_keys]
-    return AttentionBounds(*found)
+        may_overflow[item, head] = rows.may_overflow
+    worst, likely, farthest, magnitudes = found
+    return AttentionBounds(worst, likely, farthest, magnitudes, may_overflow)
 
 
 class _Rows:
@@ -99,7 +108,16 @@ class _Rows:
             self.distance[~np.isfinite(self.distance)] = 0.0
             weights = np.where(seen, np.exp(-self.distance), 0.0)
             self.weights = weights / weights.sum(axis=-1, keepdims=True)
-        self.lost = seen & (self.distance > _LOST_DISTANCE.get(asked.dtype, _USUAL_LOST_DISTANCE))
+        lost_distance = _LOST_DISTANCE.get(asked.dtype, _USUAL_LOST_DISTANCE)
+        self.lost, self.seen = seen & (self.distance > lost_distance), seen
+        # A key without any weight (behind a mask of the least number) adds nothing, however far off its score is.
+        gone = weights == 0
+        self.scores[gone], self.distance[gone] = 0.0, lost_distance
+        # Where sums of unnormalised weights, or products that are not scaled yet, leave the accumulator's range.
+        largest = float((find_format(asked.dtype) if asked.dtype == "float64" else FLOAT32).largest)
+        sizes = np.where(seen, np.abs(self.v).max(axis=-1), 0.0).sum(axis=-1)
+        products = np.where(seen, np.maximum(self.reach, self.reach / scale), 0.0).max(axis=-1)
+        self.may_overflow = ~(np.maximum(sizes, products) < largest)
 
     def bound(self, *, rounds_result: bool) -> tuple[Floats, Floats, Floats, Floats]:
         """The four arrays of `AttentionBounds`, of one head."""
@@ -111,13 +129,26 @@ class _Rows:
             shares = self._share_of_scores(unit, asked.q[3] + 6)
             shares += unit * (_EXP_UNITS + (_EXP_PER_DISTANCE + 1) * self.distance)
             shares += unit * _RESCALING_UNITS * math.ceil(keys / _RESCALED_KEYS)
-            moved = self._move(np.where(self.lost, 1.0, np.expm1(shares)))
+            moved = self._move(np.where(self.lost, 1.0, np.expm1(np.minimum(shares, _LARGEST_SHARE))))
+            moved = self._cap(moved, shares)
             summed = moved + (keys + 4) * unit * (magnitudes + y) + self._store(format_, magnitudes, y)
             worst = self._round(summed, format_, rounds_result=rounds_result)
             likely = np.minimum(self._find_likely(unit, format_, magnitudes), summed)
             likely = self._round(likely, format_, rounds_result=rounds_result)
             farthest = self._find_farthest(magnitudes, y)
         return worst, likely, np.maximum(farthest, worst), magnitudes
+
+    def _cap(self, moved: Floats, shares: Floats) -> Floats:
+        """No more than from the result to the farthest value that is seen: any weights make a mean of these.
+
+        Looked at where scores are so large, as behind a mask of the least number, that they say little.
+        """
+        for row in np.flatnonzero(np.where(self.seen & ~self.lost, shares, 0.0).max(axis=-1) > 1):
+            values = self.v[self.seen[row]]
+            if len(values):
+                farthest = np.abs(values - self.truth[row]).max(axis=0)
+                moved[row] = np.minimum(np.nan_to_num(moved[row], nan=np.inf), farthest)
+        return moved
 
     def _share_of_scores(self, unit: float, steps: int) -> Floats:
         """By how much of itself a weight may be off for what its score, and the largest, are off by."""
@@ -158,6 +189,7 @@ class _Rows:
             # The sum of the weights may be that of the unrounded ones.
             moved = np.maximum(moved, 0) + narrow**2 * (self.weights**2 @ self.v**2)
         added = unit**2 * ((2 * keys / 3 + 4) * y**2 + (keys / 6 + 2) * (self.weights**2 @ self.v**2))
+        moved, added = (np.nan_to_num(part, nan=np.inf, posinf=np.inf) for part in (moved, added))
         usual = unit * (_USUAL_EXP_UNITS + self.distance)
         least = float(format_.smallest_subnormal) if narrow else 0.0
         lost = 2.0**-126 * magnitudes + least * np.abs(self.v).sum(axis=0)
@@ -174,5 +206,7 @@ class _Rows:
         # float16 overflows and loses small weights.
         overflows = self.reach.max() >= float(FLOAT16.largest)
         lost = 2.0**-14 * np.abs(self.v).sum(axis=0)
-        found = self._move(np.where(self.lost, 1.0, np.expm1(shares))) + added + lost
+        moved = self._move(np.where(self.lost, 1.0, np.expm1(np.minimum(shares, _LARGEST_SHARE))))
+        found = self._cap(moved, shares) + added + lost
+        found = np.nan_to_num(found, nan=np.inf, posinf=np.inf)
         return np.full_like(found, np.inf) if overflows and self.asked.dtype == "float16" else found

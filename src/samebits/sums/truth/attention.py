@@ -20,12 +20,14 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from samebits.errors import ResourceLimitError
 from samebits.machine import count_cores
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.format import Format, code_dtype, find_format, numpy_dtype
 from samebits.problems.attention import Attention, check_attention_operands
 from samebits.progress import Progress, ignore_progress
 from samebits.sums.tiles.compiled_cache import compiled
+from samebits.sums.tiles.memory import count_available_bytes
 from samebits.sums.tiles.running import find_pool
 from samebits.sums.truth.attention_exact import ExactRow, take_root
 from samebits.sums.truth.attention_pairs import settle_row, split_pair
@@ -49,6 +51,8 @@ _LEAST = 2.0**-1074
 _TILE_SCORES = 2**22
 # Handing fewer products to threads takes longer.
 _FEWEST_SHARED = 2**18
+# Of what judges a result, too: scores, weights, distances and errors of one head.
+_BYTES_PER_SCORE, _SMALL_BYTES = 200, 2**28
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,7 @@ def compute_attention(
     2.5
     """
     arrays = check_attention_operands(asked, operands)
+    check_scores_fit(asked)
     format_ = find_format(asked.dtype)
     values = np.zeros(asked.out_shape, numpy_dtype(asked.dtype))
     seen = np.broadcast_to(asked.sees_with(arrays), asked.score_shape)
@@ -113,6 +118,14 @@ def compute_attention(
             progress("computing the truth", (done + 1) / len(heads))
     counts = {name: sum(found[name] for found in settling.counts) for name in ("pairs", "exact")}
     return AttentionTruth(values, {"float64": values.size - sum(counts.values()), **counts}, empty)
+
+
+def check_scores_fit(asked: Attention) -> None:
+    """Raises ResourceLimitError where the scores of one head, and what is computed of them, need too much memory."""
+    needed = _BYTES_PER_SCORE * asked.q[2] * asked.k[2]
+    if needed > _SMALL_BYTES and needed > 0.8 * count_available_bytes():
+        size = f"{needed / 2**30:.1f} GiB for {asked.q[2]:,} x {asked.k[2]:,} scores"
+        raise ResourceLimitError(f"attention needs about {size}, more than the memory that is free")
 
 
 def read_added(asked: Attention, operands: Mapping[str, np.ndarray]) -> npt.NDArray[np.float64] | None:
@@ -188,7 +201,7 @@ class _Tile:
             _weigh(scores, np.ascontiguousarray(self.seen[rows]), weights, sums, means, largest)
             values = weights @ self.v
             values /= sums[:, None]
-            norms = np.sqrt((self.q[rows] ** 2).sum(axis=-1)) * math.sqrt(float((self.k**2).sum(axis=-1).max()))
+            norms = _find_norms(self.q[rows]) * float(_find_norms(self.k).max())
             share = _grow(asked.q[3] + 6) * scale * norms + _UNIT * (largest + _EXP_UNITS)
             if asked.softcap is not None:
                 # tanh of any library, to 4 units, the quotient and the product.
@@ -205,6 +218,13 @@ class _Tile:
             # Of the two ends, and of products below the least number.
             error += 2 * _UNIT * np.abs(values) + np.where(farther > 0, self.v.shape[0] * _LEAST, 0.0)
             return values - error, values + error
+
+
+def _find_norms(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The root of each row's sum of squares, which neither overflows nor underflows before it has to."""
+    largest = np.abs(rows).max(axis=-1, keepdims=True)
+    scaled = rows / np.where(largest > 0, largest, 1.0)
+    return largest[:, 0] * np.sqrt((scaled**2).sum(axis=-1))
 
 
 def _grow(count: int) -> float:

@@ -16,7 +16,6 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from samebits.errors import ResourceLimitError
 from samebits.numbers.format import Format, code_dtype
 from samebits.problems.attention import Attention
 from samebits.sums.truth.rounding import codes_of_format, encode
@@ -52,12 +51,16 @@ class ExactRow:
             unsettled = [c for c in left if not self._round(weights, v_whole[:, c], v_power, found, c)]
             if bits == _BITS[0]:
                 unsettled = [
-                    c for c in unsettled if not self._take_mean(products, masks, v_whole[:, c], v_power, found, c)
+                    c
+                    for c in unsettled
+                    if not self._take_mean(products, power, masks, v_whole[:, c], v_power, found, c)
                 ]
             left = unsettled
             if not left:
                 return found
-        raise ResourceLimitError(f"an output of attention is not settled by {_BITS[-1]} bits")
+        for c in left:
+            found[c] = self._settle_tie(products, power, masks, v_whole[:, c], v_power)
+        return found
 
     def _weigh(self, products: list[int], power: int, masks: list[Fraction], bits: int) -> list[int]:
         """Weights times 2^bits, the largest 1, each off by less than _WEIGHT_ERROR."""
@@ -81,10 +84,11 @@ class ExactRow:
         if asked.softcap is None:
             return score
         cap = Fraction(asked.softcap)
-        # tanh(x) = (1 - e) / (1 + e) with e = exp(-2 x), of the magnitude.
-        e = _exp(-2 * _divide(abs(score), cap), one)
-        tanh = (((1 << one) - e) << one) // ((1 << one) + e)
-        capped = _multiply(tanh, cap)
+        # tanh(x) = (1 - e) / (1 + e) with e = exp(-2 x), of the magnitude; the cap enlarges what it is off by.
+        more = max(math.ceil(math.log2(asked.softcap)), 0)
+        e = _exp(-2 * _divide(abs(score) << more, cap), one + more)
+        tanh = (((1 << (one + more)) - e) << (one + more)) // ((1 << (one + more)) + e)
+        capped = _multiply(tanh, cap) >> more
         return capped if score >= 0 else -capped
 
     def _round(self, weights: Sequence[int], values: np.ndarray, power: int, found: np.ndarray, column: int) -> bool:
@@ -103,17 +107,64 @@ class ExactRow:
         return codes[0] == codes[1]
 
     def _take_mean(
-        self, products: list[int], masks: list[Fraction], values: np.ndarray, power: int, found: np.ndarray, column: int
+        self,
+        products: list[int],
+        power: int,
+        masks: list[Fraction],
+        values: np.ndarray,
+        v_power: int,
+        found: np.ndarray,
+        column: int,
     ) -> bool:
         """Writes the code of one output whose values have one mean for every score."""
-        groups: dict[tuple[int, Fraction], list[int]] = {}
-        for product, mask, value in zip(products, masks, values, strict=True):
-            groups.setdefault((product, mask), []).append(int(value))
-        means = {Fraction(sum(group), len(group)) for group in groups.values()}
+        means = {Fraction(sum(group), len(group)) for group in self._group(products, power, masks, values).values()}
         if len(means) > 1:
             return False
-        found[column] = self._encode(means.pop(), power)
+        found[column] = self._encode(means.pop(), v_power)
         return True
+
+    def _group(
+        self, products: list[int], power: int, masks: list[Fraction], values: np.ndarray
+    ) -> dict[object, list[int]]:
+        """The values of the keys that have one and the same score.
+
+        With a scale that is no fraction, or a cap, scores are equal where product and mask are.
+        """
+        asked, root = self.asked, math.isqrt(self.asked.q[3])
+        scale: Fraction | None = None
+        if asked.softcap is None and asked.scale is not None:
+            scale = Fraction(asked.scale)
+        elif asked.softcap is None and root * root == asked.q[3]:
+            scale = Fraction(1, root)
+        groups: dict[object, list[int]] = {}
+        for product, mask, value in zip(products, masks, values, strict=True):
+            exact = None if scale is None else scale * product * Fraction(2) ** power + mask
+            groups.setdefault((product, mask) if exact is None else exact, []).append(int(value))
+        return groups
+
+    def _settle_tie(
+        self, products: list[int], power: int, masks: list[Fraction], values: np.ndarray, v_power: int
+    ) -> int:
+        """The code where the largest weights alone give a tie, or a number, and the others are too small to show.
+
+        The sign of what these add decides. Scores that differ by less than 2^-2560 of their size count as equal.
+        """
+        one = _BITS[-1] + _GUARD
+        scores = [self._score(p, power, one) + _to_fixed(m, one) for p, m in zip(products, masks, strict=True)]
+        groups: dict[int, list[int]] = {}
+        for score, value in zip(scores, values, strict=True):
+            groups.setdefault(score, []).append(int(value))
+        first = groups[max(groups)]
+        mean = Fraction(sum(first), len(first))
+        others = {score: group for score, group in groups.items() if Fraction(sum(group), len(group)) != mean}
+        sign = 0
+        if others:
+            most = max(others)
+            added = sum(_exp(s - most, one) * (sum(g) - len(g) * mean) for s, g in others.items())
+            sign = (added > 0) - (added < 0)
+        # Less than any step between numbers of any format.
+        code = self._encode(mean + sign * max(abs(mean), 1) * Fraction(1, 1 << _BITS[-1]), v_power)
+        return 0 if not code & ~(1 << self.codes.sign) else code
 
     def _encode(self, value: Fraction, power: int) -> int:
         """The code nearest to value * 2^power."""

@@ -28,7 +28,7 @@ _LOST = 2.0**-200
 _UNIT = 2.0**-53
 # A larger share says that the scores themselves are not known well enough.
 _LARGEST_SHARE = 2.0**-60
-_SMALLEST_REACH = 2.0**-600
+_SMALLEST_REACH, _LARGEST_REACH = 2.0**-600, 2.0**900
 
 
 def split_pair(value: Fraction) -> tuple[float, float]:
@@ -114,11 +114,17 @@ def _score(q, k, added, scale, scale_low, cap):
 
 
 @compiled
-def _square(values):
+def _norm(values):
+    """The root of the sum of squares, which neither overflows nor underflows before it has to."""
+    largest = 0.0
+    for value in values:
+        largest = max(largest, abs(value))
+    if largest == 0.0:
+        return 0.0
     total = 0.0
     for value in values:
-        total += value * value
-    return total
+        total += (value / largest) * (value / largest)
+    return largest * np.sqrt(total)
 
 
 @compiled
@@ -129,13 +135,13 @@ def _weigh(q, k, added, scale, scale_low, cap):
     most, most_low = -np.inf, 0.0
     norm = 0.0
     for j in range(keys):
-        norm = max(norm, _square(k[j]))
+        norm = max(norm, _norm(k[j]))
         weights[j, 0], weights[j, 1] = _score(q, k[j], added[j], scale, scale_low, cap)
         if weights[j, 0] > most or (weights[j, 0] == most and weights[j, 1] > most_low):
             most, most_low = weights[j, 0], weights[j, 1]
     steps = (q.size + 2.0) * _UNIT
     # The dot product, its scale, cap and mask, and the difference to the largest.
-    share = 1.1 * steps * steps * scale * np.sqrt(_square(q) * norm) + 2.0**-98 * (abs(most) - _LOWEST + cap)
+    share = 1.1 * steps * steps * scale * _norm(q) * norm + 2.0**-98 * (abs(most) - _LOWEST + cap)
     share += EXP_ERROR * (1.0 + 4.0 * cap)
     total, total_low = 0.0, 0.0
     for j in range(keys):
@@ -153,6 +159,10 @@ def settle_row(q, k, v, added, scale, scale_low, cap, columns, f, codes, settled
     """
     keys = k.shape[0]
     weights, total, total_low, share = _weigh(q, k, added, scale, scale_low, cap)
+    if not total > 0.0:
+        # Scores beyond float64.
+        settled[:] = False
+        return
     for c in range(columns.size):
         column = columns[c]
         high, low, reach = 0.0, 0.0, 0.0
@@ -170,4 +180,5 @@ def settle_row(q, k, v, added, scale, scale_low, cap, columns, f, codes, settled
             down = up = np.uint64(0)
         codes[c] = down
         # The errors of products of smaller numbers than these may be lost.
-        settled[c] = share < _LARGEST_SHARE and down == up and (reach > _SMALLEST_REACH or reach == 0.0)
+        is_held = (_SMALLEST_REACH < reach < _LARGEST_REACH or reach == 0.0) and abs(high) < np.inf
+        settled[c] = share < _LARGEST_SHARE and down == up and is_held
