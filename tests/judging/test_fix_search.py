@@ -94,7 +94,9 @@ def by_row(deviating, row):
 @pytest.mark.slow
 @pytest.mark.parametrize("deviating", [NARROW, OTHER])
 @pytest.mark.parametrize(
-    "row", [row for row in SETTINGS if row.takes not in ("networks", "attention")], ids=lambda row: f"{row.engine}:{row.change}"
+    "row",
+    [row for row in SETTINGS if row.takes not in ("networks", "attention")],
+    ids=lambda row: f"{row.engine}:{row.change}",
 )
 def test_the_one_setting_that_helps_is_found_whichever_it_is(row, deviating, pretend):
     pretend(by_row(deviating, row))
@@ -357,7 +359,7 @@ def test_the_table_names_settings_that_exist_and_says_where_they_are_described()
     for row in SETTINGS:
         parse_runner_text(f"{row.engine}:{row.change}")
         assert all((row.why, row.also, row.source, row.causes)), row
-        assert row.takes in ("all", "convolutions", "products", "networks")
+        assert row.takes in ("all", "convolutions", "products", "attention", "networks")
         assert row.devices
         assert set(row.devices) <= {"cpu", "cuda"}
     assert len({(row.engine, row.change) for row in SETTINGS}) == len(SETTINGS)

@@ -87,7 +87,7 @@ def test_bit_patterns_and_wider_numbers_are_taken(tmp_path: Path) -> None:
         ("mask=bool", {"mask": np.full((24, 40), 0.5)}, "other than 0 and 1"),
         ("", {"mask": np.ones((24, 40), bool)}, "write mask=bool or mask=add"),
         ("", {"a": np.zeros((2, 4, 24, 17), np.float32)}, "have shapes 2x4x24x17 and 2x4x24x16"),
-        ("dtype=float16", {}, "which is not the problem's float16 or no number of it"),
+        ("dtype=float16", {}, "and the problem needs float16 numbers"),
         ("cap=1", {}, "unknown key 'cap'"),
     ],
 )

@@ -88,7 +88,8 @@ def say_another_function(problem: AnyProblem, beyond: npt.NDArray[np.bool_]) -> 
     """Outputs that no sum of the declared products gives, not even one rounded to bfloat16 throughout."""
     return (
         f"bounds prove that no {_name_sums(problem)} gives this, not even in bfloat16: {int(beyond.sum()):,} of"
-        f" {beyond.size:,} outputs are farther from the truth than rounding everything to bfloat16 could take them,"
+        f" {beyond.size:,} outputs are farther from the truth than rounding everything to bfloat16 could take them"
+        f"{', or not finite' if isinstance(problem, Attention) else ''},"
         f" {describe_places(problem, beyond)}"
     )
 

@@ -122,10 +122,10 @@ def _summarize_wrong(side: Side) -> str:
             far = "is not finite where the truth is, or the reverse"
         proof = "replayed bit for bit" if side.cause_certainty == "bits" else "inferred"
         return f"{side.name} {far}, {side.where}: it {side.says} ({proof})."
-    return (
-        f"{side.name} {does}: it is farther from the truth than even bfloat16 arithmetic could be,"
-        f" {side.where}.{inferred}"
-    )
+    far = "farther from the truth than even bfloat16 arithmetic could be"
+    if side.error and math.isinf(side.error.max_abs or 0.0):
+        far = "not finite where the truth is"
+    return f"{side.name} {does}: it is {far}, {side.where}.{inferred}"
 
 
 def _summarize_unclear(side: Side) -> str:

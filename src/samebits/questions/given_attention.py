@@ -107,4 +107,4 @@ def _take_numbers(problem: Attention, name: str, array: np.ndarray) -> np.ndarra
             cast = array.astype(wanted)
             if np.array_equal(cast.astype(np.float64), array.astype(np.float64), equal_nan=True):
                 return cast
-    raise OperandError(f"{name} has dtype {array.dtype}, which is not the problem's {problem.dtype} or no number of it")
+    raise OperandError(f"{name} has dtype {array.dtype}, and the problem needs {problem.dtype} numbers")

@@ -39,12 +39,12 @@ def lay_out_seal(found: Seal) -> Document:
     if found.variables:
         breaks.append("Set when it was sealed: " + ", ".join(f"{n}={v}" for n, v in found.variables.items()) + ".")
     rows = [(Cell(u.problem, code=True), Cell(say_sealed(u)), Cell(", ".join(u.used_by) or "-")) for u in found.units]
-    in_force = ", ".join(f"{k}={v}" for k, v in found.settings.items())
+    settings = ", ".join(f"{k}={v}" for k, v in found.settings.items())
     sections = [
         Section("What is promised", [Prose("", tuple(promise))]),
         Section("What would break it", [Prose("", tuple(breaks))]),
         Section("What is sealed", [Table(("problem", "how", "used by"), rows)]),
-        Section("Settings in force", [Prose("", (in_force or "none",))], folded=True),
+        Section("Settings", [Prose("", (settings or "none",))], folded=True),
         Section("Content", [Code("SHA-256", found.content)], folded=True),
         tell_evidence(found.evidence),
     ]
