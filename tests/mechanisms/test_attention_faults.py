@@ -7,9 +7,11 @@ import pytest
 from tests.attention_by_hand import FAULTS, SOUND, Arrays, draw
 
 from samebits.findings import is_agreement
-from samebits.problems.attention import parse_attention
+from samebits.problems.attention import make_normal_attention, parse_attention
 from samebits.questions.attention_comparing import compare_attention
 from samebits.questions.given_attention import AttentionCase
+from samebits.sums.bounds.attention import bound_attention
+from samebits.sums.truth.attention import compute_attention
 
 
 def _ask(words: str, operands: Arrays, result: np.ndarray):
@@ -41,6 +43,20 @@ def test_a_sound_result_is_not_blamed(name: str, seed: int) -> None:
     assert side.error is not None
     assert side.error.max_over_likely is not None
     assert side.error.max_over_likely < 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_errors_inside_the_bound_are_no_other_function(dtype: str) -> None:
+    """Errors of one sign and random ones that use half of the bound: more than is likely, less than is proved."""
+    asked = parse_attention(f"attention q=1x4x16x16 k=1x2x40x16 dtype={dtype}")
+    operands = make_normal_attention(asked, 3)
+    truth = compute_attention(asked, operands).values
+    bounds = bound_attention(asked, operands, truth)
+    signs = np.random.default_rng(0).choice([-1, 1], truth.shape)
+    for sign in (1, -1, signs):
+        result = (truth.astype(np.float64) + 0.5 * sign * bounds.worst).astype(dtype)
+        side = compare_attention(AttentionCase(asked, operands, {"mine": result})).sides[0]
+        assert side.verdict == "rounding", (side.says, side.cause)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

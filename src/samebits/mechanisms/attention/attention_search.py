@@ -64,7 +64,7 @@ def find_attention_mechanism(reference: AttentionReference, operands: Operands, 
         return without_numbers
     search = _Search(reference, operands, result.astype(np.float64))
     fits = sorted(search.rank(), key=lambda fit: fit.rank)
-    close = [fit for fit in fits if fit.left <= thresholds.EXPLAINS]
+    close = [fit for fit in fits if fit.left <= search.find_limit(fit)]
     for fit in close[: int(thresholds.MOST_CHECKED)]:
         level = search.check(fit)
         if level is None:
@@ -82,7 +82,7 @@ def find_attention_mechanism(reference: AttentionReference, operands: Operands, 
             altered.cause, altered.verdict, altered.says, "bound" if altered.verdict == "wrong" else "nearness",
             alternatives=tuple(near), evidence=(Evidence("structure", said),), tried=len(fits),
         )  # fmt: skip
-    return _find_float32(reference, operands, result)
+    return _find_float32(reference, operands, result) if search.wrong.any() else None
 
 
 def _find_nan(reference: AttentionReference, operands: Operands, result: np.ndarray) -> Mechanism | None:
@@ -165,6 +165,15 @@ class _Search:
         """What rounding is likely to leave, per output."""
         assert self.reference.likely is not None
         return self.reference.likely
+
+    def find_limit(self, fit: _Fit) -> float:
+        """How much a hypothesis may leave. Within the bound another function is named only if it leaves little.
+
+        A number that was found from such a result would be found from rounding.
+        """
+        if fit.altered.verdict != "wrong" or self.wrong.any():
+            return thresholds.EXPLAINS
+        return 0.0 if fit.altered.is_fitted else thresholds.EXPLAINS_WITHIN
 
     def _list(self) -> Iterator[Altered]:
         asked, operands = self.asked, self.operands
