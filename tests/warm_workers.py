@@ -27,9 +27,14 @@ class WarmWorkers:
             return _spawn(runner, variables)
         environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
         runner.warm_key = json.dumps([runner._start_header, variables, environment, os.getcwd()], sort_keys=True)
-        process, replies, identity, log = self.kept.pop(runner.warm_key, (None, None, None, None))
-        if process is None or process.poll() is not None:
+        kept = self.kept.pop(runner.warm_key, None)
+        if kept is not None and kept[0].poll() is not None:
+            # It ended meanwhile: its streams are closed here, not by the collector in some other test.
+            self.end(kept)
+            kept = None
+        if kept is None:
             return _spawn(runner, variables)
+        process, replies, identity, log = kept
         runner._log.close()
         runner._log = log
         runner._identity = replace(identity, text=runner.text, name=runner.name)

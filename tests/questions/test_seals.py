@@ -216,3 +216,34 @@ def test_a_seal_that_cannot_be_written_is_trouble(tmp_path: Path) -> None:
     assert isinstance(seal, Seal)
     with pytest.raises(SealError, match="cannot be written"):
         write_seal(tmp_path / "no folder" / "net.seal", seal)
+
+
+@pytest.mark.parametrize("engine", ["numpy:python=./evil.sh", "./mine.py:f", "numpy:env.LD_PRELOAD=x"])
+def test_a_file_chooses_no_code_programs_or_variables(
+    engine: str, sealed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    seal = msgspec.structs.replace(read_seal(sealed), engine=engine)
+    write_seal(sealed, msgspec.structs.replace(seal, content=digest_seal(seal)))
+    assert main(["check", str(sealed)]) == 2
+    said = capsys.readouterr().err
+    assert "only a person chooses" in said
+    assert len(said.strip().splitlines()) == 1
+    assert not (tmp_path / "ran").exists()
+    # Where a person names an engine, the file's is not opened.
+    assert main(["check", str(sealed), "--on", "emulate:direct"]) == 0
+
+
+@pytest.mark.parametrize(
+    "problem", ["matmul x=800000x800000 w=800000x800000", "attention q=1x1x4000000x1 k=1x1x4000000x1"]
+)
+def test_a_problem_too_large_is_refused_before_anything_is_allocated(
+    problem: str, sealed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seal = read_seal(sealed)
+    seal = msgspec.structs.replace(seal, units=[msgspec.structs.replace(seal.units[0], problem=problem)])
+    write_seal(sealed, msgspec.structs.replace(seal, content=digest_seal(seal)))
+    assert main(["check", str(sealed)]) == 2
+    said = capsys.readouterr().err
+    assert "GiB" in said
+    assert len(said.strip().splitlines()) == 1

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from samebits.engines.registry.runner_text import refuse_text_of_file
 from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Identity, Runner
 from samebits.errors import EngineFailure, SealError
@@ -35,8 +36,9 @@ def check(
 
     `sealed` is a seal or its file, `model` the sealed ONNX file, whose outputs are then compared too. Every problem is
     run on the seal's operands and probed: where the bits are the same and the recipe is the sealed one, they are the
-    same for every input. Raises SealError for a file that is no seal, or a model that is another one, and what
-    `open_runner` raises; an engine that fails is a finding.
+    same for every input. Raises SealError for a file that is no seal, a model that is another one, or a file whose
+    engine reaches code, programs or variables of its own (name it by `on`), ResourceLimitError for a problem that needs
+    more memory than is free, and what `open_runner` raises; an engine that fails is a finding.
 
     >>> import samebits
     >>> sealed = samebits.seal("matmul x=3x8 w=8x4", "emulate:direct")
@@ -45,6 +47,10 @@ def check(
     """
     seal = sealed if isinstance(sealed, Seal) else read_seal(sealed)
     engine = on or seal.engine
+    if on is None and not isinstance(sealed, Seal):
+        refused = refuse_text_of_file(seal.engine, [], str(sealed))
+        if refused:
+            raise SealError(refused)
     units: list[CheckedUnit] = []
     with contextlib.closing(open_runner(engine, time_limit_s=time_limit_s)) as runner:
         identity: Identity | None = None

@@ -21,6 +21,7 @@ from samebits.engines.runner import Runner, check_result
 from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import ArgumentError, EngineUnsupported, ProbeStopped, SealError
 from samebits.findings import Replay
+from samebits.judging.comparing_cost import check_memory
 from samebits.machine import count_cores, describe_processor
 from samebits.networks.model_inputs import make_inputs
 from samebits.networks.model_runners import find_data_files, is_onnx_engine, open_model_runner
@@ -47,6 +48,7 @@ from samebits.questions.seal.seal_file import digest_seal, write_seal
 from samebits.questions.seal.seal_schema import Seal, SealedModel, SealedOutput, SealedUnit
 from samebits.questions.seal.seal_sentences import summarize_seal
 from samebits.sums.recipes.recipe_text import format_recipe
+from samebits.sums.truth.attention import check_scores_fit
 from samebits.version import VERSION
 
 _MOST_CALLS, _MOST_TIME_S = 1000, 20.0
@@ -141,8 +143,12 @@ def list_sealed_problems(
 def seal_problem(runner: Runner, problem: AnyProblem, nodes: Sequence[str], seed: int) -> SealedUnit:
     """One problem: its bits on integers and on random operands, and its recipe with what it reproduced of these.
 
-    Raises an EngineFailure where the engine has no result.
+    Raises an EngineFailure where the engine has no result, ResourceLimitError where the problem does not fit in memory.
     """
+    if isinstance(problem, Attention):
+        check_scores_fit(problem)
+    else:
+        check_memory(lower_problem(problem).convolution, 2)
     digests: list[str] = []
     recipe, replay = None, None
     for number, (own, operands) in enumerate(_draw(problem, seed)):
