@@ -36,6 +36,8 @@ def test_a_case_file_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[
     document = json.loads(text)
     assert document["schema"] == "samebits.comparison/1"
     assert [side["name"] for side in document["sides"]] == ["kernel"]
+    assert main(["compare", "attention q=1x1x2x4 k=1x1x1x4", "--on", "numpy"]) == 0
+    assert "8 outputs, 1 key each" in " ".join(capsys.readouterr().out.split())
     assert document["cause"] == "hidden-keys"
     (tmp_path / "found.json").write_text(text)
     found = samebits.load(tmp_path / "found.json")

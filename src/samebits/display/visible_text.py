@@ -78,8 +78,8 @@ def say_of_bound(share: float | None) -> str:
 
 def say_terms(found: Comparison) -> str:
     """What each output is made of: so many products, or so many keys of an attention."""
-    is_of_keys = is_attention(found.problem)
-    return f"{found.reduction_length:,} {'keys' if is_of_keys else 'products'}"
+    count, thing = found.reduction_length, "key" if is_attention(found.problem) else "product"
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 def format_value(value: float | None) -> str:
