@@ -70,6 +70,8 @@ def type_and_complete(shell, home, lines):
         os.waitpid(process, 0)
 
 
+# JAX, where an earlier test has imported it, warns of every fork; this one only starts the shell.
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("shell", SHELLS)
 def test_real_shells_complete_commands_engines_and_settings(shell, tmp_path):
