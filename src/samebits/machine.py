@@ -51,6 +51,11 @@ def count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def describe_machine() -> str:
+    """The processor and how many of its cores this process may run on."""
+    return f"{describe_processor()}, {count_cores()} cores"
+
+
 def read_lines(path: str) -> list[str]:
     """The lines of a file of the operating system's; none where it has no such file."""
     try:

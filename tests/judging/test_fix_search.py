@@ -59,7 +59,7 @@ def pretend(monkeypatch):
             return Pretended(text, choose(text), settings)
 
         monkeypatch.setattr(problem_trials, "open_runner", open_runner)
-        monkeypatch.setattr("samebits.questions.compare.comparing.open_runner", open_runner)
+        monkeypatch.setattr("samebits.engines.registry.runners.open_runner", open_runner)
         return opened
 
     return install

@@ -11,6 +11,7 @@ from tests.attention_by_hand import FAULTS, SOUND, draw
 
 import samebits
 from samebits.cli import main
+from samebits.errors import ArgumentError
 from samebits.findings import Comparison
 from samebits.questions.given_attention import AttentionCase, load_attention_case
 from samebits.questions.sweep.sweep_schema import Sweep
@@ -195,3 +196,9 @@ def test_a_sweep_over_items_and_hidden_keys_is_that_of_brute_force(capsys: pytes
     assert len(found["classes"]) >= len(set(bits))
     assert main(["sweep", "attention q=1x2x5x16 k=1x2x{5..9}x16 causal", "--on", "truth"]) == 0
     assert "keys that no shared query sees do not change its bits" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("wrong", [{"data": "other"}, {"seed": -1}, {"calls": 0}, {"time_limit_s": -1.0}])
+def test_what_cannot_be_asked_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ArgumentError):
+        samebits.compare("attention q=1x1x2x4 k=1x1x3x4", "numpy", **wrong)

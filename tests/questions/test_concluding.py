@@ -8,6 +8,7 @@ import pytest
 import samebits
 from hand_made import make_side
 from injected_runners import InjectedRunner
+from samebits.engines.registry import runners
 from samebits.errors import ArgumentError, EngineCrashed
 from samebits.findings import ExactData, Failure
 from samebits.findings.causes import CauseCode
@@ -299,7 +300,7 @@ def test_an_attribution_reaches_its_side_and_the_common_cause(monkeypatch):
 def test_defaults_are_seed_0_and_300_seconds(monkeypatch):
     limits = []
     monkeypatch.setattr(
-        comparing, "open_runner", lambda text, *, time_limit_s: limits.append(time_limit_s) or InjectedRunner(text)
+        runners, "open_runner", lambda text, *, time_limit_s: limits.append(time_limit_s) or InjectedRunner(text)
     )
     assert samebits.compare(TEXT, ["a"]).data == "normal, seed 0"
     assert limits == [300]
@@ -313,7 +314,7 @@ def test_a_runner_is_closed_by_whom_it_was_opened(monkeypatch):
         own.close = lambda: closed.append(own.text)
         return own
 
-    monkeypatch.setattr(comparing, "open_runner", open_runner)
+    monkeypatch.setattr(runners, "open_runner", open_runner)
     given = InjectedRunner("given")
     given.close = lambda: closed.append("given")
     found = samebits.compare(TEXT, ["a", given, "b"], time_limit_s=7)

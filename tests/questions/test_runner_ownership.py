@@ -4,8 +4,8 @@ import pytest
 
 import samebits
 from injected_runners import InjectedRunner
+from samebits.engines.registry import runners
 from samebits.errors import SamebitsError
-from samebits.questions.compare import comparing
 from samebits.questions.profile import profiling
 
 TEXT = "conv1d x=1x2x9 w=2x2x3"
@@ -33,7 +33,7 @@ def opened(monkeypatch):
         made.append(Counted(text))
         return made[-1]
 
-    monkeypatch.setattr(comparing, "open_runner", open_runner)
+    monkeypatch.setattr(runners, "open_runner", open_runner)
     monkeypatch.setattr(profiling, "open_runner", open_runner)
     return made
 

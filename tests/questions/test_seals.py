@@ -134,6 +134,13 @@ def test_a_model_is_sealed_and_checked(tmp_path: Path, capsys: pytest.CaptureFix
     found = samebits.check(msgspec.structs.replace(broken, content=digest_seal(broken)), model=model)
     assert found.holds is False
     assert "the model's y has other bits" in found.summary
+    # A seal that names an output which the model has not.
+    changed = msgspec.structs.replace(seal.model, outputs=[msgspec.structs.replace(seal.model.outputs[0], name="none")])
+    broken = msgspec.structs.replace(seal, model=changed)
+    found = samebits.check(msgspec.structs.replace(broken, content=digest_seal(broken)), model=model)
+    assert [output.outcome for output in found.outputs] == ["failed"]
+    assert found.holds is None
+    assert found.summary.endswith("it did not compute the model's none.")
 
 
 def _write(path: Path, members: dict[str, bytes]) -> Path:
@@ -247,3 +254,19 @@ def test_a_problem_too_large_is_refused_before_anything_is_allocated(
     said = capsys.readouterr().err
     assert "GiB" in said
     assert len(said.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("changes", [{"units": []}, {"seed": -1}])
+def test_a_seal_of_nothing_is_none(
+    changes: dict[str, object], sealed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seal = msgspec.structs.replace(read_seal(sealed), **changes)
+    write_seal(sealed, msgspec.structs.replace(seal, content=digest_seal(seal)))
+    assert main(["check", str(sealed)]) == 2
+    assert "no seal of samebits" in capsys.readouterr().err
+
+
+def test_another_model_is_refused_before_anything_runs(sealed: Path, tmp_path: Path) -> None:
+    """What was to be checked would take long; here even an engine that cannot be opened is not reached."""
+    with pytest.raises(SealError, match="it has no model"):
+        samebits.check(sealed, "torch:no_such=1", model=tmp_path / "net.onnx")

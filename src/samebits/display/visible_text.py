@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from samebits.findings import Comparison, Error, Side, is_agreement
-from samebits.findings.words.number_words import say_times
+from samebits.findings.words.number_words import say_count, say_times
 from samebits.problems.attention import is_attention
 
 FindingT = TypeVar("FindingT", bound=msgspec.Struct)
@@ -78,8 +78,7 @@ def say_of_bound(share: float | None) -> str:
 
 def say_terms(found: Comparison) -> str:
     """What each output is made of: so many products, or so many keys of an attention."""
-    count, thing = found.reduction_length, "key" if is_attention(found.problem) else "product"
-    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+    return say_count(found.reduction_length, "key" if is_attention(found.problem) else "product")
 
 
 def format_value(value: float | None) -> str:

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.findings import ExactData
-from samebits.findings.words.place_words import describe_places
-from samebits.judging.measuring import Floats, measure_distances, measure_likely
+from samebits.judging.measuring import Floats, describe_exact, measure_distances, measure_likely
 from samebits.judging.verdict_rules import Measured
 from samebits.numbers.ulps import has_same_bits
 from samebits.problems.attention import Attention
@@ -89,14 +88,4 @@ def judge_exact_attention(exact: AttentionReference, result: np.ndarray) -> tupl
     own = exact.without_empty(result)
     distances = measure_distances(exact.problem, own, exact.truth, exact.bound, exact.magnitudes)
     differing = distances.over_bound > 1.0
-    places = np.argwhere(differing)
-    first = tuple(int(i) for i in places[0]) if len(places) else None
-    found = ExactData(
-        differing=int(differing.sum()),
-        elements=result.size,
-        where=describe_places(exact.problem, differing),
-        first_index=list(first) if first else None,
-        first_value=float(own[first]) if first else None,
-        first_truth=float(exact.truth[first]) if first else None,
-    )
-    return found, bool(differing.any())
+    return describe_exact(exact.problem, differing, own, exact.truth), bool(differing.any())

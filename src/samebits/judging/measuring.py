@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits import thresholds
-from samebits.findings import Difference, Error, WorstElement
+from samebits.findings import Difference, Error, ExactData, WorstElement
+from samebits.findings.words.place_words import describe_places
 from samebits.numbers import count_ulps, find_format
 from samebits.numbers.ulps import mark_differing_bits
 from samebits.problems import Problem
@@ -171,9 +172,9 @@ def find_worst(problem: AnyProblem, result: np.ndarray, truth: np.ndarray, dista
     candidates = np.flatnonzero(shares.ravel() == shares.max())
     flat = int(candidates[distances.ulp.ravel()[candidates].argmax()])
     index = tuple(int(i) for i in np.unravel_index(flat, result.shape))
+    own = _state_index(problem, index)
     is_attention = isinstance(problem, Attention)
-    own = index if is_attention else state_index(problem, index)
-    window = locate_keys(problem, index) if is_attention else locate_window(problem.stated or problem, own)
+    window = locate_keys(problem, own) if is_attention else locate_window(problem.stated or problem, own)
     return WorstElement(
         index=list(own),
         value=float(result[index]),
@@ -182,6 +183,27 @@ def find_worst(problem: AnyProblem, result: np.ndarray, truth: np.ndarray, dista
         over_bound=float(shares[index]),
         window=window,
     )
+
+
+def describe_exact(
+    problem: AnyProblem, differing: npt.NDArray[np.bool_], result: np.ndarray, truth: np.ndarray
+) -> ExactData:
+    """What differs on exact integers: how many outputs, where, and the first of them."""
+    places = np.argwhere(differing)
+    first = tuple(int(i) for i in places[0]) if len(places) else None
+    return ExactData(
+        differing=len(places),
+        elements=result.size,
+        where=describe_places(problem, differing),
+        first_index=list(_state_index(problem, first)) if first else None,
+        first_value=float(result[first]) if first else None,
+        first_truth=float(truth[first]) if first else None,
+    )
+
+
+def _state_index(problem: AnyProblem, index: tuple[int, ...]) -> tuple[int, ...]:
+    """The index of an output in what was stated."""
+    return index if isinstance(problem, Attention) else state_index(problem, index)
 
 
 def compare_results(problem: AnyProblem, a: tuple[str, np.ndarray], b: tuple[str, np.ndarray]) -> Difference:

@@ -22,12 +22,11 @@ from samebits.judging.attention_reference import (
     measure_attention,
 )
 from samebits.judging.judging_sentences import say_other_bits
-from samebits.judging.measuring import estimate_transform_noise, measure_distances
+from samebits.judging.measuring import describe_exact, estimate_transform_noise, measure_distances
 from samebits.judging.references import Reference
 from samebits.judging.sides import Attribution, Recorded, describe_side, measure_result
 from samebits.judging.verdict_rules import Measured
 from samebits.problems.any_problem import AnyProblem
-from samebits.problems.lowering import state_index
 
 
 @dataclass(frozen=True)
@@ -173,19 +172,9 @@ def _describe_varying(problem: AnyProblem, calls: RepeatedRuns, faulty: int) -> 
 
 def judge_exact(exact: Reference, result: np.ndarray) -> tuple[ExactData, bool]:
     """What happened on exact integers, and whether any difference is beyond what rounding could make."""
-    truth = exact.truth
-    distances = measure_distances(exact.problem, result, truth, exact.bound, exact.magnitudes)
+    distances = measure_distances(exact.problem, result, exact.truth, exact.bound, exact.magnitudes)
     differing = distances.absolute > 0
-    places = np.argwhere(differing)
-    first = tuple(int(i) for i in places[0]) if len(places) else None
-    found = ExactData(
-        differing=int(differing.sum()),
-        elements=result.size,
-        where=describe_places(exact.problem, differing),
-        first_index=list(state_index(exact.problem, first)) if first is not None else None,
-        first_value=float(result[first]) if first else None,
-        first_truth=float(truth[first]) if first else None,
-    )
+    found = describe_exact(exact.problem, differing, result, exact.truth)
     in_halves = _are_fractions(result[differing])
     noise = estimate_transform_noise(exact.problem, exact.magnitudes, in_halves=in_halves)
     rounding = np.maximum(exact.bound, noise)

@@ -129,12 +129,21 @@ class Attention:
         """The number of products of both matrix products, hidden keys counted."""
         return math.prod(self.score_shape) * (self.q[3] + self.v[3])
 
-    def sees(self) -> npt.NDArray[np.bool_]:
-        """Which keys each query sees by `causal` and `window` alone, (Lq, Lk)."""
+    @property
+    def factor(self) -> float:
+        """The scale as a number: the one that was given, or 1 / sqrt(d)."""
+        return self.scale if self.scale is not None else 1 / math.sqrt(self.q[3])
+
+    def find_distances(self) -> npt.NDArray[np.intp]:
+        """How many keys each key is ahead of the query's own one, (Lq, Lk)."""
         queries, keys = self.q[2], self.k[2]
         moved = keys - queries if self.causal == "lower_right" else 0
-        ahead = np.arange(keys)[None, :] - np.arange(queries)[:, None] - moved
-        seen = ahead <= 0 if self.causal else np.ones((queries, keys), bool)
+        return np.arange(keys)[None, :] - np.arange(queries)[:, None] - moved
+
+    def sees(self) -> npt.NDArray[np.bool_]:
+        """Which keys each query sees by `causal` and `window` alone, (Lq, Lk)."""
+        ahead = self.find_distances()
+        seen = ahead <= 0 if self.causal else np.ones(ahead.shape, bool)
         if self.window is not None:
             seen = seen & (ahead > -self.window) & (ahead < self.window)
         return seen
@@ -147,6 +156,12 @@ class Attention:
         mask = operands["mask"]
         mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
         return seen & (mask if self.mask == "bool" else mask.astype(np.float64) > -np.inf)
+
+    def read_added(self, operands: Mapping[str, np.ndarray]) -> npt.NDArray[np.float64] | None:
+        """What an additive mask adds, in float64, of the shape of the scores; None without one."""
+        if self.mask != "add":
+            return None
+        return np.broadcast_to(operands["mask"].astype(np.float64), self.score_shape)
 
 
 def is_attention(text: object) -> bool:
@@ -300,7 +315,7 @@ def make_exact_attention(asked: Attention, seed: int = 0) -> dict[str, np.ndarra
 
 
 def _draw_exact(asked: Attention, rng: np.random.Generator, largest_code: int) -> dict[str, np.ndarray] | None:
-    scale = asked.scale if asked.scale is not None else 1 / math.sqrt(asked.q[3])
+    scale = asked.factor
     lead = 2.0 ** math.ceil(math.log2(_GAPS.get(asked.dtype, _GAP) / scale))
     largest = float(find_format(asked.dtype).largest)
     found: dict[str, np.ndarray] = {"v": _draw_values(rng, asked.v)}

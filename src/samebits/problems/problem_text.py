@@ -100,7 +100,7 @@ def _split_tokens(text: str) -> Iterator[_Token]:
 def _parse_kind(token: _Token, text: str) -> tuple[Kind, Direction]:
     kind, dot, direction = token.text.partition(".")
     if kind == "attention":
-        raise ProblemTextError("attention is for samebits compare, explain and sweep", text, token.position)
+        raise ProblemTextError("attention is for samebits seal, compare, explain and sweep", text, token.position)
     if kind not in KINDS:
         raise ProblemTextError(f"unknown kind {kind!r}; one of {', '.join(KINDS)}", text, token.position)
     if dot and direction not in DIRECTIONS:

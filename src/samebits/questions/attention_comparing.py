@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 
 from samebits.engines.registry.runner_text import TRUTH
-from samebits.engines.registry.runners import open_runner
+from samebits.engines.registry.runners import enter_runner
 from samebits.engines.runner import Kernel, Runner
-from samebits.engines.runner.guarded_runner import guard_runner, list_runners
+from samebits.engines.runner.guarded_runner import list_runners
 from samebits.errors import ResourceLimitError
 from samebits.findings import Comparison, Evidence, Side, is_agreement
 from samebits.findings.settings_advice import advise
@@ -33,11 +33,12 @@ from samebits.problems.attention import (
     make_uniform_attention,
 )
 from samebits.progress import Progress, ignore_progress, rename_progress
+from samebits.questions.comparing_arguments import Data, check_arguments
 from samebits.questions.comparison_sentences import summarize_comparison
 from samebits.questions.given_attention import AttentionCase
 from samebits.sums.truth.attention import check_scores_fit
 
-_MAKERS: dict[str, Callable[[Attention, int], dict[str, np.ndarray] | None]] = {
+_MAKERS: dict[Data, Callable[[Attention, int], dict[str, np.ndarray] | None]] = {
     "normal": make_normal_attention,
     "uniform": make_uniform_attention,
     "exact": make_exact_attention,
@@ -51,7 +52,7 @@ def compare_attention(
     subject: Attention | AttentionCase,
     on: str | Runner | Kernel | Sequence[str | Runner | Kernel] = (),
     *,
-    data: str = "normal",
+    data: Data = "normal",
     seed: int = 0,
     time_limit_s: float = 300.0,
     attributes: bool = True,
@@ -70,11 +71,12 @@ def compare_attention(
     if asked.multiply_adds > MOST_PRODUCTS:
         raise ResourceLimitError(f"attention of {asked.multiply_adds:,} products is not judged, at most 2^36")
     check_scores_fit(asked)
+    check_arguments(data, seed, time_limit_s, calls)
     on = list_runners(on)
     recorded = subject.results if isinstance(subject, AttentionCase) else {}
     operands, described = _find_operands(subject, data, seed)
     with contextlib.ExitStack() as opened:
-        runners = [_open(runner, opened, time_limit_s) for runner in on]
+        runners = [enter_runner(runner, opened, time_limit_s) for runner in on]
         exact_operands = make_exact_attention(asked, seed) if runners else None
         reference = make_attention_reference(asked, operands, progress)
         exact: AttentionReference | None = None
@@ -105,21 +107,13 @@ def compare_attention(
     return msgspec.structs.replace(concluded, fixes=fixes, evidence=[*concluded.evidence, *evidence])
 
 
-def _find_operands(subject: Attention | AttentionCase, data: str, seed: int) -> tuple[dict[str, np.ndarray], str]:
+def _find_operands(subject: Attention | AttentionCase, data: Data, seed: int) -> tuple[dict[str, np.ndarray], str]:
     if isinstance(subject, AttentionCase):
         return check_attention_operands(subject.problem, subject.operands), "given"
     found = _MAKERS[data](subject, seed)
     if found is None:
         raise ResourceLimitError("no integers were found on which this attention rounds nothing; take random ones")
     return found, f"{data}, seed {seed}"
-
-
-def _open(runner: str | Runner | Kernel, opened: contextlib.ExitStack, time_limit_s: float) -> Runner:
-    if not isinstance(runner, str):
-        return guard_runner(runner)
-    own = open_runner(runner, time_limit_s=time_limit_s)
-    opened.callback(own.close)
-    return own
 
 
 def _explain(

@@ -38,11 +38,6 @@ def put_length_first(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array.swapaxes(1, 2))
 
 
-def find_scale(problem: Attention) -> float:
-    """The scale as a number."""
-    return problem.scale if problem.scale is not None else problem.q[3] ** -0.5
-
-
 def explain_no_cap(problem: Attention, engine: str) -> str | None:
     """Why an engine without a cap of scores cannot compute an attention with one."""
     return f"{engine}'s attention has no softcap" if problem.softcap is not None else None
@@ -51,7 +46,7 @@ def explain_no_cap(problem: Attention, engine: str) -> str | None:
 def attend_in_parts(xp: Any, problem: Attention, operands: Mapping[str, np.ndarray]) -> Any:
     """An attention as people write it with an array library's matmul, exp and sum."""
     q, k, v = operands["q"], repeat_heads(problem, operands["k"]), repeat_heads(problem, operands["v"])
-    scores = xp.matmul(q, k.swapaxes(-1, -2)) * xp.asarray(find_scale(problem), q.dtype)
+    scores = xp.matmul(q, k.swapaxes(-1, -2)) * xp.asarray(problem.factor, q.dtype)
     if problem.softcap is not None:
         cap = xp.asarray(problem.softcap, q.dtype)
         scores = cap * xp.tanh(scores / cap)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from samebits.engines.adapters.attention_operands import find_scale, merge_mask, put_length_first, repeat_heads
+from samebits.engines.adapters.attention_operands import merge_mask, put_length_first, repeat_heads
 from samebits.problems.attention import Attention
 
 WAYS = ("attention", "multi_head", "group_query", "pattern")
@@ -48,7 +48,7 @@ def _build_attention(onnx: Any, problem: Attention, operands: Mapping[str, np.nd
     feeds = {name: operands[name] for name in ("q", "k", "v")}
     is_causal = problem.causal == "upper_left"
     mask = merge_mask(problem, operands, has_causal=is_causal)
-    attributes: dict[str, Any] = {"scale": find_scale(problem), "is_causal": int(is_causal)}
+    attributes: dict[str, Any] = {"scale": problem.factor, "is_causal": int(is_causal)}
     if problem.softcap is not None:
         attributes["softcap"] = problem.softcap
     if mask is not None:
@@ -69,7 +69,7 @@ def _build_multi_head(onnx: Any, problem: Attention, operands: Mapping[str, np.n
         feeds["mask"] = np.ascontiguousarray(np.broadcast_to(mask, (problem.q[0], *mask.shape[1:])))
         inputs += ["", "", "mask"]
     attributes = {
-        "num_heads": problem.q[1], "scale": find_scale(problem), "unidirectional": int(problem.causal == "upper_left")
+        "num_heads": problem.q[1], "scale": problem.factor, "unidirectional": int(problem.causal == "upper_left")
     }  # fmt: skip
     node = onnx.helper.make_node("MultiHeadAttention", inputs, ["y"], domain="com.microsoft", **attributes)
     shape = (problem.q[0], problem.q[2], problem.q[1] * problem.v[3])
@@ -86,7 +86,7 @@ def _build_group_query(onnx: Any, problem: Attention, operands: Mapping[str, np.
     feeds["last"] = np.full((items,), problem.k[2] - 1, np.int32)
     feeds["total"] = np.array([problem.k[2]], np.int32)
     attributes: dict[str, Any] = {
-        "num_heads": heads, "kv_num_heads": problem.k[1], "scale": find_scale(problem),
+        "num_heads": heads, "kv_num_heads": problem.k[1], "scale": problem.factor,
         "local_window_size": -1 if problem.window is None else problem.window,
     }  # fmt: skip
     if problem.softcap is not None:
@@ -104,7 +104,7 @@ def _build_pattern(onnx: Any, problem: Attention, operands: Mapping[str, np.ndar
     helper, dtype = onnx.helper, operands["q"].dtype
     feeds = {"q": operands["q"]}
     feeds |= {name: np.ascontiguousarray(repeat_heads(problem, operands[name])) for name in ("k", "v")}
-    constants = {"scale": np.array(find_scale(problem), dtype)}
+    constants = {"scale": np.array(problem.factor, dtype)}
     nodes = [
         helper.make_node("Transpose", ["k"], ["turned"], perm=[0, 1, 3, 2]),
         helper.make_node("MatMul", ["q", "turned"], ["products"]),

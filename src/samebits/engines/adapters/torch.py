@@ -186,9 +186,10 @@ class TorchEngine(Engine):
 
     def attend(self, problem: Attention, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         torch = self.torch
-        is_causal = problem.causal == "upper_left" and problem.mask is None and problem.window is None
+        is_bare = problem.mask is None and problem.window is None
+        is_causal = is_bare and problem.causal == "upper_left"
         mask = None if is_causal else merge_mask(problem, operands)
-        if problem.causal == "lower_right" and problem.mask is None and problem.window is None:
+        if is_bare and problem.causal == "lower_right":
             # What its users write.
             biases = importlib.import_module("torch.nn.attention.bias")
             given: Any = biases.causal_lower_right(problem.q[2], problem.k[2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,8 @@ from samebits.engines.registry.known_engines import (
     is_file_engine,
 )
 from samebits.engines.registry.runner_text import TRUTH, parse_runner_text
-from samebits.engines.runner import Identity, Runner
+from samebits.engines.runner import Identity, Kernel, Runner
+from samebits.engines.runner.guarded_runner import guard_runner
 from samebits.engines.workers.process import DEFAULT_TIME_LIMIT_S, WorkerRunner
 from samebits.errors import EngineMissingError, EngineUnsupported, RecipeError, RunnerTextError
 from samebits.problems.any_problem import AnyProblem
@@ -94,6 +96,13 @@ def open_runner(text: str, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -> Run
     return WorkerRunner(
         text, runner.name, spec.module, spec.class_name, settings, runner.environment, time_limit_s, runner.place
     )
+
+
+def enter_runner(runner: str | Runner | Kernel, opened: ExitStack, time_limit_s: float) -> Runner:
+    """A caller's runner or function, guarded; or one opened from its text, which is closed when `opened` is."""
+    if not isinstance(runner, str):
+        return guard_runner(runner)
+    return opened.enter_context(closing(open_runner(runner, time_limit_s=time_limit_s)))
 
 
 def _find_source(name: str) -> str:

@@ -14,3 +14,12 @@ def say_times(factor: float) -> str:
     if factor >= _BEYOND_COUNTING:
         return f"{factor:.0e}"
     return f"{float(f'{factor:.3g}'):,.0f}" if factor >= _WHOLE else f"{factor:.2g}"
+
+
+def say_count(count: int, thing: str) -> str:
+    """1 problem, 1,200 problems.
+
+    >>> say_count(1, "key"), say_count(1200, "key")
+    ('1 key', '1,200 keys')
+    """
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"

@@ -10,13 +10,12 @@ import numpy as np
 from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import check_result
 from samebits.errors import EngineFailure, SamebitsError
-from samebits.findings import Fix, Verdict, is_agreement
+from samebits.findings import Fix
 from samebits.findings.causes import CauseCode
 from samebits.judging.attention_reference import AttentionReference, measure_attention
 from samebits.judging.fixes.setting_changes import Change, apply_all, list_changes
-from samebits.judging.fixes.trials import Trial, time_in_turns
-from samebits.judging.side_running import Ran, judge_ran, run_on_both
-from samebits.numbers.ulps import digest_bits
+from samebits.judging.fixes.trials import Trial, judge_trial, name_truth, time_in_turns
+from samebits.judging.side_running import run_on_both
 from samebits.problems.attention import Attention
 
 Operands = dict[str, np.ndarray]
@@ -45,24 +44,16 @@ class AttentionTrials:
         try:
             first = self.exact or self.own
             ran = run_on_both(runner, self.asked, first[0], self.own[0])
-            result, on_exact = ran.recorded.result, ran.on_exact
             failed = replace(failed, identity=ran.recorded.identity)
-            if result is None or on_exact is None:
+            if ran.recorded.result is None or ran.on_exact is None:
                 return failed
             other = check_result(self.asked, runner.run(self.asked, self.random[0]))
         except EngineFailure:
             return failed
         finally:
             runner.close()
-        exact = self.exact[1] if self.exact else None
-        known = on_exact if exact is not None else None
-        both = ((self.own, result), (self.random, other))
-        judged: list[Verdict] = [
-            judge_ran(of[1], exact, Ran(replace(ran.recorded, result=one), known)).verdict for of, one in both
-        ]
-        worst = next((v for v in judged if not is_agreement(v)), judged[0])
-        digests = (digest_bits(on_exact), digest_bits(result), digest_bits(other))
-        return replace(failed, verdict=worst, digests=digests, result=result)
+        # Without integers that are exact there is nothing that what was run first is judged by.
+        return judge_trial(failed, ran, other, (self.own[1], self.random[1]), self.exact[1] if self.exact else None)
 
     def time_in_turns(self, texts: tuple[str, str]) -> tuple[float, float] | None:
         return time_in_turns(self._open_run, texts)
@@ -80,13 +71,4 @@ class AttentionTrials:
     def name_change_of_code(self) -> Fix | None:
         if self.asked.softcap is not None or self.asked.window is not None:
             return None
-        return Fix(
-            engine="any",
-            setting="samebits.attention in place of every side",
-            why="correctly rounded, so that there is one result only",
-            verified=True,
-            verdict_after="identical",
-            source="docs/truth.md",
-            same_bits=True,
-            also="a change of code; slower",
-        )
+        return name_truth("samebits.attention")

@@ -11,14 +11,13 @@ from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Runner, check_result
 from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import EngineFailure, SamebitsError
-from samebits.findings import Fix, Verdict, is_agreement
+from samebits.findings import Fix, is_agreement
 from samebits.findings.causes import CauseCode
 from samebits.judging.attribution import attribute
 from samebits.judging.fixes.setting_changes import Change, apply_all, list_changes
-from samebits.judging.fixes.trials import Trial, time_in_turns
+from samebits.judging.fixes.trials import Trial, judge_trial, name_truth, time_in_turns
 from samebits.judging.references import Reference
-from samebits.judging.side_running import Ran, judge_ran, run_on_both
-from samebits.numbers.ulps import digest_bits
+from samebits.judging.side_running import run_on_both
 from samebits.problems import Problem
 from samebits.problems.lowering import Lowering
 
@@ -52,19 +51,13 @@ class ProblemTrials:
     def _try_runner(self, trial: Trial, runner: Runner) -> Trial:
         problem = self.lowering.convolution
         ran = run_on_both(runner, problem, self.exact[0], self.own[0])
-        result, on_exact = ran.recorded.result, ran.on_exact
-        if result is None or on_exact is None:
+        if ran.recorded.result is None or ran.on_exact is None:
             return replace(trial, identity=ran.recorded.identity)
         try:
             other = check_result(problem, runner.run(problem, self.random[0]))
         except EngineFailure:
             return replace(trial, identity=ran.recorded.identity)
-        recorded = replace(ran.recorded, result=other)
-        on_random = judge_ran(self.random[1], self.exact[1], Ran(recorded, on_exact)).verdict
-        verdicts: list[Verdict] = [judge_ran(self.own[1], self.exact[1], ran).verdict, on_random]
-        worst = next((v for v in verdicts if not is_agreement(v)), verdicts[0])
-        digests = (digest_bits(on_exact), digest_bits(result), digest_bits(other))
-        return replace(trial, verdict=worst, digests=digests, identity=ran.recorded.identity, result=result)
+        return judge_trial(trial, ran, other, (self.own[1], self.random[1]), self.exact[1])
 
     def time_in_turns(self, texts: tuple[str, str]) -> tuple[float, float] | None:
         """Median seconds as a caller sees them: sending operands to the worker and building the model count."""
@@ -87,16 +80,7 @@ class ProblemTrials:
         return bool(found and found.mechanism and not is_agreement(found.mechanism.verdict))
 
     def name_change_of_code(self) -> Fix:
-        return Fix(
-            engine="any",
-            setting=f"{_name_call(self.lowering.stated)} in place of every side",
-            why="correctly rounded, so that there is one result only",
-            verified=True,
-            verdict_after="identical",
-            source="docs/truth.md",
-            same_bits=True,
-            also="a change of code; slower",
-        )
+        return name_truth(_name_call(self.lowering.stated))
 
 
 def _name_call(problem: Problem) -> str:

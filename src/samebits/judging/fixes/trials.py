@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +16,8 @@ from samebits.errors import SamebitsError
 from samebits.findings import Fix, Verdict, is_agreement
 from samebits.findings.causes import CauseCode
 from samebits.judging.fixes.setting_changes import Change
+from samebits.judging.side_running import Ran, ReferenceT, judge_ran
+from samebits.numbers.ulps import digest_bits
 
 _TIMED_RUNS = 5
 
@@ -59,6 +61,43 @@ class Trials(Protocol):
     def name_change_of_code(self) -> Fix | None:
         """The change of code that always helps; None where there is none."""
         ...
+
+
+def judge_trial(
+    trial: Trial,
+    ran: Ran,
+    other: np.ndarray,
+    references: tuple[ReferenceT, ReferenceT],
+    exact: ReferenceT | None,
+) -> Trial:
+    """The trial that ran: its bits on all three sets of operands, and the worse verdict of the two random ones.
+
+    `other` is the result on the second of these; `references` are what both are judged by, `exact` the integers.
+    """
+    result = ran.recorded.result
+    assert result is not None
+    assert ran.on_exact is not None
+    on_other = Ran(replace(ran.recorded, result=other), ran.on_exact)
+    verdicts: list[Verdict] = [
+        judge_ran(of, exact, one).verdict for of, one in zip(references, (ran, on_other), strict=True)
+    ]
+    worst = next((v for v in verdicts if not is_agreement(v)), verdicts[0])
+    digests = (digest_bits(ran.on_exact), digest_bits(result), digest_bits(other))
+    return replace(trial, verdict=worst, digests=digests, identity=ran.recorded.identity, result=result)
+
+
+def name_truth(call: str) -> Fix:
+    """The change of code that always helps: this call of ours in place of every side."""
+    return Fix(
+        engine="any",
+        setting=f"{call} in place of every side",
+        why="correctly rounded, so that there is one result only",
+        verified=True,
+        verdict_after="identical",
+        source="docs/truth.md",
+        same_bits=True,
+        also="a change of code; slower",
+    )
 
 
 def time_in_turns(

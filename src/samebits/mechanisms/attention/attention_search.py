@@ -148,23 +148,19 @@ class _Search:
         per_query = math.prod(self.asked.q[:2]) * self.asked.k[2]
         count = max(_SAMPLED_SCORES // per_query, _FEWEST_QUERIES)
         self.needs_all_fits = math.prod(self.asked.score_shape) <= _MOST_SCORES
-        self.queries = self._choose_queries(np.asarray(shown.any(axis=(0, 1))), count)
         assert reference.likely is not None
+        # What rounding is likely to leave, per output.
         self.unit = np.where(np.isfinite(reference.likely), reference.likely, np.inf)
+        self.queries = self._choose_queries(np.asarray(shown.any(axis=(0, 1))), count)
 
     def _choose_queries(self, usable: npt.NDArray[np.bool_], count: int) -> npt.NDArray[np.intp]:
         """Those that are farthest from the truth, and others evenly spread."""
         with np.errstate(all="ignore"):
-            far = np.nan_to_num(np.abs(self.result - self.truth) / self.unit_of_rows(), nan=0.0).max(axis=(0, 1, 3))
+            far = np.nan_to_num(np.abs(self.result - self.truth) / self.unit, nan=0.0).max(axis=(0, 1, 3))
         order = np.argsort(-np.where(usable, far, -1.0), kind="stable")
         spread = np.flatnonzero(usable)
         even = spread[np.linspace(0, len(spread) - 1, max(count // 2, 1)).astype(int)] if len(spread) else spread
         return np.unique(np.concatenate([order[: max(count // 2, 1)], even]))
-
-    def unit_of_rows(self) -> Floats:
-        """What rounding is likely to leave, per output."""
-        assert self.reference.likely is not None
-        return self.reference.likely
 
     def find_limit(self, fit: _Fit) -> float:
         """How much a hypothesis may leave. Within the bound another function is named only if it leaves little.

@@ -16,6 +16,7 @@ from samebits.mechanisms.attention.plain_attention import (
     Operands,
     Queries,
     apply_weights,
+    exponentiate,
     find_weights,
 )
 from samebits.problems.attention import Attention
@@ -85,12 +86,12 @@ def _join_parts(parts: int, *, weighed: bool) -> Bend:
 def _list_attributes(asked: Attention, operands: Operands) -> Iterator[Altered]:
     own = CauseCode.DROPPED_ATTRIBUTE
     features = asked.q[3]
-    scale = asked.scale if asked.scale is not None else features**-0.5
+    scale = asked.factor
     others = {
         "no scale": 1.0,
         "the scale applied twice": scale * scale,
         "a scale of 1/d": 1 / features,
-        "the default scale of 1/sqrt(d)": features**-0.5,
+        "the default scale of 1/sqrt(d)": replace(asked, scale=None).factor,
         "the square root of the scale": math.sqrt(scale),
         "the reciprocal of the scale": 1 / scale,
         "the scale of all heads' features together": (features * asked.q[1]) ** -0.5,
@@ -131,7 +132,7 @@ def _cap(asked: Attention) -> Bend:
 
 
 def _leave_sum(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
-    return apply_weights(np.exp(scores - scores.max(axis=-1, keepdims=True)), values)
+    return apply_weights(exponentiate(scores), values)
 
 
 def _over_axis(axis: int) -> Bend:
@@ -151,7 +152,7 @@ def _add_one(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, 
 
 def _of_another_row(step: int) -> Bend:
     def bend(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
-        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights = exponentiate(scores)
         sums = weights.sum(axis=-1, keepdims=True)
         return apply_weights(weights / np.roll(sums, step, axis=-2), values)
 
@@ -182,7 +183,7 @@ def _in_blocks(block: int, rescales_sum: bool, rescales_result: bool) -> Bend:
 
 def _by_last_block(block: int) -> Bend:
     def bend(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
-        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights = exponentiate(scores)
         last = (scores.shape[-1] - 1) // block * block
         return apply_weights(weights / weights[..., last:].sum(axis=-1, keepdims=True), values)
 

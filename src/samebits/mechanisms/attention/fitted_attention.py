@@ -21,6 +21,8 @@ from samebits.mechanisms.attention.plain_attention import (
     Queries,
     apply_weights,
     compute_scores,
+    count_keys,
+    exponentiate,
     find_weights,
     weigh_plainly,
 )
@@ -60,7 +62,7 @@ class Evidenced:
 
 def find_numbers(asked: Attention, operands: Operands, leaves: Callable[[Altered], float]) -> Iterator[Altered]:
     """The scale, the cap and the score of hidden keys that leave least of the distance, if any leaves little."""
-    declared = asked.scale if asked.scale is not None else asked.q[3] ** -0.5
+    declared = asked.factor
 
     def scale_by(factor: float) -> Altered:
         scale = _name_root(declared * factor)
@@ -156,7 +158,7 @@ def _is_narrow(given: Evidenced, factors: Floats) -> bool:
     queries = np.unique(np.argwhere(given.off)[:, 2])
     scores, _ = compute_scores(given.asked, given.operands, queries)
     with np.errstate(all="ignore"):
-        sums = np.exp(scores - scores.max(axis=-1, keepdims=True)).sum(axis=-1) / factors[:, :, queries, 0]
+        sums = exponentiate(scores).sum(axis=-1) / factors[:, :, queries, 0]
     sums = sums[given.off[:, :, queries]]
     if len(sums) < thresholds.FEWEST_TELLING:
         return False
@@ -227,8 +229,7 @@ def find_counts(given: Evidenced) -> Iterator[Altered]:
         said.append(f"leaves out key{'s' if len(lost) > 1 else ''} {list_in_words(lost)}")
     if len(twice):
         said.append(f"counts key{'s' if len(twice) > 1 else ''} {list_in_words(twice)} more than once")
-    bend = _count(whole)
-    yield Altered(" and ".join(said), CauseCode.OTHER_KEYS, asked, given.operands, bend, is_fitted=True)
+    yield Altered(" and ".join(said), CauseCode.OTHER_KEYS, asked, given.operands, count_keys(whole), is_fitted=True)
 
 
 def _list_equations(given: Evidenced) -> Floats | None:
@@ -284,11 +285,3 @@ def _pursue(matrix: Floats, right: Floats) -> Floats:
     found = np.zeros(matrix.shape[1])
     found[picked] = solved
     return found
-
-
-def _count(counts: Floats) -> Bend:
-    def bend(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
-        weights = np.exp(scores - scores.max(axis=-1, keepdims=True)) * counts
-        return apply_weights(weights / weights.sum(axis=-1, keepdims=True), values)
-
-    return bend

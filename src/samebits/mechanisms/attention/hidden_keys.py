@@ -54,8 +54,7 @@ def _list_causal(asked: Attention, operands: Operands) -> Iterator[Altered]:
     if asked.causal is None:
         return
     mask = replace(asked, causal=None, window=None).sees_with(operands)
-    moved = asked.k[2] - asked.q[2] if asked.causal == "lower_right" else 0
-    ahead = np.arange(asked.k[2])[None, :] - np.arange(asked.q[2])[:, None] - moved
+    ahead = asked.find_distances()
     for extra, says in ((1, "sees one key too many: j <= i + 1"), (-1, "does not see the query's own key: j < i")):
         seen = (ahead <= extra) & mask
         if asked.window is not None:
@@ -75,8 +74,7 @@ def _list_windows(asked: Attention, operands: Operands) -> Iterator[Altered]:
             says = f"has a window of {width} keys in place of {asked.window}"
             yield Altered(says, _CAUSE, replace(asked, window=width), operands)
     mask = replace(asked, causal=None, window=None).sees_with(operands)
-    moved = asked.k[2] - asked.q[2] if asked.causal == "lower_right" else 0
-    ahead = np.arange(asked.k[2])[None, :] - np.arange(asked.q[2])[:, None] - moved
+    ahead = asked.find_distances()
     most_ahead = 0 if asked.causal else asked.window - 1
     for behind, before in itertools.product((-1, 0, 1), repeat=2):
         if asked.causal is None and behind != before:
@@ -113,9 +111,8 @@ def _add_otherwise(asked: Attention, mask: np.ndarray) -> list[tuple[str, np.nda
     """Other numbers that are added, in float64: they are not rounded to the operands' format."""
     added = mask.astype(np.float64)
     is_shown = added > -np.inf
-    scale = asked.scale if asked.scale is not None else asked.q[3] ** -0.5
     found = {
-        "scales what the mask adds: the mask came before the scale": scale * added,
+        "scales what the mask adds: the mask came before the scale": asked.factor * added,
         "takes the mask for a boolean one: it hides keys and adds nothing": np.zeros_like(added),
         "adds the mask twice": 2 * added,
         "subtracts what the mask adds": -added,

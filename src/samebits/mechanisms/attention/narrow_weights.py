@@ -9,7 +9,15 @@ import numpy as np
 
 from samebits.findings.causes import CauseCode
 from samebits.mechanisms.attention.bent_softmax import BLOCKS
-from samebits.mechanisms.attention.plain_attention import Altered, Bend, Floats, Operands, Queries, apply_weights
+from samebits.mechanisms.attention.plain_attention import (
+    Altered,
+    Bend,
+    Floats,
+    Operands,
+    Queries,
+    apply_weights,
+    find_weights,
+)
 from samebits.numbers.array import round_array_to_format
 from samebits.numbers.format import FLOAT32, Format, find_format
 from samebits.problems.attention import Attention
@@ -77,9 +85,7 @@ def _round_weights(format_: Format, when: _When, block: int) -> Bend:
 
     def bend(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
         if when == "after":
-            weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-            weights = round_array_to_format(weights / weights.sum(axis=-1, keepdims=True), format_)
-            return apply_weights(weights, values)
+            return apply_weights(round_array_to_format(find_weights(scores), format_), values)
         # The largest score so far, at the end of each block, is what weights are taken relative to.
         running = np.maximum.accumulate(scores, axis=-1)
         ends = np.minimum((np.arange(scores.shape[-1]) // block + 1) * block, scores.shape[-1]) - 1
@@ -115,7 +121,7 @@ def _add_blocks(format_: Format, block: int) -> Bend:
 
 def _round_scores(asked: Attention, format_: Format, *, kept: _Kept) -> Bend:
     """Scores stored in a format; the weights too; or every step from the products to the weights."""
-    scale = asked.scale if asked.scale is not None else asked.q[3] ** -0.5
+    scale = asked.factor
     is_bare = asked.softcap is None and asked.mask != "add"
 
     def keep(values: Floats) -> Floats:

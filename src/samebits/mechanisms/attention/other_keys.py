@@ -11,12 +11,12 @@ import numpy as np
 from samebits.findings.causes import CauseCode
 from samebits.mechanisms.attention.plain_attention import (
     Altered,
-    Bend,
     Floats,
     Operands,
     Queries,
-    apply_weights,
+    count_keys,
     hide_as,
+    weigh_plainly,
 )
 from samebits.problems.attention import Attention
 
@@ -64,7 +64,7 @@ def list_other_keys(asked: Attention, operands: Operands) -> Iterator[Altered]:
     seen = np.broadcast_to(asked.sees_with(operands), asked.score_shape)
     for part, says in _list_parts(asked.k[2]):
         yield Altered(f"leaves out {says}", own, *hide_as(asked, operands, seen & ~part))
-        yield Altered(f"counts {says} twice", own, asked, operands, _count_twice(part))
+        yield Altered(f"counts {says} twice", own, asked, operands, count_keys(np.where(part, 2.0, 1.0)))
 
 
 def list_lost_features(asked: Attention, operands: Operands) -> Iterator[Altered]:
@@ -112,14 +112,6 @@ def _list_parts(keys: int) -> Iterator[tuple[np.ndarray, str]]:
         if block + 1 < keys:
             yield positions % block == 0, f"the first key of each block of {block}"
             yield positions % block == block - 1, f"the last key of each block of {block}"
-
-
-def _count_twice(part: np.ndarray) -> Bend:
-    def bend(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
-        weights = np.exp(scores - scores.max(axis=-1, keepdims=True)) * np.where(part, 2.0, 1.0)
-        return apply_weights(weights / weights.sum(axis=-1, keepdims=True), values)
-
-    return bend
 
 
 def list_other_heads(asked: Attention, operands: Operands) -> Iterator[Altered]:
@@ -181,7 +173,6 @@ def _read_lengths_first(array: np.ndarray) -> np.ndarray:
 
 
 def _write_lengths_first(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    found = apply_weights(weights / weights.sum(axis=-1, keepdims=True), values)
+    found = weigh_plainly(scores, values, queries)
     result, magnitudes = (np.ascontiguousarray(a.swapaxes(1, 2)).reshape(a.shape) for a in found)
     return result, magnitudes

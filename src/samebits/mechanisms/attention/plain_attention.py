@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -50,13 +49,12 @@ def compute_scores(asked: Attention, operands: Operands, chosen: Queries) -> tup
     """Scores, (N, H, queries, Lk), -inf where a key is hidden, and values with a head for each of q's."""
     q, k, v = (operands[name].astype(np.float64) for name in ("q", "k", "v"))
     k, v = (np.repeat(a, asked.group, axis=1) for a in (k, v))
-    scale = asked.scale if asked.scale is not None else 1 / math.sqrt(asked.q[3])
+    added = asked.read_added(operands)
     with np.errstate(all="ignore"):
-        scores = (q[:, :, chosen] @ k.swapaxes(-1, -2)) * scale
+        scores = (q[:, :, chosen] @ k.swapaxes(-1, -2)) * asked.factor
         if asked.softcap is not None:
             scores = asked.softcap * np.tanh(scores / asked.softcap)
-        if asked.mask == "add":
-            added = np.broadcast_to(operands["mask"].astype(np.float64), asked.score_shape)
+        if added is not None:
             scores = scores + added[:, :, chosen]
     seen = np.broadcast_to(asked.sees_with(operands), asked.score_shape)[:, :, chosen]
     return np.where(seen, scores, -np.inf), v
@@ -67,10 +65,25 @@ def weigh_plainly(scores: Floats, values: Floats, queries: Queries) -> tuple[Flo
     return apply_weights(find_weights(scores), values)
 
 
-def find_weights(scores: Floats, axis: int = -1) -> Floats:
+def exponentiate(scores: Floats) -> Floats:
+    """exp(score - the row's largest); NaN in rows without a key."""
+    return np.exp(scores - scores.max(axis=-1, keepdims=True))
+
+
+def find_weights(scores: Floats) -> Floats:
     """The softmax; NaN in rows without a key."""
-    weights = np.exp(scores - scores.max(axis=axis, keepdims=True))
-    return weights / weights.sum(axis=axis, keepdims=True)
+    weights = exponentiate(scores)
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def count_keys(counts: Floats) -> Bend:
+    """Keys that count so many times, (Lk): 0 for one that is lost, 2 for one taken twice."""
+
+    def bend(scores: Floats, values: Floats, queries: Queries) -> tuple[Floats, Floats]:
+        weights = exponentiate(scores) * counts
+        return apply_weights(weights / weights.sum(axis=-1, keepdims=True), values)
+
+    return bend
 
 
 def apply_weights(weights: Floats, values: Floats) -> tuple[Floats, Floats]:

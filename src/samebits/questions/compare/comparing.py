@@ -7,18 +7,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 import numpy as np
 
 from samebits import thresholds
 from samebits.engines.registry.runner_text import EMULATE, TRUTH
-from samebits.engines.registry.runners import open_runner
+from samebits.engines.registry.runners import enter_runner
 from samebits.engines.runner import Kernel, Runner, check_result
-from samebits.engines.runner.guarded_runner import guard_runner, list_runners
+from samebits.engines.runner.guarded_runner import list_runners
 from samebits.engines.runner.lowered_runner import lower_runner
-from samebits.errors import ArgumentError, EngineFailure
+from samebits.errors import EngineFailure
 from samebits.findings import Comparison, Side, Verdict, is_agreement
 from samebits.findings.causes import CauseCode, gravest_cause
 from samebits.judging.attribution import attribute
@@ -42,9 +41,9 @@ from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import make_exact, make_normal, make_uniform
 from samebits.progress import Progress, ignore_progress, prefix_progress, rename_progress
 from samebits.questions.compare.order_difference import explain_difference
+from samebits.questions.comparing_arguments import Data, check_arguments
 from samebits.questions.comparison_sentences import summarize_comparison
 
-Data = Literal["normal", "uniform", "exact"]
 # The number of whole results computed by an emulator whose recipe is looked for too.
 _PROBED = 12
 # Further drawings of exact integers for a side that nothing explains, in so many seconds.
@@ -54,7 +53,6 @@ MAKERS: dict[str, Callable[[Problem, int], dict[str, np.ndarray]]] = {
     "uniform": make_uniform,
     "exact": make_exact,
 }
-LONGEST_TIME_LIMIT_S = 1e6
 
 
 @default_float_environment()
@@ -82,7 +80,7 @@ def compare(
     until the sides agree, which may take minutes. `progress` hears what is being done and the share done. Raises
     SamebitsError for a subject, a runner's text or a size that cannot be dealt with.
     """
-    _check_arguments(data, seed, time_limit_s, calls)
+    check_arguments(data, seed, time_limit_s, calls)
     on = list_runners(on)
     case = read_subject(subject)
     lowering = lower_problem(case.problem if isinstance(case, Case) else case)
@@ -96,7 +94,7 @@ def compare(
         # Of a product the convolution with the same sums is judged; only engines know that they are asked for less.
         problem, operands = lowering.convolution, lowering.lower_operands(operands)
         recorded = {name: lowering.lower_result(result) for name, result in recorded.items()}
-        runners = [lower_runner(_open(runner, opened, time_limit_s), lowering) for runner in on]
+        runners = [lower_runner(enter_runner(runner, opened, time_limit_s), lowering) for runner in on]
         exact_operands = make_exact(problem, seed)
         on_integers = rename_progress(progress, "computing exact integers")
         exact = make_reference(problem, exact_operands, on_integers, rounds=False)
@@ -154,27 +152,6 @@ def _ask_more_integers(
         if judge_exact(exact, result)[1]:
             return judge_ran(reference, exact, replace(ran, on_exact=result, exact_calls=None))
     return side
-
-
-def _open(runner: str | Runner | Kernel, opened: contextlib.ExitStack, time_limit_s: float) -> Runner:
-    """A caller's runner, guarded; or one opened from its text, which is closed at the end."""
-    if not isinstance(runner, str):
-        return guard_runner(runner)
-    own = open_runner(runner, time_limit_s=time_limit_s)
-    opened.callback(own.close)
-    return own
-
-
-def _check_arguments(data: str, seed: int, time_limit_s: float, calls: int | None) -> None:
-    """Raises ArgumentError for what `compare` does not take."""
-    if data not in MAKERS:
-        raise ArgumentError(f"data must be one of {', '.join(MAKERS)}, not {data!r}")
-    if not isinstance(seed, int) or seed < 0:
-        raise ArgumentError(f"seed must be a whole number from 0, not {seed!r}")
-    if calls is not None and (not isinstance(calls, int) or calls < 1):
-        raise ArgumentError(f"calls must be a whole number from 1, not {calls!r}")
-    if not isinstance(time_limit_s, (int, float)) or not 0 < time_limit_s <= LONGEST_TIME_LIMIT_S:
-        raise ArgumentError(f"time_limit_s must be above 0 and at most {LONGEST_TIME_LIMIT_S:g}, not {time_limit_s!r}")
 
 
 def _name_function(

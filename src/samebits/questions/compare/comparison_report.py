@@ -36,6 +36,7 @@ from samebits.display.visible_text import (
 )
 from samebits.engines.registry.runner_text import can_be_typed
 from samebits.findings import Comparison, Side, is_agreement
+from samebits.findings.words.number_words import say_count
 from samebits.findings.words.place_words import EMULATE, name_engine, shorten_names
 from samebits.problems import Problem
 from samebits.problems.attention import is_attention
@@ -61,7 +62,7 @@ def show_comparison(found: Comparison, console: Console | None = None, *, verbos
     """Prints a comparison to the console (standard output by default), whole or as much as fits a screen."""
     found, console = make_visible(found), console or open_console()
     page = Page()
-    outputs = f"{found.outputs:,} output{'s' if found.outputs != 1 else ''}"
+    outputs = say_count(found.outputs, "output")
     page.add(
         Text(found.problem, style="bold"),
         Text(f"{outputs}, {say_terms(found)} each; operands: {found.data}", style="dim"),

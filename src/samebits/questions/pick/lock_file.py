@@ -20,7 +20,7 @@ from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import LockError, SamebitsError
 from samebits.findings import finding_from_json, json_from_finding
 from samebits.judging.side_running import run_on_both
-from samebits.machine import count_cores, describe_processor
+from samebits.machine import describe_machine
 from samebits.numbers.ulps import digest_bits
 from samebits.problems import Problem
 from samebits.problems.lowering import lower_problem
@@ -34,7 +34,7 @@ from samebits.version import VERSION
 
 def find_place(text: str, identity: Identity | None = None) -> Place:
     """The Place of a text on this machine, without loading an engine; for a given object, by its `identity`."""
-    device = f"{describe_processor()}, {count_cores()} cores"
+    device = describe_machine()
     if identity is not None:
         return Place(identity.version, device)
     runner = parse_runner_text(text)

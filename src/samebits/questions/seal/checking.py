@@ -11,15 +11,16 @@ from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Identity, Runner
 from samebits.errors import EngineFailure, SealError
 from samebits.findings import Evidence
+from samebits.machine import describe_machine
 from samebits.networks.model_inputs import make_inputs
 from samebits.networks.onnx_reading import read_onnx
 from samebits.numbers.float_environment import default_float_environment
 from samebits.problems.any_problem import parse_any_problem
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.seal.seal_file import read_seal
-from samebits.questions.seal.seal_schema import Check, CheckedOutput, CheckedUnit, Seal, SealedModel, SealedUnit
+from samebits.questions.seal.seal_schema import Check, CheckedOutput, CheckedUnit, Outcome, Seal, SealedUnit
 from samebits.questions.seal.seal_sentences import say_different, say_same_for_all, say_tried, summarize_check
-from samebits.questions.seal.sealing import fingerprint, list_variables, name_processor, run_outputs, seal_problem
+from samebits.questions.seal.sealing import fingerprint, list_variables, run_outputs, seal_problem
 from samebits.version import VERSION
 
 
@@ -51,6 +52,7 @@ def check(
         refused = refuse_text_of_file(seal.engine, [], str(sealed))
         if refused:
             raise SealError(refused)
+    outputs = list(_check_outputs(seal, engine, model, time_limit_s))
     units: list[CheckedUnit] = []
     with contextlib.closing(open_runner(engine, time_limit_s=time_limit_s)) as runner:
         identity: Identity | None = None
@@ -59,16 +61,11 @@ def check(
             units.append(_check_unit(runner, unit, seal.seed))
         with contextlib.suppress(EngineFailure):
             identity = runner.identify()
-    outputs: list[CheckedOutput] = []
-    if seal.model is not None:
-        outputs = list(_check_outputs(seal, seal.model, engine, model, time_limit_s))
-    elif model is not None:
-        raise SealError("this seal is of problems; it has no model")
     bad = [*(u.outcome for u in units), *(o.outcome for o in outputs)]
     holds = False if "different" in bad else None if {"failed", "not-tried"} & set(bad) else True
     return Check(
         subject=seal.subject, sealed=seal.content, engine=engine, version=identity.version if identity else None,
-        device=identity.device if identity else None, processor=name_processor(), holds=holds, units=units,
+        device=identity.device if identity else None, processor=describe_machine(), holds=holds, units=units,
         outputs=outputs, summary=summarize_check(engine, units, outputs, holds),
         evidence=[Evidence("setting", says) for says in _list_differences(seal, engine, identity)],
         samebits_version=VERSION,
@@ -80,6 +77,7 @@ def _check_unit(runner: Runner, unit: SealedUnit, seed: int) -> CheckedUnit:
         here = seal_problem(runner, parse_any_problem(unit.problem), unit.used_by, seed)
     except EngineFailure as error:
         return CheckedUnit(problem=unit.problem, outcome="failed", says=str(error), used_by=unit.used_by)
+    outcome: Outcome
     if here.digests != unit.digests:
         outcome, says = "different", say_different(unit.recipe, here.recipe)
     elif unit.is_whole and here.is_whole and here.recipe == unit.recipe:
@@ -89,18 +87,17 @@ def _check_unit(runner: Runner, unit: SealedUnit, seed: int) -> CheckedUnit:
     else:
         outcome, says = "same-tried", say_tried("the recipes do not reproduce everything, or are written otherwise")
     return CheckedUnit(
-        problem=unit.problem,
-        outcome=outcome,
-        says=says,
-        recipe=here.recipe,
-        used_by=unit.used_by,  # type: ignore[arg-type]  (an outcome)
-    )
+        problem=unit.problem, outcome=outcome, says=says, recipe=here.recipe, used_by=unit.used_by
+    )  # fmt: skip
 
 
-def _check_outputs(
-    seal: Seal, sealed: SealedModel, engine: str, model: str | Path | None, time_limit_s: float
-) -> Iterator[CheckedOutput]:
-    """The model's outputs on the seeded inputs; not tried without its file."""
+def _check_outputs(seal: Seal, engine: str, model: str | Path | None, time_limit_s: float) -> Iterator[CheckedOutput]:
+    """The model's outputs on the seeded inputs; not tried without its file. Raises SealError for another model."""
+    sealed = seal.model
+    if sealed is None:
+        if model is not None:
+            raise SealError("this seal is of problems; it has no model")
+        return
     if model is None:
         yield from (CheckedOutput(output.name, "not-tried") for output in sealed.outputs)
         return
@@ -112,9 +109,9 @@ def _check_outputs(
     try:
         found = run_outputs(network, fed, engine, time_limit_s)
     except EngineFailure:
-        found = None
+        found = {}
     for output in sealed.outputs:
-        if not found:
+        if output.name not in found:
             yield CheckedOutput(output.name, "failed")
         else:
             yield CheckedOutput(output.name, "same-tried" if found[output.name] == output.digest else "different")
@@ -122,7 +119,7 @@ def _check_outputs(
 
 def _list_differences(seal: Seal, engine: str, identity: Identity | None) -> Iterator[str]:
     """What is otherwise here than where the seal was made."""
-    here = {"engine": engine, "processor": name_processor()}
+    here = {"engine": engine, "processor": describe_machine()}
     there = {"engine": seal.engine, "processor": seal.processor}
     if identity is not None:
         here |= {"version": identity.version, "device": identity.device, **identity.settings}

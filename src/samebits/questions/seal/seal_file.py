@@ -54,6 +54,8 @@ def read_seal(path: str | Path) -> Seal:
         raise SealError(f"{path}: no seal of samebits: {str(error)[:150]}") from None
     if digest_seal(seal) != seal.content:
         raise SealError(f"{path}: what it holds is not what was sealed: its digest is another one")
+    if not seal.units or seal.seed < 0:
+        raise SealError(f"{path}: no seal of samebits: it seals nothing, or has a seed below 0")
     return seal
 
 

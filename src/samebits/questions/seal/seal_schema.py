@@ -52,8 +52,7 @@ class Seal(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     """How one engine computes problems, or a model's products and outputs, where it was sealed.
 
     `variables` are the environment variables that the engine heeds and that were set; `seed` that of all operands and
-    inputs. `content` is the SHA-256 of everything else but
-    `made`.
+    inputs. `content` is the SHA-256 of everything else but `made`.
     """
 
     _rows: ClassVar[str] = "units"

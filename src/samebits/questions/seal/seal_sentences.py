@@ -4,32 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from samebits.findings.words.number_words import say_count
 from samebits.questions.seal.seal_schema import CheckedOutput, CheckedUnit, SealedModel, SealedUnit
-
-_SAME_FOR_ALL = (
-    "the same bits for every input: the recipe found here is the sealed one, and reproduces every output compared"
-)
-
-
-def count_things(count: int, thing: str) -> str:
-    """1 problem, 2 problems."""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def summarize_seal(engine: str, units: Sequence[SealedUnit], model: SealedModel | None) -> str:
     """How much was sealed, and how."""
     whole = sum(unit.is_whole for unit in units)
-    said = f"{engine}: {count_things(len(units), 'problem')} sealed, {whole:,} by recipe, for every input"
+    said = f"{engine}: {say_count(len(units), 'problem')} sealed, {whole:,} by recipe, for every input"
     if whole < len(units):
         said += f", and {len(units) - whole:,} by bits on seeded operands only"
     if model is not None and model.outputs:
-        said += f"; {count_things(len(model.outputs), 'output')} of {model.name} by bits on seeded inputs"
+        said += f"; {say_count(len(model.outputs), 'output')} of {model.name} by bits on seeded inputs"
     return f"{said}."
 
 
 def say_same_for_all() -> str:
     """The promise of equal recipes."""
-    return _SAME_FOR_ALL
+    same = "the recipe found here is the sealed one, and reproduces every output compared"
+    return f"the same bits for every input: {same}"
 
 
 def say_tried(why: str) -> str:
@@ -52,20 +45,24 @@ def summarize_check(
     """Whether the seal holds here, for which inputs, and what does not."""
     different = [unit for unit in units if unit.outcome == "different"]
     failed = [unit for unit in units if unit.outcome == "failed"]
-    odd = [output.name for output in outputs if output.outcome == "different"]
+    odd, lost = ([o.name for o in outputs if o.outcome == outcome] for outcome in ("different", "failed"))
+    missed = f"did not compute {say_count(len(failed), 'sealed problem')} here: {failed[0].says}" if failed else ""
     if different:
         first = different[0].used_by[0] if different[0].used_by else different[0].problem
         more = f" and {len(different) - 1:,} more" if len(different) > 1 else ""
-        of = count_things(len(units), "problem")
+        of = say_count(len(units), "problem")
         return f"{engine} computes other bits here: in {first}{more}, of {of}."
     if odd:
-        return f"{engine} computes every problem as sealed, but the model's {', '.join(odd)[:80]} has other bits here."
+        before = missed.rstrip(".") or "computes every problem as sealed"
+        return f"{engine} {before}; the model's {', '.join(odd)[:80]} has other bits here."
     if failed:
-        return f"{engine} did not compute {count_things(len(failed), 'sealed problem')} here: {failed[0].says}"
+        return f"{engine} {missed}"
     whole = sum(unit.outcome == "same" for unit in units)
-    said = f"{engine} computes the same bits here: {whole:,} of {count_things(len(units), 'problem')} for every input"
+    said = f"{engine} computes the same bits here: {whole:,} of {say_count(len(units), 'problem')} for every input"
     if whole < len(units):
         said += f", {len(units) - whole:,} on what was tried"
     if outputs and all(output.outcome == "same-tried" for output in outputs):
-        said += f"; the model's {count_things(len(outputs), 'output')} on seeded inputs"
+        said += f"; the model's {say_count(len(outputs), 'output')} on seeded inputs"
+    if lost:
+        return f"{said}; it did not compute the model's {', '.join(lost)[:80]}."
     return f"{said}." if holds else f"{said}; the model was not given, and its outputs were not tried."

@@ -13,7 +13,7 @@ import numpy as np
 
 from samebits.engines.probes.session import ProbeSession
 from samebits.engines.recipe_search.recipe_search import search_recipe
-from samebits.engines.recipe_search.replaying import Replayer
+from samebits.engines.recipe_search.replaying import Replayer, score_all
 from samebits.engines.registry.known_engines import ENGINES
 from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.engines.registry.runners import open_runner
@@ -22,7 +22,7 @@ from samebits.engines.runner.lowered_runner import lower_runner
 from samebits.errors import ArgumentError, EngineUnsupported, ProbeStopped, SealError
 from samebits.findings import Replay
 from samebits.judging.comparing_cost import check_memory
-from samebits.machine import count_cores, describe_processor
+from samebits.machine import describe_machine
 from samebits.networks.model_inputs import make_inputs
 from samebits.networks.model_runners import find_data_files, is_onnx_engine, open_model_runner
 from samebits.networks.model_subject import is_model, is_module
@@ -47,6 +47,7 @@ from samebits.questions.pick.subject_problems import list_problems
 from samebits.questions.seal.seal_file import digest_seal, write_seal
 from samebits.questions.seal.seal_schema import Seal, SealedModel, SealedOutput, SealedUnit
 from samebits.questions.seal.seal_sentences import summarize_seal
+from samebits.sums.recipes.recipe import Recipe
 from samebits.sums.recipes.recipe_text import format_recipe
 from samebits.sums.truth.attention import check_scores_fit
 from samebits.version import VERSION
@@ -86,7 +87,7 @@ def seal(
         raise ArgumentError("one model at a time, or problems")
     if models and is_module(models[0]):
         raise ArgumentError("a seal is of an ONNX file or of problems; export the module first")
-    problems, left_out = list_sealed_problems(texts, sizes, time_limit_s, progress)
+    problems, left_out = _list_sealed_problems(texts, sizes, time_limit_s, progress)
     with contextlib.closing(open_runner(on, time_limit_s=time_limit_s)) as runner:
         identity = runner.identify()
         units: list[SealedUnit] = []
@@ -101,23 +102,18 @@ def seal(
     model = None
     if models:
         progress(f"running {models[0][:60]}", 1.0)
-        model = seal_model(models[0], on, sizes, seed, time_limit_s, left_out)
+        model = _seal_model(models[0], on, sizes, seed, time_limit_s, left_out)
     if not units:
         raise SealError(f"{on} computes none of these problems: {left_out[0] if left_out else 'there are none'}")
     found = Seal(
         subject="; ".join(texts), engine=on, version=identity.version, device=identity.device,
-        settings=identity.settings, variables=list_variables(on), processor=name_processor(), seed=seed, units=units,
+        settings=identity.settings, variables=list_variables(on), processor=describe_machine(), seed=seed, units=units,
         model=model, summary=summarize_seal(on, units, model), samebits_version=VERSION,
     )  # fmt: skip
     found = msgspec.structs.replace(found, content=digest_seal(found))
     if output is not None:
         write_seal(output, found)
     return found
-
-
-def name_processor() -> str:
-    """This processor and how many of its cores are used."""
-    return f"{describe_processor()}, {count_cores()} cores"
 
 
 def list_variables(on: str) -> dict[str, str]:
@@ -127,7 +123,7 @@ def list_variables(on: str) -> dict[str, str]:
     return {name: os.environ[name] for name in sorted(known) if name in os.environ} | dict(runner.environment)
 
 
-def list_sealed_problems(
+def _list_sealed_problems(
     texts: Sequence[str], sizes: Mapping[str, tuple[int, ...]] | None, time_limit_s: float, progress: Progress
 ) -> tuple[dict[AnyProblem, list[str]], list[str]]:
     """The problems of texts or of a model, each once, with the nodes that have them; and what is left out."""
@@ -149,24 +145,30 @@ def seal_problem(runner: Runner, problem: AnyProblem, nodes: Sequence[str], seed
         check_scores_fit(problem)
     else:
         check_memory(lower_problem(problem).convolution, 2)
-    digests: list[str] = []
-    recipe, replay = None, None
-    for number, (own, operands) in enumerate(_draw(problem, seed)):
-        asked = lower_runner(runner, lower_problem(problem)) if isinstance(problem, Problem) else runner
-        result = check_result(own, asked.run(own, operands))
-        digests.append(digest_bits(result))
-        if number == 0 and isinstance(own, Problem):
-            session = ProbeSession(asked, own, most_calls=_MOST_CALLS, most_time_s=_MOST_TIME_S)
-            with contextlib.suppress(ProbeStopped):
-                recipe = search_recipe(session).recipe
-        if recipe is not None and isinstance(own, Problem):
-            matched, compared, _ = Replayer(own, operands, result).score(recipe)
-            before = replay.matched if replay else 1.0
-            replay = Replay(min(matched, before), compared)
+    asked = lower_runner(runner, lower_problem(problem)) if isinstance(problem, Problem) else runner
+    ran = [(own, operands, check_result(own, asked.run(own, operands))) for own, operands in _draw(problem, seed)]
+    digests = [digest_bits(result) for _, _, result in ran]
+    recipe, replay = _find_recipe(asked, ran)
     return SealedUnit(
         problem=format_any_problem(problem), digests=digests, recipe=format_recipe(recipe) if recipe else None,
         replay=replay, used_by=list(nodes),
     )  # fmt: skip
+
+
+def _find_recipe(
+    runner: Runner, ran: Sequence[tuple[AnyProblem, Mapping[str, np.ndarray], np.ndarray]]
+) -> tuple[Recipe | None, Replay | None]:
+    """The recipe by which a runner computed these results, and how much of them it reproduces."""
+    problem = ran[0][0]
+    if isinstance(problem, Attention):
+        return None, None
+    recipe = None
+    with contextlib.suppress(ProbeStopped):
+        session = ProbeSession(runner, problem, most_calls=_MOST_CALLS, most_time_s=_MOST_TIME_S)
+        recipe = search_recipe(session).recipe
+    if recipe is None:
+        return None, None
+    return recipe, Replay(*score_all([Replayer(problem, operands, result) for _, operands, result in ran], recipe))
 
 
 def _draw(problem: AnyProblem, seed: int) -> Iterator[tuple[AnyProblem, dict[str, np.ndarray]]]:
@@ -182,7 +184,7 @@ def _draw(problem: AnyProblem, seed: int) -> Iterator[tuple[AnyProblem, dict[str
         yield lowering.convolution, lowering.lower_operands(make(problem, seed))
 
 
-def seal_model(
+def _seal_model(
     path: str,
     on: str,
     sizes: Mapping[str, tuple[int, ...]] | None,
@@ -214,7 +216,8 @@ def run_outputs(network: Network, fed: Mapping[str, np.ndarray], on: str, time_l
 
 def fingerprint(path: str, network: Network) -> str:
     """The SHA-256 of a model's file and of those with its data."""
-    digest = hashlib.sha256(Path(path).read_bytes())
+    with Path(path).open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
     folder, names = find_data_files(network.stored)
     for name in names:
         with Path(folder, name).open("rb") as file:

@@ -64,8 +64,8 @@ def sweep(
     """Over which sizes and settings do the bits of the same outputs change, on each engine.
 
     `text` is a problem with ranges in its sizes (`linear x={1..256}x768 w=768x768`; of an attention see
-    `attention_sweeping`), `on` engines, whose settings may
-    have ranges, too, or runners and functions of your own. Every point is run, on operands that all points share; each
+    `attention_sweeping`), `on` engines, whose settings may have ranges, too, or runners and functions of your own.
+    Every point is run, on operands that all points share; each
     boundary between classes is confirmed with other operands, and for each class a recipe is searched for (not with
     `recipes=False`). With `fix`, where bits change, the engine's settings are tried one by one, and, where only sizes
     have ranges, the other engines at hand. The finding is that of the first engine, with the others in its `more`.

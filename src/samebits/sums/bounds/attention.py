@@ -66,8 +66,10 @@ def bound_attention(
     found = [np.full(asked.out_shape, np.inf) for _ in range(4)]
     may_overflow = np.zeros(asked.q[:3], bool)
     seen = np.broadcast_to(asked.sees_with(operands), asked.score_shape)
+    added = asked.read_added(operands)
     for item, head in np.ndindex(asked.q[:2]):
-        rows = _Rows(asked, operands, seen[item, head], truth[item, head].astype(np.float64), item, head)
+        own_added = None if added is None else added[item, head]
+        rows = _Rows(asked, operands, seen[item, head], own_added, truth[item, head].astype(np.float64), item, head)
         has_keys = seen[item, head].any(axis=-1)
         for array, own in zip(found, rows.bound(rounds_result=rounds_result), strict=True):
             array[item, head][has_keys] = own[has_keys]
@@ -84,6 +86,7 @@ class _Rows:
         asked: Attention,
         operands: Mapping[str, np.ndarray],
         seen: npt.NDArray[np.bool_],
+        added: Floats | None,
         truth: Floats,
         item: int,
         head: int,
@@ -93,15 +96,15 @@ class _Rows:
             operands[name][item, own].astype(np.float64)
             for name, own in (("q", head), ("k", head // asked.group), ("v", head // asked.group))
         )
-        scale = asked.scale if asked.scale is not None else 1 / math.sqrt(asked.q[3])
+        scale = asked.factor
         with np.errstate(all="ignore"):
             scores = (q @ k.T) * scale
             self.reach = (np.abs(q) @ np.abs(k).T) * scale
             self.squares = (q**2 @ (k**2).T) * scale**2
             if asked.softcap is not None:
                 scores = asked.softcap * np.tanh(scores / asked.softcap)
-            if asked.mask == "add":
-                scores = scores + np.broadcast_to(operands["mask"].astype(np.float64), asked.score_shape)[item, head]
+            if added is not None:
+                scores = scores + added
             scores = np.where(seen, scores, -np.inf)
             self.scores = np.where(seen, scores, 0.0)
             self.distance = np.where(seen, scores.max(axis=-1, keepdims=True) - scores, 0.0)

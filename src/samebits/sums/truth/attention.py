@@ -89,7 +89,7 @@ def compute_attention(
     format_ = find_format(asked.dtype)
     values = np.zeros(asked.out_shape, numpy_dtype(asked.dtype))
     seen = np.broadcast_to(asked.sees_with(arrays), asked.score_shape)
-    added = read_added(asked, arrays)
+    added = asked.read_added(arrays)
     empty = np.asarray(~seen.any(axis=-1))
     settling = _Settling(asked, format_)
 
@@ -126,13 +126,6 @@ def check_scores_fit(asked: Attention) -> None:
     if needed > _SMALL_BYTES and needed > 0.8 * count_available_bytes():
         size = f"{needed / 2**30:.1f} GiB for {asked.q[2]:,} x {asked.k[2]:,} scores"
         raise ResourceLimitError(f"attention needs about {size}, more than the memory that is free")
-
-
-def read_added(asked: Attention, operands: Mapping[str, np.ndarray]) -> npt.NDArray[np.float64] | None:
-    """What an additive mask adds, in float64, of the shape of the scores; None without one."""
-    if asked.mask != "add":
-        return None
-    return np.broadcast_to(operands["mask"].astype(np.float64), asked.score_shape)
 
 
 def _round(values: npt.NDArray[np.float64], format_name: str) -> np.ndarray:
@@ -188,7 +181,7 @@ class _Tile:
     def enclose(self, rows: slice) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Two ends between which each output of some rows lies; NaN where nothing is known."""
         asked = self.asked
-        scale = asked.scale if asked.scale is not None else 1 / math.sqrt(asked.q[3])
+        scale = asked.factor
         with np.errstate(all="ignore"):
             scores = self.q[rows] @ self.k.T
             scores *= scale
