@@ -154,6 +154,33 @@ def test_a_convolution_and_a_clip_are_explained(change, verdict, cause):
     assert found.sides[0].verdict in ("rounding", "identical")
 
 
+def flattened():
+    """A convolution whose outputs are near -18, and a sigmoid: it returns numbers of 1e-8."""
+    constants = {"w": random((4, 3, 3, 3), 1), "b": np.full(4, -18, np.float32)}
+    nodes = [
+        node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
+        node("Sigmoid", ["c"], ["y"]),
+    ]
+    return make_model(nodes, {"x": [1, 3, 12, 12]}, ["y"], constants)
+
+
+def test_a_product_is_seen_before_a_sigmoid_hides_its_error():
+    found = compare(flattened(), [ORT, faulty(tf32)])
+    assert (found.verdict, found.cause, found.first) == ("downgrade", "reduced-precision-operands", "conv_c")
+    assert [u.operators for u in found.units] == [["Conv"], ["Sigmoid"]]
+    assert [s.verdict in ("rounding", "identical") for s in found.sides] == [True, False]
+    sound = compare(flattened(), [ORT, ReferenceSide()])
+    assert sound.verdict in ("rounding", "identical")
+
+
+def test_a_side_that_must_not_show_what_is_flattened_has_it_inside_of_its_unit():
+    found = compare(flattened(), [ORT, ReferenceSide(alters_when_observed=["c"])])
+    assert found.verdict in ("rounding", "identical")
+    assert not found.taps.changed_bits
+    judged = {tuple(u.operators): [s.name for s in u.sides] for u in found.units}
+    assert judged == {("Conv",): [ORT], ("Sigmoid",): [ORT], ("Conv", "Sigmoid"): ["reference"]}
+
+
 def test_a_fault_behind_a_product_is_named():
     def no_addition(name, result, values):
         return values["c2"] if name == "s" else result

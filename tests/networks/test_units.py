@@ -8,7 +8,7 @@ import pytest
 
 from networks.network_building import make_model, node, random, residual
 from samebits.networks.onnx_reading import make_network
-from samebits.networks.units import divide_network, fold_constants, list_addends, merge_divisions
+from samebits.networks.units import divide_network, fold_constants, list_addends, list_flattened, merge_divisions
 
 
 def divide(model, **options):
@@ -42,6 +42,26 @@ def test_what_two_ways_read_ends_a_unit_and_what_comes_back_together_does_not():
     # The convolution's own value is an output: it must be seen.
     _, units = divide(make_model(silu, {"x": [1, 2, 4, 4]}, ["z", "c"], constants))
     assert [u.operators for u in units] == [("Conv",), ("Sigmoid", "Mul", "Relu")]
+
+
+@pytest.mark.parametrize(("behind", "flattened"), [("Tanh", ["c"]), ("Relu", []), ("Exp", [])])
+def test_what_is_only_flattened_is_listed(behind, flattened):
+    nodes = [node("Conv", ["x", "w"], ["c"]), node(behind, ["c"], ["y"])]
+    model = make_model(nodes, {"x": [1, 2, 4, 4]}, ["y"], {"w": random((2, 2, 1, 1), 1)})
+    network, units = divide(model)
+    assert list_flattened(network, units) == flattened
+    _, units = divide(model, apart=flattened)
+    assert len(units) == 1 + len(flattened)
+
+
+def test_what_something_else_reads_too_is_not_flattened():
+    nodes = [
+        node("Conv", ["x", "w"], ["c"]),
+        node("Sigmoid", ["c"], ["s"]),
+        node("Mul", ["c", "s"], ["y"]),
+    ]
+    model = make_model(nodes, {"x": [1, 2, 4, 4]}, ["y"], {"w": random((2, 2, 1, 1), 1)})
+    assert list_flattened(*divide(model)) == []
 
 
 def test_a_scale_from_elsewhere_is_no_part_of_a_product():

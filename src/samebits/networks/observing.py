@@ -14,7 +14,7 @@ from samebits.networks.network import Network
 from samebits.networks.product_nodes import PRODUCTS
 from samebits.networks.recorded_runs import RecordedRunner
 from samebits.networks.recurrent_operations import returns_states
-from samebits.networks.units import Unit, divide_network, list_addends
+from samebits.networks.units import Unit, divide_network, list_addends, list_flattened
 from samebits.numbers.ulps import has_same_bits
 from samebits.progress import Progress
 
@@ -105,10 +105,13 @@ class Observer:
 
     def find_hidden(self, values: Sequence[str]) -> None:
         """What the runner has no name for cannot be observed at all."""
+        shown = self.list_shown(values)
+        self.hidden += [v for v in values if v not in shown]
+
+    def list_shown(self, values: Sequence[str]) -> set[str]:
+        """Those of the values that the runner has a name for."""
         find = getattr(self.runner, "list_observable", None)
-        if find is not None:
-            shown = set(find(values))
-            self.hidden += [v for v in values if v not in shown and v not in self.network.outputs]
+        return set(values if find is None else find(values)) | set(self.network.outputs)
 
     def keeps_bits(self, values: Sequence[str]) -> bool:
         """Whether the result is the same with these values as outputs; True where it does not repeat anyway."""
@@ -171,7 +174,10 @@ def divide_observably(
         name: hidden | (set(o.hidden) if o.is_recorded else own & set(o.hidden)) for name, o in observers.items()
     }
     divisions = {name: divide_network(network, folded, values) for name, values in hidden_by.items()}
-    left = {name for name, o in observers.items() if not o.keeps_bits(list_ends(network, divisions[name]))}
+    divided = _divide_before_flattening(network, folded, observers, list_flattened(network, units), hidden_by)
+    divisions |= divided
+    undivided = {name: o for name, o in observers.items() if name not in divided}
+    left = {name for name, o in undivided.items() if not o.keeps_bits(list_ends(network, divisions[name]))}
     # Another choice for sums is one for all sides: it is not tried where they have units of their own already.
     if left and not own and (addends := list_addends(network, units)):
         # Where two products are added, engines may have fused the sum with the other one.
@@ -185,6 +191,24 @@ def divide_observably(
     for name in left:
         divisions[name] = _settle(observers[name], folded, divisions[name], hidden_by[name], progress)
     return divisions
+
+
+def _divide_before_flattening(
+    network: Network,
+    folded: Mapping[str, np.ndarray],
+    observers: Mapping[str, Observer],
+    flattened: Sequence[str],
+    hidden_by: Mapping[str, set[str]],
+) -> dict[str, list[Unit]]:
+    """Units of the sides that show what is about to be flattened, and return the same; in one more run at most."""
+    found: dict[str, list[Unit]] = {}
+    for name, observer in observers.items():
+        shown = observer.list_shown(flattened) & set(flattened) - hidden_by[name]
+        if shown and observer.run_s < _SLOW_S:
+            division = divide_network(network, folded, hidden_by[name], apart=shown)
+            if observer.keeps_bits(list_ends(network, division)):
+                found[name] = division
+    return found
 
 
 def _is_state(network: Network, value: str) -> bool:

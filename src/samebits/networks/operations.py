@@ -146,6 +146,8 @@ ELEMENTWISE = (
     "Reciprocal", "Sqrt", "Sub", "Sum",
 )  # fmt: skip
 
+# They take large inputs to nearly the same values.
+FLATTENING = ("Erf", "Sigmoid", "Softsign", "Tanh")
 
 _DRAWS = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 

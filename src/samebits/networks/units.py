@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from samebits.networks.function_bodies import apply_any, has_body
 from samebits.networks.network import Network, Node
 from samebits.networks.operations import (
     ELEMENTWISE,
+    FLATTENING,
     MOVES,
     begins_unit,
     is_known,
@@ -50,21 +51,26 @@ class Unit:
 
 
 def divide_network(
-    network: Network, folded: Mapping[str, np.ndarray], unobserved: Iterable[str] = (), preferred: Iterable[str] = ()
+    network: Network,
+    folded: Mapping[str, np.ndarray],
+    unobserved: Iterable[str] = (),
+    preferred: Iterable[str] = (),
+    apart: Iterable[str] = (),
 ) -> list[Unit]:
     """The units of a network in the sequence they run in.
 
     `folded` are values that are the same whatever comes in, `unobserved` those that no unit may end with: what
     makes one of them may be in several. Where two products are added either may make a unit with the sum: the one whose
-    value is in `preferred`, else the later one.
+    value is in `preferred`, else the later one. A product's unit ends where it makes a value of `apart`.
     """
     owners: dict[int, int] = {}
     read = _list_read(network)
     live = [i for i in read if not all(v in folded for v in network.nodes[i].outputs if v)]
     products = [i for i in live if network.nodes[i].operator in PRODUCTS]
     first = {network.producers[v] for v in preferred if v in network.producers}
+    ends = {*network.outputs, *apart}
     for place in sorted(products, key=lambda i: (i not in first, i)):
-        for member in _grow_unit(network, folded, owners, place, place in first):
+        for member in _grow_unit(network, folded, owners, place, place in first, ends):
             owners[member] = place
     _join_rest(network, folded, owners, live)
     for value in network.hidden:
@@ -88,6 +94,19 @@ def _list_read(network: Network) -> list[int]:
             found.add(place)
             asked += [network.producers[v] for v in network.nodes[place].inputs if v in network.producers]
     return sorted(found)
+
+
+def list_flattened(network: Network, units: Iterable[Unit]) -> list[str]:
+    """Values inside of units that only functions read which flatten them: a large error there can leave no trace.
+
+    A sigmoid makes 1e-8 of -18 and of -18.01, and may be wrong by more than they differ.
+    """
+    found: list[str] = []
+    for unit in units:
+        made = [v for p in unit.places for v in network.nodes[p].outputs if v and v not in unit.outputs]
+        readers = {v: {network.nodes[r].operator for r in network.consumers.get(v, ())} for v in made}
+        found += [v for v in made if unit.products and readers[v] and readers[v] <= set(FLATTENING)]
+    return found
 
 
 def list_addends(network: Network, units: Iterable[Unit]) -> list[str]:
@@ -180,11 +199,17 @@ def _makes_whole(network: Network, node: Node) -> bool:
 
 
 def _grow_unit(
-    network: Network, folded: Mapping[str, np.ndarray], owners: Mapping[int, int], place: int, may_wait: bool
+    network: Network,
+    folded: Mapping[str, np.ndarray],
+    owners: Mapping[int, int],
+    place: int,
+    may_wait: bool,
+    ends: Container[str],
 ) -> list[int]:
     """A product with the elementwise nodes behind it, up to the last place where one value alone goes on.
 
-    With `may_wait` it may add what a later node makes, as long as that does not depend on it.
+    With `may_wait` it may add what a later node makes, as long as that does not depend on it. It goes no further than
+    a value of `ends`.
     """
     members, inside = [place], {v for v in network.nodes[place].outputs if v}
     kept = [place]
@@ -192,7 +217,7 @@ def _grow_unit(
         readers = sorted({r for v in inside for r in network.consumers.get(v, ()) if r not in members})
         if not readers or any(r in owners or network.nodes[r].operator not in ELEMENTWISE for r in readers):
             return kept
-        if any(v in network.outputs for v in inside):
+        if any(v in ends for v in inside):
             return kept
         reader = readers[0]
         node = network.nodes[reader]
