@@ -1,6 +1,7 @@
 """A network over its batch: classes as plain torch has them, the unit that makes them, what only inherits them."""
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -201,3 +202,36 @@ def test_a_module_has_the_classes_that_plain_torch_has(tmp_path):
     bits = {int(n): own for n, own in json.loads(said).items()}
     expected = {tuple(n for n in bits if bits[n] == own) for own in bits.values()}
     assert {tuple(n for a, b in one.sizes for n in range(a, b + 1)) for one in found.classes} == expected
+
+
+KERAS = """
+import json, os, sys
+import keras, numpy as np
+
+def make():
+    draw = np.random.default_rng(0).standard_normal
+    a, b = keras.Input((200,)), keras.Input((56,))
+    y = keras.layers.Dense(512, activation="relu")(keras.layers.Concatenate()([a, b]))
+    model = keras.Model([a, b], keras.layers.Dense(10)(y))
+    model.set_weights([draw(w.shape).astype("float32") for w in model.get_weights()])
+    return model, tuple(draw((3, n)).astype("float32") for n in (200, 56))
+
+if __name__ == "__main__":
+    model, inputs = make()
+    items = [np.concatenate([i, i]) for i in inputs]
+    bits = {n: np.asarray(model([i[:n] for i in items]))[0].tobytes().hex() for n in range(1, 7)}
+    print(json.dumps(bits))
+"""
+
+
+@pytest.mark.needs("torch", "tensorflow", "onnxruntime")
+def test_a_keras_model_has_the_classes_that_plain_keras_has(tmp_path):
+    file = tmp_path / "net.py"
+    file.write_text(KERAS)
+    found = sweep_network(f"{file}:make", ["tensorflow"], UP_TO_SIX)
+    environment = {**os.environ, "KERAS_BACKEND": "tensorflow"}
+    said = subprocess.run([sys.executable, file], check=True, capture_output=True, text=True, env=environment).stdout
+    bits = {int(n): own for n, own in json.loads(said).items()}
+    expected = {tuple(n for n in bits if bits[n] == own) for own in bits.values()}
+    assert {tuple(n for a, b in one.sizes for n in range(a, b + 1)) for one in found.classes} == expected
+    assert not found.failures

@@ -141,8 +141,6 @@ class TorchProgram:
 
     def _open_batch(self, taken: _Taken) -> Any:
         """What is open, as torch.export takes it; the inputs get two items, as one would be taken for the only size."""
-        if taken.keras_model is not None:
-            raise ValueError("of a Keras model no batch is swept; export it to ONNX with an open batch")
         pytree = importlib.import_module("torch.utils._pytree")
         batch = importlib.import_module("torch.export").Dim("batch", min=1)
         tensors = [t for t in _list_leaves((taken.inputs, taken.named)) if isinstance(t, self.torch.Tensor) and t.dim()]
@@ -158,7 +156,8 @@ class TorchProgram:
 
         shapes = pytree.tree_map(lambda leaf: {0: batch} if is_batched(leaf) else None, (taken.inputs, taken.named))
         taken.inputs, taken.named = pytree.tree_map(take_two, (taken.inputs, taken.named))
-        return shapes[1] or shapes[0]
+        # What takes a Keras model's inputs takes any number of them: they count as one argument.
+        return (shapes[0],) if taken.keras_model is not None else shapes[1] or shapes[0]
 
     def _load_strange(self, path: str, folder: str) -> Any:
         """The program in a stranger's file: torch sees a clean copy of it, and unpickles nothing but tensors."""
