@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import difflib
 import errno
 import io
+import itertools
 import os
 import shutil
 import stat
@@ -16,6 +18,8 @@ from pathlib import Path
 # Where samebits lies: what is shown or sent to another Python.
 OWN_FOLDER = Path(__file__).resolve().parent
 _NO_FILE = "it is no regular file"
+# Of a folder so many names are looked at for one that was meant.
+_MOST_NAMES = 1000
 # How a pointer begins that stands for a file kept elsewhere. Source: Git LFS, docs/spec.md.
 _POINTER = b"version https://git-lfs.github.com/spec/"
 
@@ -33,6 +37,8 @@ def open_regular(path: str | Path) -> io.BufferedReader:
         # So a socket is answered.
         if error.errno == errno.ENXIO:
             raise OSError(errno.EINVAL, _NO_FILE, str(path)) from None
+        if error.errno == errno.ENOENT and (close := _find_close_name(Path(path))):
+            raise OSError(errno.ENOENT, f"{error.strerror}; did you mean {close}?", str(path)) from None
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -109,3 +115,13 @@ def remove_folders() -> None:
     """Removes those that are open: the program ends without leaving their blocks."""
     for name in list(_OPEN):
         shutil.rmtree(name, ignore_errors=True)
+
+
+def _find_close_name(path: Path) -> str:
+    """The file of the same folder whose name is closest to that of one that is not there; "" for none."""
+    try:
+        names = [entry.name for entry in itertools.islice(os.scandir(path.parent), _MOST_NAMES)]
+    except OSError:
+        return ""
+    close = difflib.get_close_matches(path.name, names, 1, cutoff=0.75)
+    return "".join(c if c.isprintable() else "?" for c in str(path.with_name(close[0]))) if close else ""

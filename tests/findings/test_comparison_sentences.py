@@ -67,7 +67,8 @@ def unclear(share=12.345, **more):
         (
             "undecided",
             [unclear(exact_data=OFF), make_side("v", "undecided", exact_data=OFF)],
-            "u rounds even on exact integers: it does not add the products one by one."
+            "u is up to 12 times its bound from the truth, everywhere; it also differs on exact integers, where a sum"
+            " of products does not round."
             " v rounds even on exact integers: it does not add the products one by one.",
         ),
         (

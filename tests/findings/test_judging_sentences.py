@@ -26,8 +26,8 @@ def test_wrong_integers_are_counted_and_located_and_the_first_is_shown():
 
 def test_inexact_integers_suggest_a_transform():
     assert say.say_inexact(ExactData(1000, 2000, "everywhere", [0], 1.0, 2.0)) == (
-        "1,000 of 2,000 outputs differ on exact integers, but by no more than rounding could:"
-        " a transform (Winograd, FFT) rounds where a sum of products cannot"
+        "1,000 of 2,000 outputs differ on exact integers, where a sum of products does not round,"
+        " by so little that a transform (Winograd, FFT) could"
     )
 
 

@@ -173,7 +173,7 @@ def test_a_product_is_seen_before_a_sigmoid_hides_its_error():
     assert sound.verdict in ("rounding", "identical")
 
 
-def test_a_side_that_must_not_show_what_is_flattened_has_it_inside_of_its_unit():
+def test_a_side_that_must_not_show_what_is_flattened_has_it_in_its_unit():
     found = compare(flattened(), [ORT, ReferenceSide(alters_when_observed=["c"])])
     assert found.verdict in ("rounding", "identical")
     assert not found.taps.changed_bits

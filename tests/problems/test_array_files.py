@@ -192,6 +192,16 @@ WAYS = {
     "repr": lambda a: np.array_repr(a, precision=9),
     "torch": lambda a: str(torch.from_numpy(a)),
     "json": lambda a: json.dumps(a.tolist()),
+    "session": lambda a: f">>> y = net(x)\n>>> y\n{np.array_repr(a, precision=9)}\n",
+    "notebook": lambda a: f"In [3]: y\nOut[3]:\n{np.array_repr(a, precision=9)}\n",
+    "assigned": lambda a: f"y = np.{np.array_repr(a, precision=9).replace('dtype=', 'dtype=np.')}\n",
+    # As TensorFlow 2.21 prints them.
+    "print of tensorflow": lambda a: (
+        f"tf.Tensor(\n{np.array2string(a, floatmode='unique')}, shape=(3, 4), dtype=float32)"
+    ),
+    "repr of tensorflow": lambda a: (
+        f"<tf.Tensor: shape=(3, 4), dtype=float32, numpy=\n{np.array_repr(a, precision=9)}>"
+    ),
 }
 
 
@@ -213,6 +223,7 @@ def test_numbers_as_text(tmp_path, way):
         (str(torch.from_numpy(X)), "too few digits"),
         ("\n".join(" ".join(f"{v:.4f}" for v in row) for row in X), "too few digits"),
         ("[0.1, ..., 0.2]", "dots"),
+        ("0.1\n...\n0.2\n", "dots"),
         ("1 2\n3", "several lengths"),
         ("[[1, 2], [3]]", "brackets do not fit"),
         ("[1, 2", "brackets do not fit"),

@@ -98,6 +98,7 @@ def test_garbage_raises_only_errors_of_ours(text):
     [
         ("", 1, "nothing there"),
         ("conv4d x=1", 1, "unknown kind 'conv4d'"),
+        ("net.onx x=1", 1, "'net.onx' is no kind of problem, and no model file that is there"),
         ("conv2d.backward x=1", 8, "unknown direction"),
         ("conv1d x=1x1x7 w=1x1x5 strid=2", 24, "unknown key 'strid'"),
         ("conv1d x=1x1x7 w=1x1x5 stride=2 stride=2", 33, "given twice"),

@@ -55,6 +55,31 @@ def test_files_of_several_kinds_with_a_problem(files, capsys):
     assert run(capsys, "explain", "--problem", TEXT, *words[:3])[0] == 0
 
 
+def test_two_arrays_of_one_file_are_two_results(files, capsys):
+    status, out, _ = run(capsys, "explain", "all.npz:mine", "all.npz:theirs", "--json")
+    assert (status, [side["name"] for side in json.loads(out)["sides"]]) == (1, ["mine", "theirs"])
+    for words, says in (
+        (("all.npz:mnie", "all.npz:theirs"), "all.npz has no array 'mnie', only x, w, mine, theirs"),
+        (("all.npz:mine", "all.npz:mine"), "all.npz:mine is named twice"),
+        (("all.npz", "all.npz"), "all.npz is named twice"),
+    ):
+        status, out, error = run(capsys, "explain", *words)
+        assert (status, out, error.count("\n")) == (2, "", 1)
+        assert says in error
+
+
+def test_a_misspelt_file_is_told_from_what_was_meant(files, capsys):
+    for words, says in (
+        (("explain", "sound.npy", "narow.csv"), "did you mean narrow.csv?"),
+        (("explain", "x=y.npy", "w=w.pt:weight", "mine=somd.npy"), "No such file"),
+        (("compare", "net.onx", "--on", "numpy"), "'net.onx' is no kind of problem, and no model file that is there"),
+        (("compare", "sound.npy narrow.csv", "--on", "numpy"), "files of arrays are for samebits explain"),
+    ):
+        status, out, error = run(capsys, *words)
+        assert (status, out, error.count("\n")) == (2, "", 1)
+        assert says in error
+
+
 def test_files_without_names_beside_named_ones_are_results(files, capsys):
     status, out, _ = run(capsys, "explain", "x=x.npy", "w=w.pt:weight", "sound.npy", "narrow.csv", "--json")
     assert (status, [side["name"] for side in json.loads(out)["sides"]]) == (1, ["sound", "narrow"])

@@ -147,6 +147,20 @@ def test_onednn_lines_of_older_versions():
     assert found.problem.w == (64, 3, 7, 7)
 
 
+def test_the_text_of_a_log_is_explained_like_its_file(tmp_path):
+    text = (
+        "Tensor-likes are not close!\n\nMismatched elements: 1 / 4 (25.0%)\nGreatest absolute difference:"
+        " 0.5 at index (1, 1) (up to 1e-05 allowed)\nGreatest relative difference: 0.1 at index (1, 1)"
+        " (up to 1.3e-06 allowed)\n"
+    )
+    (tmp_path / "x.log").write_text(text)
+    from_text, from_file = samebits.explain(text), samebits.explain(tmp_path / "x.log")
+    assert (from_text.verdict, from_text.summary) == (from_file.verdict, from_file.summary)
+    with pytest.raises(LogError, match="the log tells of no mismatch") as refused:
+        samebits.explain("all tests\npassed\n")
+    assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [

@@ -141,6 +141,14 @@ def test_what_is_no_batch_is_said_in_a_line(model, batch, says):
     assert "\n" not in str(refused.value)
 
 
+def test_a_network_without_an_open_size_or_a_range_says_what_to_do(tmp_path, model, capsys):
+    fixed = save(two_products(batch=4), tmp_path / "fixed.onnx")
+    with pytest.raises(ModelError, match="every size of its inputs is given in the file: export it with an open batch"):
+        sweep_network(fixed, ["onnxruntime"], UP_TO_SIX)
+    assert main(["sweep", str(model), "--on", "onnxruntime"]) == 2
+    assert 'swept over one of its sizes: --size "batch={1..8}"' in capsys.readouterr().err
+
+
 def test_an_engine_that_fails_is_a_finding_at_its_size(model, tmp_path):
     (tmp_path / "odd.py").write_text(
         "def odd(problem, operands):\n    assert len(operands['x']) != 2\n    return operands['x'] @ operands['w']\n"

@@ -188,3 +188,9 @@ def test_the_plugin_imports_nothing_that_takes_time():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_operands_in_the_place_of_a_problem_are_one_line():
+    ones = np.ones((2, 2), np.float32)
+    with pytest.raises(SamebitsError, match=r"operands are given by name, as in \{'x': x, 'w': w\}, not ndarray"):
+        assert_conv_close(ones, ones, ones)

@@ -53,8 +53,8 @@ def say_other_bits(varying: Varying) -> str:
 def say_inexact(exact: ExactData) -> str:
     """A small difference where a sum of products has none."""
     return (
-        f"{exact.differing:,} of {exact.elements:,} outputs differ on exact integers, but by no more than rounding"
-        " could: a transform (Winograd, FFT) rounds where a sum of products cannot"
+        f"{exact.differing:,} of {exact.elements:,} outputs differ on exact integers, where a sum of products does not"
+        " round, by so little that a transform (Winograd, FFT) could"
     )
 
 

@@ -97,7 +97,7 @@ def _list_read(network: Network) -> list[int]:
 
 
 def list_flattened(network: Network, units: Iterable[Unit]) -> list[str]:
-    """Values inside of units that only functions read which flatten them: a large error there can leave no trace.
+    """Values inside units that only functions read which flatten them: a large error there can leave no trace.
 
     A sigmoid makes 1e-8 of -18 and of -18.01, and may be wrong by more than they differ.
     """

@@ -47,7 +47,7 @@ def read_array_file(text: str, wanted: str = "") -> Given:
     Raises CaseFileError, in one line, for whatever is wrong with the file, and for one with several arrays of which
     none is called so.
     """
-    path, member = _split(text)
+    path, member = split_member(text)
     with _open_arrays(path) as arrays:
         return arrays[_choose(make_printable(str(path)), list(arrays), member, wanted)]()
 
@@ -70,7 +70,7 @@ def list_arrays(path: str | Path) -> list[str]:
         return list(arrays)
 
 
-def _split(text: str) -> tuple[Path, str]:
+def split_member(text: str) -> tuple[Path, str]:
     """A file and the name of an array in it; a file of the whole name comes first."""
     path, _, member = text.rpartition(":")
     if not path or os.path.lexists(text) or not os.path.lexists(path):

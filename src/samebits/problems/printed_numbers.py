@@ -16,8 +16,13 @@ from samebits.numbers.format import find_format, numpy_dtype
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,4})?|[-+]?(?:nan|inf(?:inity)?)"
 _TOKEN = re.compile(rf"\[|\]|(?:{_NUMBER})(?![\w.])", re.IGNORECASE)
 # What may stand around the numbers: a call's name, its other arguments, separators.
-_AROUND = re.compile(r"(?:\b(?:array|tensor|Array|Parameter containing:)\s*\(?|[\s,;()]|dtype=[\w.]+|device=[\w.:']+"
+_AROUND = re.compile(r"(?:\b(?:(?:np|numpy|torch|tf|jnp)\.)?(?:array|tensor|Tensor|Array|Parameter containing:)\s*\(?"
+                     r"|<tf\.Tensor:|shape=\([\d, ]*\)|numpy=|>|[\s,;()]|dtype=[\w.]+|device=[\w.:']+"
                      r"|requires_grad=\w+|grad_fn=<[\w<> ]*>)*")  # fmt: skip
+# What a session or a script has before a printed tensor: the line that printed it, a name that it was given.
+_PROMPT = re.compile(
+    r"^(?:>>>|In \[\d+\]:).*$|^Out\[\d+\]:|^\s*[A-Za-z_][\w.]*\s*=(?=\s*(?:[\w.]*\(?\s*\[|<tf))", re.MULTILINE
+)
 _DIGITS = re.compile(r"\.(\d*)")
 _EXPONENT = re.compile(r"[eE]([-+]?\d+)")
 _MOST_DEPTH, _LARGEST_EXPONENT = 8, 308
@@ -61,6 +66,7 @@ def parse_numbers(where: str, text: str) -> PrintedNumbers:
 
     Raises CaseFileError for text with anything else, with dots in place of numbers, or with rows of several lengths.
     """
+    text = _PROMPT.sub("", text)
     if "..." in text:
         raise CaseFileError(f"{where} has dots in place of numbers; store the whole array with np.save")
     if "[" in text or "]" in text:

@@ -101,6 +101,9 @@ def _parse_kind(token: _Token, text: str) -> tuple[Kind, Direction]:
     kind, dot, direction = token.text.partition(".")
     if kind == "attention":
         raise ProblemTextError("attention is for samebits seal, compare, explain and sweep", text, token.position)
+    if kind not in KINDS and dot and direction not in DIRECTIONS:
+        said = f"{token.text!r} is no kind of problem, and no model file that is there"
+        raise ProblemTextError(f"{said}; files of arrays are for samebits explain", text, token.position)
     if kind not in KINDS:
         raise ProblemTextError(f"unknown kind {kind!r}; one of {', '.join(KINDS)}", text, token.position)
     if dot and direction not in DIRECTIONS:

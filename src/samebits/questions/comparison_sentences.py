@@ -128,9 +128,19 @@ def _summarize_wrong(side: Side) -> str:
     return f"{side.name} {does}: it is {far}, {side.where}.{inferred}"
 
 
+def _summarize_inexact(side: Side) -> str:
+    share = side.error.max_over_bound if side.error else None
+    if share is None or not 1.0 < share < math.inf:
+        return f"{side.name} rounds even on exact integers: it does not add the products one by one."
+    return (
+        f"{side.name} is up to {say_of_bound(share)} from the truth, {side.where}; it also differs on exact integers,"
+        " where a sum of products does not round."
+    )
+
+
 def _summarize_unclear(side: Side) -> str:
     if side.exact_data and side.exact_data.differing:
-        return f"{side.name} rounds even on exact integers: it does not add the products one by one."
+        return _summarize_inexact(side)
     share = side.error.max_over_bound if side.error else None
     if share is not None and math.isinf(share) and side.error and math.isfinite(side.error.max_abs or 0.0):
         return f"{side.name} differs from the truth where no finite error bound exists, {side.where}."

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from samebits.errors import ArgumentError, CaseFileError, SamebitsError
-from samebits.problems.array_files import Given, list_arrays, read_array_file
+from samebits.problems.array_files import Given, list_arrays, read_array_file, split_member
 from samebits.problems.case_file import OPERANDS, Case
 from samebits.problems.given_arrays import make_case, offer_problems
 from samebits.problems.languages.any_language import read_problem
@@ -96,10 +96,17 @@ def name_positional(given: Sequence[Any]) -> dict[str, Any]:
 def name_outputs(files: Sequence[str]) -> dict[str, str]:
     """Names for files of results: what tells them apart at the end of their paths."""
     for parts in range(1, max(len(Path(f).parts) for f in files) + 1):
-        names = ["/".join((*Path(f).parts[-parts:-1], Path(f).stem if parts == 1 else Path(f).name)) for f in files]
+        names = ["/".join((*Path(f).parts[-parts:-1], _shorten(f) if parts == 1 else Path(f).name)) for f in files]
         if len(set(names)) == len(names):
             return dict(zip(names, files, strict=True))
-    raise ArgumentError(f"{files[0]} is named twice; two different results are needed")
+    twice = next(f for f in files if files.count(f) > 1)
+    raise ArgumentError(f"{twice} is named twice; two different results are needed")
+
+
+def _shorten(file: str) -> str:
+    """What a file of one result is called: its name without the ending, or that of the array in it."""
+    path, member = split_member(file)
+    return member or path.stem
 
 
 def read_arrays(given: Mapping[str, Any], *, wide: bool = False) -> dict[str, Given]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from samebits.display.visible_text import format_value
-from samebits.errors import SamebitsError
+from samebits.errors import ArgumentError, SamebitsError
 from samebits.findings.words.place_words import describe_places
 from samebits.judging.measuring import Distances, mark_outside, measure_distances
 from samebits.numbers.float_environment import default_float_environment
@@ -64,6 +64,10 @@ def assert_conv_close(
     with default_float_environment():
         try:
             stated = read_problem(problem) if isinstance(problem, str) else problem
+            if not isinstance(operands, Mapping):
+                raise ArgumentError(
+                    f"operands are given by name, as in {{'x': x, 'w': w}}, not {type(operands).__name__}"
+                )
             arrays = check_operands(stated, {key: read_array(array, key) for key, array in operands.items()})
         except SamebitsError as error:
             # From here: whoever reads a failing test learns nothing from where a text is parsed.
@@ -146,7 +150,8 @@ def _compare_bounds(
     largest = float(distances.over_bound.max())
     times = f", by up to {largest:.3g} times" if np.isfinite(largest) else ""
     where = f", {describe_places(problem, beyond)}"
-    return f"{int(beyond.sum()):,} of {beyond.size:,} outputs are beyond their error bound{times}{where}"
+    bound = f"the bound of sums in {accumulator}" if accumulator else "their error bound"
+    return f"{int(beyond.sum()):,} of {beyond.size:,} outputs are beyond {bound}{times}{where}"
 
 
 def _compare_bits(problem: Problem, operands: Mapping[str, np.ndarray], result: np.ndarray, recipe: str) -> str | None:

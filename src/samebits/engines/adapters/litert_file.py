@@ -23,9 +23,9 @@ class LitertFile:
             if content[4:8] != b"TFL3":
                 raise ValueError("it is no LiteRT file")
             self.model: Any = self._unpack(content)
-            count = len(self.model.subgraphs)
+            count = len(self.model.subgraphs or ())
             if count != 1:
-                raise ValueError(f"it has {count}")
+                raise ValueError(f"this one has {count}")
             self.graph: Any = self.model.subgraphs[0]
             if any(tensor.sparsity is not None for tensor in self.graph.tensors):
                 raise EngineUnsupported("it holds sparse weights, which are not read")

@@ -200,7 +200,7 @@ def _draw_errors(side: Side) -> Iterator[Block]:
         )
         yield Chart("error / bound over the result", says, chart_places(picture))
     likely = side.error.max_over_likely if side.error else None
-    beside = f" The largest is {likely:.2g} of the likely bound." if likely is not None else ""
+    beside = f" The largest is {likely:,.3g} of the likely bound." if likely is not None else ""
     says = f"Errors of {len(picture.points)} outputs of {side.name} and their bounds, over the size of their terms."
     yield Chart("error, bound and likely bound", says + beside, chart_sizes(picture))
     worst = side.worst

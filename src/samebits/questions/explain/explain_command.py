@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from samebits.display.printing import AGREE, DIFFER, AsJson, Verbose, complete_files, print_finding
+from samebits.display.printing import AGREE, DIFFER, AsJson, Verbose, complete_files, complete_problems, print_finding
 from samebits.questions.question import Command, Question
 
 ExplainSubjects = Annotated[
@@ -20,7 +20,12 @@ ExplainSubjects = Annotated[
 ]
 ExplainProblem = Annotated[
     str | None,
-    typer.Option("--problem", help="which problem the arrays are, as compare takes it", metavar="TEXT"),
+    typer.Option(
+        "--problem",
+        help="which problem the arrays are, as compare takes it",
+        autocompletion=complete_problems,
+        metavar="TEXT",
+    ),
 ]
 ExplainLike = Annotated[
     list[str] | None,

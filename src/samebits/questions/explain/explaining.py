@@ -24,7 +24,7 @@ from samebits.progress import Progress, ignore_progress
 from samebits.questions.attention_comparing import compare_attention
 from samebits.questions.explain.integer_results import explain_integers
 from samebits.questions.explain.logged.logged_mismatch import explain_log
-from samebits.questions.explain.logs import STANDARD_INPUT, read_log
+from samebits.questions.explain.logs import STANDARD_INPUT, read_log, read_log_text
 from samebits.questions.explain.two_outputs import explain_two_outputs
 from samebits.questions.given_attention import AttentionCase, take_attention
 from samebits.questions.given_integers import NUMBERS
@@ -57,11 +57,11 @@ def explain(
 ) -> Comparison:
     """Says which recorded result is right, what made the other, and how that is known; no engine is needed.
 
-    `subject` is a case (file) with one result or more, or the path of a log (or of a web page that shows one; `-` is
-    standard input): XLA's autotuner, assert_close, Polygraphy, failures of verifiers (MIOpenDriver, benchdnn, Optimum,
-    googletest, assertAllClose, NumPy's ulp asserts), oneDNN verbose lines. Of a log with several mismatches the first
-    is returned, with the others in its `more`; equal ones are explained once, and of very many the first ones only,
-    which the finding says.
+    `subject` is a case (file) with one result or more, or the path of a log (or its text, or of a web page that shows
+    one; `-` is standard input): XLA's autotuner, assert_close, Polygraphy, failures of verifiers (MIOpenDriver,
+    benchdnn, Optimum, googletest, assertAllClose, NumPy's ulp asserts), oneDNN verbose lines. Of a log with several
+    mismatches the first is returned, with the others in its `more`; equal ones are explained once, and of very many the
+    first ones only, which the finding says.
 
     In place of a subject, or beside a case, `arrays` are operands (x, w, bias, dy) and results of any other name:
     arrays of any library, or files of them (.npy, .npz, .pt, .safetensors, .pb, text; FILE:NAME for one of several).
@@ -106,6 +106,9 @@ def explain(
 
 def _explain_file(subject: str | Path, like: Sequence[str], progress: Progress) -> Comparison:
     """A case, an archive of arrays, or a log."""
+    if isinstance(subject, str) and "\n" in subject:
+        first, *rest = explain_log(read_log_text(subject), progress)
+        return msgspec.structs.replace(first, more=rest)
     if is_other_network(subject) and not is_array_file(str(subject)):
         raise LogError(f"{subject} {explain_other_network(subject)}")
     if str(subject) != STANDARD_INPUT and (_is_case_file(Path(subject)) or is_array_file(str(subject))):

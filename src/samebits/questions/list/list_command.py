@@ -80,6 +80,7 @@ def run_list_command(
 ) -> int:
     """Runs the list, or reads its table; prints, and returns the exit status: 1 where something deviates."""
     from samebits.display.narrator import Narrator
+    from samebits.networks.model_subject import is_model
     from samebits.questions.list.list_report import show_list
     from samebits.questions.list.list_running import run_list
     from samebits.questions.list.table_changes import read_table
@@ -90,6 +91,8 @@ def run_list_command(
         found = read_table(subject[0], options.where)
     elif options.where:
         raise ArgumentError("--where is for tables: samebits sweep FILE.parquet --where ...")
+    elif not options.table and len(subject) == 1 and is_model(subject[0]):
+        raise ArgumentError('a network is swept over one of its sizes: --size "batch={1..8}"')
     elif not options.table:
         raise ArgumentError("a list needs a table to write: -o FILE.parquet")
     else:

@@ -197,4 +197,4 @@ def summarize_changes(counts: Mapping[str, int], added: int, lost: int, rows: in
         parts.append(f"{added:,} rows are new")
     if lost:
         parts.append(f"{lost:,} are gone")
-    return f"nothing changed in {rows:,} rows" if not parts else f"of {rows:,} rows changed: {', '.join(parts)}"
+    return f"nothing changed in {rows:,} rows" if not parts else f"of {rows:,} rows: {', '.join(parts)}"

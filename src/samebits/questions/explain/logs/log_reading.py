@@ -119,7 +119,12 @@ def read_log(path: str | Path) -> list[Mismatch]:
     name = "standard input" if str(path) == STANDARD_INPUT else str(path)
     if is_results(data):
         return read_results(data, name)
-    text = _COLOUR.sub("", data.decode("utf-8", "replace"))
+    return read_log_text(data.decode("utf-8", "replace"), name)
+
+
+def read_log_text(text: str, name: str = "the log") -> list[Mismatch]:
+    """As `read_log`, for what a log, or a web page that shows one, holds."""
+    text = _COLOUR.sub("", text)
     lines = [line[:_LONGEST_LINE] for line in (read_page(text) if is_page(text) else text).splitlines()]
     return parse_log(lines, name)
 
