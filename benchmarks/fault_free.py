@@ -24,7 +24,6 @@ RUNS: tuple[tuple[str, ...], ...] = (
         "--on", "openvino", "--on", "openvino:EXECUTION_MODE_HINT=ACCURACY", "--on", "openvino:INFERENCE_NUM_THREADS=1",
     ),
     ("--on", "onnxruntime:optimization=basic", "--on", "openvino", "--seed", "1"),
-    ("--on", "onnxruntime", "--on", "tract", "--on", "opencv", "--on", "mnn", "--seed", "2"),
 )  # fmt: skip
 ABOUT = """Trained networks of published packages ([list](published.md)), each on ONNX Runtime and OpenVINO with several
 settings and on two sets of inputs. Nobody put a fault into any of these sides. What is called `downgrade` or `wrong` is
@@ -32,10 +31,10 @@ listed with its cause. Sums in 16 bits: plain NumPy's sums of the codes differ f
 15 outputs of the first 40 products of both files. Subnormals: the files hold 255,958 and 241 such weights."""
 
 
-def survey(wanted: Sequence[str], runs: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def survey(wanted: Sequence[str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Package, file and each side of every run."""
     for package, file, path in list_networks(wanted):
-        for on in runs:
+        for on in RUNS:
             ran = run_compare([path.name, *on, *package.files[file]], path.parent, LIMIT_S)
             sides = ran.finding["sides"] if ran.finding else []
             print(f"{package.name} {file}: {len(sides)} sides, {ran.seconds:.0f} s, {ran.said[:80]}", file=sys.stderr)
@@ -45,10 +44,9 @@ def survey(wanted: Sequence[str], runs: Sequence[tuple[str, ...]]) -> Iterator[t
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("packages", nargs="*", help="names of packages; all by default")
-    parser.add_argument("--runs", type=int, nargs="*", default=range(len(RUNS)), help="which of the runs, from 0")
     parser.add_argument("--write", type=Path, help="the page to write")
     given = parser.parse_args()
-    rows = list(survey(given.packages, [RUNS[i] for i in given.runs]))
+    rows = list(survey(given.packages))
     verdicts = Counter(side["failure"]["kind"] if side["failure"] else side["verdict"] for _, _, side in rows)
     files = len({(package, file) for package, file, _ in rows})
     lines = [
