@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from networks.network_building import make_model, node, random, residual
+from samebits.networks.observing import list_flattened
 from samebits.networks.onnx_reading import make_network
-from samebits.networks.units import divide_network, fold_constants, list_addends, list_flattened, merge_divisions
+from samebits.networks.units import divide_network, fold_constants, list_addends, merge_divisions
 
 
 def divide(model, **options):

@@ -11,10 +11,11 @@ import numpy as np
 
 from samebits.networks.model_runners import Arrays, ModelRunner
 from samebits.networks.network import Network
+from samebits.networks.operations import FLATTENING
 from samebits.networks.product_nodes import PRODUCTS
 from samebits.networks.recorded_runs import RecordedRunner
 from samebits.networks.recurrent_operations import returns_states
-from samebits.networks.units import Unit, divide_network, list_addends, list_flattened
+from samebits.networks.units import Unit, divide_network, list_addends
 from samebits.numbers.ulps import has_same_bits
 from samebits.progress import Progress
 
@@ -191,6 +192,19 @@ def divide_observably(
     for name in left:
         divisions[name] = _settle(observers[name], folded, divisions[name], hidden_by[name], progress)
     return divisions
+
+
+def list_flattened(network: Network, units: Iterable[Unit]) -> list[str]:
+    """Values inside units that only functions read which flatten them: a large error there can leave no trace.
+
+    A sigmoid makes 1e-8 of -18 and of -18.01, and may be wrong by more than they differ.
+    """
+    found: list[str] = []
+    for unit in units:
+        made = [v for p in unit.places for v in network.nodes[p].outputs if v and v not in unit.outputs]
+        readers = {v: {network.nodes[r].operator for r in network.consumers.get(v, ())} for v in made}
+        found += [v for v in made if unit.products and readers[v] and readers[v] <= set(FLATTENING)]
+    return found
 
 
 def _divide_before_flattening(

@@ -20,7 +20,6 @@ from samebits.networks.function_bodies import apply_any, has_body
 from samebits.networks.network import Network, Node
 from samebits.networks.operations import (
     ELEMENTWISE,
-    FLATTENING,
     MOVES,
     begins_unit,
     is_known,
@@ -94,19 +93,6 @@ def _list_read(network: Network) -> list[int]:
             found.add(place)
             asked += [network.producers[v] for v in network.nodes[place].inputs if v in network.producers]
     return sorted(found)
-
-
-def list_flattened(network: Network, units: Iterable[Unit]) -> list[str]:
-    """Values inside units that only functions read which flatten them: a large error there can leave no trace.
-
-    A sigmoid makes 1e-8 of -18 and of -18.01, and may be wrong by more than they differ.
-    """
-    found: list[str] = []
-    for unit in units:
-        made = [v for p in unit.places for v in network.nodes[p].outputs if v and v not in unit.outputs]
-        readers = {v: {network.nodes[r].operator for r in network.consumers.get(v, ())} for v in made}
-        found += [v for v in made if unit.products and readers[v] and readers[v] <= set(FLATTENING)]
-    return found
 
 
 def list_addends(network: Network, units: Iterable[Unit]) -> list[str]:

@@ -139,13 +139,9 @@ def _make_all_inputs(
         axes = {one.input: 0 for one in open_sizes if one.axis == 0}
     if not axes:
         names = [*dict.fromkeys(one.name for one in open_sizes if one.name)]
-        known = (
-            f"those that are open have the names {', '.join(names)}"
-            if names
-            else (
-                "every size of its inputs is given in the file: export it with an open batch, or sweep FILE.py:FUNCTION"
-            )
-        )
+        known = "every size of its inputs is given in the file: export it with an open batch, or sweep FILE.py:FUNCTION"
+        if open_sizes:
+            known = f"those that are open have the names {', '.join(names)}" if names else "no size with a name is open"
         raise ModelError(f"{network.name}: no size of an input is called {batch.name[:60]!r}; {known}")
     # Drawn item by item, so that a size which the network does not name needs no other way.
     drawn = [make_inputs(network, seed + i, ranges, sizes) for i in range(max(int(v) for v in batch.values))]
