@@ -72,7 +72,7 @@ def keep_twenty(problem, operands):
 @pytest.mark.parametrize(
     ("kernel", "start", "conditions"),
     [
-        (lose_corner, "conv2d x=1x3x9x9 w=4x3x3x3 padding=1", {"positions of an output channel is odd"}),
+        (lose_corner, "conv2d x=1x3x9x9 w=4x3x3x3 padding=1", {"the number of positions of an output channel is odd"}),
         (
             take_one_stride,
             "conv2d x=1x3x9x12 w=4x3x3x3 stride=1x2 padding=1",
@@ -97,7 +97,7 @@ def test_every_clause_is_the_faults(kernel, start, conditions):
     found = samebits.reduce(start, [run], most_time_s=MOST_S)
     # A product of two numbers is odd where both are.
     said = found.condition.replace(
-        "output height is odd and output width is odd", "positions of an output channel is odd"
+        "output height is odd and output width is odd", "the number of positions of an output channel is odd"
     )
     assert set(said.split(" and ")) == conditions
 
@@ -129,6 +129,35 @@ def test_what_is_left_of_steps_of_eight_is_a_condition(text):
 
     found = samebits.reduce(text, [run], most_time_s=MOST_S)
     assert (found.problem, found.condition) == ("linear x=1x5 w=1x5 dtype=float32", "terms (K) modulo 8 >= 5")
+
+
+def drop_the_rest(x, w):
+    kept = x.shape[1] // 8 * 8
+    return x[:, :kept] @ w[:, :kept].T
+
+
+def drop_the_last_row(x, w):
+    y = x @ w.T
+    y[-1] = 0 if len(y) % 4 else y[-1]
+    return y
+
+
+@pytest.mark.parametrize(
+    ("multiply", "condition"),
+    [
+        (drop_the_rest, "the number of terms (K) is no multiple of 8"),
+        (drop_the_last_row, "the number of rows is no multiple of 4"),
+    ],
+)
+def test_a_fault_is_told_apart_from_a_bias_that_is_not_known(multiply, condition):
+    """A kernel that adds no bias is wrong with one however many terms there are."""
+
+    def run(problem, operands):
+        return multiply(operands["x"], operands["w"])
+
+    found = samebits.reduce("linear x=10x301 w=12x301", [run], most_time_s=MOST_S)
+    assert (found.problem, found.condition) == ("linear x=1x1 w=1x1 dtype=float32", condition)
+    assert "with one it is not right where it is right without" in " ".join(e.says for e in found.evidence)
 
 
 def test_padding_before_and_after_goes_together_where_a_kernel_takes_no_other():

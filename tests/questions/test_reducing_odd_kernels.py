@@ -111,7 +111,7 @@ def test_a_bias_that_a_kernel_does_not_know_is_no_part_of_its_fault(knows_bias):
 
     found = samebits.reduce(TEXT, [kernel])
     assert found.problem == "linear x=1x17 w=1x17 dtype=float32"
-    assert sorted(found.condition.split(" and ")) == ["terms (K) >= 17", "terms (K) is no multiple of 16"]
+    assert sorted(found.condition.split(" and ")) == ["terms (K) >= 17", "the number of terms (K) is no multiple of 16"]
     assert found.is_exact
     assert any("without a bias" in e.says for e in found.evidence) != knows_bias
 

@@ -55,22 +55,28 @@ def test_reading_all_engine_files_loads_no_framework():
     assert not set(FRAMEWORKS) & set(run_python(code).split())
 
 
-def used_by_children():
-    """Processor time, which other work on the machine lengthens less than the clock's."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def used_by(code: str) -> tuple[float, str]:
+    """Seconds of processor, which other work on the machine lengthens less than the clock's; the standard error."""
+    begun = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ended.ru_utime + ended.ru_stime - begun.ru_utime - begun.ru_stime, done.stderr
+
+
+DOCTOR = "import sys; from samebits.cli import main; main(['doctor', '--json']); print(*sys.modules, file=sys.stderr)"
+
+
+def test_doctor_loads_no_framework():
+    assert not {*FRAMEWORKS, *COMPILERS} & set(used_by(DOCTOR)[1].split())
 
 
 @untraced
-def test_doctor_loads_no_framework_and_takes_less_than_a_second_and_a_half():
-    code = "import sys; from samebits.cli import main; main(['doctor', '--json']); print(*sys.modules, file=sys.stderr)"
-    times = []
-    for _ in range(3):
-        begun = used_by_children()
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        times.append(used_by_children() - begun)
-        assert not {*FRAMEWORKS, *COMPILERS} & set(done.stderr.split())
-    assert min(times) < 1.5
+def test_doctor_takes_little_longer_than_loading_what_it_is_built_on(monkeypatch):
+    # The emulator is asked what it knows by running it a dozen times; that is its own time.
+    monkeypatch.setenv("SAMEBITS_QEMU_COMMAND", "/no/such/emulator")
+    built_on = "import numpy, pydantic, rich.console, typer; from importlib import metadata; metadata.distributions()"
+    times = [(used_by(DOCTOR)[0], used_by(built_on)[0]) for _ in range(3)]
+    assert min(doctor for doctor, _ in times) < 4 * min(built for _, built in times), times
 
 
 def test_parts_are_reached_from_the_top():

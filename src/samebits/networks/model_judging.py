@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from samebits.networks.model_sentences import say_equal
 from samebits.networks.network import Network
 from samebits.networks.observing import Observer, list_ends
 from samebits.networks.recurrent_operations import returns_states
+from samebits.networks.side_threads import do_at_once
 from samebits.networks.turned_units import state_problem
 from samebits.networks.unit_causes import ProductCase, UnitCauses
 from samebits.networks.unit_judging import UnitJudgement, judge_unit
@@ -29,7 +30,7 @@ from samebits.numbers.ulps import mark_differing_bits
 from samebits.progress import Progress, ignore_progress, prefix_progress
 
 # So many bytes of observed values are held at once, for each side.
-_BATCH_BYTES = 2**28
+_BATCH_BYTES = 2**29
 # Verdicts that say something against a side.
 PROVED: tuple[Verdict, ...] = ("downgrade", "wrong")
 
@@ -197,18 +198,10 @@ class ModelJudge:
     def _judge_unit(self, shared: SharedUnit, seen_by_all: Mapping[str, Mapping[str, np.ndarray]]) -> JudgedUnit:
         unit = shared.unit
         values = {name: seen_by_all[name] for name in shared.sides}
-        references: dict[str, dict[str, OutputReference]] = {}
-        for name, seen in values.items():
-            # Sides that were fed the same have the same truth, but where steps go on from a side's own results.
-            alike = (o for o in references if self._are_fed_alike(unit, name, o, values))
-            goes_on = any(returns_states(self.network.nodes[p]) for p in unit.places)
-            same = None if goes_on else next((references[other] for other in alike), None)
-            references[name] = same or refer_unit(self.network, self.folded, unit, seen)
-            if self.observers[name].is_recorded:
-                _check_sizes(name, seen, references[name])
-        judged = {
-            name: judge_unit(self.network, self.folded, unit, seen, references[name]) for name, seen in values.items()
-        }
+        references = self._refer_all(unit, values)
+        judged = do_at_once(
+            {n: partial(judge_unit, self.network, self.folded, unit, s, references[n]) for n, s in values.items()}
+        )
         # What a side inherited is measured against the first one, if that has this unit.
         first = next(iter(seen_by_all))
         inherited = {
@@ -229,6 +222,24 @@ class ModelJudge:
             pairs = map(frozenset, itertools.combinations(values, 2))
             found.close = frozenset(p for p in pairs if _are_close(unit, *((values[n], references[n]) for n in p)))
         return found
+
+    def _refer_all(
+        self, unit: Unit, values: Mapping[str, Mapping[str, np.ndarray]]
+    ) -> dict[str, dict[str, OutputReference]]:
+        """What each side should have returned; sides that were fed the same share it."""
+        # Where steps go on from a side's own results, each has a truth of its own.
+        goes_on = any(returns_states(self.network.nodes[p]) for p in unit.places)
+        sources: dict[str, str] = {}
+        for name in values:
+            alike = (s for s in sources.values() if not goes_on and self._are_fed_alike(unit, name, s, values))
+            sources[name] = next(alike, name)
+        found = do_at_once(
+            {n: partial(refer_unit, self.network, self.folded, unit, values[n]) for n in sources.values()}
+        )
+        for name in values:
+            if self.observers[name].is_recorded:
+                _check_sizes(name, values[name], found[sources[name]])
+        return {name: found[source] for name, source in sources.items()}
 
     def _are_fed_alike(self, unit: Unit, a: str, b: str, values: Mapping[str, Mapping[str, np.ndarray]]) -> bool:
         """Whether two sides were fed the same bits."""

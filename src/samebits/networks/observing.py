@@ -48,6 +48,8 @@ class Observer:
     # What the first run takes, building the network included.
     run_s: float = 0.0
     _ends_at: float = math.inf
+    # Whether the result was the same with these values as outputs.
+    _kept: dict[frozenset[str], bool] = field(default_factory=dict[frozenset[str], bool])
     # The roles of values that changed something, each with the values that were put off for it.
     _alike: dict[tuple[object, ...], list[str]] = field(default_factory=dict[tuple[object, ...], list[str]])
 
@@ -118,8 +120,11 @@ class Observer:
         """Whether the result is the same with these values as outputs; True where it does not repeat anyway."""
         if not self.repeats:
             return True
-        self.runs += 1
-        return _are_same(self.plain, self.run_with(values, self.network.outputs))
+        asked = frozenset(values)
+        if asked not in self._kept:
+            self.runs += 1
+            self._kept[asked] = _are_same(self.plain, self.run_with(values, self.network.outputs))
+        return self._kept[asked]
 
     def _show(self, shown: list[str], values: Sequence[str]) -> None:
         """Adds to `shown` those of the values that change nothing together with it: all at once, else by halves.

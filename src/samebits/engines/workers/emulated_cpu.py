@@ -16,6 +16,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from samebits.engines.workers.other_python import NEEDS, OtherPython, run_briefly
@@ -158,13 +159,15 @@ def list_models() -> list[str]:
     """The usual models that the emulator on this machine has whole; raises EngineMissingError where there is none."""
     program = find_emulator()
     known = set(_LISTED.findall(_ask_models(program)))
-    # Itself is a program that every one of them can run.
-    tried = {
-        name: run_briefly((program, "-cpu", name, program, "--version"), f"cpu={name}: it cannot be run")
-        for name in _USUAL
-        if name in known
-    }
-    return [name for name, done in tried.items() if done.returncode == 0 and not _list_lacked(done.stderr)]
+    tried = [name for name in _USUAL if name in known]
+
+    def is_whole(name: str) -> bool:
+        # Itself is a program that every one of them can run.
+        done = run_briefly((program, "-cpu", name, program, "--version"), f"cpu={name}: it cannot be run")
+        return done.returncode == 0 and not _list_lacked(done.stderr)
+
+    with ThreadPoolExecutor() as pool:
+        return [name for name, whole in zip(tried, pool.map(is_whole, tried), strict=True) if whole]
 
 
 def _list_lacked(says: str) -> list[str]:

@@ -65,7 +65,7 @@ def find_largest_result() -> int:
 
 
 class WorkerRunner:
-    """Runs problems in a process that holds one engine with its settings; the process starts with the object.
+    """Runs problems in a process that holds one engine with its settings; both start with the object.
 
     A crash or a missed time limit ends the process; later calls then raise the same failure. `time_limit_s` holds for
     the start and for each run; on an emulated processor it is longer. `place` is where the engine is; raises
@@ -104,6 +104,12 @@ class WorkerRunner:
         except BaseException:
             self._log.close()
             raise
+        self._loads = False
+        if not isinstance(self._elsewhere, TravellingWorker):
+            # Engines take seconds to load: they do that beside each other, and beside what is done here.
+            with contextlib.suppress(BrokenPipeError):
+                send_message(cast(BinaryIO, self._process.stdin), self._start_header, {})
+                self._loads = True
 
     @property
     def process_id(self) -> int:
@@ -113,7 +119,7 @@ class WorkerRunner:
     def identify(self) -> Identity:
         """The worker's own report; waits for the engine to be loaded. Raises EngineFailure."""
         if self._identity is None:
-            answer, _ = self._exchange(self._start_header, {}, 0, Reported)
+            answer, _ = self._exchange(None if self._loads else self._start_header, {}, 0, Reported)
             report = answer.report
             notes = (*report.notes, *say_overruled(self._start_header["settings"], report.settings))
             device = report.device
@@ -322,13 +328,16 @@ class WorkerRunner:
 
     def _exchange(
         self,
-        header: Mapping[str, Any],
+        header: Mapping[str, Any] | None,
         arrays: Mapping[str, np.ndarray],
         largest_bytes: int,
         kind: type[AnswerT],
         runs: int = 1,
     ) -> tuple[AnswerT, dict[str, np.ndarray]]:
-        """Sends a message; its answer, of that kind, and the arrays that came with it. Raises EngineFailure."""
+        """Sends a message; its answer, of that kind, and the arrays that came with it. Raises EngineFailure.
+
+        Without a header the message was sent before, and its answer is waited for.
+        """
         if self._failure:
             raise self._failure
         expired = threading.Event()
@@ -345,7 +354,8 @@ class WorkerRunner:
             if self._beginning:
                 cast(BinaryIO, self._process.stdin).write(self._beginning)
                 self._beginning = b""
-            send_message(cast(BinaryIO, self._process.stdin), header, arrays)
+            if header is not None:
+                send_message(cast(BinaryIO, self._process.stdin), header, arrays)
             answer, results = receive_message(self._replies, largest_bytes)
             failed = read_failure(answer)
             read = None if failed else read_answer(answer, kind)

@@ -113,6 +113,9 @@ class ConditionSearch:
     def find(self) -> FoundCondition:
         """The condition, and what speaks for it."""
         self._ask_all([self._base])
+        # Sizes first: only where the runner is right without a bias does an error with one say that it knows none.
+        self._left_out = _FLAGS
+        self._scan()
         self._left_out = tuple(flag for flag in _FLAGS if not self._may_have(flag))
         self._scan()
         condition, settled = self._settle()
@@ -225,7 +228,9 @@ class ConditionSearch:
         """Whether neighbours may have what the smallest problem has not: the runner is right with it somewhere."""
         if take_apart(self._base).get(flag) != 0:
             return True
-        right = next((p for p, wrong in self._known.items() if not wrong), None) or self._find_smallest_right()
+        # Of many outputs not all are right by chance, as with a bias of 0.
+        known = [problem for problem, wrong in self._known.items() if not wrong]
+        right = max(known, key=count_elements, default=None) or self._find_smallest_right()
         more = None if right is None else _keep_small(put_together(self._base, {**take_apart(right), flag: 1}))
         return more is None or self._asker.ask(more, self._data).fault is None
 

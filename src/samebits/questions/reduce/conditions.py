@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -167,6 +168,12 @@ _RELATIONS = {
 }
 
 
+# Quantities whose words are a plural: what is a multiple of something is their number.
+_COUNTED = re.compile(
+    r"(?:(?:in|out)put )?(?:rows|columns|terms|groups|channels|outputs|products|positions|multiply-adds)\b(?! times)"
+)
+
+
 def say_condition(condition: Condition, features: Mapping[str, Feature]) -> str:
     """All clauses, joined by `and`; empty where there are none."""
     order = list(features)
@@ -185,6 +192,8 @@ def _say_atom(atom: Atom, feature: Feature) -> str:
         return f"{words} {_RELATIONS[atom.comparison, number]} {feature.other}"
     if feature.is_flag:
         return f"{'with' if _holds_at(atom, 1) else 'without'} {words if words.startswith('an ') else f'a {words}'}"
+    if atom.comparison in ("mod", "no multiple") and _COUNTED.match(words):
+        words = f"the number of {words}"
     if atom.comparison == "mod":
         return _say_multiple(words, number, atom.remainder)
     if atom.comparison in ("mod >=", "mod <="):
