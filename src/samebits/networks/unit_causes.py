@@ -16,6 +16,7 @@ from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.networks.bounded import Floats
 from samebits.networks.model_sentences import say_observed_inside
 from samebits.networks.network import Network, Node
+from samebits.networks.operations import MOVES
 from samebits.networks.operator_faults import list_faults
 from samebits.networks.product_nodes import LIFT, PRODUCTS, SATURATES, find_product
 from samebits.networks.turned_units import turn_unit
@@ -266,8 +267,9 @@ class UnitCauses:
 
     def _find_lift(self, place: int) -> float | None:
         """What makes unsigned bytes of a product's first codes; None where it reads no codes with one zero point."""
-        maker = self.network.producers.get(self.network.nodes[place].inputs[0])
-        made = self.network.nodes[maker] if maker is not None else None
+        made = self._find_maker(self.network.nodes[place].inputs[0])
+        while made is not None and made.operator in MOVES:
+            made = self._find_maker(made.inputs[0])
         if made is None or made.operator != "DequantizeLinear" or len(made.inputs) < 3:
             return None
         zero = self.folded.get(made.inputs[2])
@@ -275,6 +277,10 @@ class UnitCauses:
             return None
         # Bytes with a sign have 128 added.
         return float(zero.reshape(())) + (128 if zero.dtype == np.int8 else 0)
+
+    def _find_maker(self, value: str) -> Node | None:
+        place = self.network.producers.get(value)
+        return None if place is None else self.network.nodes[place]
 
     def _find_format(self, judged: UnitJudgement, shown: ProductCase | None) -> UnitJudgement | None:
         """The judgement where all values of the unit's or its product's result fit a narrower format, not by chance."""

@@ -113,7 +113,7 @@ def list_solved_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
     if not enough or unknowns > _MOST_UNKNOWNS or work > _MOST_WORK:
         return
     solved = _solve(observation)
-    if solved is None:
+    if solved is None or _are_as_recorded(observation, solved):
         return
     yield from _name_left_out(observation, solved)
     yield from _name_steps(observation, solved)
@@ -123,6 +123,12 @@ def list_solved_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
             again = _solve(observation, beside)
             if again is not None:
                 yield from _name_steps(observation, again, beside)
+
+
+def _are_as_recorded(observation: Observation, solved: _Solved) -> bool:
+    """Whether the recorded weights lie within the doubt of all that are told: then nothing says that they are others."""
+    off = np.abs(solved.weights - view_own(observation))
+    return bool((off <= thresholds.WEIGHT_DOUBTS * solved.doubt + 2.0**-20 * np.abs(solved.weights)).all())
 
 
 def _round_source(observation: Observation, beside: str) -> np.ndarray:
