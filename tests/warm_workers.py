@@ -12,7 +12,7 @@ import pytest
 from samebits.engines.workers.process import WorkerRunner
 
 _MOST_KEPT = 6
-_spawn, _close = WorkerRunner._spawn, WorkerRunner.close
+_spawn, _begin, _close = WorkerRunner._spawn, WorkerRunner._begin_loading, WorkerRunner.close
 
 
 class WarmWorkers:
@@ -77,5 +77,7 @@ def warm_workers(kept_workers):
     """Used by modules whose tests run many comparisons of few engines."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WorkerRunner, "_spawn", lambda runner, variables: kept_workers.spawn(runner, variables))
+        # A kept worker has loaded its engine.
+        patch.setattr(WorkerRunner, "_begin_loading", lambda runner: runner._identity is not None or _begin(runner))
         patch.setattr(WorkerRunner, "close", lambda runner: kept_workers.close(runner))
         yield

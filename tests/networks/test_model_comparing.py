@@ -470,3 +470,67 @@ def test_a_page_draws_an_arc_over_units_that_a_value_passes_by(skips):
         names = [unit.name for unit in found.units]
         assert {point["says"] for point in data} == {f"{names[0]} is read by {names[2]}"}
         assert (data[0]["at"], data[-1]["at"], data[0]["height"]) == (0, 2, 0)
+
+
+def chain(count):
+    """Convolutions, each with an addition of what came before and a relu behind it."""
+    nodes, constants, value = [], {}, "x"
+    for i in range(count):
+        constants[f"w{i}"] = random((6, 6, 3, 3), i, 0.15)
+        nodes.append(node("Conv", [value, f"w{i}"], [f"c{i}"], pads=[1, 1, 1, 1]))
+        nodes.append(node("Add", [f"c{i}", value], [f"a{i}"]))
+        nodes.append(node("Relu", [f"a{i}"], [f"r{i}"]))
+        value = f"r{i}"
+    return make_model(nodes, {"x": [1, 6, 9, 9]}, [value], constants)
+
+
+def narrow_each(bits):
+    """Every convolution's operands with so many significant bits, by its number; sums of plain NumPy in float32."""
+
+    def change(name, result, values):
+        if not name.startswith("c"):
+            return result
+        i = int(name[1:])
+        x, w = values["x" if i == 0 else f"r{i - 1}"], values[f"w{i}"]
+        if not bits[i]:
+            return conv(x, w).astype(np.float32)
+        return conv(round_to(bits[i])(x), round_to(bits[i])(w)).astype(np.float32)
+
+    return change
+
+
+def test_what_a_side_does_in_all_units_is_found_in_few_runs():
+    side = ReferenceSide("faulty", narrow_each([8] * 7))
+    found = compare(chain(7), [side, "truth"])
+    assert [u.sides[0].says for u in found.units] == ["rounds x and w to bfloat16 before it multiplies"] * 7
+    assert {u.sides[0].cause_certainty for u in found.units} <= {"bits", "bounds"}
+    # Twice as it is, with all ends observed to try them, to judge and to explain, and once with all that lies inside.
+    assert len(side.observed_sets) <= 7
+
+
+def test_what_a_side_does_in_one_unit_is_not_said_of_the_next():
+    bits = [8, 8, 11, 0, 11, 8, 0]
+    found = compare(chain(7), [ReferenceSide("faulty", narrow_each(bits)), "truth"])
+    said = [u.sides[0].says or "" for u in found.units]
+    for text, own in zip(said, bits, strict=True):
+        assert ("bfloat16" in text) == (own == 8)
+        assert ("tf32" in text) == (own == 11)
+    assert [u.sides[0].verdict for u in found.units] == ["downgrade" if own else "rounding" for own in bits]
+
+
+class ShyWithin(ReferenceSide):
+    """Returns its last sum one step off as soon as two of its products are observed, as where both are split."""
+
+    def run_network(self, network, inputs, observed, wanted, given):
+        found = super().run_network(network, inputs, observed, wanted, given)
+        if sum(name.startswith("c") for name in observed) > 1:
+            found |= {n: np.nextafter(found[n], np.float32(np.inf)) for n in ("r1",) if n in found}
+        return found
+
+
+def test_units_that_change_when_all_is_observed_are_looked_into_one_by_one():
+    side = ShyWithin("faulty", narrow_each([8] * 3))
+    found = compare(chain(3), [side, "truth"])
+    assert [u.sides[0].says for u in found.units] == ["rounds x and w to bfloat16 before it multiplies"] * 3
+    alone = [o for o in side.observed_sets if sum(name.startswith("c") for name in o) == 1]
+    assert {name for o in alone for name in o if name.startswith("c")} == {"c1", "c2"}

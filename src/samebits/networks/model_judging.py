@@ -15,6 +15,8 @@ from samebits.errors import ModelError
 from samebits.findings import Evidence, Verdict, is_agreement
 from samebits.findings.model_schema import InheritedError, UnitFinding, UnitSide
 from samebits.judging.measuring import measure_norm
+from samebits.mechanisms.search.recalled import Recalled
+from samebits.networks.inner_values import InnerValues
 from samebits.networks.model_sentences import say_equal
 from samebits.networks.network import Network
 from samebits.networks.observing import Observer, list_ends
@@ -119,6 +121,8 @@ class ModelJudge:
     keeps: bool = False
     # Sides of which no cause is searched for: what they do is known.
     known: Collection[str] = ()
+    # By side, what was proved of it in units whose causes were found.
+    recalled: dict[str, Recalled] = field(default_factory=dict[str, Recalled])
 
     def judge(self) -> Iterator[JudgedUnit]:
         """Every unit, judged on every side, in sequence; no causes yet."""
@@ -148,12 +152,12 @@ class ModelJudge:
         # What one side shows of a batch is observed once.
         for (_, _, name), group in itertools.groupby(sorted(due, key=find_group), key=find_group):
             units = [unit for unit, _ in group]
-            seen: Mapping[str, np.ndarray] | None = None
+            inner: InnerValues | None = None
             for unit in units:
                 if time.monotonic() > ends_at:
                     return len(due) - done
-                seen = seen or self.observe(name, [SharedUnit(u.unit, (name,)) for u in units])
-                self._find_cause(unit, name, seen)
+                inner = inner or self._look_inside(name, [u.unit for u in units])
+                self._find_cause(unit, name, inner)
                 done += 1
         return 0
 
@@ -246,16 +250,18 @@ class ModelJudge:
         pairs = [(values[a][v], values[b][v]) for v in unit.inputs]
         return all(x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in pairs)
 
-    def _find_cause(self, judged: JudgedUnit, name: str, seen: Mapping[str, np.ndarray]) -> None:
+    def _look_inside(self, name: str, units: Sequence[Unit]) -> InnerValues:
+        seen = self.observe(name, [SharedUnit(unit, (name,)) for unit in units])
+        return InnerValues(self.network, self.folded, units, self.observers[name], self._ends[name], seen)
+
+    def _find_cause(self, judged: JudgedUnit, name: str, inner: InnerValues) -> None:
         """Puts the cause into a unit's judgement on one side, and keeps the case that shows it."""
-        unit, observer = judged.unit, self.observers[name]
+        unit, seen = judged.unit, inner.seen
         references = refer_unit(self.network, self.folded, unit, seen)
-
-        def observe(wanted: list[str]) -> Mapping[str, np.ndarray]:
-            return observer.observe([*self._ends[name], *wanted], wanted)
-
+        observe = partial(inner.find, unit)
         heard = prefix_progress(self.progress, f"{name[:40]}, {unit.name[:40]}: ")
-        causes = UnitCauses(self.network, self.folded, unit, name, seen, references, observe, heard)
+        recalled = self.recalled.setdefault(name, Recalled())
+        causes = UnitCauses(self.network, self.folded, unit, name, seen, references, observe, heard, recalled)
         judged.sides[name], shown = causes.find(judged.sides[name])
         if shown and self.keeps:
             judged.cases[name] = shown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,8 +12,10 @@ from samebits.errors import SamebitsError
 from samebits.findings import Evidence, Side, is_agreement
 from samebits.findings.causes import CauseCode
 from samebits.mechanisms.quantised.integer_sums import PairOrder
+from samebits.mechanisms.search.recalled import Recalled
 from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.networks.bounded import Floats
+from samebits.networks.inner_values import list_inner
 from samebits.networks.model_sentences import say_observed_inside
 from samebits.networks.network import Network, Node
 from samebits.networks.operations import MOVES
@@ -60,6 +62,8 @@ class UnitCauses:
     references: Mapping[str, OutputReference]
     observe: Observe
     progress: Progress
+    # What was proved of this side in other units.
+    recalled: Recalled = field(default_factory=Recalled)
 
     def find(self, judged: UnitJudgement) -> tuple[UnitJudgement, ProductCase | None]:
         """The judgement with its cause, where one was found, and the case of the product that shows it."""
@@ -86,10 +90,9 @@ class UnitCauses:
             if len(self.unit.places) == 1:
                 return
         nodes = [self.network.nodes[p] for p in self.unit.products]
-        wanted = dict.fromkeys(v for n in nodes for v in (*n.inputs, *n.outputs) if v and v not in self.folded)
-        missing = [v for v in wanted if v not in self.seen]
         if not nodes:
             return
+        missing = list_inner(self.network, self.folded, self.unit, self.seen)
         try:
             values = {**self.seen, **(self.observe(missing) if missing else {})}
         except SamebitsError:
@@ -116,7 +119,7 @@ class UnitCauses:
 
     def _explain(self, case: Case) -> Side | None:
         try:
-            return explain_case(case, progress=self.progress).sides[0]
+            return explain_case(case, recalled=self.recalled, progress=self.progress).sides[0]
         except SamebitsError:
             return None
 

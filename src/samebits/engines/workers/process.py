@@ -104,12 +104,7 @@ class WorkerRunner:
         except BaseException:
             self._log.close()
             raise
-        self._loads = False
-        if not isinstance(self._elsewhere, TravellingWorker):
-            # Engines take seconds to load: they do that beside each other, and beside what is done here.
-            with contextlib.suppress(BrokenPipeError):
-                send_message(cast(BinaryIO, self._process.stdin), self._start_header, {})
-                self._loads = True
+        self._loads = not isinstance(self._elsewhere, TravellingWorker) and self._begin_loading()
 
     @property
     def process_id(self) -> int:
@@ -325,6 +320,14 @@ class WorkerRunner:
             os.close(write_end)
         # Unbuffered it is a FileIO, which reads into a buffer as a BinaryIO does not declare to.
         return process, os.fdopen(read_end, "rb", buffering=0)  # type: ignore[return-value]  (unbuffered: a FileIO)
+
+    def _begin_loading(self) -> bool:
+        """Has the worker load its engine, which takes seconds, beside what is done here; False where it ended."""
+        try:
+            send_message(cast(BinaryIO, self._process.stdin), self._start_header, {})
+        except BrokenPipeError:
+            return False
+        return True
 
     def _exchange(
         self,

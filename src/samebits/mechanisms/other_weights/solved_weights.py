@@ -126,7 +126,7 @@ def list_solved_hypotheses(observation: Observation) -> Iterator[Hypothesis]:
 
 
 def _are_as_recorded(observation: Observation, solved: _Solved) -> bool:
-    """Whether the recorded weights lie within the doubt of all that are told: then nothing says that they are others."""
+    """Whether the recorded weights lie within the doubts of those solved for: then nothing says that they differ."""
     off = np.abs(solved.weights - view_own(observation))
     return bool((off <= thresholds.WEIGHT_DOUBTS * solved.doubt + 2.0**-20 * np.abs(solved.weights)).all())
 

@@ -21,6 +21,7 @@ from samebits.mechanisms.parts.moved_parts import explain_shift
 from samebits.mechanisms.parts.odd_values import explain_flush, explain_lost_subnormals, explain_odd_values
 from samebits.mechanisms.parts.partial_faults import explain_part, explain_scaled_part
 from samebits.mechanisms.search.hypothesis_search import HypothesisSearch
+from samebits.mechanisms.search.recalled import Recalled
 from samebits.mechanisms.stored_results.last_rounding import explain_coarse_result, explain_last_rounding
 from samebits.progress import Progress
 
@@ -43,8 +44,11 @@ class Found:
 
 
 @np.errstate(all="ignore")  # Squares of extreme numbers are infinite; what is comes close to nothing.
-def find_mechanism(observation: Observation, progress: Progress) -> Found:
-    """The mechanism of a result that differs from the truth."""
+def find_mechanism(observation: Observation, progress: Progress, recalled: Recalled | None = None) -> Found:
+    """The mechanism of a result that differs from the truth; what is `recalled` of others of its side comes first."""
+    same = recalled.find(observation) if recalled else None
+    if same is not None:
+        return Found(same, Counter())
     looked = observation.detect_output_grid()
     search = HypothesisSearch(looked, progress)
     found = _find(looked, search)
@@ -52,6 +56,8 @@ def find_mechanism(observation: Observation, progress: Progress) -> Found:
         # Operands on a grid may give numbers on one, too: then nothing was stored.
         without = HypothesisSearch(observation, progress, search.tried)
         found, search = _find(observation, without), without
+    if recalled is not None:
+        recalled.keep(found)
     return Found(found, search.tried, search.unproved)
 
 

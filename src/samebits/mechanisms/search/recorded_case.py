@@ -31,6 +31,7 @@ from samebits.mechanisms.facts.observation import Observation
 from samebits.mechanisms.operands.coarse_operands import compare_with_four_bits
 from samebits.mechanisms.search.engine_matching import AskedEngine, ask_engines, match_engines
 from samebits.mechanisms.search.mechanism_finding import Found, find_mechanism
+from samebits.mechanisms.search.recalled import Recalled
 from samebits.numbers.format import find_format
 from samebits.numbers.ulps import has_same_bits
 from samebits.problems.case_file import Case, lower_case
@@ -41,11 +42,18 @@ _NUMBERING = re.compile(r"(?:(?<!\s)\s*\([b-z]\)|(?:\brun|\s#)\s*\d+)$")
 _LONGEST_NAME = 40
 
 
-def explain_case(case: Case, *, like: Sequence[str] = (), progress: Progress = ignore_progress) -> Comparison:
+def explain_case(
+    case: Case,
+    *,
+    like: Sequence[str] = (),
+    recalled: Recalled | None = None,
+    progress: Progress = ignore_progress,
+) -> Comparison:
     """Judges the recorded results of a case and names what made each differ from the truth.
 
     Engines in `like` are asked for their recipes, which are tried before all else. Hypotheses are tried cheapest and
-    likeliest first, on a sample of outputs before all of them. Raises CaseFileError for a case without results.
+    likeliest first, on a sample of outputs before all of them. `recalled` is what the same side was proved to do in
+    other cases, which is tried before that and added to. Raises CaseFileError for a case without results.
     """
     if not case.results:
         raise CaseFileError(
@@ -68,12 +76,17 @@ def explain_case(case: Case, *, like: Sequence[str] = (), progress: Progress = i
         observation = Observation(
             problem, operands, result, reference.truth, reference.bound, reference.magnitudes, likely=reference.likely
         )
-        sides.append(_explain_side(reference, observation, asked, name, progress))
+        sides.append(_explain_side(reference, observation, asked, name, progress, recalled))
     return _conclude(reference, list(case.results.items()), sides)
 
 
 def _explain_side(
-    reference: Reference, observation: Observation, asked: list[AskedEngine], name: str, progress: Progress
+    reference: Reference,
+    observation: Observation,
+    asked: list[AskedEngine],
+    name: str,
+    progress: Progress,
+    recalled: Recalled | None,
 ) -> Side:
     measured = measure_result(reference, observation.result, distances=observation.distances)
     found = Found.nothing()
@@ -82,7 +95,7 @@ def _explain_side(
     if same is not None:
         found = Found(same.mechanism, Counter())
     elif measured.differs_in_bits:
-        found = find_mechanism(observation, prefix_progress(progress, f"{name[:_LONGEST_NAME]}: "))
+        found = find_mechanism(observation, prefix_progress(progress, f"{name[:_LONGEST_NAME]}: "), recalled)
     mechanism = found.mechanism
     attribution = None
     if mechanism is not None:
