@@ -87,7 +87,12 @@ def test_json_is_the_whole_of_standard_output(capsys):
         (("compare", "a" * 100_000), "unknown kind"),
         (("compare", TEXT, "--time-limit", "inf"), "time-limit"),
         (("compare", TEXT, "--on", "torch:threads=999999"), "1 to 1024"),
-        (("compare", TEXT, "--frobnicate"), "No such option"),
+        (("compare", TEXT, "--frobnicate"), "No such option: --frobnicate"),
+        (("compare", TEXT, "-o", "x.html"), "No such option: -o; a page is made of findings"),
+        (("compare", TEXT, "--rtol", "1e-3"), "No such option: --rtol; no tolerance is given"),
+        (("compare", TEXT, "--engine=torch"), "No such option: --engine; engines are named with --on"),
+        (("compare", TEXT, "--batch", "4"), "--size batch=4"),
+        (("sweep", TEXT, "-o"), "requires an argument"),
     ],
 )
 def test_trouble_is_one_line_on_standard_error_and_status_2(capsys, arguments, says):

@@ -55,6 +55,20 @@ def test_files_of_several_kinds_with_a_problem(files, capsys):
     assert run(capsys, "explain", "--problem", TEXT, *words[:3])[0] == 0
 
 
+@pytest.mark.parametrize("first", [TEXT, f"  {TEXT} dtype=float32", parse_problem_text(TEXT)])
+def test_a_problem_may_stand_first(files, first, capsys):
+    assert say(explain(first, x=X, w=W, theirs=NARROW)) == {"theirs": ("downgrade", "reduced-precision-operands")}
+    with pytest.raises(ArgumentError, match="a problem alone has no result to explain"):
+        explain(first)
+    if isinstance(first, str):
+        assert run(capsys, "explain", first, "x=x.npy", "w=w.pt:weight", "mine=sound.npy")[0] == 0
+
+
+def test_a_file_whose_name_reads_like_a_problem_is_a_file(files):
+    (files / "linear x=16x64 w=8x64").write_bytes((files / "all.npz").read_bytes())
+    assert {side.name for side in explain(TEXT, problem=TEXT).sides} == {"mine", "theirs"}
+
+
 def test_two_arrays_of_one_file_are_two_results(files, capsys):
     status, out, _ = run(capsys, "explain", "all.npz:mine", "all.npz:theirs", "--json")
     assert (status, [side["name"] for side in json.loads(out)["sides"]]) == (1, ["mine", "theirs"])

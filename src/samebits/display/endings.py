@@ -9,6 +9,7 @@ import traceback
 
 from typer.exceptions import TyperException
 
+from samebits.display.other_options import find_instead
 from samebits.display.streams import discard
 from samebits.errors import ArgumentError, SamebitsError
 
@@ -54,7 +55,9 @@ def say_unforeseen(error: Exception) -> str:
 def say_error(error: BaseException) -> str:
     """One line about what else ended a command."""
     if isinstance(error, TyperException):
-        return error.format_message()
+        name = str(getattr(error, "option_name", ""))
+        instead = find_instead(name) if type(error).__name__ == "NoSuchOption" else None
+        return error.format_message() if instead is None else f"No such option: {name}; {instead}"
     if isinstance(error, MemoryError):
         return "memory ran out; make the batch or the spatial size smaller"
     return str(error) if isinstance(error, SamebitsError) else "interrupted"

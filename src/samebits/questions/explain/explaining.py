@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 from numpy.typing import ArrayLike
@@ -48,7 +48,7 @@ _FEWEST = 2
 
 @default_float_environment()
 def explain(
-    subject: str | Path | Case | AttentionCase | ArrayLike | None = None,
+    subject: str | Path | Case | AttentionCase | Problem | Attention | ArrayLike | None = None,
     *others: str | Path | ArrayLike,
     problem: str | Problem | Attention | None = None,
     like: Sequence[str] = (),
@@ -65,9 +65,9 @@ def explain(
 
     In place of a subject, or beside a case, `arrays` are operands (x, w, bias, dy) and results of any other name:
     arrays of any library, or files of them (.npy, .npz, .pt, .safetensors, .pb, text; FILE:NAME for one of several).
-    `problem` is then the text of what they are; without it the error offers what their shapes allow. Two results
-    without operands, or two arrays or files of them in place of a subject, are compared with each other, and which is
-    right stays open.
+    `problem`, or what stands first, is then the text of what they are; without it the error offers what their shapes
+    allow. Two results without operands, or two arrays or files of them in place of a subject, are compared with each
+    other, and which is right stays open.
 
     Of an attention ("attention q=1x8x128x64 k=1x8x128x64 causal") the operands are q, k, v and mask.
 
@@ -87,6 +87,8 @@ def explain(
     >>> found.sides[0].verdict, str(found.sides[0].cause)
     ('downgrade', 'reduced-precision-operands')
     """
+    if problem is None and _states_problem(subject):
+        subject, problem = None, subject
     _check_problem(problem)
     if others or not isinstance(subject, (str, Path, Case, AttentionCase, NoneType)):
         arrays = {**name_positional([subject, *others]), **arrays}
@@ -124,6 +126,14 @@ def _explain_file(subject: str | Path, like: Sequence[str], progress: Progress) 
         raise ArgumentError("--like needs a case file: a log has no operands for an engine's recipe to be tried on")
     first, *rest = explain_log(read_log(subject), progress)
     return msgspec.structs.replace(first, more=rest)
+
+
+def _states_problem(subject: object) -> TypeGuard[str | Problem | Attention]:
+    """Whether what stands first is a problem, or its text, and no file."""
+    if isinstance(subject, str):
+        kind, _, rest = subject.strip().partition(" ")
+        return kind.replace(".", "_").isidentifier() and "=" in rest and "\n" not in rest and not Path(subject).exists()
+    return isinstance(subject, (Problem, Attention))
 
 
 def _check_problem(problem: object) -> None:
@@ -179,6 +189,11 @@ def _explain_arrays(
         given = {**subject.operands, **subject.results, **given}
     elif subject is not None:
         given = {**read_members(subject), **given}
+    if problem is not None and not given:
+        raise ArgumentError(
+            f"a problem alone has no result to explain: give its operands and results by name (x=FILE w=FILE"
+            f" mine=FILE); to run engines on it: samebits compare {str(problem)[:80]!r}"
+        )
     if has_operands(given) or problem is not None:
         return explain_case(make_given_case(problem, given), like=like, progress=progress)
     if like:

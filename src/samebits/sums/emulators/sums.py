@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from samebits.sums.emulators.program import Plan, Program, compile_tree, plan_su
 from samebits.sums.emulators.rounding_kernel import Target, make_target
 from samebits.sums.emulators.sums_kernel import gather_columns, run_rows32, run_rows64, run_rows_any
 from samebits.sums.recipes.order import KeyedOrder, Order, expand_order, expand_orders, list_stored_formats
-from samebits.sums.recipes.order_map import array_from_places
+from samebits.sums.recipes.order_map import Places, array_from_places
 from samebits.sums.recipes.recipe import Recipe
 from samebits.sums.recipes.tree import Item, has_fused, list_terms, restrict_tree
 from samebits.sums.tiles.memory import count_available_bytes
@@ -38,17 +39,25 @@ _BYTES_PER_REACH = 32
 _SEED = 5
 # Tables of reaches below this fill no memory; reading how much is free takes as long as a small layer.
 _SMALL_BYTES = 2**24
-# Programs of sums of at most so many terms are kept: recipes that are tried in turn often share their order.
+# Programs of sums of at most so many terms are kept, many of short ones: recipes that are tried in turn often share
+# their order.
 _MOST_KEPT_TERMS, _MOST_KEPT = 2048, 512
+_SHORT_TERMS, _MOST_SHORT_KEPT = 256, 8192
+# Where the outputs lie that recipes of one order are tried on is kept, for results of so many outputs.
+_MOST_KEPT_OUTPUTS, _MOST_SOURCES_KEPT, _MOST_PLACES_KEPT = 2**18, 2**16, 8
 
 
 class Batch(NamedTuple):
-    """Outputs that share a program: those of some groups, in some rows, at some places, which are (batch, s) pairs."""
+    """Outputs that share a program: those of some groups, in some rows, at some places, which are (batch, s) pairs.
+
+    `sources` is what `_locate` finds of all these places, where it is known.
+    """
 
     groups: npt.NDArray[np.int64]
     rows: npt.NDArray[np.int64]
     places: npt.NDArray[np.int64]
     program: Program | None
+    sources: tuple[np.ndarray, np.ndarray] | None = None
 
 
 @dataclass(frozen=True)
@@ -124,8 +133,10 @@ class _Executor:
     def run(self, skips: bool, wanted: npt.NDArray[np.bool_] | None) -> None:
         batches = list(_plan_batches(self.problem, self.recipe, self.terms, skips, wanted))
         jobs = [job for b in batches for job in _divide(b, self.terms.count, self.machine.dtype.itemsize)]
-        if len(jobs) == 1 and _is_small(jobs[0], self.terms.count):
-            self._run_batch(jobs[0])
+        if sum(_count_sums(job) for job in jobs) * self.terms.count <= _LEAST_PRODUCTS:
+            # Handing it out would take longer than computing it.
+            for job in jobs:
+                self._run_batch(job)
             return
         pool = find_pool(count_cores())
         futures = [pool.submit(self._run_batch, job) for job in jobs]
@@ -138,9 +149,7 @@ class _Executor:
 
     def _run_batch(self, batch: Batch) -> None:
         rows, places, dtype = batch.rows, batch.places, self.machine.dtype
-        chosen, inverse = np.unique(places[:, 1], return_inverse=True)
-        offsets = self.terms.locate_sources(chosen)
-        where = np.stack([places[:, 0], inverse.reshape(-1)], axis=1)
+        offsets, where = batch.sources or _locate(self.terms, places)
         columns = np.empty((self.terms.count, len(places)), dtype)
         out = np.empty((len(rows), len(places)), dtype)
         every = len(rows) == self.terms.rows
@@ -254,27 +263,65 @@ def _plan_batches(
 ) -> Iterator[Batch]:
     """All outputs, divided by order and by the terms they have."""
     trees = expand_orders(recipe.orders, terms.axis_names, terms.axis_sizes)
-    pattern, masks = terms.patterns if skips else terms.phases
-    numbers = terms.view_result(array_from_places(recipe.where, name_axes(problem), problem.out_shape))
-    if numbers.size and numbers.max() >= len(trees):
-        raise RecipeError(f"where= names order {numbers.max()}; there are {len(trees)}")
-    chosen = terms.view_result(wanted) if wanted is not None else None
+    masks = (terms.patterns if skips else terms.phases)[1]
+    if recipe.where == 0 and math.prod(problem.out_shape) <= _MOST_KEPT_OUTPUTS:
+        parts = _keep_parts(problem, skips, None if wanted is None else np.ascontiguousarray(wanted).tobytes())
+    else:
+        parts = _divide_outputs(problem, recipe.where, skips, wanted)
+    if parts and (last := max(part.order for part in parts)) >= len(trees):
+        raise RecipeError(f"where= names order {last}; there are {len(trees)}")
+    recipes = {n: recipe.for_order(n) for n in {part.order for part in parts}}
     programs: dict[tuple[int, int], Program | None] = {}
+    for part in parts:
+        key = (part.order, part.pattern)
+        if key not in programs:
+            n = part.order
+            programs[key] = _find_program(recipe.orders[n], trees[n], terms, masks[part.pattern], recipes[n])
+        yield Batch(part.groups, part.rows, part.places, programs[key], part.sources)
+
+
+class _Part(NamedTuple):
+    """Outputs of one order, the terms of which exist in one pattern."""
+
+    groups: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]
+    places: npt.NDArray[np.int64]
+    order: int
+    pattern: int
+    sources: tuple[np.ndarray, np.ndarray] | None = None
+
+
+@functools.lru_cache(maxsize=_MOST_PLACES_KEPT)
+def _keep_parts(problem: Problem, skips: bool, wanted: bytes | None) -> list[_Part]:
+    chosen = None if wanted is None else np.frombuffer(wanted, bool).reshape(problem.out_shape)
+    parts, terms = _divide_outputs(problem, 0, skips, chosen), find_terms(problem)
+    fits = [len(part.places) * terms.count <= _MOST_SOURCES_KEPT for part in parts]
+    return [p._replace(sources=_locate(terms, p.places)) if f else p for p, f in zip(parts, fits, strict=True)]
+
+
+def _locate(terms: Terms, places: npt.NDArray[np.int64]) -> tuple[np.ndarray, np.ndarray]:
+    """Where the sources of all terms lie for each distinct s of some places, and which batch and s each place is."""
+    chosen, inverse = np.unique(places[:, 1], return_inverse=True)
+    return terms.locate_sources(chosen), np.stack([places[:, 0], inverse.reshape(-1)], axis=1)
+
+
+def _divide_outputs(problem: Problem, where: Places, skips: bool, wanted: npt.NDArray[np.bool_] | None) -> list[_Part]:
+    """All outputs, or those that are wanted, divided by order and by pattern."""
+    terms = find_terms(problem)
+    pattern, masks = terms.patterns if skips else terms.phases
+    numbers = terms.view_result(array_from_places(where, name_axes(problem), problem.out_shape))
+    chosen = terms.view_result(wanted) if wanted is not None else None
+    found: list[_Part] = []
     for groups, rows in _group_rows(numbers, chosen):
         own = numbers[groups[0], rows[0]]
+        some = None if chosen is None else chosen[np.ix_(groups, rows)].any(axis=(0, 1))
         for n in np.unique(own):
             for f in range(len(masks)):
                 mask = (own == n) & (pattern == f)[None, :]
-                if chosen is not None:
-                    mask &= chosen[np.ix_(groups, rows)].any(axis=(0, 1))
-                places = np.argwhere(mask)
-                if not len(places):
-                    continue
-                key = (int(n), f)
-                if key not in programs:
-                    own_recipe = recipe.for_order(int(n))
-                    programs[key] = _find_program(recipe.orders[n], trees[n], terms, masks[f], own_recipe)
-                yield Batch(groups, rows, places, programs[key])
+                places = np.argwhere(mask if some is None else mask & some)
+                if len(places):
+                    found.append(_Part(groups, rows, places, int(n), f))
+    return found
 
 
 def _group_rows(
@@ -314,41 +361,51 @@ def _find_program(
     order: Order, tree: Item, terms: Terms, mask: npt.NDArray[np.bool_], recipe: Recipe
 ) -> Program | None:
     """The program over the terms of a pattern; None where it has no term."""
-    accumulator, plan = recipe.accumulator.format, plan_sums(recipe, terms.problem.bias)
+    plan = plan_sums(recipe, terms.problem.bias)
+    # Orders that store sums in no other format have the same steps whatever format they add in.
+    accumulator = recipe.accumulator.format
+    named = accumulator if accumulator in list_stored_formats(order) else _ANY_ACCUMULATOR
     bias_terms = recipe.bias_terms if recipe.bias == "after" and terms.problem.bias else -1
     if terms.count > _MOST_KEPT_TERMS:
-        return _restrict_program(tree, np.tile(mask, terms.depth), accumulator, plan, bias_terms)
-    axes = (tuple(terms.axis_names), tuple(terms.axis_sizes))
-    return _keep_program(order, axes, mask.tobytes(), terms.depth, accumulator, plan, bias_terms)
+        found = _restrict_program(tree, np.tile(mask, terms.depth), named, bias_terms)
+    else:
+        keep = _keep_short if terms.count <= _SHORT_TERMS else _keep_program
+        axes = (tuple(terms.axis_names), tuple(terms.axis_sizes))
+        found = keep(order, axes, mask.tobytes(), terms.depth, named, bias_terms)
+    return found and found._replace(formats=(accumulator, *found.formats[1:]), plan=plan)
 
 
-@functools.lru_cache(maxsize=_MOST_KEPT)
-def _keep_program(
+_ANY_ACCUMULATOR = "accumulator"
+_NO_PLAN = Plan(False, False, False, False, False)
+
+
+def _make_program(
     order: Order,
     axes: tuple[tuple[str, ...], tuple[int, ...]],
     mask: bytes,
     depth: int,
     accumulator: str,
-    plan: Plan,
     bias_terms: int,
 ) -> Program | None:
     exists = np.tile(np.frombuffer(mask, bool), depth)
-    return _restrict_program(expand_order(order, *axes), exists, accumulator, plan, bias_terms)
+    return _restrict_program(expand_order(order, *axes), exists, accumulator, bias_terms)
 
 
-def _restrict_program(
-    tree: Item, exists: npt.NDArray[np.bool_], accumulator: str, plan: Plan, bias_terms: int
-) -> Program | None:
+_keep_program = functools.lru_cache(maxsize=_MOST_KEPT)(_make_program)
+_keep_short = functools.lru_cache(maxsize=_MOST_SHORT_KEPT)(_make_program)
+
+
+def _restrict_program(tree: Item, exists: npt.NDArray[np.bool_], accumulator: str, bias_terms: int) -> Program | None:
+    """The steps over the terms that exist; what else they are run by is put in its place afterwards."""
     kept = tree if exists.all() else restrict_tree(tree, exists)
     if kept is None:
         return None
     after = int(exists[list_terms(tree)[:bias_terms]].sum()) if bias_terms >= 0 else -1
-    return compile_tree(kept, accumulator, plan, after)
+    return compile_tree(kept, accumulator, _NO_PLAN, after)
 
 
-def _is_small(batch: Batch, count: int) -> bool:
-    """Whether handing it out would take longer than computing it."""
-    return len(batch.groups) * len(batch.rows) * len(batch.places) * count <= _LEAST_PRODUCTS
+def _count_sums(batch: Batch) -> int:
+    return len(batch.groups) * len(batch.rows) * len(batch.places)
 
 
 def _divide(batch: Batch, count: int, itemsize: int) -> Iterator[Batch]:
@@ -357,7 +414,9 @@ def _divide(batch: Batch, count: int, itemsize: int) -> Iterator[Batch]:
     groups = max(_LEAST_PRODUCTS // (len(batch.rows) * min(size, len(batch.places)) * count), 1)
     for at in range(0, len(batch.groups), groups):
         for i in range(0, len(batch.places), size):
-            yield batch._replace(groups=batch.groups[at : at + groups], places=batch.places[i : i + size])
+            places = batch.places[i : i + size]
+            sources = batch.sources if len(places) == len(batch.places) else None
+            yield batch._replace(groups=batch.groups[at : at + groups], places=places, sources=sources)
 
 
 def _execute(
