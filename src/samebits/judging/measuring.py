@@ -245,6 +245,8 @@ def measure_absolute(a: np.ndarray, b: np.ndarray) -> Floats:
     first, second = a.astype(np.float64), b.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         distance = np.abs(first - second)
+    if np.isfinite(distance).all():
+        return np.asarray(distance)
     same = (first == second) | (np.isnan(first) & np.isnan(second))
     # Of arrays without axes arithmetic makes plain numbers.
     return np.asarray(np.nan_to_num(np.where(same, 0.0, distance), nan=np.inf, posinf=np.inf))

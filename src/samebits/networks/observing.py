@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -79,11 +80,13 @@ class Observer:
         # What products read is whole in any case; what lies between may be gone where nobody looks.
         read = {v for node in self.network.nodes if node.operator in PRODUCTS for v in node.inputs}
         inner = [v for v in values if v not in self.network.outputs]
-        shown: list[str] = []
-        for group in ([v for v in inner if v in read], [v for v in inner if v not in read]):
-            self._show(shown, group)
-        for group in self._alike.values():
-            # Where one of them spoils the result most do: they are tried together, not one by one.
+        shown = self._find_shown([v for v in inner if v in read], [v for v in inner if v not in read])
+        # Where one of them spoils the result most do: they are tried together, not one by one.
+        groups = [group for group in self._alike.values() if group]
+        if len(groups) > 1 and self._may_search() and self.keeps_bits([*shown, *itertools.chain(*groups)]):
+            shown += itertools.chain(*groups)
+            groups = []
+        for group in groups:
             if self._may_search() and self.keeps_bits([*shown, *group]):
                 shown += group
         self.is_settled = self._may_search()
@@ -120,32 +123,46 @@ class Observer:
         """Whether the result is the same with these values as outputs; True where it does not repeat anyway."""
         if not self.repeats:
             return True
-        asked = frozenset(values)
+        asked = frozenset(values) - set(self.network.outputs)
         if asked not in self._kept:
             self.runs += 1
             self._kept[asked] = _are_same(self.plain, self.run_with(values, self.network.outputs))
         return self._kept[asked]
 
-    def _show(self, shown: list[str], values: Sequence[str]) -> None:
-        """Adds to `shown` those of the values that change nothing together with it: all at once, else by halves.
+    def _find_shown(self, *groups: list[str]) -> list[str]:
+        """Those of the values that change nothing together: all at once, else by halves, the first groups first.
 
         Networks repeat their blocks: values in the place of one that changed something are put off.
         """
-        roles = [(value, _find_role(self.network, value)) for value in values]
-        for value, role in roles:
+        shown: list[str] = []
+        left = list(reversed(groups))
+        while left and self._may_search():
+            left = [kept for group in left if (kept := self._put_off(group))]
+            # Behind a value that was put off nothing may be left to find.
+            if left and self.keeps_bits([*shown, *itertools.chain(*left)]):
+                return [*shown, *itertools.chain(*left)]
+            if not left:
+                break
+            group = left.pop()
+            if self.keeps_bits([*shown, *group]):
+                shown += group
+            elif len(group) > 1:
+                middle = len(group) // 2
+                left += [group[middle:], group[:middle]]
+            else:
+                self._alike[_find_role(self.network, group[0])] = []
+        return shown
+
+    def _put_off(self, values: Sequence[str]) -> list[str]:
+        """The values without those in the place of one that changed something, which are tried later."""
+        kept: list[str] = []
+        for value in values:
+            role = _find_role(self.network, value)
             if role in self._alike:
                 self._alike[role].append(value)
-        values = [value for value, role in roles if role not in self._alike]
-        if not values or not self._may_search():
-            return
-        if self.keeps_bits([*shown, *values]):
-            shown += values
-        elif len(values) > 1:
-            middle = len(values) // 2
-            self._show(shown, values[:middle])
-            self._show(shown, values[middle:])
-        else:
-            self._alike[_find_role(self.network, values[0])] = []
+            else:
+                kept.append(value)
+        return kept
 
 
 def _find_role(network: Network, value: str) -> tuple[object, ...]:

@@ -147,7 +147,8 @@ def _judge_output(result: np.ndarray, reference: OutputReference) -> tuple[Verdi
     absolute = _measure(result, truth, reference.value)
     with np.errstate(divide="ignore", invalid="ignore"):
         over = np.where(absolute == 0, 0.0, absolute / reference.bound)
-    over = np.nan_to_num(over, nan=np.inf, posinf=np.inf)
+    if not np.isfinite(over).all():
+        over = np.nan_to_num(over, nan=np.inf, posinf=np.inf)
     differs = mark_differing_bits(result, truth).any()
     own = OwnError(
         max_over_bound=float(over.max(initial=0.0)),
@@ -169,8 +170,13 @@ def _is_allowed(result: np.ndarray, reference: OutputReference) -> np.ndarray:
 def _measure(result: np.ndarray, truth: np.ndarray, value: Floats) -> Floats:
     """How far a result is from the exact value; 0 where it is the rounded one, overflow and NaN included."""
     absolute = measure_absolute(result, truth)
-    finite = np.isfinite(value) & np.isfinite(result.astype(np.float64)) & (absolute > 0)
-    return np.where(finite, np.abs(result.astype(np.float64) - value), absolute)
+    given = result.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        away = np.abs(given - value)
+    finite = absolute > 0
+    if not np.isfinite(away).all():
+        finite &= np.isfinite(value) & np.isfinite(given)
+    return np.where(finite, away, absolute)
 
 
 def _is_unusual(result: np.ndarray, reference: OutputReference) -> bool:

@@ -33,22 +33,20 @@ def count_ulps(a: np.ndarray, b: np.ndarray, format_: Format) -> npt.NDArray[np.
     return distance
 
 
-def _codes(array: np.ndarray, format_: Format) -> npt.NDArray[np.int64]:
-    return np.ascontiguousarray(array).view(code_dtype(format_)).astype(np.int64)
-
-
 def _ordinals(array: np.ndarray, format_: Format) -> npt.NDArray[np.int64]:
     """Integers in the order of the values, one apart for neighbours, 0 for both zeros."""
-    codes = _codes(array, format_)
-    magnitude = codes & (2 ** (format_.width_bits - 1) - 1)
-    ordinals = np.where(np.signbit(array.astype(np.float64)), -magnitude, magnitude)
+    dtype = code_dtype(format_)
+    codes = np.ascontiguousarray(array).view(dtype).reshape(array.shape)
+    magnitude = (codes & dtype.type(2 ** (format_.width_bits - 1) - 1)).astype(np.int64)
+    ordinals = np.where(codes >> dtype.type(format_.width_bits - 1), -magnitude, magnitude)
     # tf32 and e8m13 numbers stand in float32, with low bits that they do not use.
     unused = format_.width_bits - 1 - format_.exponent_bits - format_.fraction_bits
-    return ordinals // 2**unused
+    return ordinals // 2**unused if unused else ordinals
 
 
 def _is_nan(array: np.ndarray) -> npt.NDArray[np.bool_]:
-    return np.isnan(array.astype(np.float64))
+    # Formats that are not NumPy's own have no such function of their own.
+    return np.isnan(array if array.dtype.kind == "f" else array.astype(np.float64))
 
 
 def mark_differing_bits(a: np.ndarray, b: np.ndarray) -> npt.NDArray[np.bool_]:

@@ -76,10 +76,14 @@ from samebits.mechanisms.quantised.quantized import (
 )
 from samebits.numbers.ulps import mark_differing_bits
 from samebits.progress import Progress
+from samebits.sums.emulators.result_rounding import round_wide
+from samebits.sums.recipes.recipe import Rounding
 from samebits.sums.recipes.seen import find_seen
 
 # Progress is reported after so many.
 _EVERY = 8
+# Formats that sums may end in, and those of results that have all of their numbers.
+_ENDS, _WIDE = ("float16", "bfloat16", "tf32", "e8m13"), ("float32", "float64")
 
 
 @dataclass
@@ -95,6 +99,8 @@ class HypothesisSearch:
     tried: Counter[str] = field(default_factory=Counter[str])
     unproved: str | None = None
     nearest: tuple[Hypothesis, float] | None = None
+    # How far the nearest numbers of a format are from the result.
+    _nearest_of: dict[str, float] = field(default_factory=dict[str, float])
 
     def run(self) -> Mechanism | None:
         """The mechanism that explains the result, or None where no hypothesis does."""
@@ -346,6 +352,8 @@ class HypothesisSearch:
         close: list[tuple[float, Hypothesis]] = []
         for hypothesis in hypotheses:
             self._count("recipe")
+            if not self._may_come_close(hypothesis, tiny, declared):
+                continue
             predicted = hypothesis.predict(observation, tiny)
             zeros = predicted is not None and observation.result.any() and not predicted.any()
             if predicted is None or hypothesis.recipe is None or zeros:
@@ -362,6 +370,24 @@ class HypothesisSearch:
         return self._choose_closest(
             [h for _, h in sorted(close, key=lambda pair: pair[0])[: int(thresholds.MOST_CHECKED)]]
         )
+
+    def _may_come_close(self, hypothesis: Hypothesis, tiny: Sample, declared: float) -> bool:
+        """Whether numbers of the format that a recipe's sums end in come close to the result at all.
+
+        Where even the nearest ones do not, what the recipe predicts need not be known.
+        """
+        problem, recipe = self.observation.problem, hypothesis.recipe
+        ends = None if recipe is None else recipe.find_last_format(has_bias=problem.bias)
+        if ends not in _ENDS or problem.out not in _WIDE or (problem.then and problem.then.name != "relu"):
+            return True
+        if ends not in self._nearest_of:
+            given = tiny.pick(self.observation.result).astype(np.float64)
+            known = np.isfinite(given)
+            nearest = np.where(known, round_wide(np.where(known, given, 0.0), Rounding(ends)), given)
+            # An overflow is nearer to nothing.
+            nearest = np.where(known & ~np.isfinite(nearest), given, nearest)
+            self._nearest_of[ends] = measure_nearness(self.observation, tiny, nearest)
+        return self._takes_away_enough(self._nearest_of[ends], declared)
 
     def _choose_closest(self, hypotheses: list[Hypothesis]) -> Mechanism | None:
         """The recipe that comes closest on more outputs, none having reproduced the bits: inferred, no more."""

@@ -9,8 +9,9 @@ from samebits.errors import RecipeError
 from samebits.numbers.format import FORMATS, find_format
 from samebits.numbers.scalar import MODES, NEAREST_EVEN
 from samebits.problems import Problem
-from samebits.sums.recipes.order import AS_RECIPE, IN_ORDER, Order
+from samebits.sums.recipes.order import AS_RECIPE, IN_ORDER, KeyedOrder, Level, Order
 from samebits.sums.recipes.order_map import Places
+from samebits.sums.recipes.tree import Chain
 
 Bias = Literal["first", "after", "last", "rounded"]
 Start = Literal["zero", "product"]
@@ -155,3 +156,18 @@ class Recipe:
         return replace(
             self, orders=(plain,), where=0, product=own.product or self.product, bias=bias[0], bias_terms=bias[1]
         )  # type: ignore[arg-type]  (an order's own bias is plain text; this constructor checks it)
+
+    def find_last_format(self, *, has_bias: bool) -> str | None:
+        """The format whose numbers all sums are in the end; None where it differs between them, or is not known."""
+        if self.algorithm is not None or len(self.orders) > 1:
+            return None
+        own = self.for_order(0)
+        if has_bias and own.bias in ("rounded", "after"):
+            return None
+        if own.via:
+            return own.via
+        (order,) = own.orders
+        root = order.levels[0] if isinstance(order, KeyedOrder) else order.tree
+        stored = root.format if isinstance(root, (Level, Chain)) else ""
+        # A bias that is added last is added in the accumulator.
+        return own.accumulator.format if not stored or (has_bias and own.bias == "last") else stored
