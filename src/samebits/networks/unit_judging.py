@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,6 +33,9 @@ from samebits.networks.units import Unit
 from samebits.numbers import count_ulps, find_format
 from samebits.numbers.format import FORMATS
 from samebits.numbers.ulps import mark_differing_bits
+
+# So many outputs are measured at once.
+_AT_ONCE = 2**16
 
 
 @dataclass(frozen=True)
@@ -143,21 +147,39 @@ def _judge_output(result: np.ndarray, reference: OutputReference) -> tuple[Verdi
         other = result != truth.astype(result.dtype)
         differs = other & ~_is_allowed(result, reference)
         return ("wrong" if differs.any() else "rounding" if other.any() else "identical"), None, differs
-    truth = truth.astype(result.dtype)
-    absolute = _measure(result, truth, reference.value)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        over = np.where(absolute == 0, 0.0, absolute / reference.bound)
-    if not np.isfinite(over).all():
-        over = np.nan_to_num(over, nan=np.inf, posinf=np.inf)
-    differs = mark_differing_bits(result, truth).any()
-    own = OwnError(
-        max_over_bound=float(over.max(initial=0.0)),
-        max_ulp=float(count_ulps(result, truth, find_format(result.dtype.name)).max(initial=0.0)),
-        max_abs=float(absolute.max(initial=0.0)),
-    )
-    beyond = over > 1.0
+    over, ulps, absolute, beyond, differs = 0.0, 0.0, 0.0, np.empty(result.size, bool), False
+    arrays = (result, truth.astype(result.dtype), reference.value, np.broadcast_to(reference.bound, result.shape))
+    flat = [np.ascontiguousarray(array).reshape(-1) for array in arrays]
+    # A part at a time, which stays in a core's cache.
+    for start in range(0, result.size, _AT_ONCE):
+        part = _measure_part(*(array[start : start + _AT_ONCE] for array in flat))
+        beyond[start : start + _AT_ONCE] = part.over > 1.0
+        over, absolute = max(over, float(part.over.max())), max(absolute, float(part.absolute.max()))
+        ulps, differs = max(ulps, part.ulps), differs or part.differs
+    own = OwnError(max_over_bound=over, max_ulp=ulps, max_abs=absolute)
+    beyond = beyond.reshape(result.shape)
     # Zeros of two signs are other bits, 0 apart.
     return ("undecided" if beyond.any() else "rounding" if differs else "identical"), own, beyond
+
+
+class _Measured(NamedTuple):
+    """How far a part of a result is from the truth: by element in shares of the bound and as numbers, and in all."""
+
+    over: Floats
+    absolute: Floats
+    ulps: float
+    differs: bool
+
+
+def _measure_part(result: np.ndarray, truth: np.ndarray, value: Floats, bound: Floats) -> _Measured:
+    absolute = _measure(result, truth, value)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        over = np.where(absolute == 0, 0.0, absolute / bound)
+    if not np.isfinite(over).all():
+        over = np.nan_to_num(over, nan=np.inf, posinf=np.inf)
+    differs = bool(mark_differing_bits(result, truth).any())
+    ulps = float(count_ulps(result, truth, find_format(result.dtype.name)).max()) if differs else 0.0
+    return _Measured(over, absolute, ulps, differs)
 
 
 def _is_allowed(result: np.ndarray, reference: OutputReference) -> np.ndarray:
