@@ -59,9 +59,8 @@ def _emulate(observation: Observation, sample: Sample, recipe: Recipe) -> Floats
                 if observation.problem.multiply_adds <= _MOST_TRANSFORMED
                 else None
             )
-        return sample.pick(emulate(observation.problem, recipe, observation.operands, wanted=sample.mark())).astype(
-            np.float64
-        )
+        found = emulate(observation.problem, recipe, observation.operands, wanted=sample.mark(), kept=observation.cache)
+        return sample.pick(found).astype(np.float64)
     except RecipeError:
         return None
 

@@ -212,7 +212,7 @@ def replays_all(observation: Observation, recipe: Recipe) -> bool:
 
 def _share(observation: Observation, recipe: Recipe, mask: npt.NDArray[np.bool_] | None) -> float:
     try:
-        replayed = emulate(observation.problem, recipe, observation.operands, wanted=mask)
+        replayed = emulate(observation.problem, recipe, observation.operands, wanted=mask, kept=observation.cache)
     except RecipeError:
         return 0.0
     same = ~mark_differing_bits(replayed, observation.result)

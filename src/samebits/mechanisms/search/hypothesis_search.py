@@ -18,6 +18,7 @@ import numpy as np
 from samebits import thresholds
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
+from samebits.judging.measuring import mark_unclipped
 from samebits.judging.verdict_rules import Mechanism
 from samebits.mechanisms.arithmetic.arithmetic import (
     list_operand_hypotheses,
@@ -378,14 +379,14 @@ class HypothesisSearch:
         """
         problem, recipe = self.observation.problem, hypothesis.recipe
         ends = None if recipe is None else recipe.find_last_format(has_bias=problem.bias)
-        if ends not in _ENDS or problem.out not in _WIDE or (problem.then and problem.then.name != "relu"):
+        if ends not in _ENDS or problem.out not in _WIDE:
             return True
         if ends not in self._nearest_of:
             given = tiny.pick(self.observation.result).astype(np.float64)
-            known = np.isfinite(given)
-            nearest = np.where(known, round_wide(np.where(known, given, 0.0), Rounding(ends)), given)
-            # An overflow is nearer to nothing.
-            nearest = np.where(known & ~np.isfinite(nearest), given, nearest)
+            nearest = round_wide(np.where(np.isfinite(given), given, 0.0), Rounding(ends))
+            # Clips are numbers of the result's format. What is not finite, or too large, says nothing here.
+            says = mark_unclipped(problem, given) & np.isfinite(nearest)
+            nearest = np.where(says, nearest, given)
             self._nearest_of[ends] = measure_nearness(self.observation, tiny, nearest)
         return self._takes_away_enough(self._nearest_of[ends], declared)
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from samebits.errors import RecipeError
 from samebits.numbers.float_environment import default_float_environment
+from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import check_operands
@@ -19,6 +20,9 @@ from samebits.sums.emulators.sums import sum_products
 from samebits.sums.emulators.winograd import compute_winograd
 from samebits.sums.recipes.recipe import Recipe, Winograd
 
+# Where so small a share of the results is wanted, the others are not finished.
+_FEW = 4
+
 
 @default_float_environment()
 def emulate(
@@ -27,31 +31,52 @@ def emulate(
     operands: Mapping[str, np.ndarray],
     *,
     wanted: npt.NDArray[np.bool_] | None = None,
+    kept: dict[str, np.ndarray] | None = None,
 ) -> np.ndarray:
     """What a convolution computed by this recipe returns, bit for bit; shape and dtype as the problem says.
 
-    With `wanted`, a mask over the result, only those outputs need be right. Raises RecipeError where the recipe cannot
-    be executed on this problem, OperandError where operands do not fit it.
+    With `wanted`, a mask over the result, only those outputs need be right. Whoever tries many recipes on the same
+    problem and operands gives them one dictionary, where rounded operands are `kept`. Raises RecipeError where the
+    recipe cannot be executed on this problem, OperandError where operands do not fit it.
     """
     lowering = lower_problem(problem)
     operands = lowering.lower_operands(check_operands(problem, operands))
     wanted = wanted if wanted is None else lowering.lower_result(wanted)
-    return lowering.restore_result(_emulate(lowering.convolution, recipe, operands, wanted))
+    return lowering.restore_result(_emulate(lowering.convolution, recipe, operands, wanted, kept))
 
 
 def _emulate(
-    problem: Problem, recipe: Recipe, operands: dict[str, np.ndarray], wanted: npt.NDArray[np.bool_] | None
+    problem: Problem,
+    recipe: Recipe,
+    operands: dict[str, np.ndarray],
+    wanted: npt.NDArray[np.bool_] | None,
+    kept: dict[str, np.ndarray] | None,
 ) -> np.ndarray:
     with np.errstate(all="ignore"):
-        read = round_operands(problem, recipe, operands)
+        read = round_operands(problem, recipe, operands, kept)
         if recipe.algorithm is None:
             sums = sum_products(problem, recipe, read, wanted=wanted)
-            return finish_sums(problem, recipe, sums, operands)
+            return _finish_wanted(problem, recipe, sums, operands, wanted)
         if isinstance(recipe.algorithm, Winograd):
             sums = compute_winograd(problem, recipe, read, lambda w, x: _sum_channels(recipe, w, x))
         else:
             sums = compute_fft(problem, recipe, read)
         return finish_sums(problem, recipe, _add_late_bias(problem, recipe, sums, read), operands)
+
+
+def _finish_wanted(
+    problem: Problem,
+    recipe: Recipe,
+    sums: np.ndarray,
+    operands: Mapping[str, np.ndarray],
+    wanted: npt.NDArray[np.bool_] | None,
+) -> np.ndarray:
+    """Finished results; where few are wanted, zeros in all other places."""
+    if wanted is None or wanted.sum() > wanted.size // _FEW:
+        return finish_sums(problem, recipe, sums, operands)
+    result = np.zeros(problem.out_shape, numpy_dtype(problem.out))
+    result[wanted] = finish_sums(problem, recipe, sums, operands, wanted)
+    return result
 
 
 def _sum_channels(recipe: Recipe, weights: np.ndarray, data: np.ndarray) -> np.ndarray:

@@ -19,11 +19,23 @@ _LEAST_NORMAL32 = 2.0**-126
 
 
 def round_operands(
-    problem: Problem, recipe: Recipe, operands: Mapping[str, np.ndarray]
+    problem: Problem,
+    recipe: Recipe,
+    operands: Mapping[str, np.ndarray],
+    kept: dict[str, np.ndarray] | None = None,
 ) -> dict[str, npt.NDArray[np.floating]]:
-    """The operands as they are multiplied, in float32 or float64; the bias in the accumulator's format."""
+    """The operands as they are multiplied, in float32 or float64; the bias in the accumulator's format.
+
+    `kept` holds what other recipes made of these operands.
+    """
     rounded: dict[str, npt.NDArray[np.floating]] = {}
     for name, array in operands.items():
+        key = f"operand {name} {recipe.find_rounding(problem, name)} {recipe.flush.operands}"
+        if kept is not None and name != "bias":
+            if key not in kept:
+                kept[key] = round_operands(problem, recipe, {name: array})[name]
+            rounded[name] = kept[key]
+            continue
         values = array.astype(np.float64 if array.dtype == np.float64 else np.float32)
         if recipe.flush.operands:
             values = np.where(np.abs(values) < _LEAST_NORMAL32, np.copysign(0.0, values), values)
@@ -38,9 +50,21 @@ def round_operands(
 
 
 def finish_sums(
-    problem: Problem, recipe: Recipe, sums: npt.NDArray[np.floating], operands: Mapping[str, np.ndarray]
+    problem: Problem,
+    recipe: Recipe,
+    sums: npt.NDArray[np.floating],
+    operands: Mapping[str, np.ndarray],
+    wanted: npt.NDArray[np.bool_] | None = None,
 ) -> np.ndarray:
-    """The result: sums rounded to its format (through `via`), a late bias added and rounded again, the epilogue."""
+    """The result: sums rounded to its format (through `via`), a late bias added and rounded again, the epilogue.
+
+    With `wanted`, a mask over the result, those of its elements alone, one after the other.
+    """
+
+    def pick(array: np.ndarray) -> np.ndarray:
+        return array if wanted is None else np.broadcast_to(array, wanted.shape)[wanted]
+
+    sums = pick(sums)
     out = Rounding(problem.out, recipe.out_mode if problem.out != "float64" else "nearest_even")
     if recipe.via:
         sums = round_array(sums, Rounding(recipe.via))
@@ -49,7 +73,7 @@ def finish_sums(
     if late is not None:
         own = operands["bias"].astype(np.float64)
         bias = (round_wide(own, recipe.b) if recipe.b else own).reshape(problem.bias_shape)
-        values = np.where(late, round_array(values.astype(np.float64) + bias, out), values)
+        values = np.where(pick(late), round_array(values.astype(np.float64) + pick(bias), out), values)
     if problem.then:
         values = _apply_epilogue(problem, recipe, values)
     if recipe.flush.results:

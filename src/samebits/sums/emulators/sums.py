@@ -43,7 +43,9 @@ _SMALL_BYTES = 2**24
 # their order.
 _MOST_KEPT_TERMS, _MOST_KEPT = 2048, 512
 _SHORT_TERMS, _MOST_SHORT_KEPT = 256, 8192
-# Where the outputs lie that recipes of one order are tried on is kept, for results of so many outputs.
+# Where the outputs lie that recipes of one order are tried on is kept, for results of so many outputs; of larger ones
+# if some are wanted.
+_MOST_MARKED_KEPT = 2**23
 _MOST_KEPT_OUTPUTS, _MOST_SOURCES_KEPT, _MOST_PLACES_KEPT = 2**18, 2**16, 8
 
 
@@ -264,7 +266,8 @@ def _plan_batches(
     """All outputs, divided by order and by the terms they have."""
     trees = expand_orders(recipe.orders, terms.axis_names, terms.axis_sizes)
     masks = (terms.patterns if skips else terms.phases)[1]
-    if recipe.where == 0 and math.prod(problem.out_shape) <= _MOST_KEPT_OUTPUTS:
+    most = _MOST_KEPT_OUTPUTS if wanted is None else _MOST_MARKED_KEPT
+    if recipe.where == 0 and math.prod(problem.out_shape) <= most:
         parts = _keep_parts(problem, skips, None if wanted is None else np.ascontiguousarray(wanted).tobytes())
     else:
         parts = _divide_outputs(problem, recipe.where, skips, wanted)
