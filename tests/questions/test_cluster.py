@@ -1,5 +1,6 @@
 """Lists on a Ray cluster: the same table as here, wherever engines are and whatever is lost meanwhile."""
 
+import shutil
 import socket
 import subprocess
 import sys
@@ -20,11 +21,23 @@ from samebits.problems.operands import make_normal
 from samebits.questions.list.cluster_worker import put_files
 from samebits.questions.list.list_reading import Subject
 from samebits.questions.list.list_running import run_list
+from samebits.regular_files import OWN_FOLDER
 
 pytest.importorskip("ray")
 NARROW = "emulate:direct acc=float16"
 ENGINES = ["onnxruntime", "torch", NARROW]
 ON = [word for engine in ENGINES for word in ("--on", engine)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def code_is_shared(tmp_path_factory):
+    """Nodes find what was compiled here: each would compile for minutes."""
+    folder, sums = tmp_path_factory.mktemp("code"), OWN_FOLDER / "sums"
+    for own in sums.rglob("__pycache__/samebits-*"):
+        shutil.copytree(own, folder / own.parent.parent.relative_to(sums) / own.name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SAMEBITS_CODE_DIR", str(folder))
+        yield
 
 
 @pytest.fixture(scope="module")
