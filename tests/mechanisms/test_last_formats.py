@@ -8,6 +8,7 @@ from samebits.mechanisms.arithmetic.arithmetic import list_recipe_hypotheses
 from samebits.mechanisms.evidence.nearness import measure_nearness
 from samebits.mechanisms.facts.observation import Observation
 from samebits.mechanisms.search.hypothesis_search import HypothesisSearch
+from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case, lower_case
 from samebits.problems.operands import make_normal
@@ -101,3 +102,26 @@ def test_what_is_left_out_could_not_have_come_close(text, noise):
         if predicted is not None:
             assert measure_nearness(observation, sample, predicted) >= search._nearest_of[ends] * (1 - 1e-12)
     assert search._nearest_of
+
+
+def explain_side(text, recipe, operands):
+    problem = parse_problem_text(text)
+    case = Case(problem, operands, {"mine": emulate(problem, parse_recipe(recipe), operands)})
+    return explain_case(case).sides[0]
+
+
+def test_bits_prove_what_few_outputs_inside_their_bound_do_not_show():
+    text = "linear x=2x16384 w=8x16384"
+    side = explain_side(
+        text, "direct order=chain@float16:k/8192|chain@float16:k/8192|k", make_normal(parse_problem_text(text), 0)
+    )
+    assert (side.verdict, side.cause, side.cause_certainty) == ("downgrade", "low-precision-accumulator", "bits")
+
+
+def test_bits_prove_what_a_sample_of_exact_numbers_does_not_show():
+    """Small whole numbers, which bfloat16 holds, but in the channels that no sample of a few rows has."""
+    text, rng = "linear x=40x64 w=24x64", np.random.default_rng(1)
+    x, w = (rng.integers(-1, 2, shape).astype(np.float32) for shape in ((40, 64), (24, 64)))
+    w[[3, 6, 9, 13, 16]] *= rng.integers(100, 200, (5, 64))
+    side = explain_side(text, "direct acc=bfloat16 order=k", {"x": x, "w": w})
+    assert (side.verdict, side.cause, side.cause_certainty) == ("downgrade", "low-precision-accumulator", "bits")

@@ -9,7 +9,7 @@ import pytest
 from networks.model_sides import ReferenceSide
 from networks.network_building import conv_clip, make_model, node, random, residual, save
 from samebits.display.charts import chart_branches
-from samebits.errors import ArgumentError, ModelError
+from samebits.errors import ArgumentError, EngineCrashed, ModelError
 from samebits.findings import json_from_finding
 from samebits.networks import model_judging, observing
 from samebits.networks.model_comparing import compare_model
@@ -534,3 +534,44 @@ def test_units_that_change_when_all_is_observed_are_looked_into_one_by_one():
     assert [u.sides[0].says for u in found.units] == ["rounds x and w to bfloat16 before it multiplies"] * 3
     alone = [o for o in side.observed_sets if sum(name.startswith("c") for name in o) == 1]
     assert {name for o in alone for name in o if name.startswith("c")} == {"c1", "c2"}
+
+
+class TiredWithin(ReferenceSide):
+    """Ends, now and then or for good, as soon as so many products are observed at once."""
+
+    def __init__(self, change, most, *, for_good):
+        super().__init__("faulty", change)
+        self.most, self.for_good, self.ended = most, for_good, False
+
+    def run_network(self, network, inputs, observed, wanted, given):
+        if self.ended or sum(name.startswith("c") for name in observed) > self.most:
+            self.ended = self.for_good
+            raise EngineCrashed("memory ran out")
+        return super().run_network(network, inputs, observed, wanted, given)
+
+
+def test_a_run_of_all_that_fails_costs_no_cause():
+    found = compare(chain(3), [TiredWithin(narrow_each([8] * 3), 1, for_good=False), "truth"])
+    assert [u.sides[0].says for u in found.units] == ["rounds x and w to bfloat16 before it multiplies"] * 3
+
+
+def test_an_engine_that_ends_while_causes_are_looked_for_is_judged_all_the_same():
+    found = compare(chain(3), [TiredWithin(narrow_each([8] * 3), 1, for_good=True), "truth"])
+    assert len(found.units) == 3
+    assert {u.sides[0].verdict for u in found.units} <= {"wrong", "undecided", "downgrade"}
+
+
+def test_so_many_bytes_are_observed_at_once(monkeypatch):
+    monkeypatch.setattr(model_judging, "_INNER_BYTES", 2 * 4 * 6 * 81)
+    side = ReferenceSide("faulty", narrow_each([8] * 5))
+    found = compare(chain(5), [side, "truth"])
+    assert max(sum(name.startswith("c") for name in o) for o in side.observed_sets) == 2
+    assert [u.sides[0].says for u in found.units] == ["rounds x and w to bfloat16 before it multiplies"] * 5
+
+
+def test_a_network_that_returns_a_single_number_is_compared():
+    nodes = [node("MatMul", ["x", "w"], ["m"]), node("ReduceMean", ["m"], ["y"], keepdims=0)]
+    model = make_model(nodes, {"x": [3, 8]}, ["y"], {"w": random((8, 5), 1)})
+    found = compare(model, [ORT, "truth"])
+    assert found.verdict in ("identical", "rounding")
+    assert found.outputs[0].differing in (0, 1)

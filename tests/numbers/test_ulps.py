@@ -67,3 +67,13 @@ def test_all_codes_in_order_are_one_apart(name):
 def test_arrays_of_another_dtype_are_refused():
     with pytest.raises(ValueError, match="float32"):
         count_ulps(np.zeros(2), np.zeros(2), FORMATS["float32"])
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "steps"),
+    [(1.0, 1.0, 0), (1.0, np.nextafter(np.float32(1), np.float32(2)), 1), (np.nan, 1.0, np.inf), (np.nan, np.nan, 0)],
+)
+def test_single_numbers_without_axes(a, b, steps):
+    found = count_ulps(np.array(a, np.float32), np.array(b, np.float32), FORMATS["float32"])
+    assert found.shape == ()
+    assert float(found) == steps

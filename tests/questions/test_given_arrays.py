@@ -64,6 +64,23 @@ def test_a_problem_may_stand_first(files, first, capsys):
         assert run(capsys, "explain", first, "x=x.npy", "w=w.pt:weight", "mine=sound.npy")[0] == 0
 
 
+def test_a_problem_may_stand_before_arrays_by_position(files):
+    assert say(explain(TEXT, SOUND, NARROW, x=X, w=W))["b"] == ("downgrade", "reduced-precision-operands")
+
+
+def test_files_with_spaces_and_signs_in_their_names_are_files(files):
+    (files / "run lr=0.1.npz").write_bytes((files / "all.npz").read_bytes())
+    found = explain("run lr=0.1.npz:mine", "run lr=0.1.npz:theirs")
+    assert [side.name for side in found.sides] == ["mine", "theirs"]
+    with pytest.raises(SamebitsError, match=r"No such file|does not exist"):
+        explain("typo dir=3/log.txt")
+
+
+def test_single_numbers_are_compared(files):
+    found = explain(mine=np.array(1.0, np.float32), theirs=np.array(1.5, np.float32))
+    assert found.verdict == "undecided"
+
+
 def test_a_file_whose_name_reads_like_a_problem_is_a_file(files):
     (files / "linear x=16x64 w=8x64").write_bytes((files / "all.npz").read_bytes())
     assert {side.name for side in explain(TEXT, problem=TEXT).sides} == {"mine", "theirs"}

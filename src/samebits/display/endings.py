@@ -56,7 +56,8 @@ def say_error(error: BaseException) -> str:
     """One line about what else ended a command."""
     if isinstance(error, TyperException):
         name = str(getattr(error, "option_name", ""))
-        instead = find_instead(name) if type(error).__name__ == "NoSuchOption" else None
+        command = str(getattr(getattr(error, "ctx", None), "info_name", ""))
+        instead = find_instead(name, command) if type(error).__name__ == "NoSuchOption" else None
         return error.format_message() if instead is None else f"No such option: {name}; {instead}"
     if isinstance(error, MemoryError):
         return "memory ran out; make the batch or the spatial size smaller"

@@ -23,6 +23,7 @@ _INSTEAD = {
 }
 
 
-def find_instead(option: str) -> str | None:
-    """What does here what an option does elsewhere; None of an option that nobody else has."""
-    return _INSTEAD.get(option)
+def find_instead(option: str, command: str) -> str | None:
+    """What does here what an option does in other tools; None for an option that is not in the table."""
+    found = _INSTEAD.get(option)
+    return "the page's name is given with -o page.html" if found == _PAGE and command == "report" else found

@@ -1,4 +1,4 @@
-"""Values inside units, observed to find causes: those of all units of a side in one run, where that will do."""
+"""Values inside units, observed to find causes: those of several units of a side in one run, if it changes none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def list_inner(
 
 @dataclass
 class InnerValues:
-    """The values inside `units` of one side; `ends` are observed anyway, and `seen` has what came of that."""
+    """The values inside units of one side, those of `units` in one run; `seen` is what a run with `ends` showed."""
 
     network: Network
     folded: Mapping[str, np.ndarray]
@@ -56,5 +56,10 @@ class InnerValues:
             values = self.observer.observe([*self.ends, *inner], list(asked))
         except SamebitsError:
             return set(), {}
-        same = {v for v in asked if v in self.seen and has_same_bits(values[v], self.seen[v])}
+        same = {v for v in asked if v in self.seen and _are_same(values[v], self.seen[v])}
         return {places for places, own in around.items() if same.issuperset(own)}, {v: values[v] for v in inner}
+
+
+def _are_same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays, of any shapes and dtypes, have the same bits."""
+    return a.shape == b.shape and a.dtype == b.dtype and has_same_bits(a, b)

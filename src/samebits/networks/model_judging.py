@@ -11,12 +11,12 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from samebits.errors import ModelError
+from samebits.errors import EngineFailure, ModelError
 from samebits.findings import Evidence, Verdict, is_agreement
 from samebits.findings.model_schema import InheritedError, UnitFinding, UnitSide
 from samebits.judging.measuring import measure_norm
 from samebits.mechanisms.search.recalled import Recalled
-from samebits.networks.inner_values import InnerValues
+from samebits.networks.inner_values import InnerValues, list_inner
 from samebits.networks.model_sentences import say_equal
 from samebits.networks.network import Network
 from samebits.networks.observing import Observer, list_ends
@@ -33,6 +33,8 @@ from samebits.progress import Progress, ignore_progress, prefix_progress
 
 # So many bytes of observed values are held at once, for each side.
 _BATCH_BYTES = 2**29
+# Values inside units that are observed in one run come to so many at most.
+_INNER_BYTES = 2**28
 # Verdicts that say something against a side.
 PROVED: tuple[Verdict, ...] = ("downgrade", "wrong")
 
@@ -156,7 +158,11 @@ class ModelJudge:
             for unit in units:
                 if time.monotonic() > ends_at:
                     return len(due) - done
-                inner = inner or self._look_inside(name, [u.unit for u in units])
+                try:
+                    inner = inner or self._look_inside(name, [u.unit for u in units])
+                except EngineFailure:
+                    # What ran before does not run any more: these units' causes stay open.
+                    break
                 self._find_cause(unit, name, inner)
                 done += 1
         return 0
@@ -252,7 +258,15 @@ class ModelJudge:
 
     def _look_inside(self, name: str, units: Sequence[Unit]) -> InnerValues:
         seen = self.observe(name, [SharedUnit(unit, (name,)) for unit in units])
-        return InnerValues(self.network, self.folded, units, self.observers[name], self._ends[name], seen)
+        together: list[Unit] = []
+        size = 0
+        for unit in units:
+            inner = list_inner(self.network, self.folded, unit, seen)
+            size += sum(map(self._count_bytes, inner))
+            # Memory is to hold them, and whoever answers is to end.
+            if size <= _INNER_BYTES and all(self.network.types.get(v) for v in inner):
+                together.append(unit)
+        return InnerValues(self.network, self.folded, together, self.observers[name], self._ends[name], seen)
 
     def _find_cause(self, judged: JudgedUnit, name: str, inner: InnerValues) -> None:
         """Puts the cause into a unit's judgement on one side, and keeps the case that shows it."""

@@ -81,7 +81,7 @@ class Observer:
         read = {v for node in self.network.nodes if node.operator in PRODUCTS for v in node.inputs}
         inner = [v for v in values if v not in self.network.outputs]
         shown = self._find_shown([v for v in inner if v in read], [v for v in inner if v not in read])
-        # Where one of them spoils the result most do: they are tried together, not one by one.
+        # Values in one place of many blocks change the result all or none: they are tried together, not one by one.
         groups = [group for group in self._alike.values() if group]
         if len(groups) > 1 and self._may_search() and self.keeps_bits([*shown, *itertools.chain(*groups)]):
             shown += itertools.chain(*groups)
@@ -138,7 +138,7 @@ class Observer:
         left = list(reversed(groups))
         while left and self._may_search():
             left = [kept for group in left if (kept := self._put_off(group))]
-            # Behind a value that was put off nothing may be left to find.
+            # Once a value that changes something is put off, all others may be harmless.
             if left and self.keeps_bits([*shown, *itertools.chain(*left)]):
                 return [*shown, *itertools.chain(*left)]
             if not left:

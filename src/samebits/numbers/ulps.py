@@ -23,9 +23,10 @@ def count_ulps(a: np.ndarray, b: np.ndarray, format_: Format) -> npt.NDArray[np.
     if a.shape != b.shape:
         raise ValueError(f"arrays of one shape are needed, not {a.shape} and {b.shape}")
     first, second = _ordinals(a, format_), _ordinals(b, format_)
-    # The difference of two int64 fits an uint64, where subtraction wraps to just that.
-    distance = (np.maximum(first, second).view(np.uint64) - np.minimum(first, second).view(np.uint64)).astype(
-        np.float64
+    # The difference of two int64 fits an uint64, where subtraction wraps to just that. Of arrays without axes
+    # arithmetic makes plain numbers.
+    distance = np.asarray(
+        (np.maximum(first, second).view(np.uint64) - np.minimum(first, second).view(np.uint64)).astype(np.float64)
     )
     nan_a, nan_b = _is_nan(a), _is_nan(b)
     distance[nan_a != nan_b] = np.inf

@@ -65,7 +65,9 @@ def find_largest_result() -> int:
 
 
 class WorkerRunner:
-    """Runs problems in a process that holds one engine with its settings; both start with the object.
+    """Runs problems in a process that holds one engine with its settings.
+
+    The process starts with the object and begins to load the engine, except on another machine.
 
     A crash or a missed time limit ends the process; later calls then raise the same failure. `time_limit_s` holds for
     the start and for each run; on an emulated processor it is longer. `place` is where the engine is; raises

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -78,12 +78,12 @@ from samebits.mechanisms.quantised.quantized import (
 from samebits.numbers.ulps import mark_differing_bits
 from samebits.progress import Progress
 from samebits.sums.emulators.result_rounding import round_wide
-from samebits.sums.recipes.recipe import Rounding
+from samebits.sums.recipes.recipe import Recipe, Rounding
 from samebits.sums.recipes.seen import find_seen
 
 # Progress is reported after so many.
 _EVERY = 8
-# Formats that sums may end in, and those of results that have all of their numbers.
+# Formats that sums may end in, and formats of results that hold every number of these.
 _ENDS, _WIDE = ("float16", "bfloat16", "tf32", "e8m13"), ("float32", "float64")
 
 
@@ -360,17 +360,38 @@ class HypothesisSearch:
             if predicted is None or hypothesis.recipe is None or zeros:
                 continue
             same = ~mark_differing_bits(predicted.astype(observation.result.dtype), tiny.pick(observation.result))
-            if same.all() and self._has_telling_bits and replays_all(observation, hypothesis.recipe):
-                found = Mechanism(
-                    hypothesis.cause, hypothesis.verdict, hypothesis.says, "bits", tried=self.tried.total()
-                )
-                return prove(observation, found, hypothesis.recipe)
+            if same.all() and (found := self._prove_recipe(hypothesis)):
+                return found
             distance = measure_nearness(observation, tiny, predicted)
             if self._takes_away_enough(distance, declared):
                 close.append((distance, hypothesis))
         return self._choose_closest(
             [h for _, h in sorted(close, key=lambda pair: pair[0])[: int(thresholds.MOST_CHECKED)]]
         )
+
+    def _prove_recipe(self, hypothesis: Hypothesis) -> Mechanism | None:
+        if hypothesis.recipe is None or not self._has_telling_bits:
+            return None
+        if not replays_all(self.observation, hypothesis.recipe):
+            return None
+        found = Mechanism(hypothesis.cause, hypothesis.verdict, hypothesis.says, "bits", tried=self.tried.total())
+        return prove(self.observation, found, hypothesis.recipe)
+
+    def prove_operands(self) -> Mechanism | None:
+        """That operands were rounded, if that gives the result's bits; nothing else is tried."""
+        listed = list_operand_hypotheses(self.observation.problem, self.observation.stored)
+        found = self._choose((("operand rounding", hypothesis) for hypothesis in listed), [])
+        return found if found is not None and found.fit == "bits" else None
+
+    def prove_recipes(self, recipes: Sequence[Recipe]) -> Mechanism | None:
+        """The first of the recipes that gives the result's bits, by the name that it has for this problem."""
+        listed = list_recipe_hypotheses(self.observation.problem) if recipes else ()
+        for hypothesis in listed:
+            if hypothesis.recipe in recipes:
+                self._count("recipe")
+                if found := self._prove_recipe(hypothesis):
+                    return found
+        return None
 
     def _may_come_close(self, hypothesis: Hypothesis, tiny: Sample, declared: float) -> bool:
         """Whether numbers of the format that a recipe's sums end in come close to the result at all.
@@ -384,11 +405,14 @@ class HypothesisSearch:
         if ends not in self._nearest_of:
             given = tiny.pick(self.observation.result).astype(np.float64)
             nearest = round_wide(np.where(np.isfinite(given), given, 0.0), Rounding(ends))
-            # Clips are numbers of the result's format. What is not finite, or too large, says nothing here.
-            says = mark_unclipped(problem, given) & np.isfinite(nearest)
-            nearest = np.where(says, nearest, given)
+            for bound in (problem.then.low, problem.then.high) if problem.then else ():
+                # A clip's bound is a number of the result's format.
+                nearest = np.where(np.abs(given - bound) < np.abs(given - nearest), bound, nearest)
+            # What is not finite, or too large for the format, says nothing here.
+            nearest = np.where(mark_unclipped(problem, given) & np.isfinite(nearest), nearest, given)
             self._nearest_of[ends] = measure_nearness(self.observation, tiny, nearest)
-        return self._takes_away_enough(self._nearest_of[ends], declared)
+        # Where all numbers are the format's, bits may prove what distances do not.
+        return self._nearest_of[ends] == 0 or self._takes_away_enough(self._nearest_of[ends], declared)
 
     def _choose_closest(self, hypotheses: list[Hypothesis]) -> Mechanism | None:
         """The recipe that comes closest on more outputs, none having reproduced the bits: inferred, no more."""

@@ -46,10 +46,10 @@ class Found:
 @np.errstate(all="ignore")  # Squares of extreme numbers are infinite; what is comes close to nothing.
 def find_mechanism(observation: Observation, progress: Progress, recalled: Recalled | None = None) -> Found:
     """The mechanism of a result that differs from the truth; what is `recalled` of others of its side comes first."""
-    same = recalled.find(observation) if recalled else None
+    looked = observation.detect_output_grid()
+    same = recalled.find(looked, progress) if recalled else None
     if same is not None:
         return Found(same, Counter())
-    looked = observation.detect_output_grid()
     search = HypothesisSearch(looked, progress)
     found = _find(looked, search)
     if found is None and looked.stored is not None:

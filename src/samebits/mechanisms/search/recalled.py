@@ -1,40 +1,52 @@
-"""What one side was proved to do in one result is tried first on the next: an engine computes its layers alike."""
+"""What one side was proved to do in one result is looked for first in the next: an engine computes its layers alike."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from samebits import thresholds
+from samebits.findings.causes import CauseCode
 from samebits.judging.verdict_rules import Mechanism
-from samebits.mechanisms.evidence.acceptance import find_by_bits, prove
 from samebits.mechanisms.evidence.nearness import count_telling_bits, measure_telling_steps
 from samebits.mechanisms.facts.observation import Observation
+from samebits.mechanisms.search.hypothesis_search import HypothesisSearch
+from samebits.progress import Progress
+from samebits.sums.recipes.recipe import Recipe
 
-# So many different ones are tried on each result.
+# So many different recipes are tried on each result.
 _MOST = 8
 
 
 @dataclass
 class Recalled:
-    """The mechanisms that were proved by replay in one side's results so far, the latest first."""
+    """What was proved by replay in one side's results so far: that operands were rounded, and recipes of sums.
 
-    mechanisms: list[Mechanism] = field(default_factory=list[Mechanism])
+    Only what is to be tried first is remembered. What a mechanism is called, and what the data do not tell from it, is
+    found anew for each result.
+    """
+
+    rounds_operands: bool = False
+    recipes: list[Recipe] = field(default_factory=list[Recipe])
 
     def keep(self, found: Mechanism | None) -> None:
-        """Keeps a mechanism that was proved by bits, if nothing else gives the same ones."""
-        if found is None or found.fit != "bits" or found.recipe is None or found.alternatives:
+        """Remembers a mechanism that was proved by replay."""
+        if found is None or found.fit != "bits" or found.recipe is None:
             return
-        others = [m for m in self.mechanisms if m.recipe != found.recipe]
-        self.mechanisms = [replace(found, evidence=(), replay=None, tried=0), *others][:_MOST]
+        if found.cause == CauseCode.REDUCED_PRECISION_OPERANDS:
+            self.rounds_operands = True
+        elif found.cause in (CauseCode.LOW_PRECISION_ACCUMULATOR, CauseCode.OVERFLOW):
+            self.recipes = [found.recipe, *(r for r in self.recipes if r != found.recipe)][:_MOST]
 
-    def find(self, observation: Observation) -> Mechanism | None:
-        """The one that gives a result's bits, where its bound excludes the declared sums; None where none does."""
-        if not self.mechanisms or observation.distances.within_bound or not np.isfinite(observation.result).all():
+    def find(self, observation: Observation, progress: Progress) -> Mechanism | None:
+        """A mechanism of these kinds that gives a result's bits, where its bound excludes the declared sums."""
+        if not (self.rounds_operands or self.recipes) or observation.distances.within_bound:
+            return None
+        if not np.isfinite(observation.result).all():
             return None
         if count_telling_bits(measure_telling_steps(observation)) < thresholds.FEWEST_BITS:
             return None
-        known = {m.recipe: m for m in self.mechanisms if m.recipe is not None}
-        recipe = find_by_bits(observation, known)
-        return None if recipe is None else prove(observation, replace(known[recipe], tried=len(known)), recipe)
+        search = HypothesisSearch(observation, progress)
+        found = search.prove_operands() if self.rounds_operands else None
+        return found or search.prove_recipes(self.recipes)

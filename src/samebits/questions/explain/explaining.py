@@ -20,6 +20,7 @@ from samebits.problems.case_file import Case
 from samebits.problems.integer_problem import is_integer_problem
 from samebits.problems.languages.any_language import load_any_case, read_problem
 from samebits.problems.network_files import explain_other_network, is_other_network
+from samebits.problems.problem import KINDS
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.attention_comparing import compare_attention
 from samebits.questions.explain.integer_results import explain_integers
@@ -91,7 +92,7 @@ def explain(
         subject, problem = None, subject
     _check_problem(problem)
     if others or not isinstance(subject, (str, Path, Case, AttentionCase, NoneType)):
-        arrays = {**name_positional([subject, *others]), **arrays}
+        arrays = {**name_positional([one for one in (subject, *others) if one is not None]), **arrays}
         subject = None
     if is_attention(problem) or isinstance(problem, Attention) or isinstance(subject, AttentionCase):
         return _explain_attention(subject, problem, arrays, like, progress)
@@ -132,7 +133,8 @@ def _states_problem(subject: object) -> TypeGuard[str | Problem | Attention]:
     """Whether what stands first is a problem, or its text, and no file."""
     if isinstance(subject, str):
         kind, _, rest = subject.strip().partition(" ")
-        return kind.replace(".", "_").isidentifier() and "=" in rest and "\n" not in rest and not Path(subject).exists()
+        known = kind.partition(".")[0] in KINDS or is_attention(subject)
+        return known and "=" in rest and not Path(subject).exists()
     return isinstance(subject, (Problem, Attention))
 
 

@@ -113,7 +113,7 @@ class ConditionSearch:
     def find(self) -> FoundCondition:
         """The condition, and what speaks for it."""
         self._ask_all([self._base])
-        # Sizes first: only where the runner is right without a bias does an error with one say that it knows none.
+        # Sizes first. That a runner knows no bias shows only where it is right without one and wrong with one.
         self._left_out = _FLAGS
         self._scan()
         self._left_out = tuple(flag for flag in _FLAGS if not self._may_have(flag))
@@ -228,7 +228,7 @@ class ConditionSearch:
         """Whether neighbours may have what the smallest problem has not: the runner is right with it somewhere."""
         if take_apart(self._base).get(flag) != 0:
             return True
-        # Of many outputs not all are right by chance, as with a bias of 0.
+        # With a bias that happens to be 0, a single output may be right by chance; many outputs are not.
         known = [problem for problem, wrong in self._known.items() if not wrong]
         right = max(known, key=count_elements, default=None) or self._find_smallest_right()
         more = None if right is None else _keep_small(put_together(self._base, {**take_apart(right), flag: 1}))

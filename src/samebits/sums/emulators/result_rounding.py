@@ -58,7 +58,7 @@ def finish_sums(
 ) -> np.ndarray:
     """The result: sums rounded to its format (through `via`), a late bias added and rounded again, the epilogue.
 
-    With `wanted`, a mask over the result, those of its elements alone, one after the other.
+    With `wanted`, a mask over the result, a flat array of only these elements.
     """
 
     def pick(array: np.ndarray) -> np.ndarray:

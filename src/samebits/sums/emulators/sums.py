@@ -43,8 +43,7 @@ _SMALL_BYTES = 2**24
 # their order.
 _MOST_KEPT_TERMS, _MOST_KEPT = 2048, 512
 _SHORT_TERMS, _MOST_SHORT_KEPT = 256, 8192
-# Where the outputs lie that recipes of one order are tried on is kept, for results of so many outputs; of larger ones
-# if some are wanted.
+# Where outputs lie is kept from one recipe to the next: of so many of them, in results of so many.
 _MOST_MARKED_KEPT = 2**23
 _MOST_KEPT_OUTPUTS, _MOST_SOURCES_KEPT, _MOST_PLACES_KEPT = 2**18, 2**16, 8
 
@@ -266,8 +265,8 @@ def _plan_batches(
     """All outputs, divided by order and by the terms they have."""
     trees = expand_orders(recipe.orders, terms.axis_names, terms.axis_sizes)
     masks = (terms.patterns if skips else terms.phases)[1]
-    most = _MOST_KEPT_OUTPUTS if wanted is None else _MOST_MARKED_KEPT
-    if recipe.where == 0 and math.prod(problem.out_shape) <= most:
+    size, count = math.prod(problem.out_shape), None if wanted is None else int(wanted.sum())
+    if recipe.where == 0 and size <= _MOST_MARKED_KEPT and (size if count is None else count) <= _MOST_KEPT_OUTPUTS:
         parts = _keep_parts(problem, skips, None if wanted is None else np.ascontiguousarray(wanted).tobytes())
     else:
         parts = _divide_outputs(problem, recipe.where, skips, wanted)

@@ -158,7 +158,7 @@ class Recipe:
         )  # type: ignore[arg-type]  (an order's own bias is plain text; this constructor checks it)
 
     def find_last_format(self, *, has_bias: bool) -> str | None:
-        """The format whose numbers all sums are in the end; None where it differs between them, or is not known."""
+        """The format that every finished sum is a number of; None where there is no such format, or none is known."""
         if self.algorithm is not None or len(self.orders) > 1:
             return None
         own = self.for_order(0)
