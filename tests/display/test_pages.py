@@ -212,7 +212,7 @@ FAINT_MARKS = """() => {
   const ground = read(getComputedStyle(document.body).backgroundColor).slice(0, 3);
   const found = {};
   for (const mark of document.querySelectorAll(".role-mark path, .role-mark line, .role-legend-symbol path")) {
-    // Cells of a map stand for numbers: neighbours are told from each other, by the scale beside them.
+    // Cells of a map stand for numbers: only the scale next to them says which.
     if (mark.closest(".mark-rect") && mark.closest("svg").querySelector(".role-legend-gradient")) continue;
     const style = getComputedStyle(mark);
     const ratios = ["fill", "stroke"].map(part => {
@@ -289,7 +289,7 @@ def test_a_page_of_seven_hundred_operations_is_small_and_opens_at_once(open_page
     assert len(render_page(found).encode()) < 1_500_000
     page, small = open_page(found), open_page(samebits.compare("linear x=2x3 w=4x3", ["numpy", "truth"]))
     assert page.troubles == []
-    # Under a second on a machine with nothing else to do; here it is held against the smallest page there is.
+    # Under a second on a machine with nothing else to do; here it is compared with the smallest page there is.
     assert page.opened_s < 1 + 4 * small.opened_s
     assert page.locator("details[id^='unit-']").count() >= 1
 

@@ -24,7 +24,7 @@ class Recalled:
     """What was proved by replay in one side's results so far: that operands were rounded, and recipes of sums.
 
     Only what is to be tried first is remembered. What a mechanism is called, and what the data do not tell from it, is
-    found anew for each result.
+    found for each result by itself.
     """
 
     rounds_operands: bool = False
