@@ -32,6 +32,23 @@ def random(shape, seed, scale=1.0):
     return (np.random.default_rng(seed).standard_normal(shape) * scale).astype(np.float32)
 
 
+def round_to(bits):
+    def narrow(array):
+        codes = array.astype(np.float32).view(np.uint32).astype(np.uint64)
+        drop = 24 - bits
+        return ((codes + (1 << (drop - 1))) >> drop << drop).astype(np.uint32).view(np.float32)
+
+    return narrow
+
+
+def conv(x, w, b=None, pad=1):
+    """A convolution of stride 1 in float64, by plain NumPy."""
+    padded = np.pad(x.astype(np.float64), [(0, 0), (0, 0), (pad, pad), (pad, pad)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, w.shape[2:], (2, 3))
+    y = np.einsum("nchwij,ocij->nohw", windows, w.astype(np.float64))
+    return y if b is None else y + b.astype(np.float64)[None, :, None, None]
+
+
 def conv_clip(low=0.0, high=2.0):
     """Convolution and clip, as in the report about TensorRT."""
     constants = {

@@ -7,9 +7,9 @@ import onnx
 import pytest
 
 from networks.model_sides import ReferenceSide
-from networks.network_building import conv_clip, make_model, node, random, residual, save
+from networks.network_building import conv, conv_clip, make_model, node, random, residual, round_to, save
 from samebits.display.charts import chart_branches
-from samebits.errors import ArgumentError, EngineCrashed, ModelError
+from samebits.errors import ArgumentError, ModelError
 from samebits.findings import json_from_finding
 from samebits.networks import model_judging, observing
 from samebits.networks.model_comparing import compare_model
@@ -74,23 +74,6 @@ def test_a_fault_is_found_at_its_unit_and_what_follows_inherits_it():
     assert side_of(found, "p", ORT).inherited.max_abs == 0
     # Nothing else is at fault: with the truth in its place the difference is gone.
     assert side_of(found, "r2", "faulty").share > 0.99
-
-
-def round_to(bits):
-    def narrow(array):
-        codes = array.astype(np.float32).view(np.uint32).astype(np.uint64)
-        drop = 24 - bits
-        return ((codes + (1 << (drop - 1))) >> drop << drop).astype(np.uint32).view(np.float32)
-
-    return narrow
-
-
-def conv(x, w, b=None, pad=1):
-    """A convolution of stride 1 in float64, by plain NumPy."""
-    padded = np.pad(x.astype(np.float64), [(0, 0), (0, 0), (pad, pad), (pad, pad)])
-    windows = np.lib.stride_tricks.sliding_window_view(padded, w.shape[2:], (2, 3))
-    y = np.einsum("nchwij,ocij->nohw", windows, w.astype(np.float64))
-    return y if b is None else y + b.astype(np.float64)[None, :, None, None]
 
 
 def tf32(name, result, values):
@@ -470,103 +453,6 @@ def test_a_page_draws_an_arc_over_units_that_a_value_passes_by(skips):
         names = [unit.name for unit in found.units]
         assert {point["says"] for point in data} == {f"{names[0]} is read by {names[2]}"}
         assert (data[0]["at"], data[-1]["at"], data[0]["height"]) == (0, 2, 0)
-
-
-def chain(count):
-    """Convolutions, each with an addition of what came before and a relu behind it."""
-    nodes, constants, value = [], {}, "x"
-    for i in range(count):
-        constants[f"w{i}"] = random((6, 6, 3, 3), i, 0.15)
-        nodes.append(node("Conv", [value, f"w{i}"], [f"c{i}"], pads=[1, 1, 1, 1]))
-        nodes.append(node("Add", [f"c{i}", value], [f"a{i}"]))
-        nodes.append(node("Relu", [f"a{i}"], [f"r{i}"]))
-        value = f"r{i}"
-    return make_model(nodes, {"x": [1, 6, 9, 9]}, [value], constants)
-
-
-def narrow_each(bits):
-    """Every convolution's operands with so many significant bits, by its number; sums of plain NumPy in float32."""
-
-    def change(name, result, values):
-        if not name.startswith("c"):
-            return result
-        i = int(name[1:])
-        x, w = values["x" if i == 0 else f"r{i - 1}"], values[f"w{i}"]
-        if not bits[i]:
-            return conv(x, w).astype(np.float32)
-        return conv(round_to(bits[i])(x), round_to(bits[i])(w)).astype(np.float32)
-
-    return change
-
-
-def test_what_a_side_does_in_all_units_is_found_in_few_runs():
-    side = ReferenceSide("faulty", narrow_each([8] * 7))
-    found = compare(chain(7), [side, "truth"])
-    assert [u.sides[0].says for u in found.units] == ["rounds x and w to bfloat16 before it multiplies"] * 7
-    assert {u.sides[0].cause_certainty for u in found.units} <= {"bits", "bounds"}
-    # Twice as it is, with all ends observed to try them, to judge and to explain, and once with all that lies inside.
-    assert len(side.observed_sets) <= 7
-
-
-def test_what_a_side_does_in_one_unit_is_not_said_of_the_next():
-    bits = [8, 8, 11, 0, 11, 8, 0]
-    found = compare(chain(7), [ReferenceSide("faulty", narrow_each(bits)), "truth"])
-    said = [u.sides[0].says or "" for u in found.units]
-    for text, own in zip(said, bits, strict=True):
-        assert ("bfloat16" in text) == (own == 8)
-        assert ("tf32" in text) == (own == 11)
-    assert [u.sides[0].verdict for u in found.units] == ["downgrade" if own else "rounding" for own in bits]
-
-
-class ShyWithin(ReferenceSide):
-    """Returns its last sum one step off as soon as two of its products are observed, as where both are split."""
-
-    def run_network(self, network, inputs, observed, wanted, given):
-        found = super().run_network(network, inputs, observed, wanted, given)
-        if sum(name.startswith("c") for name in observed) > 1:
-            found |= {n: np.nextafter(found[n], np.float32(np.inf)) for n in ("r1",) if n in found}
-        return found
-
-
-def test_units_that_change_when_all_is_observed_are_looked_into_one_by_one():
-    side = ShyWithin("faulty", narrow_each([8] * 3))
-    found = compare(chain(3), [side, "truth"])
-    assert [u.sides[0].says for u in found.units] == ["rounds x and w to bfloat16 before it multiplies"] * 3
-    alone = [o for o in side.observed_sets if sum(name.startswith("c") for name in o) == 1]
-    assert {name for o in alone for name in o if name.startswith("c")} == {"c1", "c2"}
-
-
-class TiredWithin(ReferenceSide):
-    """Ends, now and then or for good, as soon as so many products are observed at once."""
-
-    def __init__(self, change, most, *, for_good):
-        super().__init__("faulty", change)
-        self.most, self.for_good, self.ended = most, for_good, False
-
-    def run_network(self, network, inputs, observed, wanted, given):
-        if self.ended or sum(name.startswith("c") for name in observed) > self.most:
-            self.ended = self.for_good
-            raise EngineCrashed("memory ran out")
-        return super().run_network(network, inputs, observed, wanted, given)
-
-
-def test_a_run_of_all_that_fails_costs_no_cause():
-    found = compare(chain(3), [TiredWithin(narrow_each([8] * 3), 1, for_good=False), "truth"])
-    assert [u.sides[0].says for u in found.units] == ["rounds x and w to bfloat16 before it multiplies"] * 3
-
-
-def test_an_engine_that_ends_while_causes_are_looked_for_is_judged_all_the_same():
-    found = compare(chain(3), [TiredWithin(narrow_each([8] * 3), 1, for_good=True), "truth"])
-    assert len(found.units) == 3
-    assert {u.sides[0].verdict for u in found.units} <= {"wrong", "undecided", "downgrade"}
-
-
-def test_so_many_bytes_are_observed_at_once(monkeypatch):
-    monkeypatch.setattr(model_judging, "_INNER_BYTES", 2 * 4 * 6 * 81)
-    side = ReferenceSide("faulty", narrow_each([8] * 5))
-    found = compare(chain(5), [side, "truth"])
-    assert max(sum(name.startswith("c") for name in o) for o in side.observed_sets) == 2
-    assert [u.sides[0].says for u in found.units] == ["rounds x and w to bfloat16 before it multiplies"] * 5
 
 
 def test_a_network_that_returns_a_single_number_is_compared():

@@ -55,6 +55,7 @@ def say_unforeseen(error: Exception) -> str:
 def say_error(error: BaseException) -> str:
     """One line about what else ended a command."""
     if isinstance(error, TyperException):
+        # typer shows no class of its own for an option that there is not.
         name = str(getattr(error, "option_name", ""))
         command = str(getattr(getattr(error, "ctx", None), "info_name", ""))
         instead = find_instead(name, command) if type(error).__name__ == "NoSuchOption" else None

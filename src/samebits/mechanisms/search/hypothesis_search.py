@@ -405,8 +405,9 @@ class HypothesisSearch:
         if ends not in self._nearest_of:
             given = tiny.pick(self.observation.result).astype(np.float64)
             nearest = round_wide(np.where(np.isfinite(given), given, 0.0), Rounding(ends))
-            for bound in (problem.then.low, problem.then.high) if problem.then else ():
-                # A clip's bound is a number of the result's format.
+            clips = [problem.then.low, problem.then.high] if problem.then else []
+            for bound in round_wide(np.array(clips), Rounding(problem.out)):
+                # What was clipped is a bound, in the result's format.
                 nearest = np.where(np.abs(given - bound) < np.abs(given - nearest), bound, nearest)
             # What is not finite, or too large for the format, says nothing here.
             nearest = np.where(mark_unclipped(problem, given) & np.isfinite(nearest), nearest, given)
