@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 
 @dataclass(frozen=True)
 class Command:
@@ -29,7 +31,7 @@ class FindingKind:
     """
 
     schema: str
-    load: Callable[[], tuple[type, Callable[[Any], Any], Callable[..., None] | None]]
+    load: Callable[[], tuple[type[msgspec.Struct], Callable[[Any], Any], Callable[..., None] | None]]
 
 
 @dataclass(frozen=True)
