@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from samebits.questions.runs.run_diff import diff
     from samebits.questions.runs.tracing import trace
     from samebits.questions.seal.checking import check
+    from samebits.questions.seal.running import run
     from samebits.questions.seal.sealing import seal
     from samebits.questions.sweep.sweeping import sweep
     from samebits.sums.truth import Truth, compute_truth
@@ -107,6 +108,7 @@ __all__ = [
     "profile",
     "reduce",
     "reproducible",
+    "run",
     "save_case",
     "seal",
     "sweep",
@@ -139,6 +141,7 @@ _HOMES = (
         "load": "samebits.questions.report.any_finding",
         "reduce": "samebits.questions.reduce.reducing",
         "check": "samebits.questions.seal.checking",
+        "run": "samebits.questions.seal.running",
         "seal": "samebits.questions.seal.sealing",
         "sweep": "samebits.questions.sweep.sweeping",
         "trace": "samebits.questions.runs.tracing",
@@ -148,7 +151,7 @@ _HOMES = (
 # Modules with functions of their own.
 _PARTS = ("engine", "errors", "testing", "torch")
 # Functions that return findings, which notebooks show as pages.
-_FINDERS = ("check", "compare", "explain", "load", "pick", "profile", "diff", "seal", "sweep", "reduce")
+_FINDERS = ("check", "compare", "explain", "load", "pick", "profile", "diff", "run", "seal", "sweep", "reduce")
 
 
 def __getattr__(name: str) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from samebits.networks.network import Node
-from samebits.networks.unit_causes import add_bias, find_row
+from samebits.networks.product_nodes import find_product
+from samebits.networks.turned_units import TurnedUnit
+from samebits.networks.unit_causes import add_bias, find_row, state_whole
 from samebits.numbers.array import add_to_odd
 from samebits.problems import Problem
 from samebits.problems.lowering import lower_problem
@@ -33,6 +35,52 @@ class Candidate:
     addend: np.ndarray | None = None
     # A factor and a shift for every channel, applied to the result; in one rounding where they are fused.
     affine: tuple[np.ndarray, np.ndarray, bool] | None = None
+    # Its name among the candidates of a unit.
+    form: str = "product"
+    # Constants that the remaining nodes read beside the network's own.
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
+
+
+def list_candidates(
+    turned: TurnedUnit, setting: tuple[str, str] | None = None, *, has_layouts: bool = False
+) -> Iterator[Candidate]:
+    """As one problem; the product and the rest; the product added to what comes next; quotients as products.
+
+    Only of units that begin with their one product and have one output. `setting` is the one with which an engine takes
+    weights that are computed; one that `has_layouts` may compute with its channels last.
+    """
+    network, folded, unit, seen = turned.network, turned.folded, turned.unit, turned.seen
+    if len(unit.products) != 1 or len(unit.outputs) != 1 or unit.places[0] != unit.products[0]:
+        return
+    node, *rest = [network.nodes[p] for p in unit.places]
+    known = {**folded, **seen}
+    inputs = [known[v] if v else None for v in node.inputs]
+    setting = None if node.inputs[1] in folded else setting
+    whole = state_whole(network, folded, unit, seen)
+    if whole is not None:
+        yield Candidate(whole[0], whole[1], (), unit.outputs[0], setting, form="whole")
+    product = find_product(node, inputs)
+    if product.alpha != 1.0 or product.adds_third:
+        return
+    plain = Candidate(product.problem, product.arrange(inputs), tuple(rest), node.outputs[0], setting)
+    bases = [*fold_norm(plain, rest, folded), plain, *fold_bias(plain, rest, folded)]
+    if has_layouts and product.problem.product is None:
+        # What a transposition left with its channels last is computed so.
+        bases += [replace(base, setting=("layout", "channels_last")) for base in (plain, *bases)]
+    for base in bases:
+        yield base
+        after = base.rest
+        if after and after[0].operator in ("Add", "Sum") and base.affine is None:
+            others = [v for v in after[0].inputs if v != base.makes]
+            if len(others) == 1 and others[0] in known:
+                yield replace(
+                    base, rest=after[1:], makes=after[0].outputs[0], addend=known[others[0]], form=f"{base.form}+addend"
+                )
+    multiplied = [multiply_instead(n, folded) for n in rest]
+    constants = {name: value for _, held in multiplied for name, value in held.items()}
+    if constants:
+        yield replace(plain, rest=tuple(n for n, _ in multiplied), constants=constants, form="reciprocal")
+    yield from fold_scale(plain, rest, folded)
 
 
 def fold_norm(plain: Candidate, rest: Sequence[Node], folded: Mapping[str, np.ndarray]) -> Iterator[Candidate]:
@@ -49,7 +97,7 @@ def fold_norm(plain: Candidate, rest: Sequence[Node], folded: Mapping[str, np.nd
         wide = (1 / np.sqrt(variance.astype(np.float64) + float(epsilon))).astype(np.float32)
         root = np.sqrt(variance + epsilon)
         factors = (scale / root, scale * (np.float32(1) / root), scale * wide)
-        for factor in factors:
+        for number, factor in enumerate(factors, 1):
             moved = shift - mean * factor
             bias = plain.operands.get("bias", np.zeros_like(shift))
             axis = 1 if plain.problem.is_transposed and plain.problem.groups == 1 else 0
@@ -57,13 +105,14 @@ def fold_norm(plain: Candidate, rest: Sequence[Node], folded: Mapping[str, np.nd
                 shape = [1] * plain.operands["w"].ndim
                 shape[axis] = -1
                 w = plain.operands["w"] * factor.reshape(shape)
-                for own in ((bias - mean) * factor + shift, bias * factor + moved):
+                for way, own in (("a", (bias - mean) * factor + shift), ("b", bias * factor + moved)):
                     operands = {**plain.operands, "w": w, "bias": own}
-                    yield replace(left, problem=replace(plain.problem, bias=True), operands=operands)
+                    problem = replace(plain.problem, bias=True)
+                    yield replace(left, problem=problem, operands=operands, form=f"norm{number}{way}")
             # The shift itself may be computed in one rounding.
-            for own in (_multiply_add(-mean, factor, shift), moved):
-                yield replace(left, affine=(factor, own, True))
-                yield replace(left, affine=(factor, own, False))
+            for way, own in (("c", _multiply_add(-mean, factor, shift)), ("d", moved)):
+                yield replace(left, affine=(factor, own, True), form=f"norm{number}{way}-fused")
+                yield replace(left, affine=(factor, own, False), form=f"norm{number}{way}")
 
 
 def fold_bias(plain: Candidate, rest: Sequence[Node], folded: Mapping[str, np.ndarray]) -> Iterator[Candidate]:
@@ -73,7 +122,9 @@ def fold_bias(plain: Candidate, rest: Sequence[Node], folded: Mapping[str, np.nd
     row = find_row(plain.problem, folded.get(_other(rest[0], plain.makes)))
     if row is not None:
         problem, operands = add_bias(plain.problem, plain.operands, row)
-        yield replace(plain, problem=problem, operands=operands, rest=tuple(rest[1:]), makes=rest[0].outputs[0])
+        yield replace(
+            plain, problem=problem, operands=operands, rest=tuple(rest[1:]), makes=rest[0].outputs[0], form="bias"
+        )
 
 
 def fold_scale(plain: Candidate, rest: Sequence[Node], folded: Mapping[str, np.ndarray]) -> Iterator[Candidate]:
@@ -108,9 +159,9 @@ def fold_scale(plain: Candidate, rest: Sequence[Node], folded: Mapping[str, np.n
     bias = {"bias": operands["bias"] * row} if problem.bias else {}
     # Where w's output channels lie: first, but last for matmul.
     shaped = row if problem.kind == "matmul" or row.size == 1 else row.reshape(-1, *(1,) * (len(problem.w) - 1))
-    yield replace(scaled, operands={**operands, "w": operands["w"] * shaped, **bias})
+    yield replace(scaled, operands={**operands, "w": operands["w"] * shaped, **bias}, form="scaled-w")
     if row.size == 1:
-        yield replace(scaled, operands={**operands, "x": operands["x"] * row, **bias})
+        yield replace(scaled, operands={**operands, "x": operands["x"] * row, **bias}, form="scaled-x")
 
 
 def apply_affine(candidate: Candidate, made: np.ndarray) -> np.ndarray:
@@ -136,19 +187,21 @@ def _other(node: Node, value: str) -> str:
     return next((v for v in node.inputs if v != value), "")
 
 
-def multiply_instead(node: Node, folded: Mapping[str, np.ndarray]) -> Node:
-    """A division by one constant as engines fuse it: a product with its rounded reciprocal; any other node as it is."""
+def multiply_instead(node: Node, folded: Mapping[str, np.ndarray]) -> tuple[Node, dict[str, np.ndarray]]:
+    """A division by one constant as engines fuse it: a product with its rounded reciprocal, which comes with it.
+
+    Any other node is returned as it is.
+    """
     import onnx
 
     divisor = folded.get(node.inputs[1]) if node.operator == "Div" and len(node.inputs) == 2 else None
     if divisor is None or divisor.size != 1 or divisor.dtype != np.float32:
-        return node
+        return node, {}
     name = f"{node.inputs[1]}#reciprocal"
     with np.errstate(divide="ignore"):
-        value = onnx.numpy_helper.from_array((np.float32(1) / divisor).astype(np.float32))
-    constant = onnx.helper.make_node("Constant", [], [name], value=value)
+        value = (np.float32(1) / divisor).astype(np.float32)
     stored = onnx.helper.make_node("Mul", [node.inputs[0], name], list(node.outputs))
-    return Node(node.name, "Mul", (node.inputs[0], name), node.outputs, {}, (constant, stored))
+    return Node(node.name, "Mul", (node.inputs[0], name), node.outputs, {}, stored), {name: value}
 
 
 def emulate_onto(

@@ -68,6 +68,11 @@ def _spread(rng: np.random.Generator, low: float, high: float, shape: tuple[int,
 
 def load_inputs(network: Network, path: str | Path) -> dict[str, np.ndarray]:
     """Inputs from an .npz by name (an only input under any name); raises ModelError where they do not fit."""
+    return check_inputs(network, load_arrays(path))
+
+
+def load_arrays(path: str | Path) -> dict[str, np.ndarray]:
+    """The arrays of an .npz, by name; raises ModelError, in one line, for what cannot be read as one."""
     try:
         with open_regular(path) as file:
             stored = np.load(file, allow_pickle=False)
@@ -77,7 +82,7 @@ def load_inputs(network: Network, path: str | Path) -> dict[str, np.ndarray]:
                 # An entry is never read beyond the size that the archive states for it.
                 members = stored.zip.infolist() if stored.zip is not None else []
                 VALUE_BYTES.check(sum(member.file_size for member in members), str(path))
-                given = {name: stored[name] for name in stored.files}
+                return {name: stored[name] for name in stored.files}
     except MemoryError:
         raise ResourceLimitError(f"{path}: inputs that do not fit in memory") from None
     except (ModelError, ResourceLimitError):
@@ -85,7 +90,6 @@ def load_inputs(network: Network, path: str | Path) -> dict[str, np.ndarray]:
     except Exception as error:  # Readers of zip and npy raise whatever hostile bytes make them raise.
         said = str(error).splitlines()[0][:150] if str(error) else type(error).__name__
         raise ModelError(f"{path}: inputs cannot be read: {said}") from None
-    return check_inputs(network, given)
 
 
 def check_inputs(network: Network, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

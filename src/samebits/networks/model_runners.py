@@ -23,6 +23,7 @@ from samebits.networks.network import Network, Node, Program, ValueType
 from samebits.networks.pooling import evaluate_plainly, pool_plainly
 from samebits.networks.product_nodes import PRODUCTS, find_product
 from samebits.numbers.format import FORMATS, numpy_dtype
+from samebits.problems import Problem
 
 _OVERRULED = "#overruled"
 # So many bytes of weights, sent with each change of what is observed, take longer than a run does. In a file beside the
@@ -336,13 +337,8 @@ class NodewiseRunner:
 
     def _run_node(self, node: Node, inputs: list[np.ndarray | None], opset: int) -> list[np.ndarray]:
         if node.operator not in PRODUCTS:
-            return _run_reference(node, inputs, opset)
-        product = find_product(node, inputs)
-        operands = product.arrange(inputs)
-        result = self.runner.run(product.problem, operands)
-        scaled = result if product.alpha == 1.0 else (result * product.alpha).astype(result.dtype)
-        third = inputs[2] if product.adds_third else None
-        return [scaled if third is None else (scaled + third * product.beta).astype(result.dtype)]
+            return run_node_by_reference(node, inputs, opset)
+        return [run_product(node, inputs, self.runner.run)]
 
     def close(self) -> None:
         self.runner.close()
@@ -350,7 +346,20 @@ class NodewiseRunner:
 
 def run_by_reference(network: Network, inputs: Mapping[str, np.ndarray]) -> Arrays:
     """All values of a network without products, by ONNX's reference in the network's own dtypes."""
-    return _run_nodes(network, inputs, {}, _run_reference)
+    return _run_nodes(network, inputs, {}, run_node_by_reference)
+
+
+def run_product(
+    node: Node,
+    inputs: Sequence[np.ndarray | None],
+    run: Callable[[Problem, Mapping[str, np.ndarray]], np.ndarray],
+) -> np.ndarray:
+    """What a product's node returns; `run` computes the problem in it."""
+    product = find_product(node, inputs)
+    result = run(product.problem, product.arrange(inputs))
+    scaled = result if product.alpha == 1.0 else (result * product.alpha).astype(result.dtype)
+    third = inputs[2] if product.adds_third else None
+    return scaled if third is None else (scaled + third * product.beta).astype(result.dtype)
 
 
 def _run_nodes(
@@ -370,7 +379,7 @@ def _run_nodes(
     return values
 
 
-def _run_reference(node: Node, inputs: list[np.ndarray | None], opset: int) -> list[np.ndarray]:
+def run_node_by_reference(node: Node, inputs: list[np.ndarray | None], opset: int) -> list[np.ndarray]:
     """ONNX's reference, with its slow pools replaced; a failure is the engine's."""
     try:
         if node.operator in ("MaxPool", "AveragePool") and inputs[0] is not None and len(node.outputs) == 1:

@@ -25,23 +25,22 @@ from samebits.errors import EngineUnsupported, SamebitsError
 from samebits.findings import Evidence
 from samebits.findings.comparison_schema import Replay
 from samebits.judging.fixes.setting_changes import Change
-from samebits.networks.fused_forms import (
-    Candidate,
-    apply_affine,
-    emulate_onto,
-    fold_bias,
-    fold_norm,
-    fold_scale,
-    multiply_instead,
-)
+from samebits.networks.fused_forms import Candidate, list_candidates
 from samebits.networks.model_judging import JudgedUnit, ModelJudge
 from samebits.networks.model_runners import find_problem_runner, run_by_reference
 from samebits.networks.model_sentences import say_unit_replayed
 from samebits.networks.network import Network, ValueType
 from samebits.networks.observing import Observer
-from samebits.networks.product_nodes import find_product
 from samebits.networks.turned_units import TurnedUnit, turn_unit
-from samebits.networks.unit_causes import state_whole
+from samebits.networks.unit_steps import (
+    IN_SEQUENCE,
+    MEANS,
+    MeanOrder,
+    Step,
+    finish_candidate,
+    list_mean_orders,
+    sum_candidate,
+)
 from samebits.networks.units import Unit
 from samebits.numbers.ulps import mark_differing_bits
 from samebits.problems import format_problem
@@ -54,99 +53,63 @@ from samebits.sums.recipes.recipe_text import format_recipe
 _MOST_CALLS, _MOST_TIME_S = 1000, 20.0
 
 
-@dataclass
-class NetworkReplay:
-    """One side's units being replayed. `asked` is the engine as a runner of problems."""
+@dataclass(frozen=True)
+class FoundStep:
+    """How a unit is computed, and the share of its outputs that are the engine's to the last bit."""
 
-    judge: ModelJudge
-    side: str
+    step: Step
+    matched: float
+
+
+@dataclass
+class UnitReplayer:
+    """The units of a network being replayed as one engine computes them. `asked` is the engine as a runner of problems.
+
+    With `alone` nothing is computed by the engine itself, what follows a product neither.
+    """
+
+    network: Network
+    folded: Mapping[str, np.ndarray]
+    name: str
     observer: Observer
     asked: Runner
     progress: Progress
     opened: contextlib.ExitStack
+    alone: bool = False
     recipes: dict[object, Recipe | None] = field(default_factory=dict[object, "Recipe | None"])
     others: dict[tuple[str, str], Runner] = field(default_factory=dict[tuple[str, str], "Runner"])
     last: tuple[dict[str, np.ndarray], Recipe, np.ndarray] | None = None
 
-    def replay(self, judged: JudgedUnit, seen: Mapping[str, np.ndarray]) -> None:
-        """Puts the recipe of a unit's product, and how much of the unit it reproduces, into its judgement."""
-        known, result = judged.sides[self.side].replay, seen[judged.unit.outputs[0]]
-        if known is not None and known.is_whole and known.elements == result.size:
-            # What explained the unit reproduced all of it.
-            return
-        best: tuple[float, Recipe, int] | None = None
-        turned = turn_unit(self.judge.network, self.judge.folded, judged.unit, seen)
-        result = turned.turn(result)
-        for candidate in self._list_candidates(turned):
+    def find_step(self, unit: Unit, seen: Mapping[str, np.ndarray]) -> FoundStep | None:
+        """The form and the recipe that give most of a unit's outputs; None where no recipe was found."""
+        best: FoundStep | None = None
+        turned = turn_unit(self.network, self.folded, unit, seen)
+        result = turned.turn(seen[unit.outputs[0]])
+        declared = self._list_settings()
+        runtime = ("weights", "runtime") if "weights" in declared else None
+        for candidate in list_candidates(turned, runtime, has_layouts="layout" in declared):
             recipe = self._find_recipe(candidate)
             if recipe is None:
                 continue
-            try:
-                made = self._compute(candidate, recipe, turned, judged.unit)
-            except SamebitsError:
-                continue
-            if made is None or made.shape != result.shape or made.dtype != result.dtype:
-                continue
-            matched = 1.0 - float(mark_differing_bits(made, result).mean())
-            if best is None or matched > best[0]:
-                best = (matched, recipe, result.size)
-            if matched == 1.0:
-                break
-        if best is None:
-            return
-        replayed = Replay(best[0], best[2])
-        own = judged.sides[self.side]
-        said = Evidence("replay", say_unit_replayed(replayed.count, replayed.elements))
-        judged.sides[self.side] = replace(
-            own, recipe=format_recipe(best[1]), replay=replayed, evidence=(*own.evidence, said)
-        )
-
-    def _list_candidates(self, turned: TurnedUnit) -> Iterator[Candidate]:
-        """As one problem; the product and the rest; the product added to what comes next; quotients as products."""
-        network, folded, unit, seen = turned.network, turned.folded, turned.unit, turned.seen
-        if len(unit.products) != 1 or len(unit.outputs) != 1 or unit.places[0] != unit.products[0]:
-            return
-        node, *rest = [network.nodes[p] for p in unit.places]
-        known = {**folded, **seen}
-        inputs = [known[v] if v else None for v in node.inputs]
-        setting = None if node.inputs[1] in folded else self._say_runtime()
-        whole = state_whole(network, folded, unit, seen)
-        if whole is not None:
-            yield Candidate(whole[0], whole[1], (), unit.outputs[0], setting)
-        product = find_product(node, inputs)
-        if product.alpha != 1.0 or product.adds_third:
-            return
-        plain = Candidate(product.problem, product.arrange(inputs), tuple(rest), node.outputs[0], setting)
-        bases = [*fold_norm(plain, rest, folded), plain, *fold_bias(plain, rest, folded)]
-        if "layout" in self._list_settings() and product.problem.product is None:
-            # What a transposition left with its channels last is computed so.
-            bases += [replace(base, setting=("layout", "channels_last")) for base in (plain, *bases)]
-        for base in bases:
-            yield base
-            after = base.rest
-            if after and after[0].operator in ("Add", "Sum") and base.affine is None:
-                others = [v for v in after[0].inputs if v != base.makes]
-                if len(others) == 1 and others[0] in known:
-                    yield replace(base, rest=after[1:], makes=after[0].outputs[0], addend=known[others[0]])
-        multiplied = tuple(multiply_instead(n, folded) for n in rest)
-        if multiplied != tuple(rest):
-            yield replace(plain, rest=multiplied)
-        yield from fold_scale(plain, rest, folded)
+            for means, made in self._compute(candidate, recipe, turned, unit):
+                if made.shape != result.shape or made.dtype != result.dtype:
+                    continue
+                matched = 1.0 - float(mark_differing_bits(made, result).mean())
+                if best is None or matched > best.matched:
+                    best = FoundStep(Step(candidate.form, recipe, means), matched)
+                if matched == 1.0:
+                    return best
+        return best
 
     def _find_recipe(self, candidate: Candidate) -> Recipe | None:
         key = (format_problem(candidate.problem), candidate.setting)
         if key not in self.recipes:
-            self.progress(f"probing {self.side[:40]} on {key[0][:70]}", 0.5)
+            self.progress(f"probing {self.name[:40]} on {key[0][:70]}", 0.5)
             lowering = lower_problem(candidate.problem)
             runner = lower_runner(self._find_runner(candidate.setting), lowering)
             session = ProbeSession(runner, lowering.convolution, most_calls=_MOST_CALLS, most_time_s=_MOST_TIME_S)
             self.recipes[key] = search_recipe(session).recipe
         return self.recipes[key]
-
-    def _say_runtime(self) -> tuple[str, str] | None:
-        """The setting with which an engine gets weights as computed, not stored in the model; None if it has none."""
-        declared = self._list_settings()
-        return ("weights", "runtime") if "weights" in declared else None
 
     def _list_settings(self) -> dict[str, Setting]:
         name = parse_runner_text(self.asked.text).name
@@ -163,15 +126,23 @@ class NetworkReplay:
             self.opened.callback(self.others[setting].close)
         return self.others[setting]
 
-    def _compute(self, candidate: Candidate, recipe: Recipe, turned: TurnedUnit, unit: Unit) -> np.ndarray | None:
-        if candidate.addend is None:
-            made = self._emulate(candidate, recipe)
-        else:
-            made = emulate_onto(candidate.problem, recipe, candidate.operands, candidate.addend)
-        if made is not None and candidate.affine is not None:
-            made = apply_affine(candidate, made)
-        if made is None or not candidate.rest:
-            return made
+    def _compute(
+        self, candidate: Candidate, recipe: Recipe, turned: TurnedUnit, unit: Unit
+    ) -> Iterator[tuple[MeanOrder, np.ndarray]]:
+        """The unit's output by one form, for every order that its means may have; nothing where it has no such form."""
+        try:
+            made = sum_candidate(candidate, recipe, self._emulate(candidate, recipe))
+            if not candidate.rest or self.alone:
+                averages = any(node.operator in MEANS for node in candidate.rest)
+                for means in list_mean_orders() if averages else (IN_SEQUENCE,):
+                    yield means, finish_candidate(candidate, turned, made, means)
+            else:
+                yield IN_SEQUENCE, self._finish_there(candidate, turned, unit, made)
+        except SamebitsError:
+            return
+
+    def _finish_there(self, candidate: Candidate, turned: TurnedUnit, unit: Unit, made: np.ndarray) -> np.ndarray:
+        """What the engine itself makes of a candidate's sums."""
         seen = {**turned.seen, candidate.makes: made}
         small = _cut_out(turned, candidate, seen)
         fed = {v: seen[v] for v in small.inputs}
@@ -186,12 +157,32 @@ class NetworkReplay:
             # Sums and maxima have one result, functions may have others.
             return run_by_reference(small, fed)[small.outputs[0]]
 
-    def _emulate(self, candidate: Candidate, recipe: Recipe) -> np.ndarray:
-        """Forms of one product share its sums."""
+    def _emulate(self, candidate: Candidate, recipe: Recipe) -> np.ndarray | None:
+        """Forms of one product share its sums; none of one that is added to what comes next."""
+        if candidate.addend is not None:
+            return None
         if self.last is None or self.last[0] is not candidate.operands or self.last[1] is not recipe:
             made = emulate(candidate.problem, recipe, candidate.operands)
             self.last = candidate.operands, recipe, made
         return self.last[2]
+
+
+def _replay_unit(replayer: UnitReplayer, judged: JudgedUnit, side: str, seen: Mapping[str, np.ndarray]) -> None:
+    """Puts the recipe of a unit's product, and how much of the unit it reproduces, into its judgement."""
+    known = judged.sides[side].replay
+    elements = seen[judged.unit.outputs[0]].size
+    if known is not None and known.is_whole and known.elements == elements:
+        # What explained the unit reproduced all of it.
+        return
+    found = replayer.find_step(judged.unit, seen)
+    if found is None or found.step.recipe is None:
+        return
+    replayed = Replay(found.matched, elements)
+    own = judged.sides[side]
+    said = Evidence("replay", say_unit_replayed(replayed.count, replayed.elements))
+    judged.sides[side] = replace(
+        own, recipe=format_recipe(found.step.recipe), replay=replayed, evidence=(*own.evidence, said)
+    )
 
 
 def replay_side(
@@ -202,7 +193,7 @@ def replay_side(
     if asked is None:
         return None
     with contextlib.ExitStack() as opened:
-        replay = NetworkReplay(judge, side, observer, asked, progress, opened)
+        replayer = UnitReplayer(judge.network, judge.folded, side, observer, asked, progress, opened)
         by_unit = {id(j.unit): j for j in judged}
         count = 0
         for batch in judge.divide_batches():
@@ -210,7 +201,7 @@ def replay_side(
             for shared in batch:
                 own = by_unit[id(shared.unit)]
                 if shared.unit.products and side in shared.sides:
-                    replay.replay(own, seen)
+                    _replay_unit(replayer, own, side, seen)
                     found = own.sides[side].replay
                     count += bool(found and found.is_whole)
         return count
@@ -221,10 +212,10 @@ def _cut_out(turned: TurnedUnit, candidate: Candidate, seen: Mapping[str, np.nda
     import onnx
 
     network, unit, nodes = turned.network, turned.unit, candidate.rest
-    stored_nodes = [s for n in nodes for s in (n.stored if isinstance(n.stored, tuple) else (n.stored,))]
-    made = {v for node in stored_nodes for v in node.output}
-    needed = dict.fromkeys(v for node in stored_nodes for v in node.input if v and v not in made)
-    constants = {v: turned.folded[v] for v in needed if v in turned.folded}
+    made = {v for node in nodes for v in node.outputs}
+    needed = dict.fromkeys(v for node in nodes for v in node.stored.input if v and v not in made)
+    known = {**turned.folded, **candidate.constants}
+    constants = {v: known[v] for v in needed if v in known}
     inputs = {v: ValueType(seen[v].dtype.name, seen[v].shape) for v in needed if v not in constants}
     helper = onnx.helper
     declared = [
@@ -234,7 +225,7 @@ def _cut_out(turned: TurnedUnit, candidate: Candidate, seen: Mapping[str, np.nda
     (output,) = unit.outputs
     element = helper.np_dtype_to_tensor_dtype(seen[output].dtype)
     graph = helper.make_graph(
-        stored_nodes,
+        [node.stored for node in nodes],
         "behind",
         declared,
         [helper.make_tensor_value_info(output, element, seen[output].shape)],

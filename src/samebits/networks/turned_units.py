@@ -41,6 +41,10 @@ class TurnedUnit:
         """The unit's output as the turned unit returns it."""
         return output if self.order is None else np.ascontiguousarray(output.transpose(np.argsort(self.order)))
 
+    def turn_back(self, output: np.ndarray) -> np.ndarray:
+        """What the turned unit returns as the unit's output."""
+        return output if self.order is None else np.ascontiguousarray(output.transpose(self.order))
+
 
 def turn_unit(network: Network, folded: Arrays, unit: Unit, seen: Arrays) -> TurnedUnit:
     """The unit without the moves around its only product; unchanged where it has none, or they cannot be removed."""

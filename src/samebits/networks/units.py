@@ -80,7 +80,7 @@ def divide_network(
     hidden = {v for v in unobserved if v not in network.outputs}
     if any(v in hidden for group in groups for v in group.outputs):
         groups = _join_alike(network, _reach_back(network, groups, hidden))
-    return _sort([_make_unit(network, folded, group) for group in groups])
+    return _sort([make_unit(network, folded, group.places, group.outputs) for group in groups])
 
 
 def _list_read(network: Network) -> list[int]:
@@ -416,15 +416,18 @@ def _is_between(after: Sequence[tuple[set[int], int]], first: int, last: int) ->
     return any(after[r][1] >> last & 1 for r in after[first][0] if r != last)
 
 
-def _make_unit(network: Network, folded: Mapping[str, np.ndarray], group: _Group) -> Unit:
-    places = tuple(sorted(group.places))
+def make_unit(
+    network: Network, folded: Mapping[str, np.ndarray], members: Iterable[int], outputs: Iterable[str]
+) -> Unit:
+    """The unit of nodes at these places that shows these values."""
+    places = tuple(sorted(members))
     nodes = [network.nodes[p] for p in places]
     made = {v for node in nodes for v in node.outputs if v}
     inputs = dict.fromkeys(v for node in nodes for v in node.inputs if v and v not in made and v not in folded)
     products = tuple(p for p in places if network.nodes[p].operator in PRODUCTS)
     named = network.nodes[products[0]] if products else nodes[0]
     operators = tuple(node.operator for node in nodes)
-    return Unit(named.name, places, tuple(inputs), tuple(sorted(group.outputs)), operators, products)
+    return Unit(named.name, places, tuple(inputs), tuple(sorted(outputs)), operators, products)
 
 
 def _sort(units: list[Unit]) -> list[Unit]:

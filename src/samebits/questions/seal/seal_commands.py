@@ -1,4 +1,4 @@
-"""`samebits seal` and `samebits check`: their options, and what they do."""
+"""`samebits seal`, `samebits check` and `samebits run`: their options, and what they do."""
 
 from __future__ import annotations
 
@@ -104,6 +104,44 @@ def check_command(
     return AGREE if found.holds else DIFFER
 
 
+def run_command(
+    file: CheckFile,
+    given: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODEL] [INPUTS.npz]", help="the sealed ONNX file, and what it is fed; either may come first"
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE.npz", help="the file that the outputs are written to")
+    ] = None,
+    time_limit: TimeLimit = 300,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
+) -> int:
+    """Execute what was sealed where the engine is absent: its bits, computed by recipe.
+
+    Without inputs the seal's own are used, and the result is compared with the sealed bits.
+    """
+    from samebits.display.narrator import Narrator
+    from samebits.errors import ArgumentError
+    from samebits.networks.model_subject import is_model
+    from samebits.questions.seal.running import run
+    from samebits.questions.seal.seal_report import show_run
+
+    models = [one for one in given or [] if is_model(one)]
+    inputs = [one for one in given or [] if not is_model(one)]
+    if len(models) > 1 or len(inputs) > 1:
+        raise ArgumentError("one model and one file of inputs at a time")
+    with Narrator() as narrator:
+        found = run(
+            file, inputs[0] if inputs else None, model=models[0] if models else None, output=output,
+            time_limit_s=time_limit, progress=narrator.hear,
+        )  # fmt: skip
+    print_finding(found, show_run, verbose=verbose, as_json=as_json)
+    return DIFFER if found.holds is False else AGREE
+
+
 def _load_seal():
     from samebits.questions.seal.seal_document import lay_out_seal
     from samebits.questions.seal.seal_report import show_seal
@@ -118,6 +156,14 @@ def _load_check():
     from samebits.questions.seal.seal_schema import Check
 
     return Check, lay_out_check, show_check
+
+
+def _load_run():
+    from samebits.questions.seal.seal_document import lay_out_run
+    from samebits.questions.seal.seal_report import show_run
+    from samebits.questions.seal.seal_schema import Run
+
+    return Run, lay_out_run, show_run
 
 
 SEAL = Question(
@@ -137,6 +183,16 @@ SEAL = Question(
             ("samebits check net.seal", "samebits check net.seal net.onnx --on onnxruntime:threads=1"),
             "0: every bit is the same, for every input or on what was tried; 1: some are others",
         ),
+        Command(
+            "run",
+            run_command,
+            ("samebits run net.seal net.onnx inputs.npz -o outputs.npz", "samebits run net.seal"),
+            "0: computed; 1: the seal's own inputs did not give the sealed bits",
+        ),
     ),
-    findings=(FindingKind("samebits.seal/1", _load_seal), FindingKind("samebits.check/1", _load_check)),
+    findings=(
+        FindingKind("samebits.seal/1", _load_seal),
+        FindingKind("samebits.check/1", _load_check),
+        FindingKind("samebits.run/1", _load_run),
+    ),
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 
 from samebits.display.document import Cell, Code, Document, Prose, Section, Table, Tone, tell_evidence
-from samebits.questions.seal.seal_report import name_check, say_sealed
-from samebits.questions.seal.seal_schema import Check, Seal
+from samebits.questions.seal.seal_report import name_check, name_run, say_sealed
+from samebits.questions.seal.seal_schema import Check, Run, Seal
 
 _TONES: dict[str, Tone] = {
     "same": "good", "same-tried": "plain", "different": "bad", "failed": "care", "not-tried": "care"
@@ -28,8 +28,8 @@ def lay_out_seal(found: Seal) -> Document:
         )
     if found.model is not None and found.model.outputs:
         promise.append(
-            "Of the model whole the bits of its outputs on fixed inputs are kept: what lies between the products is not"
-            " sealed by recipe."
+            "Of the model whole the bits of its outputs on fixed inputs are kept, and how each of its"
+            f" {len(found.model.steps):,} units is computed, as far as that was found."
         )
     breaks = [
         f"Another release of the engine than {found.version}, another processor than {found.processor}, or other"
@@ -82,6 +82,40 @@ def lay_out_check(found: Check) -> Document:
         Document(
             found.subject, name_check(found)[0].lower(), tone, found.summary, facts, sections, found.samebits_version
         )
+        .stamped(found.made)
+        .without_empty()
+    )
+
+
+def lay_out_run(found: Run) -> Document:
+    """The outputs, and every unit with how it was executed."""
+    outputs = [
+        (
+            Cell(o.name, code=True),
+            Cell(f"{o.dtype} {'x'.join(map(str, o.shape))}"),
+            Cell("every bit" if o.is_exact else "close", "good" if o.is_exact else "care"),
+            Cell(o.digest, code=True),
+        )
+        for o in found.outputs
+    ]
+    steps = [
+        (
+            Cell(s.name, code=True),
+            Cell("every bit" if s.is_exact else "close", "good" if s.is_exact else "care"),
+            Cell(s.says),
+        )
+        for s in found.steps
+    ]
+    sections = [
+        Section("Outputs", [Table(("output", "type", "sealed", "digest"), outputs)]),
+        Section("Units", [Table(("unit", "sealed", "how"), steps)]),
+        tell_evidence(found.evidence),
+    ]
+    word, _ = name_run(found)
+    tone: Tone = "good" if word == "SAME" else "bad" if word == "OTHER" else "care"
+    facts = f"as {found.engine} {found.version}; inputs: {found.data}; {found.seconds:.1f} s; seal {found.sealed[:12]}"
+    return (
+        Document(found.subject, word.lower(), tone, found.summary, facts, sections, found.samebits_version)
         .stamped(found.made)
         .without_empty()
     )

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from samebits.display.page_layout import Page, Remark, make_answer, open_console
 from samebits.display.visible_text import make_visible
-from samebits.questions.seal.seal_schema import Check, CheckedUnit, Seal, SealedUnit
+from samebits.questions.seal.seal_schema import Check, CheckedUnit, Run, Seal, SealedUnit
 
 _MOST_SHOWN = 8
 _RANKS = {"different": 0, "failed": 0, "same-tried": 2, "same": 4, "not-tried": 1}
@@ -70,3 +70,34 @@ def name_check(found: Check) -> tuple[str, str]:
     if found.holds is None:
         return "OPEN", "bold magenta"
     return ("HOLDS", "bold green") if found.holds else ("BROKEN", "bold red")
+
+
+def show_run(found: Run, console: Console | None = None, *, verbose: bool = True) -> None:
+    """Prints what was executed to the console (standard output by default), whole or as much as fits a screen."""
+    found, console = make_visible(found), console or open_console()
+    page = Page()
+    page.add(Text(found.subject, style="bold"), Text(f"as {found.engine} {found.version}", style="dim"))
+    page.add(make_answer(*name_run(found), found.summary))
+    chosen = sorted(found.steps, key=lambda step: step.is_exact)
+    shown = [step for step in chosen if not step.is_exact] or chosen
+    remarks = [
+        Remark("exact" if step.is_exact else "open", f"{step.name}: {step.says}", rank=3 if step.is_exact else 1)
+        for step in shown[:_MOST_SHOWN]
+    ]
+    if len(found.steps) > len(remarks):
+        remarks.append(Remark("", f"{len(found.steps) - len(remarks):,} more: --json lists them"))
+    remarks += [
+        Remark("output", f"{o.name[:80]}: {o.dtype} {'x'.join(map(str, o.shape)) or 'scalar'}, {o.digest}", rank=2)
+        for o in found.outputs[:_MOST_SHOWN]
+    ]
+    if found.saved:
+        remarks.append(Remark("saved", found.saved, verbatim=True, rank=0))
+    page.add(remarks)
+    page.print_to(console, verbose=verbose)
+
+
+def name_run(found: Run) -> tuple[str, str]:
+    """The answer in a word, and its style."""
+    if found.holds is False:
+        return "OTHER", "bold red"
+    return ("SAME", "bold green") if found.holds or all(o.is_exact for o in found.outputs) else ("CLOSE", "bold yellow")

@@ -1,4 +1,4 @@
-"""What an engine's arithmetic was sealed as (samebits.seal/1), and what came of checking it (samebits.check/1)."""
+"""What an engine's arithmetic was sealed as (samebits.seal/1), and what came of checking or running it (.../1)."""
 
 from __future__ import annotations
 
@@ -38,6 +38,23 @@ class SealedOutput(msgspec.Struct, frozen=True):
     digest: str
 
 
+class SealedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """How one unit of a model is computed, so that it can be executed without the engine.
+
+    `nodes` names the first value that each of its nodes makes, `outputs` what it hands on. `form` is `nodes` (node by
+    node) or how its product was put together with what follows; `recipe` is the product's, `means` the order in which a
+    mean adds. `replay` says how many outputs this reproduced where it was sealed.
+    """
+
+    unit: str
+    nodes: list[str]
+    outputs: list[str]
+    form: str
+    recipe: str | None = None
+    means: str = ""
+    replay: Replay
+
+
 class SealedModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model: its file's name and the digest of what it holds, the shapes of its inputs, its outputs' bits on them."""
 
@@ -46,6 +63,9 @@ class SealedModel(msgspec.Struct, frozen=True, kw_only=True):
     sizes: dict[str, list[int]]
     outputs: list[SealedOutput]
     left_out: list[str] = []
+    steps: list[SealedStep] = []
+    # How many outputs of the whole the steps reproduced, one after the other, on inputs they were not found on.
+    replay: Replay | None = None
 
 
 class Seal(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +90,49 @@ class Seal(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     evidence: list[Evidence] = []
     content: str = ""
+    samebits_version: str
+    made: Made | None = None
+
+
+class RanStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A unit, or a problem, as it was executed. `is_exact`: it gave every bit of the engine where it was sealed."""
+
+    name: str
+    says: str
+    is_exact: bool
+
+
+class RanOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """An output that was computed. `is_exact`: everything that it depends on gave every bit where it was sealed."""
+
+    name: str
+    dtype: str
+    shape: list[int]
+    digest: str
+    is_exact: bool
+
+
+class Run(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):
+    """The sealed arithmetic executed without the engine, on given inputs or on the seal's own.
+
+    `holds` is whether the seal's own inputs gave the sealed bits, null for other inputs; `saved` the file with the
+    outputs.
+    """
+
+    _rows: ClassVar[str] = "outputs"
+    schema: Literal["samebits.run/1"] = "samebits.run/1"
+    subject: str
+    sealed: str
+    engine: str
+    version: str
+    data: str
+    steps: list[RanStep]
+    outputs: list[RanOutput]
+    holds: bool | None = None
+    seconds: float
+    saved: str | None = None
+    summary: str
+    evidence: list[Evidence] = []
     samebits_version: str
     made: Made | None = None
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from samebits.findings.words.number_words import say_count
-from samebits.questions.seal.seal_schema import CheckedOutput, CheckedUnit, SealedModel, SealedUnit
+from samebits.questions.seal.seal_schema import (
+    CheckedOutput,
+    CheckedUnit,
+    RanOutput,
+    RanStep,
+    Seal,
+    SealedModel,
+    SealedStep,
+    SealedUnit,
+)
 
 
 def summarize_seal(engine: str, units: Sequence[SealedUnit], model: SealedModel | None) -> str:
@@ -16,6 +25,9 @@ def summarize_seal(engine: str, units: Sequence[SealedUnit], model: SealedModel 
         said += f", and {len(units) - whole:,} by bits on seeded operands only"
     if model is not None and model.outputs:
         said += f"; {say_count(len(model.outputs), 'output')} of {model.name} by bits on seeded inputs"
+    if model is not None and model.steps:
+        exact = sum(step.replay.is_whole for step in model.steps)
+        said += f"; {exact:,} of {say_count(len(model.steps), 'unit')} can be executed bit for bit without the engine"
     return f"{said}."
 
 
@@ -66,3 +78,34 @@ def summarize_check(
     if lost:
         return f"{said}; it did not compute the model's {', '.join(lost)[:80]}."
     return f"{said}." if holds else f"{said}; the model was not given, and its outputs were not tried."
+
+
+def say_step(step: SealedStep) -> str:
+    """How one unit was executed."""
+    parts = [step.recipe] if step.recipe else ["node by node"]
+    if step.form not in ("nodes", "whole", "product"):
+        parts.append(f"as {step.form}")
+    if step.means:
+        parts.append(f"means {step.means}")
+    if not step.replay.is_whole:
+        parts.append(f"gave {step.replay.count:,} of {step.replay.elements:,} outputs where it was sealed")
+    return ", ".join(parts)
+
+
+def summarize_run(seal: Seal, steps: Sequence[RanStep], outputs: Sequence[RanOutput], holds: bool | None) -> str:
+    """Whether what was computed has the engine's bits, and what keeps it from having them."""
+    engine = f"{seal.engine} {seal.version}".strip()
+    exact = [output for output in outputs if output.is_exact]
+    open_steps = [step.name for step in steps if not step.is_exact]
+    if holds:
+        return f"The sealed bits of {engine}: {say_count(len(outputs), 'output')} on the seal's own inputs."
+    if holds is False:
+        first = f": {open_steps[0]} was not reproduced where it was sealed" if open_steps else ""
+        return f"Not the sealed bits of {engine} on the seal's own inputs{first}."
+    if len(exact) == len(outputs):
+        return f"Computed as {engine} computes it: every unit gave every bit where it was sealed."
+    many = "one unit" if len(open_steps) == 1 else f"{len(open_steps):,} units"
+    some = f"; {say_count(len(exact), 'output')} of {len(outputs):,} depends on none of them" if exact else ""
+    return (
+        f"Close to {engine}, not its bits: {many} did not give every bit where it was sealed ({open_steps[0]}){some}."
+    )

@@ -19,7 +19,7 @@ from samebits.engines.registry.runner_text import parse_runner_text
 from samebits.engines.registry.runners import open_runner
 from samebits.engines.runner import Runner, check_result
 from samebits.engines.runner.lowered_runner import lower_runner
-from samebits.errors import ArgumentError, EngineUnsupported, ProbeStopped, SealError
+from samebits.errors import ArgumentError, EngineUnsupported, ProbeStopped, SamebitsError, SealError
 from samebits.findings import Replay
 from samebits.judging.comparing_cost import check_memory
 from samebits.machine import describe_machine
@@ -27,7 +27,9 @@ from samebits.networks.model_inputs import make_inputs
 from samebits.networks.model_runners import find_data_files, is_onnx_engine, open_model_runner
 from samebits.networks.model_subject import is_model, is_module
 from samebits.networks.network import Network
+from samebits.networks.network_steps import find_steps, measure_same, run_steps, settle
 from samebits.networks.onnx_reading import read_onnx
+from samebits.networks.unit_steps import has_means
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.ulps import digest_bits
 from samebits.problems import Problem
@@ -45,7 +47,7 @@ from samebits.problems.operands import make_exact, make_normal
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.pick.subject_problems import list_problems
 from samebits.questions.seal.seal_file import digest_seal, write_seal
-from samebits.questions.seal.seal_schema import Seal, SealedModel, SealedOutput, SealedUnit
+from samebits.questions.seal.seal_schema import Seal, SealedModel, SealedOutput, SealedStep, SealedUnit
 from samebits.questions.seal.seal_sentences import summarize_seal
 from samebits.sums.recipes.recipe import Recipe
 from samebits.sums.recipes.recipe_text import format_recipe
@@ -102,7 +104,7 @@ def seal(
     model = None
     if models:
         progress(f"running {models[0][:60]}", 1.0)
-        model = _seal_model(models[0], on, sizes, seed, time_limit_s, left_out)
+        model = _seal_model(models[0], on, sizes, seed, time_limit_s, left_out, progress)
     if not units:
         raise SealError(f"{on} computes none of these problems: {left_out[0] if left_out else 'there are none'}")
     found = Seal(
@@ -146,7 +148,9 @@ def seal_problem(runner: Runner, problem: AnyProblem, nodes: Sequence[str], seed
     else:
         check_memory(lower_problem(problem).convolution, 2)
     asked = lower_runner(runner, lower_problem(problem)) if isinstance(problem, Problem) else runner
-    ran = [(own, operands, check_result(own, asked.run(own, operands))) for own, operands in _draw(problem, seed)]
+    ran = [
+        (own, operands, check_result(own, asked.run(own, operands))) for own, operands in draw_operands(problem, seed)
+    ]
     digests = [digest_bits(result) for _, _, result in ran]
     recipe, replay = _find_recipe(asked, ran)
     return SealedUnit(
@@ -171,7 +175,7 @@ def _find_recipe(
     return recipe, Replay(*score_all([Replayer(problem, operands, result) for _, operands, result in ran], recipe))
 
 
-def _draw(problem: AnyProblem, seed: int) -> Iterator[tuple[AnyProblem, dict[str, np.ndarray]]]:
+def draw_operands(problem: AnyProblem, seed: int) -> Iterator[tuple[AnyProblem, dict[str, np.ndarray]]]:
     """The seeded operands, of a product those of the convolution that is computed for it: integers, and random ones."""
     if isinstance(problem, Attention):
         exact = make_exact_attention(problem, seed)
@@ -191,18 +195,62 @@ def _seal_model(
     seed: int,
     time_limit_s: float,
     left_out: Sequence[str],
+    progress: Progress,
 ) -> SealedModel:
-    """A model whole: what it holds, and the bits of its outputs on seeded inputs, where the engine runs ONNX."""
+    """A model whole: what it holds, and the bits of its outputs on seeded inputs, where the engine runs ONNX.
+
+    Of every unit, too, how it is computed, and how much of the outputs that gives on other inputs.
+    """
     network = read_onnx(path, time_limit_s=time_limit_s)
     fed = make_inputs(network, seed, sizes=sizes)
     outputs = run_outputs(network, fed, on, time_limit_s)
+    steps, replay = (
+        _seal_steps(network, fed, make_inputs(network, seed + 1, sizes=sizes), on, time_limit_s, progress)
+        if outputs
+        else ([], None)
+    )
     return SealedModel(
         name=Path(path).name,
         fingerprint=fingerprint(path, network),
         sizes={name: list(array.shape) for name, array in fed.items()},
         outputs=[SealedOutput(name, digest) for name, digest in outputs.items()],
         left_out=list(left_out),
+        steps=steps,
+        replay=replay,
     )
+
+
+def _seal_steps(
+    network: Network,
+    fed: Mapping[str, np.ndarray],
+    others: Mapping[str, np.ndarray],
+    on: str,
+    time_limit_s: float,
+    progress: Progress,
+) -> tuple[list[SealedStep], Replay | None]:
+    """How every unit is computed, and how many outputs that reproduces on other inputs; nothing where it fails."""
+    try:
+        network = settle(network, fed)
+        with contextlib.closing(open_model_runner(on, time_limit_s=time_limit_s)) as runner:
+            found = find_steps(network, fed, runner, progress)
+            wanted = runner.run_network(network, others, [], list(network.outputs), {})
+        made = run_steps(network, others, [(one.unit, one.step) for one in found], progress)
+    except SamebitsError:
+        return [], None
+    elements = sum(np.asarray(array).size for array in wanted.values())
+    steps = [
+        SealedStep(
+            unit=one.unit.name,
+            nodes=[network.nodes[p].outputs[0] for p in one.unit.places],
+            outputs=list(one.unit.outputs),
+            form=one.step.form,
+            recipe=format_recipe(one.step.recipe) if one.step.recipe else None,
+            means=str(one.step.means) if has_means(network, one.unit) else "",
+            replay=Replay(one.matched, one.elements),
+        )
+        for one in found
+    ]
+    return steps, Replay(measure_same(made, wanted), elements)
 
 
 def run_outputs(network: Network, fed: Mapping[str, np.ndarray], on: str, time_limit_s: float) -> dict[str, str]:
