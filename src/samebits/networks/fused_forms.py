@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -15,8 +16,9 @@ from samebits.numbers.array import add_to_odd
 from samebits.problems import Problem
 from samebits.problems.lowering import lower_problem
 from samebits.sums.emulators import emulate
-from samebits.sums.recipes.order import KeyedOrder
+from samebits.sums.recipes.order import TreeOrder
 from samebits.sums.recipes.recipe import Recipe
+from samebits.sums.recipes.tree import Chain, Fused, Item, flatten_chain, list_terms
 
 
 @dataclass(frozen=True)
@@ -212,16 +214,14 @@ def emulate_onto(
     A recipe without blocks of channels is one block: the addend meets the whole sum before the bias does. None where
     several orders, groups or transforms leave open what is added to what. Raises RecipeError as `emulate` does.
     """
-    block = _find_block(problem, recipe)
-    if block is None or problem.then is not None or problem.out != "float32":
+    blocks = _find_blocks(problem, recipe)
+    if not blocks or problem.then is not None or problem.out != "float32":
         return None
     lowering = lower_problem(problem)
     convolution, arrays = lowering.convolution, lowering.lower_operands(operands)
-    size, inner = block
     plain = replace(convolution, bias=False)
     running = lowering.lower_result(np.broadcast_to(addend, problem.y_shape).astype(np.float32))
-    for start in range(0, convolution.x[1], size):
-        part = slice(start, start + size)
+    for part, inner in blocks:
         x, w = np.ascontiguousarray(arrays["x"][:, part]), np.ascontiguousarray(arrays["w"][:, part])
         small = replace(plain, x=x.shape, w=w.shape, stated=None)
         running = running + emulate(small, inner, {"x": x, "w": w})
@@ -230,22 +230,52 @@ def emulate_onto(
     return lowering.restore_result(running)
 
 
-def _find_block(problem: Problem, recipe: Recipe) -> tuple[int, Recipe] | None:
-    """How many channels one block has, and the recipe of a block by itself; all of them where there are no blocks."""
+def _find_blocks(problem: Problem, recipe: Recipe) -> list[tuple[slice, Recipe]]:
+    """The blocks of channels that a recipe adds by themselves, each with its own recipe; none where it is not so."""
     convolution = lower_problem(problem).convolution
     if recipe.algorithm is not None or len(recipe.orders) != 1 or convolution.groups != 1 or convolution.is_transposed:
-        return None
+        return []
     if problem.direction != "forward" or (problem.bias and recipe.bias != "last"):
-        return None
-    whole = convolution.x[1], replace(recipe, bias="last")
-    order = recipe.orders[0]
-    if not isinstance(order, KeyedOrder) or len(order.levels) < 2:
-        return whole
+        return []
+    channels, whole = convolution.x[1], replace(recipe, bias="last")
+    (order,) = recipe.orders
+    if isinstance(order, TreeOrder):
+        return _divide_tree(order, whole, channels, math.prod(convolution.w[2:]))
+    size, inner = channels, whole
     first = order.levels[0]
-    if len(first.keys) != 1 or first.rule != "chain" or first.format:
+    if len(order.levels) > 1 and len(first.keys) == 1 and first.rule == "chain" and not first.format:
+        key = first.keys[0]
+        is_channel = key.axis == "c" or (key.axis == "k" and math.prod(convolution.w[2:]) == 1)
+        if is_channel and not key.modulus and not key.descending:
+            size, inner = key.block, replace(whole, orders=(replace(order, levels=order.levels[1:]),))
+    return [(slice(start, min(start + size, channels)), inner) for start in range(0, channels, size)]
+
+
+def _divide_tree(order: TreeOrder, recipe: Recipe, channels: int, volume: int) -> list[tuple[slice, Recipe]]:
+    """The blocks of a tree whose last additions join whole ranges of channels, in their sequence; else one block."""
+    whole = [(slice(0, channels), recipe)]
+    if not isinstance(order.tree, Chain) or order.tree.format:
         return whole
-    key = first.keys[0]
-    is_channel = key.axis == "c" or (key.axis == "k" and int(np.prod(convolution.w[2:])) == 1)
-    if not is_channel or key.modulus or key.descending:
+    items = flatten_chain(order.tree).items
+    later = [item for item in items if isinstance(item, Chain)]
+    leading = items[: len(items) - len(later)]
+    if not later or not leading or items[len(leading) :] != tuple(later):
         return whole
-    return key.block, replace(whole[1], orders=(replace(order, levels=order.levels[1:]),))
+    found: list[tuple[slice, Recipe]] = []
+    begin = 0
+    for block in (Chain(leading), *later):
+        terms = sorted(list_terms(block))
+        if terms != list(range(begin, begin + len(terms))) or begin % volume or len(terms) % volume:
+            return whole
+        own = TreeOrder(_move_terms(block, -begin), order.own)
+        found.append((slice(begin // volume, (begin + len(terms)) // volume), replace(recipe, orders=(own,))))
+        begin += len(terms)
+    return found
+
+
+def _move_terms(item: Item, by: int) -> Item:
+    if isinstance(item, int):
+        return item + by
+    if isinstance(item, Fused):
+        return Fused(tuple(term + by for term in item.terms))
+    return Chain(tuple(_move_terms(part, by) for part in item.items), item.format)

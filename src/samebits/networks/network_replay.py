@@ -26,21 +26,14 @@ from samebits.findings import Evidence
 from samebits.findings.comparison_schema import Replay
 from samebits.judging.fixes.setting_changes import Change
 from samebits.networks.fused_forms import Candidate, list_candidates
+from samebits.networks.library_operators import PLAIN, Manner, list_manners
 from samebits.networks.model_judging import JudgedUnit, ModelJudge
 from samebits.networks.model_runners import find_problem_runner, run_by_reference
 from samebits.networks.model_sentences import say_unit_replayed
 from samebits.networks.network import Network, ValueType
 from samebits.networks.observing import Observer
 from samebits.networks.turned_units import TurnedUnit, turn_unit
-from samebits.networks.unit_steps import (
-    IN_SEQUENCE,
-    MEANS,
-    MeanOrder,
-    Step,
-    finish_candidate,
-    list_mean_orders,
-    sum_candidate,
-)
+from samebits.networks.unit_steps import Step, finish_candidate, sum_candidate
 from samebits.networks.units import Unit
 from samebits.numbers.ulps import mark_differing_bits
 from samebits.problems import format_problem
@@ -91,12 +84,12 @@ class UnitReplayer:
             recipe = self._find_recipe(candidate)
             if recipe is None:
                 continue
-            for means, made in self._compute(candidate, recipe, turned, unit):
+            for manner, made in self._compute(candidate, recipe, turned, unit):
                 if made.shape != result.shape or made.dtype != result.dtype:
                     continue
                 matched = 1.0 - float(mark_differing_bits(made, result).mean())
                 if best is None or matched > best.matched:
-                    best = FoundStep(Step(candidate.form, recipe, means), matched)
+                    best = FoundStep(Step(candidate.form, recipe, manner), matched)
                 if matched == 1.0:
                     return best
         return best
@@ -128,16 +121,15 @@ class UnitReplayer:
 
     def _compute(
         self, candidate: Candidate, recipe: Recipe, turned: TurnedUnit, unit: Unit
-    ) -> Iterator[tuple[MeanOrder, np.ndarray]]:
-        """The unit's output by one form, for every order that its means may have; nothing where it has no such form."""
+    ) -> Iterator[tuple[Manner, np.ndarray]]:
+        """The unit's output by one form, in every manner of its other nodes; nothing where it has no such form."""
         try:
             made = sum_candidate(candidate, recipe, self._emulate(candidate, recipe))
             if not candidate.rest or self.alone:
-                averages = any(node.operator in MEANS for node in candidate.rest)
-                for means in list_mean_orders() if averages else (IN_SEQUENCE,):
-                    yield means, finish_candidate(candidate, turned, made, means)
+                for manner in list_manners(candidate.rest):
+                    yield manner, finish_candidate(candidate, turned, made, manner)
             else:
-                yield IN_SEQUENCE, self._finish_there(candidate, turned, unit, made)
+                yield PLAIN, self._finish_there(candidate, turned, unit, made)
         except SamebitsError:
             return
 

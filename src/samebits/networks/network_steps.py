@@ -10,13 +10,14 @@ import numpy as np
 
 from samebits.errors import EngineFailure, SamebitsError
 from samebits.networks.control_flow import settle_control_flow
+from samebits.networks.library_operators import list_manners
 from samebits.networks.model_judging import ModelJudge
 from samebits.networks.model_runners import ModelRunner, find_problem_runner
 from samebits.networks.network import Network
 from samebits.networks.network_replay import FoundStep, UnitReplayer
 from samebits.networks.observing import Observer, divide_observably
 from samebits.networks.onnx_reading import make_network
-from samebits.networks.unit_steps import IN_SEQUENCE, NODES, Step, compute_unit, has_means, list_mean_orders
+from samebits.networks.unit_steps import NODES, Step, compute_unit
 from samebits.networks.units import Unit, fold_constants
 from samebits.numbers.format import FORMATS
 from samebits.numbers.ulps import mark_differing_bits
@@ -74,8 +75,8 @@ def _find_step(
             best = replayer.find_step(unit, seen)
     if best is not None and best.matched == 1.0:
         return best
-    for means in list_mean_orders() if has_means(network, unit) else (IN_SEQUENCE,):
-        step = Step(NODES, means=means)
+    for manner in list_manners(network.nodes[p] for p in unit.places):
+        step = Step(NODES, manner=manner)
         try:
             made = compute_unit(network, folded, unit, {v: seen[v] for v in unit.inputs}, step)
         except SamebitsError:

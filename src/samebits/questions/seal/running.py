@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,12 @@ import numpy as np
 
 from samebits.errors import ArgumentError, ModelError, ProblemShapeError, RecipeError, SamebitsError, SealError
 from samebits.judging.comparing_cost import check_memory
+from samebits.networks.library_operators import read_manner
 from samebits.networks.model_inputs import check_inputs, load_arrays, load_inputs, make_inputs
 from samebits.networks.network import Network
 from samebits.networks.network_steps import run_steps, settle
 from samebits.networks.onnx_reading import read_onnx
-from samebits.networks.unit_steps import IN_SEQUENCE, Step, read_mean_order
+from samebits.networks.unit_steps import Step
 from samebits.networks.units import Unit, fold_constants, make_unit
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.ulps import digest_bits
@@ -59,10 +61,10 @@ def run(
 ) -> Run:
     """Executes what a seal says without the engine: the bits that the engine gave where it was sealed.
 
-    `inputs` are arrays by name or an .npz of them: of a sealed model what it takes (`model` is its file, which holds the
-    weights), of sealed problems the operands of one of them. Without them the seal's own seeded inputs are used, and
-    what comes out is compared with the sealed bits. `output` is an .npz for the outputs. Each output says whether all
-    that it depends on gave every bit where it was sealed. Raises SamebitsError for a file that is no seal, another
+    `inputs` are arrays by name or an .npz of them: of a sealed model what it takes (`model` is its file, which holds
+    the weights), of sealed problems the operands of one of them. Without them the seal's own seeded inputs are used,
+    and what comes out is compared with the sealed bits. `output` is an .npz for the outputs. Each output says whether
+    all that it depends on gave every bit where it was sealed. Raises SamebitsError for a file that is no seal, another
     model, inputs that do not fit, and for sealed steps that this model has not.
 
     >>> import samebits
@@ -183,9 +185,7 @@ def _take_inputs(
     fed = load_inputs(network, inputs) if isinstance(inputs, (str, Path)) else check_inputs(network, inputs)
     for name, shape in sizes.items():
         if fed[name].shape != shape:
-            raise ModelError(
-                f"{name[:60]} has shape {fed[name].shape}, and was sealed with {shape}: seal that size, too"
-            )
+            raise ModelError(f"{name[:60]} has shape {fed[name].shape}, but {shape} was sealed: seal that size, too")
     return fed
 
 
@@ -204,10 +204,11 @@ def _read_step(step: SealedStep) -> Step:
         recipe = None if step.recipe is None else parse_recipe(step.recipe)
     except RecipeError as error:
         raise SealError(f"the recipe of {step.unit[:60]} cannot be read: {error}") from None
-    means = read_mean_order(step.means) if step.means else IN_SEQUENCE
-    if means is None:
-        raise SealError(f"{step.unit[:60]} adds in an order that is unknown here: {step.means[:60]!r}")
-    return Step(step.form, recipe, means)
+    manner = read_manner(step.functions, step.means)
+    if manner is None:
+        said = f"{step.functions[:30]} {step.means[:60]}".strip()
+        raise SealError(f"{step.unit[:60]} is computed in a manner that is unknown here: {said!r}")
+    return Step(step.form, recipe, manner)
 
 
 def _tell_step(step: SealedStep) -> RanStep:
@@ -232,8 +233,11 @@ def _check_writable(path: str | Path) -> None:
 
 
 def _save(path: str | Path, arrays: Arrays) -> None:
-    with _telling(path):
-        np.savez(path, **{name: array for name, array in arrays.items()})  # type: ignore[arg-type]  (names are free)
+    # np.savez has names of its own, which a value may have.
+    with _telling(path), zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
 
 
 @contextlib.contextmanager

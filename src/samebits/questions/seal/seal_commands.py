@@ -108,9 +108,7 @@ def run_command(
     file: CheckFile,
     given: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[MODEL] [INPUTS.npz]", help="the sealed ONNX file, and what it is fed; either may come first"
-        ),
+        typer.Argument(metavar="[MODEL] [INPUTS.npz]", help="the sealed ONNX file, and what it is fed, in any order"),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE.npz", help="the file that the outputs are written to")

@@ -93,19 +93,12 @@ def lay_out_run(found: Run) -> Document:
         (
             Cell(o.name, code=True),
             Cell(f"{o.dtype} {'x'.join(map(str, o.shape))}"),
-            Cell("every bit" if o.is_exact else "close", "good" if o.is_exact else "care"),
+            _say_exact(o.is_exact),
             Cell(o.digest, code=True),
         )
         for o in found.outputs
     ]
-    steps = [
-        (
-            Cell(s.name, code=True),
-            Cell("every bit" if s.is_exact else "close", "good" if s.is_exact else "care"),
-            Cell(s.says),
-        )
-        for s in found.steps
-    ]
+    steps = [(Cell(step.name, code=True), _say_exact(step.is_exact), Cell(step.says)) for step in found.steps]
     sections = [
         Section("Outputs", [Table(("output", "type", "sealed", "digest"), outputs)]),
         Section("Units", [Table(("unit", "sealed", "how"), steps)]),
@@ -119,3 +112,7 @@ def lay_out_run(found: Run) -> Document:
         .stamped(found.made)
         .without_empty()
     )
+
+
+def _say_exact(is_exact: bool) -> Cell:
+    return Cell("every bit", "good") if is_exact else Cell("close", "care")

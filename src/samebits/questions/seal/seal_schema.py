@@ -42,8 +42,9 @@ class SealedStep(msgspec.Struct, frozen=True, kw_only=True):
     """How one unit of a model is computed, so that it can be executed without the engine.
 
     `nodes` names the first value that each of its nodes makes, `outputs` what it hands on. `form` is `nodes` (node by
-    node) or how its product was put together with what follows; `recipe` is the product's, `means` the order in which a
-    mean adds. `replay` says how many outputs this reproduced where it was sealed.
+    node) or how its product was put together with what follows; `recipe` is the product's, `functions` the library
+    whose functions are used, `means` the order in which a mean adds. `replay` says how many outputs this reproduced
+    where it was sealed.
     """
 
     unit: str
@@ -51,6 +52,7 @@ class SealedStep(msgspec.Struct, frozen=True, kw_only=True):
     outputs: list[str]
     form: str
     recipe: str | None = None
+    functions: str = ""
     means: str = ""
     replay: Replay
 

@@ -85,6 +85,8 @@ def say_step(step: SealedStep) -> str:
     parts = [step.recipe] if step.recipe else ["node by node"]
     if step.form not in ("nodes", "whole", "product"):
         parts.append(f"as {step.form}")
+    if step.functions:
+        parts.append(f"functions of {step.functions}")
     if step.means:
         parts.append(f"means {step.means}")
     if not step.replay.is_whole:
@@ -105,7 +107,7 @@ def summarize_run(seal: Seal, steps: Sequence[RanStep], outputs: Sequence[RanOut
     if len(exact) == len(outputs):
         return f"Computed as {engine} computes it: every unit gave every bit where it was sealed."
     many = "one unit" if len(open_steps) == 1 else f"{len(open_steps):,} units"
-    some = f"; {say_count(len(exact), 'output')} of {len(outputs):,} depends on none of them" if exact else ""
+    some = f"; {len(exact):,} of {say_count(len(outputs), 'output')} has them all the same" if exact else ""
     return (
         f"Close to {engine}, not its bits: {many} did not give every bit where it was sealed ({open_steps[0]}){some}."
     )

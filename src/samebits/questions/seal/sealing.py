@@ -23,13 +23,13 @@ from samebits.errors import ArgumentError, EngineUnsupported, ProbeStopped, Same
 from samebits.findings import Replay
 from samebits.judging.comparing_cost import check_memory
 from samebits.machine import describe_machine
+from samebits.networks.library_operators import has_means
 from samebits.networks.model_inputs import make_inputs
 from samebits.networks.model_runners import find_data_files, is_onnx_engine, open_model_runner
 from samebits.networks.model_subject import is_model, is_module
 from samebits.networks.network import Network
 from samebits.networks.network_steps import find_steps, measure_same, run_steps, settle
 from samebits.networks.onnx_reading import read_onnx
-from samebits.networks.unit_steps import has_means
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.ulps import digest_bits
 from samebits.problems import Problem
@@ -245,7 +245,8 @@ def _seal_steps(
             outputs=list(one.unit.outputs),
             form=one.step.form,
             recipe=format_recipe(one.step.recipe) if one.step.recipe else None,
-            means=str(one.step.means) if has_means(network, one.unit) else "",
+            functions=one.step.manner.functions,
+            means=str(one.step.manner.means) if has_means(network.nodes[p] for p in one.unit.places) else "",
             replay=Replay(one.matched, one.elements),
         )
         for one in found
