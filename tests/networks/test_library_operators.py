@@ -10,10 +10,19 @@ import pytest
 
 from networks.network_building import make_model, node, random
 from samebits.machine import describe_machine
-from samebits.networks.library_operators import LIBRARIES, Manner, MeanOrder, apply_manner
+from samebits.networks.library_operators import (
+    LIBRARIES,
+    Manner,
+    MeanOrder,
+    apply_manner,
+    find_fast_gelus,
+    list_manners,
+)
 from samebits.networks.model_runners import open_model_runner
 from samebits.networks.network import Network
 from samebits.networks.onnx_reading import make_network
+from samebits.networks.unit_steps import NODES, Step, compute_unit
+from samebits.networks.units import Unit
 from samebits.numbers.ulps import mark_differing_bits
 
 
@@ -74,3 +83,45 @@ def test_manners_say_nothing_of_what_they_do_not_know() -> None:
         pair = [four[0] + four[2], four[1] + four[3]]
         wanted.append(float((pair[0] + pair[1] + row[8]) / np.float32(9)))
     assert found.reshape(-1).tolist() == wanted
+
+
+def _write_gelu(*, halved_last: bool, cubic: float) -> Network:
+    """A gelu by tanh, written out as exporters write it."""
+    constants = {
+        "three": np.array(3, np.float32), "c": np.array(cubic, np.float32), "b": np.array(0.7978845608, np.float32),
+        "one": np.array(1, np.float32), "half": np.array(0.5, np.float32),
+    }  # fmt: skip
+    inner = [
+        node("Pow", ["x", "three"], ["p"]), node("Mul", ["p", "c"], ["q"]), node("Add", ["x", "q"], ["r"]),
+        node("Mul", ["r", "b"], ["s"]), node("Tanh", ["s"], ["t"]), node("Add", ["t", "one"], ["u"]),
+    ]  # fmt: skip
+    last = (
+        [node("Mul", ["x", "u"], ["v"]), node("Mul", ["v", "half"], ["y"])]
+        if halved_last
+        else [node("Mul", ["x", "half"], ["v"]), node("Mul", ["v", "u"], ["y"])]
+    )
+    return make_network(make_model([*inner, *last], {"x": (40, 64)}, ["y"], constants, 17), "gelu")
+
+
+@pytest.mark.parametrize("halved_last", [False, True])
+def test_a_gelu_that_is_written_out_is_one_function(fused_runner, halved_last: bool) -> None:
+    network = _write_gelu(halved_last=halved_last, cubic=0.044715)
+    assert find_fast_gelus(network.nodes) == {"y": "x"}
+    x = random((40, 64), 4, 2.0)
+    wanted = fused_runner.run_network(network, {"x": x}, [], ["y"], {})["y"]
+    unit = Unit("gelu", tuple(range(len(network.nodes))), ("x",), ("y",), (), ())
+    made = {
+        manner.functions: compute_unit(network, network.constants, unit, {"x": x}, Step(NODES, manner=manner))["y"]
+        for manner in list_manners(network.nodes)
+    }
+    same = {name for name, array in made.items() if not mark_differing_bits(array, wanted).any()}
+    # Whether it fuses what is written out is the engine's choice.
+    assert same in ({"mlas", "mlas-fused-norm", "mlas-one-pass-norm"}, {n for n in made if n.endswith("+gelu")})
+    plain = compute_unit(network, network.constants, unit, {"x": x}, Step(NODES))["y"]
+    assert mark_differing_bits(plain, wanted).any(), "the control: node by node it has other bits"
+
+
+def test_what_resembles_a_gelu_is_none() -> None:
+    assert find_fast_gelus([]) == {}
+    plain = make_network(make_model([node("Tanh", ["x"], ["y"])], {"x": (3,)}, ["y"], {}), "tanh")
+    assert find_fast_gelus(plain.nodes) == {}

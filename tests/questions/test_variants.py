@@ -14,7 +14,8 @@ from variants import PROBLEMS, VARIANTS, make_variant
 # Left out of `make quick`.
 pytestmark = pytest.mark.slow
 
-# No seed of `make variants`. Of two cases one may tell too little: clips that hide most of it, pictures all alike.
+# No seed of `make variants`. Of two cases one may tell too little: clips that hide most of it, pictures all alike. The
+# second is looked at where the first does: `make variants` looks at all of them.
 SEED, CASES = 100, 2
 AGREE = ("identical", "rounding")
 
@@ -22,15 +23,17 @@ AGREE = ("identical", "rounding")
 def make(name):
     """The variant on the first problems where it leaves a trace, others first for each variant."""
     start = sum(map(ord, name)) % len(PROBLEMS)
-    made = []
+    count = 0
     for text in itertools.chain(PROBLEMS[start:], PROBLEMS[:start]):
         try:
-            made.append(make_variant(name, text, SEED + len(name)))
+            yield make_variant(name, text, SEED + len(name))
         except NotHere:
             continue
-        if len(made) == CASES:
-            break
-    return made or pytest.skip("left no trace anywhere, or needs what is not here")
+        count += 1
+        if count == CASES:
+            return
+    if not count:
+        pytest.skip("left no trace anywhere, or needs what is not here")
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -46,6 +49,8 @@ def test_what_was_done_is_found_and_nothing_false_is_proved(name):
         proved = side.certainty in ("bits", "bounds") and side.verdict != "rounding"
         assert side.verdict in variant.verdicts or not proved, side
         assert variant.verdicts != FAULT_FREE or fits, side
+        if fits:
+            break
     assert any(right)
 
 

@@ -65,7 +65,7 @@ def list_candidates(
     if product.alpha != 1.0 or product.adds_third:
         return
     plain = Candidate(product.problem, product.arrange(inputs), tuple(rest), node.outputs[0], setting)
-    bases = [*fold_norm(plain, rest, folded), plain, *fold_bias(plain, rest, folded)]
+    bases = [*fold_norm(plain, rest, folded), plain, *fold_bias(plain, rest, folded), *fold_scale(plain, rest, folded)]
     if has_layouts and product.problem.product is None:
         # What a transposition left with its channels last is computed so.
         bases += [replace(base, setting=("layout", "channels_last")) for base in (plain, *bases)]
@@ -82,7 +82,6 @@ def list_candidates(
     constants = {name: value for _, held in multiplied for name, value in held.items()}
     if constants:
         yield replace(plain, rest=tuple(n for n, _ in multiplied), constants=constants, form="reciprocal")
-    yield from fold_scale(plain, rest, folded)
 
 
 def fold_norm(plain: Candidate, rest: Sequence[Node], folded: Mapping[str, np.ndarray]) -> Iterator[Candidate]:

@@ -40,6 +40,7 @@ class MeanOrder:
 
 
 IN_SEQUENCE = MeanOrder()
+_WITH_GELU = "+gelu"
 
 
 def list_mean_orders() -> Iterator[MeanOrder]:
@@ -53,10 +54,23 @@ def list_mean_orders() -> Iterator[MeanOrder]:
 
 @dataclass(frozen=True)
 class Manner:
-    """Whose functions a unit uses, a name of `LIBRARIES` or "" for NumPy's, and how its means add."""
+    """Whose functions a unit uses, a name of `LIBRARIES` or "" for NumPy's, and how its means add.
+
+    With "+gelu" behind its name the library computes a gelu by tanh that is written out as one function.
+    """
 
     functions: str = ""
     means: MeanOrder = IN_SEQUENCE
+
+    @property
+    def library(self) -> str:
+        """The library's name."""
+        return self.functions.removesuffix(_WITH_GELU)
+
+    @property
+    def fuses_gelu(self) -> bool:
+        """Whether a gelu that is written out is one function."""
+        return self.functions.endswith(_WITH_GELU)
 
 
 PLAIN = Manner()
@@ -65,15 +79,17 @@ PLAIN = Manner()
 def read_manner(functions: str, means: str) -> Manner | None:
     """The manner that two texts state; None for texts that state none."""
     orders = {str(order): order for order in list_mean_orders()} | {"": IN_SEQUENCE}
-    if means not in orders or (functions and functions not in LIBRARIES):
-        return None
-    return Manner(functions, orders[means])
+    found = Manner(functions, orders.get(means, IN_SEQUENCE))
+    return found if means in orders and (not functions or found.library in LIBRARIES) else None
 
 
 def list_manners(nodes: Iterable[Node]) -> Iterator[Manner]:
     """Every manner in which these nodes may be computed, the plain one first."""
+    nodes = list(nodes)
     operators = {node.operator for node in nodes}
     names = ["", *(name for name, held in LIBRARIES.items() if operators & set(held))]
+    if find_fast_gelus(nodes):
+        names += [f"{name}{_WITH_GELU}" for name in LIBRARIES]
     orders = list_mean_orders() if operators & set(_MEANS) else iter((IN_SEQUENCE,))
     for means, functions in itertools.product(orders, names):
         yield Manner(functions, means)
@@ -91,9 +107,58 @@ def apply_manner(node: Node, inputs: Inputs, opset: int, manner: Manner) -> np.n
         return None
     if node.operator in _MEANS:
         return _MEANS[node.operator](node, inputs, manner.means)
-    known = LIBRARIES.get(manner.functions, {}).get(node.operator)
+    known = LIBRARIES.get(manner.library, {}).get(node.operator)
     with np.errstate(all="ignore"):
         return None if known is None else known(node, inputs, opset)
+
+
+def find_fast_gelus(nodes: Sequence[Node]) -> dict[str, str]:
+    """By the value that it ends in, what a gelu by tanh, written out in these nodes, is taken of: libraries fuse it.
+
+    x (1 + tanh(b (x + c x^3))) / 2, whatever the sequence of the factors.
+    """
+    makers = {v: node for node in nodes for v in node.outputs if v}
+    readers: dict[str, list[Node]] = {}
+    for node in nodes:
+        for value in node.inputs:
+            readers.setdefault(value, []).append(node)
+    found: dict[str, str] = {}
+    for node in nodes:
+        if node.operator != "Tanh":
+            continue
+        cubed = _find_before(makers, node.inputs[0], ("Mul", "Add", "Mul", "Pow"))
+        raised = _follow(readers, node.outputs[0], "Add")
+        product = None if raised is None else _follow(readers, raised, "Mul")
+        if cubed is None or product is None:
+            continue
+        other = next(v for v in makers[product].inputs if v != raised)
+        halved = makers.get(other)
+        if other == cubed:
+            product = _follow(readers, product, "Mul")
+        elif halved is None or halved.operator != "Mul" or cubed not in halved.inputs:
+            continue
+        if product is not None:
+            found[product] = cubed
+    return found
+
+
+def _find_before(makers: Mapping[str, Node], value: str, operators: Sequence[str]) -> str | None:
+    """What the last of these operators reads, each a maker of what the one before it reads."""
+    if not operators:
+        return value
+    node = makers.get(value)
+    if node is None or node.operator != operators[0]:
+        return None
+    ways = (
+        _find_before(makers, v, operators[1:]) for v in (node.inputs[:1] if node.operator == "Pow" else node.inputs)
+    )
+    return next((way for way in ways if way is not None), None)
+
+
+def _follow(readers: Mapping[str, list[Node]], value: str, operator: str) -> str | None:
+    """What the only reader of a value makes, if it is this operator."""
+    found = readers.get(value, [])
+    return found[0].outputs[0] if len(found) == 1 and found[0].operator == operator else None
 
 
 def _average_all(node: Node, inputs: Inputs, order: MeanOrder) -> np.ndarray | None:
@@ -166,6 +231,15 @@ def _gelu(node: Node, inputs: Inputs, opset: int) -> np.ndarray | None:
     return mlas.compute_gelu(x) if str(node.attributes.get("approximate", "none")) == "none" else None
 
 
+def _power(node: Node, inputs: Inputs, opset: int) -> np.ndarray | None:
+    x, exponent = inputs[0], inputs[1]
+    assert x is not None
+    if exponent is None or exponent.size != 1 or float(exponent.reshape(-1)[0]) not in (2.0, 3.0):
+        return None
+    square = np.broadcast_to(x * x, np.broadcast_shapes(x.shape, exponent.shape))
+    return square * x if float(exponent.reshape(-1)[0]) == 3.0 else square.copy()
+
+
 def _softmax(node: Node, inputs: Inputs, opset: int) -> np.ndarray | None:
     x = inputs[0]
     assert x is not None
@@ -187,6 +261,16 @@ def _instance_norm(node: Node, inputs: Inputs, opset: int) -> np.ndarray | None:
     rows = x.reshape(*x.shape[:2], -1)
     epsilon = float(node.attributes.get("epsilon", 1e-5))
     return mlas.compute_instance_norm(rows, scale, shift, epsilon).reshape(x.shape)
+
+
+def _batch_norm(node: Node, inputs: Inputs, opset: int) -> np.ndarray | None:
+    x, scale, shift, mean, variance = (*inputs, *(None,) * 5)[:5]
+    if x is None or scale is None or shift is None or mean is None or variance is None or x.ndim < 2:
+        return None
+    epsilon = float(node.attributes.get("epsilon", 1e-5))
+    factor, moved = mlas.fold_batch_norm(scale, shift, mean, variance, epsilon)
+    shape = (-1, *(1,) * (x.ndim - 2))
+    return x * factor.reshape(shape) + moved.reshape(shape)
 
 
 def _norm(function: Callable[..., np.ndarray], *, centred: bool) -> _Computes:
@@ -211,8 +295,10 @@ _MLAS: Mapping[str, _Computes] = {
     "Exp": _each(mlas.compute_exp),
     "Erf": _each(mlas.compute_erf),
     "Gelu": _gelu,
+    "Pow": _power,
     "Softmax": _softmax,
     "InstanceNormalization": _instance_norm,
+    "BatchNormalization": _batch_norm,
 }
 
 

@@ -8,7 +8,7 @@ returned.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -33,7 +33,7 @@ from samebits.networks.model_sentences import say_unit_replayed
 from samebits.networks.network import Network, ValueType
 from samebits.networks.observing import Observer
 from samebits.networks.turned_units import TurnedUnit, turn_unit
-from samebits.networks.unit_steps import Step, finish_candidate, sum_candidate
+from samebits.networks.unit_steps import Step, finish_candidate, measure_step, sum_candidate
 from samebits.networks.units import Unit
 from samebits.numbers.ulps import mark_differing_bits
 from samebits.problems import format_problem
@@ -73,8 +73,13 @@ class UnitReplayer:
     others: dict[tuple[str, str], Runner] = field(default_factory=dict[tuple[str, str], "Runner"])
     last: tuple[dict[str, np.ndarray], Recipe, np.ndarray] | None = None
 
-    def find_step(self, unit: Unit, seen: Mapping[str, np.ndarray]) -> FoundStep | None:
-        """The form and the recipe that give most of a unit's outputs; None where no recipe was found."""
+    def find_step(
+        self, unit: Unit, seen: Mapping[str, np.ndarray], others: Sequence[Mapping[str, np.ndarray]] = ()
+    ) -> FoundStep | None:
+        """The form and the recipe that give most of a unit's outputs; None where no recipe was found.
+
+        `others` are the unit's values on other inputs: what gives every output of the first has to give theirs, too.
+        """
         best: FoundStep | None = None
         turned = turn_unit(self.network, self.folded, unit, seen)
         result = turned.turn(seen[unit.outputs[0]])
@@ -87,9 +92,12 @@ class UnitReplayer:
             for manner, made in self._compute(candidate, recipe, turned, unit):
                 if made.shape != result.shape or made.dtype != result.dtype:
                     continue
+                step = Step(candidate.form, recipe, manner)
                 matched = 1.0 - float(mark_differing_bits(made, result).mean())
+                if matched == 1.0:
+                    matched = min((measure_step(self.network, self.folded, unit, step, o) for o in others), default=1.0)
                 if best is None or matched > best.matched:
-                    best = FoundStep(Step(candidate.form, recipe, manner), matched)
+                    best = FoundStep(step, matched)
                 if matched == 1.0:
                     return best
         return best

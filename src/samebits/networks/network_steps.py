@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from samebits.errors import EngineFailure, SamebitsError
+from samebits.errors import EngineFailure
 from samebits.networks.control_flow import settle_control_flow
 from samebits.networks.library_operators import list_manners
 from samebits.networks.model_judging import ModelJudge
@@ -17,10 +17,9 @@ from samebits.networks.network import Network
 from samebits.networks.network_replay import FoundStep, UnitReplayer
 from samebits.networks.observing import Observer, divide_observably
 from samebits.networks.onnx_reading import make_network
-from samebits.networks.unit_steps import NODES, Step, compute_unit
+from samebits.networks.unit_codes import compute_codes
+from samebits.networks.unit_steps import CODES, NODES, Step, compute_unit, measure_step
 from samebits.networks.units import Unit, fold_constants
-from samebits.numbers.format import FORMATS
-from samebits.numbers.ulps import mark_differing_bits
 from samebits.progress import Progress
 
 
@@ -35,29 +34,34 @@ class UnitStep:
 
 
 def find_steps(
-    network: Network, fed: Mapping[str, np.ndarray], runner: ModelRunner, progress: Progress
+    network: Network, inputs: Sequence[Mapping[str, np.ndarray]], runner: ModelRunner, progress: Progress
 ) -> list[UnitStep]:
-    """How an engine computes every unit of a network, as seen on these inputs.
+    """How an engine computes every unit of a network, as seen on these sets of inputs.
 
-    `network` has no control flow left (`settle`). Values between units are observed as far as that changes no bit; a
-    unit of which nothing gives the engine's bits keeps what comes closest. Raises an EngineFailure where the network
-    does not run.
+    `network` has no control flow left (`settle`). Values between units are observed as far as that changes no bit. A
+    step has to give every output on all the inputs: on one set two orders of a short sum may look alike. A unit of
+    which nothing does keeps what comes closest. Raises an EngineFailure where the network does not run.
     """
     folded, side = fold_constants(network), runner.text
-    observer = Observer(runner, network, fed)
-    observer.begin()
-    units = divide_observably(network, folded, {side: observer}, progress)
-    judge = ModelJudge(network, folded, units, {side: observer}, progress)
+    observers = [Observer(runner, network, fed) for fed in inputs]
+    for observer in observers:
+        observer.begin()
+    units = divide_observably(network, folded, {side: observers[0]}, progress)
+    judges = [ModelJudge(network, folded, units, {side: observer}, progress) for observer in observers]
     asked = find_problem_runner(runner)
     found: list[UnitStep] = []
     with contextlib.ExitStack() as opened:
-        replayer = asked and UnitReplayer(network, folded, side, observer, asked, progress, opened, alone=True)
-        for batch in judge.divide_batches():
-            seen = judge.observe(side, batch)
+        replayer = (
+            None
+            if asked is None
+            else UnitReplayer(network, folded, side, observers[0], asked, progress, opened, alone=True)
+        )
+        for batch in judges[0].divide_batches():
+            seen = [judge.observe(side, batch) for judge in judges]
             for shared in batch:
-                progress(f"finding the step of {shared.unit.name[:60]}", len(found) / len(judge.shared))
-                step = _find_step(network, folded, shared.unit, seen, replayer or None)
-                elements = sum(seen[v].size for v in shared.unit.outputs)
+                progress(f"finding the step of {shared.unit.name[:60]}", len(found) / len(judges[0].shared))
+                step = _find_step(network, folded, shared.unit, seen, replayer)
+                elements = sum(values[v].size for v in shared.unit.outputs for values in seen)
                 found.append(UnitStep(shared.unit, step.step, elements, step.matched))
     return found
 
@@ -66,39 +70,34 @@ def _find_step(
     network: Network,
     folded: Mapping[str, np.ndarray],
     unit: Unit,
-    seen: Mapping[str, np.ndarray],
+    seen: Sequence[Mapping[str, np.ndarray]],
     replayer: UnitReplayer | None,
 ) -> FoundStep:
     best: FoundStep | None = None
     if replayer is not None and unit.products:
         with contextlib.suppress(EngineFailure):
-            best = replayer.find_step(unit, seen)
+            best = replayer.find_step(unit, seen[0], seen[1:])
     if best is not None and best.matched == 1.0:
         return best
+    for text, _ in compute_codes(network, folded, unit, seen[0]):
+        step = Step(CODES, rescales=text)
+        matched = min(measure_step(network, folded, unit, step, values) for values in seen)
+        if best is None or matched > best.matched:
+            best = FoundStep(step, matched)
+        if matched == 1.0:
+            return best
     for manner in list_manners(network.nodes[p] for p in unit.places):
         step = Step(NODES, manner=manner)
-        try:
-            made = compute_unit(network, folded, unit, {v: seen[v] for v in unit.inputs}, step)
-        except SamebitsError:
-            break
-        matched = measure_same(made, {v: seen[v] for v in unit.outputs})
+        matched = 1.0
+        for values in seen:
+            matched = min(matched, measure_step(network, folded, unit, step, values))
+            if matched < 1.0:
+                break
         if best is None or matched > best.matched:
             best = FoundStep(step, matched)
         if matched == 1.0:
             break
     return best or FoundStep(Step(NODES), 0.0)
-
-
-def measure_same(made: Mapping[str, np.ndarray], seen: Mapping[str, np.ndarray]) -> float:
-    """The share of elements that have the same bits; of all values together."""
-    same = 0
-    for name, array in seen.items():
-        if made[name].shape != array.shape or made[name].dtype != array.dtype:
-            continue
-        is_float = array.dtype.name in FORMATS
-        differs = mark_differing_bits(made[name], array) if is_float else made[name] != array
-        same += int(array.size - np.count_nonzero(differs))
-    return same / max(1, sum(array.size for array in seen.values()))
 
 
 def run_steps(

@@ -154,6 +154,7 @@ def pool_plainly(node: Node, x: np.ndarray) -> np.ndarray:
     """MaxPool or AveragePool of an array, in its own dtype; an average is summed in float64 and rounded once."""
     axes = tuple(range(-len(node.attributes["kernel_shape"]), 0))
     if node.operator == "MaxPool":
-        return view_windows(x, node.attributes, -np.inf).max(axes)
+        least = -np.inf if x.dtype.kind not in "iu" else float(np.iinfo(x.dtype).min)
+        return view_windows(x, node.attributes, least).max(axes)
     wide = x.astype(np.float64)
     return (view_windows(wide, node.attributes, 0.0).sum(axes) / count_taps(x, node.attributes)).astype(x.dtype)

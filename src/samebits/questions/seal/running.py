@@ -208,7 +208,7 @@ def _read_step(step: SealedStep) -> Step:
     if manner is None:
         said = f"{step.functions[:30]} {step.means[:60]}".strip()
         raise SealError(f"{step.unit[:60]} is computed in a manner that is unknown here: {said!r}")
-    return Step(step.form, recipe, manner)
+    return Step(step.form, recipe, manner, step.rescales)
 
 
 def _tell_step(step: SealedStep) -> RanStep:

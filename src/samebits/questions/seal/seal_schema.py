@@ -43,8 +43,8 @@ class SealedStep(msgspec.Struct, frozen=True, kw_only=True):
 
     `nodes` names the first value that each of its nodes makes, `outputs` what it hands on. `form` is `nodes` (node by
     node) or how its product was put together with what follows; `recipe` is the product's, `functions` the library
-    whose functions are used, `means` the order in which a mean adds. `replay` says how many outputs this reproduced
-    where it was sealed.
+    whose functions are used, `means` the order in which a mean adds, `rescales` how sums of codes become codes.
+    `replay` says how many outputs this reproduced where it was sealed.
     """
 
     unit: str
@@ -54,6 +54,7 @@ class SealedStep(msgspec.Struct, frozen=True, kw_only=True):
     recipe: str | None = None
     functions: str = ""
     means: str = ""
+    rescales: str = ""
     replay: Replay
 
 

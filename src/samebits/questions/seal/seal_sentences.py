@@ -82,8 +82,8 @@ def summarize_check(
 
 def say_step(step: SealedStep) -> str:
     """How one unit was executed."""
-    parts = [step.recipe] if step.recipe else ["node by node"]
-    if step.form not in ("nodes", "whole", "product"):
+    parts = [step.recipe or step.rescales or "node by node"]
+    if step.form not in ("nodes", "whole", "product", "codes"):
         parts.append(f"as {step.form}")
     if step.functions:
         parts.append(f"functions of {step.functions}")

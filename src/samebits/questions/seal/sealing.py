@@ -28,8 +28,9 @@ from samebits.networks.model_inputs import make_inputs
 from samebits.networks.model_runners import find_data_files, is_onnx_engine, open_model_runner
 from samebits.networks.model_subject import is_model, is_module
 from samebits.networks.network import Network
-from samebits.networks.network_steps import find_steps, measure_same, run_steps, settle
+from samebits.networks.network_steps import find_steps, run_steps, settle
 from samebits.networks.onnx_reading import read_onnx
+from samebits.networks.unit_steps import measure_same
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.ulps import digest_bits
 from samebits.problems import Problem
@@ -55,6 +56,8 @@ from samebits.sums.truth.attention import check_scores_fit
 from samebits.version import VERSION
 
 _MOST_CALLS, _MOST_TIME_S = 1000, 20.0
+# So many sets of inputs show how a model's units are computed.
+_SETS = 4
 
 
 @default_float_environment()
@@ -204,11 +207,8 @@ def _seal_model(
     network = read_onnx(path, time_limit_s=time_limit_s)
     fed = make_inputs(network, seed, sizes=sizes)
     outputs = run_outputs(network, fed, on, time_limit_s)
-    steps, replay = (
-        _seal_steps(network, fed, make_inputs(network, seed + 1, sizes=sizes), on, time_limit_s, progress)
-        if outputs
-        else ([], None)
-    )
+    drawn = [make_inputs(network, seed + i, sizes=sizes) for i in range(_SETS + 1)] if outputs else []
+    steps, replay = _seal_steps(network, drawn, on, time_limit_s, progress) if outputs else ([], None)
     return SealedModel(
         name=Path(path).name,
         fingerprint=fingerprint(path, network),
@@ -222,17 +222,20 @@ def _seal_model(
 
 def _seal_steps(
     network: Network,
-    fed: Mapping[str, np.ndarray],
-    others: Mapping[str, np.ndarray],
+    drawn: Sequence[Mapping[str, np.ndarray]],
     on: str,
     time_limit_s: float,
     progress: Progress,
 ) -> tuple[list[SealedStep], Replay | None]:
-    """How every unit is computed, and how many outputs that reproduces on other inputs; nothing where it fails."""
+    """How every unit is computed, as seen on all sets of inputs but the last; how much of the outputs on that it gives.
+
+    Nothing where the engine fails, or what it runs cannot be followed.
+    """
+    *seen, others = drawn
     try:
-        network = settle(network, fed)
+        network = settle(network, seen[0])
         with contextlib.closing(open_model_runner(on, time_limit_s=time_limit_s)) as runner:
-            found = find_steps(network, fed, runner, progress)
+            found = find_steps(network, seen, runner, progress)
             wanted = runner.run_network(network, others, [], list(network.outputs), {})
         made = run_steps(network, others, [(one.unit, one.step) for one in found], progress)
     except SamebitsError:
@@ -246,6 +249,7 @@ def _seal_steps(
             form=one.step.form,
             recipe=format_recipe(one.step.recipe) if one.step.recipe else None,
             functions=one.step.manner.functions,
+            rescales=one.step.rescales,
             means=str(one.step.manner.means) if has_means(network.nodes[p] for p in one.unit.places) else "",
             replay=Replay(one.matched, one.elements),
         )

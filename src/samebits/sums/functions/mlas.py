@@ -3,7 +3,8 @@
 What is no kernel of MLAS, onnxruntime computes by Eigen, in packets of four. All functions take and give float32; rows
 lie along the last axis. Source: onnxruntime, which states coefficients and the sequence of operations in
 core/mlas/lib (logistic.cpp, tanh.cpp, erf.cpp, gelu.cpp, compute.cpp, layernorm_kernel_avx2.cpp, x86_64/*Fma3.S),
-core/providers/cpu/nn (layer_norm_impl.cc, instance_norm.cc) and contrib_ops/cpu/skip_layer_norm.cc.
+core/providers/cpu/nn (layer_norm_impl.cc, instance_norm.cc, batch_norm.h) and contrib_ops/cpu (skip_layer_norm.cc,
+bert/bias_gelu_helper.h, bert/fast_gelu.cc).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _ROUNDING = 12582912.0
 _PER_LN2, _LN2_HIGH, _LN2_LOW = 1.44269504088896341, -6.93145752e-1, -1.42860677e-6
 _EXP_RANGE, _SUMMED_EXP_LEAST = (-103.9720840454, 88.7762626647950), -88.3762626647949
 _PER_ROOT2 = 0.70710678118654752440
+_GELU_LINEAR, _GELU_CUBIC = 0.7978845608028654, 0.035677408136300125
 _LANES, _PACKET = 8, 4
 
 
@@ -53,12 +55,13 @@ def compute_tanh(x: np.ndarray) -> np.ndarray:
 
 def compute_exp(x: np.ndarray) -> np.ndarray:
     """exp(x): a power of two, in two factors, times a polynomial of what is left."""
-    x = np.clip(x, *(np.float32(end) for end in _EXP_RANGE))
+    least, most = _EXP_RANGE
+    x = np.clip(x, np.float32(least), np.float32(most))
     power, rest = _reduce(x)
     usual = np.clip(power, -126, 127)
-    beyond = np.ldexp(np.float32(1), (power - usual).astype(np.int32))
+    beyond = _raise_two(power - usual)
     value = multiply_add(evaluate(_EXP, rest), rest * beyond, beyond)
-    return value * np.ldexp(np.float32(1), usual.astype(np.int32))
+    return value * _raise_two(usual)
 
 
 def compute_erf(x: np.ndarray) -> np.ndarray:
@@ -68,7 +71,7 @@ def compute_erf(x: np.ndarray) -> np.ndarray:
     power, rest = _reduce(
         np.maximum(-multiply_add(evaluate(_ERF_LARGE, size), size, size), np.float32(-88.3762626647949))
     )
-    large = np.float32(1) - evaluate(_ERF_EXP, rest) * np.ldexp(np.float32(1), power.astype(np.int32))
+    large = np.float32(1) - evaluate(_ERF_EXP, rest) * _raise_two(power)
     return np.copysign(np.where(size >= np.float32(_ERF_SPLITS), large, small), x)
 
 
@@ -77,11 +80,17 @@ def compute_gelu(x: np.ndarray) -> np.ndarray:
     return np.float32(0.5) * x * (compute_erf(x * np.float32(_PER_ROOT2)) + np.float32(1))
 
 
+def compute_fast_gelu(x: np.ndarray) -> np.ndarray:
+    """x (1 + tanh(x (c x x + b))) / 2, which is near gelu."""
+    inner = x * (np.float32(_GELU_CUBIC) * x * x + np.float32(_GELU_LINEAR))
+    return np.float32(0.5) * x * (compute_tanh(inner) + np.float32(1))
+
+
 def compute_softmax(x: np.ndarray) -> np.ndarray:
     """The softmax of every row: exp of the distance from the largest, times the rounded reciprocal of their sum."""
     moved = np.maximum(x - x.max(-1, keepdims=True), np.float32(_SUMMED_EXP_LEAST))
     power, rest = _reduce(moved)
-    powers = multiply_add(evaluate(_EXP, rest), rest, np.float32(1)) * np.ldexp(np.float32(1), power.astype(np.int32))
+    powers = multiply_add(evaluate(_EXP, rest), rest, np.float32(1)) * _raise_two(power)
     return powers * (np.float32(1) / add_in_lanes(powers, _LANES, "neighbours", masked=True))[..., None]
 
 
@@ -178,8 +187,21 @@ def compute_instance_norm(x: np.ndarray, scale: np.ndarray, shift: np.ndarray, e
     return x * factor[..., None] + (shift - mean * factor)[..., None]
 
 
+def fold_batch_norm(
+    scale: np.ndarray, shift: np.ndarray, mean: np.ndarray, variance: np.ndarray, epsilon: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """A batch norm as one factor and one shift for each channel."""
+    factor = scale * (np.float32(1) / np.sqrt(variance + np.float32(epsilon)))
+    return factor, shift - mean * factor
+
+
 def _reduce(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """m and r of x = m ln 2 + r, m whole: as float32 numbers."""
     rounding = np.float32(_ROUNDING)
     power = multiply_add(x, _PER_LN2, rounding) - rounding
     return power, multiply_add(power, _LN2_LOW, multiply_add(power, _LN2_HIGH, x))
+
+
+def _raise_two(power: np.ndarray) -> np.ndarray:
+    """2 to whole powers, put into a float32's exponent as bits: 2 to the -127 is 0 there."""
+    return ((power.astype(np.int32) + 127) << 23).view(np.float32)
