@@ -30,9 +30,9 @@ each network was sealed, and then executed on inputs that the seal had not seen.
 this page. All have seeded weights: those built in code, of timm (`timm_`) and of transformers (`hf_`), and three of the
 first quantised by onnxruntime (`q_`).
 
-What is missed: products of two computed values in ViT and Swin, into which the engine probably folds the scales before them,
-and three transposed convolutions of the quantised U-Net, whose operands onnxruntime rounds to 8 bits (`samebits compare` says
-so)."""
+What is missed: products of two computed values in ViT and Swin, into which the engine probably folds the scales before
+them, and three transposed convolutions of the quantised U-Net, whose operands onnxruntime rounds to 8 bits (`samebits
+compare` says so)."""
 
 
 def run_one(path: Path, on: str) -> dict[str, object]:
