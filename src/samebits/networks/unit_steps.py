@@ -1,7 +1,8 @@
 """A unit computed without its engine: the sums of its product by their recipe, all else in plain IEEE arithmetic.
 
-What no recipe is known of is computed correctly rounded. Additions, maxima and moves have one result wherever they are
-computed; of functions, norms and means the manner says how their library computes them.
+A product of which no recipe is known is computed correctly rounded. Additions, maxima and moves have one result
+wherever they are computed, but for NaN and the sign of zero; of functions, norms and means the manner says how their
+library computes them, and what it does not know ONNX's reference computes.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ def compute_unit(network: Network, folded: Arrays, unit: Unit, fed: Arrays, step
     if step.form == NODES:
         nodes = [network.nodes[p] for p in unit.places]
         values = _compute_nodes(nodes, {**folded, **fed}, network.opset, step.manner)
+        if missing := [v for v in unit.outputs if v not in values]:
+            raise EngineUnsupported(f"{unit.name[:60]} does not make {missing[0][:60]!r}")
         return {v: values[v] for v in unit.outputs}
     if step.form == CODES:
         for _, codes in compute_codes(network, folded, unit, fed, step.rescales):
@@ -129,7 +132,10 @@ def _compute_node(node: Node, values: Arrays, opset: int, manner: Manner) -> dic
         inputs = [values[v] if v else None for v in node.inputs]
     except KeyError as error:
         raise EngineRaised(f"node {node.name[:60]} reads a value that is not there: {error}") from None
-    made = apply_manner(node, inputs, opset, manner)
+    try:
+        made = apply_manner(node, inputs, opset, manner)
+    except (ArithmeticError, IndexError, TypeError, ValueError) as error:  # Shapes that the operator does not take.
+        raise EngineRaised(f"node {node.name[:60]} ({node.operator}) cannot be computed: {str(error)[:100]}") from None
     if made is not None:
         return {node.outputs[0]: made}
     if node.operator in PRODUCTS:

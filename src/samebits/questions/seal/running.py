@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import time
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ from samebits.judging.comparing_cost import check_memory
 from samebits.networks.library_operators import read_manner
 from samebits.networks.model_inputs import check_inputs, load_arrays, load_inputs, make_inputs
 from samebits.networks.network import Network
-from samebits.networks.network_steps import run_steps, settle
+from samebits.networks.network_steps import digest_nodes, run_steps, settle
 from samebits.networks.onnx_reading import read_onnx
 from samebits.networks.unit_steps import Step
 from samebits.networks.units import Unit, fold_constants, make_unit
@@ -37,6 +38,7 @@ from samebits.sums.recipes.recipe_text import parse_recipe
 from samebits.version import VERSION
 
 Arrays = dict[str, np.ndarray]
+_LONGEST_NAME = 1000
 
 
 @dataclass(frozen=True)
@@ -108,23 +110,43 @@ def _run_problems(seal: Seal, inputs: str | Path | Mapping[str, np.ndarray] | No
     units = [unit for unit in seal.units if unit.recipe is not None]
     if not units:
         raise SealError("no problem of this seal has a recipe, so there is nothing to execute")
+    problems = {unit.problem: _read_problem(unit) for unit in units}
     arrays: Arrays = {}
     if inputs is not None:
-        given = load_arrays(inputs) if isinstance(inputs, (str, Path)) else dict(inputs)
-        unit, problem = _choose_problem(units, given)
-        arrays["y"] = _execute(unit, problem, given)
+        given = load_arrays(inputs) if isinstance(inputs, (str, Path)) else _take_arrays(inputs)
+        unit = _choose_problem(units, problems, given)
+        arrays["y"] = _execute(unit, problems[unit.problem], given)
         return _Ran(arrays, {"y": unit.is_whole}, [_tell_problem(unit)], None)
-    holds = True
+    same = True
     for number, unit in enumerate(units):
         progress(f"computing {unit.problem[:60]}", number / len(units))
-        problem = parse_any_problem(unit.problem)
-        assert isinstance(problem, Problem)
-        for (lowered, operands), digest in zip(draw_operands(problem, seal.seed), unit.digests, strict=True):
+        problem = problems[unit.problem]
+        lowering = lower_problem(problem)
+        check_memory(lowering.convolution, 2)
+        drawn = list(draw_operands(problem, seal.seed))
+        if len(drawn) != len(unit.digests):
+            raise SealError(f"{unit.problem[:80]}: {len(drawn)} digests belong to a problem, and there are others")
+        for (lowered, operands), digest in zip(drawn, unit.digests, strict=True):
             assert isinstance(lowered, Problem)
             made = _execute(unit, lowered, operands)
-            arrays.setdefault(unit.problem, made)
-            holds = holds and digest_bits(made) == digest
+            arrays.setdefault(unit.problem, lowering.restore_result(made))
+            same = same and digest_bits(made) == digest
+    # What was not executed is open, unless what was is not as sealed.
+    holds = None if same and len(units) < len(seal.units) else same
     return _Ran(arrays, {unit.problem: unit.is_whole for unit in units}, [_tell_problem(u) for u in units], holds)
+
+
+def _read_problem(unit: SealedUnit) -> Problem:
+    problem = parse_any_problem(unit.problem)
+    if not isinstance(problem, Problem):
+        raise SealError(f"{unit.problem[:80]}: no recipe says how this is computed")
+    return problem
+
+
+def _take_arrays(inputs: Mapping[str, np.ndarray]) -> Arrays:
+    if not isinstance(inputs, Mapping):
+        raise ArgumentError("inputs are arrays by name, or an .npz of them")
+    return dict(inputs)
 
 
 def _execute(unit: SealedUnit, problem: Problem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -139,18 +161,21 @@ def _tell_problem(unit: SealedUnit) -> RanStep:
     return RanStep(name=unit.problem, says=unit.recipe or "", is_exact=unit.is_whole)
 
 
-def _choose_problem(units: list[SealedUnit], given: Arrays) -> tuple[SealedUnit, Problem]:
-    """The sealed problem whose operands have these names, shapes and dtypes; raises ArgumentError where none has."""
-    said = ""
+def _choose_problem(units: list[SealedUnit], problems: Mapping[str, Problem], given: Arrays) -> SealedUnit:
+    """The sealed problem whose operands have these names, shapes and dtypes; ArgumentError where not just one has."""
+    said, found = "", list[SealedUnit]()
     for unit in units:
-        problem = parse_any_problem(unit.problem)
         try:
-            if isinstance(problem, Problem):
-                check_operands(problem, given)
-                return unit, problem
+            check_operands(problems[unit.problem], given)
+            found.append(unit)
         except SamebitsError as error:
             said = said or str(error)
-    raise ArgumentError(f"the operands fit no sealed problem with a recipe ({said[:150]})")
+    if len(found) > 1:
+        texts = "; ".join(unit.problem[:60] for unit in found[:3])
+        raise ArgumentError(f"the operands fit {len(found)} sealed problems ({texts}): seal one of them by itself")
+    if not found:
+        raise ArgumentError(f"the operands fit no sealed problem with a recipe ({said[:150]})")
+    return found[0]
 
 
 def _run_model(
@@ -168,12 +193,19 @@ def _run_model(
         raise SealError("the seal has no steps to execute: the engine runs no model whole, or was not observed")
     fed = _take_inputs(network, sealed, seal.seed, inputs)
     network = settle(network, fed)
+    if digest_nodes(network) != sealed.nodes:
+        raise SealError("on these inputs the model takes another branch, or other rounds, than where it was sealed")
+    if {output.name for output in sealed.outputs} != set(network.outputs):
+        raise SealError("the seal's outputs are not those of the model")
     steps = [(_find_unit(network, step), _read_step(step)) for step in sealed.steps]
     arrays = run_steps(network, fed, steps, progress)
     holds = None
     if inputs is None:
-        holds = all(digest_bits(arrays[o.name]) == o.digest for o in sealed.outputs if o.name in arrays)
-    return _Ran(arrays, _find_exact(network, sealed, steps), [_tell_step(s) for s in sealed.steps], holds)
+        holds = all(digest_bits(arrays[output.name]) == output.digest for output in sealed.outputs)
+    exact = _find_exact(sealed, steps)
+    return _Ran(
+        arrays, {v: exact[v] and holds is not False for v in arrays}, list(map(_tell_step, sealed.steps)), holds
+    )
 
 
 def _take_inputs(
@@ -182,7 +214,9 @@ def _take_inputs(
     sizes = {name: tuple(shape) for name, shape in sealed.sizes.items() if name in network.inputs}
     if inputs is None:
         return make_inputs(network, seed, sizes=sizes)
-    fed = load_inputs(network, inputs) if isinstance(inputs, (str, Path)) else check_inputs(network, inputs)
+    fed = (
+        load_inputs(network, inputs) if isinstance(inputs, (str, Path)) else check_inputs(network, _take_arrays(inputs))
+    )
     for name, shape in sizes.items():
         if fed[name].shape != shape:
             raise ModelError(f"{name[:60]} has shape {fed[name].shape}, but {shape} was sealed: seal that size, too")
@@ -212,16 +246,16 @@ def _read_step(step: SealedStep) -> Step:
 
 
 def _tell_step(step: SealedStep) -> RanStep:
-    return RanStep(name=step.unit, says=say_step(step), is_exact=step.replay.is_whole)
+    return RanStep(name=step.unit, says=say_step(step), is_exact=step.is_exact)
 
 
-def _find_exact(network: Network, sealed: SealedModel, steps: list[tuple[Unit, Step]]) -> dict[str, bool]:
-    """By output, whether every step that it depends on gave every bit where it was sealed."""
+def _find_exact(sealed: SealedModel, steps: list[tuple[Unit, Step]]) -> dict[str, bool]:
+    """By output, whether all steps that it depends on gave every bit where it was sealed, and so they did together."""
     exact: dict[str, bool] = {}
     for (unit, _), step in zip(steps, sealed.steps, strict=True):
-        is_exact = step.replay.is_whole and all(exact.get(v, True) for v in unit.inputs)
+        is_exact = step.is_exact and all(exact.get(v, True) for v in unit.inputs)
         exact |= dict.fromkeys(unit.outputs, is_exact)
-    return {v: exact.get(v, True) for v in network.outputs}
+    return {o.name: exact.get(o.name, True) and o.replay is not None and o.replay.is_whole for o in sealed.outputs}
 
 
 def _check_writable(path: str | Path) -> None:
@@ -233,11 +267,18 @@ def _check_writable(path: str | Path) -> None:
 
 
 def _save(path: str | Path, arrays: Arrays) -> None:
+    """Writes the arrays by name; numbers of formats that NumPy has not as float32, which holds them."""
+    held = io.BytesIO()
     # np.savez has names of its own, which a value may have.
-    with _telling(path), zipfile.ZipFile(path, "w") as archive:
+    with zipfile.ZipFile(held, "w") as archive:
         for name, array in arrays.items():
+            if "\0" in name or len(name) > _LONGEST_NAME:
+                raise SealError(f"{path}: an output's name cannot be written ({name[:40]!r})")
+            plain = array.astype(np.float32) if array.dtype.kind == "V" else array
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
+                np.lib.format.write_array(member, np.ascontiguousarray(plain), allow_pickle=False)
+    with _telling(path):
+        Path(path).write_bytes(held.getvalue())
 
 
 @contextlib.contextmanager

@@ -100,4 +100,6 @@ def name_run(found: Run) -> tuple[str, str]:
     """The answer in a word, and its style."""
     if found.holds is False:
         return "OTHER", "bold red"
-    return ("SAME", "bold green") if found.holds or all(o.is_exact for o in found.outputs) else ("CLOSE", "bold yellow")
+    if found.holds:
+        return "SAME", "bold green"
+    return ("COMPUTED", "bold green") if all(o.is_exact for o in found.outputs) else ("CLOSE", "bold yellow")

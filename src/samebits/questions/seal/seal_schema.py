@@ -32,10 +32,14 @@ class SealedUnit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SealedOutput(msgspec.Struct, frozen=True):
-    """An output of a model on seeded inputs."""
+    """An output of a model on seeded inputs.
+
+    `replay` says how much of it the steps reproduced, one after the other, on inputs that they were not found on.
+    """
 
     name: str
     digest: str
+    replay: Replay | None = None
 
 
 class SealedStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +48,8 @@ class SealedStep(msgspec.Struct, frozen=True, kw_only=True):
     `nodes` names the first value that each of its nodes makes, `outputs` what it hands on. `form` is `nodes` (node by
     node) or how its product was put together with what follows; `recipe` is the product's, `functions` the library
     whose functions are used, `means` the order in which a mean adds, `rescales` how sums of codes become codes.
-    `replay` says how many outputs this reproduced where it was sealed.
+    `replay` says how many outputs this reproduced where it was sealed; `alternatives` counts other manners that
+    reproduced as many and would give others elsewhere.
     """
 
     unit: str
@@ -56,6 +61,12 @@ class SealedStep(msgspec.Struct, frozen=True, kw_only=True):
     means: str = ""
     rescales: str = ""
     replay: Replay
+    alternatives: int = 0
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether this gave every output, and nothing else that was tried did."""
+        return self.replay.is_whole and not self.alternatives
 
 
 class SealedModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,8 +78,8 @@ class SealedModel(msgspec.Struct, frozen=True, kw_only=True):
     outputs: list[SealedOutput]
     left_out: list[str] = []
     steps: list[SealedStep] = []
-    # How many outputs of the whole the steps reproduced, one after the other, on inputs they were not found on.
-    replay: Replay | None = None
+    # The SHA-256 of the nodes that the steps compute: with control flow, those that the inputs led to.
+    nodes: str = ""
 
 
 class Seal(ShownFinding, msgspec.Struct, frozen=True, kw_only=True):

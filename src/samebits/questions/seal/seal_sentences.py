@@ -26,7 +26,7 @@ def summarize_seal(engine: str, units: Sequence[SealedUnit], model: SealedModel 
     if model is not None and model.outputs:
         said += f"; {say_count(len(model.outputs), 'output')} of {model.name} by bits on seeded inputs"
     if model is not None and model.steps:
-        exact = sum(step.replay.is_whole for step in model.steps)
+        exact = sum(step.is_exact for step in model.steps)
         said += f"; {exact:,} of {say_count(len(model.steps), 'unit')} can be executed bit for bit without the engine"
     return f"{said}."
 
@@ -89,6 +89,8 @@ def say_step(step: SealedStep) -> str:
         parts.append(f"functions of {step.functions}")
     if step.means:
         parts.append(f"means {step.means}")
+    if step.alternatives:
+        parts.append(f"{say_count(step.alternatives, 'other way')} gave as many")
     if not step.replay.is_whole:
         parts.append(f"gave {step.replay.count:,} of {step.replay.elements:,} outputs where it was sealed")
     return ", ".join(parts)
@@ -98,6 +100,10 @@ def summarize_run(seal: Seal, steps: Sequence[RanStep], outputs: Sequence[RanOut
     """Whether what was computed has the engine's bits, and what keeps it from having them."""
     engine = f"{seal.engine} {seal.version}".strip()
     exact = [output for output in outputs if output.is_exact]
+    left = [unit.problem for unit in seal.units if unit.recipe is None] if seal.model is None else []
+    if left and holds is None and len(steps) + len(left) == len(seal.units):
+        done = f"{len(steps):,} of {say_count(len(seal.units), 'problem')} computed as {engine} computes them"
+        return f"{done}; {left[0]} has no recipe to execute."
     open_steps = [step.name for step in steps if not step.is_exact]
     if holds:
         return f"The sealed bits of {engine}: {say_count(len(outputs), 'output')} on the seal's own inputs."
@@ -106,6 +112,9 @@ def summarize_run(seal: Seal, steps: Sequence[RanStep], outputs: Sequence[RanOut
         return f"Not the sealed bits of {engine} on the seal's own inputs{first}."
     if len(exact) == len(outputs):
         return f"Computed as {engine} computes it: every unit gave every bit where it was sealed."
+    if not open_steps:
+        where = "its units together did not give every output where it was sealed"
+        return f"Close to {engine}, perhaps not its bits: {where}."
     many = "one unit" if len(open_steps) == 1 else f"{len(open_steps):,} units"
     some = f"; {len(exact):,} of {say_count(len(outputs), 'output')} has them all the same" if exact else ""
     return (

@@ -28,7 +28,7 @@ from samebits.networks.model_inputs import make_inputs
 from samebits.networks.model_runners import find_data_files, is_onnx_engine, open_model_runner
 from samebits.networks.model_subject import is_model, is_module
 from samebits.networks.network import Network
-from samebits.networks.network_steps import find_steps, run_steps, settle
+from samebits.networks.network_steps import digest_nodes, find_steps, run_steps, settle
 from samebits.networks.onnx_reading import read_onnx
 from samebits.networks.unit_steps import measure_same
 from samebits.numbers.float_environment import default_float_environment
@@ -208,15 +208,15 @@ def _seal_model(
     fed = make_inputs(network, seed, sizes=sizes)
     outputs = run_outputs(network, fed, on, time_limit_s)
     drawn = [make_inputs(network, seed + i, sizes=sizes) for i in range(_SETS + 1)] if outputs else []
-    steps, replay = _seal_steps(network, drawn, on, time_limit_s, progress) if outputs else ([], None)
+    steps, nodes, replays = _seal_steps(network, drawn, on, time_limit_s, progress) if outputs else ([], "", {})
     return SealedModel(
         name=Path(path).name,
         fingerprint=fingerprint(path, network),
         sizes={name: list(array.shape) for name, array in fed.items()},
-        outputs=[SealedOutput(name, digest) for name, digest in outputs.items()],
+        outputs=[SealedOutput(name, digest, replays.get(name)) for name, digest in outputs.items()],
         left_out=list(left_out),
         steps=steps,
-        replay=replay,
+        nodes=nodes,
     )
 
 
@@ -226,8 +226,9 @@ def _seal_steps(
     on: str,
     time_limit_s: float,
     progress: Progress,
-) -> tuple[list[SealedStep], Replay | None]:
-    """How every unit is computed, as seen on all sets of inputs but the last; how much of the outputs on that it gives.
+) -> tuple[list[SealedStep], str, dict[str, Replay]]:
+    """How every unit is computed, as seen on all sets of inputs but the last, the digest of their nodes, and by output
+    how much of it that gives on the last set.
 
     Nothing where the engine fails, or what it runs cannot be followed.
     """
@@ -239,12 +240,13 @@ def _seal_steps(
             wanted = runner.run_network(network, others, [], list(network.outputs), {})
         made = run_steps(network, others, [(one.unit, one.step) for one in found], progress)
     except SamebitsError:
-        return [], None
-    elements = sum(np.asarray(array).size for array in wanted.values())
+        return [], "", {}
+    given = {name: np.asarray(array) for name, array in wanted.items()}
+    replays = {name: Replay(measure_same({name: made[name]}, {name: a}), a.size) for name, a in given.items()}
     steps = [
         SealedStep(
             unit=one.unit.name,
-            nodes=[network.nodes[p].outputs[0] for p in one.unit.places],
+            nodes=[next(v for v in network.nodes[p].outputs if v) for p in one.unit.places],
             outputs=list(one.unit.outputs),
             form=one.step.form,
             recipe=format_recipe(one.step.recipe) if one.step.recipe else None,
@@ -252,10 +254,11 @@ def _seal_steps(
             rescales=one.step.rescales,
             means=str(one.step.manner.means) if has_means(network.nodes[p] for p in one.unit.places) else "",
             replay=Replay(one.matched, one.elements),
+            alternatives=one.alternatives,
         )
         for one in found
     ]
-    return steps, Replay(measure_same(made, wanted), elements)
+    return steps, digest_nodes(network), replays
 
 
 def run_outputs(network: Network, fed: Mapping[str, np.ndarray], on: str, time_limit_s: float) -> dict[str, str]:

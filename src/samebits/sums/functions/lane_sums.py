@@ -16,15 +16,16 @@ def add_in_lanes(rows: np.ndarray, lanes: int, join: str, *, masked: bool = Fals
     """
     count = rows.shape[-1]
     whole = count // lanes * lanes
-    sums = np.zeros((*rows.shape[:-1], lanes), np.float32)
+    # Not from 0: the sum of negative zeros is one.
+    sums = rows[..., :lanes].astype(np.float32) if whole else np.zeros((*rows.shape[:-1], lanes), np.float32)
     with np.errstate(all="ignore"):
-        for start in range(0, whole, lanes):
+        for start in range(lanes, whole, lanes):
             sums += rows[..., start : start + lanes]
         if masked:
             sums[..., : count - whole] += rows[..., whole:]
             return join_lanes(sums, join)
-        total = join_lanes(sums, join)
-        for i in range(whole, count):
+        total = join_lanes(sums, join) if whole else rows[..., 0]
+        for i in range(max(whole, 1), count):
             total = total + rows[..., i]
     return total
 
