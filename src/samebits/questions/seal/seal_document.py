@@ -105,7 +105,7 @@ def lay_out_run(found: Run) -> Document:
         tell_evidence(found.evidence),
     ]
     word, _ = name_run(found)
-    tone: Tone = {"SAME": "good", "COMPUTED": "good", "OTHER": "bad"}.get(word, "care")
+    tone: Tone = "good" if word in ("SAME", "COMPUTED") else "bad" if word == "OTHER" else "care"
     facts = f"as {found.engine} {found.version}; inputs: {found.data}; {found.seconds:.1f} s; seal {found.sealed[:12]}"
     return (
         Document(found.subject, word.lower(), tone, found.summary, facts, sections, found.samebits_version)
