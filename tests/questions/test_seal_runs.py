@@ -255,6 +255,18 @@ def test_orders_that_look_alike_are_not_said_to_be_exact(tmp_path: Path) -> None
 
 
 @pytest.mark.needs("onnxruntime")
+def test_products_without_a_recipe_are_close_however_near(sealed: tuple[Path, Seal]) -> None:
+    path, seal = sealed
+    number = next(i for i, step in enumerate(_model(seal).steps) if step.has_products)
+    found = samebits.run(
+        _change_step(seal, number, recipe=None, form="nodes"), {"x": random((2, 3, 8, 8), 5)}, model=path
+    )
+    assert not found.steps[number].is_exact
+    assert "correctly rounded" in found.steps[number].says
+    assert not any(output.is_exact for output in found.outputs)
+
+
+@pytest.mark.needs("onnxruntime")
 def test_constant_outputs_are_compared_before_they_are_called_exact(tmp_path: Path) -> None:
     """What a file computes of constants alone the engine folds in its own way."""
     values = helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(random((500,), 3)))

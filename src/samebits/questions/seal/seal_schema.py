@@ -62,11 +62,18 @@ class SealedStep(msgspec.Struct, frozen=True, kw_only=True):
     rescales: str = ""
     replay: Replay
     alternatives: int = 0
+    # Sums of products are in it.
+    has_products: bool = False
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether it is known how the unit's products are added, if it has any."""
+        return not self.has_products or bool(self.recipe or self.rescales)
 
     @property
     def is_exact(self) -> bool:
-        """Whether this gave every output, and nothing else that was tried did."""
-        return self.replay.is_whole and not self.alternatives
+        """Whether this gave every output, nothing else that was tried did, and all sums are followed."""
+        return self.replay.is_whole and not self.alternatives and self.is_followed
 
 
 class SealedModel(msgspec.Struct, frozen=True, kw_only=True):

@@ -83,6 +83,8 @@ def summarize_check(
 def say_step(step: SealedStep) -> str:
     """How one unit was executed."""
     parts = [step.recipe or step.rescales or "node by node"]
+    if not step.is_followed:
+        parts.append("products correctly rounded, as no recipe was found")
     if step.form not in ("nodes", "whole", "product", "codes"):
         parts.append(f"as {step.form}")
     if step.functions:

@@ -255,6 +255,7 @@ def _seal_steps(
             means=str(one.step.manner.means) if has_means(network.nodes[p] for p in one.unit.places) else "",
             replay=Replay(one.matched, one.elements),
             alternatives=one.alternatives,
+            has_products=bool(one.unit.products),
         )
         for one in found
     ]
