@@ -24,7 +24,7 @@ from samebits.networks.units import Unit, fold_constants
 from samebits.numbers.format import FORMATS
 from samebits.progress import Progress
 
-# Sets of random values on which manners are told apart.
+# Sets of random values on which manners are compared.
 _DRAWS = 8
 
 
@@ -90,25 +90,37 @@ def _find_step(
     if best is not None and best.matched == 1.0:
         return best, 0
     for text, _ in compute_codes(network, folded, unit, seen[0]):
-        step = Step(CODES, rescales=text)
-        matched = min(measure_step(network, folded, unit, step, values) for values in seen)
-        if best is None or matched > best.matched:
-            best = FoundStep(step, matched)
-        if matched == 1.0:
-            return best, 0
+        own = _try(network, folded, unit, Step(CODES, rescales=text), seen)
+        if own.matched == 1.0:
+            return own, 0
+        best = _choose(best, own)
     whole: list[Step] = []
     for manner in list_manners(network.nodes[p] for p in unit.places):
-        step = Step(NODES, manner=manner)
-        matched = 1.0
-        for values in seen:
-            matched = min(matched, measure_step(network, folded, unit, step, values))
-            if matched < 1.0:
-                break
-        if best is None or matched > best.matched:
-            best = FoundStep(step, matched)
-        if matched == 1.0:
-            whole.append(step)
+        own = _try(network, folded, unit, Step(NODES, manner=manner), seen)
+        best = _choose(best, own)
+        if own.matched == 1.0:
+            whole.append(own.step)
     return best or FoundStep(Step(NODES), 0.0), _count_others(network, folded, unit, seen[0], whole)
+
+
+def _try(
+    network: Network,
+    folded: Mapping[str, np.ndarray],
+    unit: Unit,
+    step: Step,
+    seen: Sequence[Mapping[str, np.ndarray]],
+) -> FoundStep:
+    """A step with the least share of outputs that it gives of any set; the sets behind one that it misses are left."""
+    matched = 1.0
+    for values in seen:
+        matched = min(matched, measure_step(network, folded, unit, step, values))
+        if matched < 1.0:
+            break
+    return FoundStep(step, matched)
+
+
+def _choose(best: FoundStep | None, own: FoundStep) -> FoundStep:
+    return own if best is None or own.matched > best.matched else best
 
 
 def _count_others(
