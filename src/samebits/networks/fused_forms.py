@@ -12,10 +12,10 @@ from samebits.networks.network import Node
 from samebits.networks.product_nodes import find_product
 from samebits.networks.turned_units import TurnedUnit
 from samebits.networks.unit_causes import add_bias, find_row, state_whole
-from samebits.numbers.array import add_to_odd
 from samebits.problems import Problem
 from samebits.problems.lowering import lower_problem
 from samebits.sums.emulators import emulate
+from samebits.sums.functions.fused import multiply_add
 from samebits.sums.recipes.order import TreeOrder
 from samebits.sums.recipes.recipe import Recipe
 from samebits.sums.recipes.tree import Chain, Fused, Item, flatten_chain, list_terms
@@ -111,7 +111,7 @@ def fold_norm(plain: Candidate, rest: Sequence[Node], folded: Mapping[str, np.nd
                     problem = replace(plain.problem, bias=True)
                     yield replace(left, problem=problem, operands=operands, form=f"norm{number}{way}")
             # The shift itself may be computed in one rounding.
-            for way, own in (("c", _multiply_add(-mean, factor, shift)), ("d", moved)):
+            for way, own in (("c", multiply_add(-mean, factor, shift)), ("d", moved)):
                 yield replace(left, affine=(factor, own, True), form=f"norm{number}{way}-fused")
                 yield replace(left, affine=(factor, own, False), form=f"norm{number}{way}")
 
@@ -173,14 +173,7 @@ def apply_affine(candidate: Candidate, made: np.ndarray) -> np.ndarray:
     factor, shift = factor.reshape(shape), shift.reshape(shape)
     if not fused:
         return made * factor + shift
-    return _multiply_add(made, factor, shift)
-
-
-def _multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """a b + c rounded once to float32: products are exact in float64, and rounded to odd there a sum loses nothing."""
-    exact = a.astype(np.float64) * b.astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return add_to_odd(exact, np.broadcast_to(c.astype(np.float64), exact.shape)).astype(np.float32)
+    return multiply_add(made, factor, shift)
 
 
 def _other(node: Node, value: str) -> str:

@@ -111,7 +111,11 @@ def sum_candidate(candidate: Candidate, recipe: Recipe, product: np.ndarray | No
 def finish_candidate(candidate: Candidate, turned: TurnedUnit, made: np.ndarray, manner: Manner = PLAIN) -> np.ndarray:
     """The turned unit's output: the remaining nodes after what the candidate made."""
     values = {**turned.folded, **turned.seen, **candidate.constants, candidate.makes: made}
-    return _compute_nodes(candidate.rest, values, turned.network.opset, manner)[turned.unit.outputs[0]]
+    (output,) = turned.unit.outputs
+    made_there = _compute_nodes(candidate.rest, values, turned.network.opset, manner)
+    if output not in made_there:
+        raise EngineUnsupported(f"{turned.unit.name[:60]} does not make {output[:60]!r}")
+    return made_there[output]
 
 
 def _compute_nodes(nodes: Sequence[Node], values: Arrays, opset: int, manner: Manner) -> dict[str, np.ndarray]:

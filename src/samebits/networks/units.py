@@ -416,9 +416,7 @@ def _is_between(after: Sequence[tuple[set[int], int]], first: int, last: int) ->
     return any(after[r][1] >> last & 1 for r in after[first][0] if r != last)
 
 
-def make_unit(
-    network: Network, folded: Mapping[str, np.ndarray], members: Iterable[int], outputs: Iterable[str]
-) -> Unit:
+def make_unit(network: Network, folded: Container[str], members: Iterable[int], outputs: Iterable[str]) -> Unit:
     """The unit of nodes at these places that shows these values."""
     places = tuple(sorted(members))
     nodes = [network.nodes[p] for p in places]
@@ -426,8 +424,7 @@ def make_unit(
     inputs = dict.fromkeys(v for node in nodes for v in node.inputs if v and v not in made and v not in folded)
     products = tuple(p for p in places if network.nodes[p].operator in PRODUCTS)
     named = network.nodes[products[0]] if products else nodes[0]
-    operators = tuple(node.operator for node in nodes)
-    return Unit(named.name, places, tuple(inputs), tuple(sorted(outputs)), operators, products)
+    return Unit(named.name, places, tuple(inputs), tuple(sorted(outputs)), tuple(n.operator for n in nodes), products)
 
 
 def _sort(units: list[Unit]) -> list[Unit]:

@@ -207,7 +207,7 @@ def _seal_model(
     network = read_onnx(path, time_limit_s=time_limit_s)
     fed = make_inputs(network, seed, sizes=sizes)
     outputs = run_outputs(network, fed, on, time_limit_s)
-    drawn = [make_inputs(network, seed + i, sizes=sizes) for i in range(_SETS + 1)] if outputs else []
+    drawn = [fed, *(make_inputs(network, seed + i, sizes=sizes) for i in range(1, _SETS + 1))] if outputs else []
     steps, nodes, replays = _seal_steps(network, drawn, on, time_limit_s, progress) if outputs else ([], "", {})
     return SealedModel(
         name=Path(path).name,
@@ -227,10 +227,10 @@ def _seal_steps(
     time_limit_s: float,
     progress: Progress,
 ) -> tuple[list[SealedStep], str, dict[str, Replay]]:
-    """How every unit is computed, as seen on all sets of inputs but the last, the digest of their nodes, and by output
-    how much of it that gives on the last set.
+    """How every unit is computed, as seen on all sets of inputs but the last.
 
-    Nothing where the engine fails, or what it runs cannot be followed.
+    With the digest of the nodes, and by output how much of it the units together give on the last set. Nothing where
+    the engine fails, or what it runs cannot be followed.
     """
     *seen, others = drawn
     try:
