@@ -40,7 +40,7 @@ def explain(monkeypatch, mechanism=None, tried=None, **results):
     found = Found(mechanism, Counter(tried or {}))
     asked = []
 
-    def find(observation, progress):
+    def find(observation, progress, recalled):
         asked.append(observation)
         assert observation.operands is DATA
         assert (observation.bound > 0).all()
@@ -182,7 +182,7 @@ def _reference(found):
 def test_long_names_are_cut_in_reports_of_progress(monkeypatch):
     heard = []
 
-    def find(observation, progress):
+    def find(observation, progress, recalled):
         progress("trying", 0.5)
         return Found.nothing()
 

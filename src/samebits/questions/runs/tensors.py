@@ -61,11 +61,13 @@ class KnownTensors:
 
     def __init__(self, torch: Any):
         self.torch = torch
-        self.weak: Any = torch.multiprocessing.reductions.StorageWeakRef
-        self.known: dict[tuple[Any, ...], tuple[int, int, Any]] = {}
+        # Storages that are held weakly, by their addresses: none of them is given to another storage meanwhile. No
+        # object frees them when it goes: an exception of the script's signal handler would be lost there.
+        self.held: set[int] = set()
+        self.known: dict[tuple[Any, ...], tuple[int, int]] = {}
         # By storage: what of it is known, and the number of the output that was written into it last.
         self.of_storage: dict[int, set[tuple[Any, ...]]] = {}
-        self.writers: dict[int, tuple[int, Any]] = {}
+        self.writers: dict[int, int] = {}
         self.next = 0
 
     def remember(self, tensor: Any, *, is_written: bool = False) -> None:
@@ -76,20 +78,27 @@ class KnownTensors:
         storage = tensor.untyped_storage()
         if len(self.known) > _MOST_KNOWN:
             self._forget_freed()
-        key, weak = self._key(tensor, storage), self.weak(storage)
+        key = self._key(tensor, storage)
+        if key[0] not in self.held:
+            storage._weak_ref()
+            self.held.add(key[0])
         keys = self.of_storage.setdefault(key[0], set())
         if is_written:
             # Others that see the same memory are no longer what they were, whether they count that or not.
             for other in keys:
                 self.known.pop(other, None)
             keys.clear()
-            self.writers[key[0]] = (number, weak)
+            self.writers[key[0]] = number
         keys.add(key)
-        self.known[key] = (_version(tensor) + is_written, number, weak)
+        self.known[key] = (_version(tensor) + is_written, number)
 
     def _forget_freed(self) -> None:
-        self.known = {k: v for k, v in self.known.items() if not v[2].expired()}
-        self.writers = {k: v for k, v in self.writers.items() if not v[1].expired()}
+        freed = {address for address in self.held if self.torch.UntypedStorage._expired(address)}
+        self.known = {k: v for k, v in self.known.items() if k[0] not in freed}
+        self.writers = {k: v for k, v in self.writers.items() if k not in freed}
+        self.held -= freed
+        for address in freed:
+            self.torch.UntypedStorage._free_weak_ref(address)
         self.of_storage = {}
         for key in self.known:
             self.of_storage.setdefault(key[0], set()).add(key)
@@ -99,7 +108,7 @@ class KnownTensors:
         if not is_strided(self.torch, tensor):
             return None
         found = self.known.get(self._key(tensor, tensor.untyped_storage()))
-        if found is None or found[0] != _version(tensor) or found[0] < 0 or found[2].expired():
+        if found is None or found[0] != _version(tensor) or found[0] < 0:
             return None
         return found[1]
 
@@ -116,10 +125,9 @@ class KnownTensors:
         if found is None or not self.writers:
             return found
         writer = self.writers.get(tensor.untyped_storage()._cdata)
-        return found if writer is None or writer[1].expired() else (writer[0], found)
+        return found if writer is None else (writer, found)
 
     def _key(self, tensor: Any, storage: Any) -> tuple[Any, ...]:
-        # Held by a weak reference, the address of a storage is not given to another one.
         return storage._cdata, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
 
 
