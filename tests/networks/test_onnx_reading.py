@@ -96,6 +96,42 @@ def test_external_data_behind_a_link_that_leads_outside_is_not_touched(tmp_path)
         read_onnx(_make_external(folder, "link.bin", 8 * 3 * 9 * 4))
 
 
+def test_links_to_the_folder_where_the_model_really_lies_are_followed(tmp_path):
+    """As Hugging Face's cache holds them: links from a folder of names to one of contents."""
+    weights = random((8, 3, 3, 3), 9)
+    contents, names = tmp_path / "blobs", tmp_path / "snapshots" / "main" / "onnx"
+    contents.mkdir()
+    names.mkdir(parents=True)
+    (contents / "11").write_bytes(weights.tobytes())
+    _make_external(contents, "net.onnx_data", weights.nbytes).rename(contents / "22")
+    (names / "net.onnx_data").symlink_to("../../../blobs/11")
+    (names / "net.onnx").symlink_to("../../../blobs/22")
+    assert np.array_equal(read_onnx(names / "net.onnx").constants["w"], weights)
+    (tmp_path / "outside").write_bytes(weights.tobytes())
+    (names / "net.onnx_data").unlink()
+    (names / "net.onnx_data").symlink_to(tmp_path / "outside")
+    with pytest.raises(ModelError, match="not in the model's folder"):
+        read_onnx(names / "net.onnx")
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_codes_of_four_bits_lie_two_in_a_byte(tmp_path, beside):
+    codes, scale = np.arange(-7, 8), np.float32(0.5)
+    packed = bytes((int(a) & 15) | (int(b) & 15) << 4 for a, b in zip(codes[::2], [*codes[1::2], 0], strict=True))
+    tensor = onnx.TensorProto(name="q", data_type=TensorProto.INT4, dims=[15], raw_data=packed)
+    if beside:
+        (tmp_path / "q.bin").write_bytes(bytes(5) + packed)
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, value in (("location", "q.bin"), ("offset", "5"), ("length", str(len(packed)))):
+            tensor.external_data.add(key=key, value=value)
+    nodes = [node("DequantizeLinear", ["q", "s"], ["w"]), node("Mul", ["x", "w"], ["y"])]
+    model = make_model(nodes, {"x": [15]}, ["y"], {"s": scale}, opset=21)
+    model.graph.initializer.append(tensor)
+    network = read_onnx(save(model, tmp_path / "net.onnx"))
+    assert np.array_equal(network.constants["q"].astype(np.int64), codes)
+
+
 def test_external_data_in_the_folder_is_read_and_must_be_all_there(tmp_path):
     weights = random((8, 3, 3, 3), 9)
     (tmp_path / "data.bin").write_bytes(bytes(64) + weights.tobytes())

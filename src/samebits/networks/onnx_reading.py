@@ -29,6 +29,10 @@ LARGEST_BYTES, _MAPPED_BYTES = 2**31 - 1, 2**16
 _LONGEST_RANK = 16
 # NumPy's arrays have no more axes.
 _MOST_AXES = 64
+# Elements of fewer than eight bits lie packed in a file; in memory each has a byte.
+_PACKED_BITS = {
+    "int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2, "float6_e2m3fn": 6, "float6_e3m2fn": 6
+}  # fmt: skip
 # How NumPy calls the dtype of strings.
 _TEXT = "object"
 
@@ -149,18 +153,21 @@ def list_external_files(path: Path) -> list[str]:
     except Exception:
         # Reading it whole says what is wrong.
         return []
-    folder = path.parent.resolve()
     named = {entry.value for t in list_tensors(model) for entry in t.external_data if entry.key == "location"}
-    return sorted(name for name in named if find_beside(folder, name) is not None)
+    return sorted(name for name in named if find_beside(path, name) is not None)
 
 
-def find_beside(folder: Path, location: str) -> Path | None:
-    """The regular file that a location names in a folder; None where there is none, or where it leads out of it."""
+def find_beside(path: Path, location: str) -> Path | None:
+    """The regular file that a location names in a model's folder; None where there is none, or where it leads out.
+
+    Hugging Face's cache holds links to files of one other folder: data may lie where the model itself really lies.
+    """
     if not location or "\0" in location or Path(location).is_absolute() or ".." in Path(location).parts:
         return None
     try:
-        file = (folder / location).resolve()
-        return file if file.is_file() and file.is_relative_to(folder) else None
+        file = (path.parent / location).resolve()
+        folders = path.parent.resolve(), path.resolve().parent
+        return file if file.is_file() and any(file.is_relative_to(folder) for folder in folders) else None
     except (OSError, RuntimeError):
         # A name that is too long, or a link to itself.
         return None
@@ -263,11 +270,11 @@ def _check_tensor(path: Path, tensor: Any) -> None:
         raise ModelError(f"{path}: tensor {name} has no dtype that ONNX knows ({tensor.data_type})") from None
     count = math.prod(sizes)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        _check_external(path, tensor, count * dtype.itemsize)
+        _check_external(path, tensor, _count_packed(tensor))
         return
     if tensor.HasField("raw_data"):
         held = len(tensor.raw_data)
-        if dtype.itemsize * count == held or (dtype.itemsize == 1 and held == -(-count // 2)):
+        if held == _count_packed(tensor):
             return
         raise ModelError(f"{path}: tensor {name} declares {count:,} values but holds {held:,} bytes")
     fields = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
@@ -280,7 +287,7 @@ def _check_external(path: Path, tensor: Any, needed: int) -> None:
     """Raises ModelError unless a tensor's external data lies in the model's folder, and is all there."""
     given = {entry.key: entry.value for entry in tensor.external_data}
     location, name = given.get("location", ""), tensor.name[:60]
-    file = find_beside(path.parent.resolve(), location)
+    file = find_beside(path, location)
     if file is None:
         raise ModelError(f"{path}: tensor {name} wants its data from {location[:200]!r}, not in the model's folder")
     try:
@@ -301,25 +308,42 @@ def _count_held(tensor: Any) -> int:
     return math.prod(tensor.dims) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
 
 
+def _count_packed(tensor: Any) -> int:
+    """The bytes of a tensor's elements, as they lie in a file."""
+    import onnx
+
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    return -(-math.prod(tensor.dims) * _PACKED_BITS.get(dtype.name, 8 * dtype.itemsize) // 8)
+
+
 def _load_external(path: Path, tensors: Sequence[Any], weights: Collection[str]) -> None:
     """Loads data that lies beside a model; what is too much for one message stays there if it is one of the weights."""
     import onnx
-    from onnx import external_data_helper
 
     external = [t for t in tensors if t.data_location == onnx.TensorProto.EXTERNAL]
     is_too_much = sum(map(_count_held, external)) + os.path.getsize(path) > LARGEST_BYTES
-    folder = path.parent.resolve()
     try:
         for tensor in external:
+            location = next(entry for entry in tensor.external_data if entry.key == "location")
+            file = find_beside(path, location.value)
+            if file is None:
+                raise OSError(f"{location.value[:200]!r} is gone")
             if is_too_much and tensor.name in weights and _count_held(tensor) >= _MAPPED_BYTES:
-                location = next(entry for entry in tensor.external_data if entry.key == "location")
-                location.value = str(find_beside(folder, location.value))
+                location.value = str(file)
                 continue
-            external_data_helper.load_external_data_for_tensor(tensor, str(folder))
+            tensor.raw_data = _read_part(file, tensor)
             tensor.data_location = onnx.TensorProto.DEFAULT
             del tensor.external_data[:]
-    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+    except OSError as error:
         raise ModelError(f"{path}: external data cannot be read: {first_line(error)}") from None
+
+
+def _read_part(file: Path, tensor: Any) -> bytes:
+    """A tensor's bytes, that were found to be in the file."""
+    offset = next((int(entry.value) for entry in tensor.external_data if entry.key == "offset"), 0)
+    with file.open("rb") as opened:
+        opened.seek(offset)
+        return opened.read(_count_packed(tensor))
 
 
 def _as_array(name: str, tensor: Any) -> np.ndarray:
