@@ -92,7 +92,8 @@ def _read(text: str, ranges: dict[str, Range], *, of_engine: bool) -> str:
             if name not in ranges:
                 raise _complain(f"{{{name}}} refers to a range that was not given before", text, of_engine=of_engine)
         elif name in ranges:
-            raise _complain(f"two ranges are called {name}", text, of_engine=of_engine)
+            said = f"two ranges are called {name}; a size in common is given once and then written {{{name}}}"
+            raise _complain(said, text, of_engine=of_engine)
         else:
             ranges[name] = Range(name, _parse_values(body, text, of_engine=of_engine), of_engine)
         return f"{{{name}}}"
