@@ -11,6 +11,17 @@ class Announcement(str):
     __slots__ = ()
 
 
+class FirstVerdict(Announcement):
+    """What is known of a finding before causes and recipes are looked for: shown at once if it takes over a second."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, verdict: str, summary: str, goes_on: str) -> FirstVerdict:
+        """Of a finding's verdict and summary, with what is being done next."""
+        return cls(f"so far {verdict}: {summary} {goes_on}")
+
+
 # progress(what is being done, the share of it that is done, from 0 to 1).
 Progress = Callable[[str, float], None]
 

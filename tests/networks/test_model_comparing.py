@@ -15,7 +15,7 @@ from samebits.networks import model_judging, observing
 from samebits.networks.model_comparing import compare_model
 from samebits.networks.onnx_reading import make_network
 from samebits.problems.case_file import load_case
-from samebits.progress import Announcement
+from samebits.progress import FirstVerdict
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 
@@ -251,7 +251,7 @@ def test_what_is_known_without_causes_is_said_before_they_are_looked_for():
     heard = []
     found = compare(residual(), [ORT, fault_in("c2")], progress=lambda what, share: heard.append(what))
     (first,) = (what for what in heard if what.startswith("so far "))
-    assert isinstance(first, Announcement)
+    assert isinstance(first, FirstVerdict)
     assert "wrong" in first or "undecided" in first
     assert "conv_c2" in first
     assert found.sides[1].cause == "fusion"

@@ -13,6 +13,7 @@ from samebits.findings import Comparison, finding_from_json, json_from_finding
 from samebits.problems import parse_problem_text
 from samebits.problems.case_file import Case
 from samebits.problems.operands import make_normal
+from samebits.progress import FirstVerdict
 
 TEXT = "conv2d x=3x8x10x12 w=16x8x3x3 padding=1"
 GROUPED = "conv2d x=3x8x10x12 w=16x4x3x3 padding=1 groups=2"
@@ -299,3 +300,19 @@ def test_a_term_that_is_lost_is_proved_on_further_integers_where_the_first_ones_
     found = samebits.compare("linear x=1x133 w=1x133", [last_lost])
     assert found.sides[0].verdict == "wrong"
     assert found.sides[0].exact_data.differing == 1
+
+
+def test_a_first_verdict_is_said_before_it_is_found_out_how_sides_add():
+    forwards, backwards = (InjectedRunner(n, compute=add_in_float32(o)) for n, o in FAULT_FREE[:2])
+    wrong = InjectedRunner("w", compute=add_in_float32(FAULT_FREE[0][1]), spoil=shift_columns)
+    for runners, verdict in (([forwards, backwards], "rounding"), ([forwards, wrong], "wrong")):
+        heard = []
+        found = samebits.compare(TEXT, runners, progress=lambda what, share, heard=heard: heard.append(what))
+        (first,) = (what for what in heard if isinstance(what, FirstVerdict))
+        assert first.startswith(f"so far {verdict}: ")
+        assert found.verdict == verdict
+        assert any("probing" in what for what in heard[heard.index(first) :])
+        assert not any("probing" in what for what in heard[: heard.index(first)])
+    heard = []
+    samebits.compare(TEXT, [forwards, backwards], attributes=False, progress=lambda what, share: heard.append(what))
+    assert not any(isinstance(what, FirstVerdict) for what in heard)

@@ -1,11 +1,18 @@
 """Who opens a runner closes it: runners that a caller passes in stay open, those opened from a text are closed."""
 
+import contextlib
+import os
+
+import numpy as np
 import pytest
 
 import samebits
 from injected_runners import InjectedRunner
 from samebits.engines.registry import runners
-from samebits.errors import SamebitsError
+from samebits.engines.runner import check_result
+from samebits.errors import RunnerTextError, SamebitsError
+from samebits.problems import parse_problem_text
+from samebits.problems.operands import make_exact
 from samebits.questions.profile import profiling
 
 TEXT = "conv1d x=1x2x9 w=2x2x3"
@@ -64,3 +71,22 @@ def test_profile_leaves_a_callers_runner_open(opened):
     assert samebits.profile(own, TEXT).engine == "counted"
     assert own.closed == 0
     assert opened == []
+
+
+def test_workers_started_early_are_those_that_are_opened_and_no_other_stays():
+    problem = parse_problem_text("linear x=2x3 w=4x3")
+    operands = make_exact(problem, 0)
+    with runners.start_early(["numpy", "numpy:threads=1", "truth", "emulate:direct", "no-such-engine", "a:b=c"]):
+        first, left = runners._started["numpy"], runners._started["numpy:threads=1"]
+        assert set(runners._started) == {"numpy", "numpy:threads=1"}
+        with contextlib.closing(runners.open_runner("numpy", time_limit_s=77.0)) as opened:
+            assert (opened, opened.time_limit_s) == (first, 77.0)
+            expected = operands["x"].astype(np.float64) @ operands["w"].astype(np.float64).T
+            assert check_result(problem, opened.run(problem, operands)).tolist() == expected.tolist()
+        with contextlib.closing(runners.open_runner("numpy")) as another:
+            assert another is not first
+        with pytest.raises(RunnerTextError):
+            runners.open_runner("no-such-engine")
+    assert runners._started == {}
+    with pytest.raises(ProcessLookupError):
+        os.kill(left.process_id, 0)

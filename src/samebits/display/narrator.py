@@ -12,7 +12,7 @@ from rich.text import Text
 
 from samebits.display.streams import say
 from samebits.display.visible_text import show_controls
-from samebits.progress import Announcement
+from samebits.progress import Announcement, FirstVerdict
 from samebits.sums.tiles.compile_notices import hear_of_compiling
 
 QUIET_S = 1.0
@@ -27,6 +27,9 @@ class Narrator:
         self._status: Status | None = None
         self._what = "starting"
         self._said = ""
+        # A verdict that is to be shown once a second has gone by, and whether it has.
+        self._first: FirstVerdict | None = None
+        self._is_long = False
         self._lock = threading.Lock()
         self._ended = False
         self._timer = self._make_timer(QUIET_S)
@@ -51,6 +54,12 @@ class Narrator:
 
     def hear(self, what: str, share: float) -> None:
         """Something is being done, and this share of it is done."""
+        if isinstance(what, FirstVerdict):
+            with self._lock:
+                self._first = what
+                if self._is_long:
+                    self._say_first()
+            return
         if isinstance(what, Announcement):
             say(what)
             return
@@ -74,11 +83,18 @@ class Narrator:
                 self._status.start()
         return answer in ("y", "yes")
 
+    def _say_first(self) -> None:
+        if self._first is not None:
+            say(self._first)
+            self._first = None
+
     def _begin(self) -> None:
         with self._lock:
             # The timer may have fired just before it was cancelled.
             if self._ended:
                 return
+            self._is_long = True
+            self._say_first()
             if self._console.is_terminal:
                 self._status = self._console.status(Text(self._what))
                 self._status.start()

@@ -37,7 +37,6 @@ from samebits.networks.model_runners import (
 )
 from samebits.networks.model_sentences import (
     say_files_differ,
-    say_first_verdict,
     say_nothing_saved,
     say_out_of_time,
     say_share,
@@ -56,7 +55,7 @@ from samebits.networks.recorded_runs import RecordedRunner, take_recorded
 from samebits.networks.rewritten_parts import measure_apart
 from samebits.numbers.float_environment import default_float_environment
 from samebits.problems.integer_problem import is_integer_problem
-from samebits.progress import Announcement, Progress, ignore_progress
+from samebits.progress import Announcement, FirstVerdict, Progress, ignore_progress
 from samebits.regular_files import open_folder
 
 # Networks whose values take more than this are announced beforehand.
@@ -219,7 +218,7 @@ def _explain(outcome: Outcome, progress: Progress, ends_at: float) -> list[str]:
     if judge is not None:
         if judge.list_due(outcome.judged):
             first = conclude(outcome, "")
-            progress(Announcement(say_first_verdict(first.verdict, first.summary)), 1.0)
+            progress(FirstVerdict.of(first.verdict, first.summary, "Causes are being looked for."), 1.0)
         left = judge.find_causes(outcome.judged, ends_at)
     _try_exact(outcome, progress)
     return [say_out_of_time(left)] if left else []

@@ -37,11 +37,6 @@ def say_meanings(
     return " ".join(filter(None, [said, say_unjudged(unjudged, [s for s in sides if s.failure is None])]))
 
 
-def say_first_verdict(verdict: Verdict, summary: str) -> str:
-    """What is known before causes are looked for."""
-    return f"so far {verdict}: {summary} Causes are being looked for."
-
-
 def say_out_of_time(left: int) -> str:
     """What was not looked at within the time limit."""
     units = "unit was" if left == 1 else "units were"

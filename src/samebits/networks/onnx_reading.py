@@ -265,7 +265,7 @@ def _check_tensor(path: Path, tensor: Any) -> None:
     if len(sizes) > _LONGEST_RANK or any(size < 0 for size in sizes):
         raise ModelError(f"{path}: tensor {name} has impossible sizes {sizes[:_LONGEST_RANK]}")
     try:
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+        onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
     except (KeyError, ValueError):
         raise ModelError(f"{path}: tensor {name} has no dtype that ONNX knows ({tensor.data_type})") from None
     count = math.prod(sizes)

@@ -14,6 +14,7 @@ from samebits.errors import ArgumentError, CaseFileError, SamebitsError
 from samebits.problems.array_files import Given, list_arrays, read_array_file, split_member
 from samebits.problems.case_file import OPERANDS, Case
 from samebits.problems.given_arrays import make_case, offer_problems
+from samebits.problems.integer_problem import is_integer_problem
 from samebits.problems.languages.any_language import read_problem
 from samebits.problems.printed_numbers import PrintedNumbers
 from samebits.problems.problem import Problem
@@ -141,6 +142,14 @@ def read_numbers(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, An
         elif isinstance(text, (int, float)):
             found[name] = np.array(text)
     return found
+
+
+def is_code_case(subject: object) -> bool:
+    """Whether a subject is an archive of codes and of the problem on integers that they belong to."""
+    if not isinstance(subject, (str, Path)) or Path(subject).suffix != ".npz" or not Path(subject).is_file():
+        return False
+    text = read_problem_text(subject)
+    return text is not None and is_integer_problem(text)
 
 
 def read_problem_text(path: str | Path) -> str | None:

@@ -93,7 +93,9 @@ class TorchEngine(Engine):
         if "threads" in settings:
             torch.set_num_threads(int(settings["threads"]))
         torch.backends.mkldnn.enabled = settings.get("mkldnn", "on") == "on"
-        torch.use_deterministic_algorithms(settings.get("deterministic") == "on")
+        # Saying what holds anyway would import torch's compiler, for as long as torch itself takes.
+        if torch.are_deterministic_algorithms_enabled() != (is_deterministic := settings.get("deterministic") == "on"):
+            torch.use_deterministic_algorithms(is_deterministic)
         torch.set_flush_denormal(settings.get("flush_denormal") == "on")
         if "fp32_precision" in settings:
             for name in ("conv", "matmul"):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -21,16 +21,15 @@ from samebits.engines.registry.runner_text import TRUTH, parse_runner_text
 from samebits.engines.runner import Identity, Kernel, Runner
 from samebits.engines.runner.guarded_runner import guard_runner
 from samebits.engines.workers.process import DEFAULT_TIME_LIMIT_S, WorkerRunner
-from samebits.errors import EngineMissingError, EngineUnsupported, RecipeError, RunnerTextError
+from samebits.errors import EngineMissingError, EngineUnsupported, RecipeError, RunnerTextError, SamebitsError
 from samebits.problems.any_problem import AnyProblem
 from samebits.problems.attention import Attention
-from samebits.sums.emulators import emulate
 from samebits.sums.recipes import Recipe, format_recipe
-from samebits.sums.truth import compute_truth
-from samebits.sums.truth.attention import compute_attention
 from samebits.version import VERSION
 
 _GIVEN = EngineSpec("given", GivenEngine.__module__, GivenEngine.__name__, (), "")
+# Workers that were started before anybody opened their runners, by the text.
+_started: dict[str, WorkerRunner] = {}
 
 
 class TruthRunner:
@@ -42,8 +41,13 @@ class TruthRunner:
         return Identity(self.text, "truth", VERSION, "CPU")
 
     def run(self, problem: AnyProblem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        # Loading what computes takes longer than starting workers, which load beside it.
         if isinstance(problem, Attention):
+            from samebits.sums.truth.attention import compute_attention
+
             return compute_attention(problem, operands).values
+        from samebits.sums.truth import compute_truth
+
         return compute_truth(problem, operands).values
 
     def close(self) -> None:
@@ -63,6 +67,8 @@ class Emulator:
     def run(self, problem: AnyProblem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         if isinstance(problem, Attention):
             raise EngineUnsupported("recipes are those of sums of products, not of attention")
+        from samebits.sums.emulators import emulate
+
         try:
             return emulate(problem, self.recipe, operands)
         except RecipeError as error:
@@ -77,6 +83,9 @@ def open_runner(text: str, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -> Run
 
     Raises RunnerTextError for a text that names nothing, EngineMissingError for an engine that is not installed.
     """
+    if (started := _started.pop(text, None)) is not None:
+        started.set_time_limit(time_limit_s)
+        return started
     runner = parse_runner_text(text)
     if runner.recipe:
         return Emulator(runner.recipe, text)
@@ -96,6 +105,26 @@ def open_runner(text: str, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -> Run
     return WorkerRunner(
         text, runner.name, spec.module, spec.class_name, settings, runner.environment, time_limit_s, runner.place
     )
+
+
+@contextmanager
+def start_early(texts: Sequence[str]) -> Iterator[None]:
+    """Starts workers for runners that will be opened inside: frameworks load while the rest of a command is imported.
+
+    Only those of this environment. A text that is none, or an engine that is missing, is left for its opening to
+    complain about.
+    """
+    for text in dict.fromkeys(texts):
+        with suppress(SamebitsError, OSError):
+            is_here = parse_runner_text(text).place.is_here
+            if is_here and text not in _started and isinstance(runner := open_runner(text), WorkerRunner):
+                _started[text] = runner
+    try:
+        yield
+    finally:
+        for text in texts:
+            if (left := _started.pop(text, None)) is not None:
+                left.close()
 
 
 def enter_runner(runner: str | Runner | Kernel, opened: ExitStack, time_limit_s: float) -> Runner:

@@ -87,7 +87,8 @@ class WorkerRunner:
     ):
         self.text = text
         self.name = name
-        self.time_limit_s = time_limit_s * place.slowness
+        self._place = place
+        self.set_time_limit(time_limit_s)
         self._start_header: dict[str, Any] = {"module": module, "class": class_name, "settings": dict(settings or {})}
         self._identity: Identity | None = None
         self._failure: EngineFailure | None = None
@@ -96,7 +97,6 @@ class WorkerRunner:
         self._timed: tuple[Problem, Mapping[str, np.ndarray]] | None = None
         self._sliced: Mapping[str, np.ndarray] | None = None
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
-        self._place = place
         self._elsewhere = place.find()
         # What a worker that samebits travels to reads before the first message.
         self._beginning = b""
@@ -107,6 +107,10 @@ class WorkerRunner:
             self._log.close()
             raise
         self._loads = not isinstance(self._elsewhere, TravellingWorker) and self._begin_loading()
+
+    def set_time_limit(self, time_limit_s: float) -> None:
+        """Limits the start and each run to so many seconds, or more on an emulated processor."""
+        self.time_limit_s = time_limit_s * self._place.slowness
 
     @property
     def process_id(self) -> int:

@@ -15,19 +15,11 @@ from samebits.findings import Comparison, Evidence, Failure, Side
 from samebits.judging.comparing_cost import check_memory
 from samebits.networks.integer_problems import write_integer_network
 from samebits.networks.model_runners import ModelRunner, open_model_runner
-from samebits.problems.integer_problem import is_integer_problem, parse_integer_problem
+from samebits.problems.integer_problem import parse_integer_problem
 from samebits.progress import Progress
 from samebits.questions.explain.integer_results import judge_codes
 from samebits.questions.given_integers import Recorded, take_recorded
 from samebits.questions.given_operands import read_members, read_problem_text
-
-
-def is_code_case(subject: object) -> bool:
-    """Whether a subject is an archive of codes and of the problem on integers that they belong to."""
-    if not isinstance(subject, (str, Path)) or Path(subject).suffix != ".npz" or not Path(subject).is_file():
-        return False
-    text = read_problem_text(subject)
-    return text is not None and is_integer_problem(text)
 
 
 def compare_codes(

@@ -135,13 +135,15 @@ def compare_command(
         return _compare_versions(text, versions, data, common, options)
     if len(subject) > 1 and all(is_model(part) for part in subject):
         raise ArgumentError("one network at a time; another file of the same network goes behind --against")
-    if is_model(text) or is_integer_problem(text):
-        return compare_network(text, common, options)
-    if options.are_given:
+    is_network = is_model(text) or is_integer_problem(text)
+    if options.are_given and not is_network:
         raise ArgumentError(
             "--inputs, --range, --size, --replay, --save-cases, --against and --recorded are for networks"
         )
-    return _compare_problem(text, data, common)
+    from samebits.engines.registry.runners import start_early
+
+    with start_early(common.on):
+        return compare_network(text, common, options) if is_network else _compare_problem(text, data, common)
 
 
 def _take_one(against: list[str]) -> str | None:
@@ -198,10 +200,10 @@ def _compare_problem(text: str, data: DataChoice, options: CommonOptions) -> int
     from samebits.engines.registry.known_engines import list_installed_for
     from samebits.problems.case_file import Case
     from samebits.problems.languages.any_language import read_subject
-    from samebits.questions.compare.code_case import is_code_case
     from samebits.questions.compare.comparing import compare
     from samebits.questions.compare.comparison_report import show_comparison
     from samebits.questions.given_attention import read_attention
+    from samebits.questions.given_operands import is_code_case
 
     if is_code_case(text):
         return _compare_codes(text, data, options)

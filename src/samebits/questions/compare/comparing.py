@@ -22,7 +22,6 @@ from samebits.findings import Comparison, Side, Verdict, is_agreement
 from samebits.findings.causes import CauseCode, gravest_cause
 from samebits.judging.attribution import attribute
 from samebits.judging.comparing_cost import announce_cost, check_memory
-from samebits.judging.fixes import FixSearch, ProblemTrials, list_asked
 from samebits.judging.references import Reference, list_differences, make_reference, start_document
 from samebits.judging.side_running import Ran, judge_exact, judge_ran, run_on_both
 from samebits.judging.sides import (
@@ -31,7 +30,6 @@ from samebits.judging.sides import (
 )
 from samebits.judging.verdict_rules import judge_all
 from samebits.mechanisms.facts.observation import Observation
-from samebits.mechanisms.search.mechanism_finding import find_mechanism
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.ulps import has_same_bits
 from samebits.problems import Problem
@@ -39,7 +37,7 @@ from samebits.problems.case_file import Case
 from samebits.problems.languages.any_language import read_subject
 from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import make_exact, make_normal, make_uniform
-from samebits.progress import Progress, ignore_progress, prefix_progress, rename_progress
+from samebits.progress import FirstVerdict, Progress, ignore_progress, prefix_progress, rename_progress
 from samebits.questions.compare.order_difference import explain_difference
 from samebits.questions.comparing_arguments import Data, check_arguments
 from samebits.questions.comparison_sentences import summarize_comparison
@@ -107,7 +105,9 @@ def compare(
             often = 1 if is_own or (calls is None and not attributes) else calls
             ran.append(run_on_both(runner, problem, exact_operands, operands, calls=often))
         found: list[Attribution | None] = [None] * len(ran)
+        described = "given" if isinstance(case, Case) else f"{data}, seed {seed}"
         if attributes and (_some_differ(ran) or _some_deviate(ran, reference, exact)):
+            progress(_conclude_first(reference, exact, _name_apart(ran), described), 1.0)
             found[len(recorded) :] = _attribute_all(runners, ran[len(recorded) :], reference, operands, progress)
         ran = _name_apart(ran)
         sides = [judge_ran(reference, exact, r, attribution) for r, attribution in zip(ran, found, strict=True)]
@@ -117,10 +117,11 @@ def compare(
             asked = zip(runners, ran[len(recorded) :], sides[len(recorded) :], strict=True)
             own = [_ask_more_integers(runner, r, side, reference, seed, progress) for runner, r, side in asked]
             sides = [*sides[: len(recorded)], *own]
-    described = "given" if isinstance(case, Case) else f"{data}, seed {seed}"
     concluded = _conclude(reference, ran, sides, described)
     if not fix:
         return concluded
+    from samebits.judging.fixes import FixSearch, ProblemTrials, list_asked
+
     random = make_normal(problem, seed + 1)
     on_random = make_reference(problem, random, rename_progress(progress, "computing random operands"))
     place = ProblemTrials(lowering, (exact_operands, exact), (operands, reference), (random, on_random), time_limit_s)
@@ -169,6 +170,9 @@ def _name_function(
         reference.problem, operands, result, reference.truth, reference.bound, reference.magnitudes,
         likely=reference.likely,
     )  # fmt: skip
+    # Hundreds of modules, of which most comparisons need none.
+    from samebits.mechanisms.search.mechanism_finding import find_mechanism
+
     mechanism = find_mechanism(observation, prefix_progress(progress, f"{side.name}: ")).mechanism
     if mechanism is None:
         return side
@@ -229,6 +233,12 @@ def _conclude(reference: Reference, ran: list[Ran], sides: list[Side], data: str
         evidence=[why] if why else [],
         summary=summarize_comparison(verdict, sides),
     )
+
+
+def _conclude_first(reference: Reference, exact: Reference, ran: list[Ran], data: str) -> FirstVerdict:
+    """What is known of all sides before it is found out how they add."""
+    first = _conclude(reference, ran, [judge_ran(reference, exact, r, None) for r in ran], data)
+    return FirstVerdict.of(first.verdict, first.summary, "How each side adds is being looked for.")
 
 
 def _name_common_cause(verdict: Verdict, sides: list[Side]) -> CauseCode | None:

@@ -24,9 +24,10 @@ from samebits.problems.integer_problem import is_integer_problem
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.attention_comparing import compare_attention
 from samebits.questions.compare import comparing
-from samebits.questions.compare.code_case import compare_codes, is_code_case
+from samebits.questions.compare.code_case import compare_codes
 from samebits.questions.comparing_arguments import Data
 from samebits.questions.given_attention import AttentionCase, read_attention
+from samebits.questions.given_operands import is_code_case
 from samebits.questions.network.recorded_files import read_inputs, read_recorded
 
 
