@@ -47,13 +47,16 @@ def profile_command(
     The recipe found is executed on random data and compared with the engine bit for bit.
     """
     from samebits.display.narrator import Narrator
-    from samebits.questions.profile.profile_picture import write_picture
-    from samebits.questions.profile.profile_report import show_profile
-    from samebits.questions.profile.profiling import USUAL_PROBLEM, profile
+    from samebits.engines.registry.runners import start_early
 
-    with Narrator() as narrator:
+    with Narrator() as narrator, start_early([engine]):
+        from samebits.questions.profile.profiling import USUAL_PROBLEM, profile
+
         text = " ".join(subject or [USUAL_PROBLEM])
         found = profile(engine, text, time_limit_s=time_limit, most_time_s=most_time, progress=narrator.hear)
+    from samebits.questions.profile.profile_picture import write_picture
+    from samebits.questions.profile.profile_report import show_profile
+
     if svg:
         write_picture(found, svg)
     print_finding(found, show_profile, verbose=verbose, as_json=as_json)
