@@ -14,7 +14,7 @@ from samebits.engines.registry.runners import open_runner
 from samebits.findings import is_agreement
 from samebits.problems.attention import parse_attention
 from samebits.problems.catalog.attentions import list_attentions
-from samebits.questions.attention_comparing import compare_attention
+from samebits.questions.formula_comparing import compare_formula
 
 ON = (
     "numpy", "torch", "torch:attention_as=math", "torch:compile=on", "onnxruntime", "onnxruntime:attention_as=pattern",
@@ -35,7 +35,7 @@ def main() -> None:
     outputs, beyond, versions = 0, 0, {}
     for name, text in list_attentions().items():
         for seed in range(options.seeds):
-            found = compare_attention(parse_attention(text), runners, seed=seed, calls=1)
+            found = compare_formula(parse_attention(text), runners, seed=seed, calls=1)
             for engine, side in zip(engines, found.sides, strict=True):
                 versions[engine.partition(":")[0]] = side.version
                 if side.failure is not None:

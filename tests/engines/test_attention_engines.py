@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from samebits.engines.registry.known_engines import ENGINES, list_installed_for_attention
+from samebits.engines.registry.known_engines import ENGINES, list_installed_for_formula
 from samebits.findings import is_agreement
 from samebits.problems.attention import parse_attention
-from samebits.questions.attention_comparing import compare_attention
+from samebits.questions.formula_comparing import compare_formula
 
 _ENGINES = (
     "numpy",
@@ -38,7 +38,7 @@ def test_an_engine_computes_what_the_text_says(engine: str) -> None:
         pytest.skip(f"{name} is not installed")
     taken = 0
     for text in _TEXTS:
-        side = compare_attention(parse_attention(text), engine, calls=1).sides[0]
+        side = compare_formula(parse_attention(text), engine, calls=1).sides[0]
         if side.failure is not None:
             assert side.failure.kind == "unsupported", side.failure.says
             continue
@@ -55,7 +55,7 @@ def test_an_engine_computes_what_the_text_says(engine: str) -> None:
 @pytest.mark.needs("onnxruntime")
 def test_group_queries_are_those_behind_a_cache() -> None:
     text = "attention q=1x8x3x32 k=1x2x20x32 causal=lower_right"
-    side = compare_attention(parse_attention(text), "onnxruntime:attention_as=group_query", calls=1).sides[0]
+    side = compare_formula(parse_attention(text), "onnxruntime:attention_as=group_query", calls=1).sides[0]
     assert side.failure is None, side.failure
     assert is_agreement(side.verdict), side.says
 
@@ -64,7 +64,7 @@ def test_group_queries_are_those_behind_a_cache() -> None:
 def test_a_fault_of_an_engine_is_named() -> None:
     """MultiHeadAttention of onnxruntime 1.32 with `unidirectional` hides no key from the last query."""
     text = "attention q=1x4x5x64 k=1x4x9x64 causal"
-    side = compare_attention(parse_attention(text), "onnxruntime:attention_as=multi_head", calls=1).sides[0]
+    side = compare_formula(parse_attention(text), "onnxruntime:attention_as=multi_head", calls=1).sides[0]
     if is_agreement(side.verdict):
         pytest.skip(f"onnxruntime {side.version} is right")
     assert (side.verdict, str(side.cause)) == ("wrong", "hidden-keys")
@@ -87,12 +87,12 @@ def test_a_fault_of_an_engine_is_named() -> None:
 
 def test_engines_without_an_operator_say_so() -> None:
     asked = parse_attention("attention q=1x1x2x8 k=1x1x2x8")
-    sides = compare_attention(asked, ["emulate:direct", "truth"]).sides
+    sides = compare_formula(asked, ["emulate:direct", "truth"]).sides
     assert sides[0].failure is not None
     assert sides[0].failure.kind == "unsupported"
     assert sides[1].verdict == "identical"
-    assert "numpy" in list_installed_for_attention()
-    assert "litert" not in list_installed_for_attention()
+    assert "numpy" in list_installed_for_formula()
+    assert "litert" not in list_installed_for_formula()
 
 
 @pytest.mark.parametrize("engine", ["torch", "openvino", "jax", "tensorflow"])
@@ -100,7 +100,7 @@ def test_a_cap_is_refused_where_there_is_none(engine: str) -> None:
     if ENGINES[engine].find_version() is None:
         pytest.skip(f"{engine} is not installed")
     asked = parse_attention("attention q=1x1x2x8 k=1x1x2x8 softcap=5")
-    failure = compare_attention(asked, engine, calls=1).sides[0].failure
+    failure = compare_formula(asked, engine, calls=1).sides[0].failure
     assert failure is not None
     assert "no softcap" in failure.says
 
@@ -119,7 +119,7 @@ def test_functions_and_classes_of_a_file(tmp_path) -> None:
         "        return operands['x']\n"
     )
     asked = parse_attention("attention q=1x2x9x16 k=1x2x9x16")
-    found = compare_attention(asked, [f"{file}:attend", f"{file}:Products"], calls=1)
+    found = compare_formula(asked, [f"{file}:attend", f"{file}:Products"], calls=1)
     assert (found.sides[0].verdict, str(found.sides[0].cause)) == ("wrong", "dropped-attribute")
     assert "no scale" in str(found.sides[0].says)
     assert found.sides[1].failure is not None

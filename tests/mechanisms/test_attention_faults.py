@@ -8,8 +8,8 @@ from tests.attention_by_hand import FAULTS, SOUND, Arrays, draw
 
 from samebits.findings import is_agreement
 from samebits.problems.attention import make_normal_attention, parse_attention
-from samebits.questions.attention_comparing import compare_attention
-from samebits.questions.given_attention import AttentionCase
+from samebits.questions.formula_comparing import compare_formula
+from samebits.questions.given_formula import FormulaCase
 from samebits.sums.bounds.attention import bound_attention
 from samebits.sums.truth.attention import compute_attention
 
@@ -17,7 +17,7 @@ from samebits.sums.truth.attention import compute_attention
 def _ask(words: str, operands: Arrays, result: np.ndarray):
     q, k = ("x".join(map(str, operands[name].shape)) for name in ("q", "k"))
     asked = parse_attention(f"attention q={q} k={k} {words}")
-    return compare_attention(AttentionCase(asked, operands, {"mine": result})).sides[0]
+    return compare_formula(FormulaCase(asked, operands, {"mine": result})).sides[0]
 
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if name != "dropout"])
@@ -55,7 +55,7 @@ def test_errors_inside_the_bound_are_no_other_function(dtype: str) -> None:
     signs = np.random.default_rng(0).choice([-1, 1], truth.shape)
     for sign in (1, -1, signs):
         result = (truth.astype(np.float64) + 0.5 * sign * bounds.worst).astype(dtype)
-        side = compare_attention(AttentionCase(asked, operands, {"mine": result})).sides[0]
+        side = compare_formula(FormulaCase(asked, operands, {"mine": result})).sides[0]
         assert side.verdict == "rounding", (side.says, side.cause)
 
 

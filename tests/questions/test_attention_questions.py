@@ -13,7 +13,7 @@ import samebits
 from samebits.cli import main
 from samebits.errors import ArgumentError
 from samebits.findings import Comparison
-from samebits.questions.given_attention import AttentionCase, load_attention_case
+from samebits.questions.given_formula import FormulaCase, load_formula_case
 from samebits.questions.sweep.sweep_schema import Sweep
 
 TEXT = "attention q=2x4x24x16 k=2x2x40x16"
@@ -56,7 +56,7 @@ def test_arrays_are_explained(tmp_path: Path) -> None:
     right = SOUND["in blocks of 8"](given)
     found = samebits.explain(problem=TEXT, **files, mine=right)
     assert found.verdict == "rounding"
-    case = AttentionCase(samebits_attention(TEXT), given, {"mine": right})
+    case = FormulaCase(samebits_attention(TEXT), given, {"mine": right})
     assert samebits.explain(case).verdict == "rounding"
     assert samebits.compare(case, "numpy").verdict == "rounding"
 
@@ -77,7 +77,7 @@ def test_bit_patterns_and_wider_numbers_are_taken(tmp_path: Path) -> None:
         tmp_path / "bits.npz", "dtype=bfloat16", **{n: a.view(np.uint16) for n, a in given.items()},
         a=narrow.view(np.uint16), b=narrow.astype(np.float32),
     )  # fmt: skip
-    case = load_attention_case(path)
+    case = load_formula_case(path)
     assert case.results["a"].dtype == ml_dtypes.bfloat16
     assert (case.results["a"] == case.results["b"]).all()
     assert samebits.explain(path).verdict in ("identical", "rounding")

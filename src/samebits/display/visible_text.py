@@ -13,6 +13,7 @@ import msgspec
 from samebits.findings import Comparison, Error, Side, is_agreement
 from samebits.findings.words.number_words import say_count, say_times
 from samebits.problems.attention import is_attention
+from samebits.problems.row_functions import is_row_function
 
 FindingT = TypeVar("FindingT", bound=msgspec.Struct)
 
@@ -78,7 +79,13 @@ def say_of_bound(share: float | None) -> str:
 
 def say_terms(found: Comparison) -> str:
     """What each output is made of: so many products, or so many keys of an attention."""
-    return say_count(found.reduction_length, "key" if is_attention(found.problem) else "product")
+    return say_count(found.reduction_length, _name_terms(found.problem))
+
+
+def _name_terms(problem: str) -> str:
+    if is_row_function(problem):
+        return "number"
+    return "key" if is_attention(problem) else "product"
 
 
 def format_value(value: float | None) -> str:

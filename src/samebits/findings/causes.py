@@ -52,6 +52,7 @@ class CauseCode(StrEnum):
     REDUCED_PRECISION_OPERANDS = "reduced-precision-operands"
     QUANTIZED_OPERANDS = "quantized-operands"
     NARROW_INTERMEDIATE = "narrow-intermediate"
+    CANCELLATION = "cancellation"
     OTHER_OPERANDS = "other-operands"
     NAN_SEMANTICS = "nan-semantics"
     FUSION = "fusion"
@@ -175,8 +176,13 @@ CAUSES: tuple[Cause, ...] = (
     ),
     _loses(
         CauseCode.NARROW_INTERMEDIATE,
-        "scores or weights of an attention kept in fewer digits than declared",
+        "values on the way (scores, weights, what is normalised) kept in fewer digits than declared",
         "choose a kernel that keeps them in float32, or declare the narrower format",
+    ),
+    _transforms(
+        CauseCode.CANCELLATION,
+        "a variance or difference taken from large sums that cancel",
+        "take the mean off first and square what is left, or use running means (Welford)",
     ),
     Cause(
         CauseCode.OTHER_OPERANDS, ("rounding", "undecided", "wrong"), "rounding",
@@ -225,8 +231,8 @@ CAUSES: tuple[Cause, ...] = (
     ),
     _differs(
         CauseCode.SOFTMAX,
-        "weights of an attention that are not the softmax of its scores",
-        "compute scores, softmax and weighted sum as three operations, and compare them one by one",
+        "weights that are not the softmax of their scores",
+        "compute scores, softmax and weighted sum as separate operations, and compare them one by one",
     ),
     _differs(
         CauseCode.STRIDED_VIEW,

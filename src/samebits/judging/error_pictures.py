@@ -11,6 +11,7 @@ from samebits.judging.references import FEW_OUTPUTS, JudgedBy
 from samebits.problems.any_problem import AnyProblem
 from samebits.problems.attention import Attention
 from samebits.problems.lowering import lower_problem
+from samebits.problems.row_functions import RowFunction
 from samebits.problems.windows import name_axes
 
 _MOST_ROWS, _MOST_COLUMNS = 24, 48
@@ -38,6 +39,8 @@ def _lay_out(problem: AnyProblem, values: Floats) -> tuple[Floats, str, str]:
     """Channels by positions; of a product the rows by the columns of its result."""
     if isinstance(problem, Attention):
         return values.reshape(-1, values.shape[-1]), "item head query", "feature"
+    if isinstance(problem, RowFunction):
+        return values.reshape(-1, values.shape[-1]), "row", "column"
     if problem.stated:
         product = lower_problem(problem.stated).restore_result(values)
         return product.reshape(-1, product.shape[-1]), "row", "column"

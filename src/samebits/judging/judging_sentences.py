@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits.findings import ExactData, Side, Varying
+from samebits.findings.words.number_words import say_count
 from samebits.findings.words.place_words import describe_places
 from samebits.problems.any_problem import AnyProblem
 from samebits.problems.attention import Attention
+from samebits.problems.row_functions import RowFunction
 from samebits.sums.bounds import accumulator_format
 from samebits.sums.bounds.probabilistic import ERROR_PROBABILITY
 
@@ -24,10 +26,15 @@ def _describe_sums(problem: AnyProblem) -> str:
             f"scores of {problem.q[3]:,} products and weights of {problem.k[2]:,} keys computed in {wide} in any order"
             " and any blocks"
         )
+    if isinstance(problem, RowFunction):
+        wide = "float64" if problem.dtype == "float64" else "float32"
+        return f"{problem.kind} of {say_count(problem.row_length, 'number')} computed in {wide} in any order"
     return f"{problem.reduction_length:,} products added in {accumulator_format(problem).name} in any order"
 
 
 def _name_sums(problem: AnyProblem) -> str:
+    if isinstance(problem, RowFunction):
+        return f"{problem.kind} of these numbers"
     return "attention to these keys" if isinstance(problem, Attention) else "sum of these products"
 
 
@@ -89,7 +96,7 @@ def say_another_function(problem: AnyProblem, beyond: npt.NDArray[np.bool_]) -> 
     return (
         f"bounds prove that no {_name_sums(problem)} gives this, not even in bfloat16: {int(beyond.sum()):,} of"
         f" {beyond.size:,} outputs are farther from the truth than rounding everything to bfloat16 could take them"
-        f"{', or not finite' if isinstance(problem, Attention) else ''},"
+        f"{', or not finite' if isinstance(problem, (Attention, RowFunction)) else ''},"
         f" {describe_places(problem, beyond)}"
     )
 

@@ -18,7 +18,7 @@ from samebits.problems.any_problem import AnyProblem
 from samebits.problems.attention import Attention
 from samebits.problems.lowering import state_index
 from samebits.problems.problem import Epilogue
-from samebits.problems.windows import locate_keys, locate_window
+from samebits.problems.windows import locate_keys, locate_row, locate_window
 from samebits.sums.bounds import accumulator_format
 from samebits.sums.truth.convolution import round_to_nearest
 
@@ -66,8 +66,8 @@ def measure_distances(
     with np.errstate(divide="ignore", invalid="ignore"):
         over = np.where(absolute == 0, 0.0, absolute / bound)
     over[(absolute > 0) & ~np.isfinite(bound)] = np.inf
-    if not isinstance(problem, Attention):
-        # A mean of finite values is finite.
+    if isinstance(problem, Problem):
+        # Of formulas the values on the way are looked at, and a mean of finite values is finite.
         over[_mark_overflow(problem, result, truth, bound)] = 1.0
         over[(absolute > 0) & mark_left_of_overflow(problem, result, truth, magnitudes)] = 1.0
     return Distances(absolute, count_ulps(result, truth, find_format(problem.out)), over, ~np.isfinite(bound))
@@ -173,8 +173,10 @@ def find_worst(problem: AnyProblem, result: np.ndarray, truth: np.ndarray, dista
     flat = int(candidates[distances.ulp.ravel()[candidates].argmax()])
     index = tuple(int(i) for i in np.unravel_index(flat, result.shape))
     own = _state_index(problem, index)
-    is_attention = isinstance(problem, Attention)
-    window = locate_keys(problem, own) if is_attention else locate_window(problem.stated or problem, own)
+    if isinstance(problem, Problem):
+        window = locate_window(problem.stated or problem, own)
+    else:
+        window = locate_keys(problem, own) if isinstance(problem, Attention) else locate_row(problem, own)
     return WorstElement(
         index=list(own),
         value=float(result[index]),
@@ -203,7 +205,7 @@ def describe_exact(
 
 def _state_index(problem: AnyProblem, index: tuple[int, ...]) -> tuple[int, ...]:
     """The index of an output in what was stated."""
-    return index if isinstance(problem, Attention) else state_index(problem, index)
+    return state_index(problem, index) if isinstance(problem, Problem) else index
 
 
 def compare_results(problem: AnyProblem, a: tuple[str, np.ndarray], b: tuple[str, np.ndarray]) -> Difference:

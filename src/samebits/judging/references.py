@@ -13,7 +13,6 @@ from samebits.findings import Comparison, Difference, Side
 from samebits.judging.measuring import Floats, compare_results
 from samebits.problems import Problem
 from samebits.problems.any_problem import AnyProblem, format_any_problem
-from samebits.problems.attention import Attention
 from samebits.problems.lowering import lower_problem
 from samebits.progress import Progress
 from samebits.sums.bounds import bound_errors, bound_likely_errors
@@ -97,14 +96,13 @@ def list_differences(problem: AnyProblem, results: Sequence[tuple[str, np.ndarra
 def start_document(reference: JudgedBy, sides: list[Side], differences: list[Difference], data: str) -> Comparison:
     """The document of a problem with its sides, open until a verdict, its cause and a summary are given."""
     problem = reference.problem
-    is_attention = isinstance(problem, Attention)
     return Comparison(
-        problem=format_any_problem(problem if is_attention else problem.stated or problem),
+        problem=format_any_problem((problem.stated or problem) if isinstance(problem, Problem) else problem),
         verdict="undecided",
         summary="",
         data=data,
         outputs=reference.truth.size,
-        reduction_length=problem.k[2] if is_attention else problem.reduction_length,
+        reduction_length=problem.reduction_length,
         truth=list_few_values(problem, reference.truth),
         settled=reference.settled,
         sides=sides,

@@ -16,10 +16,10 @@ from samebits.errors import EngineFailure, SamebitsError
 from samebits.findings import Evidence, ExactData, Failure, Side, Varying, Verdict, is_agreement, worst_verdict
 from samebits.findings.causes import CauseCode
 from samebits.findings.words.place_words import describe_places
-from samebits.judging.attention_reference import (
-    AttentionReference,
-    judge_exact_attention,
-    measure_attention,
+from samebits.judging.formula_reference import (
+    FormulaReference,
+    judge_exact_formula,
+    measure_formula,
 )
 from samebits.judging.judging_sentences import say_other_bits
 from samebits.judging.measuring import describe_exact, estimate_transform_noise, measure_distances
@@ -91,7 +91,7 @@ def run_on_both(
     return Ran(recorded, on_exact, on_data, on_integers)
 
 
-ReferenceT = TypeVar("ReferenceT", Reference, AttentionReference)
+ReferenceT = TypeVar("ReferenceT", Reference, FormulaReference)
 
 
 def judge_ran(
@@ -136,8 +136,8 @@ def judge_ran(
 def _measure(
     reference: ReferenceT, result: np.ndarray | None, on_exact: ExactData | None, *, exact_beyond: bool = False
 ) -> Measured:
-    if isinstance(reference, AttentionReference):
-        return measure_attention(reference, result, on_exact, exact_beyond=exact_beyond)
+    if isinstance(reference, FormulaReference):
+        return measure_formula(reference, result, on_exact, exact_beyond=exact_beyond)
     return measure_result(reference, result, on_exact, exact_beyond=exact_beyond)
 
 
@@ -149,8 +149,7 @@ def _judge_integers(exact: ReferenceT, ran: Ran) -> tuple[ExactData | None, bool
     if ran.exact_calls is not None:
         results, counts = ran.exact_calls.results, ran.exact_calls.counts
     judged = [
-        judge_exact_attention(exact, r) if isinstance(exact, AttentionReference) else judge_exact(exact, r)
-        for r in results
+        judge_exact_formula(exact, r) if isinstance(exact, FormulaReference) else judge_exact(exact, r) for r in results
     ]
     faulty = sum(count for (_, beyond), count in zip(judged, counts, strict=True) if beyond)
     found, beyond = max(judged, key=lambda one: (one[1], one[0].differing))

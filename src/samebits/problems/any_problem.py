@@ -1,4 +1,7 @@
-"""Whatever is computed once from operands: a convolution, a product, an attention; and the texts of them all."""
+"""Whatever is computed once from operands: a convolution or product, or a formula; and the texts of them all.
+
+A formula is an attention or a function of rows: what is no plain sum of products, and has no recipe.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,17 @@ from samebits.problems.attention import (
 from samebits.problems.operands import check_operands
 from samebits.problems.problem import Problem
 from samebits.problems.problem_text import format_problem, parse_problem_text
+from samebits.problems.row_functions import (
+    RowFunction,
+    check_row_operands,
+    format_row_function,
+    is_row_function,
+    parse_row_function,
+)
 
-AnyProblem = Problem | Attention
+Formula = Attention | RowFunction
+FORMULAS = (Attention, RowFunction)
+AnyProblem = Problem | Formula
 
 
 def format_any_problem(problem: AnyProblem) -> str:
@@ -26,16 +38,38 @@ def format_any_problem(problem: AnyProblem) -> str:
     >>> format_any_problem(parse_any_problem("attention q=1x1x2x4 k=1x1x3x4"))
     'attention q=1x1x2x4 k=1x1x3x4 dtype=float32'
     """
-    return format_attention(problem) if isinstance(problem, Attention) else format_problem(problem)
+    return format_problem(problem) if isinstance(problem, Problem) else format_formula(problem)
 
 
 def parse_any_problem(text: str) -> AnyProblem:
     """The problem of a text of ours; raises ProblemTextError and ProblemShapeError."""
-    return parse_attention(text) if is_attention(text) else parse_problem_text(text)
+    return parse_formula(text) if is_formula(text) else parse_problem_text(text)
 
 
 def check_any_operands(problem: AnyProblem, operands: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The operands that a problem reads, in order; raises OperandError where one is missing or does not fit."""
+    if isinstance(problem, Problem):
+        return check_operands(problem, operands)
+    return check_formula_operands(problem, operands)
+
+
+def is_formula(text: object) -> bool:
+    """Whether a text is that of an attention or a function of rows, by its first word."""
+    return is_attention(text) or is_row_function(text)
+
+
+def format_formula(problem: Formula) -> str:
+    """The canonical text of an attention or a function of rows."""
+    return format_attention(problem) if isinstance(problem, Attention) else format_row_function(problem)
+
+
+def parse_formula(text: str) -> Formula:
+    """The attention or function of rows that a text names; raises ProblemTextError and ProblemShapeError."""
+    return parse_attention(text) if is_attention(text) else parse_row_function(text)
+
+
+def check_formula_operands(problem: Formula, operands: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The operands that a formula reads, in order; raises OperandError where one is missing or does not fit."""
     if isinstance(problem, Attention):
         return check_attention_operands(problem, operands)
-    return check_operands(problem, operands)
+    return check_row_operands(problem, operands)

@@ -125,6 +125,11 @@ class Attention:
         return self.q[1] // self.k[1]
 
     @property
+    def reduction_length(self) -> int:
+        """The number of keys."""
+        return self.k[2]
+
+    @property
     def multiply_adds(self) -> int:
         """The number of products of both matrix products, hidden keys counted."""
         return math.prod(self.score_shape) * (self.q[3] + self.v[3])

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from samebits.problems.attention import Attention
 from samebits.problems.problem import SPATIAL_AXES, Axis, Problem
 from samebits.problems.product_shapes import ProductShapes
+from samebits.problems.row_functions import NORMS, RowFunction
 
 Range = list[int]
 _RESULTS = {"forward": "y", "grad_input": "x", "grad_weight": "w"}
@@ -57,6 +58,18 @@ def locate_keys(attention: Attention, index: tuple[int, ...]) -> dict[str, list[
     keys = [int(seen[0]), int(seen[-1]) + 1] if len(seen) else [0, 0]
     first = [[item, item + 1], [own, own + 1], keys]
     return {"k": [*first, [0, attention.k[3]]], "v": [*first, [feature, feature + 1]]}
+
+
+def locate_row(function: RowFunction, index: tuple[int, ...]) -> dict[str, list[Range]]:
+    """The same of a row function's output: the part of x it reads."""
+    found = [[i, i + 1] for i in index]
+    if function.kind == "softmax":
+        found[function.axis] = [0, function.row_length]
+    elif function.kind in NORMS:
+        found[len(found) - function.axes :] = [[0, size] for size in function.normalized_shape]
+    elif function.kind == "rope":
+        found[-1] = [0, function.x[-1]]
+    return {"x": found}
 
 
 def mark_border(problem: Problem) -> npt.NDArray[np.bool_]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,9 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from samebits.engines.adapters.onnx_functions import build_function
 from samebits.errors import EngineUnsupported, RunnerTextError
 from samebits.problems import Problem
 from samebits.problems.attention import Attention
+from samebits.problems.row_functions import RowFunction
 
 # More threads than this take the machine down with the engine.
 LARGEST_NUMBER = 1024
@@ -81,6 +84,10 @@ class Engine(ABC):
 
     # Whether it is asked for attention; the others say that they have no operator for it.
     computes_attention: ClassVar[bool] = False
+    # Whether it is asked for functions of rows, if it runs no ONNX models, which all have operators for them.
+    computes_functions: ClassVar[bool] = False
+    # Whether it knows ONNX's newest operators for them; others get those that exporters write.
+    has_new_operators: ClassVar[bool] = False
 
     @abstractmethod
     def load(self, settings: Mapping[str, str]) -> None:
@@ -121,6 +128,19 @@ class Engine(ABC):
     def attend(self, problem: Attention, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         """The engine's result of an attention, of `problem.out_shape` in the operands' dtype; may raise anything."""
         raise EngineUnsupported(f"{self.name} has no operator for attention here")
+
+    def explain_no_function(self, problem: RowFunction) -> str | None:
+        """Why this engine cannot compute a function of rows, or None if it can."""
+        return None if self.runs_onnx else f"{self.name} is asked for no {problem.kind} here"
+
+    def map_rows(self, problem: RowFunction, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The engine's result of a function of rows, of x's shape and dtype; of an ONNX model, where it runs these."""
+        if not self.runs_onnx:
+            raise EngineUnsupported(f"{self.name} is asked for no {problem.kind} here")
+        onnx = importlib.import_module("onnx")
+        model = build_function(onnx, problem, plain=not self.has_new_operators)
+        self.load_onnx(model.SerializeToString(), [])
+        return self.run_onnx(operands, ["y"])["y"]
 
     def load_onnx(self, model: bytes, observed: Sequence[str]) -> None:
         """Loads an ONNX model in place of the one before. `observed` are outputs added only to be observed."""

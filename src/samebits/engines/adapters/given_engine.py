@@ -11,6 +11,7 @@ from samebits.engines.adapters.engine import Engine, InForce, Prepared, Setting
 from samebits.engines.adapters.given_code import call_there, load_object
 from samebits.problems import Problem
 from samebits.problems.attention import Attention
+from samebits.problems.row_functions import RowFunction
 
 # The key that tells `GivenEngine` what to load, passed with the engine's own settings. No text can name it.
 SOURCE = "=source"
@@ -25,6 +26,7 @@ class GivenEngine(Engine):
 
     name: ClassVar[str] = "given"
     computes_attention = True
+    computes_functions = True
     settings: ClassVar[dict[str, Setting]] = {}
     variables: ClassVar[dict[str, str]] = {}
 
@@ -77,6 +79,18 @@ class GivenEngine(Engine):
 
     def attend(self, problem: Attention, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         compute = self._compute if self._engine is None else self._engine.attend
+        return self._call(compute, problem, operands)
+
+    def explain_no_function(self, problem: RowFunction) -> str | None:
+        if self._engine is None:
+            return None
+        if getattr(self._engine, "map_rows", None) is None:
+            return f"a class that computes a {problem.kind} has a method map_rows(problem, operands)"
+        explain = getattr(self._engine, "explain_no_function", None)
+        return self._call(explain, problem) if explain is not None else None
+
+    def map_rows(self, problem: RowFunction, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        compute = self._compute if self._engine is None else self._engine.map_rows
         return self._call(compute, problem, operands)
 
     def _call(self, call: Callable[..., Any], *given: Any) -> Any:

@@ -11,10 +11,12 @@ import numpy as np
 from samebits.engines.adapters.attention_operands import explain_no_cap, merge_mask, put_length_first
 from samebits.engines.adapters.engine import Engine, InForce, Prepared, Setting
 from samebits.engines.adapters.keras_program import KerasProgram
+from samebits.engines.adapters.plain_functions import compute_plainly, scale
 from samebits.errors import EngineUnsupported
 from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem
 from samebits.problems.attention import Attention
+from samebits.problems.row_functions import RowFunction
 
 Program = Callable[[dict[str, Any]], Any]
 _MOST_PROGRAMS = 32
@@ -29,6 +31,7 @@ class JaxEngine(Engine):
     name = "jax"
     runs_programs = ("keras",)
     computes_attention = True
+    computes_functions = True
     settings: ClassVar[dict[str, Setting]] = {
         "precision": Setting("jax_default_matmul_precision", "", ("default", "high", "highest")),
         "jit": Setting("compile the call as one program", "on", ("on", "off")),
@@ -106,6 +109,25 @@ class JaxEngine(Engine):
 
         y = (self.jax.jit(compute) if self.compiles else compute)(q, k, v, given)
         return put_length_first(np.asarray(y))
+
+    def explain_no_function(self, problem: RowFunction) -> str | None:
+        return f"jax is asked for no {problem.kind} in float8" if problem.dtype.startswith("float8") else None
+
+    def map_rows(self, problem: RowFunction, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        given = {name: self.jax.numpy.asarray(array) for name, array in operands.items()}
+        functions = self.jax.nn
+
+        def compute(given: Mapping[str, Any]) -> Any:
+            if problem.kind == "softmax":
+                return functions.softmax(given["x"], problem.axis)
+            if problem.kind == "gelu":
+                return functions.gelu(given["x"], approximate=problem.approximate == "tanh")
+            if problem.kind == "layernorm":
+                axes = tuple(range(-problem.axes, 0))
+                return scale(problem, functions.standardize(given["x"], axes, epsilon=problem.eps), given)
+            return compute_plainly(self.jax.numpy, problem, given)
+
+        return np.asarray((self.jax.jit(compute) if self.compiles else compute)(given))
 
     def list_program_values(self, path: str) -> list[str]:
         with self._in_32_bits():

@@ -11,9 +11,11 @@ import numpy as np
 
 from samebits.engines.adapters.attention_operands import attend_in_parts
 from samebits.engines.adapters.engine import OPERAND_MEMORY, THREADS, Engine, InForce, Setting, lay_out
+from samebits.engines.adapters.plain_functions import compute_plainly
 from samebits.errors import EngineUnsupported
 from samebits.problems import Problem
 from samebits.problems.attention import Attention
+from samebits.problems.row_functions import RowFunction
 
 _BY_BLAS = ("float32", "float64")
 
@@ -24,6 +26,7 @@ class NumpyEngine(Engine):
     name = "numpy"
     only_products = True
     computes_attention = True
+    computes_functions = True
     settings: ClassVar[dict[str, Setting]] = {
         "threads": THREADS,
         "call": Setting("the function that multiplies", "matmul", ("matmul", "dot", "einsum"), of_problems=True),
@@ -81,6 +84,15 @@ class NumpyEngine(Engine):
     def attend(self, problem: Attention, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         with np.errstate(all="ignore"):
             return attend_in_parts(np, problem, operands)
+
+    def explain_no_function(self, problem: RowFunction) -> str | None:
+        if problem.dtype not in (*_BY_BLAS, "float16"):
+            return f"numpy computes no {problem.dtype}"
+        return "numpy has no erf" if problem.kind == "gelu" and problem.approximate == "none" else None
+
+    def map_rows(self, problem: RowFunction, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return compute_plainly(np, problem, operands)
 
     def _compute(self, problem: Problem, given: Mapping[str, np.ndarray]) -> Any:
         if problem.direction == "grad_input":

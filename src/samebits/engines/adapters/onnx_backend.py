@@ -25,6 +25,7 @@ class OnnxBackendEngine(Engine):
     name = "onnx-backend"
     runs_onnx = True
     computes_attention = True
+    has_new_operators = True
     settings: ClassVar[dict[str, Setting]] = {"device": Setting("the device, as the backend calls it", "CPU")}
     variables: ClassVar[dict[str, str]] = {}
 

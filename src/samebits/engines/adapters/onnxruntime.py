@@ -36,6 +36,7 @@ class OnnxruntimeEngine(Engine):
     runs_onnx = True
     reads_data_files = True
     computes_attention = True
+    has_new_operators = True
     settings: ClassVar[dict[str, Setting]] = {
         "threads": THREADS,
         "optimization": Setting("graph optimization level", "all", tuple(_LEVELS)),

@@ -13,6 +13,7 @@ from samebits.engines.adapters.keras_program import KerasProgram
 from samebits.errors import EngineUnsupported
 from samebits.problems import Axis, Problem
 from samebits.problems.attention import Attention
+from samebits.problems.row_functions import RowFunction
 
 
 class TensorflowEngine(Engine):
@@ -26,6 +27,7 @@ class TensorflowEngine(Engine):
     name = "tensorflow"
     runs_programs = ("keras",)
     computes_attention = True
+    computes_functions = True
     settings: ClassVar[dict[str, Setting]] = {
         "threads": THREADS,
         "deterministic": Setting("tf.config.experimental.enable_op_determinism", "off", ON_OFF),
@@ -125,6 +127,18 @@ class TensorflowEngine(Engine):
             given["scale"] = problem.scale
         y = tf.keras.ops.dot_product_attention(q, k, v, **given)
         return put_length_first(y.numpy())
+
+    def explain_no_function(self, problem: RowFunction) -> str | None:
+        if problem.dtype.startswith("float8"):
+            return f"Keras is asked for no {problem.kind} in float8"
+        return None if problem.kind in ("softmax", "gelu") else f"Keras is asked for no {problem.kind} here"
+
+    def map_rows(self, problem: RowFunction, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        """TensorFlow's own operations."""
+        x = self.tf.convert_to_tensor(operands["x"])
+        if problem.kind == "softmax":
+            return self.tf.nn.softmax(x, axis=problem.axis).numpy()
+        return self.tf.nn.gelu(x, approximate=problem.approximate == "tanh").numpy()
 
     def list_program_values(self, path: str) -> list[str]:
         return self.keras.list_values(path)

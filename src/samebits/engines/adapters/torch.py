@@ -21,6 +21,7 @@ from samebits.engines.adapters.engine import (
     lay_out,
 )
 from samebits.engines.adapters.keras_program import KerasProgram, is_of_other_python
+from samebits.engines.adapters.plain_functions import rotate
 from samebits.engines.adapters.torch_cuda import (
     CUDA_SETTINGS,
     apply_cuda_settings,
@@ -34,6 +35,7 @@ from samebits.engines.adapters.torch_program import TorchProgram, as_array, as_t
 from samebits.errors import EngineUnsupported
 from samebits.problems import Problem
 from samebits.problems.attention import Attention
+from samebits.problems.row_functions import RowFunction
 
 _MOST_PROGRAMS = 32
 
@@ -48,6 +50,7 @@ class TorchEngine(Engine):
     name = "torch"
     runs_programs = ("torch", "keras")
     computes_attention = True
+    computes_functions = True
     settings: ClassVar[dict[str, Setting]] = {
         "threads": THREADS,
         "mkldnn": Setting("use oneDNN's kernels", "on", ON_OFF),
@@ -207,6 +210,29 @@ class TorchEngine(Engine):
         program = torch.compile(compute) if self.compiles else compute
         with torch.no_grad(), self._allow_kernels():
             return self._array(program(q, k, v))
+
+    def explain_no_function(self, problem: RowFunction) -> str | None:
+        return f"torch computes no {problem.kind} in float8" if problem.dtype.startswith("float8") else None
+
+    def map_rows(self, problem: RowFunction, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        given = {name: as_tensor(self.torch, array).to(self.place) for name, array in operands.items()}
+        functions = self.torch.nn.functional
+
+        def compute(given: Mapping[str, Any]) -> Any:
+            x = given["x"]
+            if problem.kind == "softmax":
+                return functions.softmax(x, problem.axis)
+            if problem.kind == "gelu":
+                return functions.gelu(x, approximate=problem.approximate)
+            if problem.kind == "rope":
+                return rotate(self.torch, problem, given)
+            shape, weight = list(problem.normalized_shape), given.get("weight")
+            if problem.kind == "rmsnorm":
+                return functions.rms_norm(x, shape, weight, problem.eps)
+            return functions.layer_norm(x, shape, weight, given.get("bias"), problem.eps)
+
+        with self.torch.no_grad():
+            return self._array((self.torch.compile(compute) if self.compiles else compute)(given))
 
     def _allow_kernels(self) -> Any:
         if self.attention_as == "any":

@@ -198,6 +198,9 @@ def list_installed_for(problem: Problem) -> list[str]:
     return [n for n in list_installed() if problem.product or not ENGINES[n].load_class().only_products]
 
 
-def list_installed_for_attention() -> list[str]:
-    """The engines that are here and are asked for attention."""
-    return [n for n in list_installed() if ENGINES[n].load_class().computes_attention]
+def list_installed_for_formula(*, attention: bool) -> list[str]:
+    """The engines that are here and are asked for attention, or for functions of rows."""
+    classes = {name: ENGINES[name].load_class() for name in list_installed()}
+    if attention:
+        return [name for name, class_ in classes.items() if class_.computes_attention]
+    return [name for name, class_ in classes.items() if class_.computes_functions or class_.runs_onnx]

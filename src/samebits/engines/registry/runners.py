@@ -22,8 +22,10 @@ from samebits.engines.runner import Identity, Kernel, Runner
 from samebits.engines.runner.guarded_runner import guard_runner
 from samebits.engines.workers.process import DEFAULT_TIME_LIMIT_S, WorkerRunner
 from samebits.errors import EngineMissingError, EngineUnsupported, RecipeError, RunnerTextError, SamebitsError
+from samebits.problems import Problem
 from samebits.problems.any_problem import AnyProblem
 from samebits.problems.attention import Attention
+from samebits.problems.row_functions import RowFunction
 from samebits.sums.recipes import Recipe, format_recipe
 from samebits.version import VERSION
 
@@ -46,6 +48,10 @@ class TruthRunner:
             from samebits.sums.truth.attention import compute_attention
 
             return compute_attention(problem, operands).values
+        if isinstance(problem, RowFunction):
+            from samebits.sums.truth.row_functions import compute_row_function
+
+            return compute_row_function(problem, operands).values
         from samebits.sums.truth import compute_truth
 
         return compute_truth(problem, operands).values
@@ -65,8 +71,8 @@ class Emulator:
         return Identity(self.text, "emulate", VERSION, "CPU", {"recipe": format_recipe(self.recipe)})
 
     def run(self, problem: AnyProblem, operands: Mapping[str, np.ndarray]) -> np.ndarray:
-        if isinstance(problem, Attention):
-            raise EngineUnsupported("recipes are those of sums of products, not of attention")
+        if not isinstance(problem, Problem):
+            raise EngineUnsupported("recipes are those of sums of products, not of attention or functions of rows")
         from samebits.sums.emulators import emulate
 
         try:

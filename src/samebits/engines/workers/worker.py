@@ -28,6 +28,7 @@ from samebits.errors import EngineUnsupported
 from samebits.problems import Problem
 from samebits.problems.any_problem import AnyProblem, parse_any_problem
 from samebits.problems.attention import Attention
+from samebits.problems.row_functions import RowFunction
 
 _PR_SET_PDEATHSIG = 1
 # How the five frameworks say that memory ran out, taken from their messages.
@@ -144,22 +145,28 @@ def _run_slice(engine: Engine, text: str, operands: dict[str, np.ndarray], heade
 
 def _take_problem(engine: Engine, header: dict[str, Any]) -> Problem:
     problem = _take_any_problem(engine, header)
-    if isinstance(problem, Attention):
-        raise EngineUnsupported("attention is neither timed nor taken in parts yet")
+    if not isinstance(problem, Problem):
+        raise EngineUnsupported("attention and functions of rows are neither timed nor taken in parts yet")
     return problem
 
 
 def _take_any_problem(engine: Engine, header: dict[str, Any]) -> AnyProblem:
     problem = parse_any_problem(header["problem"])
-    is_attention = isinstance(problem, Attention)
-    reason = engine.explain_no_attention(problem) if is_attention else engine.explain_unsupported(problem)
+    if isinstance(problem, Attention):
+        reason = engine.explain_no_attention(problem)
+    elif isinstance(problem, RowFunction):
+        reason = engine.explain_no_function(problem)
+    else:
+        reason = engine.explain_unsupported(problem)
     if reason:
         raise EngineUnsupported(reason)
     return problem
 
 
 def _compute(engine: Engine, problem: AnyProblem, operands: dict[str, np.ndarray]) -> np.ndarray:
-    return engine.attend(problem, operands) if isinstance(problem, Attention) else engine.run(problem, operands)
+    if isinstance(problem, Attention):
+        return engine.attend(problem, operands)
+    return engine.map_rows(problem, operands) if isinstance(problem, RowFunction) else engine.run(problem, operands)
 
 
 def _time(engine: Engine, timing: RunTiming, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> TimedRuns:

@@ -26,8 +26,8 @@ _ATTENTION_AXES = ("item", "head", "query", "feature")
 
 def describe_places(problem: AnyProblem, differing: npt.NDArray[np.bool_]) -> str | None:
     """One phrase for the set of differing outputs (a mask of `problem.out_shape`), or None where there are none."""
-    if isinstance(problem, Attention):
-        return _describe_heads(differing)
+    if not isinstance(problem, Problem):
+        return _describe_axes(differing, _ATTENTION_AXES if isinstance(problem, Attention) else _name_axes(problem.x))
     if problem.stated:
         differing = lower_problem(problem.stated).restore_result(differing)
         problem = problem.stated
@@ -53,13 +53,18 @@ def describe_places(problem: AnyProblem, differing: npt.NDArray[np.bool_]) -> st
     return "only in " + ", ".join(phrases)
 
 
-def _describe_heads(differing: npt.NDArray[np.bool_]) -> str | None:
-    """The same of an attention's outputs, (N, H, Lq, d_v)."""
+def _name_axes(shape: tuple[int, ...]) -> tuple[str, ...]:
+    """What the axes of a row function's result are called."""
+    return ("row", "column")[2 - len(shape) :] if len(shape) < 3 else tuple(f"axis {i}" for i in range(len(shape)))
+
+
+def _describe_axes(differing: npt.NDArray[np.bool_], names: Sequence[str]) -> str | None:
+    """The same of a result whose axes have these names."""
     if not differing.any():
         return None
     if differing.all():
         return "everywhere"
-    phrases = [_along(name, differing, axis) for axis, name in enumerate(_ATTENTION_AXES)]
+    phrases = [_along(name, differing, axis) for axis, name in enumerate(names)]
     if any(phrases):
         return "only in " + ", ".join(p for p in phrases if p)
     share = float(differing.mean())

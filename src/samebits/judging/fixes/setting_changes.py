@@ -9,6 +9,7 @@ from samebits.engines.registry.known_engines import ENGINES, find_class
 from samebits.engines.registry.runner_text import format_runner_text, parse_runner_text
 from samebits.findings.causes import CauseCode
 from samebits.findings.engine_settings import SETTINGS, SettingRow
+from samebits.problems import Problem
 from samebits.problems.any_problem import AnyProblem
 from samebits.problems.attention import Attention
 
@@ -86,6 +87,8 @@ def _takes(row: SettingRow, problem: AnyProblem | None) -> bool:
         return True
     if isinstance(problem, Attention):
         return row.takes == "attention"
+    if not isinstance(problem, Problem):
+        return False
     return row.takes == ("convolutions" if problem.product is None else "products")
 
 

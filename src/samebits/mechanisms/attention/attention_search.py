@@ -12,7 +12,7 @@ import numpy.typing as npt
 from samebits import thresholds
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
-from samebits.judging.attention_reference import AttentionReference
+from samebits.judging.formula_reference import FormulaReference
 from samebits.judging.verdict_rules import Mechanism
 from samebits.mechanisms.attention.bent_softmax import BLOCKS, list_bent_softmaxes
 from samebits.mechanisms.attention.fitted_attention import (
@@ -57,7 +57,7 @@ class _Fit:
         return self.in_parts, step, self.altered.is_fitted
 
 
-def find_attention_mechanism(reference: AttentionReference, operands: Operands, result: np.ndarray) -> Mechanism | None:
+def find_attention_mechanism(reference: FormulaReference, operands: Operands, result: np.ndarray) -> Mechanism | None:
     """What explains a result that deviates, or None; NaN and infinities count as far away."""
     without_numbers = _find_nan(reference, operands, result)
     if without_numbers is not None:
@@ -85,7 +85,7 @@ def find_attention_mechanism(reference: AttentionReference, operands: Operands, 
     return _find_float32(reference, operands, result) if search.wrong.any() else None
 
 
-def _find_nan(reference: AttentionReference, operands: Operands, result: np.ndarray) -> Mechanism | None:
+def _find_nan(reference: FormulaReference, operands: Operands, result: np.ndarray) -> Mechanism | None:
     """NaN just where a query's first block of keys is hidden whole, as of an online softmax: exp(-inf - -inf)."""
     asked = reference.problem
     lost = np.isnan(result.astype(np.float64)).all(axis=-1) & ~reference.empty
@@ -117,7 +117,7 @@ def _overflows(asked: Attention, operands: Operands, lost: npt.NDArray[np.bool_]
     return np.array_equal(lost, beyond)
 
 
-def _find_float32(reference: AttentionReference, operands: Operands, result: np.ndarray) -> Mechanism | None:
+def _find_float32(reference: FormulaReference, operands: Operands, result: np.ndarray) -> Mechanism | None:
     """Whether what was declared in float64 is as far from the truth as float32 takes it."""
     if reference.problem.dtype != "float64":
         return None
@@ -134,7 +134,7 @@ def _find_float32(reference: AttentionReference, operands: Operands, result: np.
 class _Search:
     """A result beside what each hypothesis predicts."""
 
-    def __init__(self, reference: AttentionReference, operands: Operands, result: Floats):
+    def __init__(self, reference: FormulaReference, operands: Operands, result: Floats):
         self.reference, self.asked = reference, reference.problem
         self.operands, self.result = operands, result
         self.truth = reference.truth.astype(np.float64)

@@ -41,8 +41,8 @@ from samebits.questions.question import Command, FindingKind, Question
 
 if TYPE_CHECKING:
     from samebits.findings import Comparison
-    from samebits.problems.attention import Attention
-    from samebits.questions.given_attention import AttentionCase
+    from samebits.problems.any_problem import Formula
+    from samebits.questions.given_formula import FormulaCase
 
 
 class DataChoice(StrEnum):
@@ -202,14 +202,14 @@ def _compare_problem(text: str, data: DataChoice, options: CommonOptions) -> int
     from samebits.problems.languages.any_language import read_subject
     from samebits.questions.compare.comparing import compare
     from samebits.questions.compare.comparison_report import show_comparison
-    from samebits.questions.given_attention import read_attention
+    from samebits.questions.given_formula import read_formula
     from samebits.questions.given_operands import is_code_case
 
     if is_code_case(text):
         return _compare_codes(text, data, options)
-    attention = read_attention(text)
-    if attention is not None:
-        return _compare_attention(attention, data, options)
+    formula = read_formula(text)
+    if formula is not None:
+        return _compare_formula(formula, data, options)
     chosen, subject = options.on, read_subject(text)
     case = subject if isinstance(subject, Case) else None
     if not chosen and not (case and case.results):
@@ -230,18 +230,21 @@ def _compare_problem(text: str, data: DataChoice, options: CommonOptions) -> int
     return _judge_comparison(found)
 
 
-def _compare_attention(asked: Attention | AttentionCase, data: DataChoice, options: CommonOptions) -> int:
-    """Compares an attention or a case of one, prints, and returns the exit status."""
+def _compare_formula(asked: Formula | FormulaCase, data: DataChoice, options: CommonOptions) -> int:
+    """Compares a formula or a case of one, prints, and returns the exit status."""
     from samebits.display.narrator import Narrator
-    from samebits.engines.registry.known_engines import list_installed_for_attention
+    from samebits.engines.registry.known_engines import list_installed_for_formula
     from samebits.findings import Comparison
     from samebits.problems.attention import Attention
     from samebits.questions.compare.comparison_report import show_comparison
     from samebits.questions.compare.front_door import compare
     from samebits.questions.explain.explanation_report import show_explanation
+    from samebits.questions.given_formula import FormulaCase
 
-    is_recorded = not isinstance(asked, Attention) and bool(asked.results)
-    chosen = options.on or ([] if is_recorded else list_installed_for_attention())
+    is_recorded = isinstance(asked, FormulaCase) and bool(asked.results)
+    problem = asked.problem if isinstance(asked, FormulaCase) else asked
+    installed = list_installed_for_formula(attention=isinstance(problem, Attention))
+    chosen = options.on or ([] if is_recorded else installed)
     with Narrator() as narrator:
         found = compare(
             asked, chosen, data=data.value, seed=options.seed, time_limit_s=options.time_limit_s,

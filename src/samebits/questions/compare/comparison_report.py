@@ -39,9 +39,11 @@ from samebits.findings import Comparison, Side, is_agreement
 from samebits.findings.words.number_words import say_count
 from samebits.findings.words.place_words import EMULATE, name_engine, shorten_names
 from samebits.problems import Problem
+from samebits.problems.any_problem import is_formula
 from samebits.problems.attention import is_attention
 from samebits.problems.problem import PRODUCTS
 from samebits.problems.problem_text import parse_problem_text
+from samebits.problems.row_functions import is_row_function
 from samebits.sums.recipes import format_order, parse_recipe
 
 _MOST_DRAWN = 3
@@ -131,7 +133,7 @@ def _list_values(found: Comparison) -> Iterator[Remark]:
 
 def _draw_orders(found: Comparison, width: int) -> Iterator[list[Remark] | Padding]:
     """The orders in which sides add: side by side if there is room, else below each other."""
-    if is_attention(found.problem):
+    if is_formula(found.problem):
         return
     problem, short = parse_problem_text(found.problem), shorten_names(found.sides)
     names: dict[tuple[str, ...], list[str]] = {}
@@ -269,6 +271,8 @@ def _say_next(found: Comparison) -> Remark:
     if helps is not None:
         texts = [helps.text or "", *helps.together_with]
         return Remark("next", f"run with the fix: {' '.join(f'--on {shlex.quote(t)}' for t in texts)}", verbatim=True)
+    if is_agreement(found.verdict) and is_row_function(found.problem):
+        return Remark("next", f"`--on truth` computes the correctly rounded {kind}, the same bits on any machine")
     if is_agreement(found.verdict):
         any_ = "batch or machine" if kind in PRODUCTS else "batch, padding or machine"
         operands = "q, k, v" if is_attention(found.problem) else "x, w"

@@ -18,21 +18,21 @@ from samebits.networks.model_runners import ModelRunner
 from samebits.networks.model_subject import is_model
 from samebits.networks.network import Network
 from samebits.problems import Problem
-from samebits.problems.attention import Attention
+from samebits.problems.any_problem import Formula
 from samebits.problems.case_file import Case
 from samebits.problems.integer_problem import is_integer_problem
 from samebits.progress import Progress, ignore_progress
-from samebits.questions.attention_comparing import compare_attention
 from samebits.questions.compare import comparing
 from samebits.questions.compare.code_case import compare_codes
 from samebits.questions.comparing_arguments import Data
-from samebits.questions.given_attention import AttentionCase, read_attention
+from samebits.questions.formula_comparing import compare_formula
+from samebits.questions.given_formula import FormulaCase, read_formula
 from samebits.questions.given_operands import is_code_case
 from samebits.questions.network.recorded_files import read_inputs, read_recorded
 
 
 def compare(
-    subject: str | Path | Problem | Case | Network | Attention | AttentionCase,
+    subject: str | Path | Problem | Case | Network | Formula | FormulaCase,
     on: str | Runner | Kernel | Sequence[str | ModelRunner | Runner | Kernel] = (),
     *,
     data: Data = "normal",
@@ -53,12 +53,12 @@ def compare(
     """Runs a problem, a case, or a network on every runner in `on`, and judges each result against the truth.
 
     `subject` is a problem, its text (ours, XLA HLO, benchdnn ...) or a case (file): see `comparing.compare`, which
-    takes `data`. Or an attention ("attention q=1x8x128x64 k=1x2x128x64 causal"), a problem on integers
-    (`dtype=uint8 weights=int8`), or a network: an .onnx file, a .pt2 exported program, `file.py:function`: see
-    `models.compare_model`, which takes `inputs`, `ranges`, `sizes`, `replay`, `save_cases`, `against` and `recorded`
-    (by side, a file or arrays by name) and returns a ModelComparison. Raises SamebitsError for a subject, a runner's
-    text or an option that cannot be dealt with. `calls`: how often each runner is called on the same operands, or runs
-    the network, to see whether its bits repeat.
+    takes `data`. Or an attention ("attention q=1x8x128x64 k=1x2x128x64 causal"), a function of rows ("layernorm
+    x=8x768 weight bias"), a problem on integers (`dtype=uint8 weights=int8`), or a network: an .onnx file, a .pt2
+    exported program, `file.py:function`: see `models.compare_model`, which takes `inputs`, `ranges`, `sizes`,
+    `replay`, `save_cases`, `against` and `recorded` (by side, a file or arrays by name) and returns a
+    ModelComparison. Raises SamebitsError for a subject, a runner's text or an option that cannot be dealt with.
+    `calls`: how often each runner is called on the same operands, or runs the network, to see whether its bits repeat.
 
     >>> import samebits
     >>> found = samebits.compare("matmul x=3x8 w=8x4", ["numpy", "emulate:direct acc=float16"])
@@ -70,7 +70,7 @@ def compare(
         "seed": seed, "time_limit_s": time_limit_s, "attributes": attributes, "fix": fix, "calls": calls,
         "progress": progress,
     }  # fmt: skip
-    attention = read_attention(subject)
+    formula = read_formula(subject)
     if isinstance(subject, (str, Path, Network)) and (is_model(subject) or is_integer_problem(subject)):
         if data != "normal":
             raise ArgumentError("a network takes `inputs` or `ranges`, not `data`")
@@ -88,8 +88,8 @@ def compare(
         )
     if inputs is not None or ranges or sizes or replay or save_cases is not None or against is not None or recorded:
         raise ArgumentError("inputs, ranges, sizes, replay, save_cases, against and recorded are for networks")
-    if attention is not None:
-        return compare_attention(attention, on, data=data, **common)
+    if formula is not None:
+        return compare_formula(formula, on, data=data, **common)
     if is_code_case(subject):
         if data != "normal" or fix:
             raise ArgumentError("a case of codes has its operands; nothing is tried for it: no `data`, no `fix`")

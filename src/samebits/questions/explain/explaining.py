@@ -15,19 +15,19 @@ from samebits.findings import Comparison
 from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.numbers.float_environment import default_float_environment
 from samebits.problems import Problem
-from samebits.problems.attention import Attention, is_attention, parse_attention
+from samebits.problems.any_problem import FORMULAS, Formula, is_formula, parse_formula
 from samebits.problems.case_file import Case
 from samebits.problems.integer_problem import is_integer_problem
 from samebits.problems.languages.any_language import load_any_case, read_problem
 from samebits.problems.network_files import explain_other_network, is_other_network
 from samebits.problems.problem import KINDS
 from samebits.progress import Progress, ignore_progress
-from samebits.questions.attention_comparing import compare_attention
 from samebits.questions.explain.integer_results import explain_integers
 from samebits.questions.explain.logged.logged_mismatch import explain_log
 from samebits.questions.explain.logs import STANDARD_INPUT, read_log, read_log_text
 from samebits.questions.explain.two_outputs import explain_two_outputs
-from samebits.questions.given_attention import AttentionCase, take_attention
+from samebits.questions.formula_comparing import compare_formula
+from samebits.questions.given_formula import FormulaCase, take_formula
 from samebits.questions.given_integers import NUMBERS
 from samebits.questions.given_operands import (
     has_operands,
@@ -49,9 +49,9 @@ _FEWEST = 2
 
 @default_float_environment()
 def explain(
-    subject: str | Path | Case | AttentionCase | Problem | Attention | ArrayLike | None = None,
+    subject: str | Path | Case | FormulaCase | Problem | Formula | ArrayLike | None = None,
     *others: str | Path | ArrayLike,
-    problem: str | Problem | Attention | None = None,
+    problem: str | Problem | Formula | None = None,
     like: Sequence[str] = (),
     progress: Progress = ignore_progress,
     **arrays: Any,
@@ -70,7 +70,8 @@ def explain(
     allow. Two results without operands, or two arrays or files of them in place of a subject, are compared with each
     other, and which is right stays open.
 
-    Of an attention ("attention q=1x8x128x64 k=1x8x128x64 causal") the operands are q, k, v and mask.
+    Of an attention ("attention q=1x8x128x64 k=1x8x128x64 causal") the operands are q, k, v and mask, of a function of
+    rows ("layernorm x=8x768 weight bias") x, weight and bias, of "rope" x, cos and sin.
 
     Of a problem on integers ("linear x=8x64 w=16x64 bias dtype=int8 out=int8") scales and zero points are operands
     too: x_scale, w_scale, y_scale, x_zero, w_zero, y_zero, each an array, a file or a number.
@@ -91,11 +92,11 @@ def explain(
     if problem is None and _states_problem(subject):
         subject, problem = None, subject
     _check_problem(problem)
-    if others or not isinstance(subject, (str, Path, Case, AttentionCase, NoneType)):
+    if others or not isinstance(subject, (str, Path, Case, FormulaCase, NoneType)):
         arrays = {**name_positional([one for one in (subject, *others) if one is not None]), **arrays}
         subject = None
-    if is_attention(problem) or isinstance(problem, Attention) or isinstance(subject, AttentionCase):
-        return _explain_attention(subject, problem, arrays, like, progress)
+    if is_formula(problem) or isinstance(problem, FORMULAS) or isinstance(subject, FormulaCase):
+        return _explain_formula(subject, problem, arrays, like, progress)
     if is_integer_problem(problem):
         return _explain_codes(subject, str(problem), arrays, like, progress)
     if arrays or problem is not None:
@@ -119,8 +120,8 @@ def _explain_file(subject: str | Path, like: Sequence[str], progress: Progress) 
             text = read_problem_text(subject)
             if is_integer_problem(text):
                 return _explain_codes(subject, str(text), {}, like, progress)
-            if is_attention(text):
-                return _explain_attention(subject, text, {}, like, progress)
+            if is_formula(text):
+                return _explain_formula(subject, text, {}, like, progress)
             return explain_case(load_any_case(subject), like=like, progress=progress)
         return _explain_arrays(subject, None, {}, like, progress)
     if like:
@@ -129,17 +130,17 @@ def _explain_file(subject: str | Path, like: Sequence[str], progress: Progress) 
     return msgspec.structs.replace(first, more=rest)
 
 
-def _states_problem(subject: object) -> TypeGuard[str | Problem | Attention]:
+def _states_problem(subject: object) -> TypeGuard[str | Problem | Formula]:
     """Whether what stands first is a problem, or its text, and no file."""
     if isinstance(subject, str):
         kind, _, rest = subject.strip().partition(" ")
-        known = kind.partition(".")[0] in KINDS or is_attention(subject)
+        known = kind.partition(".")[0] in KINDS or is_formula(subject)
         return known and "=" in rest and not Path(subject).exists()
-    return isinstance(subject, (Problem, Attention))
+    return isinstance(subject, (Problem, *FORMULAS))
 
 
 def _check_problem(problem: object) -> None:
-    if problem is not None and not isinstance(problem, (str, Problem, Attention)):
+    if problem is not None and not isinstance(problem, (str, Problem, *FORMULAS)):
         raise ArgumentError(f"problem is a text or a Problem, not {type(problem).__name__}")
 
 
@@ -157,22 +158,22 @@ def _explain_codes(
     return explain_integers(problem, {**members, **read_arrays(read_numbers(arrays, NUMBERS))}, progress)
 
 
-def _explain_attention(
-    subject: str | Path | Case | AttentionCase | None,
-    problem: str | Problem | Attention | None,
+def _explain_formula(
+    subject: str | Path | Case | FormulaCase | None,
+    problem: str | Problem | Formula | None,
     arrays: Mapping[str, Any],
     like: Sequence[str],
     progress: Progress,
 ) -> Comparison:
-    """Recorded results of an attention: a case, its file, or arrays by name, those of a file first."""
+    """Recorded results of a formula: a case, its file, or arrays by name, those of a file first."""
     if like:
-        raise ArgumentError("--like is of convolutions and products: attention has no recipes yet")
-    if isinstance(subject, AttentionCase) and not arrays:
-        return compare_attention(subject, progress=progress)
-    asked = problem if isinstance(problem, Attention) else parse_attention(str(problem))
+        raise ArgumentError("--like is of convolutions and products: attention and functions of rows have no recipes")
+    if isinstance(subject, FormulaCase) and not arrays:
+        return compare_formula(subject, progress=progress)
+    asked = problem if isinstance(problem, FORMULAS) else parse_formula(str(problem))
     members = read_members(subject) if isinstance(subject, (str, Path)) else {}
     given = {**members, **read_arrays(arrays, wide=asked.dtype == "float64")}
-    return compare_attention(take_attention(asked, given, needs_result=True), progress=progress)
+    return compare_formula(take_formula(asked, given, needs_result=True), progress=progress)
 
 
 def _explain_arrays(

@@ -25,7 +25,7 @@ from samebits.findings.comparison_schema import Failure
 from samebits.numbers.ulps import digest_bits
 from samebits.problems.attention import Attention, format_attention, make_normal_attention
 from samebits.progress import Progress
-from samebits.questions.attention_comparing import MOST_PRODUCTS
+from samebits.questions.formula_comparing import MOST_PRODUCTS
 from samebits.questions.sweep.sweep_cells import list_cells
 from samebits.questions.sweep.sweep_schema import Sweep, SweepAxis, SweepClass, SweepFailure
 from samebits.questions.sweep.sweep_sentences import say_axis, say_draws, summarize_sweep

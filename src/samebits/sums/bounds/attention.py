@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +25,7 @@ import numpy.typing as npt
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.format import BFLOAT16, FLOAT16, FLOAT32, Format, find_format
 from samebits.problems.attention import Attention
+from samebits.sums.bounds.formula_bounds import FormulaBounds
 from samebits.sums.bounds.probabilistic import ERROR_PROBABILITY
 
 Floats = npt.NDArray[np.float64]
@@ -40,24 +40,10 @@ _USUAL_EXP_UNITS = 4.0
 _LARGEST_SHARE = 300.0
 
 
-@dataclass(frozen=True)
-class AttentionBounds:
-    """Per output: |result - truth| at most, the likely most, what no arithmetic reaches, and sum w |v|.
-
-    `may_overflow` marks queries, (N, H, Lq), in which a value on the way may leave the range of the accumulator.
-    """
-
-    worst: Floats
-    likely: Floats
-    farthest: Floats
-    magnitudes: Floats
-    may_overflow: npt.NDArray[np.bool_]
-
-
 @default_float_environment()
 def bound_attention(
     asked: Attention, operands: Mapping[str, np.ndarray], truth: np.ndarray, *, rounds_result: bool = True
-) -> AttentionBounds:
+) -> FormulaBounds:
     """The bounds of an attention's result; outputs whose query sees no key have infinite ones.
 
     Float64 arrays of the result's shape. `truth` is the correctly rounded result. With `rounds_result=False` roundings
@@ -75,7 +61,7 @@ def bound_attention(
             array[item, head][has_keys] = own[has_keys]
         may_overflow[item, head] = rows.may_overflow
     worst, likely, farthest, magnitudes = found
-    return AttentionBounds(worst, likely, farthest, magnitudes, may_overflow)
+    return FormulaBounds(worst, likely, farthest, magnitudes, may_overflow)
 
 
 class _Rows:
@@ -123,7 +109,7 @@ class _Rows:
         self.may_overflow = ~(np.maximum(sizes, products) < largest)
 
     def bound(self, *, rounds_result: bool) -> tuple[Floats, Floats, Floats, Floats]:
-        """The four arrays of `AttentionBounds`, of one head."""
+        """The four arrays of `FormulaBounds`, of one head."""
         asked, format_ = self.asked, find_format(self.asked.dtype)
         unit = float((format_ if format_.precision > FLOAT32.precision else FLOAT32).unit_roundoff)
         keys, y = asked.k[2], np.abs(self.truth)

@@ -1,4 +1,7 @@
-"""Comparing the sides of one attention: run all, judge each against the truth, name what a deviating one computes."""
+"""Comparing the sides of one formula: run all, judge each against the truth, name what a deviating one computes.
+
+A formula is an attention or a function of rows.
+"""
 
 from __future__ import annotations
 
@@ -16,40 +19,43 @@ from samebits.engines.runner.guarded_runner import list_runners
 from samebits.errors import ResourceLimitError
 from samebits.findings import Comparison, Evidence, Side, is_agreement
 from samebits.findings.settings_advice import advise
-from samebits.judging.attention_reference import AttentionReference, make_attention_reference
 from samebits.judging.fixes import FixSearch, list_asked
-from samebits.judging.fixes.attention_trials import AttentionTrials
+from samebits.judging.fixes.formula_trials import FormulaTrials
+from samebits.judging.formula_reference import FormulaReference, make_formula_reference
 from samebits.judging.references import list_differences, start_document
 from samebits.judging.side_running import Ran, judge_ran, run_on_both
 from samebits.judging.sides import Attribution, Recorded
-from samebits.judging.verdict_rules import judge_all
+from samebits.judging.verdict_rules import Mechanism, judge_all
 from samebits.mechanisms.attention.attention_search import find_attention_mechanism
+from samebits.mechanisms.row_functions.row_search import find_row_mechanism
 from samebits.numbers.float_environment import default_float_environment
+from samebits.problems.any_problem import Formula, check_formula_operands
 from samebits.problems.attention import (
     Attention,
-    check_attention_operands,
     make_exact_attention,
     make_normal_attention,
     make_uniform_attention,
 )
+from samebits.problems.row_functions import make_exact_rows, make_normal_rows, make_uniform_rows
 from samebits.progress import Progress, ignore_progress, rename_progress
 from samebits.questions.comparing_arguments import Data, check_arguments
 from samebits.questions.comparison_sentences import summarize_comparison
-from samebits.questions.given_attention import AttentionCase
+from samebits.questions.given_formula import FormulaCase
 from samebits.sums.truth.attention import check_scores_fit
+from samebits.sums.truth.row_functions import check_rows_fit
 
-_MAKERS: dict[Data, Callable[[Attention, int], dict[str, np.ndarray] | None]] = {
-    "normal": make_normal_attention,
-    "uniform": make_uniform_attention,
-    "exact": make_exact_attention,
+_MAKERS: dict[Data, tuple[Callable[..., dict[str, np.ndarray] | None], Callable[..., dict[str, np.ndarray] | None]]] = {
+    "normal": (make_normal_attention, make_normal_rows),
+    "uniform": (make_uniform_attention, make_uniform_rows),
+    "exact": (make_exact_attention, make_exact_rows),
 }
 # Scores in float64, several times over, of one head after the other: what takes no more than a few minutes.
 MOST_PRODUCTS = 2**36
 
 
 @default_float_environment()
-def compare_attention(
-    subject: Attention | AttentionCase,
+def compare_formula(
+    subject: Formula | FormulaCase,
     on: str | Runner | Kernel | Sequence[str | Runner | Kernel] = (),
     *,
     data: Data = "normal",
@@ -60,29 +66,27 @@ def compare_attention(
     calls: int | None = None,
     progress: Progress = ignore_progress,
 ) -> Comparison:
-    """Runs one attention on every runner in `on` and judges each result, and those of a case, against the truth.
+    """Runs one formula on every runner in `on` and judges each result, and those of a case, against the truth.
 
     As `comparing.compare`: every runner is tried on integers on which nothing rounds, where any difference is a fault,
-    and on `data` or the case's own operands. A side that deviates is compared with what other attentions would give
-    (`mechanisms.attention`). With `fix` settings of the engines are tried until the sides agree. Raises SamebitsError
-    for a runner's text or a size that cannot be dealt with.
+    and on `data` or the case's own operands. A side that deviates is compared with what other formulas would give
+    (`mechanisms.attention`, `mechanisms.row_functions`). With `fix` settings of the engines are tried until the sides
+    agree. Raises SamebitsError for a runner's text or a size that cannot be dealt with.
     """
-    asked = subject.problem if isinstance(subject, AttentionCase) else subject
-    if asked.multiply_adds > MOST_PRODUCTS:
-        raise ResourceLimitError(f"attention of {asked.multiply_adds:,} products is not judged, at most 2^36")
-    check_scores_fit(asked)
+    asked = subject.problem if isinstance(subject, FormulaCase) else subject
+    _check_size(asked)
     check_arguments(data, seed, time_limit_s, calls)
     on = list_runners(on)
-    recorded = subject.results if isinstance(subject, AttentionCase) else {}
+    recorded = subject.results if isinstance(subject, FormulaCase) else {}
     operands, described = _find_operands(subject, data, seed)
     with contextlib.ExitStack() as opened:
         runners = [enter_runner(runner, opened, time_limit_s) for runner in on]
-        exact_operands = make_exact_attention(asked, seed) if runners else None
-        reference = make_attention_reference(asked, operands, progress)
-        exact: AttentionReference | None = None
+        exact_operands = _make("exact", asked, seed) if runners else None
+        reference = make_formula_reference(asked, operands, progress)
+        exact: FormulaReference | None = None
         if exact_operands is not None:
             on_integers = rename_progress(progress, "computing exact integers")
-            exact = make_attention_reference(asked, exact_operands, on_integers, rounds=False)
+            exact = make_formula_reference(asked, exact_operands, on_integers, rounds=False)
         ran = [Ran(Recorded(name, result)) for name, result in recorded.items()]
         for i, runner in enumerate(runners):
             progress(f"running {runner.text}", i / len(runners))
@@ -98,29 +102,44 @@ def compare_attention(
     concluded = _conclude(reference, ran, sides, described)
     if not fix:
         return concluded
-    random = make_normal_attention(asked, seed + 1)
-    on_random = make_attention_reference(asked, random, rename_progress(progress, "computing random operands"))
+    random = _make("normal", asked, seed + 1)
+    assert random is not None
+    on_random = make_formula_reference(asked, random, rename_progress(progress, "computing random operands"))
     both = None if exact_operands is None or exact is None else (exact_operands, exact)
-    place = AttentionTrials(asked, both, (operands, reference), (random, on_random), time_limit_s)
+    place = FormulaTrials(asked, both, (operands, reference), (random, on_random), time_limit_s)
     texts = [None] * len(recorded) + [runner if isinstance(runner, str) else None for runner in on]
     fixes, evidence = FixSearch(place, list_asked(ran, sides, texts), progress).run()
     return msgspec.structs.replace(concluded, fixes=fixes, evidence=[*concluded.evidence, *evidence])
 
 
-def _find_operands(subject: Attention | AttentionCase, data: Data, seed: int) -> tuple[dict[str, np.ndarray], str]:
-    if isinstance(subject, AttentionCase):
-        return check_attention_operands(subject.problem, subject.operands), "given"
-    found = _MAKERS[data](subject, seed)
+def _check_size(asked: Formula) -> None:
+    if not isinstance(asked, Attention):
+        check_rows_fit(asked)
+        return
+    if asked.multiply_adds > MOST_PRODUCTS:
+        raise ResourceLimitError(f"attention of {asked.multiply_adds:,} products is not judged, at most 2^36")
+    check_scores_fit(asked)
+
+
+def _make(data: Data, asked: Formula, seed: int) -> dict[str, np.ndarray] | None:
+    of_attention, of_rows = _MAKERS[data]
+    return (of_attention if isinstance(asked, Attention) else of_rows)(asked, seed)
+
+
+def _find_operands(subject: Formula | FormulaCase, data: Data, seed: int) -> tuple[dict[str, np.ndarray], str]:
+    if isinstance(subject, FormulaCase):
+        return check_formula_operands(subject.problem, subject.operands), "given"
+    found = _make(data, subject, seed)
     if found is None:
-        raise ResourceLimitError("no integers were found on which this attention rounds nothing; take random ones")
+        raise ResourceLimitError("no integers were found on which this problem rounds nothing; take random ones")
     return found, f"{data}, seed {seed}"
 
 
 def _explain(
     side: Side,
     ran: Ran,
-    reference: AttentionReference,
-    exact: AttentionReference | None,
+    reference: FormulaReference,
+    exact: FormulaReference | None,
     operands: dict[str, np.ndarray],
     progress: Progress,
 ) -> Side:
@@ -130,13 +149,17 @@ def _explain(
     if result is None or side.repeats is False or (is_agreement(side.verdict) and not (over_likely or 0.0) > 1.0):
         return side
     progress(f"looking for what {side.name[:60]} computes", 0.0)
-    mechanism = find_attention_mechanism(reference, operands, reference.without_empty(result))
+    mechanism: Mechanism | None
+    if isinstance(reference.problem, Attention):
+        mechanism = find_attention_mechanism(reference, operands, reference.without_empty(result))
+    else:
+        mechanism = find_row_mechanism(reference, operands, result)
     if mechanism is None:
         return side
     return judge_ran(reference, exact, ran, Attribution(None, None, mechanism, mechanism.evidence))
 
 
-def _conclude(reference: AttentionReference, ran: list[Ran], sides: list[Side], data: str) -> Comparison:
+def _conclude(reference: FormulaReference, ran: list[Ran], sides: list[Side], data: str) -> Comparison:
     asked = reference.problem
     results = [(r.recorded.name, r.recorded.result) for r in ran]
     shown = [(name, None if result is None else reference.without_empty(result)) for name, result in results]
@@ -161,7 +184,7 @@ def _conclude(reference: AttentionReference, ran: list[Ran], sides: list[Side], 
     )
 
 
-def _describe_empty(reference: AttentionReference, ran: list[Ran]) -> list[Evidence]:
+def _describe_empty(reference: FormulaReference, ran: list[Ran]) -> list[Evidence]:
     """What stands in rows whose query sees no key: 0 / 0, which nothing is said of."""
     if not reference.empty.any():
         return []

@@ -1,4 +1,4 @@
-"""The reference that results of an attention are compared with, and what was measured of one."""
+"""The reference that results of an attention or a row function are compared with, and what was measured of one."""
 
 from __future__ import annotations
 
@@ -12,21 +12,25 @@ from samebits.findings import ExactData
 from samebits.judging.measuring import Floats, describe_exact, measure_distances, measure_likely
 from samebits.judging.verdict_rules import Measured
 from samebits.numbers.ulps import has_same_bits
+from samebits.problems.any_problem import Formula
 from samebits.problems.attention import Attention
 from samebits.progress import Progress, ignore_progress
 from samebits.sums.bounds.attention import bound_attention
+from samebits.sums.bounds.row_functions import bound_row_function
 from samebits.sums.truth.attention import compute_attention
+from samebits.sums.truth.row_functions import compute_row_function
 
 
 @dataclass(frozen=True)
-class AttentionReference:
-    """The truth of an attention on some operands and its bounds; `empty` marks queries that see no key, (N, H, Lq).
+class FormulaReference:
+    """The truth of a formula on some operands and its bounds; `empty` marks queries that see no key, (N, H, Lq).
 
     `farthest` is what no arithmetic reaches that keeps values in bfloat16 or adds in float16; `may_overflow` marks
-    queries, (N, H, Lq), in which a value on the way may be beyond the accumulator's largest number.
+    rows in which a value on the way may be beyond the accumulator's largest number. Both marks have the result's shape
+    without its last axis.
     """
 
-    problem: Attention
+    problem: Formula
     truth: np.ndarray
     bound: Floats
     magnitudes: Floats
@@ -41,25 +45,30 @@ class AttentionReference:
         return np.where(self.empty[..., None], self.truth, result) if self.empty.any() else result
 
 
-def make_attention_reference(
-    asked: Attention,
+def make_formula_reference(
+    asked: Formula,
     operands: Mapping[str, np.ndarray],
     progress: Progress = ignore_progress,
     *,
     rounds: bool = True,
-) -> AttentionReference:
+) -> FormulaReference:
     """The reference for results on these operands. `rounds`: whether their exact results need rounding."""
-    truth = compute_attention(asked, operands, progress=progress)
-    bounds = bound_attention(asked, operands, truth.values, rounds_result=rounds)
+    if isinstance(asked, Attention):
+        truth = compute_attention(asked, operands, progress=progress)
+        empty, bounds = truth.empty, bound_attention(asked, operands, truth.values, rounds_result=rounds)
+    else:
+        truth = compute_row_function(asked, operands, progress=progress)
+        empty = np.zeros(asked.out_shape[:-1], bool)
+        bounds = bound_row_function(asked, operands, truth.values, rounds_result=rounds)
     likely = bounds.likely if rounds else None
-    return AttentionReference(
-        asked, truth.values, bounds.worst, bounds.magnitudes, truth.settled, likely, bounds.farthest, truth.empty,
+    return FormulaReference(
+        asked, truth.values, bounds.worst, bounds.magnitudes, truth.settled, likely, bounds.farthest, empty,
         bounds.may_overflow,
     )  # fmt: skip
 
 
-def measure_attention(
-    reference: AttentionReference,
+def measure_formula(
+    reference: FormulaReference,
     result: np.ndarray | None,
     exact: ExactData | None = None,
     *,
@@ -83,7 +92,7 @@ def measure_attention(
     return Measured(exact, exact_beyond, distances, differs, another, True, measure_likely(distances, reference.likely))
 
 
-def judge_exact_attention(exact: AttentionReference, result: np.ndarray) -> tuple[ExactData, bool]:
+def judge_exact_formula(exact: FormulaReference, result: np.ndarray) -> tuple[ExactData, bool]:
     """What happened on exact integers: outputs that are off by more than rounding a quotient could make them."""
     own = exact.without_empty(result)
     distances = measure_distances(exact.problem, own, exact.truth, exact.bound, exact.magnitudes)

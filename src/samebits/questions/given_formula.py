@@ -1,4 +1,4 @@
-"""The operands and results of an attention as a person gives them: a case file, arrays or files by name."""
+"""The operands and results of an attention or a row function as a person gives them: a case file, arrays or files."""
 
 from __future__ import annotations
 
@@ -10,65 +10,67 @@ import numpy as np
 
 from samebits.errors import ArgumentError, OperandError
 from samebits.numbers.format import code_dtype, find_format, numpy_dtype
-from samebits.problems.array_files import Given
-from samebits.problems.attention import (
-    Attention,
-    check_attention_operands,
-    format_attention,
-    is_attention,
-    parse_attention,
+from samebits.problems.any_problem import (
+    FORMULAS,
+    Formula,
+    check_formula_operands,
+    format_formula,
+    is_formula,
+    parse_formula,
 )
+from samebits.problems.array_files import Given
+from samebits.problems.attention import Attention
 from samebits.problems.printed_numbers import PrintedNumbers
 from samebits.problems.problem import DTYPES
 from samebits.questions.given_operands import read_members, read_problem_text
 
-_OPERANDS = ("q", "k", "v", "mask")
 _LABEL = "name_"
 _NATIVE = ("float64", "float32", "float16")
 
 
 @dataclass(frozen=True)
-class AttentionCase:
-    """An attention with its operands and the results that somebody recorded, by name."""
+class FormulaCase:
+    """An attention or row function with its operands and the results that somebody recorded, by name."""
 
-    problem: Attention
+    problem: Formula
     operands: dict[str, np.ndarray]
     results: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-def is_attention_case(subject: object) -> bool:
-    """Whether a subject is an archive whose problem is an attention."""
+def is_formula_case(subject: object) -> bool:
+    """Whether a subject is an archive whose problem is an attention or a row function."""
     if not isinstance(subject, (str, Path)) or Path(subject).suffix != ".npz" or not Path(subject).is_file():
         return False
-    return is_attention(read_problem_text(subject))
+    return is_formula(read_problem_text(subject))
 
 
-def read_attention(subject: object) -> Attention | AttentionCase | None:
-    """The attention that a subject is, its text names or its file holds; None of anything else."""
-    if isinstance(subject, (Attention, AttentionCase)):
+def read_formula(subject: object) -> Formula | FormulaCase | None:
+    """The attention or row function that a subject is, its text names or its file holds; None of anything else."""
+    if isinstance(subject, (*FORMULAS, FormulaCase)):
         return subject
-    if is_attention(subject):
-        return parse_attention(str(subject))
-    return load_attention_case(str(subject)) if is_attention_case(subject) else None
+    if is_formula(subject):
+        return parse_formula(str(subject))
+    return load_formula_case(str(subject)) if is_formula_case(subject) else None
 
 
-def load_attention_case(path: str | Path) -> AttentionCase:
-    """A case file with `problem`, `q`, `k`, `v`, `mask` and results; raises SamebitsError for what does not fit."""
-    return take_attention(parse_attention(str(read_problem_text(path))), read_members(path))
+def load_formula_case(path: str | Path) -> FormulaCase:
+    """A case file with `problem`, its operands and results; raises SamebitsError for what does not fit."""
+    return take_formula(parse_formula(str(read_problem_text(path))), read_members(path))
 
 
-def take_attention(problem: Attention, given: Mapping[str, Given], *, needs_result: bool = False) -> AttentionCase:
+def take_formula(problem: Formula, given: Mapping[str, Given], *, needs_result: bool = False) -> FormulaCase:
     """The case of these arrays; raises OperandError for what is missing or does not fit."""
     arrays = {n: a.values if isinstance(a, PrintedNumbers) else np.asarray(a) for n, a in given.items()}
-    operands = {n: _take_numbers(problem, n, arrays[n]) for n in _OPERANDS if n in arrays and n != "mask"}
-    if "mask" in arrays:
+    known = ("q", "k", "v", "mask") if isinstance(problem, Attention) else tuple(problem.operand_shapes)
+    operands = {n: _take_numbers(problem, n, arrays[n]) for n in known if n in arrays and n != "mask"}
+    if isinstance(problem, Attention) and "mask" in arrays:
         if problem.mask is None:
             raise OperandError("mask is given, and the problem has none: write mask=bool or mask=add into its text")
         is_added = problem.mask == "add"
         operands["mask"] = _take_numbers(problem, "mask", arrays["mask"]) if is_added else _take_marks(arrays["mask"])
-    checked = check_attention_operands(problem, operands)
+    checked = check_formula_operands(problem, operands)
     labels = {n.removeprefix(_LABEL): str(a) for n, a in arrays.items() if _is_label(n, a)}
-    names = [n for n, a in arrays.items() if n not in (*_OPERANDS, "problem") and not _is_label(n, a)]
+    names = [n for n, a in arrays.items() if n not in (*known, "problem") and not _is_label(n, a)]
     if not names and needs_result:
         raise ArgumentError("a result is needed, by any other name than an operand's: mine=FILE")
     called = [labels.get(name, name).strip() or name for name in names]
@@ -77,9 +79,9 @@ def take_attention(problem: Attention, given: Mapping[str, Given], *, needs_resu
         result = _take_numbers(problem, name, arrays[name])
         if result.shape != problem.out_shape:
             shapes = " and ".join("x".join(map(str, shape)) for shape in (result.shape, problem.out_shape))
-            raise OperandError(f"result {name} and the result of {format_attention(problem)!r} have shapes {shapes}")
+            raise OperandError(f"result {name} and the result of {format_formula(problem)!r} have shapes {shapes}")
         results[label if called.count(label) == 1 else name] = result
-    return AttentionCase(problem, checked, results)
+    return FormulaCase(problem, checked, results)
 
 
 def _is_label(name: str, array: np.ndarray) -> bool:
@@ -95,7 +97,7 @@ def _take_marks(array: np.ndarray) -> np.ndarray:
     return array.astype(bool)
 
 
-def _take_numbers(problem: Attention, name: str, array: np.ndarray) -> np.ndarray:
+def _take_numbers(problem: Formula, name: str, array: np.ndarray) -> np.ndarray:
     """The array in the problem's dtype: as it is, bit patterns of it, or another dtype that holds the same numbers."""
     wanted = numpy_dtype(problem.dtype)
     if array.dtype == wanted:

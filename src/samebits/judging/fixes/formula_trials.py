@@ -1,4 +1,4 @@
-"""One attention as a place of trials: every text is run on exact integers and on two sets of random operands."""
+"""One formula as a place of trials: every text is run on exact integers and on two sets of random operands."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from samebits.engines.runner import check_result
 from samebits.errors import EngineFailure, SamebitsError
 from samebits.findings import Fix
 from samebits.findings.causes import CauseCode
-from samebits.judging.attention_reference import AttentionReference, measure_attention
 from samebits.judging.fixes.setting_changes import Change, apply_all, list_changes
 from samebits.judging.fixes.trials import Trial, judge_trial, name_truth, time_in_turns
+from samebits.judging.formula_reference import FormulaReference, measure_formula
 from samebits.judging.side_running import run_on_both
+from samebits.problems.any_problem import Formula
 from samebits.problems.attention import Attention
 
 Operands = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class AttentionTrials:
-    """An attention and its operands, each with what is right; `exact` None where there are no such integers."""
+class FormulaTrials:
+    """A formula and its operands, each with what is right; `exact` None where there are no such integers."""
 
-    asked: Attention
-    exact: tuple[Operands, AttentionReference] | None
-    own: tuple[Operands, AttentionReference]
-    random: tuple[Operands, AttentionReference]
+    asked: Formula
+    exact: tuple[Operands, FormulaReference] | None
+    own: tuple[Operands, FormulaReference]
+    random: tuple[Operands, FormulaReference]
     time_limit_s: float = 300.0
 
     def list_changes(self, text: str, cause: CauseCode | None, in_force: Mapping[str, str]) -> list[Change]:
@@ -65,10 +66,10 @@ class AttentionTrials:
     def still_loses(self, trial: Trial) -> bool:
         """Whether a result inside its bounds errs more than independent roundings of the declared formats do."""
         assert trial.result is not None
-        likely = measure_attention(self.own[1], trial.result).over_likely
+        likely = measure_formula(self.own[1], trial.result).over_likely
         return likely is not None and likely > 1
 
     def name_change_of_code(self) -> Fix | None:
-        if self.asked.softcap is not None or self.asked.window is not None:
+        if not isinstance(self.asked, Attention) or self.asked.softcap is not None or self.asked.window is not None:
             return None
         return name_truth("samebits.attention")

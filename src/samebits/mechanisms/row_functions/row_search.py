@@ -1,0 +1,204 @@
+"""Which other row function a result is: every hypothesis is computed, the closest ones are checked output by output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from samebits import thresholds
+from samebits.findings import Evidence
+from samebits.findings.causes import CauseCode
+from samebits.judging.formula_reference import FormulaReference
+from samebits.judging.verdict_rules import Mechanism
+from samebits.mechanisms.row_functions.fitted_rows import list_fitted_rows
+from samebits.mechanisms.row_functions.narrow_rows import list_narrow_rows
+from samebits.mechanisms.row_functions.other_formulas import list_other_formulas
+from samebits.mechanisms.row_functions.plain_rows import AlteredRows, Floats, Operands, PlainNorm
+from samebits.numbers.format import FLOAT32, find_format
+from samebits.problems.row_functions import NORMS, RowFunction
+from samebits.sums.bounds.row_functions import bound_row_function
+
+# The distance of NaN from a number, in shares of what rounding is likely to leave.
+_FAR = 1e9
+_LEAST_LEFT = 1e-5
+# Hypotheses are computed for so many numbers; of larger results, for their first rows.
+_MOST_NUMBERS = 2**22
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """One hypothesis, and how much of the distance from the truth it leaves, of all outputs or of those at fault."""
+
+    altered: AlteredRows
+    left: float
+    in_parts: bool
+
+    @property
+    def rank(self) -> tuple[bool, int, bool]:
+        """What explains all outputs comes first, then what leaves less, in steps of `thresholds.ALIKE`."""
+        step = math.floor(math.log(max(self.left, _LEAST_LEFT) / _LEAST_LEFT, thresholds.ALIKE))
+        return self.in_parts, step, self.altered.is_fitted
+
+
+def find_row_mechanism(reference: FormulaReference, operands: Operands, result: np.ndarray) -> Mechanism | None:
+    """What explains a result that deviates, or None; NaN and infinities count as far away."""
+    asked = reference.problem
+    assert isinstance(asked, RowFunction)
+    if math.prod(asked.x) > _MOST_NUMBERS:
+        return None
+    with np.errstate(all="ignore"):
+        search = _Search(reference, asked, operands, result.astype(np.float64))
+        return search.find() or _find_overflow(asked, operands, result) or _find_cancellation(search)
+
+
+class _Search:
+    """A result beside what each hypothesis predicts."""
+
+    def __init__(self, reference: FormulaReference, asked: RowFunction, operands: Operands, result: Floats):
+        self.reference, self.asked, self.operands, self.result = reference, asked, operands, result
+        self.truth = reference.truth.astype(np.float64)
+        assert reference.likely is not None
+        self.unit = np.where(np.isfinite(reference.likely), reference.likely, np.inf)
+        self.wrong = ~(np.abs(result - self.truth) <= reference.bound)
+        self.odd = ~(np.abs(result - self.truth) <= reference.likely)
+
+    def find(self) -> Mechanism | None:
+        """The best hypothesis that stands for every output that is at fault."""
+        tried = list(self._rank())
+        fits = sorted((fit for fit in tried if fit.left <= self._find_limit(fit)), key=lambda fit: fit.rank)
+        for fit in fits[: int(thresholds.MOST_CHECKED)]:
+            said = self._check(fit)
+            if said is None:
+                continue
+            altered = fit.altered
+            near = [
+                other.altered.says
+                for other in fits
+                if other.in_parts == fit.in_parts
+                and other.left <= thresholds.ALIKE * fit.left + thresholds.TIE
+                and other.altered.says != altered.says
+            ]
+            return Mechanism(
+                altered.cause, altered.verdict, altered.says, "bound" if altered.verdict == "wrong" else "nearness",
+                alternatives=tuple(near), evidence=(Evidence("structure", f"computed so in float64, {said}"),),
+                tried=len(tried),
+            )  # fmt: skip
+        return None
+
+    def _rank(self) -> Iterator[_Fit]:
+        asked, operands = self.asked, self.operands
+        for altered in (
+            *list_other_formulas(asked, operands),
+            *list_narrow_rows(asked, operands),
+            *list_fitted_rows(asked, operands, self.result, self.truth),
+        ):
+            yield self._fit(altered)
+
+    def _find_limit(self, fit: _Fit) -> float:
+        """How much a hypothesis may leave. Within the bound another function is named only if it leaves little."""
+        if fit.altered.verdict != "wrong" or self.wrong.any():
+            return thresholds.EXPLAINS
+        # A number that was found from such a result would be found from rounding.
+        return 0.0 if fit.altered.is_fitted else thresholds.EXPLAINS_WITHIN
+
+    def _fit(self, altered: AlteredRows) -> _Fit:
+        every = np.ones(self.asked.x, bool)
+        left = self._find_left(altered, every)
+        part = self.wrong if altered.verdict == "wrong" else self.odd
+        if left <= thresholds.EXPLAINS or not part.any() or part.all():
+            return _Fit(altered, left, in_parts=False)
+        return _Fit(altered, self._find_left(altered, part), in_parts=True)
+
+    def _find_left(self, altered: AlteredRows, counted: np.ndarray) -> float:
+        start = self._measure(self.truth, counted)
+        return self._measure(altered.values, counted) / start if start > 0 else math.inf
+
+    def _measure(self, predicted: Floats, counted: np.ndarray) -> float:
+        """The root mean square of the distance, each output's as a share of what rounding is likely to leave there."""
+        shares = np.abs(self.result - predicted) / self.unit
+        passed = (np.isnan(self.result) & np.isnan(predicted)) | ~np.isfinite(self.unit) | ~counted
+        if passed.all():
+            return _FAR
+        shares = np.minimum(np.nan_to_num(shares[~passed], nan=_FAR, posinf=_FAR), _FAR)
+        return float(np.sqrt(np.mean(shares**2)))
+
+    def _check(self, fit: _Fit) -> str | None:
+        """Whether a hypothesis stands for all outputs, in words; None where it does not."""
+        altered = fit.altered
+        if altered.verdict != "wrong":
+            left = self._find_left(altered, np.ones(self.asked.x, bool))
+            limit = thresholds.EXPLAINS if self.wrong.any() else thresholds.EXPLAINS_WITHIN
+            return f"that leaves {left:.2g} of the distance from the truth" if left <= limit else None
+        inside = np.abs(self.result - altered.values) <= self._bound(altered)
+        inside |= np.isnan(self.result) & np.isnan(altered.values)
+        if inside.all():
+            return "every output is within the rounding bound of that"
+        if not inside[self.wrong].all() or self.wrong.all() or not self.wrong.any():
+            return None
+        return "every output that is wrong is within the rounding bound of that, and the others are right"
+
+    def _bound(self, altered: AlteredRows) -> Floats:
+        """How far rounding may take a result of the hypothesis: its own, or the same steps, of other sizes in a row."""
+        predicted = altered.values
+        if altered.computed is not None:
+            bound = bound_row_function(*altered.computed, predicted).worst
+            return np.where(np.isfinite(bound), bound, 0.0)
+        own, bound = (
+            self.asked.to_rows(a) for a in (np.maximum(np.abs(predicted), np.abs(self.truth)), self.reference.bound)
+        )
+        truth = self.asked.to_rows(np.abs(self.truth))
+        grown = own.max(axis=1, keepdims=True) / np.maximum(truth.max(axis=1, keepdims=True), 2.0**-1000)
+        unit = float(find_format(self.asked.dtype).unit_roundoff)
+        return self.asked.from_rows(np.where(np.isfinite(bound), bound, 0.0) * grown + 2 * unit * own)
+
+
+def _find_overflow(asked: RowFunction, operands: Operands, result: np.ndarray) -> Mechanism | None:
+    """NaN or infinity just in rows in which exp of a number itself, or a square in the operands' format, overflows."""
+    lost = ~np.isfinite(asked.to_rows(result.astype(np.float64)))
+    rows = asked.to_rows(operands["x"]).astype(np.float64)
+    if not lost.any():
+        return None
+    declared = find_format(asked.dtype)
+    for format_ in dict.fromkeys((FLOAT32 if declared.precision < FLOAT32.precision else declared, declared)):
+        largest = float(format_.largest)
+        if asked.kind == "softmax":
+            over, what = np.exp(rows) > largest, "does not take the largest number off before exp"
+        elif asked.kind in NORMS:
+            over, what = rows**2 > largest, f"keeps squares in {format_.name}, beyond whose largest number they are"
+        else:
+            continue
+        if np.array_equal(over.any(axis=1), lost.any(axis=1)):
+            said = Evidence(
+                "structure", f"what is not finite stands just in rows in which that overflows {format_.name}"
+            )
+            return Mechanism(CauseCode.OVERFLOW, "wrong", what, "bound", evidence=(said,), tried=2)
+    return None
+
+
+def _find_cancellation(search: _Search) -> Mechanism | None:
+    """Rows that are off by one factor each, no larger than a mean of squares less a squared mean makes it."""
+    asked = search.asked
+    if asked.kind not in NORMS or asked.kind == "rmsnorm":
+        return None
+    norm = PlainNorm(asked, search.operands)
+    bias = norm.bias
+    own, true, unit = (asked.to_rows(a) for a in (search.result, search.truth, search.unit))
+    scaled = norm.scattered / norm.root * norm.weight
+    known = np.isfinite(own).all(axis=1) & np.isfinite(unit).all(axis=1)
+    factors = ((own - bias) * scaled).sum(axis=1, keepdims=True) / (scaled**2).sum(axis=1, keepdims=True)
+    left = np.abs(own - bias - factors * scaled)[known] / unit[known]
+    count, unit32 = norm.rows.shape[1], float(FLOAT32.unit_roundoff)
+    # A share of the variance by which sums of squares in float32 may be off.
+    lost = (count + 2) * unit32 * (1 + norm.mean**2 / np.maximum(norm.variance, 2.0**-1000))
+    excess = np.abs(own - true)[known] / unit[known]
+    is_so = len(left) and excess.max() > 1 and left.max() <= max(1.0, thresholds.EXPLAINS * excess.max())
+    if not is_so or not (np.abs(factors - 1) <= 2 * lost + 4 * unit32)[known].all():
+        return None
+    if not (lost > thresholds.EXPLAINS)[~known].all():
+        return None
+    says = "takes the variance as the mean of squares less the squared mean, which cancel"
+    said = Evidence("structure", "each row is off by a factor of its own, no larger than that makes it in float32")
+    return Mechanism(CauseCode.CANCELLATION, "downgrade", says, "nearness", evidence=(said,), tried=1)
