@@ -6,6 +6,7 @@ A formula is an attention or a function of rows: what is no plain sum of product
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from samebits.problems.attention import (
     check_attention_operands,
     format_attention,
     is_attention,
+    make_exact_attention,
+    make_normal_attention,
+    make_uniform_attention,
     parse_attention,
 )
 from samebits.problems.operands import check_operands
@@ -24,11 +28,15 @@ from samebits.problems.row_functions import (
     check_row_operands,
     format_row_function,
     is_row_function,
+    make_exact_rows,
+    make_normal_rows,
+    make_uniform_rows,
     parse_row_function,
 )
 
 Formula = Attention | RowFunction
 FORMULAS = (Attention, RowFunction)
+Drawn = Literal["normal", "uniform", "exact"]
 AnyProblem = Problem | Formula
 
 
@@ -73,3 +81,14 @@ def check_formula_operands(problem: Formula, operands: Mapping[str, np.ndarray])
     if isinstance(problem, Attention):
         return check_attention_operands(problem, operands)
     return check_row_operands(problem, operands)
+
+
+def make_formula_operands(problem: Formula, drawn: Drawn, seed: int = 0) -> dict[str, np.ndarray] | None:
+    """Operands of a formula: random ones, or integers on which it rounds nothing; None where there are none."""
+    if isinstance(problem, Attention):
+        if drawn == "exact":
+            return make_exact_attention(problem, seed)
+        return (make_normal_attention if drawn == "normal" else make_uniform_attention)(problem, seed)
+    if drawn == "exact":
+        return make_exact_rows(problem, seed)
+    return (make_normal_rows if drawn == "normal" else make_uniform_rows)(problem, seed)

@@ -20,12 +20,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from samebits.errors import OperandError, ProblemShapeError, ProblemTextError
 from samebits.numbers.format import numpy_dtype
 from samebits.numbers.whole_number import is_whole_number
 from samebits.problems.problem import DTYPES, LARGEST_SIZE, Shape
 
+Numbers = npt.NDArray[np.float64]
 NORMS = ("layernorm", "rmsnorm")
 KINDS = ("softmax", *NORMS, "gelu", "rope")
 # What each kind's text may say besides x and dtype.
@@ -275,6 +277,23 @@ def _complete(asked: RowFunction, x: np.ndarray, rng: np.random.Generator) -> di
 def make_angles(length: int, pairs: int, base: float = 10000.0) -> np.ndarray:
     """The angle of each position and pair, (length, pairs): position / base^(pair / pairs)."""
     return np.arange(length)[:, None] * base ** (-np.arange(pairs) / pairs)[None, :]
+
+
+def take_pairs(
+    asked: RowFunction, rows: Numbers, given: Mapping[str, Numbers], first: int = 0
+) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """The pairs of a rotation and the cosines and sines of their positions, (rows, D/2) each; rows begin at `first`."""
+    half = rows.shape[1] // 2
+    a, b = (rows[:, ::2], rows[:, 1::2]) if asked.interleaved else (rows[:, :half], rows[:, half:])
+    positions = (first + np.arange(len(rows))) % asked.x[2]
+    return a, b, given["cos"][positions], given["sin"][positions]
+
+
+def join_pairs(asked: RowFunction, a: Numbers, b: Numbers) -> Numbers:
+    """Rows of pairs."""
+    if not asked.interleaved:
+        return np.concatenate([a, b], axis=1)
+    return np.stack([a, b], axis=2).reshape(len(a), -1)
 
 
 def make_exact_rows(asked: RowFunction, seed: int = 0) -> dict[str, np.ndarray] | None:

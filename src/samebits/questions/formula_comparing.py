@@ -6,7 +6,7 @@ A formula is an attention or a function of rows.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -29,14 +29,8 @@ from samebits.judging.verdict_rules import Mechanism, judge_all
 from samebits.mechanisms.attention.attention_search import find_attention_mechanism
 from samebits.mechanisms.row_functions.row_search import find_row_mechanism
 from samebits.numbers.float_environment import default_float_environment
-from samebits.problems.any_problem import Formula, check_formula_operands
-from samebits.problems.attention import (
-    Attention,
-    make_exact_attention,
-    make_normal_attention,
-    make_uniform_attention,
-)
-from samebits.problems.row_functions import make_exact_rows, make_normal_rows, make_uniform_rows
+from samebits.problems.any_problem import Formula, check_formula_operands, make_formula_operands
+from samebits.problems.attention import Attention
 from samebits.progress import Progress, ignore_progress, rename_progress
 from samebits.questions.comparing_arguments import Data, check_arguments
 from samebits.questions.comparison_sentences import summarize_comparison
@@ -44,11 +38,6 @@ from samebits.questions.given_formula import FormulaCase
 from samebits.sums.truth.attention import check_scores_fit
 from samebits.sums.truth.row_functions import check_rows_fit
 
-_MAKERS: dict[Data, tuple[Callable[..., dict[str, np.ndarray] | None], Callable[..., dict[str, np.ndarray] | None]]] = {
-    "normal": (make_normal_attention, make_normal_rows),
-    "uniform": (make_uniform_attention, make_uniform_rows),
-    "exact": (make_exact_attention, make_exact_rows),
-}
 # Scores in float64, several times over, of one head after the other: what takes no more than a few minutes.
 MOST_PRODUCTS = 2**36
 
@@ -81,7 +70,7 @@ def compare_formula(
     operands, described = _find_operands(subject, data, seed)
     with contextlib.ExitStack() as opened:
         runners = [enter_runner(runner, opened, time_limit_s) for runner in on]
-        exact_operands = _make("exact", asked, seed) if runners else None
+        exact_operands = make_formula_operands(asked, "exact", seed) if runners else None
         reference = make_formula_reference(asked, operands, progress)
         exact: FormulaReference | None = None
         if exact_operands is not None:
@@ -102,7 +91,7 @@ def compare_formula(
     concluded = _conclude(reference, ran, sides, described)
     if not fix:
         return concluded
-    random = _make("normal", asked, seed + 1)
+    random = make_formula_operands(asked, "normal", seed + 1)
     assert random is not None
     on_random = make_formula_reference(asked, random, rename_progress(progress, "computing random operands"))
     both = None if exact_operands is None or exact is None else (exact_operands, exact)
@@ -121,15 +110,10 @@ def _check_size(asked: Formula) -> None:
     check_scores_fit(asked)
 
 
-def _make(data: Data, asked: Formula, seed: int) -> dict[str, np.ndarray] | None:
-    of_attention, of_rows = _MAKERS[data]
-    return (of_attention if isinstance(asked, Attention) else of_rows)(asked, seed)
-
-
 def _find_operands(subject: Formula | FormulaCase, data: Data, seed: int) -> tuple[dict[str, np.ndarray], str]:
     if isinstance(subject, FormulaCase):
         return check_formula_operands(subject.problem, subject.operands), "given"
-    found = _make(data, subject, seed)
+    found = make_formula_operands(subject, data, seed)
     if found is None:
         raise ResourceLimitError("no integers were found on which this problem rounds nothing; take random ones")
     return found, f"{data}, seed {seed}"

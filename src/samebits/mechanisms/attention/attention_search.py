@@ -88,6 +88,7 @@ def find_attention_mechanism(reference: FormulaReference, operands: Operands, re
 def _find_nan(reference: FormulaReference, operands: Operands, result: np.ndarray) -> Mechanism | None:
     """NaN just where a query's first block of keys is hidden whole, as of an online softmax: exp(-inf - -inf)."""
     asked = reference.problem
+    assert isinstance(asked, Attention)
     lost = np.isnan(result.astype(np.float64)).all(axis=-1) & ~reference.empty
     seen = np.broadcast_to(asked.sees_with(operands), asked.score_shape)
     if not lost.any():
@@ -119,9 +120,10 @@ def _overflows(asked: Attention, operands: Operands, lost: npt.NDArray[np.bool_]
 
 def _find_float32(reference: FormulaReference, operands: Operands, result: np.ndarray) -> Mechanism | None:
     """Whether what was declared in float64 is as far from the truth as float32 takes it."""
-    if reference.problem.dtype != "float64":
+    asked = reference.problem
+    if not isinstance(asked, Attention) or asked.dtype != "float64":
         return None
-    bounds = bound_attention(replace(reference.problem, dtype="float32"), operands, reference.truth)
+    bounds = bound_attention(replace(asked, dtype="float32"), operands, reference.truth)
     far = np.abs(result.astype(np.float64) - reference.truth.astype(np.float64))
     if not (far <= bounds.worst)[~reference.empty].all():
         return None
@@ -135,6 +137,7 @@ class _Search:
     """A result beside what each hypothesis predicts."""
 
     def __init__(self, reference: FormulaReference, operands: Operands, result: Floats):
+        assert isinstance(reference.problem, Attention)
         self.reference, self.asked = reference, reference.problem
         self.operands, self.result = operands, result
         self.truth = reference.truth.astype(np.float64)

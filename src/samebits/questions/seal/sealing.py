@@ -34,17 +34,18 @@ from samebits.networks.unit_steps import measure_same
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.ulps import digest_bits
 from samebits.problems import Problem
-from samebits.problems.any_problem import AnyProblem, format_any_problem
-from samebits.problems.attention import (
-    Attention,
-    is_attention,
-    make_exact_attention,
-    make_normal_attention,
-    parse_attention,
+from samebits.problems.any_problem import (
+    AnyProblem,
+    format_any_problem,
+    is_formula,
+    make_formula_operands,
+    parse_formula,
 )
+from samebits.problems.attention import Attention
 from samebits.problems.languages.any_language import read_problem
 from samebits.problems.lowering import lower_problem
 from samebits.problems.operands import make_exact, make_normal
+from samebits.problems.row_functions import RowFunction
 from samebits.progress import Progress, ignore_progress
 from samebits.questions.pick.subject_problems import list_problems
 from samebits.questions.seal.seal_file import digest_seal, write_seal
@@ -53,6 +54,7 @@ from samebits.questions.seal.seal_sentences import summarize_seal
 from samebits.sums.recipes.recipe import Recipe
 from samebits.sums.recipes.recipe_text import format_recipe
 from samebits.sums.truth.attention import check_scores_fit
+from samebits.sums.truth.row_functions import check_rows_fit
 from samebits.version import VERSION
 
 _MOST_CALLS, _MOST_TIME_S = 1000, 20.0
@@ -138,7 +140,7 @@ def _list_sealed_problems(
         )
         found: dict[AnyProblem, list[str]] = dict(of_model.items())
         return found, left_out
-    return {parse_attention(text) if is_attention(text) else read_problem(text): [] for text in texts}, []
+    return {parse_formula(text) if is_formula(text) else read_problem(text): [] for text in texts}, []
 
 
 def seal_problem(runner: Runner, problem: AnyProblem, nodes: Sequence[str], seed: int) -> SealedUnit:
@@ -148,6 +150,8 @@ def seal_problem(runner: Runner, problem: AnyProblem, nodes: Sequence[str], seed
     """
     if isinstance(problem, Attention):
         check_scores_fit(problem)
+    elif isinstance(problem, RowFunction):
+        check_rows_fit(problem)
     else:
         check_memory(lower_problem(problem).convolution, 2)
     asked = lower_runner(runner, lower_problem(problem)) if isinstance(problem, Problem) else runner
@@ -167,7 +171,7 @@ def _find_recipe(
 ) -> tuple[Recipe | None, Replay | None]:
     """The recipe by which a runner computed these results, and how much of them it reproduces."""
     problem = ran[0][0]
-    if isinstance(problem, Attention):
+    if not isinstance(problem, Problem):
         return None, None
     recipe = None
     with contextlib.suppress(ProbeStopped):
@@ -180,11 +184,9 @@ def _find_recipe(
 
 def draw_operands(problem: AnyProblem, seed: int) -> Iterator[tuple[AnyProblem, dict[str, np.ndarray]]]:
     """The seeded operands, of a product those of the convolution that is computed for it: integers, and random ones."""
-    if isinstance(problem, Attention):
-        exact = make_exact_attention(problem, seed)
-        if exact is not None:
-            yield problem, exact
-        yield problem, make_normal_attention(problem, seed)
+    if not isinstance(problem, Problem):
+        made = (make_formula_operands(problem, drawn, seed) for drawn in ("exact", "normal"))
+        yield from ((problem, operands) for operands in made if operands is not None)
         return
     lowering = lower_problem(problem)
     for make in (make_normal, make_exact):

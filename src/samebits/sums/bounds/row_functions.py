@@ -27,10 +27,9 @@ import numpy.typing as npt
 
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.format import BFLOAT16, FLOAT16, FLOAT32, Format, find_format
-from samebits.problems.row_functions import NORMS, RowFunction
+from samebits.problems.row_functions import NORMS, RowFunction, join_pairs, take_pairs
 from samebits.sums.bounds.formula_bounds import FormulaBounds
 from samebits.sums.bounds.probabilistic import ERROR_PROBABILITY
-from samebits.sums.truth.row_functions import join_pairs, take_pairs
 
 Floats = npt.NDArray[np.float64]
 _EXP_UNITS, _EXP_PER_DISTANCE, _USUAL_EXP_UNITS = 40.0, 3.4, 4.0
@@ -83,7 +82,8 @@ def bound_row_function(
     worst, likely, farthest = found
     arrays = [asked.from_rows(a) for a in (worst, np.minimum(likely, worst), np.maximum(farthest, worst), magnitudes)]
     largest = float((find_format(asked.dtype) if asked.dtype == "float64" else FLOAT32).largest)
-    may_overflow = asked.from_rows(np.broadcast_to(_find_reach(asked, rows) >= largest, rows.shape)).any(axis=-1)
+    beyond = np.broadcast_to(_find_reach(asked, rows) >= largest, rows.shape)
+    may_overflow = np.asarray(asked.from_rows(beyond).any(axis=-1))
     return FormulaBounds(arrays[0], arrays[1], arrays[2], arrays[3], may_overflow)
 
 

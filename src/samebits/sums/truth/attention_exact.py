@@ -18,13 +18,11 @@ import numpy.typing as npt
 
 from samebits.numbers.format import Format, code_dtype
 from samebits.problems.attention import Attention
-from samebits.sums.truth.rounding import codes_of_format, encode
+from samebits.sums.truth.rounding import codes_of_format, encode_fraction
 
 _BITS = (160, 320, 640, 1280, 2560)
 # Fixed point: bits beyond those asked for, halvings of the argument of exp, and what a weight is off by in all.
 _GUARD, _HALVINGS, _WEIGHT_ERROR = 40, 8, 16
-# The significand that is rounded; any more bits only say whether something follows.
-_KEPT = 62
 
 
 class ExactRow:
@@ -168,13 +166,7 @@ class ExactRow:
 
     def _encode(self, value: Fraction, power: int) -> int:
         """The code nearest to value * 2^power."""
-        numerator, denominator = abs(value.numerator), value.denominator
-        shift = _KEPT - (numerator.bit_length() - denominator.bit_length())
-        quotient, rest = divmod(numerator << max(shift, 0), denominator << max(-shift, 0))
-        if quotient.bit_length() > _KEPT:
-            rest |= quotient & 1
-            quotient, shift = quotient >> 1, shift - 1
-        return int(encode(value < 0, np.int64(quotient), power - shift, rest != 0, self.codes))
+        return encode_fraction(value, self.codes, power)
 
 
 def take_root(features: int) -> Fraction:

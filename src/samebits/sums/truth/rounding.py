@@ -5,12 +5,16 @@ Compiled and separate from `samebits.numbers`, whose array rounding serves what 
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
 from samebits.numbers.format import Format
 from samebits.sums.tiles.compiled_cache import compiled
+
+# The significand that is rounded; any more bits only say whether something follows.
+_KEPT = 62
 
 
 class Codes(NamedTuple):
@@ -111,3 +115,14 @@ def encode_pair(high, low, f, cell):
     fraction = bits & 0xFFFFFFFFFFFFF
     significand = fraction | (np.int64(1) << 52) if field else fraction
     return encode(bits < 0, significand, max(field, 1) - 1075, False, f)
+
+
+def encode_fraction(value: Fraction, f: Codes, power: int = 0) -> int:
+    """The code nearest to value * 2^power; what is below half of the smallest number gives a zero of its own sign."""
+    numerator, denominator = abs(value.numerator), value.denominator
+    shift = _KEPT - (numerator.bit_length() - denominator.bit_length())
+    quotient, rest = divmod(numerator << max(shift, 0), denominator << max(-shift, 0))
+    if quotient.bit_length() > _KEPT:
+        rest |= quotient & 1
+        quotient, shift = quotient >> 1, shift - 1
+    return int(encode(value < 0, np.int64(quotient), power - shift, rest != 0, f))

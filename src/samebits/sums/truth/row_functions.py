@@ -25,11 +25,11 @@ import numpy.typing as npt
 
 from samebits.errors import ResourceLimitError
 from samebits.numbers.float_environment import default_float_environment
-from samebits.numbers.format import Format, find_format, numpy_dtype
-from samebits.numbers.scalar import round_to_format
-from samebits.problems.row_functions import RowFunction, check_row_operands
+from samebits.numbers.format import Format, code_dtype, find_format, numpy_dtype
+from samebits.problems.row_functions import RowFunction, check_row_operands, join_pairs, take_pairs
 from samebits.progress import Progress, ignore_progress
 from samebits.sums.truth.convolution import round_all_to_nearest
+from samebits.sums.truth.rounding import codes_of_format, encode_fraction
 
 Floats = npt.NDArray[np.float64]
 _UNIT = 2.0**-53
@@ -182,23 +182,6 @@ _ENCLOSE: dict[str, Callable[[RowFunction, Floats, Mapping[str, Floats], int], t
 }
 
 
-def take_pairs(
-    asked: RowFunction, rows: Floats, given: Mapping[str, Floats], first: int = 0
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """The pairs of a rotation and the cosines and sines of their positions, (rows, D/2) each; rows begin at `first`."""
-    half = rows.shape[1] // 2
-    a, b = (rows[:, ::2], rows[:, 1::2]) if asked.interleaved else (rows[:, :half], rows[:, half:])
-    positions = (first + np.arange(len(rows))) % asked.x[2]
-    return a, b, given["cos"][positions], given["sin"][positions]
-
-
-def join_pairs(asked: RowFunction, a: Floats, b: Floats) -> Floats:
-    """Rows of pairs."""
-    if not asked.interleaved:
-        return np.concatenate([a, b], axis=1)
-    return np.stack([a, b], axis=2).reshape(len(a), -1)
-
-
 def _settle(
     asked: RowFunction,
     row: Floats,
@@ -217,10 +200,8 @@ def _settle(
         found = _find_rotated(asked, row, given, number, columns)
     else:
         found = _find_normalized(asked, row, given, columns)
-    rounded = [round_to_format(value, format_) for value in found]
-    # A tiny value keeps its sign, an exact zero is the sum of opposites or of zeros: +0.
-    signed = [-0.0 if value < 0 and one == 0 else one for value, one in zip(found, rounded, strict=True)]
-    return np.array(signed, np.float64).astype(numpy_dtype(format_.name))
+    codes = [encode_fraction(value, codes_of_format(format_)) for value in found]
+    return np.array(codes, np.uint64).astype(code_dtype(format_)).view(numpy_dtype(format_.name))
 
 
 def _find_rotated(
