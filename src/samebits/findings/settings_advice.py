@@ -291,16 +291,20 @@ def advise(
     names: Sequence[str] = (),
     says: str = "",
     codes: bool = False,
+    rows: bool = False,
 ) -> list[Fix]:
     """Advice for these causes, none of it tried here; for a cause without a known setting the general one.
 
     `product`: the problem is a matrix product and no convolution. `names` are those of the deviating sides: where all
     of them name engines, settings that these do not read are left out. `says` is what these sides do: where it names
-    formats, settings that govern others are left out. `codes`: the problem's operands are integer codes.
+    formats, settings that govern others are left out. `codes`: the problem's operands are integer codes. `rows`: it is
+    a function of rows, of which no setting is known.
     """
     family = "product" if product else "convolution"
     engines, formats = _find_engines(names), set(re.findall(r"\b(?:tf32|bfloat16|float16)\b", says))
     table = [a for a in ADVICE if a.only in ("", family) and a.of in ("", "codes" if codes else "floats")]
+    if rows:
+        table = []
     if codes:
         # What holds for codes alone comes in place of what holds for any numbers.
         own = {a.cause for a in table if a.of == "codes"}

@@ -23,7 +23,7 @@ from samebits.sums.truth.row_functions import compute_row_function
 
 @dataclass(frozen=True)
 class FormulaReference:
-    """The truth of a formula on some operands and its bounds; `empty` marks queries that see no key, (N, H, Lq).
+    """The truth of a formula on some operands and its bounds; `empty` marks what is 0 / 0: queries that see no key.
 
     `farthest` is what no arithmetic reaches that keeps values in bfloat16 or adds in float16; `may_overflow` marks
     rows in which a value on the way may be beyond the accumulator's largest number. Both marks have the result's shape
@@ -41,7 +41,7 @@ class FormulaReference:
     may_overflow: npt.NDArray[np.bool_]
 
     def without_empty(self, result: np.ndarray) -> np.ndarray:
-        """A result with the truth's numbers where a query sees no key: nobody says what stands there."""
+        """A result with the truth's numbers where rows are 0 / 0: nobody says what stands there."""
         return np.where(self.empty[..., None], self.truth, result) if self.empty.any() else result
 
 
@@ -58,8 +58,8 @@ def make_formula_reference(
         empty, bounds = truth.empty, bound_attention(asked, operands, truth.values, rounds_result=rounds)
     else:
         truth = compute_row_function(asked, operands, progress=progress)
-        empty = np.zeros(asked.out_shape[:-1], bool)
         bounds = bound_row_function(asked, operands, truth.values, rounds_result=rounds)
+        empty = np.asarray(~np.isfinite(bounds.worst).all(axis=-1))
     likely = bounds.likely if rounds else None
     return FormulaReference(
         asked, truth.values, bounds.worst, bounds.magnitudes, truth.settled, likely, bounds.farthest, empty,

@@ -32,6 +32,10 @@ def _describe_sums(problem: AnyProblem) -> str:
     return f"{problem.reduction_length:,} products added in {accumulator_format(problem).name} in any order"
 
 
+def _name_declared(problem: AnyProblem) -> str:
+    return problem.kind if isinstance(problem, RowFunction) else "sum"
+
+
 def _name_sums(problem: AnyProblem) -> str:
     if isinstance(problem, RowFunction):
         return f"{problem.kind} of these numbers"
@@ -106,7 +110,8 @@ def say_beyond(problem: AnyProblem, over_bound: npt.NDArray[np.float64]) -> str:
     beyond, largest = over_bound > 1.0, float(over_bound.max())
     times = f", by up to {largest:.3g} times" if np.isfinite(largest) else ""
     return (
-        f"bounds prove that this is not the declared sum in the declared formats: {int(beyond.sum()):,} of"
+        f"bounds prove that this is not the declared {_name_declared(problem)} in the declared formats:"
+        f" {int(beyond.sum()):,} of"
         f" {beyond.size:,} outputs are beyond the bound for {_describe_sums(problem)}{times},"
         f" {describe_places(problem, beyond)}"
     )

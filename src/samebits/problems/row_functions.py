@@ -1,6 +1,6 @@
 """Functions of rows as problems: `layernorm x=8x768 weight bias eps=1e-05`; their texts, operands and rows.
 
-    softmax    exp(x - m) / sum exp(x - m) along `axis`, m the largest
+    softmax    exp(x - m) / sum exp(x - m) along `axis`, m the largest; -inf hides a number
     layernorm  (x - mean) / sqrt(variance + eps) over the last `axes` axes, times weight, plus bias
     rmsnorm    x / sqrt(mean of squares + eps), times weight
     gelu       x (1 + erf(x / sqrt 2)) / 2; `approximate=tanh`: x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
@@ -46,6 +46,8 @@ _MOST_AXES = 8
 # exp of less is 0 in float32, and in float64.
 _LEADS = {"float64": 1100.0}
 _LEAD, _CODES = 200.0, 8
+# exp of minus this is 0 in every format.
+HIDDEN = 2.0**12
 # As many leaders share a row of a softmax: their weights are powers of two.
 _SHARED = (1, 2, 4)
 
@@ -241,8 +243,11 @@ def check_row_operands(asked: RowFunction, operands: Mapping[str, np.ndarray]) -
         if array.shape != shape:
             raise OperandError(f"operand {name} has shape {_join(array.shape)}, but the problem says {_join(shape)}")
         array = array.astype(expected)
-        if not np.isfinite(array.astype(np.float32) if expected.itemsize < 4 else array).all():
-            raise OperandError(f"operand {name} holds NaN or infinity; {asked.kind} is judged on numbers")
+        values = array.astype(np.float32) if expected.itemsize < 4 else array
+        # In a softmax -inf hides a number.
+        if not (np.isfinite(values) | ((values == -np.inf) & (asked.kind == "softmax"))).all():
+            also = " and -inf" if asked.kind == "softmax" else ""
+            raise OperandError(f"operand {name} holds NaN or infinity; {asked.kind} is judged on numbers{also}")
         checked[name] = array
     return checked
 
@@ -277,6 +282,12 @@ def _complete(asked: RowFunction, x: np.ndarray, rng: np.random.Generator) -> di
 def make_angles(length: int, pairs: int, base: float = 10000.0) -> np.ndarray:
     """The angle of each position and pair, (length, pairs): position / base^(pair / pairs)."""
     return np.arange(length)[:, None] * base ** (-np.arange(pairs) / pairs)[None, :]
+
+
+def find_distances(rows: Numbers) -> Numbers:
+    """How far each number is below its row's largest; what is hidden, so far that exp of it is 0."""
+    with np.errstate(invalid="ignore"):
+        return np.nan_to_num(rows.max(axis=1, keepdims=True) - rows, nan=HIDDEN, posinf=HIDDEN).clip(max=HIDDEN)
 
 
 def take_pairs(

@@ -137,7 +137,7 @@ def _explain(
     if isinstance(reference.problem, Attention):
         mechanism = find_attention_mechanism(reference, operands, reference.without_empty(result))
     else:
-        mechanism = find_row_mechanism(reference, operands, result)
+        mechanism = find_row_mechanism(reference, operands, reference.without_empty(result))
     if mechanism is None:
         return side
     return judge_ran(reference, exact, ran, Attribution(None, None, mechanism, mechanism.evidence))
@@ -154,10 +154,14 @@ def _conclude(reference: FormulaReference, ran: list[Ran], sides: list[Side], da
     # Of results that are recorded nothing can be tried.
     advised = [s for s in odd if s.cause and s.engine is None]
     says = " ".join(s.says or "" for s in advised)
-    fixes = advise([s.cause for s in advised if s.cause], product=True, names=[s.name for s in advised], says=says)
+    fixes = advise(
+        [s.cause for s in advised if s.cause], product=True, names=[s.name for s in advised], says=says,
+        rows=not isinstance(asked, Attention),
+    )  # fmt: skip
     summary = summarize_comparison(verdict, sides)
     if reference.empty.all() and any(s.failure is None for s in sides):
-        summary = "No query sees a key: there is nothing to judge."
+        empty = "No query sees a key" if isinstance(asked, Attention) else "Every row is 0 / 0"
+        summary = f"{empty}: there is nothing to judge."
     return msgspec.structs.replace(
         start_document(reference, sides, differences, data),
         verdict=verdict,
@@ -169,7 +173,7 @@ def _conclude(reference: FormulaReference, ran: list[Ran], sides: list[Side], da
 
 
 def _describe_empty(reference: FormulaReference, ran: list[Ran]) -> list[Evidence]:
-    """What stands in rows whose query sees no key: 0 / 0, which nothing is said of."""
+    """What stands in rows that are 0 / 0, as those whose query sees no key: nothing is said of it."""
     if not reference.empty.any():
         return []
     count = int(reference.empty.sum())
@@ -179,5 +183,8 @@ def _describe_empty(reference: FormulaReference, ran: list[Ran]) -> list[Evidenc
             values = one.recorded.result[reference.empty].astype(np.float64)
             what = "NaN" if np.isnan(values).all() else "0" if not values.any() else "other numbers"
             said.append(f"{one.recorded.name} returns {what}")
-    rows = f"{count:,} queries see" if count > 1 else "1 query sees"
-    return [Evidence("structure", f"{rows} no key, and no output of them is judged: {'; '.join(said) or 'none ran'}")]
+    if isinstance(reference.problem, Attention):
+        rows = f"{count:,} queries see no key" if count > 1 else "1 query sees no key"
+    else:
+        rows = f"{count:,} rows are 0 / 0" if count > 1 else "1 row is 0 / 0"
+    return [Evidence("structure", f"{rows}, and no output of them is judged: {'; '.join(said) or 'none ran'}")]

@@ -25,7 +25,7 @@ class AlteredRows:
     """What another function, or the same one with fewer digits, gives: float64 of x's shape.
 
     `computed` is the row function and its operands that give it, where it is one; `is_fitted` tells that a number was
-    found from the result.
+    found from the result. NaN in `values` is predicted where `predicts_nan`, else it marks what is not known.
     """
 
     says: str
@@ -34,6 +34,7 @@ class AlteredRows:
     verdict: Verdict = "wrong"
     computed: tuple[RowFunction, Operands] | None = None
     is_fitted: bool = False
+    predicts_nan: bool = False
 
 
 class PlainNorm:

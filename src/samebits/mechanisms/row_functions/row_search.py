@@ -11,6 +11,7 @@ import numpy as np
 from samebits import thresholds
 from samebits.findings import Evidence
 from samebits.findings.causes import CauseCode
+from samebits.findings.words.place_words import describe_places
 from samebits.judging.formula_reference import FormulaReference
 from samebits.judging.verdict_rules import Mechanism
 from samebits.mechanisms.row_functions.fitted_rows import list_fitted_rows
@@ -51,7 +52,7 @@ def find_row_mechanism(reference: FormulaReference, operands: Operands, result: 
         return None
     with np.errstate(all="ignore"):
         search = _Search(reference, asked, operands, result.astype(np.float64))
-        return search.find() or _find_overflow(asked, operands, result) or _find_cancellation(search)
+        return _find_overflow(search) or search.find() or _find_cancellation(search)
 
 
 class _Search:
@@ -74,6 +75,7 @@ class _Search:
             if said is None:
                 continue
             altered = fit.altered
+            where = describe_places(self.asked, self.wrong) if fit.in_parts else None
             near = [
                 other.altered.says
                 for other in fits
@@ -82,7 +84,8 @@ class _Search:
                 and other.altered.says != altered.says
             ]
             return Mechanism(
-                altered.cause, altered.verdict, altered.says, "bound" if altered.verdict == "wrong" else "nearness",
+                altered.cause, altered.verdict, f"{altered.says}, {where}" if where else altered.says,
+                "bound" if altered.verdict == "wrong" else "nearness",
                 alternatives=tuple(near), evidence=(Evidence("structure", f"computed so in float64, {said}"),),
                 tried=len(tried),
             )  # fmt: skip
@@ -93,7 +96,7 @@ class _Search:
         for altered in (
             *list_other_formulas(asked, operands),
             *list_narrow_rows(asked, operands),
-            *list_fitted_rows(asked, operands, self.result, self.truth),
+            *list_fitted_rows(asked, operands, self.result, self.truth, self.wrong),
         ):
             yield self._fit(altered)
 
@@ -113,13 +116,18 @@ class _Search:
         return _Fit(altered, self._find_left(altered, part), in_parts=True)
 
     def _find_left(self, altered: AlteredRows, counted: np.ndarray) -> float:
-        start = self._measure(self.truth, counted)
+        nan = np.isnan(altered.values)
+        if altered.predicts_nan and not np.array_equal(nan, np.isnan(self.result)):
+            return math.inf
+        if nan.mean() > thresholds.EXPLAINS:
+            return math.inf
+        start = self._measure(self.truth, counted & ~nan)
         return self._measure(altered.values, counted) / start if start > 0 else math.inf
 
     def _measure(self, predicted: Floats, counted: np.ndarray) -> float:
         """The root mean square of the distance, each output's as a share of what rounding is likely to leave there."""
         shares = np.abs(self.result - predicted) / self.unit
-        passed = (np.isnan(self.result) & np.isnan(predicted)) | ~np.isfinite(self.unit) | ~counted
+        passed = np.isnan(predicted) | ~np.isfinite(self.unit) | ~counted
         if passed.all():
             return _FAR
         shares = np.minimum(np.nan_to_num(shares[~passed], nan=_FAR, posinf=_FAR), _FAR)
@@ -133,7 +141,7 @@ class _Search:
             limit = thresholds.EXPLAINS if self.wrong.any() else thresholds.EXPLAINS_WITHIN
             return f"that leaves {left:.2g} of the distance from the truth" if left <= limit else None
         inside = np.abs(self.result - altered.values) <= self._bound(altered)
-        inside |= np.isnan(self.result) & np.isnan(altered.values)
+        inside |= np.isnan(altered.values)
         if inside.all():
             return "every output is within the rounding bound of that"
         if not inside[self.wrong].all() or self.wrong.all() or not self.wrong.any():
@@ -146,19 +154,22 @@ class _Search:
         if altered.computed is not None:
             bound = bound_row_function(*altered.computed, predicted).worst
             return np.where(np.isfinite(bound), bound, 0.0)
-        own, bound = (
-            self.asked.to_rows(a) for a in (np.maximum(np.abs(predicted), np.abs(self.truth)), self.reference.bound)
-        )
+        own, bound = (self.asked.to_rows(a) for a in (np.nan_to_num(np.abs(predicted)), self.reference.bound))
         truth = self.asked.to_rows(np.abs(self.truth))
         grown = own.max(axis=1, keepdims=True) / np.maximum(truth.max(axis=1, keepdims=True), 2.0**-1000)
         unit = float(find_format(self.asked.dtype).unit_roundoff)
         return self.asked.from_rows(np.where(np.isfinite(bound), bound, 0.0) * grown + 2 * unit * own)
 
 
-def _find_overflow(asked: RowFunction, operands: Operands, result: np.ndarray) -> Mechanism | None:
-    """NaN or infinity just in rows in which exp of a number itself, or a square in the operands' format, overflows."""
-    lost = ~np.isfinite(asked.to_rows(result.astype(np.float64)))
-    rows = asked.to_rows(operands["x"]).astype(np.float64)
+def _find_overflow(search: _Search) -> Mechanism | None:
+    """Rows without numbers, or of zeros, just where exp of a number itself, or a square in a format, overflows."""
+    asked = search.asked
+    result, truth = asked.to_rows(search.result), asked.to_rows(search.truth)
+    rows = asked.to_rows(search.operands["x"]).astype(np.float64)
+    bias = PlainNorm(asked, search.operands).bias if asked.kind in NORMS else np.zeros(1)
+    # Divided by infinity nothing is left but the bias.
+    is_gone = (result == bias).all(axis=1, keepdims=True) & (truth != bias).any(axis=1, keepdims=True)
+    lost = ~np.isfinite(result) | is_gone
     if not lost.any():
         return None
     declared = find_format(asked.dtype)
@@ -167,13 +178,12 @@ def _find_overflow(asked: RowFunction, operands: Operands, result: np.ndarray) -
         if asked.kind == "softmax":
             over, what = np.exp(rows) > largest, "does not take the largest number off before exp"
         elif asked.kind in NORMS:
-            over, what = rows**2 > largest, f"keeps squares in {format_.name}, beyond whose largest number they are"
+            over = (rows**2).sum(axis=1, keepdims=True) > largest
+            what = f"keeps sums of squares in {format_.name}, beyond whose largest number they are"
         else:
             continue
         if np.array_equal(over.any(axis=1), lost.any(axis=1)):
-            said = Evidence(
-                "structure", f"what is not finite stands just in rows in which that overflows {format_.name}"
-            )
+            said = Evidence("structure", f"numbers are lost just in the rows in which that overflows {format_.name}")
             return Mechanism(CauseCode.OVERFLOW, "wrong", what, "bound", evidence=(said,), tried=2)
     return None
 

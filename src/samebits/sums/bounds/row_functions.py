@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.format import BFLOAT16, FLOAT16, FLOAT32, Format, find_format
-from samebits.problems.row_functions import NORMS, RowFunction, join_pairs, take_pairs
+from samebits.problems.row_functions import NORMS, RowFunction, find_distances, join_pairs, take_pairs
 from samebits.sums.bounds.formula_bounds import FormulaBounds
 from samebits.sums.bounds.probabilistic import ERROR_PROBABILITY
 
@@ -108,7 +108,7 @@ def _round(moved: Floats, y: Floats, format_: Format, *, rounds_result: bool) ->
 def _move_softmax(
     asked: RowFunction, rows: Floats, given: Mapping[str, Floats], y: Floats, errors: _Errors
 ) -> tuple[Floats, Floats]:
-    distances = rows.max(axis=1, keepdims=True) - rows
+    distances = find_distances(rows)
     weights = np.exp(-distances)
     weights /= weights.sum(axis=1, keepdims=True)
     if errors.is_usual:
@@ -138,16 +138,19 @@ def _move_norm(
     variance = (scattered**2).mean(axis=1, keepdims=True)
     steps = errors.adding * errors.steps + 8 * errors.unit
     missed = off**2 + (variance + off**2) * steps * (1 + running)
-    share = missed / (2 * (variance + asked.eps)) + _ROOT_UNITS * errors.unit
-    # What may vanish, or a root of which nothing is known.
-    share[~(share < 0.25)] = np.inf
-    per_unit = weight / np.sqrt(variance + asked.eps)
+    # A mean of squares is not negative, however far off it is.
+    root, least = np.sqrt(variance + asked.eps), np.sqrt(np.maximum(variance - missed, 0) + asked.eps)
+    share = np.maximum(root / least - 1, 1 - root / np.sqrt(variance + missed + asked.eps))
+    share = share + _ROOT_UNITS * errors.unit * root / least
+    per_unit = weight / least
     # Numbers before they are scaled, and both parts where the mean is folded into what is added.
     folded = errors.unit * (4 * sizes + 4 * np.abs(mean) + 3 * np.abs(scattered))
     normalized = per_unit * np.abs(scattered)
-    moved = per_unit * (off + folded) + 1.4 * share * normalized + 2 * errors.unit * (normalized + bias)
+    moved = per_unit * (off + folded) + share * weight / root * np.abs(scattered)
+    moved = moved + 2 * errors.unit * (normalized + bias)
     moved = moved + errors.narrow * (2 * normalized + bias)
-    return moved, normalized + bias
+    # 0 / 0 where all numbers are equal and eps is 0.
+    return np.where(root > 0, moved, np.inf), normalized + bias
 
 
 def _move_gelu(

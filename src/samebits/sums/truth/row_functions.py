@@ -26,10 +26,10 @@ import numpy.typing as npt
 from samebits.errors import ResourceLimitError
 from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.format import Format, code_dtype, find_format, numpy_dtype
-from samebits.problems.row_functions import RowFunction, check_row_operands, join_pairs, take_pairs
+from samebits.problems.row_functions import RowFunction, check_row_operands, find_distances, join_pairs, take_pairs
 from samebits.progress import Progress, ignore_progress
 from samebits.sums.truth.convolution import round_all_to_nearest
-from samebits.sums.truth.rounding import codes_of_format, encode_fraction
+from samebits.sums.truth.rounding import Codes, codes_of_format, encode_fraction
 
 Floats = npt.NDArray[np.float64]
 _UNIT = 2.0**-53
@@ -37,6 +37,8 @@ _FUNCTION_UNITS = 64.0
 # What float64's own underflow may lose.
 _LEAST = 2.0**-1000
 _DIGITS, _ROOT_BITS = 80, 400
+# Enough for nearly all; a sum of rounded terms may lose the spare ones.
+_FEW_DIGITS, _SPARE_DIGITS = 28, 12
 # Rows are enclosed so many numbers at a time.
 _TILE_NUMBERS = 2**22
 # Of float64 every output takes microseconds of whole-number arithmetic.
@@ -112,8 +114,10 @@ def _settle_in_float64(
         values, error = _ENCLOSE[asked.kind](asked, rows, given, first)
         ends = [_round(end, asked.dtype) for end in (values - error, values + error)]
         same = (ends[0].astype(np.float64) == ends[1].astype(np.float64)) & np.isfinite(error) & np.isfinite(values)
-    # A zero has the sign that the value has.
-    return ends[0], ~same | (ends[0].astype(np.float64) == 0)
+        # A zero has the sign that the value has.
+        is_signed = (np.abs(values) > error) | (asked.kind == "softmax")
+        found = np.where(values < 0, -np.abs(ends[0]), np.abs(ends[0]))
+    return found, ~same | ((found == 0) & ~is_signed)
 
 
 def _round(values: Floats, format_name: str) -> np.ndarray:
@@ -123,7 +127,7 @@ def _round(values: Floats, format_name: str) -> np.ndarray:
 def _enclose_softmax(
     asked: RowFunction, rows: Floats, given: Mapping[str, Floats], first: int
 ) -> tuple[Floats, Floats]:
-    distances = rows.max(axis=1, keepdims=True) - rows
+    distances = find_distances(rows)
     weights = np.exp(-distances)
     sums = weights.sum(axis=1, keepdims=True)
     mean = (weights * distances).sum(axis=1, keepdims=True) / sums
@@ -190,18 +194,35 @@ def _settle(
     columns: npt.NDArray[np.intp],
     format_: Format,
 ) -> np.ndarray:
-    """Some outputs of one row, from exact numbers."""
-    if asked.kind == "softmax":
-        found = _find_softmax(row, columns)
-    elif asked.kind == "gelu":
-        find = _find_tanh_gelu if asked.approximate == "tanh" else _find_gelu
-        found = [find(float(row[i])) for i in columns]
-    elif asked.kind == "rope":
-        found = _find_rotated(asked, row, given, number, columns)
+    """Some outputs of one row, from exact numbers, or from enough digits."""
+    if asked.kind in ("softmax", "gelu"):
+        codes = _settle_by_digits(asked, row, columns, codes_of_format(format_))
     else:
-        found = _find_normalized(asked, row, given, columns)
-    codes = [encode_fraction(value, codes_of_format(format_)) for value in found]
+        if asked.kind == "rope":
+            found = _find_rotated(asked, row, given, number, columns)
+        else:
+            found = _find_normalized(asked, row, given, columns)
+        codes = [encode_fraction(value, codes_of_format(format_)) for value in found]
     return np.array(codes, np.uint64).astype(code_dtype(format_)).view(numpy_dtype(format_.name))
+
+
+def _settle_by_digits(asked: RowFunction, row: Floats, columns: npt.NDArray[np.intp], codes: Codes) -> list[int]:
+    """Codes of exponentials: first from few digits, where both ends of what these leave are one number."""
+
+    def find(chosen: npt.NDArray[np.intp], digits: int) -> list[Fraction]:
+        if asked.kind == "softmax":
+            return _find_softmax(row, chosen, digits)
+        find_one = _find_tanh_gelu if asked.approximate == "tanh" else _find_gelu
+        return [find_one(float(row[i]), digits) for i in chosen]
+
+    off = Fraction(1, 10**_FEW_DIGITS)
+    near = find(columns, _FEW_DIGITS + _SPARE_DIGITS)
+    ends = [(encode_fraction(v * (1 - off), codes), encode_fraction(v * (1 + off), codes)) for v in near]
+    found = [low for low, _ in ends]
+    is_open = [i for i, (low, high) in enumerate(ends) if low != high]
+    for i, value in zip(is_open, find(columns[is_open], _DIGITS) if is_open else [], strict=True):
+        found[i] = encode_fraction(value, codes)
+    return found
 
 
 def _find_rotated(
@@ -247,37 +268,40 @@ def _take_root(value: Fraction) -> Fraction:
     return Fraction(math.isqrt((value.numerator << shift) // value.denominator), 1 << (shift // 2))
 
 
-def _find_softmax(row: Floats, columns: npt.NDArray[np.intp]) -> list[Fraction]:
-    with decimal.localcontext(_make_context(_DIGITS)) as context:
+def _find_softmax(row: Floats, columns: npt.NDArray[np.intp], digits: int) -> list[Fraction]:
+    with decimal.localcontext(_make_context(digits)) as context:
         largest = Decimal(float(row.max()))
-        distances = [context.subtract(Decimal(float(x)), largest) for x in row]
-        weights = [context.exp(d) for d in distances]
+        # What is hidden behind -inf has no weight.
+        weights = [context.exp(context.subtract(Decimal(float(x)), largest)) for x in row]
         total = Decimal(0)
         for weight in weights:
             total += weight
         return [Fraction(weights[i] / total) for i in columns]
 
 
-def _find_tanh_gelu(x: float) -> Fraction:
+def _find_tanh_gelu(x: float, digits: int) -> Fraction:
     """x / (1 + exp(-2 t)), t = sqrt(2 / pi) (x + 0.044715 x^3)."""
     if x == 0:
         return Fraction(0)
-    with decimal.localcontext(_make_context(_DIGITS)):
+    with decimal.localcontext(_make_context(digits)):
         number = Decimal(x)
         cubic = Decimal(_CUBIC.numerator) / Decimal(_CUBIC.denominator)
-        bent = (Decimal(2) / find_pi(_DIGITS)).sqrt() * (number + cubic * number**3)
+        bent = (Decimal(2) / find_pi(digits)).sqrt() * (number + cubic * number**3)
         return Fraction(number / (1 + (-2 * bent).exp()))
 
 
-def _find_gelu(x: float) -> Fraction:
+def _find_gelu(x: float, digits: int) -> Fraction:
     """x (1 + erf(x / sqrt 2)) / 2."""
     if x == 0:
         return Fraction(0)
     if x < _LOWEST_GELU:
         # Less than half the least number of any format, and negative.
         return Fraction(-1, 2**2000)
+    if x > -_LOWEST_GELU:
+        # Less than x by 10^-340 of it.
+        return Fraction(x)
     # 1 + erf loses the digits of exp(-x^2 / 2).
-    digits = _DIGITS + (math.ceil(x * x / 2 / math.log(10)) if x < 0 else 0)
+    digits += math.ceil(x * x / 2 / math.log(10)) if x < 0 else 0
     with decimal.localcontext(_make_context(digits)):
         number = Decimal(x)
         at = number / Decimal(2).sqrt()
