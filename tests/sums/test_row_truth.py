@@ -130,7 +130,8 @@ _SOUND = {
 def test_sound_results_are_within_the_bound(kind: str, dtype: str) -> None:
     """Other orders and other ways, on data that are hard: large means, small variances, far scores, few numbers."""
     rng, (name, _, rest) = np.random.default_rng(8), kind.partition(" ")
-    for length in (1, 2, 7, 64, 1000):
+    # Of gelu in float64 each output takes a millisecond.
+    for length in (1, 2, 7, 64, 1000) if name != "gelu" else (1, 40):
         asked = parse_row_function(f"{name} x=6x{length} {rest} dtype={dtype}")
         for moved, factor in ((0.0, 1.0), (100.0, 1.0), (3.0, 1e-3), (0.0, 30.0), (-5.0, 0.0)):
             x = (moved + factor * rng.standard_normal(asked.x)).astype(numpy_dtype(dtype))

@@ -22,6 +22,7 @@ from samebits.problems.problem import (
     Problem,
     Shape,
 )
+from samebits.problems.row_functions import KINDS as ROW_KINDS
 
 KEYS = ("x", "w", "bias", "stride", "padding", "dilation", "output_padding", "groups", "dtype", "out", "then")
 _PRODUCT_KEYS = ("x", "w", "bias", "dtype", "out", "then")
@@ -101,6 +102,8 @@ def _parse_kind(token: _Token, text: str) -> tuple[Kind, Direction]:
     kind, dot, direction = token.text.partition(".")
     if kind == "attention":
         raise ProblemTextError("attention is for samebits seal, compare, explain and sweep", text, token.position)
+    if kind in ROW_KINDS:
+        raise ProblemTextError(f"{kind} is for samebits compare, explain and seal", text, token.position)
     if kind not in KINDS and dot and direction not in DIRECTIONS:
         said = f"{token.text!r} is no kind of problem, and no model file that is there"
         raise ProblemTextError(f"{said}; files of arrays are for samebits explain", text, token.position)

@@ -153,6 +153,8 @@ def _summarize_unclear(side: Side) -> str:
             f"{side.name} is right on exact integers but {beyond}: it computes in less precision than declared, or by"
             f" another algorithm.{note}"
         )
+    if side.engine is not None:
+        return f"{side.name} is {beyond}. Whether that is less precision or another function is open."
     return (
         f"{side.name} is {beyond}. One recorded result does not show whether that is less precision or another"
         " function: run the engine itself (--on ENGINE), which is then tried on exact integers."

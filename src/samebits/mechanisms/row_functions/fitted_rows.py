@@ -23,16 +23,16 @@ def list_fitted_rows(
     asked: RowFunction, operands: Operands, result: Floats, truth: Floats, wrong: npt.NDArray[np.bool_]
 ) -> Iterator[AlteredRows]:
     """A number that most outputs agree on: each kind's own, one factor of all or of those that are wrong."""
-    if asked.kind in NORMS:
-        yield from _list_epsilons(PlainNorm(asked, operands), operands, result)
-        yield from _list_other_weights(PlainNorm(asked, operands), result)
-    if asked.kind == "softmax":
-        yield from _list_factors_of_scores(asked, operands, result)
     for counted, what in ((np.ones(truth.shape, bool), "everything"), (wrong, "what is wrong")):
         factor = _find_common((result / truth)[counted])
         if factor is not None and abs(factor - 1) > 10.0**-_DIGITS:
             says = f"multiplies {what} by {factor:g}" if factor else "returns zeros"
             yield AlteredRows(says, CauseCode.FUSION, truth * factor, is_fitted=True)
+    if asked.kind in NORMS:
+        yield from _list_epsilons(PlainNorm(asked, operands), operands, result)
+        yield from _list_other_weights(PlainNorm(asked, operands), result)
+    if asked.kind == "softmax":
+        yield from _list_factors_of_scores(asked, operands, result)
 
 
 def _list_epsilons(norm: PlainNorm, operands: Operands, result: Floats) -> Iterator[AlteredRows]:

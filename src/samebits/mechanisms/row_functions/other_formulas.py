@@ -77,14 +77,14 @@ def _list_lost_steps(norm: PlainNorm) -> Iterator[AlteredRows]:
         yield AlteredRows(f"divides the variance by {count - 1}, not by {count}", own, norm.divide(unbiased))
     squares = find_mean(rows**2)
     if asked.kind == "layernorm":
-        yield AlteredRows("takes no mean off: it is an rmsnorm", own, norm.finish(rows / np.sqrt(squares + asked.eps)))
+        yield alter("takes no mean off: it is an rmsnorm", own, replace(asked, kind="rmsnorm"), norm.operands)
         yield AlteredRows("divides by the root of the mean square, mean and all", own,
                           norm.divide(np.sqrt(squares + asked.eps)))  # fmt: skip
         yield AlteredRows("takes no mean off what it divides", own, norm.finish(rows / norm.root))
     else:
         mean = find_mean(rows)
         root = np.sqrt(find_mean((rows - mean) ** 2) + asked.eps)
-        yield AlteredRows("takes the mean off: it is a layernorm", own, norm.finish((rows - mean) / root))
+        yield alter("takes the mean off: it is a layernorm", own, replace(asked, kind="layernorm"), norm.operands)
         yield AlteredRows(
             "divides by the standard deviation, not by the root mean square", own, norm.finish(rows / root)
         )

@@ -41,7 +41,7 @@ class PlainNorm:
     """A norm's parts in float64, by rows; what is changed is computed again from what is not."""
 
     def __init__(self, asked: RowFunction, operands: Operands):
-        self.asked = asked
+        self.asked, self.operands = asked, operands
         self.rows = asked.to_rows(operands["x"]).astype(np.float64)
         self.weight = operands["weight"].astype(np.float64).ravel() if asked.has_weight else np.ones(1)
         self.bias = operands["bias"].astype(np.float64).ravel() if asked.has_bias else np.zeros(1)

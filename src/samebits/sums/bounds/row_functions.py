@@ -7,7 +7,7 @@ With u the unit roundoff of float32 (of float64 for float64 operands), n numbers
     norms      a mean is off by (n + 6) u times the mean of |x|, of two passes or of running means (Welford), a variance
                by (n + 8) (1 + 2 k) u of itself, k = sqrt(1 + mean^2 / variance) (running means: Chan and Lewis 1979),
                a reciprocal root by 4 u; scaling x and moving it by a folded mean adds 4 u of both
-    gelu       erf and tanh are off by 8 u, as the approximation 7.1.26 of Abramowitz and Stegun is (1.5e-7)
+    gelu       erf and tanh are off by 24 u, as 7.1.28 of Abramowitz and Stegun is: 5 u itself, and a sixteenth power
     rope       2 u of |a cos| + |b sin|
 
 In float16 and bfloat16 a normalised number, and each product of a rotation, may be kept in the operands' format
@@ -34,7 +34,7 @@ from samebits.sums.bounds.probabilistic import ERROR_PROBABILITY
 Floats = npt.NDArray[np.float64]
 _EXP_UNITS, _EXP_PER_DISTANCE, _USUAL_EXP_UNITS = 40.0, 3.4, 4.0
 _RESCALED, _RESCALING_UNITS = 16, 42.0
-_FUNCTION_UNITS, _USUAL_FUNCTION_UNITS = 8.0, 3.0
+_FUNCTION_UNITS, _USUAL_FUNCTION_UNITS = 24.0, 3.0
 _ROOT_UNITS = 4.0
 # At larger distances an exponential may be lost whole, as in `attention`.
 _LOST_DISTANCE, _USUAL_LOST_DISTANCE = {"float64": 700.0}, 80.0
