@@ -104,8 +104,8 @@ def is_public(names):
 OVERRIDDEN = {
     "load", "report", "explain_unsupported", "run", "identify", "close", "load_onnx", "run_onnx", "export_program",
     "list_program_values", "run_program", "run_network", "list_changes", "try_text", "time_in_turns", "still_loses",
-    "name_change_of_code", "explain_no_attention", "attend", "forward", "backward", "prepare", "time_runs",
-    "compile_onnx",
+    "name_change_of_code", "explain_no_attention", "attend", "explain_no_function", "map_rows", "forward", "backward",
+    "prepare", "time_runs", "compile_onnx",
 }  # fmt: skip
 
 

@@ -83,18 +83,21 @@ class RowFunction:
             raise ProblemShapeError("every size of x is at least 1, and all together at most 2^40")
         if self.dtype not in DTYPES:
             raise ProblemShapeError(f"unknown dtype {self.dtype!r}; one of {', '.join(DTYPES)}")
-        if not -len(self.x) <= self.axis < len(self.x):
-            raise ProblemShapeError(f"axis is from -{len(self.x)} to {len(self.x) - 1}, not {self.axis}")
+        if self.kind == "rope" and (len(self.x) != 4 or self.x[3] % 2):
+            raise ProblemShapeError("rope takes x of 4 sizes, N x heads x length x features, the last of them even")
+        self._check_attributes()
         if self.axis == len(self.x) - 1:
             object.__setattr__(self, "axis", -1)
+
+    def _check_attributes(self) -> None:
+        if not -len(self.x) <= self.axis < len(self.x):
+            raise ProblemShapeError(f"axis is from -{len(self.x)} to {len(self.x) - 1}, not {self.axis}")
         if not 1 <= self.axes <= len(self.x):
             raise ProblemShapeError(f"axes is from 1 to {len(self.x)}, the last axes of x, not {self.axes}")
         if not 0 <= self.eps <= _LARGEST_EPS:
             raise ProblemShapeError(f"eps is from 0 to {_LARGEST_EPS:g}, not {self.eps!r}")
         if self.approximate not in _APPROXIMATIONS:
             raise ProblemShapeError(f"approximate is one of {', '.join(_APPROXIMATIONS)}, not {self.approximate!r}")
-        if self.kind == "rope" and (len(self.x) != 4 or self.x[3] % 2):
-            raise ProblemShapeError("rope takes x of 4 sizes, N x heads x length x features, the last of them even")
 
     @property
     def out(self) -> str:

@@ -82,8 +82,7 @@ def compare(
     on = list_runners(on)
     case = read_subject(subject)
     lowering = lower_problem(case.problem if isinstance(case, Case) else case)
-    problem = lowering.stated
-    check_memory(problem, len(on) + 2)
+    check_memory(problem := lowering.stated, len(on) + 2)
     emulated = sum(1 for runner in on if isinstance(runner, str) and runner.startswith(EMULATE))
     announce_cost(problem, 2, (_PROBED if attributes and len(on) > 1 else 2) * emulated, progress)
     with contextlib.ExitStack() as opened:
@@ -105,9 +104,8 @@ def compare(
             often = 1 if is_own or (calls is None and not attributes) else calls
             ran.append(run_on_both(runner, problem, exact_operands, operands, calls=often))
         found: list[Attribution | None] = [None] * len(ran)
-        described = "given" if isinstance(case, Case) else f"{data}, seed {seed}"
         if attributes and (_some_differ(ran) or _some_deviate(ran, reference, exact)):
-            progress(_conclude_first(reference, exact, _name_apart(ran), described), 1.0)
+            progress(_conclude_first(reference, exact, _name_apart(ran)), 1.0)
             found[len(recorded) :] = _attribute_all(runners, ran[len(recorded) :], reference, operands, progress)
         ran = _name_apart(ran)
         sides = [judge_ran(reference, exact, r, attribution) for r, attribution in zip(ran, found, strict=True)]
@@ -117,15 +115,15 @@ def compare(
             asked = zip(runners, ran[len(recorded) :], sides[len(recorded) :], strict=True)
             own = [_ask_more_integers(runner, r, side, reference, seed, progress) for runner, r, side in asked]
             sides = [*sides[: len(recorded)], *own]
-    concluded = _conclude(reference, ran, sides, described)
+    concluded = _conclude(reference, ran, sides, "given" if isinstance(case, Case) else f"{data}, seed {seed}")
     if not fix:
         return concluded
     from samebits.judging.fixes import FixSearch, ProblemTrials, list_asked
 
-    random = make_normal(problem, seed + 1)
-    on_random = make_reference(problem, random, rename_progress(progress, "computing random operands"))
-    place = ProblemTrials(lowering, (exact_operands, exact), (operands, reference), (random, on_random), time_limit_s)
-    texts = [None] * len(recorded) + [runner if isinstance(runner, str) else None for runner in on]
+    drawn = make_normal(problem, seed + 1)
+    random = drawn, make_reference(problem, drawn, rename_progress(progress, "computing random operands"))
+    place = ProblemTrials(lowering, (exact_operands, exact), (operands, reference), random, time_limit_s)
+    texts = [*[None] * len(recorded), *(runner if isinstance(runner, str) else None for runner in on)]
     fixes, evidence = FixSearch(place, list_asked(ran, sides, texts), progress).run()
     return msgspec.structs.replace(concluded, fixes=fixes, evidence=[*concluded.evidence, *evidence])
 
@@ -235,9 +233,9 @@ def _conclude(reference: Reference, ran: list[Ran], sides: list[Side], data: str
     )
 
 
-def _conclude_first(reference: Reference, exact: Reference, ran: list[Ran], data: str) -> FirstVerdict:
+def _conclude_first(reference: Reference, exact: Reference, ran: list[Ran]) -> FirstVerdict:
     """What is known of all sides before it is found out how they add."""
-    first = _conclude(reference, ran, [judge_ran(reference, exact, r, None) for r in ran], data)
+    first = _conclude(reference, ran, [judge_ran(reference, exact, r, None) for r in ran], "")
     return FirstVerdict.of(first.verdict, first.summary, "How each side adds is being looked for.")
 
 
