@@ -409,7 +409,9 @@ def test_a_file_that_is_the_same_is_said_to_be(tmp_path):
     right, other = (save(residual(), tmp_path / name) for name in ("right.onnx", "other.onnx"))
     found = compare_model(right, [ORT], against=other)
     assert found.verdict == "identical"
-    assert [e.says for e in found.evidence] == ["the two files do not differ in any node or constant"]
+    assert [e.says for e in found.evidence] == [
+        "what the two files say is the same: every node and constant of one corresponds to the other's"
+    ]
     with pytest.raises(ModelError, match="no other file of this network"):
         compare_model(right, [ORT], against=save(conv_clip(), tmp_path / "else.onnx"))
 

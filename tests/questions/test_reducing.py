@@ -190,3 +190,24 @@ def test_the_command_says_it_with_an_exit_status(capsys, tmp_path):
 @pytest.mark.parametrize(("right", "says"), [(0, "every problem nearby that was asked"), (39, "most problems nearby")])
 def test_a_fault_everywhere_is_said_of_all_only_where_all_show_it(right, says):
     assert says in summarize_reduction("mine", "wrong", "integers", EVERYWHERE, exact=False, right_neighbours=right)
+
+
+def test_a_fault_at_other_sizes_is_found_from_a_sound_start():
+    """Terms behind the last whole block of eight are lost where there are five of them or more."""
+
+    def kernel(problem, operands):
+        x, w = operands["x"].astype(np.float64), operands["w"].astype(np.float64)
+        terms = x.shape[-1]
+        kept = terms - (terms % 8 if terms % 8 > 4 else 0)
+        return (x[..., :kept] @ w[..., :kept].T).astype(np.float32)
+
+    found = samebits.reduce("linear x=12x64 w=20x64", [kernel])
+    assert found.fault == "wrong"
+    assert found.start == "linear x=12x64 w=20x64 dtype=float32"
+    assert found.condition == "terms (K) modulo 8 >= 5"
+    assert "at other sizes" in found.evidence[0].says
+    sound = samebits.reduce(
+        "linear x=12x64 w=20x64", [lambda p, o: (o["x"].astype(float) @ o["w"].T).astype(np.float32)]
+    )
+    assert sound.problem is None
+    assert "problems of other sizes, too" in sound.summary

@@ -67,7 +67,7 @@ ADVICE = (
         "cuBLAS, and oneDNN, round float32 operands where these allow it", _TORCH_PRECISION, "product", ("tf32", "bfloat16"),
     ),
     Advice(
-        CauseCode.REDUCED_PRECISION_OPERANDS, "torch", "with torch.autocast(device_type, enabled=False): around the layer",
+        CauseCode.REDUCED_PRECISION_OPERANDS, "torch", "with torch.autocast(x.device.type, enabled=False): y = layer(x.float())",
         "autocast rounds operands to a half format", "pytorch.org/docs/stable/amp.html", "", _HALVES,
     ),
     Advice(
@@ -98,8 +98,8 @@ ADVICE = (
         "saved weights are rounded to float16 by default", "docs.openvino.ai: openvino.save_model", "", ("float16",),
     ),
     Advice(
-        CauseCode.REDUCED_PRECISION_OPERANDS, "tensorrt", "trtexec --noTF32 (or clear BuilderFlag.TF32); do not set FP16, BF16",
-        "TF32 is allowed by default", "docs.nvidia.com/deeplearning/tensorrt: Reduced Precision",
+        CauseCode.REDUCED_PRECISION_OPERANDS, "tensorrt", "trtexec --noTF32",
+        "TF32 is allowed by default; in code clear BuilderFlag.TF32, and set neither FP16 nor BF16", "docs.nvidia.com/deeplearning/tensorrt: Reduced Precision",
     ),
     Advice(
         CauseCode.REDUCED_PRECISION_OPERANDS, "onnxruntime", "CUDA provider option use_tf32=0",

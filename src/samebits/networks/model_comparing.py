@@ -347,5 +347,5 @@ def _find_shares(outcome: Outcome) -> None:
             share = 1.0 - measure_apart(swapped, other.observer.plain) / before
         if share is not None:
             judged = unit.sides[side.name]
-            said = Evidence("statistic", say_share(share))
+            said = Evidence("statistic", say_share(share, len(deviating) - 1))
             unit.sides[side.name] = replace(judged, share=share, evidence=(*judged.evidence, said))

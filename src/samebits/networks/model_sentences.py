@@ -200,8 +200,14 @@ def say_observed_inside() -> str:
     return "seen with the product's own output observed, which may change what the engine fuses"
 
 
-def say_share(share: float) -> str:
-    """What becomes of the final difference without this unit's own error."""
+def say_share(share: float, others: int) -> str:
+    """What becomes of the final difference without this unit's own error, where so many others deviate."""
+    if share >= 0.995 and others:
+        rest = "one more unit deviates" if others == 1 else f"{others:,} more units deviate"
+        return (
+            "with the truth in place of this unit's output, nearly all of the difference at the outputs goes away;"
+            f" {rest}"
+        )
     if share >= 0.995:
         return "with the truth in place of this unit's output, the difference at the outputs is gone"
     if share <= 0:

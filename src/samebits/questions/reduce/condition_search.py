@@ -106,7 +106,7 @@ class ConditionSearch:
         self._features = list_features(problem)
         # The condition must also hold for the problems that were asked before.
         self._known = {p: answer == fault for p, answer in asker.list_answers(data) if answer in (None, fault)}
-        self._seen = [p for p, wrong in self._known.items() if wrong and _keep_small(p)]
+        self._seen = [p for p, wrong in self._known.items() if wrong and keep_small(p)]
         self._rng = random.Random(0)
         self._left_out: tuple[str, ...] = ()
 
@@ -220,7 +220,7 @@ class ConditionSearch:
                 alike = [n for n in self._list_varied() if taken[n] == taken[name] > 1]
                 if len(alike) > 1:
                     changes = [dict.fromkeys(alike, v) for v in values if v > 0]
-                    problems += [_keep_small(put_together(self._base, taken | change)) for change in changes]
+                    problems += [keep_small(put_together(self._base, taken | change)) for change in changes]
                 found |= dict.fromkeys(p for p in problems if p is not None and p not in self._known)
         return list(found)
 
@@ -231,13 +231,13 @@ class ConditionSearch:
         # With a bias that happens to be 0, a single output may be right by chance; many outputs are not.
         known = [problem for problem, wrong in self._known.items() if not wrong]
         right = max(known, key=count_elements, default=None) or self._find_smallest_right()
-        more = None if right is None else _keep_small(put_together(self._base, {**take_apart(right), flag: 1}))
+        more = None if right is None else keep_small(put_together(self._base, {**take_apart(right), flag: 1}))
         return more is None or self._asker.ask(more, self._data).fault is None
 
     def _find_smallest_right(self) -> Problem | None:
         """The problem of the smallest numbers, if the runner is right at it."""
         least = {name: find_floor(name) for name in take_apart(self._base)}
-        problem = _keep_small(put_together(self._base, least))
+        problem = keep_small(put_together(self._base, least))
         return problem if problem is not None and self._ask_all([problem])[0] is False else None
 
     def _list_varied(self) -> list[str]:
@@ -292,7 +292,7 @@ class ConditionSearch:
 
     def _vary(self, numbers: dict[str, int], name: str, value: int, *, keeps: bool) -> Problem | None:
         """A neighbour that is not too large to ask, or None."""
-        return _keep_small(put_together(self._base, set_number(self._base, numbers, name, value, keeps_large=keeps)))
+        return keep_small(put_together(self._base, set_number(self._base, numbers, name, value, keeps_large=keeps)))
 
     def _settle(self) -> tuple[Condition | None, bool]:
         """Fits a condition, asks where others that fit as well disagree, and fits again, until none do."""
@@ -369,7 +369,7 @@ class ConditionSearch:
         for value, large, small in itertools.product(sorted(values), sizes, factors):
             if 0 < value <= _LARGEST_ASKED:
                 changed = set_number(self._base, {**numbers, small: 1}, large, value)
-                problem = _keep_small(put_together(self._base, changed))
+                problem = keep_small(put_together(self._base, changed))
                 if problem is not None and problem not in self._known:
                     found[problem] = None
         return list(found)
@@ -392,7 +392,7 @@ class ConditionSearch:
                 value = max(min(self._draw_value(numbers[name]), _find_largest(name)), find_floor(name))
                 keeps = can_keep_large(self._base, name) and self._rng.random() < 0.5
                 numbers = set_number(self._base, numbers, name, value, keeps_large=keeps)
-            problem = _keep_small(put_together(self._base, numbers))
+            problem = keep_small(put_together(self._base, numbers))
             if problem is not None and problem not in self._known:
                 found[problem] = None
         return list(found)
@@ -429,7 +429,8 @@ def _hold_each(clauses: Sequence[Clause], columns: Columns, count: int) -> Truth
     return np.array([hold_any(clause, columns) for clause in clauses], bool).reshape(len(clauses), count)
 
 
-def _keep_small(problem: Problem | None) -> Problem | None:
+def keep_small(problem: Problem | None) -> Problem | None:
+    """A problem that is asked in no time; None for a larger one, or for none."""
     if problem is None or problem.multiply_adds > _MOST_MULTIPLY_ADDS or count_elements(problem) > _MOST_ELEMENTS:
         return None
     return problem

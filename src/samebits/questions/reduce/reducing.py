@@ -39,11 +39,13 @@ from samebits.questions.reduce.fault_asking import (
     find_faulty_versions,
 )
 from samebits.questions.reduce.features import list_features
+from samebits.questions.reduce.looking_nearby import list_nearby
 from samebits.questions.reduce.reduction_schema import FaultyVersions, OtherEngine, Reduction
 from samebits.questions.reduce.reduction_sentences import (
     EVERYWHERE,
     say_by_chance,
     say_failure,
+    say_found_nearby,
     say_left_out,
     say_more_clauses,
     say_neighbours,
@@ -64,6 +66,8 @@ from samebits.version import VERSION
 _ONEDNN = ("torch", "tensorflow", "openvino")
 # Shares of the time for making it small, for its condition, and for other settings.
 _SMALLER, _CONDITION, _SETTINGS = 0.4, 0.35, 0.25
+# What looking at other sizes may take, where nothing is wrong at those given.
+_NEARBY = 0.15
 # And what calling one problem again and again may take of it, where a fault comes and goes.
 _EACH = 0.005
 _SCRIPT_S, _MOST_LISTED = 60.0, 12
@@ -145,6 +149,8 @@ class _Found:
     benchdnn: str | None = None
     evidence: list[Evidence] = field(default_factory=list[Evidence])
     asked: int = 0
+    # How many problems of other sizes were right, where nothing is wrong.
+    right_nearby: int = 0
     is_case: bool = False
 
     def finish(self, took_s: float) -> Reduction:
@@ -156,7 +162,10 @@ class _Found:
         }  # fmt: skip
         if self.smaller is None or self.smaller.answer.fault is None:
             calls = self.calls.count if self.calls else 1
-            summary = say_no_fault(self.identity.text, given=self.is_case, varies=self.repeats is False, calls=calls)
+            summary = say_no_fault(
+                self.identity.text, given=self.is_case, varies=self.repeats is False, calls=calls,
+                nearby=self.right_nearby,
+            )  # fmt: skip
             return Reduction(
                 problem=None, fault=None, summary=summary, repeats=self.repeats, evidence=self.evidence, **common
             )
@@ -270,6 +279,13 @@ class _Reducer:
             self.asker.ask_each(found.calls_each)
         if answer.fault is not None and calls.is_by_chance and found.calls_each == 1:
             self._write(found, found.data)
+        if answer.fault is None and not calls.is_by_chance and operands is None:
+            found.right_nearby, other = self._look_nearby(start)
+            if other is not None:
+                at_other = self.find(other, None)
+                at_other.start = start
+                at_other.evidence.insert(0, Evidence("structure", say_found_nearby(format_problem(other))))
+                return at_other
         if answer.fault is None or (calls.is_by_chance and found.calls_each == 1):
             found.asked = self.asker.asked
             return found
@@ -301,6 +317,19 @@ class _Reducer:
         self._write(found, data)
         found.asked = self.asker.asked
         return found
+
+    def _look_nearby(self, start: Problem) -> tuple[int, Problem | None]:
+        """How many problems of other sizes are right before one that is at fault, if any is."""
+        ends, right = time.perf_counter() + _NEARBY * self.most_time_s, 0
+        for problem in list_nearby(start):
+            if time.perf_counter() > ends:
+                break
+            self.progress("asking at other sizes", 0.0)
+            answer = self.asker.ask(problem, "integers")
+            if answer.is_known and answer.is_fault:
+                return right, problem
+            right += answer.fault is None
+        return right, None
 
     def _call_often(self, found: _Found, answer: Answer, operands: Operands | None) -> Calls:
         """Whether the fault is there at every call; one that comes and goes is the finding, at the problem given."""

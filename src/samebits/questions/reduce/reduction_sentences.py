@@ -63,11 +63,18 @@ def say_more_clauses(first: str, more: int) -> str:
     return f"{first}, and {more:,} more things are true of the problem"
 
 
-def say_no_fault(engine: str, *, given: bool, varies: bool, calls: int) -> str:
+def say_found_nearby(problem: str) -> str:
+    """Where the fault was found, as it was not where it was looked for."""
+    return f"nothing is wrong at the problem given; the fault was found at other sizes: {problem}"
+
+
+def say_no_fault(engine: str, *, given: bool, varies: bool, calls: int, nearby: int) -> str:
     """The answer where nothing was found."""
     own = ", the case's operands" if given else ""
     said = f"{engine} is right on exact integers, and within its bounds on random operands{own}"
     said += f", in {calls:,} calls on the same ones" if calls > 1 else ""
+    if nearby:
+        said += f"; on exact integers at {nearby:,} problem{'s' if nearby > 1 else ''} of other sizes, too"
     return f"{said}, but does not return the same bits twice" if varies else said
 
 

@@ -18,7 +18,7 @@ TracedCommand = Annotated[
     list[str] | None, typer.Argument(help="what to run, behind --, as it is typed otherwise", metavar="-- COMMAND")
 ]
 FirstTrace = Annotated[str, typer.Argument(help="the trace of a run, or the table of a sweep", metavar="FILE")]
-SecondTrace = Annotated[str, typer.Argument(help="that of another one", metavar="FILE")]
+SecondTrace = Annotated[str, typer.Argument(help="the trace, or table, that it is compared with", metavar="FILE")]
 
 
 def trace_command(output: TraceFile, command: TracedCommand = None) -> int:

@@ -90,9 +90,11 @@ def add_remedies(
     ask: Callable[[str, float], Sweep],
 ) -> Sweep:
     """The finding with what gives the same bits at all points, see `find_remedies`."""
+    began = time.monotonic()
     fixes, tried = find_remedies(engine, problem, in_force, ask, len(found.failures))
     evidence = [*found.evidence, Evidence("setting", say_tried(tried, any_helps=bool(fixes)))]
-    return msgspec.structs.replace(found, fixes=fixes, tried=tried, evidence=evidence)
+    took_s = found.time_s + time.monotonic() - began
+    return msgspec.structs.replace(found, fixes=fixes, tried=tried, evidence=evidence, time_s=took_s)
 
 
 class _Tries:

@@ -65,7 +65,8 @@ def _list_remarks(found: Sweep) -> Iterator[Remark]:
     for fix in found.fixes:
         yield Remark("fix", f"{fix.says}: the same bits at every point (tried here)")
         yield Remark("", f'samebits sweep {_type_subject(found)} --on "{fix.engine}"', verbatim=True)
-    yield Remark("took", f"{found.time_s:.1f} s, {found.engine_time_s:.1f} s of it in the engine", rank=5)
+    tried = f"; {found.tried:,} more were tried" if found.tried else ""
+    yield Remark("took", f"{found.time_s:.1f} s, {found.engine_time_s:.1f} s of it in the engine{tried}", rank=5)
     yield from _list_units(found)
     yield from _list_next(found)
 
