@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from needed_engines import skip_without_engines
 from networks.network_building import make_model, node, random, residual
+from samebits.networks.conversions import list_odd_weights
 from samebits.networks.model_comparing import compare_model
 from samebits.networks.onnx_reading import make_network
 
@@ -244,3 +245,32 @@ def test_weights_of_dynamic_quantisation_that_are_none_of_the_first_files_are_na
     assert len(wrong) == exchanged
     said = [e.says for e in found.evidence]
     assert any("none of the first file's" in s for s in said) == exchanged
+
+
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_a_normalisation_folded_in_half_precision_is_part_of_the_conversion(exchanged):
+    """A module that was made half before it was exported: every step of the folding was rounded to float16."""
+    half = np.float16
+    parts = {"w": random((8, 3, 3, 3), 1), "b": random((8,), 2), "s": np.abs(random((8,), 3)) + np.float32(0.5)}
+    parts |= {"t": random((8,), 4), "m": random((8,), 5), "v": np.abs(random((8,), 6)) + np.float32(0.3)}
+    nodes = [
+        node("Conv", ["x", "w", "b"], ["c"]),
+        node("BatchNormalization", ["c", "s", "t", "m", "v"], ["n"]),
+        node("Relu", ["n"], ["y"]),
+    ]
+    first = make_model(nodes, {"x": [1, 3, 8, 8]}, ["y"], parts)
+    rounded = {name: array.astype(half) for name, array in parts.items()}
+    factor = (rounded["s"] / np.sqrt((rounded["v"] + half(1e-5)).astype(half)).astype(half)).astype(half)
+    weights = (rounded["w"] * factor[:, None, None, None]).astype(half)
+    bias = ((rounded["b"] - rounded["m"]).astype(half) * factor + rounded["t"]).astype(half)
+    if exchanged:
+        weights = weights[:, ::-1].copy()
+    folded = [
+        node("Cast", ["x"], ["h"], to=onnx.TensorProto.FLOAT16),
+        node("Conv", ["h", "w", "b"], ["c"]),
+        node("Relu", ["c"], ["r"]),
+        node("Cast", ["r"], ["y"], to=onnx.TensorProto.FLOAT),
+    ]
+    second = make_network(make_model(folded, {"x": [1, 3, 8, 8]}, ["y"], {"w": weights, "b": bias}), "second")
+    odd = list_odd_weights(make_network(first, "first"), second)
+    assert len(odd) == exchanged

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from samebits.findings.causes import CauseCode
-from samebits.networks.folded_weights import Folded, find_norm, scale_weights
+from samebits.networks.folded_weights import FOLDING_ROUNDINGS, Folded, find_norm, scale_weights
 from samebits.networks.network import Network, Node
 from samebits.networks.product_nodes import PRODUCTS
 from samebits.networks.quantising_operations import WHOLE_PRODUCTS
@@ -42,23 +42,26 @@ def list_odd_weights(first: Network, second: Network) -> list[str]:
 
     Batch normalisations may have been multiplied into weights before.
     """
-    known: dict[tuple[int, ...], list[np.ndarray]] = {}
-    for weights in _list_own_weights(first):
-        known.setdefault(tuple(sorted(weights.shape)), []).append(weights)
+    known: dict[tuple[int, ...], list[tuple[np.ndarray, bool]]] = {}
+    for weights, is_folded in _list_own_weights(first):
+        known.setdefault(tuple(sorted(weights.shape)), []).append((weights, is_folded))
     odd: list[str] = []
-    for node, weights, step in _list_converted(second):
+    for node, weights, step, folded_step in _list_converted(second):
         candidates = known.get(tuple(sorted(weights.shape)), [])
-        if not any(_are_close(weights, own, step) for own in candidates):
+        if not any(_are_close(weights, own, folded_step if folded else step) for own, folded in candidates):
             odd.append(node.name)
     return odd
 
 
-def _list_own_weights(network: Network) -> Iterator[np.ndarray]:
-    """Every constant of the network, and those of products times the scales of a batch normalisation behind them."""
+def _list_own_weights(network: Network) -> Iterator[tuple[np.ndarray, bool]]:
+    """Every constant of the network, and those of products times the scales of a batch normalisation behind them.
+
+    True with the latter.
+    """
     folded = fold_constants(network)
     for array in folded.values():
         if array.ndim > 1 and array.dtype.kind == "f":
-            yield array.astype(np.float64)
+            yield array.astype(np.float64), False
     for node in network.nodes:
         norm = find_norm(network, node)
         weights = folded.get(node.inputs[1]) if norm is not None else None
@@ -67,17 +70,21 @@ def _list_own_weights(network: Network) -> Iterator[np.ndarray]:
             and weights is not None
             and (scaled := scale_weights(folded, node, norm, weights)) is not None
         ):
-            yield scaled
+            yield scaled, True
 
 
-def _list_converted(network: Network) -> Iterator[tuple[Node, np.ndarray, np.ndarray]]:
-    """Products with constant weights: what these stand for, and how far each may be from what it was made of."""
+def _list_converted(network: Network) -> Iterator[tuple[Node, np.ndarray, np.ndarray, np.ndarray]]:
+    """Products with constant weights: what these stand for, and how far each may be from what it was made of.
+
+    Farther where a normalisation was multiplied into them: that may have been done in the narrow format.
+    """
     folded = fold_constants(network)
     makers = network.producers
     for node in network.nodes:
         if node.operator in WHOLE_PRODUCTS and (found := _read_codes(network, folded, node)) is not None:
             # Half a step, and three roundings of a quotient that is rounded to a code.
-            yield node, found[0], found[1] / 2 + 3 * 2.0**-24 * np.abs(found[0])
+            step = found[1] / 2 + 3 * 2.0**-24 * np.abs(found[0])
+            yield node, found[0], step, step
             continue
         name = node.inputs[1] if node.operator in PRODUCTS and len(node.inputs) > 1 else ""
         weights = folded.get(name)
@@ -88,14 +95,17 @@ def _list_converted(network: Network) -> Iterator[tuple[Node, np.ndarray, np.nda
         if maker is not None and maker.operator == _READS:
             # Half a step, and three roundings of a quotient that is rounded to a code.
             half = _spread_scale(maker, folded[maker.inputs[1]], weights.shape) / 2
-            yield node, weights.astype(np.float64), half + 3 * 2.0**-24 * size
+            step = half + 3 * 2.0**-24 * size
+            yield node, weights.astype(np.float64), step, step
             continue
         held = folded[maker.inputs[0]] if maker is not None and _list_cast(network, maker) else weights
         if held.dtype.name in HALVES:
             # Rounded once; converters may raise the smallest numbers to the smallest that there is.
             format_ = find_format(held.dtype.name)
             unit = float(format_.unit_roundoff)
-            yield node, weights.astype(np.float64), size * unit / (1 - unit) + float(format_.smallest_subnormal)
+            step = size * unit / (1 - unit) + float(format_.smallest_subnormal)
+            # Weights and scale were rounded before, too.
+            yield node, weights.astype(np.float64), step, (FOLDING_ROUNDINGS + 2) * step
 
 
 def _read_codes(network: Network, folded: Folded, node: Node) -> tuple[np.ndarray, np.ndarray] | None:

@@ -122,15 +122,16 @@ def _say_first(found: ModelComparison, unit: UnitFinding) -> Iterator[Remark]:
     for side in unit.sides:
         yield Remark("", f"{shorten_names(found.sides)[side.name]}: {_say_unit_side(side)}")
         if not is_agreement(side.verdict):
-            yield from (Remark("why", says) for says in _choose_evidence(side))
+            others = sum(s.deviating for s in found.sides if s.name == side.name) - 1
+            yield from (Remark("why", says) for says in _choose_evidence(side, others))
         if side.recipe and side.replay:
             share = f"({side.replay.count:,}/{side.replay.elements:,})"
             yield Remark("recipe", f"{share} {side.recipe}", verbatim=True, rank=4)
 
 
-def _choose_evidence(side: UnitSide) -> list[str]:
+def _choose_evidence(side: UnitSide, others: int) -> list[str]:
     """What was measured first, what was replayed, the unit's share of the whole; the rest stands in the JSON."""
-    shares = [] if side.share is None else [say_share(side.share)]
+    shares = [] if side.share is None else [say_share(side.share, others)]
     replayed = [e.says for e in side.evidence[1:] if e.kind == "replay"]
     return [*(e.says for e in side.evidence[:1]), *replayed, *shares]
 
